@@ -1,0 +1,152 @@
+"""Settings of this process; each has a twin in the environment that is read when it is used."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from fastcos import validate
+from fastcos.kernels import code_cache, cpu
+
+BACKENDS = ("pool", "prange")
+
+
+class Config(NamedTuple):
+    """The settings in force.
+
+    Attributes
+    ----------
+    num_threads : int
+        Threads of one call. Default: the CPUs this process may use (affinity and cgroup quota).
+    backend : str
+        "pool" or "prange".
+    isa : str
+        Widest instruction set that kernels use.
+    cache_dir : Path
+        Where compiled code is kept.
+    working_memory : float
+        MiB that one call may use besides its inputs and outputs. Default: scikit-learn's.
+    """
+
+    num_threads: int
+    backend: str
+    isa: str
+    cache_dir: Path
+    working_memory: float
+
+
+_given: dict[str, object] = {}
+
+
+def set_config(
+    *,
+    num_threads: int | None = None,
+    backend: str | None = None,
+    isa: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    working_memory: float | None = None,
+) -> None:
+    """Set what later calls in this process use; an argument left out stays as it is.
+
+    Parameters
+    ----------
+    num_threads : int, optional
+        At least 1. Twin: ``FASTCOS_NUM_THREADS``.
+    backend : {"pool", "prange"}, optional
+        "prange" drives the kernels by one OpenMP or TBB loop where that is found to be safe.
+        Twin: ``FASTCOS_BACKEND``.
+    isa : {"vnni", "avx512", "avx2", "generic"}, optional
+        Widest instruction set to use; it must be one that the CPU has. The answers are the same.
+        Twin: ``FASTCOS_ISA``.
+    cache_dir : path-like, optional
+        Directory for compiled code. Twin: ``FASTCOS_CACHE_DIR``.
+    working_memory : float, optional
+        MiB beyond inputs and outputs that one call may use. Twin: ``FASTCOS_WORKING_MEMORY``.
+
+    Raises
+    ------
+    ValueError
+        A value that cannot be honoured.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> fastcos.set_config(num_threads=2)
+    >>> fastcos.get_config().num_threads
+    2
+    """
+    if num_threads is not None:
+        _given["num_threads"] = validate.as_count("num_threads", num_threads)
+    if backend is not None:
+        _given["backend"] = validate.as_choice("backend", backend, BACKENDS)
+    if isa is not None:
+        _given["isa"] = _as_isa("isa", isa)
+    if cache_dir is not None:
+        code_cache.set_cache_directory(cache_dir)
+    if working_memory is not None:
+        _given["working_memory"] = validate.as_real("working_memory", working_memory, above=0)
+
+
+def get_config() -> Config:
+    """Return the settings in force: set_config first, then the environment, then the defaults.
+
+    Returns
+    -------
+    Config
+        A named tuple.
+
+    Raises
+    ------
+    ValueError
+        An environment variable holds a value that cannot be honoured.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> fastcos.get_config().backend
+    'pool'
+    """
+    return Config(num_threads(), backend(), isa(), code_cache.cache_directory(), working_memory())
+
+
+def num_threads() -> int:
+    """Threads of one call."""
+    given = _setting("num_threads", "FASTCOS_NUM_THREADS")
+    if given is None:
+        from joblib import cpu_count  # here, for it takes 0.2 s to import
+
+        return int(cpu_count())
+    return validate.as_count(
+        "FASTCOS_NUM_THREADS", validate.as_number("FASTCOS_NUM_THREADS", given)
+    )
+
+
+def backend() -> str:
+    """Driver of the kernels."""
+    given = _setting("backend", "FASTCOS_BACKEND") or "pool"
+    return validate.as_choice("FASTCOS_BACKEND", given, BACKENDS)
+
+
+def isa() -> str:
+    """Widest instruction set in use."""
+    given = _setting("isa", "FASTCOS_ISA")
+    return cpu.supported_isas()[0] if given is None else _as_isa("FASTCOS_ISA", given)
+
+
+def working_memory() -> float:
+    """MiB that one call may use besides its inputs and outputs."""
+    given = _setting("working_memory", "FASTCOS_WORKING_MEMORY")
+    if given is None:
+        from sklearn import get_config as sklearn_config  # here, for it takes 0.5 s to import
+
+        return float(sklearn_config()["working_memory"])
+    number = validate.as_number("FASTCOS_WORKING_MEMORY", given)
+    return validate.as_real("FASTCOS_WORKING_MEMORY", number, above=0)
+
+
+def _setting(name: str, variable: str) -> object:
+    return _given.get(name, os.environ.get(variable) or None)
+
+
+def _as_isa(name: str, value: object) -> str:
+    known = validate.as_choice(name, value, tuple(cpu.ISA_FEATURES))
+    return validate.as_supported(name, known, cpu.supported_isas(), "this CPU")

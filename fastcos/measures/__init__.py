@@ -1,0 +1,1 @@
+"""Similarity measures: each is two maps, offsets and a finish."""

@@ -1,0 +1,195 @@
+"""The gate: every argument is settled here (CSR in validate_csr), and only there is it refused.
+
+A message has three parts: the argument, the rule, what came. Everything that a kernel receives has
+passed: C order, float32 or float64, finite, sizes checked, CSR canonical, read-only.
+"""
+
+import math
+import operator
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Array = TypeVar("Array", bound=npt.NDArray[Any])
+
+
+def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
+    """Return value as a whole number from low to high."""
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        count = operator.index(value)
+    except TypeError:
+        if not (isinstance(value, (float, np.floating)) and float(value).is_integer()):
+            raise _bad_count(name, value, low, high) from None
+        count = int(value)
+    if count < low or (high is not None and count > high):
+        raise _bad_count(name, value, low, high)
+    return count
+
+
+def _bad_count(name: str, value: Any, low: int, high: int | None) -> ValueError:
+    bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
+    return ValueError(f"{name} must be a whole number {bounds}, got {value!r}")
+
+
+def as_number(name: str, text: Any) -> float:
+    """Return text, as it stands in the environment or a file, as a number."""
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, got {text!r}") from None
+
+
+def as_real(
+    name: str,
+    value: Any,
+    *,
+    low: float | None = None,
+    above: float | None = None,
+    high: float | None = None,
+) -> float:
+    """Return value as a finite number, at least low, greater than above, at most high."""
+    rules = [
+        f"{sign} {bound:g}"
+        for sign, bound in ((">=", low), (">", above), ("<=", high))
+        if bound is not None
+    ]
+    rule = " ".join(["a finite number", " and ".join(rules)]).strip()
+    if isinstance(value, (bool, np.bool_, str, bytes)):
+        raise ValueError(f"{name} must be {rule}, got {value!r}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be {rule}, got {value!r}") from None
+    fits = (
+        math.isfinite(number)
+        and (low is None or number >= low)
+        and (above is None or number > above)
+        and (high is None or number <= high)
+    )
+    if not fits:
+        raise ValueError(f"{name} must be {rule}, got {value!r}")
+    return number
+
+
+def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
+    """Return value if it is one of choices."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+    return value
+
+
+def as_supported(name: str, value: str, supported: Collection[str], by: str) -> str:
+    """Return value if it is one of those that this machine can run."""
+    if value not in supported:
+        raise ValueError(
+            f"{name} must be supported by {by} ({', '.join(supported)}), got {value!r}"
+        )
+    return value
+
+
+def as_rows(name: str, X: Any, *, dtype: npt.DTypeLike | None = None) -> Rows:
+    """Return X as C-contiguous, finite, read-only rows (n, d), float32 or float64, n and d >= 1.
+
+    float16 becomes float32; integers and booleans become float64; dtype forces one of the two.
+    Copies only where order or type differ.
+    """
+    if sp.issparse(X):
+        raise TypeError(f"{name} must be a dense array, got a sparse matrix")
+    array = np.asarray(X)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be 2-dimensional (rows, columns), got shape {array.shape}")
+    if 0 in array.shape:
+        raise ValueError(f"{name} must have at least one row and one column, got {array.shape}")
+    if dtype is None:
+        small = array.dtype in (np.float32, np.float16)
+        dtype = np.float32 if small else np.float64
+    rows = np.ascontiguousarray(array, dtype=dtype)
+    if not (np.isfinite(rows.min()) and np.isfinite(rows.max())):
+        broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        raise ValueError(
+            f"{name} must be finite, got NaN or infinity in {some_rows(broken)} (counted from 0)"
+        )
+    return read_only(rows)
+
+
+def as_same_width(name: str, rows: Rows, other_name: str, other: Rows) -> None:
+    """Refuse rows whose width differs from other's."""
+    if rows.shape[1] != other.shape[1]:
+        raise ValueError(
+            f"{name} must have as many columns as {other_name} ({other.shape[1]}), "
+            f"got {rows.shape[1]}"
+        )
+
+
+def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[np.float64]:
+    """Return values as a finite, read-only float64 vector of the given length."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if array.ndim != 1 or (length is not None and len(array) != length):
+        wanted = "1-dimensional" if length is None else f"of shape ({length},)"
+        raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
+    vector = np.ascontiguousarray(array, dtype=np.float64)
+    if not np.isfinite(vector).all():
+        at = int(np.flatnonzero(~np.isfinite(vector))[0])
+        raise ValueError(f"{name} must be finite, got {vector[at]} at position {at}")
+    return read_only(vector)
+
+
+def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
+    """Return values as the diagonal of an invertible D with positive entries, (length,) float64."""
+    diagonal = as_vector(name, values, length)
+    if not (diagonal > 0).all():
+        at = int(np.flatnonzero(~(diagonal > 0))[0])
+        raise ValueError(f"{name} must be positive, got {diagonal[at]:g} at position {at}")
+    return diagonal
+
+
+def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
+    """Return labels as whole numbers 0 .. C-1 by sorted value, (length,) int64.
+
+    Labels may be integers or strings; at least two different ones.
+    """
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iubUSO":
+        raise TypeError(f"{name} must hold integers or strings, got dtype {array.dtype}")
+    if array.shape != (length,):
+        raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
+    if array.dtype.kind == "O":
+        odd = [value for value in array if not isinstance(value, (str, int))]
+        if odd:
+            raise TypeError(f"{name} must hold integers or strings, got {odd[0]!r}")
+        array = array.astype(str)
+    values, codes = np.unique(array, return_inverse=True)
+    if len(values) < 2:
+        raise ValueError(f"{name} must have at least two different values, got {len(values)}")
+    return read_only(codes.astype(np.int64))
+
+
+def as_generator(name: str, seed: Any) -> np.random.Generator:
+    """Return a generator seeded by a whole number, or the generator that came."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.default_rng(as_count(name, seed, low=0))
+
+
+def read_only(array: Array) -> Array:
+    """Return a view that cannot be written to: one compiled signature, and inputs stay as given."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def some_rows(rows: npt.NDArray[Any]) -> str:
+    """Name the first five rows and count the rest."""
+    listed = ", ".join(str(row) for row in rows[:5])
+    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+    return f"{'row' if len(rows) == 1 else 'rows'} {listed}{more}"

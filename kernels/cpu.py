@@ -1,0 +1,33 @@
+"""What the CPU can do, as the code generator sees it."""
+
+import functools
+
+import numba
+from llvmlite import binding
+
+# what each instruction set needs, widest first; "generic" is the plain-Numba fallback
+ISA_FEATURES = {
+    "vnni": ("avx512f", "avx512bw", "avx512vl", "avx512vnni"),
+    "avx512": ("avx512f", "avx512bw", "avx512vl"),
+    "avx2": ("avx2", "fma"),
+    "generic": (),
+}
+
+
+@functools.cache
+def cpu_features():
+    """Features that numba generates code for, honouring NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
+
+    An intrinsic that the CPU lacks does not raise: code generation aborts the process. Ask first.
+    """
+    if numba.config.CPU_FEATURES is not None:
+        return frozenset(f[1:] for f in numba.config.CPU_FEATURES.split(",") if f.startswith("+"))
+    if numba.config.CPU_NAME not in (None, "host"):
+        return frozenset()
+    return frozenset(name for name, present in binding.get_host_cpu_features().items() if present)
+
+
+@functools.cache
+def supported_isas():
+    """Instruction sets of ISA_FEATURES that this CPU has, widest first."""
+    return tuple(isa for isa, needs in ISA_FEATURES.items() if cpu_features().issuperset(needs))
