@@ -31,3 +31,8 @@ def cpu_features():
 def supported_isas():
     """Instruction sets of ISA_FEATURES that this CPU has, widest first."""
     return tuple(isa for isa, needs in ISA_FEATURES.items() if cpu_features().issuperset(needs))
+
+
+def name():
+    """The CPU's name for the code generator."""
+    return numba.config.CPU_NAME or binding.get_host_cpu_name()

@@ -1,0 +1,74 @@
+"""What a person sees while a verb works: progress on stderr, tables on stdout, errors in one line."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+# a table that goes to a file or a pipe must not be squeezed into rich's default of 80 columns
+_WIDTH_OF_NO_TERMINAL = 160
+
+
+def fail(program: str, message: str) -> None:
+    """Tell an error in one line on stderr."""
+    print(f"{program}: {' '.join(message.split())}", file=sys.stderr)
+
+
+def say(message: str) -> None:
+    """Talk on stderr."""
+    print(message, file=sys.stderr)
+
+
+class Bar:
+    """One line of progress through named steps; silent where stderr is no terminal."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=None)
+
+    def step(self, name: str, done: int, total: int) -> None:
+        """Show that done of total units of the named step are finished."""
+        self._progress.update(self._task, description=name, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def progress_bar() -> Iterator[Bar]:
+    """Draw progress on stderr while the block runs."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield Bar(bar)
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table on stdout: the first column left, numbers right with 3 decimals."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH_OF_NO_TERMINAL)
+    table = Table(title=title, title_justify="left")
+    for number, name in enumerate(header):
+        table.add_column(name, justify="left" if number == 0 else "right", no_wrap=number == 0)
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    console.print(table)
+
+
+def print_json(content: Any) -> None:
+    """Print one JSON document on stdout; NaN becomes null."""
+    print(json.dumps(content, indent=2, allow_nan=False))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,49 @@
+"""What goes beside every result so that it can be repeated: parameters, versions, machine."""
+
+import math
+import platform
+from importlib import metadata
+from typing import Any
+
+from fastcos import config
+from fastcos.kernels import cpu
+
+PACKAGES = ("fastcos", "numba", "llvmlite", "numpy", "scipy", "scikit-learn", "matplotlib")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide a result.
+
+    Returns
+    -------
+    dict of str to str
+    """
+    return {"python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES}
+
+
+def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters, versions and machine as one JSON-ready dict."""
+    settings = config.get_config()
+    return {
+        "parameters": parameters,
+        "versions": versions(),
+        "machine": {
+            "system": platform.platform(),
+            "processor": cpu.name(),
+            "instruction_set": settings.isa,
+            "threads": settings.num_threads,
+        },
+    }
+
+
+def json_ready(value: Any) -> Any:
+    """Return value with NumPy scalars as Python's and with NaN and infinity as None."""
+    if isinstance(value, dict):
+        return {str(key): json_ready(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(item) for item in value]
+    if hasattr(value, "tolist"):
+        return json_ready(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
