@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Array = TypeVar("Array", bound=npt.NDArray[Any])
+Kind = TypeVar("Kind")
 
 
 def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
@@ -129,6 +130,12 @@ def as_same_width(name: str, rows: Rows, other_name: str, other: Rows) -> None:
         )
 
 
+def as_length(name: str, rows: Rows, length: int, of: str) -> None:
+    """Refuse rows that are not as many as what they are multiplied with."""
+    if len(rows) != length:
+        raise ValueError(f"{name} must have as many rows as {of} ({length}), got {len(rows)}")
+
+
 def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[np.float64]:
     """Return values as a finite, read-only float64 vector of the given length."""
     array = np.asarray(values)
@@ -179,6 +186,43 @@ def as_generator(name: str, seed: Any) -> np.random.Generator:
     if isinstance(seed, np.random.Generator):
         return seed
     return np.random.default_rng(as_count(name, seed, low=0))
+
+
+def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
+    """Return value if it is an instance of kind; rule says what that is in words."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {rule}, got {type(value).__name__}")
+    return value
+
+
+def as_scorable(name: str, rows: Rows, other: Rows) -> None:
+    """Refuse rows whose float64 inner products with other's, or their norms, would overflow."""
+    if rows.dtype == np.float64:
+        largest = max(float(np.abs(rows).max()), float(np.abs(other).max()))
+        if largest > 1e150 / rows.shape[1]:
+            raise ValueError(
+                f"{name} must have entries whose squares can be summed, got one of {largest:g}"
+            )
+
+
+def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64]:
+    """Return a mask (n_items,) or a list of item numbers as rising item numbers, int64."""
+    array = np.asarray(items)
+    if array.ndim != 1 or array.dtype.kind not in "iub":
+        raise TypeError(
+            f"{name} must be a mask or item numbers of one dimension, got dtype {array.dtype} "
+            f"of shape {array.shape}"
+        )
+    if array.dtype.kind == "b":
+        if len(array) != n_items:
+            raise ValueError(f"{name} must be of shape ({n_items},), got {array.shape}")
+        return np.flatnonzero(array).astype(np.int64)
+    if len(array) and (int(array.min()) < 0 or int(array.max()) >= n_items):
+        raise ValueError(
+            f"{name} must hold item numbers from 0 to {n_items - 1}, got "
+            f"{int(array.min())} to {int(array.max())}"
+        )
+    return np.unique(array).astype(np.int64)
 
 
 def read_only(array: Array) -> Array:

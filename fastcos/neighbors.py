@@ -1,0 +1,121 @@
+"""Exact nearest neighbours by any measure that reduces to inner products."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from fastcos import dense_neighbors, threads, validate
+from fastcos.measures import Measure, get_measure
+
+
+class Neighbors(NamedTuple):
+    """The neighbours of every query, best first.
+
+    Attributes
+    ----------
+    indices : ndarray (n, k), int64
+        Items by falling score; equal scores by lower index. -1 where fewer than k qualify.
+    scores : ndarray (n, k), float32
+        Their scores; -inf where fewer than k qualify.
+    """
+
+    indices: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+
+
+def top_k(
+    queries: Any,
+    items: Any = None,
+    k: int = 10,
+    *,
+    measure: str | Measure = "cosine",
+    exclude_self: bool = True,
+    allowed: Any = None,
+    exclude: Any = None,
+    min_score: float | None = None,
+    n_threads: int | None = None,
+    working_memory: float | None = None,
+    progress: threads.Progress | None = None,
+) -> Neighbors:
+    """The k items most similar to every query.
+
+    Exact: the order is that of the float64 scores of the given rows, the same bits for any number
+    of threads, block size, instruction set and driver. Time O(n m d); no n x m matrix is held.
+
+    Parameters
+    ----------
+    queries : array_like (n, d), float32 or float64; or sparse
+        One row per query. A zero row has no direction: its cosine with everything is 0.
+    items : array_like (m, d), optional
+        What is searched. None: the queries themselves.
+    k : int
+        Neighbours per query, from 1 to the number of items that a query may find.
+    measure : str or Measure
+        A name of ``fastcos.measures.measures()``, or an object like them.
+    exclude_self : bool
+        With items=None, whether a row is kept from being its own neighbour.
+    allowed : array_like, optional
+        A mask (m,) or item numbers: only these can be found.
+    exclude : sparse (n, m), optional
+        Its non-zeros are pairs that must not be found, such as what a user has seen already. A
+        query with fewer than k other items is padded.
+    min_score : float, optional
+        Neighbours with a lower score are left out and padded.
+    n_threads : int, optional
+        Default: the setting ``num_threads``.
+    working_memory : float, optional
+        MiB for buffers besides inputs and outputs. Default: the setting ``working_memory``.
+    progress : callable, optional
+        Called as progress(done, total) with numbers of queries.
+
+    Returns
+    -------
+    Neighbors
+        indices (n, k) int64 and scores (n, k) float32.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity, k out of range, rows of different width, item numbers out of range.
+    TypeError
+        Rows that are not numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.neighbors import top_k
+    >>> found = top_k(np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]]), k=1)
+    >>> found.indices.ravel().tolist()
+    [1, 0, 1]
+    """
+    if sp.issparse(queries) or sp.issparse(items):
+        from fastcos.sparse_neighbors import sparse_top_k
+
+        return sparse_top_k(
+            queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
+            exclude=exclude, min_score=min_score, n_threads=n_threads,
+            working_memory=working_memory, progress=progress,
+        )  # fmt: skip
+    given = validate.as_rows("queries", queries)
+    searched = given if items is None else validate.as_rows("items", items)
+    validate.as_same_width("items", searched, "queries", given)
+    if given.dtype != searched.dtype:
+        given, searched = given.astype(np.float64), searched.astype(np.float64)
+    measure = get_measure(measure).fit(searched)
+    item_side = dense_neighbors.side(
+        measure.items(searched), measure.item_offsets(searched), n_threads
+    )
+    query_side = dense_neighbors.side(measure.queries(given), None, n_threads)
+    candidates = np.arange(len(searched), dtype=np.int64)
+    if allowed is not None:
+        candidates = validate.as_item_numbers("allowed", allowed, len(searched))
+    exclusions = dense_neighbors.no_exclusions(len(given))
+    if items is None and exclude_self:
+        exclusions = exclusions._replace(own=np.arange(len(given), dtype=np.int64))
+    k = validate.as_count("k", k, high=len(candidates) - (items is None and exclude_self))
+    columns, keys = dense_neighbors.search(
+        measure, query_side, item_side, candidates, exclusions, k, n_threads, progress
+    )
+    return Neighbors(columns, measure.finish(keys, given).astype(np.float32))
