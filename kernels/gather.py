@@ -1,0 +1,181 @@
+"""Sums over the non-zeros of one CSR row, held in vector registers, as LLVM vector IR.
+
+The product of a sparse row with a dense matrix is a sum of rows of the matrix. Numba's vectoriser
+reads and writes that sum once per non-zero; here a panel of its columns stays in registers across
+the non-zeros of the row and is written once. Products and sums are rounded one by one, in the order
+of the non-zeros: the bits are those of the plain loop, whatever the vector width.
+
+The IR names no instruction, so it compiles for every CPU; a CPU with narrow registers splits the
+vectors. Values are an array, or None where every value is 1; a float32 value meets a float64 matrix
+as float64.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+LANES = 16
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+
+
+class _RowCode:
+    """Writes the loops over the non-zeros first .. last of one CSR row."""
+
+    def __init__(self, context, builder, signature, arguments, element, width):
+        self._context, self._builder = context, builder
+        self._types, self._arguments = signature.args, arguments
+        self._lanes = min(width, LANES)
+        self._parts = range(width // self._lanes)
+        self._vector = ir.VectorType(context.get_value_type(element), self._lanes)
+        self._values = None if signature.args[0] is types.none else self._from_first(0)
+        self._indices = self._from_first(1)
+        self._count = builder.sub(arguments[3], arguments[2])
+
+    def _array(self, argument):
+        array_type = self._types[argument]
+        return self._context.make_array(array_type)(
+            self._context, self._builder, self._arguments[argument]
+        )
+
+    def _from_first(self, argument):
+        return self._builder.gep(self._array(argument).data, [self._arguments[2]])
+
+    def panel(self, argument, column):
+        """Pointer to column `column` of row 0 of a matrix, and the length of its rows."""
+        array = self._array(argument)
+        start = self._builder.gep(array.data, [self._arguments[column]])
+        return start, self._builder.extract_value(array.shape, 1)
+
+    def row(self, panel, index):
+        start, length = panel
+        return self._builder.gep(start, [self._builder.mul(index, length)])
+
+    def zeros(self):
+        return [ir.Constant(self._vector, [0.0] * self._lanes) for _ in self._parts]
+
+    def load(self, pointer):
+        return [self._builder.load(self._lanes_at(pointer, part), align=4) for part in self._parts]
+
+    def store(self, values, pointer):
+        for part, value in zip(self._parts, values, strict=True):
+            self._builder.store(value, self._lanes_at(pointer, part), align=4)
+
+    def _lanes_at(self, pointer, part):
+        first = self._builder.gep(pointer, [_I64(part * self._lanes)])
+        return self._builder.bitcast(first, self._vector.as_pointer())
+
+    def times_value(self, entry, vectors):
+        """The vectors times value number entry of the row."""
+        if self._values is None:
+            return vectors
+        builder, element = self._builder, self._vector.element
+        value = builder.load(builder.gep(self._values, [entry]))
+        if value.type != element:
+            value = builder.fpext(value, element)
+        undefined = ir.Constant(self._vector, ir.Undefined)
+        lanes = ir.Constant(ir.VectorType(_I32, self._lanes), [0] * self._lanes)
+        first = builder.insert_element(undefined, value, _I32(0))
+        broadcast = builder.shuffle_vector(first, undefined, lanes)
+        return [builder.fmul(broadcast, vector) for vector in vectors]
+
+    def plus(self, left, right):
+        return [self._builder.fadd(a, b) for a, b in zip(left, right, strict=True)]
+
+    def for_each_entry(self, carried, step):
+        """Carried = step(entry, index, carried) for every non-zero; return what is carried out."""
+        builder = self._builder
+        before = builder.block
+        head, body, after = (
+            builder.function.append_basic_block(f"row.{name}") for name in ("head", "body", "end")
+        )
+        builder.branch(head)
+        builder.position_at_end(head)
+        entry = builder.phi(_I64)
+        entry.add_incoming(_I64(0), before)
+        sums = [builder.phi(value.type) for value in carried]
+        for phi, value in zip(sums, carried, strict=True):
+            phi.add_incoming(value, before)
+        builder.cbranch(builder.icmp_signed("<", entry, self._count), body, after)
+        builder.position_at_end(body)
+        index = builder.load(builder.gep(self._indices, [entry]))
+        if index.type != _I64:
+            index = builder.sext(index, _I64)
+        results = step(entry, index, sums)
+        entry.add_incoming(builder.add(entry, _I64(1)), builder.block)
+        for phi, value in zip(sums, results, strict=True):
+            phi.add_incoming(value, builder.block)
+        builder.branch(head)
+        builder.position_at_end(after)
+        return sums
+
+    def gathered(self, panel):
+        """Sum of value times row of the panel over the non-zeros."""
+        return self.for_each_entry(
+            self.zeros(),
+            lambda entry, index, sums: self.plus(
+                sums, self.times_value(entry, self.load(self.row(panel, index)))
+            ),
+        )
+
+    def scatter(self, vectors, panel):
+        """Add value times vectors to the row of the panel of every non-zero."""
+
+        def step(entry, index, _):
+            target = self.row(panel, index)
+            self.store(self.plus(self.load(target), self.times_value(entry, vectors)), target)
+            return []
+
+        self.for_each_entry([], step)
+
+
+def gather_row(width):
+    """Intrinsic (data, indices, first, last, A, a, Y, i, y): Y[i, y:] = sum of x_t A[j_t, a:a+w]."""
+
+    @intrinsic
+    def gather(typing, data, indices, first, last, A, a_column, Y, row, y_column):
+        signature = types.void(data, indices, first, last, A, a_column, Y, row, y_column)
+
+        def codegen(context, builder, signature, arguments):
+            code = _RowCode(context, builder, signature, arguments, Y.dtype, width)
+            sums = code.gathered(code.panel(4, 5))
+            code.store(sums, code.row(code.panel(6, 8), arguments[7]))
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return gather
+
+
+def scatter_row(width):
+    """Intrinsic (data, indices, first, last, Y, i, y, Z, z): Z[j_t, z:] += x_t Y[i, y:y+w]."""
+
+    @intrinsic
+    def scatter(typing, data, indices, first, last, Y, row, y_column, Z, z_column):
+        signature = types.void(data, indices, first, last, Y, row, y_column, Z, z_column)
+
+        def codegen(context, builder, signature, arguments):
+            code = _RowCode(context, builder, signature, arguments, Z.dtype, width)
+            source = code.row(code.panel(4, 6), arguments[5])
+            code.scatter(code.load(source), code.panel(7, 8))
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return scatter
+
+
+def gram_row(width):
+    """Intrinsic (data, indices, first, last, Q, q, Z, z): the gathered sum, scattered into Z."""
+
+    @intrinsic
+    def gram(typing, data, indices, first, last, Q, q_column, Z, z_column):
+        signature = types.void(data, indices, first, last, Q, q_column, Z, z_column)
+
+        def codegen(context, builder, signature, arguments):
+            code = _RowCode(context, builder, signature, arguments, Z.dtype, width)
+            code.scatter(code.gathered(code.panel(4, 5)), code.panel(6, 7))
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return gram

@@ -1,0 +1,152 @@
+"""Products of a CSR matrix X with dense matrices: X A, X'Y and X'X Q, and column moments.
+
+Every product has two bodies with the same bits: panels of 64, 16, 4 and 1 columns in registers
+(``gather``), and a plain loop, the truth of the tests. data is None where all values are 1.
+"""
+
+from . import gather
+from .jit import kernel
+
+_gather_64, _gather_16, _gather_4, _gather_1 = (gather.gather_row(w) for w in (64, 16, 4, 1))
+_scatter_64, _scatter_16, _scatter_4, _scatter_1 = (gather.scatter_row(w) for w in (64, 16, 4, 1))
+_gram_64, _gram_16, _gram_4, _gram_1 = (gather.gram_row(w) for w in (64, 16, 4, 1))
+
+
+@kernel
+def matmul_rows(lo, hi, indptr, indices, data, A, Y):
+    """Y[i] = X[i] A for rows lo .. hi.
+
+    indptr (n + 1,) int64; indices (nnz,) int; data (nnz,) float or None; A (p, l) float, C order;
+    Y (n, l) of A's type, out. O(nnz l) time. An empty row gives zeros.
+    """
+    width = A.shape[1]
+    for i in range(lo, hi):
+        first, last = indptr[i], indptr[i + 1]
+        column = 0
+        while column + 64 <= width:
+            _gather_64(data, indices, first, last, A, column, Y, i, column)
+            column += 64
+        while column + 16 <= width:
+            _gather_16(data, indices, first, last, A, column, Y, i, column)
+            column += 16
+        while column + 4 <= width:
+            _gather_4(data, indices, first, last, A, column, Y, i, column)
+            column += 4
+        while column < width:
+            _gather_1(data, indices, first, last, A, column, Y, i, column)
+            column += 1
+
+
+@kernel
+def matmul_rows_plain(lo, hi, indptr, indices, data, A, Y):
+    """Do what matmul_rows does, without vector IR."""
+    for i in range(lo, hi):
+        for c in range(A.shape[1]):
+            Y[i, c] = 0
+        for t in range(indptr[i], indptr[i + 1]):
+            j = indices[t]
+            for c in range(A.shape[1]):
+                Y[i, c] += A[j, c] if data is None else data[t] * A[j, c]
+
+
+@kernel
+def rmatmul_parts(lo, hi, cuts, indptr, indices, data, Y, y_column, Z):
+    """Z[part] = X[rows of part]' Y[rows of part, y_column : y_column + w] for parts lo .. hi.
+
+    cuts (parts + 1,) int64 rows; Y (n, l) float, C order; Z (parts, p, w) of Y's type, out.
+    O(nnz w) time. The rows of a part are added in order.
+    """
+    width = Z.shape[2]
+    for part in range(lo, hi):
+        target = Z[part]
+        target[:] = 0
+        for i in range(cuts[part], cuts[part + 1]):
+            first, last = indptr[i], indptr[i + 1]
+            column = 0
+            while column + 64 <= width:
+                _scatter_64(data, indices, first, last, Y, i, y_column + column, target, column)
+                column += 64
+            while column + 16 <= width:
+                _scatter_16(data, indices, first, last, Y, i, y_column + column, target, column)
+                column += 16
+            while column + 4 <= width:
+                _scatter_4(data, indices, first, last, Y, i, y_column + column, target, column)
+                column += 4
+            while column < width:
+                _scatter_1(data, indices, first, last, Y, i, y_column + column, target, column)
+                column += 1
+
+
+@kernel
+def rmatmul_parts_plain(lo, hi, cuts, indptr, indices, data, Y, y_column, Z):
+    """Do what rmatmul_parts does, without vector IR."""
+    for part in range(lo, hi):
+        Z[part] = 0
+        for i in range(cuts[part], cuts[part + 1]):
+            for t in range(indptr[i], indptr[i + 1]):
+                j = indices[t]
+                for c in range(Z.shape[2]):
+                    y = Y[i, y_column + c]
+                    Z[part, j, c] += y if data is None else data[t] * y
+
+
+@kernel
+def gram_parts(lo, hi, cuts, indptr, indices, data, Q, q_column, Z):
+    """Z[part] = X[rows]'(X[rows] Q[:, q_column : q_column + w]) for the rows of parts lo .. hi.
+
+    cuts (parts + 1,) int64 rows; Q (p, l) float, C order; Z (parts, p, w) of Q's type, out. X Q is
+    never stored: a row's product stays in registers. O(nnz w) time.
+    """
+    width = Z.shape[2]
+    for part in range(lo, hi):
+        target = Z[part]
+        target[:] = 0
+        for i in range(cuts[part], cuts[part + 1]):
+            first, last = indptr[i], indptr[i + 1]
+            column = 0
+            while column + 64 <= width:
+                _gram_64(data, indices, first, last, Q, q_column + column, target, column)
+                column += 64
+            while column + 16 <= width:
+                _gram_16(data, indices, first, last, Q, q_column + column, target, column)
+                column += 16
+            while column + 4 <= width:
+                _gram_4(data, indices, first, last, Q, q_column + column, target, column)
+                column += 4
+            while column < width:
+                _gram_1(data, indices, first, last, Q, q_column + column, target, column)
+                column += 1
+
+
+@kernel
+def gram_parts_plain(lo, hi, cuts, indptr, indices, data, Q, q_column, Z):
+    """Do what gram_parts does, without vector IR."""
+    row = Q[0].copy()
+    for part in range(lo, hi):
+        Z[part] = 0
+        for i in range(cuts[part], cuts[part + 1]):
+            for c in range(Z.shape[2]):
+                row[c] = 0
+            for t in range(indptr[i], indptr[i + 1]):
+                j = indices[t]
+                for c in range(Z.shape[2]):
+                    q = Q[j, q_column + c]
+                    row[c] += q if data is None else data[t] * q
+            for t in range(indptr[i], indptr[i + 1]):
+                j = indices[t]
+                for c in range(Z.shape[2]):
+                    Z[part, j, c] += row[c] if data is None else data[t] * row[c]
+
+
+@kernel
+def add_parts(lo, hi, Z, column, out):
+    """out[j, column : column + w] = Z[0, j] + Z[1, j] + ... for rows j in lo .. hi.
+
+    Z (parts, p, w); out (p, l), out. O((hi - lo) parts w) time.
+    """
+    for j in range(lo, hi):
+        for c in range(Z.shape[2]):
+            out[j, column + c] = Z[0, j, c]
+        for part in range(1, Z.shape[0]):
+            for c in range(Z.shape[2]):
+                out[j, column + c] += Z[part, j, c]
