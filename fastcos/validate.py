@@ -7,6 +7,7 @@ passed: C order, float32 or float64, finite, sizes checked, CSR canonical, read-
 import math
 import operator
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -121,8 +122,8 @@ def as_rows(name: str, X: Any, *, dtype: npt.DTypeLike | None = None) -> Rows:
     return read_only(rows)
 
 
-def as_same_width(name: str, rows: Rows, other_name: str, other: Rows) -> None:
-    """Refuse rows whose width differs from other's."""
+def as_same_width(name: str, rows: Rows, other_name: str, other: Any) -> None:
+    """Refuse rows whose width differs from that of other, which has a shape."""
     if rows.shape[1] != other.shape[1]:
         raise ValueError(
             f"{name} must have as many columns as {other_name} ({other.shape[1]}), "
@@ -181,11 +182,35 @@ def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
     return read_only(codes.astype(np.int64))
 
 
+def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
+    """Return labels as as_labels does, and -1 where the label is None."""
+    array = np.asarray(labels, dtype=object)
+    if array.shape != (length,):
+        raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
+    given = np.array([value is not None for value in array])
+    codes = np.full(length, -1, np.int64)
+    codes[given] = as_labels(name, array[given].tolist(), int(given.sum()))
+    return read_only(codes)
+
+
 def as_generator(name: str, seed: Any) -> np.random.Generator:
     """Return a generator seeded by a whole number, or the generator that came."""
     if isinstance(seed, np.random.Generator):
         return seed
     return np.random.default_rng(as_count(name, seed, low=0))
+
+
+def as_none(name: str, value: Any, reason: str) -> None:
+    """Refuse any value, for the reason given."""
+    if value is not None:
+        raise ValueError(f"{name} must be None {reason}, got {value!r}")
+
+
+def as_replaceable(name: str, path: Path, mark: str) -> None:
+    """Refuse a path that exists, unless it is a directory that is empty or holds the file mark."""
+    empty = path.is_dir() and next(path.iterdir(), None) is None
+    if path.exists() and not empty and not (path / mark).is_file():
+        raise ValueError(f"{name} must be a new directory or one with a {mark}, got {str(path)!r}")
 
 
 def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
