@@ -1,0 +1,393 @@
+"""The linear models of the paper in closed form: a truncated SVD and a shrinkage."""
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fastcos import storage, validate
+from fastcos.operators import Matrix, Operator, ShiftedOperator, as_operator
+from fastcos.rescaling import Rescaling, as_diagonal
+from fastcos.svd import SVD, direct_svd
+
+OBJECTIVES = ("dropout", "weight_decay")
+SOLVERS = ("auto", "direct", "randomized")
+_KIND = "LinearMF"
+# sides up to here are factorised by the eigendecomposition of a dense Gram matrix
+_DIRECT_SIDE = 2048
+# eigenvalues σ² closer than this share of the largest are not told apart
+_TIE_TOLERANCE = 1e-13
+
+
+class AmbiguousSolutionWarning(UserWarning):
+    """The closed form has no unique solution, for σ_k = σ_{k+1}."""
+
+
+class _Settings(NamedTuple):
+    n_components: int
+    objective: str
+    regularization: float
+    center: bool
+    solver: str
+    tol: float
+    random_state: Any
+
+
+class LinearMF(  # type: ignore[misc]  # scikit-learn ships no types
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    """Matrix factorisation X ≈ X A B' with the closed forms of the paper.
+
+    ``"dropout"`` minimises ‖X - XAB'‖² + λ‖AB'‖² (Eq. 1), ``"weight_decay"`` minimises
+    ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2), over A and B of k columns. Both solutions come from the
+    truncated SVD X ≈ U_k Σ V_k' and a shrinkage s of each direction, W = AB' = V_k s V_k':
+
+    - Eq. 1: s = σ²/(σ²+λ). Only AB' is determined. A = B = V_k s^½ is the symmetric choice (Eq. 5),
+      and (A D, B D^-1) is as good for every diagonal D: that is what ``rescaling`` chooses.
+    - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6), unique up to rotation.
+      Directions with σ <= λ are zero columns of A and B; ``effective_rank_`` counts the others.
+
+    Parameters
+    ----------
+    n_components : int, default 50
+        k, at most min(n, p).
+    objective : {"dropout", "weight_decay"}, default "dropout"
+    regularization : float, default 1e4
+        λ >= 0. It is compared with σ² in Eq. 1 and with σ in Eq. 2, so that 10,000 and 100 belong
+        together. For a fraction f of the users scale λ by f in Eq. 1, by f^½ in Eq. 2.
+    center : bool, default False
+        Subtract the column means first. X is not made dense: they enter as a rank-one term.
+    solver : {"auto", "direct", "randomized"}, default "auto"
+        "direct" works in float64 to working precision, by the eigendecomposition of the Gram matrix
+        of the shorter side (Lanczos where it is large). "randomized" stops as soon as every
+        singular triplet has the relative residual ``tol``. "auto" is "direct" where the shorter
+        side of X is at most 2,048, else "randomized".
+    tol : float, default 1e-3
+        Largest relative residual of a singular triplet, for "randomized".
+    random_state : int or numpy.random.Generator, default 0
+        Seed of "randomized". The same seed gives the same bits.
+
+    Attributes
+    ----------
+    components_ : ndarray (k, p), float32 or float64
+        V_k', in the type of X (float32 for small integers). The entry of largest magnitude of each
+        row is positive.
+    singular_values_ : ndarray (k,), float64
+        Falling. Those below 1e-7 of the largest cannot be told from 0 and are 0.
+    shrinkage_ : ndarray (k,), float64
+        s, in [0, 1].
+    effective_rank_ : int
+        Number of directions with s > 0. The other columns of A and B are zero.
+    residuals_ : ndarray (k,), float64
+        Relative residual of each singular triplet: its certificate, see ``svd_residuals``.
+    mean_ : ndarray (p,), float64, or None
+        Column means that were subtracted.
+    n_features_in_ : int
+        p.
+    feature_names_in_ : ndarray (p,) of str
+        Only where X was a data frame with such columns.
+
+    Raises
+    ------
+    ValueError
+        On fit: a parameter or X is not valid.
+
+    Warns
+    -----
+    AmbiguousSolutionWarning
+        σ_k = σ_{k+1} > 0: another k-dimensional subspace is as good. Only "direct" can see it.
+
+    See Also
+    --------
+    rescalings : the named D, and what each makes a cosine compare.
+
+    Notes
+    -----
+    Cost of "direct": O(nnz m + m³) time and O(m²) memory for a shorter side m up to 2,048; beyond,
+    some passes over X per component. X may hold any finite numbers, and rows and columns of zeros:
+    their embeddings are zero.
+
+    With λ = 0 and X of rank below p other matrices W fit X as well; this one has the least norm.
+
+    Source: arXiv:2403.05440, sections 2.2 and 2.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos import LinearMF
+    >>> X = np.diag([4.0, 3.0, 2.0, 1.0])
+    >>> model = LinearMF(n_components=2, regularization=9.0).fit(X)
+    >>> model.singular_values_, model.shrinkage_
+    (array([4., 3.]), array([0.64, 0.5 ]))
+    >>> model.item_embeddings("orthonormal")
+    array([[1., 0.],
+           [0., 1.],
+           [0., 0.],
+           [0., 0.]])
+    >>> (model.user_embeddings(X) @ model.item_embeddings().T).round(2)
+    array([[2.56, 0.  , 0.  , 0.  ],
+           [0.  , 1.5 , 0.  , 0.  ],
+           [0.  , 0.  , 0.  , 0.  ],
+           [0.  , 0.  , 0.  , 0.  ]])
+    """
+
+    def __init__(
+        self,
+        n_components: int = 50,
+        *,
+        objective: str = "dropout",
+        regularization: float = 1e4,
+        center: bool = False,
+        solver: str = "auto",
+        tol: float = 1e-3,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.objective = objective
+        self.regularization = regularization
+        self.center = center
+        self.solver = solver
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> "LinearMF":
+        """Compute the closed form of the objective for X.
+
+        Parameters
+        ----------
+        X : sparse matrix or array_like (n, p)
+            Users by items.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        LinearMF
+            self.
+
+        Raises
+        ------
+        ValueError
+            A parameter or X is not valid.
+        """
+        operator = self._as_operator(X, reset=True)
+        settings = self._settings(min(operator.shape))
+        mean = _column_means(operator) if settings.center else None
+        svd = _svd(_centred(operator, mean), settings)
+        k = settings.n_components
+        shrinkage = _shrinkage(svd.s, settings)
+        if len(svd.s) > k and shrinkage[k - 1] > 0:
+            _warn_of_ties(svd.s[k - 1], svd.s[k], svd.s[0])
+        self.components_ = svd.Vt[:k].astype(operator.dtype, copy=False)
+        self.singular_values_ = svd.s[:k]
+        self.shrinkage_ = shrinkage[:k]
+        self.effective_rank_ = int(np.count_nonzero(self.shrinkage_))
+        self.residuals_ = svd.residuals[:k]
+        self.mean_ = mean
+        return self
+
+    def transform(self, X: Any) -> Matrix:
+        """Return the user embeddings X A.
+
+        Parameters
+        ----------
+        X : sparse matrix or array_like (m, p)
+            Rows of any users, seen in fit or not.
+
+        Returns
+        -------
+        ndarray (m, k), float32 or float64
+            In the wider type of X and ``components_``.
+
+        Raises
+        ------
+        ValueError
+            X is not valid, or has another number of columns than in fit.
+        """
+        return self.user_embeddings(X)
+
+    def item_embeddings(self, rescaling: Any = None) -> Matrix:
+        """Return the item embeddings B D^-1.
+
+        Parameters
+        ----------
+        rescaling : str, Rescaling or array_like (k,), optional
+            A name of :func:`rescalings`, exponents, or the positive diagonal of D. Default: D = I.
+            Only for the objective "dropout": Eq. 2 leaves D no freedom.
+
+        Returns
+        -------
+        ndarray (p, k), in the type of ``components_``
+            Columns whose shrinkage is 0 are zero under every D.
+
+        Raises
+        ------
+        ValueError
+            rescaling is not valid, or the objective is "weight_decay".
+        """
+        check_is_fitted(self)
+        factors = np.sqrt(self.shrinkage_) / self._diagonal(rescaling)
+        return self._scaled_components(factors)
+
+    def user_embeddings(self, X: Any, rescaling: Any = None) -> Matrix:
+        """Return the user embeddings X A D.
+
+        Parameters
+        ----------
+        X : sparse matrix or array_like (m, p)
+        rescaling : str, Rescaling or array_like (k,), optional
+            As in :meth:`item_embeddings`.
+
+        Returns
+        -------
+        ndarray (m, k), float32 or float64
+            In the wider type of X and ``components_``. With ``center`` it is (X - 1 mean') A D.
+
+        Raises
+        ------
+        ValueError
+            X or rescaling is not valid, or the objective is "weight_decay".
+        """
+        check_is_fitted(self)
+        operator = self._as_operator(X, reset=False)
+        A = self._scaled_components(np.sqrt(self.shrinkage_) * self._diagonal(rescaling))
+        return _centred(operator, self.mean_).matmul(A)
+
+    def save(self, path: storage.PathLike) -> None:
+        """Write the fitted model to the directory path, whole or not at all.
+
+        Parameters
+        ----------
+        path : path-like
+            A new directory, or one with a model that is replaced.
+
+        Raises
+        ------
+        ValueError
+            path holds something else, or random_state is a generator.
+        """
+        check_is_fitted(self)
+        settings = self._settings(len(self.singular_values_))
+        seed = validate.as_count("random_state", settings.random_state, low=0)
+        arrays = {name: getattr(self, f"{name}_") for name in _FITTED_ARRAYS}
+        if self.mean_ is not None:
+            arrays["mean"] = self.mean_
+        if hasattr(self, "feature_names_in_"):
+            arrays["feature_names_in"] = self.feature_names_in_.astype(str)
+        parameters = settings._replace(random_state=seed)._asdict()
+        storage.save_arrays(path, _KIND, arrays, {"parameters": parameters})
+
+    @classmethod
+    def load(cls, path: storage.PathLike) -> "LinearMF":
+        """Return the model that save wrote; its arrays are read-only memory maps.
+
+        Parameters
+        ----------
+        path : path-like
+
+        Returns
+        -------
+        LinearMF
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no directory path.
+        FastcosFormatError
+            It is damaged, or holds something else.
+        """
+        arrays, fields = storage.load_arrays(path, _KIND)
+        model = cls(**fields["parameters"])
+        for name in _FITTED_ARRAYS:
+            setattr(model, f"{name}_", arrays[name])
+        model.mean_ = arrays.get("mean")
+        model.effective_rank_ = int(np.count_nonzero(model.shrinkage_))
+        model.n_features_in_ = model.components_.shape[1]
+        if "feature_names_in" in arrays:
+            model.feature_names_in_ = arrays["feature_names_in"].astype(object)
+        return model
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _settings(self, most_components: int) -> _Settings:
+        """Return the parameters, checked."""
+        generator = isinstance(self.random_state, np.random.Generator)
+        return _Settings(
+            n_components=validate.as_count("n_components", self.n_components, 1, most_components),
+            objective=validate.as_choice("objective", self.objective, OBJECTIVES),
+            regularization=validate.as_real("regularization", self.regularization, low=0),
+            center=bool(self.center),
+            solver=validate.as_choice("solver", self.solver, SOLVERS),
+            tol=validate.as_real("tol", self.tol, above=0),
+            random_state=self.random_state
+            if generator
+            else validate.as_count("random_state", self.random_state, low=0),
+        )
+
+    def _as_operator(self, X: Any, *, reset: bool) -> Operator:
+        """Return X, checked, and its columns checked against those of fit."""
+        if not sp.issparse(X):
+            return as_operator(validate_data(self, X, reset=reset, dtype=(np.float64, np.float32)))
+        operator = as_operator(X)  # scikit-learn's own gate lets malformed indices pass
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return operator
+
+    def _diagonal(self, rescaling: Any) -> npt.NDArray[np.float64]:
+        """Return D for the symmetric form V_k s^½."""
+        if self.objective == "weight_decay":
+            reason = "for objective 'weight_decay', whose solution is unique (Eq. 6)"
+            validate.as_none("rescaling", rescaling, reason)
+            rescaling = Rescaling(spectrum=-0.5)  # Eq. 6 is the balanced form
+        return as_diagonal(rescaling, self.shrinkage_, self.singular_values_)
+
+    def _scaled_components(self, factors: npt.NDArray[np.float64]) -> Matrix:
+        return np.ascontiguousarray((self.components_.T * factors).astype(self.components_.dtype))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+_FITTED_ARRAYS = ("components", "singular_values", "shrinkage", "residuals")
+
+
+def _svd(operator: Operator, settings: _Settings) -> SVD:
+    """Return k triplets, or k + 1 where the solver gives another for nothing."""
+    return direct_svd(operator, min(settings.n_components + 1, *operator.shape))
+
+
+def _shrinkage(s: npt.NDArray[np.float64], settings: _Settings) -> npt.NDArray[np.float64]:
+    strength = settings.regularization
+    if settings.objective == "dropout":
+        kept = s**2
+        return np.divide(kept, kept + strength, out=np.zeros_like(s), where=s > 0)
+    return np.divide(np.maximum(s - strength, 0), s, out=np.zeros_like(s), where=s > 0)
+
+
+def _warn_of_ties(last: float, next_one: float, largest: float) -> None:
+    if last**2 - next_one**2 <= _TIE_TOLERANCE * largest**2:
+        warnings.warn(
+            f"the solution is not unique: singular values {last:g} of the last component and "
+            f"{next_one:g} of the next are equal; choose another n_components",
+            AmbiguousSolutionWarning,
+            stacklevel=3,
+        )
+
+
+def _column_means(operator: Operator) -> npt.NDArray[np.float64]:
+    n = operator.shape[0]
+    return operator.rmatmul(np.ones((n, 1)))[:, 0] / n
+
+
+def _centred(operator: Operator, mean: npt.NDArray[np.float64] | None) -> Operator:
+    if mean is None:
+        return operator
+    return ShiftedOperator(operator, np.ones((operator.shape[0], 1)), mean[:, None])
