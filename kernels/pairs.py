@@ -1,0 +1,196 @@
+"""Reductions over all pairs of rows: histograms of the scores, precision and ranks in full lists.
+
+Scores are float64 dot products in the order of the dimensions (``dot_tile``), so a score has the
+same bits wherever it is computed. No kernel holds more than a strip of rows against all rows.
+"""
+
+import numpy as np
+
+from .dot_tile import COLUMNS, ROWS, dot_tile
+from .jit import kernel
+
+# rows that share a panel while it is in the cache
+STRIP = 16 * ROWS
+
+
+# where -1 lies in the first bin: then no simple fraction, above all not 0, is at a bin's edge
+OFFSET = 0.3719
+
+
+@kernel
+def place_of(score, n_bins):
+    """Where a score of [-1, 1] lies on n_bins equal bins of width 2 / (n_bins - 2), in bins."""
+    return (score + 1.0) * (0.5 * n_bins - 1.0) + OFFSET
+
+
+@kernel
+def bin_of(score, n_bins):
+    """The bin of a score, rising with the score."""
+    return min(max(np.int64(place_of(score, n_bins)), 0), n_bins - 1)
+
+
+@kernel
+def count_score(score, margin, histogram, near):
+    """Count a score in its bin; in near[0] too if it is within margin (in bins) of a bin's edge."""
+    n_bins = histogram.shape[0]
+    place = place_of(score, n_bins)
+    whole = np.int64(place)
+    histogram[min(max(whole, 0), n_bins - 1)] += 1
+    near[0] += abs(place - whole - 0.5) > 0.5 - margin
+
+
+@kernel
+def pair_histograms(lo, hi, rows, panels, ends, margin, counts, near):
+    """counts[part, 0 or 1, bin]: pairs i < j of different or the same cluster, for parts lo .. hi.
+
+    rows (n, d) float64 unit rows, sorted by cluster, and the same packed (``pack_rows``); the
+    cluster of row i ends before row ends[i], (n,) int64; margin float: how far a score may be from
+    the truth, in bins; counts (parts, 2, bins) and near (parts, 2, 1) int64, zeros, in/out: near
+    counts the scores that may belong to the next bin. Part q takes the strips q, q + parts, ... of
+    96 rows. O(n n d / parts) time a part.
+    """
+    n, n_parts = rows.shape[0], counts.shape[0]
+    tile = np.empty((ROWS, COLUMNS))
+    for part in range(lo, hi):
+        for strip in range(part * STRIP, n, n_parts * STRIP):
+            for panel in range(strip // COLUMNS, panels.shape[0]):
+                first = panel * COLUMNS
+                for tile_row in range(strip, min(strip + STRIP, n), ROWS):
+                    if first + COLUMNS <= tile_row:
+                        continue
+                    dot_tile(rows, tile_row, panels, panel, tile)
+                    for i in range(tile_row, min(tile_row + ROWS, n, strip + STRIP)):
+                        scores = tile[i - tile_row]
+                        end = min(first + COLUMNS, n)
+                        column = max(first, i + 1)
+                        # i's own cluster begins at or before column: rows are sorted
+                        border = min(max(column, ends[i]), end)
+                        for j in range(column, border):
+                            count_score(scores[j - first], margin, counts[part, 1], near[part, 1])
+                        for j in range(border, end):
+                            count_score(scores[j - first], margin, counts[part, 0], near[part, 0])
+
+
+@kernel
+def stratified_pair_histograms(lo, hi, rows, panels, ends, levels, cuts, margin, counts, near):
+    """Do what pair_histograms does, with counts per stratum of levels[i] + levels[j].
+
+    levels (n,) float64; cuts (strata - 1,) float64, rising: a pair is in the stratum whose number
+    is the number of cuts below its sum; counts (parts, strata, 2, bins) and near (parts, strata, 2,
+    1) int64, zeros, in/out.
+    """
+    n, n_parts = rows.shape[0], counts.shape[0]
+    tile = np.empty((ROWS, COLUMNS))
+    for part in range(lo, hi):
+        for strip in range(part * STRIP, n, n_parts * STRIP):
+            for panel in range(strip // COLUMNS, panels.shape[0]):
+                first = panel * COLUMNS
+                for tile_row in range(strip, min(strip + STRIP, n), ROWS):
+                    if first + COLUMNS <= tile_row:
+                        continue
+                    dot_tile(rows, tile_row, panels, panel, tile)
+                    for i in range(tile_row, min(tile_row + ROWS, n, strip + STRIP)):
+                        for j in range(max(first, i + 1), min(first + COLUMNS, n)):
+                            level, stratum = levels[i] + levels[j], 0
+                            for cut in cuts:
+                                stratum += level > cut
+                            same = 1 if j < ends[i] else 0
+                            count_score(
+                                tile[i - tile_row, j - first],
+                                margin,
+                                counts[part, stratum, same],
+                                near[part, stratum, same],
+                            )
+
+
+@kernel
+def score_strip(first_row, last_row, rows, panels, scores):
+    """scores[i - first_row, j] = rows[i] . row j of the packed matrix, within [-1, 1].
+
+    scores (strip, 32 panels) float64, out: columns past the last row are 0.
+    """
+    tile = np.empty((ROWS, COLUMNS))
+    for panel in range(panels.shape[0]):
+        first = panel * COLUMNS
+        for tile_row in range(first_row, last_row, ROWS):
+            dot_tile(rows, tile_row, panels, panel, tile)
+            for r in range(min(ROWS, last_row - tile_row)):
+                line = scores[tile_row - first_row + r]
+                for c in range(COLUMNS):
+                    line[first + c] = min(max(tile[r, c], -1.0), 1.0)
+
+
+@kernel
+def write_pair_scores(lo, hi, rows, panels, ends, same_offsets, other_offsets, same, other):
+    """Write the scores of all pairs i < j, those of row i from its two offsets on.
+
+    same_offsets, other_offsets (n,) int64; same, other float64, out. O((hi - lo) n d) time.
+    """
+    n = rows.shape[0]
+    scores = np.empty((ROWS, panels.shape[0] * COLUMNS))
+    for tile_row in range(lo, hi, ROWS):
+        last = min(tile_row + ROWS, hi)
+        score_strip(tile_row, last, rows, panels, scores)
+        for i in range(tile_row, last):
+            line = scores[i - tile_row]
+            end, s, o = max(ends[i], i + 1), same_offsets[i], other_offsets[i]
+            same[s : s + end - i - 1] = line[i + 1 : end]
+            other[o : o + n - end] = line[end:n]
+
+
+@kernel
+def average_precision_at_r(line, self_row, codes, relevant, counts, candidates):
+    """MAP@R of one row: (1/R) times the sum over ranks r <= R of rel(r) P(r); ties by lower row.
+
+    line (n,) float64 scores; relevant R >= 1 rows other than self_row share its code; counts
+    (bins,) int64 and candidates (n,) int64 are scratch.
+    """
+    n, n_bins = codes.shape[0], counts.shape[0]
+    counts[:] = 0
+    for j in range(n):
+        counts[bin_of(line[j], n_bins)] += 1
+    counts[bin_of(line[self_row], n_bins)] -= 1
+    # the R highest scores are in the bins from `lowest` up
+    lowest, found = n_bins, 0
+    while found < relevant:
+        lowest -= 1
+        found += counts[lowest]
+    m = 0
+    for j in range(n):
+        if j != self_row and bin_of(line[j], n_bins) >= lowest:
+            candidates[m] = j
+            m += 1
+    keys = np.empty(m)
+    for c in range(m):
+        keys[c] = -line[candidates[c]]
+    order = np.argsort(keys, kind="mergesort")
+    total, hits = 0.0, 0
+    for rank in range(relevant):
+        if codes[candidates[order[rank]]] == codes[self_row]:
+            hits += 1
+            total += hits / (rank + 1)
+    return total / relevant
+
+
+@kernel
+def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values):
+    """values[q] = MAP@R of the list of row queries[q] over all rows, for queries lo .. hi.
+
+    queries (n_q,) int64; rows (n, d) float64 unit rows in their own order, and the same packed;
+    codes (n,) int64; sizes (C,) int64 rows per code, at least 2 for a query's; values (n_q,)
+    float64, out. O((hi - lo)(n d + R log R)) time, 6 n scores of scratch.
+    """
+    n = rows.shape[0]
+    strip = np.empty((ROWS, rows.shape[1]))
+    scores = np.empty((ROWS, panels.shape[0] * COLUMNS))
+    counts, candidates = np.empty(4096, np.int64), np.empty(n, np.int64)
+    for first in range(lo, hi, ROWS):
+        m = min(ROWS, hi - first)
+        for r in range(m):
+            strip[r] = rows[queries[first + r]]
+        score_strip(0, m, strip, panels, scores)
+        for r in range(m):
+            i = queries[first + r]
+            values[first + r] = average_precision_at_r(
+                scores[r, :n], i, codes, sizes[codes[i]] - 1, counts, candidates
+            )

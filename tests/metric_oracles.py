@@ -1,0 +1,86 @@
+"""Slow truths of the metrics, and inputs on which they are hard. Imports nothing of fastcos."""
+
+import math
+
+import numpy as np
+
+
+def unit(items):
+    out = []
+    for row in np.asarray(items, dtype=float).tolist():
+        length = math.sqrt(math.fsum(x * x for x in row))
+        out.append([x / length if length else 0.0 for x in row])
+    return np.array(out)
+
+
+def cosines(items):
+    """Rounded, so that cosines that are equal on paper are equal."""
+    rows = unit(items)
+    return np.round(rows @ rows.T, 12)
+
+
+def pair_scores(items, labels):
+    """Cosines of all pairs of non-zero rows, and whether they share the label."""
+    keep = np.asarray(items).any(axis=1)
+    table, labels = cosines(np.asarray(items)[keep]), np.asarray(labels)[keep]
+    i, j = np.triu_indices(len(table), 1)
+    return table[i, j], labels[i] == labels[j]
+
+
+def auc(scores, same):
+    """P(same > other) + half P(equal), by counting."""
+    wins = 0
+    for score in scores[same]:
+        wins += 2 * np.sum(scores[~same] < score) + np.sum(scores[~same] == score)
+    return wins / (2 * same.sum() * (~same).sum())
+
+
+def ranked(line, own):
+    """All rows but own, by falling score, then by index."""
+    return sorted((j for j in range(len(line)) if j != own), key=lambda j: (-line[j], j))
+
+
+def map_at_r(items, labels):
+    table = cosines(items)
+    values = []
+    for i, row in enumerate(items):
+        size = int(np.sum(labels == labels[i]))
+        if size < 2 or not np.any(row):
+            continue
+        hits, total = 0, 0.0
+        for rank, j in enumerate(ranked(table[i], i)[: size - 1], 1):
+            if labels[j] == labels[i]:
+                hits += 1
+                total += hits / rank
+        values.append(total / (size - 1))
+    return float(np.mean(values))
+
+
+def blobs(seed, n=60, d=7, n_labels=4, noise=1.5):
+    """Clusters that overlap, rows in no order, one label rarer than the others."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, n_labels, n)
+    labels[labels == n_labels - 1] = np.where(
+        random.random((labels == n_labels - 1).sum()) < 0.5, 0, n_labels - 1
+    )
+    centres = random.standard_normal((n_labels, d)) * 2
+    return centres[labels] + noise * random.standard_normal((n, d)), labels
+
+
+def signs(seed, n=50):
+    """Rows of 16 signs: cosines are multiples of 1/8 without rounding, and most are tied."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 3, n)
+    rows = random.choice([-1.0, 1.0], (n, 16))
+    rows[:, :3] = np.where(labels[:, None] == np.arange(3), 1.0, -1.0)
+    return rows, labels
+
+
+def small_integers(seed, n=48):
+    """Rows of -1, 0, 1: ties, duplicates, multiples, and zero rows."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 3, n)
+    rows = random.integers(-1, 2, (n, 4)).astype(float)
+    rows[::7] = 0
+    rows[1::5] = 3 * rows[2]
+    return rows, labels

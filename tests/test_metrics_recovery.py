@@ -1,0 +1,247 @@
+"""Recovery of labels: AUC over pairs, precision, silhouettes, contrast, clustering."""
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score, roc_auc_score, silhouette_score
+
+from fastcos import metrics, set_config
+from fastcos.kernels import pairs
+from fastcos.metrics import auc, clustering
+from tests import metric_oracles as oracles
+
+INPUTS = [
+    oracles.blobs(0),
+    oracles.blobs(1, n=200, d=40),
+    oracles.blobs(2, n=33, d=1),
+    oracles.small_integers(0),
+    oracles.signs(0),
+]
+each_input = pytest.mark.parametrize(
+    ("items", "labels"), INPUTS, ids=["blobs", "wide", "one dimension", "small integers", "signs"]
+)
+LABELLED = [
+    metrics.pair_auc,
+    metrics.map_at_r,
+    metrics.silhouette,
+    metrics.within_between,
+    metrics.clustering_scores,
+]
+
+
+@each_input
+def test_exact_pair_auc_is_the_roc_auc_of_all_pairs(items, labels):
+    scores, same = oracles.pair_scores(items, labels)
+    found = metrics.pair_auc(items, labels)
+    assert found.value == pytest.approx(roc_auc_score(same, scores), abs=1e-12)
+    assert found.value == pytest.approx(oracles.auc(scores, same), abs=1e-15)
+    assert found.low == found.value == found.high
+    assert found.n_left_out == np.sum(~items.any(axis=1))
+
+
+@each_input
+def test_the_binned_interval_holds_the_exact_auc(items, labels):
+    exact = metrics.pair_auc(items, labels, exact=True).value
+    binned = metrics.pair_auc(items, labels, exact=False)
+    assert binned.low <= exact <= binned.high
+    assert binned.value == pytest.approx(exact, abs=1e-4)
+
+
+def test_the_interval_is_as_narrow_as_the_bins_allow():
+    items, labels = oracles.blobs(3, n=400, d=20)
+    binned = metrics.pair_auc(items, labels, exact=False)
+    assert 0 < binned.high - binned.low < 1e-3
+    # without a tie the interval is open by the pairs of pairs in one bin, and by nothing else
+    scores, same = oracles.pair_scores(items, labels)
+    places = np.floor((scores + 1) * (2**15 - 1) + pairs.OFFSET).astype(int)
+    f, g = (np.bincount(places[kind], minlength=2**16) / kind.sum() for kind in (same, ~same))
+    assert binned.high - binned.low == pytest.approx((f * g).sum(), rel=1e-9)
+
+
+def test_ties_count_half_where_every_cosine_is_zero_or_one():
+    items, labels = np.repeat(np.eye(4), 5, axis=0), np.arange(20) % 4
+    scores, same = oracles.pair_scores(items, labels)
+    binned = metrics.pair_auc(items, labels, exact=False)
+    assert binned.value == pytest.approx(roc_auc_score(same, scores), abs=1e-15)
+    assert binned.low < binned.value < binned.high
+
+
+def test_scores_at_the_edge_of_a_bin_widen_the_interval():
+    counts = np.zeros((2, 8), np.int64)
+    counts[0, 3], counts[1, 4] = 10, 20
+    near = np.array([[0], [0]])
+    assert auc.auc_of_counts(counts, near) == (1.0, 1.0, 1.0)
+    assert auc.auc_of_counts(counts, np.array([[1], [2]])) == (1.0, pytest.approx(0.8), 1.0)
+
+
+def test_the_exact_auc_is_refused_beyond_the_working_memory():
+    items, labels = oracles.blobs(0, n=400)
+    set_config(working_memory=1.0)
+    try:
+        with pytest.raises(ValueError, match="exact=True must fit in the working memory of 1 MiB"):
+            metrics.pair_auc(items, labels, exact=True)
+    finally:
+        set_config(working_memory=1024.0)
+
+
+@each_input
+def test_map_at_r_is_the_loop(items, labels):
+    found = metrics.map_at_r(items, labels)
+    sizes = np.bincount(labels)[labels]
+    if items.shape[1] != 4:  # there cosines tie on paper but not in float64
+        assert found.value == pytest.approx(oracles.map_at_r(items, labels), abs=1e-12)
+    assert found.n_left_out == np.sum(~items.any(axis=1) | (sizes < 2))
+
+
+def test_map_at_r_divides_by_r_and_breaks_ties_by_index():
+    items = np.ones((4, 2))
+    # query 0: row 1 first, no hit; 1: row 0 first; 2: row 0 first; 3: row 0 first, a hit
+    assert metrics.map_at_r(items, ["a", "b", "b", "a"]).value == 0.25
+    # rank 1 wrong, rank 2 right: P(2) / R = 1/2 / 2
+    items = np.array([[1, 0.0], [0.9, 0.1], [0.8, 0.2], [0, 1.0]])
+    first = metrics.precision.average_precisions_at_r(items, ["a", "b", "a", "a"])[0]
+    assert first == pytest.approx(0.25)
+
+
+def test_map_at_r_ranks_zero_rows_by_cosine_zero():
+    items = np.array([[1, 0.0], [0, 0.0], [-1, 0.0], [-1, 0.0]])
+    # from row 0 the zero row is ahead of the opposite rows
+    assert metrics.map_at_r(items, ["a", "a", "b", "b"]) == (1.0, 1)
+
+
+@each_input
+def test_silhouette_is_scikit_learns(items, labels):
+    keep = items.any(axis=1)
+    truth = silhouette_score(oracles.unit(items[keep]), labels[keep], metric="cosine")
+    assert metrics.silhouette(items, labels).value == pytest.approx(truth, abs=1e-12)
+
+
+def test_silhouette_of_single_rows_and_of_parallel_clusters_is_zero():
+    items = np.array([[1.0, 2], [3, 6], [5, 10], [7, 14], [2, 1]])
+    assert metrics.silhouette(items[:4], [0, 0, 1, 1]).value == 0
+    truth = silhouette_score(items, [0, 0, 0, 1, 2], metric="cosine")
+    assert metrics.silhouette(items, [0, 0, 0, 1, 2]).value == pytest.approx(truth, abs=1e-12)
+
+
+@each_input
+def test_within_between_are_means_over_pairs(items, labels):
+    scores, same = oracles.pair_scores(items, labels)
+    found = metrics.within_between(items, labels)
+    spread = np.sqrt((scores[same].var() + scores[~same].var()) / 2)
+    assert found.within == pytest.approx(scores[same].mean(), abs=1e-12)
+    assert found.between == pytest.approx(scores[~same].mean(), abs=1e-12)
+    assert found.contrast == pytest.approx((found.within - found.between) / spread, rel=1e-9)
+
+
+def test_contrast_without_spread_is_infinite_or_zero():
+    assert metrics.within_between(np.repeat(np.eye(2), 2, axis=0), [0, 0, 1, 1]).contrast == np.inf
+    assert metrics.within_between(np.ones((4, 3)), [0, 0, 1, 1]).contrast == 0
+
+
+def test_clustering_finds_planted_directions_whatever_the_lengths():
+    random = np.random.default_rng(0)
+    labels = np.repeat(np.arange(5), 40)
+    rows = np.eye(5, 12)[labels] + 0.1 * random.standard_normal((200, 12))
+    rows *= random.lognormal(0, 2, 200)[:, None]
+    rows[7] = 0
+    found = metrics.clustering_scores(rows, labels)
+    assert (found.ari, found.n_left_out) == (1.0, 1)
+    assert found.ami == found.v_measure == pytest.approx(1.0)
+
+
+def test_clustering_of_noise_scores_about_zero():
+    random = np.random.default_rng(1)
+    found = metrics.clustering_scores(random.standard_normal((300, 8)), random.integers(0, 4, 300))
+    assert abs(found.ari) < 0.03
+    assert abs(found.ami) < 0.03
+    assert found.v_measure > 0
+
+
+def test_spherical_kmeans_is_no_worse_than_scikit_learns_on_its_own_objective():
+    items, _ = oracles.blobs(5, n=300, d=10, n_labels=6)
+    rows = oracles.unit(items)
+
+    def objective(codes):
+        return sum(np.linalg.norm(rows[codes == c].sum(axis=0)) for c in np.unique(codes))
+
+    ours = clustering.spherical_kmeans(rows, 6, n_starts=10, random=np.random.default_rng(0))
+    theirs = KMeans(6, n_init=10, random_state=0).fit_predict(rows)
+    assert objective(ours) >= objective(theirs) * (1 - 1e-3)
+    assert adjusted_rand_score(ours, theirs) > 0.7
+
+
+def test_clustering_with_more_clusters_than_directions_ends():
+    items = np.repeat(np.eye(2), 6, axis=0)
+    found = metrics.clustering_scores(items, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
+    assert -1 <= found.ari <= 1
+
+
+@pytest.mark.parametrize("metric", LABELLED, ids=lambda metric: metric.__name__)
+def test_scores_ignore_the_lengths_and_the_rotation_of_rows_and_the_names_of_labels(metric):
+    items, labels = oracles.blobs(6, n=80, d=6)
+    truth = metric(items, labels)
+    random = np.random.default_rng(0)
+    rotation = np.linalg.qr(random.standard_normal((6, 6)))[0]
+    changed = (items * 2.0 ** random.integers(-30, 30, 80)[:, None]) @ rotation
+    # names that sort like the numbers
+    assert metric(changed, [f"label {c}" for c in labels]) == pytest.approx(truth, abs=1e-9)
+    assert metric(items.astype(np.float32), labels) == pytest.approx(truth, abs=1e-4)
+
+
+@pytest.mark.parametrize("metric", LABELLED, ids=lambda metric: metric.__name__)
+def test_scores_change_under_a_rescaling_of_the_columns(metric):
+    items, labels = oracles.blobs(6, n=80, d=6)
+    assert metric(items * [1, 1, 1, 30, 30, 30], labels) != metric(items, labels)
+
+
+@pytest.mark.parametrize("metric", LABELLED, ids=lambda metric: metric.__name__)
+@pytest.mark.parametrize(
+    ("labels", "rule"),
+    [
+        ([0, 0, 0, 0], "labels must have at least two different values"),
+        ([0, 1, 2, 3], "labels must have at least two different values on rows that are not zero"),
+        ([0, 0, 0, 1], "labels must have at least two different values on rows that are not zero"),
+        ([0, 0, 1], r"labels must be of shape \(4,\), got \(3,\)"),
+    ],
+)
+def test_labels_without_both_kinds_of_pairs_are_refused(metric, labels, rule):
+    with pytest.raises(ValueError, match=rule):
+        metric([[1, 0], [1, 1], [2, 1], [0, 0]], labels)
+
+
+@pytest.mark.parametrize("n_threads", [2, 3, 8])
+def test_scores_have_the_same_bits_on_any_number_of_threads(n_threads):
+    items, labels = oracles.blobs(7, n=700, d=20)
+    for metric in (
+        metrics.pair_auc,
+        metrics.map_at_r,
+        metrics.silhouette,
+        metrics.clustering_scores,
+    ):
+        assert metric(items, labels, n_threads=n_threads) == metric(items, labels, n_threads=1)
+    for exact in (True, False):
+        many = metrics.pair_auc(items, labels, exact=exact, n_threads=n_threads)
+        assert many == metrics.pair_auc(items, labels, exact=exact, n_threads=1)
+
+
+def test_neighbor_purity_is_the_share_of_equal_labels():
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, 40)
+    lists = np.array([random.permutation(40)[:6] for _ in range(40)])
+    truth = np.mean([[labels[j] == labels[i] for j in lists[i, :4]] for i in range(40)])
+    found = metrics.neighbor_purity(lists, labels, k=4)
+    assert found.value == truth
+    table = labels[:, None] == labels
+    assert found.baseline == pytest.approx((table.sum() - 40) / (40 * 39))
+    some = [3, 5, 8]
+    part = metrics.neighbor_purity(lists[some], labels, k=4, query_labels=labels[some])
+    assert part.value == np.mean(labels[lists[some, :4]] == labels[some][:, None])
+
+
+def test_neighbor_purity_refuses_lists_that_cannot_be():
+    with pytest.raises(ValueError, match="neighbors must hold item numbers from 0 to 2, got 3"):
+        metrics.neighbor_purity([[1], [2], [3]], [0, 0, 1])
+    with pytest.raises(ValueError, match=r"labels must be as long as neighbors \(2\), got 3"):
+        metrics.neighbor_purity([[1], [2]], [0, 0, 1])
+    with pytest.raises(ValueError, match="query_labels must be among the labels, got 7"):
+        metrics.neighbor_purity([[1], [2]], [0, 0, 1], query_labels=[0, 7])
