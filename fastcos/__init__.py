@@ -1,5 +1,58 @@
-"""Exact similarity at scale, and the truth about what cosine similarity means."""
+"""Exact similarity at scale, and the truth about what cosine similarity means.
 
-from fastcos.config import Config, get_config, set_config
+Names are loaded on first use, so that ``import fastcos`` stays light.
+"""
 
-__all__ = ["Config", "get_config", "set_config"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fastcos import metrics as metrics
+    from fastcos.comparison import Comparison as Comparison
+    from fastcos.comparison import Scores as Scores
+    from fastcos.comparison import compare as compare
+    from fastcos.config import Config as Config
+    from fastcos.config import get_config as get_config
+    from fastcos.config import set_config as set_config
+    from fastcos.datasets import Simulation as Simulation
+    from fastcos.datasets import simulate_interactions as simulate_interactions
+    from fastcos.factorization import LinearMF as LinearMF
+    from fastcos.io import Interactions as Interactions
+    from fastcos.io import read_interactions as read_interactions
+    from fastcos.neighbors import Neighbors as Neighbors
+    from fastcos.neighbors import top_k as top_k
+    from fastcos.products import gram_matmul as gram_matmul
+    from fastcos.products import matmul as matmul
+    from fastcos.products import rmatmul as rmatmul
+    from fastcos.rescaling import Rescaling as Rescaling
+    from fastcos.rescaling import rescalings as rescalings
+    from fastcos.svd import SVD as SVD
+    from fastcos.svd import randomized_svd as randomized_svd
+    from fastcos.svd import svd_residuals as svd_residuals
+
+_HOMES = {
+    "comparison": ("Comparison", "Scores", "compare"),
+    "config": ("Config", "get_config", "set_config"),
+    "datasets": ("Simulation", "simulate_interactions"),
+    "factorization": ("LinearMF",),
+    "io": ("Interactions", "read_interactions"),
+    "neighbors": ("Neighbors", "top_k"),
+    "products": ("gram_matmul", "matmul", "rmatmul"),
+    "rescaling": ("Rescaling", "rescalings"),
+    "svd": ("SVD", "randomized_svd", "svd_residuals"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [*sorted(_HOME_OF), "metrics"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name == "metrics":
+        return import_module("fastcos.metrics")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'fastcos' has no attribute {name!r}")
+    return getattr(import_module(f"fastcos.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

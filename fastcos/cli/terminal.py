@@ -3,7 +3,7 @@
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -24,21 +24,9 @@ def say(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-class Bar:
-    """One line of progress through named steps; silent where stderr is no terminal."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("", total=None)
-
-    def step(self, name: str, done: int, total: int) -> None:
-        """Show that done of total units of the named step are finished."""
-        self._progress.update(self._task, description=name, completed=done, total=total)
-
-
 @contextlib.contextmanager
-def progress_bar() -> Iterator[Bar]:
-    """Draw progress on stderr while the block runs."""
+def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Draw progress on stderr while the block runs; silent where stderr is no terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -47,7 +35,12 @@ def progress_bar() -> Iterator[Bar]:
     )
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield Bar(bar)
+        task = bar.add_task(name, total=None)
+
+        def progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield progress
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

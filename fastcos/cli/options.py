@@ -1,0 +1,110 @@
+"""Flags that several verbs share, and how they become arguments."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from fastcos import config, validate
+
+if TYPE_CHECKING:
+    from fastcos.datasets import Simulation
+
+
+def add_simulation(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the simulation; the defaults are the paper's."""
+    group = parser.add_argument_group("simulation (section 4 of the paper)")
+    group.add_argument("--users", type=int, default=20_000, metavar="N", help="default 20000")
+    group.add_argument("--items", type=int, default=1_000, metavar="P", help="default 1000")
+    group.add_argument("--clusters", type=int, default=5, metavar="C", help="default 5")
+    group.add_argument(
+        "--item-exponent",
+        type=float,
+        nargs=2,
+        default=(0.25, 1.5),
+        metavar=("MIN", "MAX"),
+        help="range of the items' power-law exponents (default 0.25 1.5)",
+    )
+    group.add_argument(
+        "--user-exponent",
+        type=float,
+        default=0.5,
+        metavar="B",
+        help="power-law exponent of interactions per user (default 0.5)",
+    )
+    group.add_argument(
+        "--preset",
+        default="zipf_bounded",
+        metavar="NAME",
+        help="how to read what the paper leaves open (default zipf_bounded; "
+        "a wrong name lists them all)",
+    )
+
+
+def simulate(given: argparse.Namespace) -> "Simulation":
+    """Simulate as the flags say."""
+    from fastcos.datasets import simulate_interactions
+
+    return simulate_interactions(
+        validate.as_count("--users", given.users),
+        validate.as_count("--items", given.items, low=2),
+        n_clusters=given.clusters,
+        item_exponent=tuple(given.item_exponent),
+        user_exponent=given.user_exponent,
+        preset=given.preset,
+        seed=validate.as_count("--seed", given.seed, low=0),
+    )
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the model."""
+    group = parser.add_argument_group("model")
+    group.add_argument("--rank", type=int, default=50, metavar="K", help="rank k (default 50)")
+    group.add_argument(
+        "--regularization",
+        type=float,
+        metavar="L",
+        help="λ of Eq. 1, on the scale of squared singular values (default: users / 2, "
+        "the paper's 10,000 for 20,000)",
+    )
+    group.add_argument(
+        "--weight-decay",
+        type=float,
+        metavar="L",
+        help="λ of Eq. 2, on the scale of singular values (default: root of the above)",
+    )
+    group.add_argument(
+        "--objective",
+        choices=("both", "dropout", "weight_decay"),
+        default="both",
+        help="Eq. 1 is dropout, Eq. 2 is weight_decay (default both)",
+    )
+
+
+def model_arguments(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of compare that the flags of the model set."""
+    return {
+        "n_components": validate.as_count("--rank", given.rank),
+        "regularization": given.regularization,
+        "weight_decay": given.weight_decay,
+        "objective": given.objective,
+    }
+
+
+def add_output(parser: argparse.ArgumentParser, directory: str) -> None:
+    """Add the flags of the output."""
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--out", default=directory, metavar="DIR", help=f"folder for files (default {directory})"
+    )
+    group.add_argument("--json", action="store_true", help="print JSON in place of tables")
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of every verb that computes."""
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default 0)")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads (default: all cores)")
+
+
+def apply_common(given: argparse.Namespace) -> None:
+    """Put the number of threads into force."""
+    if given.threads is not None:
+        config.set_config(num_threads=validate.as_count("--threads", given.threads))

@@ -1,0 +1,102 @@
+"""Files and tables of a comparison."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fastcos import io, report
+from fastcos.cli.terminal import print_json, print_table, say
+from fastcos.comparison import EQ2, N_NEIGHBORS, Comparison, Scores
+
+# heading, field
+COLUMNS = (
+    ("AUC", "pair_auc"),
+    ("MAP@R", "map_at_r"),
+    ("AMI", "ami"),
+    ("ARI", "ari"),
+    ("silhouette", "silhouette"),
+    ("within", "within"),
+    ("between", "between"),
+    ("d'", "contrast"),
+    ("eff. rank", "effective_rank"),
+    ("Jaccard@10", "jaccard_at_10"),
+)
+DOTS_PER_INCH = 200
+
+
+def document(comparison: Comparison, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return scores and everything needed to repeat them, JSON-ready."""
+    scores = {
+        "named": [row._asdict() for row in comparison.named],
+        "grid": [row._asdict() for row in comparison.grid],
+    }
+    return report.json_ready(report.provenance(parameters) | {"scores": scores})
+
+
+def write_comparison(
+    comparison: Comparison, directory: str, *, stem: str, parameters: dict[str, Any]
+) -> list[Path]:
+    """Write figure, table and provenance; each file appears whole or not at all."""
+    from fastcos.plots import ExponentGridDisplay, SimilarityMapsDisplay
+
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = {
+        f"{stem}.png": (maps := SimilarityMapsDisplay.from_comparison(comparison).plot()),
+        f"{stem}.svg": maps,
+    }
+    if comparison.labels is not None and comparison.grid:
+        figures["exponents.png"] = ExponentGridDisplay.from_comparison(comparison).plot()
+    for name, figure in figures.items():
+        with io.atomic_path(folder / name) as path:
+            figure.savefig(path, format=name.rpartition(".")[2], dpi=DOTS_PER_INCH)
+    io.write_csv(
+        folder / f"{stem}.csv", Scores._fields, [*comparison.named, *comparison.grid]
+    )
+    io.write_json(folder / f"{stem}.json", document(comparison, parameters))
+    return [folder / name for name in (*figures, f"{stem}.csv", f"{stem}.json")]
+
+
+def show_comparison(
+    comparison: Comparison, written: Sequence[Path], parameters: dict[str, Any], *, as_json: bool
+) -> None:
+    """Print the table and what it says, or the JSON document."""
+    if as_json:
+        print_json(document(comparison, parameters))
+    else:
+        rows = [
+            (f"{row.name}  D = {row.formula}" if row.name != EQ2 else "eq2  unique", *_values(row))
+            for row in comparison.named
+        ]
+        title = "Item-item cosine under every rescaling D of one model (Eq. 1), and under Eq. 2"
+        print_table(title, ["rescaling", *(heading for heading, _ in COLUMNS)], rows)
+        _print_conclusion(comparison)
+    say("wrote " + ", ".join(str(path) for path in written))
+
+
+def _values(row: Scores) -> list[Any]:
+    return [getattr(row, name) for _, name in COLUMNS]
+
+
+def _print_conclusion(comparison: Comparison) -> None:
+    zero = comparison.named[0].zero_items if comparison.named else 0
+    if zero:
+        print(f"{zero} items have no direction (no interactions): left out of every score.")
+    named, grid = comparison.auc_range(), comparison.auc_range(grid=True)
+    if named is None or grid is None:
+        return
+    print(
+        f"One model, one loss: AUC differs by {named:.3f} between the named rescalings "
+        f"and by {grid:.3f} over the exponent grid D = S^a Σ^b."
+    )
+
+
+def neighbor_table(
+    comparison: Comparison, item: int, names: Sequence[Any], rescalings: Sequence[str]
+) -> list[list[str]]:
+    """Return the nearest neighbours of one item, one column per rescaling."""
+    lists = [comparison.neighbors[name][item] for name in rescalings]
+    return [
+        [str(rank + 1), *(str(names[column[rank]]) for column in lists)]
+        for rank in range(min(N_NEIGHBORS, len(lists[0])))
+    ]

@@ -1,0 +1,220 @@
+"""The figures, as display objects: made from a result, drawn on request, never shown by themselves.
+
+Figures are made without pyplot, so importing or drawing changes no global state of matplotlib.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.comparison import EQ2, Comparison
+from fastcos.rescaling import rescaling_grid
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_PIXELS = 1000
+PANEL_INCHES = 2.9
+# diverging, zero is white, told apart by the colour-blind and in print
+COLOURS = "RdBu_r"
+
+Image = npt.NDArray[np.float64]
+
+
+def similarity_image(items: Any, order: Any, *, pixels: int = MAX_PIXELS) -> Image:
+    """Return the matrix of item-item cosines, at most pixels x pixels, as block means.
+
+    Parameters
+    ----------
+    items : ndarray (p, k)
+        Item embeddings.
+    order : ndarray (m,), int
+        Items to show, in this order.
+    pixels : int, default 1000
+        Largest side of the image. A pixel is the mean cosine between two runs of items, computed as
+        the dot product of the mean unit vectors: exact, and O(pixels² k) for any number of items.
+
+    Returns
+    -------
+    ndarray (b, b), float64
+        b = min(m, pixels).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.plots import similarity_image
+    >>> similarity_image(np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([1, 0]))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    rows = np.asarray(items, dtype=np.float64)[order]
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    units = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    cuts = _cuts(len(units), pixels)
+    means = np.add.reduceat(units, cuts[:-1]) / np.diff(cuts)[:, None]
+    return np.asarray(means @ means.T)
+
+
+def truth_image(labels: Any, order: Any, *, pixels: int = MAX_PIXELS) -> Image:
+    """Return the share of pairs with one label, as an image of the same shape as the others."""
+    _, codes = np.unique(np.asarray(labels)[order], return_inverse=True)
+    return similarity_image(np.eye(codes.max() + 1)[codes], np.arange(len(codes)), pixels=pixels)
+
+
+def _cuts(n: int, pixels: int) -> npt.NDArray[np.int64]:
+    blocks = min(n, pixels)
+    return np.arange(blocks + 1, dtype=np.int64) * n // blocks
+
+
+@dataclass(frozen=True)
+class SimilarityMapsDisplay:
+    """Figure 1 of the paper: heat maps of item-item cosines under several rescalings.
+
+    Attributes
+    ----------
+    images : list of ndarray
+        One per panel, values from -1 to 1.
+    titles : list of str
+    boundaries : ndarray
+        Fractions of the side at which the label changes.
+    """
+
+    images: list[Image]
+    titles: list[str]
+    boundaries: npt.NDArray[np.float64]
+
+    @classmethod
+    def from_comparison(cls, comparison: Comparison) -> "SimilarityMapsDisplay":
+        """Make the panels of a comparison: the truth if there are labels, then every named one.
+
+        Items are sorted by label, then by falling popularity; items without a label are left out.
+
+        Parameters
+        ----------
+        comparison : Comparison
+
+        Returns
+        -------
+        SimilarityMapsDisplay
+        """
+        labels, popularity = comparison.labels, comparison.popularity
+        if labels is None:
+            order, boundaries = np.argsort(-popularity, kind="stable"), np.empty(0)
+            images, titles = [], []
+        else:
+            order = np.lexsort((-popularity, labels))
+            order = order[labels[order] >= 0]
+            boundaries = (np.flatnonzero(np.diff(labels[order])) + 1) / len(order)
+            images = [truth_image(labels, order)]
+            titles = ["truth\nsame label"]
+        for row in comparison.named:
+            images.append(similarity_image(comparison.items[row.name], order))
+            titles.append(_title(row))
+        return cls(images, titles, boundaries)
+
+    def plot(self) -> "Figure":
+        """Draw all panels in one row per four, with one colour scale.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from matplotlib.figure import Figure
+
+        n_columns = min(4, len(self.images))
+        n_rows = -(-len(self.images) // n_columns)
+        figure = Figure(
+            figsize=(PANEL_INCHES * n_columns + 0.9, (PANEL_INCHES + 0.75) * n_rows),
+            layout="constrained",
+        )
+        axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+        for ax, image, title in zip(axes, self.images, self.titles, strict=False):
+            drawn = self._panel(ax, image, title)
+        for ax in axes[len(self.images) :]:
+            ax.remove()
+        figure.colorbar(
+            drawn, ax=axes[: len(self.images)].tolist(), label="cosine similarity", shrink=0.8
+        )
+        figure.supxlabel("items, sorted by label, then by falling popularity", fontsize="medium")
+        return figure
+
+    def _panel(self, ax: "Axes", image: Image, title: str) -> Any:
+        drawn = ax.imshow(image, cmap=COLOURS, vmin=-1, vmax=1, interpolation="nearest")
+        for boundary in self.boundaries * len(image) - 0.5:
+            ax.axhline(boundary, color="black", linewidth=0.4)
+            ax.axvline(boundary, color="black", linewidth=0.4)
+        ax.set_title(title, fontsize="medium")
+        ax.set_xticks([])
+        ax.set_yticks([])
+        return drawn
+
+
+@dataclass(frozen=True)
+class ExponentGridDisplay:
+    """Recovery of the labels over D = S^shrinkage Σ^spectrum.
+
+    Attributes
+    ----------
+    auc : ndarray
+        Pairwise AUC of items V S^a Σ^b; a by row, b by column.
+    shrinkage, spectrum : list of float
+        The values of a and b.
+    """
+
+    auc: Image
+    shrinkage: list[float]
+    spectrum: list[float]
+
+    @classmethod
+    def from_comparison(cls, comparison: Comparison) -> "ExponentGridDisplay":
+        """Take the grid of a comparison that has labels.
+
+        Parameters
+        ----------
+        comparison : Comparison
+
+        Returns
+        -------
+        ExponentGridDisplay
+        """
+        exponents = [grid.item_exponents for grid in rescaling_grid()]
+        shrinkage = sorted({a for a, _ in exponents})
+        spectrum = sorted({b for _, b in exponents})
+        auc = np.array([row.pair_auc for row in comparison.grid], dtype=np.float64)
+        return cls(auc.reshape(len(shrinkage), len(spectrum)), shrinkage, spectrum)
+
+    def plot(self) -> "Figure":
+        """Draw the grid with its numbers.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+        ax = figure.subplots()
+        drawn = ax.imshow(self.auc, cmap="cividis", vmin=0.5, vmax=1, aspect="auto")
+        for (i, j), value in np.ndenumerate(self.auc):
+            ax.text(j, i, f"{value:.2f}", ha="center", va="center", color=_ink(value))
+        ax.set_xticks(range(len(self.spectrum)), [f"{b:g}" for b in self.spectrum])
+        ax.set_yticks(range(len(self.shrinkage)), [f"{a:g}" for a in self.shrinkage])
+        ax.set_xlabel("exponent b of the singular values Σ")
+        ax.set_ylabel("exponent a of the shrinkage S")
+        ax.set_title("One model, items V Sᵃ Σᵇ: pairwise AUC of the labels", fontsize="medium")
+        figure.colorbar(drawn, ax=ax, label="pairwise AUC (0.5 is chance)")
+        return figure
+
+
+def _ink(value: float) -> str:
+    return "white" if value < 0.75 else "black"
+
+
+def _title(row: Any) -> str:
+    model = "Eq. 2, unique" if row.name == EQ2 else f"Eq. 1, D = {row.formula}"
+    if row.pair_auc is None:
+        return f"{model}\nJaccard@10 {row.jaccard_at_10:.2f}"
+    return f"{model}\nAUC {row.pair_auc:.3f}   MAP@R {row.map_at_r:.2f}"
