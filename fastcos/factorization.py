@@ -37,8 +37,10 @@ class _Settings(NamedTuple):
     random_state: Any
 
 
-class LinearMF(  # type: ignore[misc]  # scikit-learn ships no types
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+class LinearMF(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
 ):
     """Matrix factorisation X ≈ X A B' with the closed forms of the paper.
 

@@ -181,31 +181,29 @@ def rescaling_grid(
     return tuple(Rescaling.of_items(a, b) for a in shrinkage for b in b_values)
 
 
-def as_diagonal(
-    rescaling: Any, shrinkage: Diagonal, singular_values: Diagonal, *, name: str = "rescaling"
-) -> Diagonal:
+def as_diagonal(rescaling: Any, shrinkage: Diagonal, singular_values: Diagonal) -> Diagonal:
     """Return D of any ``rescaling=`` argument as its positive diagonal, (k,) float64.
 
-    rescaling is None (D = I), a name, a Rescaling, or D itself as (k,) positive numbers. Where
-    σ_l = 0 the symmetric solution's columns are zero, and stay so under every D: D_l is 1 there.
+    rescaling is None (D = I), a name, a Rescaling, or D itself as (k,) positive numbers. Where the
+    shrinkage is 0 the solution's columns are zero, and stay so under every D: D_l is 1 there.
     """
     k = len(singular_values)
     if rescaling is None:
-        return validate.as_positive_diagonal(name, np.ones(k), k)
+        return validate.as_positive_diagonal("rescaling", np.ones(k), k)
     if isinstance(rescaling, str):
         known = {named.name: named.rescaling for named in _NAMED}
-        rescaling = known[validate.as_choice(name, rescaling, known)]
+        rescaling = known[validate.as_choice("rescaling", rescaling, known)]
     if not isinstance(rescaling, Rescaling):
-        return validate.as_positive_diagonal(name, rescaling, k)
+        return validate.as_positive_diagonal("rescaling", rescaling, k)
     D = np.ones(k)
-    real = singular_values > 0
+    kept = shrinkage > 0
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         # powers are added as logarithms: one may overflow where the product does not
-        D[real] = np.exp(
-            rescaling.shrinkage * np.log(shrinkage[real])
-            + rescaling.spectrum * np.log(singular_values[real])
+        D[kept] = np.exp(
+            rescaling.shrinkage * np.log(shrinkage[kept])
+            + rescaling.spectrum * np.log(singular_values[kept])
         )
-    return validate.as_positive_diagonal(name, D, k)
+    return validate.as_positive_diagonal("rescaling", D, k)
 
 
 def _product(vectors: str, a: float, b: float) -> str:
