@@ -1,5 +1,6 @@
 """Settings of this process; each has a twin in the environment that is read when it is used."""
 
+import functools
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -74,16 +75,18 @@ def set_config(
     >>> fastcos.get_config().num_threads
     2
     """
+    given: dict[str, object] = {}
     if num_threads is not None:
-        _given["num_threads"] = validate.as_count("num_threads", num_threads)
+        given["num_threads"] = validate.as_count("num_threads", num_threads)
     if backend is not None:
-        _given["backend"] = validate.as_choice("backend", backend, BACKENDS)
+        given["backend"] = validate.as_choice("backend", backend, BACKENDS)
     if isa is not None:
-        _given["isa"] = _as_isa("isa", isa)
-    if cache_dir is not None:
-        code_cache.set_cache_directory(cache_dir)
+        given["isa"] = _as_isa("isa", isa)
     if working_memory is not None:
-        _given["working_memory"] = validate.as_real("working_memory", working_memory, above=0)
+        given["working_memory"] = validate.as_real("working_memory", working_memory, above=0)
+    if cache_dir is not None:
+        code_cache.set_cache_directory(validate.as_path("cache_dir", cache_dir))
+    _given.update(given)  # all or nothing
 
 
 def get_config() -> Config:
@@ -112,12 +115,18 @@ def num_threads() -> int:
     """Threads of one call."""
     given = _setting("num_threads", "FASTCOS_NUM_THREADS")
     if given is None:
-        from joblib import cpu_count  # here, for it takes 0.2 s to import
-
-        return int(cpu_count())
+        return _cpus(os.getpid())
     return validate.as_count(
         "FASTCOS_NUM_THREADS", validate.as_number("FASTCOS_NUM_THREADS", given)
     )
+
+
+@functools.cache
+def _cpus(pid: int) -> int:
+    """CPUs that the process pid, which is this one, may use; asking takes 50 us."""
+    from joblib import cpu_count  # here, for it takes 0.2 s to import
+
+    return int(cpu_count())
 
 
 def backend() -> str:

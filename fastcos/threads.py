@@ -9,16 +9,16 @@ runs any more: nothing writes into the caller's arrays later.
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import config as numba_config
-from numba import set_num_threads, threading_layer
+from numba import get_num_threads, set_num_threads, threading_layer
 
-from fastcos import config
+from fastcos import config, validate
 from fastcos.kernels.jit import kernel, prange_driver
 
 Progress = Callable[[int, int], object]
@@ -31,13 +31,16 @@ _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
 _inside = threading.local()
-_prange_pid: int | None = None
+_forked = False
+_prange_objection: str | None = None
 
 
 def _forget() -> None:
     """Start anew in a forked child: the parent's threads are gone, its lock may stay held."""
-    global _lock, _pool, _pool_size
+    global _lock, _pool, _pool_size, _forked, _prange_objection
     _lock, _pool, _pool_size = threading.Lock(), None, 0
+    _forked, _prange_objection = True, None
+    _inside.busy = False
 
 
 if hasattr(os, "register_at_fork"):
@@ -80,16 +83,21 @@ def run(
 
     The answer must not depend on the order of the blocks. A single block, and every call from
     inside a block, runs in the calling thread. progress(done, total) is called in the calling
-    thread with numbers of rows.
+    thread with numbers of rows; what it raises stops the call.
     """
+    size = None if n_threads is None else validate.as_count("n_threads", n_threads)
     blocks = list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
-    size = config.num_threads() if n_threads is None else n_threads
-    if len(blocks) > 1 and config.backend() == "prange" and _prange_is_safe():
+    job = _Job(rows_kernel, blocks, arrays)
+    if len(blocks) <= 1 or getattr(_inside, "busy", False):
+        job.work_alone(progress)
+        return
+    size = config.num_threads() if size is None else size
+    if config.backend() == "prange" and _prange_is_safe():
         _run_prange(rows_kernel, cuts, arrays, size, progress)
-    elif len(blocks) <= 1 or size == 1 or getattr(_inside, "busy", False):
-        _Job(rows_kernel, blocks, arrays).work_alone(progress)
+    elif size == 1:
+        job.work_alone(progress)
     else:
-        _Job(rows_kernel, blocks, arrays).work_together(size, progress)
+        job.work_together(size, progress)
 
 
 class _Job:
@@ -99,66 +107,95 @@ class _Job:
         self, rows_kernel: Callable[..., None], blocks: list[tuple[int, int]], arrays: Any
     ) -> None:
         self._kernel, self._arrays = rows_kernel, arrays
-        self._left: Iterator[tuple[int, int]] = iter(blocks)
-        self._taking = threading.Lock()
-        self._stopped = False
-        self._n_blocks = len(blocks)
+        self._left = blocks[::-1]
         self._total = blocks[-1][1] - blocks[0][0] if blocks else 0
         self._done = 0
-
-    def _take(self) -> tuple[int, int] | None:
-        with self._taking:
-            return None if self._stopped else next(self._left, None)
-
-    def _drain(self) -> None:
-        """Run blocks until none is left; the first error stops everybody."""
-        _inside.busy = True
-        try:
-            while (block := self._take()) is not None:
-                self._kernel(block[0], block[1], *self._arrays)
-                with self._taking:
-                    self._done += block[1] - block[0]
-        except BaseException:
-            self._stopped = True
-            raise
-        finally:
-            _inside.busy = False
+        self._running = 0
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
 
     def work_alone(self, progress: Progress | None) -> None:
-        while (block := self._take()) is not None:
-            self._kernel(block[0], block[1], *self._arrays)
-            self._done += block[1] - block[0]
+        while self._left:
+            lo, hi = self._left.pop()
+            self._kernel(lo, hi, *self._arrays)
+            self._done += hi - lo
             if progress is not None:
                 progress(self._done, self._total)
 
     def work_together(self, size: int, progress: Progress | None) -> None:
-        workers = _submit(self._drain, min(size, self._n_blocks), size)
         try:
-            pending: set[Future[None]] = set(workers)
-            while pending:
-                _, pending = wait(pending, timeout=_TICK)
-                if progress is not None:
+            try:
+                _submit(self._drain, min(size, len(self._left)), size)
+            except RuntimeError:  # no thread to be had, as when the interpreter ends
+                self._drain()
+            ended = False
+            while not ended:
+                ended = self._wait_for_end(_TICK)
+                if progress is not None and self._error is None:
                     progress(self._done, self._total)
-            for worker in workers:
-                worker.result()
-        except BaseException:  # KeyboardInterrupt too
-            self._stopped = True
-            for worker in workers:
-                worker.cancel()
-            _wait_for_running(workers)
-            raise
+        finally:  # also after KeyboardInterrupt
+            self._stop()
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame, and this frame the arrays
 
-
-def _wait_for_running(workers: list[Future[None]]) -> None:
-    """Wait until no block of the call runs, even through a second Ctrl-C."""
-    while not all(worker.done() for worker in workers):
+    def _drain(self) -> None:
+        """Run blocks until none is left."""
+        _inside.busy = True
         try:
-            wait(workers)
-        except KeyboardInterrupt:
-            continue
+            while self._run_next():
+                pass
+        finally:
+            _inside.busy = False
+
+    def _run_next(self) -> bool:
+        """Run one block; the first error of any leaves no more to run."""
+        with self._changed:
+            if not self._left:
+                return False
+            lo, hi = self._left.pop()
+            self._running += 1
+        error: BaseException | None = None
+        try:
+            self._kernel(lo, hi, *self._arrays)
+        except BaseException as raised:
+            error = raised
+        with self._changed:
+            self._running -= 1
+            self._done += hi - lo if error is None else 0
+            if error is not None:
+                self._error = self._error or error
+                self._left.clear()
+            if self._has_ended():
+                self._changed.notify_all()
+        return True
+
+    def _has_ended(self) -> bool:
+        return not self._left and self._running == 0
+
+    def _wait_for_end(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(self._has_ended, seconds)
+
+    def _stop(self) -> None:
+        """Let no block start and wait for those that run, even through another Ctrl-C."""
+        interrupt = None
+        ended = False
+        while not ended:
+            try:
+                with self._changed:
+                    self._left.clear()
+                    ended = self._changed.wait_for(self._has_ended)
+            except KeyboardInterrupt as raised:
+                interrupt = raised
+        if interrupt is not None:
+            raise interrupt
 
 
-def _submit(task: Callable[[], None], copies: int, size: int) -> list[Future[None]]:
+def _submit(task: Callable[[], None], copies: int, size: int) -> None:
     """Hand copies of task to the pool, which has at least size threads."""
     global _pool, _pool_size
     with _lock:
@@ -167,26 +204,30 @@ def _submit(task: Callable[[], None], copies: int, size: int) -> list[Future[Non
             _pool_size = size
             if old is not None:
                 old.shutdown(wait=False)
-        return [_pool.submit(task) for _ in range(copies)]
+        for _ in range(copies):
+            _pool.submit(task)
 
 
 def _prange_is_safe() -> bool:
     """Whether this very process has seen prange run on a layer that survives several callers."""
-    global _prange_pid
-    if _prange_pid == os.getpid():
-        return True
-    if _prange_pid is None:
-        done = np.zeros(1, np.uint8)
-        prange_driver(_nothing)(np.array([0, 1], np.int64), done)
-        layer = threading_layer()
-        if done.all() and layer in ("omp", "tbb"):
-            _prange_pid = os.getpid()
-            return True
-        _prange_pid = -1
-        warnings.warn(
-            f"backend prange is not safe on the {layer} layer; using the pool", stacklevel=4
-        )
-    return False
+    global _prange_objection
+    with _lock:  # two first callers at once would abort the process on the workqueue layer
+        if _prange_objection is None:
+            _prange_objection = _objection_to_prange()
+            if _prange_objection:
+                warnings.warn(
+                    f"backend prange is not safe {_prange_objection}; using the pool", stacklevel=4
+                )
+    return not _prange_objection
+
+
+def _objection_to_prange() -> str:
+    if _forked:  # the layer may have run in the parent: a trial could hang or kill the child
+        return "in a forked process"
+    done = np.zeros(1, np.uint8)
+    prange_driver(_nothing)(np.array([0, 1], np.int64), done)
+    layer = threading_layer()
+    return "" if done.all() and layer in ("omp", "tbb") else f"on the {layer} layer"
 
 
 @kernel
@@ -198,12 +239,16 @@ def _run_prange(
     rows_kernel: Callable[..., None], cuts: Cuts, arrays: Any, size: int, progress: Progress | None
 ) -> None:
     done = np.zeros(len(cuts) - 1, np.uint8)
+    callers = get_num_threads()
     set_num_threads(min(size, numba_config.NUMBA_NUM_THREADS))
-    prange_driver(rows_kernel)(cuts, done, *arrays)
+    try:
+        prange_driver(rows_kernel)(cuts, done, *arrays)
+    finally:
+        set_num_threads(callers)
     if not done.all():
         raise RuntimeError(
             f"backend prange must run every block, got {int((done == 0).sum())} of {len(done)} "
             "skipped; use backend pool"
         )
     if progress is not None:
-        progress(int(cuts[-1]), int(cuts[-1]))
+        progress(int(cuts[-1] - cuts[0]), int(cuts[-1] - cuts[0]))

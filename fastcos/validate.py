@@ -6,6 +6,7 @@ passed: C order, float32 or float64, finite, sizes checked, CSR canonical, read-
 
 import math
 import operator
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,7 +67,7 @@ def as_real(
         raise ValueError(f"{name} must be {rule}, got {value!r}")
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must be {rule}, got {value!r}") from None
     fits = (
         math.isfinite(number)
@@ -101,11 +102,7 @@ def as_rows(name: str, X: Any, *, dtype: npt.DTypeLike | None = None) -> Rows:
     float16 becomes float32; integers and booleans become float64; dtype forces one of the two.
     Copies only where order or type differ.
     """
-    if sp.issparse(X):
-        raise TypeError(f"{name} must be a dense array, got a sparse matrix")
-    array = np.asarray(X)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    array = _as_real_array(name, X)
     if array.ndim != 2:
         raise ValueError(f"{name} must be 2-dimensional (rows, columns), got shape {array.shape}")
     if 0 in array.shape:
@@ -113,13 +110,34 @@ def as_rows(name: str, X: Any, *, dtype: npt.DTypeLike | None = None) -> Rows:
     if dtype is None:
         small = array.dtype in (np.float32, np.float16)
         dtype = np.float32 if small else np.float64
-    rows = np.ascontiguousarray(array, dtype=dtype)
+    rows = _converted(array, dtype)
     if not (np.isfinite(rows.min()) and np.isfinite(rows.max())):
         broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         raise ValueError(
             f"{name} must be finite, got NaN or infinity in {some_rows(broken)} (counted from 0)"
         )
     return read_only(rows)
+
+
+def _as_real_array(name: str, values: Any) -> npt.NDArray[Any]:
+    """Return values as an array of real numbers, of any shape."""
+    if sp.issparse(values):
+        raise TypeError(f"{name} must be a dense array, got a sparse matrix")
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be an array without a mask, got a masked array")
+    try:
+        array = np.asarray(values)
+    except ValueError:  # NumPy's message would not name the argument
+        raise ValueError(f"{name} must have rows of one length, got rows that differ") from None
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    return array
+
+
+def _converted(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return array in C order and of dtype; what is too large becomes infinite, silently."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(array, dtype=dtype)
 
 
 def as_same_width(name: str, rows: Rows, other_name: str, other: Any) -> None:
@@ -139,13 +157,11 @@ def as_length(name: str, rows: Rows, length: int, of: str) -> None:
 
 def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[np.float64]:
     """Return values as a finite, read-only float64 vector of the given length."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    array = _as_real_array(name, values)
     if array.ndim != 1 or (length is not None and len(array) != length):
         wanted = "1-dimensional" if length is None else f"of shape ({length},)"
         raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
-    vector = np.ascontiguousarray(array, dtype=np.float64)
+    vector = _converted(array, np.float64)
     if not np.isfinite(vector).all():
         at = int(np.flatnonzero(~np.isfinite(vector))[0])
         raise ValueError(f"{name} must be finite, got {vector[at]} at position {at}")
@@ -164,18 +180,20 @@ def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.
 def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
     """Return labels as whole numbers 0 .. C-1 by sorted value, (length,) int64.
 
-    Labels may be integers or strings; at least two different ones.
+    Labels may be integers or strings, not both; at least two different ones.
     """
-    array = np.asarray(labels)
-    if array.dtype.kind not in "iubUSO":
-        raise TypeError(f"{name} must hold integers or strings, got dtype {array.dtype}")
+    # as objects, for NumPy would turn ["a", 1, nan] into three strings
+    array = np.asarray(labels, dtype=None if hasattr(labels, "dtype") else object)
     if array.shape != (length,):
         raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
     if array.dtype.kind == "O":
-        odd = [value for value in array if not isinstance(value, (str, int))]
+        kind = str if len(array) and isinstance(array[0], str) else (int, np.integer)
+        odd = [value for value in array if not isinstance(value, kind)]
         if odd:
-            raise TypeError(f"{name} must hold integers or strings, got {odd[0]!r}")
-        array = array.astype(str)
+            raise TypeError(f"{name} must hold integers or strings, not both, got {odd[0]!r}")
+        array = np.array(array.tolist())
+    if array.dtype.kind not in "iubU":
+        raise TypeError(f"{name} must hold integers or strings, got dtype {array.dtype}")
     values, codes = np.unique(array, return_inverse=True)
     if len(values) < 2:
         raise ValueError(f"{name} must have at least two different values, got {len(values)}")
@@ -203,7 +221,15 @@ def as_generator(name: str, seed: Any) -> np.random.Generator:
 def as_none(name: str, value: Any, reason: str) -> None:
     """Refuse any value, for the reason given."""
     if value is not None:
-        raise ValueError(f"{name} must be None {reason}, got {value!r}")
+        what = f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
+        raise ValueError(f"{name} must be None {reason}, got {what}")
+
+
+def as_path(name: str, value: Any) -> Path:
+    """Return value as a path that is not empty."""
+    if not isinstance(value, (str, os.PathLike)) or not str(value):
+        raise TypeError(f"{name} must be a path, got {value!r}")
+    return Path(value)
 
 
 def as_replaceable(name: str, path: Path, mark: str) -> None:

@@ -16,6 +16,9 @@ from fastcos import threads
 from fastcos.kernels import csr
 from fastcos.validate import as_rows, read_only, some_rows
 
+# every whole number up to here is exact in float32
+_EXACT_FLOAT32 = 2**24
+
 
 class CSRArrays(NamedTuple):
     """A canonical CSR matrix as kernels take it; all read-only.
@@ -36,8 +39,9 @@ def as_interactions(name: str, X: Any) -> sp.csr_array:
     """Return X as a canonical CSR array of float32 or float64: sorted, unique, finite, no zeros.
 
     X is any SciPy sparse matrix or array, or a dense array_like (n, p). Duplicates are summed,
-    indices sorted and explicit zeros dropped on a private copy; X itself is never changed. Integers
-    and booleans become float32 where that is exact, else float64. One pass over the non-zeros.
+    indices sorted and explicit zeros dropped on a private copy; X itself is never changed. Sparse
+    integers and booleans become float32 where that is exact, else float64, and are summed in the
+    latter. One pass over the non-zeros.
     """
     if not sp.issparse(X):
         return sp.csr_array(as_rows(name, X))
@@ -47,24 +51,20 @@ def as_interactions(name: str, X: Any) -> sp.csr_array:
         raise ValueError(f"{name} must be 2-dimensional (users, items), got shape {X.shape}")
     if 0 in X.shape:
         raise ValueError(f"{name} must have at least one row and one column, got {X.shape}")
-    if X.format == "csr":
-        indptr, indices, data = _as_structure(name, X)
-    else:
-        _check_coordinates(name, X)
-        matrix = sp.csr_array(X)
-        indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
-    nnz = int(indptr[-1])
-    indices, data = indices[:nnz], _as_values(data[:nnz])
+    indptr, indices, data = _as_csr(name, X)
     worst = _checked(name, indptr, indices, data, X.shape[1])
     # flags of a new object are not stale, unlike X.has_canonical_format after an edit in place
     clean = sp.csr_array((data, indices, indptr), shape=X.shape, copy=worst > csr.FINE)
     if worst == csr.NOT_CANONICAL:
         clean.has_canonical_format = False
-        clean.sum_duplicates()
+        with np.errstate(over="ignore"):
+            clean.sum_duplicates()
         _checked(name, clean.indptr, clean.indices, clean.data, X.shape[1])  # sums may overflow
     if worst > csr.FINE:
         clean.eliminate_zeros()
     clean.has_canonical_format = True
+    if X.dtype.kind in "iub" and np.abs(clean.data).max(initial=0) <= _EXACT_FLOAT32:
+        clean.data = clean.data.astype(np.float32)
     return clean
 
 
@@ -75,14 +75,39 @@ def csr_arrays(X: sp.csr_array) -> CSRArrays:
     )
 
 
-def _as_structure(name: str, X: Any) -> tuple[Any, Any, Any]:
-    """Check what must hold before a kernel may follow indptr."""
-    indptr, indices, data = X.indptr, X.indices, X.data
-    n = X.shape[0]
+def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
+    """Return indptr, indices and float data whose lengths fit; the indices are not looked at yet.
+
+    SciPy converts other formats, after a look at what would crash it.
+    """
+    if X.format == "csc":
+        indptr, indices, data = _compressed(name, X, X.shape[1])
+        _check_range(f"{name}.indices", indices, X.shape[0])
+        X = sp.csc_array((data, indices, indptr), shape=X.shape).tocsr()
+    elif X.format == "bsr":
+        height, width = X.data.shape[1:]
+        indptr, indices, data = _compressed(name, X, X.shape[0] // height)
+        _check_range(f"{name}.indices", indices, X.shape[1] // width)
+        X = sp.bsr_array((data, indices, indptr), shape=X.shape).tocsr()
+    elif X.format == "lil":
+        if [len(row) for row in X.rows] != [len(row) for row in X.data]:
+            raise ValueError(f"{name}.rows and .data must have lists of the same lengths")
+        X = X.tocsr()
+    elif X.format != "csr":
+        X = _coordinates(name, X).tocsr()
+    return _compressed(name, X, X.shape[0])
+
+
+def _compressed(name: str, X: Any, n: int) -> tuple[Any, Any, Any]:
+    """Return indptr, indices and data of n compressed rows; check that indptr can be followed."""
+    indptr, indices, data = (np.ascontiguousarray(a) for a in (X.indptr, X.indices, X.data))
     if indptr.shape != (n + 1,):
         raise ValueError(f"{name}.indptr must be of shape ({n + 1},), got {indptr.shape}")
-    if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu":
-        raise TypeError(f"{name}.indptr and .indices must hold integers, got {indices.dtype}")
+    for field, array in (("indptr", indptr), ("indices", indices)):
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"{name}.{field} must hold integers, got dtype {array.dtype}")
+    if indices.ndim != 1 or data.ndim != (3 if X.format == "bsr" else 1):
+        raise ValueError(f"{name}.indices must be 1-dimensional, got shape {indices.shape}")
     if indptr[0] != 0:
         raise ValueError(f"{name}.indptr must start at 0, got {indptr[0]}")
     falls = np.flatnonzero(indptr[1:] < indptr[:-1])
@@ -95,44 +120,46 @@ def _as_structure(name: str, X: Any) -> tuple[Any, Any, Any]:
         )
     if indices.dtype not in (np.int32, np.int64):
         indices = indices.astype(np.int64)
-    return indptr, indices, data
+    nnz = int(indptr[-1])
+    return indptr, indices[:nnz], _as_values(data[:nnz])
 
 
-def _check_coordinates(name: str, X: Any) -> None:
-    """Refuse a non-CSR matrix whose own arrays would crash SciPy's conversion."""
-    if X.format in ("csc", "bsr"):
-        try:
-            X.check_format(full_check=True)
-        except ValueError as error:
-            raise ValueError(f"{name} must be a valid sparse matrix, got: {error}") from None
-    elif X.format == "coo":
-        for axis, (coordinates, size) in enumerate(zip(X.coords, X.shape, strict=True)):
-            if len(coordinates) and not 0 <= coordinates.min() <= coordinates.max() < size:
-                raise ValueError(
-                    f"{name} must have coordinates from 0 to {size - 1} on axis {axis}, "
-                    f"got {coordinates.min()} to {coordinates.max()}"
-                )
+def _coordinates(name: str, X: Any) -> sp.coo_array:
+    """Return X in coordinates that lie within its shape."""
+    try:
+        X = X.tocoo()
+        coo = sp.coo_array((_as_values(np.asarray(X.data)), X.coords), shape=X.shape)
+    except (ValueError, IndexError, TypeError) as error:
+        raise ValueError(f"{name} must be a valid sparse matrix, got: {error}") from None
+    for field, coordinates, size in zip(("row", "col"), coo.coords, X.shape, strict=True):
+        _check_range(f"{name}.{field}", coordinates, size)
+    return coo
+
+
+def _check_range(field: str, indices: Any, size: int) -> None:
+    if len(indices) and not 0 <= indices.min() <= indices.max() < size:
+        at = int(np.flatnonzero((indices < 0) | (indices >= size))[0])
+        raise ValueError(
+            f"{field} must be from 0 to {size - 1}, got {indices[at]} at position {at}"
+        )
 
 
 def _as_values(data: Any) -> Any:
+    """Return float32 or float64; whole numbers as float64, in which duplicates are summed."""
     if data.dtype in (np.float32, np.float64):
-        return np.ascontiguousarray(data)
-    if data.dtype == np.float16 or data.dtype == np.bool_:
-        return data.astype(np.float32)
-    exact = data.dtype.kind in "iu" and (
-        len(data) == 0 or (data.min() >= -(2**24) and data.max() <= 2**24)
-    )
-    return data.astype(np.float32 if exact else np.float64)
+        return data
+    with np.errstate(over="ignore"):
+        return data.astype(np.float32 if data.dtype == np.float16 else np.float64)
 
 
 def _checked(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) -> int:
     """Return the worst repairable finding of all rows; raise for those that are none."""
-    n = len(indptr) - 1
-    findings = threads.poisoned(n, np.uint8)
+    indptr = read_only(indptr.astype(np.int64, copy=False))
+    findings = threads.poisoned(len(indptr) - 1, np.uint8)
     threads.run(
         csr.check_rows,
         threads.cuts_by_work(indptr, 1 << 20),
-        read_only(indptr.astype(np.int64, copy=False)),
+        indptr,
         read_only(indices),
         read_only(data),
         n_columns,
@@ -154,6 +181,6 @@ def _first_offender(row: int, indptr: Any, indices: Any, data: Any, n_columns: i
     columns, values = indices[at], data[at]
     outside = np.flatnonzero((columns < 0) | (columns >= n_columns))
     if len(outside):
-        return f"index {columns[outside[0]]} in row {row}"
+        return f"index {columns[outside[0]]} in row {row}, position {at.start + outside[0]}"
     broken = np.flatnonzero(~np.isfinite(values))[0]
     return f"{values[broken]} in row {row}, column {columns[broken]}"

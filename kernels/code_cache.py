@@ -4,17 +4,23 @@ numba's own cache watches the file of the compiled function only, so after an up
 a helper in another file it keeps running the old helper; its index can be corrupted by two
 processes that save at once; and it fails at import where no directory is writable. Here every
 signature is one file without an index, and no failure of disk or file reaches the caller.
+
+A file is a pickle: whoever can write it runs code here. Directories are made for the user alone,
+and a file that belongs to another user (root excepted) is not read. The digest in a file finds
+damage, not malice.
 """
 
 import functools
 import hashlib
 import os
 import pickle
+import sys
 import tempfile
 import warnings
 from pathlib import Path
 
 import numba
+import numpy as np
 from numba.core import caching, serialize
 
 _directory = None
@@ -39,8 +45,9 @@ def cache_directory():
 
 @functools.cache
 def sources_digest():
-    """A new value for every change of a kernel source, of numba or of its bounds checks."""
-    content = hashlib.sha256(f"{numba.__version__} {numba.config.BOUNDSCHECK}".encode())
+    """A new value for every change of a kernel source, of Python, NumPy, numba or its checks."""
+    versions = sys.implementation.cache_tag, np.__version__, numba.__version__
+    content = hashlib.sha256(f"{versions} {numba.config.BOUNDSCHECK}".encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         content.update(path.name.encode())
         content.update(path.read_bytes())
@@ -51,26 +58,31 @@ class _Files:
     """One file per signature: the sha256 of the payload, then the payload."""
 
     def __init__(self, function):
-        self._module = function.__module__.rpartition(".")[2]
+        # now, not at first use: by then an upgrade may have replaced the sources of this process
+        self._folder = Path(sources_digest(), function.__module__.rpartition(".")[2])
         self._name = function.__qualname__.replace("<", "").replace(">", "")
 
     def _path(self, key):
         name = f"{self._name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"
-        return cache_directory() / sources_digest() / self._module / name
+        return cache_directory() / self._folder / name
 
     def load(self, key):
+        path = self._path(key)
         try:
-            content = self._path(key).read_bytes()
+            with path.open("rb") as file:
+                if os.name == "posix" and os.fstat(file.fileno()).st_uid not in (0, os.geteuid()):
+                    raise PermissionError(f"{path} belongs to another user")
+                content = file.read()
         except FileNotFoundError:
             return None
         digest, payload = content[:32], content[32:]
         if hashlib.sha256(payload).digest() != digest:
-            raise ValueError(f"{self._path(key)} is damaged")
+            raise ValueError(f"{path} is damaged")
         return pickle.loads(payload)
 
     def save(self, key, data):
         path = self._path(key)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private(path.parent)
         payload = serialize.dumps(data)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")
         temporary = Path(name)
@@ -79,21 +91,27 @@ class _Files:
                 file.write(hashlib.sha256(payload).digest() + payload)
             temporary.replace(path)
         except BaseException:
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)
             raise
 
     def flush(self):
         """Nothing: stale files lie under another digest."""
 
 
-class _Locator(caching._CacheLocator):
+def _make_private(directory):
+    """Make directory and its parents, readable by the user alone where they are new."""
+    for missing in reversed([p for p in (directory, *directory.parents) if not p.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
+class _Locator:
     """numba asks for a place at decoration; _Files finds the place anew at every use."""
 
     def ensure_cache_path(self):
         pass
 
     def get_cache_path(self):
-        return str(cache_directory())
+        return ""
 
     def get_source_stamp(self):
         return None
@@ -124,10 +142,10 @@ class CodeCache(caching.FunctionCache):
         try:
             result = super().load_overload(sig, target_context)
         except Exception as error:  # a pickle can raise anything
-            warnings.warn(f"fastcos compiles again: {error}", stacklevel=2)
+            _warn("compiles again", error)
             return None
         if result is not None and tuple(result.signature.args) != tuple(sig):
-            warnings.warn("fastcos compiles again: a cached signature is wrong", stacklevel=2)
+            _warn("compiles again", f"a cached {self._py_func.__name__} has the wrong signature")
             return None
         return result
 
@@ -136,4 +154,14 @@ class CodeCache(caching.FunctionCache):
         try:
             super().save_overload(sig, data)
         except Exception as error:
-            warnings.warn(f"fastcos could not keep compiled code: {error}", stacklevel=2)
+            _warn("cannot keep compiled code", error)
+
+
+_warned = set()
+
+
+def _warn(what, why):
+    """Warn once per process: a full disk fails for every kernel alike."""
+    if what not in _warned:
+        _warned.add(what)
+        warnings.warn(f"fastcos {what}: {why}", stacklevel=3)
