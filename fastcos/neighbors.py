@@ -115,7 +115,8 @@ def top_k(
     if items is None and exclude_self:
         exclusions = exclusions._replace(own=np.arange(len(given), dtype=np.int64))
     k = validate.as_count("k", k, high=len(candidates) - (items is None and exclude_self))
+    prepared = dense_neighbors.prepare(measure, item_side, candidates, n_threads)
     columns, keys = dense_neighbors.search(
-        measure, query_side, item_side, candidates, exclusions, k, n_threads, progress
+        prepared, query_side, exclusions, k, n_threads, progress
     )
     return Neighbors(columns, measure.finish(keys, given).astype(np.float32))

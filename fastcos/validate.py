@@ -218,6 +218,13 @@ def as_generator(name: str, seed: Any) -> np.random.Generator:
     return np.random.default_rng(as_count(name, seed, low=0))
 
 
+def as_flag(name: str, value: Any) -> bool:
+    """Return value if it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
 def as_none(name: str, value: Any, reason: str) -> None:
     """Refuse any value, for the reason given."""
     if value is not None:

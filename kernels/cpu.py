@@ -1,12 +1,16 @@
 """What the CPU can do, as the code generator sees it."""
 
+import ctypes
 import functools
+import platform
+import sys
 
 import numba
 from llvmlite import binding
 
 # what each instruction set needs, widest first; "generic" is the plain-Numba fallback
 ISA_FEATURES = {
+    "amx": ("avx512f", "avx512bw", "avx512vl", "amx-tile", "amx-int8"),
     "vnni": ("avx512f", "avx512bw", "avx512vl", "avx512vnni"),
     "avx512": ("avx512f", "avx512bw", "avx512vl"),
     "avx2": ("avx2", "fma"),
@@ -29,8 +33,23 @@ def cpu_features():
 
 @functools.cache
 def supported_isas():
-    """Instruction sets of ISA_FEATURES that this CPU has, widest first."""
-    return tuple(isa for isa, needs in ISA_FEATURES.items() if cpu_features().issuperset(needs))
+    """Instruction sets of ISA_FEATURES that this CPU has and may use, widest first."""
+    return tuple(
+        isa
+        for isa, needs in ISA_FEATURES.items()
+        if cpu_features().issuperset(needs) and (isa != "amx" or _tile_registers_granted())
+    )
+
+
+def _tile_registers_granted():
+    """Ask Linux, once per process, to keep the 8 KiB of AMX tile registers for its threads.
+
+    Threads and forked children inherit the grant. Without it the first tile instruction is SIGILL.
+    """
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    return ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data) == 0
 
 
 def name():

@@ -1,0 +1,301 @@
+"""Register tiles: approximate scores of 32 items against 32 queries, and which of them pass.
+
+One panel of scores is (32 items, 32 queries) in a scratch array that stays in the L1 cache:
+int32 from int8 codes, or float32. What makes it depends on the CPU:
+
+======== ===================================================================== =================
+isa      instruction                                                           scratch
+======== ===================================================================== =================
+amx      tdpbssd: 16 x 16 x 64 signed bytes at once; queries signed            int32
+vnni     vpdpbusd: 4 multiply-adds a lane; queries offset by 128 to unsigned   int32
+avx512   float32, 8 items x 32 queries in 16 registers of 16 lanes             float32
+avx2     float32, 4 items x 16 queries in 8 registers of 8 lanes               float32
+generic  float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU       float32
+======== ===================================================================== =================
+
+The instruction set is carried by the type of the argument ``isa``, a tuple whose length numbers the
+set (``ISA_TUPLES``): one source then compiles to one machine code per set, and only for sets in use.
+
+Layouts. Items are row-major: int8 codes with rows of a multiple of 64 bytes, or float32 rows.
+Queries are packed per panel of 32: bytes (step of 64 depths, half of 16 queries, quad of 4 depths,
+query, depth), or float32 (depth, 32 queries).
+
+The three int8 instructions give the same integers, exact while d < 65,000.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .vector_ir import (
+    F32,
+    I8,
+    I16,
+    I32,
+    I64,
+    BYTES,
+    broadcast,
+    byte_pointer,
+    function,
+    load,
+    loop,
+    pointer,
+)
+
+PANEL = 32
+AMX, VNNI, AVX512, AVX2, GENERIC = ((0,) * n for n in range(1, 6))
+ISA_TUPLES = {"amx": AMX, "vnni": VNNI, "avx512": AVX512, "avx2": AVX2, "generic": GENERIC}
+# items, query lanes per register, registers of queries
+_FLOAT_SHAPES = {3: (8, 16, 2), 4: (4, 8, 2), 5: (4, 4, 2)}
+_STEP_BYTES = 2048
+_V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
+_VOID = ir.VoidType()
+
+
+def _isa_number(isa):
+    return len(isa)
+
+
+def configuration():
+    """Shape of the 8 tile registers, (64,) uint8: 16 rows of 64 bytes each, palette 1."""
+    shape = np.zeros(64, np.uint8)
+    shape[0] = 1
+    # bytes of a row are uint16 from 16 on, rows are bytes from 48 on
+    shape[16:32:2], shape[48:56] = 64, 16
+    return shape
+
+
+@intrinsic
+def start_tiles(typingctx, isa, configuration):
+    """Load the shape of the tile registers where there are any. configuration (64,) uint8."""
+
+    def codegen(context, builder, signature, arguments):
+        if _isa_number(signature.args[0]) == 1:
+            shape = byte_pointer(context, builder, signature.args[1], arguments[1], I64(0))
+            builder.call(function(builder, "llvm.x86.ldtilecfg", _VOID, [BYTES]), [shape])
+        return context.get_dummy_value()
+
+    return types.void(isa, configuration), codegen
+
+
+@intrinsic
+def end_tiles(typingctx, isa):
+    """Give the tile registers back, so that the thread's state is small again."""
+
+    def codegen(context, builder, signature, arguments):
+        if _isa_number(signature.args[0]) == 1:
+            builder.call(function(builder, "llvm.x86.tilerelease", _VOID, []), [])
+        return context.get_dummy_value()
+
+    return types.void(isa), codegen
+
+
+@intrinsic
+def score_panel(typingctx, isa, items, item0, stride, queries, query0, depth, starts, start0, scores):
+    """Scores (32, 32) of one panel of items against one panel of queries.
+
+    items, queries, starts, scores are flat; item0, query0, start0 and stride count elements.
+    depth: steps of 64 (amx), quads (vnni), or depths (float). starts: -128 times the sum of each
+    item's codes, read by vnni only.
+    """
+    signature = types.void(
+        isa, items, item0, stride, queries, query0, depth, starts, start0, scores
+    )
+
+    def codegen(context, builder, sig, a):
+        number = _isa_number(sig.args[0])
+        left = pointer(context, builder, sig.args[1], a[1], a[2])
+        right = pointer(context, builder, sig.args[4], a[4], a[5])
+        out = pointer(context, builder, sig.args[9], a[9], I64(0))
+        if number == 1:
+            _emit_amx(builder, left, a[3], right, a[6], out)
+        elif number == 2:
+            offsets = pointer(context, builder, sig.args[7], a[7], a[8])
+            _emit_vnni(builder, left, a[3], right, a[6], offsets, out)
+        else:
+            _emit_float(builder, _FLOAT_SHAPES[number], left, a[3], right, a[6], out)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _emit_amx(builder, items, stride, queries, steps, out):
+    """Tiles 0..3 are 2 x 2 blocks of 16 x 16 sums; 4, 5 hold items and 6, 7 queries."""
+    read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
+    write = function(builder, "llvm.x86.tilestored64", _VOID, [I8, BYTES, I64])
+    clear = function(builder, "llvm.x86.tilezero", _VOID, [I8])
+    multiply = function(builder, "llvm.x86.tdpbssd", _VOID, [I8, I8, I8])
+    items, queries, out = (builder.bitcast(p, BYTES) for p in (items, queries, out))
+    lower_items = builder.gep(items, [builder.mul(stride, I64(16))])
+    for tile in range(4):
+        builder.call(clear, [I8(tile)])
+    with cgutils.for_range(builder, steps) as step:
+        at = builder.mul(step.index, I64(64))
+        panel = builder.gep(queries, [builder.mul(step.index, I64(_STEP_BYTES))])
+        builder.call(read, [I8(4), builder.gep(items, [at]), stride])
+        builder.call(read, [I8(6), panel, I64(64)])
+        builder.call(read, [I8(5), builder.gep(lower_items, [at]), stride])
+        builder.call(read, [I8(7), builder.gep(panel, [I64(1024)]), I64(64)])
+        for tile in range(4):
+            builder.call(multiply, [I8(tile), I8(4 + tile // 2), I8(6 + tile % 2)])
+    for tile in range(4):
+        at = tile // 2 * 16 * PANEL * 4 + tile % 2 * 64
+        builder.call(write, [I8(tile), builder.gep(out, [I64(at)]), I64(PANEL * 4)])
+
+
+def _emit_vnni(builder, items, stride, queries, quads, starts, out):
+    """Four sub-panels of 8 items x 32 queries, each in 16 registers."""
+    # the i32 spelling is accepted by LLVM before and after 22
+    multiply = function(builder, "llvm.x86.avx512.vpdpbusd.512", _V_I32, [_V_I32] * 3)
+    rows = 8
+    with cgutils.for_range(builder, I64(PANEL // rows)) as part:
+        first = builder.mul(part.index, I64(rows))
+        block = builder.gep(items, [builder.mul(first, stride)])
+        row_starts = [builder.gep(block, [builder.mul(stride, I64(r))]) for r in range(rows)]
+
+        def step(k, sums, row_starts=row_starts):
+            at = builder.mul(k, I64(4))
+            panel = builder.mul(builder.lshr(k, I64(4)), I64(_STEP_BYTES))
+            quad = builder.add(panel, builder.mul(builder.and_(k, I64(15)), I64(64)))
+            halves = [
+                load(builder, builder.gep(queries, [builder.add(quad, I64(h * 1024))]), _V_I32, None)
+                for h in (0, 1)
+            ]
+            results = []
+            for row, start in enumerate(row_starts):
+                code = builder.bitcast(builder.gep(start, [at]), I32.as_pointer())
+                item = broadcast(builder, builder.load(code, align=1), _V_I32)
+                results += [
+                    builder.call(multiply, (sums[2 * row + h], halves[h], item)) for h in (0, 1)
+                ]
+            return results
+
+        sums = []
+        for row in range(rows):
+            start = builder.load(builder.gep(starts, [builder.add(first, I64(row))]))
+            sums += [broadcast(builder, start, _V_I32)] * 2
+        sums = loop(builder, quads, sums, step)
+        target = builder.gep(out, [builder.mul(first, I64(PANEL))])
+        for t, value in enumerate(sums):
+            _store(builder, value, target, t // 2 * PANEL + t % 2 * 16)
+
+
+def _emit_float(builder, shape, items, stride, queries, depth, out):
+    """Sub-panels of `rows` items x `vectors * lanes` queries; mul and add may be contracted."""
+    rows, lanes, vectors = shape
+    kind = ir.VectorType(F32, lanes)
+    width = lanes * vectors
+    with cgutils.for_range(builder, I64(PANEL // rows)) as part:
+        first = builder.mul(part.index, I64(rows))
+        block = builder.gep(items, [builder.mul(first, stride)])
+        row_starts = [builder.gep(block, [builder.mul(stride, I64(r))]) for r in range(rows)]
+        with cgutils.for_range(builder, I64(PANEL // width)) as slice_:
+            column = builder.mul(slice_.index, I64(width))
+            panel = builder.gep(queries, [column])
+
+            def step(k, sums, row_starts=row_starts, panel=panel):
+                at = builder.gep(panel, [builder.mul(k, I64(PANEL))])
+                columns = [load(builder, at, kind, v * lanes) for v in range(vectors)]
+                results = []
+                for row, start in enumerate(row_starts):
+                    item = broadcast(builder, builder.load(builder.gep(start, [k])), kind)
+                    for v in range(vectors):
+                        product = builder.fmul(item, columns[v], flags=("contract",))
+                        total = sums[row * vectors + v]
+                        results.append(builder.fadd(total, product, flags=("contract",)))
+                return results
+
+            zero = broadcast(builder, F32(0.0), kind)
+            sums = loop(builder, depth, [zero] * (rows * vectors), step)
+            target = builder.gep(out, [builder.add(builder.mul(first, I64(PANEL)), column)])
+            for t, value in enumerate(sums):
+                _store(builder, value, target, t // vectors * PANEL + t % vectors * lanes)
+
+
+def _store(builder, value, start, offset):
+    at = builder.bitcast(builder.gep(start, [I64(offset)]), value.type.as_pointer())
+    builder.store(value, at, align=4)
+
+
+@intrinsic
+def passing(typingctx, scores, lanes, lane0, statistics, panel, masks):
+    """Whether any score of the panel reaches its query's threshold; if so, which.
+
+    scores (32, 32) flat, int32 or float32; lanes: from lane0 on, rows of 32 float32: threshold,
+    query residual, coded norm and offset weight, in units of the query's scale; statistics
+    (n_panels, 4): 1 / scale, largest norm, residual norm and offset. masks (16,) uint64 out: bit
+    32 i + q of the 1024 says that item i passes for query q.
+    """
+    signature = types.boolean(scores, lanes, lane0, statistics, panel, masks)
+
+    def codegen(context, builder, sig, a):
+        values = pointer(context, builder, sig.args[0], a[0], I64(0))
+        queries = pointer(context, builder, sig.args[1], a[1], a[2])
+        at = builder.mul(a[4], I64(4))
+        panel = pointer(context, builder, sig.args[3], a[3], at)
+        words = pointer(context, builder, sig.args[5], a[5], I64(0))
+        integer = values.type.pointee == I32
+        kind = _V_I32 if integer else _V_F32
+        inverse, norm, residual, offset = (
+            broadcast(builder, builder.load(builder.gep(panel, [I64(s)])), _V_F32) for s in range(4)
+        )
+        thresholds = []
+        for half in (0, 1):
+            bound, query_residual, coded_norm, weight = (
+                load(builder, queries, _V_F32, row * PANEL + half * 16) for row in range(4)
+            )
+            for factor, term in (
+                (query_residual, norm), (coded_norm, residual), (weight, offset)
+            ):  # fmt: skip
+                bound = builder.fsub(bound, builder.fmul(factor, term))
+            bound = builder.fmul(bound, inverse)
+            thresholds.append(_whole(builder, bound) if integer else bound)
+        compare = builder.icmp_signed if integer else builder.fcmp_ordered
+
+        def larger(x, y):
+            return builder.select(compare(">", x, y), x, y)
+
+        found = None
+        for half in (0, 1):
+            best = [load(builder, values, kind, row * PANEL + half * 16) for row in range(4)]
+            for row in range(4, PANEL):
+                value = load(builder, values, kind, row * PANEL + half * 16)
+                best[row % 4] = larger(value, best[row % 4])
+            top = larger(larger(best[0], best[1]), larger(best[2], best[3]))
+            reached = compare(">=", top, thresholds[half])
+            found = reached if found is None else builder.or_(found, reached)
+        hit = builder.icmp_unsigned("!=", builder.bitcast(found, I16), I16(0))
+        with builder.if_then(hit):
+            for word in range(16):
+                bits = None
+                for part in range(4):
+                    value = load(builder, values, kind, word * 64 + part * 16)
+                    lane_bits = builder.bitcast(compare(">=", value, thresholds[part % 2]), I16)
+                    wide = builder.shl(builder.zext(lane_bits, I64), I64(16 * part))
+                    bits = wide if bits is None else builder.or_(bits, wide)
+                builder.store(bits, builder.gep(words, [I64(word)]))
+        return hit
+
+    return signature, codegen
+
+
+def _whole(builder, bound):
+    """The float32 threshold as an integer that is not above it, within what int32 can hold."""
+    for limit, sign in ((1e9, "<"), (-1e9, ">")):
+        edge = broadcast(builder, F32(limit), _V_F32)
+        bound = builder.select(builder.fcmp_ordered(sign, bound, edge), bound, edge)
+    below = broadcast(builder, I32(1), _V_I32)
+    return builder.sub(builder.fptosi(bound, _V_I32), below)
+
+
+@intrinsic
+def lowest_bit(typingctx, word):
+    """Position of the lowest set bit of a uint64 that is not 0."""
+
+    def codegen(context, builder, signature, arguments):
+        count = function(builder, "llvm.cttz.i64", I64, [I64, ir.IntType(1)])
+        return builder.call(count, [arguments[0], ir.IntType(1)(1)])
+
+    return types.int64(word), codegen
