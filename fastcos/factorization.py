@@ -10,9 +10,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import storage, validate
-from fastcos.operators import Matrix, Operator, ShiftedOperator, as_operator
+from fastcos.operators import Matrix, as_operator
+from fastcos.products import matmul, rmatmul
 from fastcos.rescaling import Rescaling, as_diagonal
-from fastcos.svd import SVD, direct_svd
+from fastcos.svd import SVD, direct_svd, randomized_svd
+from fastcos.validate_csr import as_interactions
 
 OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")
@@ -176,15 +178,15 @@ class LinearMF(
         ValueError
             A parameter or X is not valid.
         """
-        operator = self._as_operator(X, reset=True)
-        settings = self._settings(min(operator.shape))
-        mean = _column_means(operator) if settings.center else None
-        svd = _svd(_centred(operator, mean), settings)
+        X = self._as_matrix(X, reset=True)
+        settings = self._settings(min(X.shape))
+        mean = _column_means(X) if settings.center else None
+        svd = _svd(X, mean, settings)
         k = settings.n_components
         shrinkage = _shrinkage(svd.s, settings)
         if len(svd.s) > k and shrinkage[k - 1] > 0:
             _warn_of_ties(svd.s[k - 1], svd.s[k], svd.s[0])
-        self.components_ = svd.Vt[:k].astype(operator.dtype, copy=False)
+        self.components_ = svd.Vt[:k].astype(X.dtype, copy=False)
         self.singular_values_ = svd.s[:k]
         self.shrinkage_ = shrinkage[:k]
         self.effective_rank_ = int(np.count_nonzero(self.shrinkage_))
@@ -255,9 +257,9 @@ class LinearMF(
             X or rescaling is not valid, or the objective is "weight_decay".
         """
         check_is_fitted(self)
-        operator = self._as_operator(X, reset=False)
+        X = self._as_matrix(X, reset=False)
         A = self._scaled_components(np.sqrt(self.shrinkage_) * self._diagonal(rescaling))
-        return _centred(operator, self.mean_).matmul(A)
+        return matmul(X, A, center=self.mean_)
 
     def save(self, path: storage.PathLike) -> None:
         """Write the fitted model to the directory path, whole or not at all.
@@ -324,7 +326,7 @@ class LinearMF(
             n_components=validate.as_count("n_components", self.n_components, 1, most_components),
             objective=validate.as_choice("objective", self.objective, OBJECTIVES),
             regularization=validate.as_real("regularization", self.regularization, low=0),
-            center=bool(self.center),
+            center=validate.as_flag("center", self.center),
             solver=validate.as_choice("solver", self.solver, SOLVERS),
             tol=validate.as_real("tol", self.tol, above=0),
             random_state=self.random_state
@@ -332,13 +334,13 @@ class LinearMF(
             else validate.as_count("random_state", self.random_state, low=0),
         )
 
-    def _as_operator(self, X: Any, *, reset: bool) -> Operator:
-        """Return X, checked, and its columns checked against those of fit."""
+    def _as_matrix(self, X: Any, *, reset: bool) -> Any:
+        """Return X as canonical CSR or dense rows, its columns checked against those of fit."""
         if not sp.issparse(X):
-            return as_operator(validate_data(self, X, reset=reset, dtype=(np.float64, np.float32)))
-        operator = as_operator(X)  # scikit-learn's own gate lets malformed indices pass
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        return operator
+            dense = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32))
+            return validate.as_rows("X", dense)
+        X = as_interactions("X", X)  # scikit-learn's own gate lets malformed indices pass
+        return validate_data(self, X, reset=reset, skip_check_array=True)
 
     def _diagonal(self, rescaling: Any) -> npt.NDArray[np.float64]:
         """Return D for the symmetric form V_k s^½."""
@@ -361,17 +363,23 @@ class LinearMF(
 _FITTED_ARRAYS = ("components", "singular_values", "shrinkage", "residuals")
 
 
-def _svd(operator: Operator, settings: _Settings) -> SVD:
-    """Return k triplets, or k + 1 where the solver gives another for nothing."""
-    return direct_svd(operator, min(settings.n_components + 1, *operator.shape))
+def _svd(X: Any, mean: npt.NDArray[np.float64] | None, settings: _Settings) -> SVD:
+    """Return k triplets, or k + 1 where the solver gives one more for nothing."""
+    k, side = settings.n_components, min(X.shape)
+    if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
+        return direct_svd(as_operator(X, center=mean), min(k + 1, side))
+    return randomized_svd(
+        X, k, tol=settings.tol, seed=settings.random_state, compute_u=False, center=mean
+    )
 
 
 def _shrinkage(s: npt.NDArray[np.float64], settings: _Settings) -> npt.NDArray[np.float64]:
-    strength = settings.regularization
+    """Return σ²/(σ²+λ) for Eq. 1, max(0, 1 - λ/σ) for Eq. 2; 0 where σ = 0, also for λ = 0."""
     if settings.objective == "dropout":
-        kept = s**2
-        return np.divide(kept, kept + strength, out=np.zeros_like(s), where=s > 0)
-    return np.divide(np.maximum(s - strength, 0), s, out=np.zeros_like(s), where=s > 0)
+        numerator, denominator = s**2, s**2 + settings.regularization
+    else:
+        numerator, denominator = np.maximum(s - settings.regularization, 0), s
+    return np.divide(numerator, denominator, out=np.zeros_like(s), where=s > 0)
 
 
 def _warn_of_ties(last: float, next_one: float, largest: float) -> None:
@@ -384,12 +392,6 @@ def _warn_of_ties(last: float, next_one: float, largest: float) -> None:
         )
 
 
-def _column_means(operator: Operator) -> npt.NDArray[np.float64]:
-    n = operator.shape[0]
-    return operator.rmatmul(np.ones((n, 1)))[:, 0] / n
-
-
-def _centred(operator: Operator, mean: npt.NDArray[np.float64] | None) -> Operator:
-    if mean is None:
-        return operator
-    return ShiftedOperator(operator, np.ones((operator.shape[0], 1)), mean[:, None])
+def _column_means(X: Any) -> npt.NDArray[np.float64]:
+    sums: npt.NDArray[np.float64] = rmatmul(X, np.ones((X.shape[0], 1)))[:, 0]
+    return sums / X.shape[0]
