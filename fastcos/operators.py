@@ -63,6 +63,7 @@ class SparseOperator:
         self.dtype: np.dtype[Any] = X.dtype
         self._X, self._n_threads = X, n_threads
         self._other_way: SparseOperator | None = None
+        self._kept: Matrix = np.empty(0, X.dtype)
         indptr, indices, data = csr_arrays(X)
         if indices.dtype == np.int64 and X.shape[1] <= np.iinfo(np.int32).max:
             indices = validate.read_only(indices.astype(np.int32))
@@ -113,7 +114,7 @@ class SparseOperator:
         cuts = threads.cuts_by_work(indptr, -(-int(indptr[-1] + self.shape[0]) // n_parts))
         n_parts = len(cuts) - 1
         for column in range(0, width, _PANEL):
-            sums = np.empty((n_parts, p, min(_PANEL, width - column)), factor.dtype)
+            sums = self._workspace((n_parts, p, min(_PANEL, width - column)), factor.dtype)
             threads.run(
                 _body(kernel),
                 threads.cuts_by_rows(n_parts, 1),
@@ -133,6 +134,12 @@ class SparseOperator:
                 n_threads=self._n_threads,
             )
         return out
+
+    def _workspace(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
+        """Return memory kept between calls: to fault its pages in costs as much as a narrow product."""
+        if self._kept.shape != shape or self._kept.dtype != dtype:
+            self._kept = np.empty(shape, dtype)
+        return self._kept
 
     def _n_parts(self, factor: Matrix) -> int:
         """Parts of the rows with sums of their own: by the data and the memory, not by threads."""

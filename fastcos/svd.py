@@ -1,13 +1,14 @@
 """Truncated SVD of sparse, dense and implicit matrices, with a certificate per triplet."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
-from scipy.sparse.linalg import LinearOperator, eigsh
+from sklearn.exceptions import ConvergenceWarning
 
-from fastcos import validate
+from fastcos import lanczos, validate
 from fastcos.operators import Matrix, Operator, as_operator
 
 Vector = npt.NDArray[np.float64]
@@ -17,6 +18,8 @@ _DENSE_SIDE = 2048
 _DENSE_SHARE = 5
 # a Gram matrix in float64 cannot tell smaller singular values from 0, relative to the largest
 _RANK_TOLERANCE = 1e-7
+# residual of the direct route, relative
+_WORKING_PRECISION = 1e-11
 
 
 class SVD(NamedTuple):
@@ -42,17 +45,125 @@ class SVD(NamedTuple):
     residuals: Vector
 
 
+def randomized_svd(
+    X: Any,
+    n_components: int,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 100,
+    seed: int | np.random.Generator = 0,
+    compute_u: bool = True,
+    center: npt.ArrayLike | None = None,
+    scale: npt.ArrayLike | None = None,
+    row_center: npt.ArrayLike | None = None,
+    n_threads: int | None = None,
+) -> SVD:
+    """Truncated SVD to a given residual, with the residuals as a certificate.
+
+    Block Lanczos from a random block on the shorter side of X, each step one pass over X, until
+    every wanted triplet's residual is at most tol; then the residuals are computed in float64. The
+    iteration runs in X's precision, and once more in float64 where float32 cannot reach tol. A small
+    or nearly full problem is solved directly. Time O(nnz l) per pass of l = 16 to 64 columns and
+    O(min(n, p) b^2) for b = 2 k + 12 l basis vectors; memory O(min(n, p) b) beside X and the result.
+
+    Parameters
+    ----------
+    X : sparse matrix or array, array_like or LinearOperator (n, p)
+        Sparse X stays sparse, centred and scaled too.
+    n_components : int
+        k, from 1 to min(n, p).
+    tol : float
+        Largest relative residual to accept, see :func:`svd_residuals`.
+    max_iter : int
+        Passes over X at most.
+    seed : int or numpy.random.Generator
+        The same seed gives the same bits.
+    compute_u : bool
+        False leaves U out, which saves n k numbers.
+    center, scale, row_center : array_like, optional
+        As in :func:`fastcos.matmul`: the SVD is that of the centred and scaled X.
+    n_threads : int, optional
+        Default: that of the configuration.
+
+    Returns
+    -------
+    SVD
+        A named tuple (U, s, Vt, residuals). U and Vt are float32 for float32 X where that meets tol,
+        else float64. The entry of largest magnitude of every row of Vt is positive.
+
+    Raises
+    ------
+    ValueError
+        An argument is not valid.
+
+    Warns
+    -----
+    ConvergenceWarning
+        A residual above tol is left, and how large it is.
+
+    Notes
+    -----
+    A certificate bounds the distance to *a* singular value of X. That none of the k largest was
+    passed over holds with probability 1 for a random start, and singular values that tie in greater
+    number than a block has columns are looked for by further random directions.
+
+    Source: Musco & Musco, NIPS 2015, with Lanczos' three-term recurrence and thick restarts; unlike
+    there, the number of passes follows from the residual.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from fastcos import randomized_svd
+    >>> X = sp.csr_array(np.diag([3.0, 2.0, 1.0]))
+    >>> U, s, Vt, residuals = randomized_svd(X, 2)
+    >>> s
+    array([3., 2.])
+    >>> bool(residuals.max() < 1e-3)
+    True
+    """
+    if n_threads is not None:
+        n_threads = validate.as_count("n_threads", n_threads)
+    operator = as_operator(
+        X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
+    )
+    k = validate.as_count("n_components", n_components, high=min(operator.shape))
+    tol = validate.as_real("tol", tol, above=0)
+    max_iter = validate.as_count("max_iter", max_iter)
+    generator = validate.as_generator("seed", seed)
+    found = _truncated(operator, k, tol, max_iter, generator, compute_u)
+    if found.residuals.max() > tol:
+        warnings.warn(
+            f"randomized_svd stopped at a relative residual of {found.residuals.max():.1e}, above "
+            f"tol = {tol:g}; raise max_iter (now {max_iter}) or tol",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return found
+
+
 def direct_svd(X: Any, n_components: int, *, compute_u: bool = False) -> SVD:
-    """Truncated SVD to working precision in float64, of any X that as_operator takes.
+    """Truncated SVD to working precision in float64, of an Operator or what as_operator takes.
 
     By the eigendecomposition of the Gram matrix of the shorter side, dense up to some 2,000, else
-    by Lanczos (ARPACK). A singular value is right to about eps (s[0] / s[i])^2, relatively.
+    by Lanczos. A singular value is right to about eps (s[0] / s[i])^2, relatively.
     """
     operator = X if hasattr(X, "gram_matmul") else as_operator(X)
-    n, p = operator.shape
-    k = validate.as_count("n_components", n_components, high=min(n, p))
-    squares, vectors = _leading_eigenpairs(operator if p <= n else operator.transposed(), k)
-    return _finished(operator, np.sqrt(np.maximum(squares, 0)), vectors, compute_u=compute_u)
+    k = validate.as_count("n_components", n_components, high=min(operator.shape))
+    side = _shorter_side(operator)
+    if side.shape[1] <= _DENSE_SIDE or _is_nearly_full(side.shape[1], k):
+        vectors = _dense_eigenvectors(side, k)
+    else:
+        generator = np.random.default_rng(0)
+        vectors = lanczos.leading_eigenpairs(
+            side.gram_matmul,
+            side.shape[1],
+            k,
+            tol=_WORKING_PRECISION,
+            max_iter=1000,
+            dtype=np.float64,
+            generator=generator,
+        ).vectors
+    return _finished(operator, side, vectors, compute_u=compute_u)
 
 
 def svd_residuals(X: Any, svd: Any) -> Vector:
@@ -90,42 +201,100 @@ def svd_residuals(X: Any, svd: Any) -> Vector:
     array([0.17, 0.17, 0.17])
     """
     operator = X if hasattr(X, "gram_matmul") else as_operator(X)
-    _, s, Vt = svd[:3]
+    U, s, Vt = svd[:3]
     rows = validate.as_rows("svd.Vt", Vt, dtype=np.float64)
     validate.as_same_width("svd.Vt", rows, "X", operator)
-    return _relative_residuals(operator, validate.as_vector("svd.s", s, len(rows)), rows.T)
+    values = validate.as_vector("svd.s", s, len(rows))
+    n, p = operator.shape
+    if p <= n or U is None:
+        return _residuals(operator.gram_matmul(rows.T), rows.T, values)
+    columns = validate.as_rows("svd.U", U, dtype=np.float64)
+    validate.as_length("svd.U", columns, n, "X")
+    validate.as_same_width("svd.U", columns, "svd.s", values[None])
+    return _residuals(operator.transposed().gram_matmul(columns), columns, values)
 
 
-def _relative_residuals(operator: Operator, s: Vector, vectors: Matrix) -> Vector:
-    """Return svd_residuals for right singular vectors as columns."""
-    lengths = np.linalg.norm(vectors, axis=0)
-    V = vectors / np.where(lengths > 0, lengths, 1)
-    r = np.linalg.norm(operator.gram_matmul(V) - V * s**2, axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bound = np.fmin(r / s, np.sqrt(r))
-    reference = np.where(s > _RANK_TOLERANCE * s.max(), s, s.max())
-    bound = np.where(lengths > 0, bound, np.inf)
-    return np.divide(bound, reference, out=np.zeros_like(bound), where=reference > 0)
+def _truncated(
+    operator: Operator,
+    k: int,
+    tol: float,
+    max_iter: int,
+    generator: np.random.Generator,
+    compute_u: bool,
+) -> SVD:
+    """Iterate in X's precision, then, if that cannot reach tol, in float64."""
+    side = _shorter_side(operator)
+    if _is_nearly_full(side.shape[1], k):
+        return _finished(operator, side, _dense_eigenvectors(side, k), compute_u=compute_u)
+    for dtype in dict.fromkeys([operator.dtype, np.dtype(np.float64)]):
+        ritz = lanczos.leading_eigenpairs(
+            side.gram_matmul,
+            side.shape[1],
+            k,
+            tol=tol / 2,
+            max_iter=max_iter,
+            dtype=dtype,
+            generator=generator,
+        )
+        if ritz.is_limited and dtype == np.float32:
+            continue
+        found = _finished(operator, side, ritz.vectors, compute_u=compute_u)
+        if found.residuals.max() <= tol or ritz.residuals.max() > tol / 2:
+            break
+    return found
 
 
-def _finished(operator: Operator, s: Vector, vectors: Matrix, *, compute_u: bool) -> SVD:
-    """Order, complete, sign and certify triplets given by s and the vectors of X's shorter side."""
+def _finished(operator: Operator, side: Operator, vectors: Matrix, *, compute_u: bool) -> SVD:
+    """Turn orthonormal vectors of X's shorter side into signed and certified triplets."""
+    exact = vectors.astype(np.float64, copy=False)
+    Z = side.gram_matmul(exact)
+    squares = np.einsum("ij,ij->j", exact, Z) / np.einsum("ij,ij->j", exact, exact)
+    s = np.sqrt(np.maximum(squares, 0))
     order = np.argsort(-s, kind="stable")
     s, vectors = s[order], vectors[:, order]
     s[s <= _RANK_TOLERANCE * s[0]] = 0
-    U, V = (None, vectors) if len(vectors) == operator.shape[1] else (vectors, None)
-    if V is None:
-        V = _divided(operator.rmatmul(vectors), s)
-    elif compute_u:
-        U = _divided(operator.matmul(vectors), s)
+    residuals = _residuals(Z[:, order], exact[:, order], s)
+    U: Matrix | None = None
+    if side is operator:
+        V = vectors
+        U = _divided(operator.matmul(V), s) if compute_u else None
+    else:
+        U, V = vectors, _divided(operator.rmatmul(vectors), s)
     signs = _signs(V)
-    V *= signs
     return SVD(
         U * signs if compute_u and U is not None else None,
         s,
-        np.ascontiguousarray(V.T),
-        _relative_residuals(operator, s, V),
+        np.ascontiguousarray((V * signs).T),
+        residuals,
     )
+
+
+def _residuals(Z: Matrix, vectors: Matrix, s: Vector) -> Vector:
+    """Return svd_residuals from vectors as columns and their products Z with the Gram matrix."""
+    lengths = np.linalg.norm(vectors, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = np.linalg.norm(Z - vectors * s**2, axis=0) / lengths
+        bound = np.fmin(r / s, np.sqrt(r))
+    bound[~(lengths > 0)] = np.inf
+    reference = np.where(s > _RANK_TOLERANCE * s.max(), s, s.max())
+    return np.divide(bound, reference, out=np.zeros_like(bound), where=reference > 0)
+
+
+def _shorter_side(operator: Operator) -> Operator:
+    """Return X or X', whichever has fewer columns."""
+    n, p = operator.shape
+    return operator if p <= n else operator.transposed()
+
+
+def _is_nearly_full(side: int, k: int) -> bool:
+    """Whether a Krylov basis would fill the space, or nearly."""
+    room = lanczos.largest_basis(k) + 2 * lanczos.block_width(k)
+    return side <= room or k * _DENSE_SHARE >= side
+
+
+def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
+    p = side.shape[1]
+    return scipy.linalg.eigh(side.gram(), subset_by_index=[p - k, p - 1])[1]  # type: ignore[no-any-return]
 
 
 def _signs(V: Matrix) -> Matrix:
@@ -147,17 +316,3 @@ def _divided(Y: Matrix, s: Vector) -> Matrix:
             free -= Y[:, :rank] @ (Y[:, :rank].T @ free)
         Y[:, rank:] = np.linalg.qr(free)[0]
     return Y
-
-
-def _leading_eigenpairs(operator: Operator, k: int) -> tuple[Vector, Matrix]:
-    """Return the k largest eigenvalues and eigenvectors of X'X, in any order."""
-    p = operator.shape[1]
-    if p <= _DENSE_SIDE or k * _DENSE_SHARE >= p:
-        return scipy.linalg.eigh(operator.gram(), subset_by_index=[p - k, p - 1])  # type: ignore[no-any-return]
-
-    def apply(v: Matrix) -> Matrix:
-        return operator.gram_matmul(v.reshape(p, -1))
-
-    gram = LinearOperator((p, p), matvec=apply, matmat=apply, dtype=np.float64)
-    start = np.random.default_rng(0).standard_normal(p)
-    return eigsh(gram, k, v0=start, ncv=min(p, max(2 * k + 1, 20)))  # type: ignore[no-any-return]

@@ -1,0 +1,202 @@
+"""Leading eigenpairs of X'X by block Lanczos with full reorthogonalisation and thick restarts.
+
+Source: Golub & Underwood 1977 (block Lanczos); Wu & Simon 2000 (thick restart). A block Krylov space
+(Musco & Musco 2015) needs far fewer products than power iteration for the same residual.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from fastcos.operators import Matrix
+
+Vector = npt.NDArray[np.float64]
+
+# after a block was widened, steps before the new directions have shown what they hold
+_STEPS_AFTER_WIDENING = 4
+
+
+class Ritz(NamedTuple):
+    """Approximate eigenpairs of X'X.
+
+    Attributes
+    ----------
+    vectors : ndarray (p, k)
+        Orthonormal to working precision.
+    values : ndarray (k,), float64
+        Falling.
+    residuals : ndarray (k,), float64
+        Estimates of ||X'Xv - value v|| / value.
+    is_limited : bool
+        Whether the rounding of the working precision keeps residuals above tol.
+    """
+
+    vectors: Matrix
+    values: Vector
+    residuals: Vector
+    is_limited: bool
+
+
+def block_width(k: int) -> int:
+    """Columns of a block: narrow ones need fewer columns in all, wide ones cost less each."""
+    return 16 if k <= 32 else 32 if k <= 256 else 64
+
+
+def largest_basis(k: int) -> int:
+    """Basis vectors held before a restart."""
+    return 2 * k + 12 * block_width(k)
+
+
+def leading_eigenpairs(
+    gram_matmul: Callable[[Matrix], Matrix],
+    p: int,
+    k: int,
+    *,
+    tol: float,
+    max_iter: int,
+    dtype: npt.DTypeLike,
+    generator: np.random.Generator,
+) -> Ritz:
+    """Return the k leading eigenpairs of X'X, by at most max_iter products with a block.
+
+    Stops when every estimated residual is at most tol, or when rounding keeps it from getting there. p must exceed largest_basis(k) + block_width(k). Memory: largest_basis(k) vectors
+    and a few blocks.
+    """
+    basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator)
+    next_check = 2 * k
+    for step in range(1, max_iter + 1):
+        basis.extend()
+        if step < max_iter and not basis.is_full and basis.size < next_check:
+            continue
+        values, weights, residuals = basis.ritz(k)
+        next_check = basis.size + 2 * basis.width
+        is_limited = basis.rounding(values) > tol
+        if is_limited or step == max_iter:
+            break
+        if residuals.max() <= tol:
+            if not (_is_tied(values, basis.width, tol) and basis.widen()):
+                break
+            next_check = basis.size + _STEPS_AFTER_WIDENING * basis.width
+        if basis.is_full:
+            basis.restart(values, weights)
+            next_check = basis.size + 2 * basis.width
+    return Ritz(basis.vectors(weights), values, residuals, is_limited)
+
+
+def zero_level(dtype: np.dtype[Any]) -> float:
+    """Eigenvalues of X'X up to this share of the largest cannot be told from 0."""
+    return 32 * float(np.finfo(dtype).eps)
+
+
+def _is_tied(values: Vector, width: int, tol: float) -> bool:
+    """Whether width values are equal: a Krylov space of so many starts holds no more copies."""
+    return len(values) > width and bool((values[:-width] * (1 - tol) <= values[width:]).any())
+
+
+class _Basis:
+    """Orthonormal rows B with B X'X B' = H, and the next block Q: X'X B' = B'H + Q R (last block)."""
+
+    def __init__(
+        self,
+        gram_matmul: Callable[[Matrix], Matrix],
+        p: int,
+        k: int,
+        dtype: np.dtype[Any],
+        generator: np.random.Generator,
+    ) -> None:
+        self._gram_matmul, self._generator, self._k = gram_matmul, generator, k
+        self.dtype, self.width, self.size = dtype, block_width(k), 0
+        self._rows = np.empty((largest_basis(k), p), dtype)
+        self._H = np.zeros((len(self._rows), len(self._rows)))
+        self._Q = self._fresh(self.width)
+        self._R = np.zeros((self.width, 0))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next block has no room."""
+        return self.size + self._Q.shape[1] > len(self._rows)
+
+    def extend(self) -> None:
+        """Append the next block and find the one after it."""
+        first, last = self.size, self.size + self._Q.shape[1]
+        self._rows[first:last] = self._Q.T
+        self.size = last
+        Z = self._gram_matmul(self._Q)
+        C = self._remove_basis(Z)
+        C += self._remove_basis(Z)
+        self._H[:last, first:last] = C
+        self._H[first:last, :last] = C.T
+        self._Q, self._R = self._orthonormal(Z)
+
+    def ritz(self, k: int) -> tuple[Vector, Matrix, Vector]:
+        """Return the k largest Ritz values, their weights on the rows, and relative residuals."""
+        m = self.size
+        values, weights = scipy.linalg.eigh(self._H[:m, :m], subset_by_index=[m - k, m - 1])
+        values, weights = np.maximum(values[::-1], 0), weights[:, ::-1]
+        r = np.linalg.norm(self._R @ weights[m - self._R.shape[1] :], axis=0)
+        reference = np.where(values > zero_level(self.dtype) * values[0], values, values[0])
+        return values, weights, np.divide(r, reference, out=np.zeros(k), where=reference > 0)
+
+    def rounding(self, values: Vector) -> float:
+        """Relative residual that the products' rounding leaves in the smallest non-zero value."""
+        known = values[values > zero_level(np.dtype(np.float64)) * values[0]]
+        return float(np.finfo(self.dtype).eps * values[0] / known[-1]) if len(known) else 0.0
+
+    def vectors(self, weights: Matrix) -> Matrix:
+        """Return the Ritz vectors as columns."""
+        return self._rows[: len(weights)].T @ weights.astype(self.dtype)
+
+    def restart(self, values: Vector, weights: Matrix) -> None:
+        """Keep the Ritz vectors of the given values only."""
+        self._rows[: len(values)] = self.vectors(weights).T
+        self.size = len(values)
+        self._H[:] = 0
+        self._H[: self.size, : self.size] = np.diag(values)
+
+    def widen(self) -> bool:
+        """Double the next block by directions at random, if the basis has room for such blocks."""
+        if self._k + 6 * self.width > len(self._rows):
+            return False
+        self._Q = np.hstack([self._Q, self._fresh(self.width, self._Q)])
+        self._R = np.vstack([self._R, np.zeros((self.width, self._R.shape[1]))])
+        self.width = self._Q.shape[1]
+        return True
+
+    def _remove_basis(self, Z: Matrix) -> Matrix:
+        rows = self._rows[: self.size]
+        C = rows @ Z
+        Z -= rows.T @ C
+        return C
+
+    def _orthonormal(self, Z: Matrix) -> tuple[Matrix, Matrix]:
+        """Return Q, R with Z = Q R to working precision; where Z lacks rank, Q is at random."""
+        squares, E = np.linalg.eigh(_gram64(Z))
+        noise = 8 * np.finfo(self.dtype).eps * self._H.diagonal().max()
+        good = squares > noise**2
+        lengths = np.sqrt(squares[good])
+        Q, R = Z @ (E[:, good] / lengths).astype(self.dtype), lengths[:, None] * E[:, good].T
+        missing = len(squares) - len(lengths)
+        if missing:
+            Q = np.hstack([Q, self._fresh(missing, Q)])
+            R = np.vstack([R, np.zeros((missing, len(squares)))])
+        squares, E = np.linalg.eigh(_gram64(Q))
+        Q = Q @ (E / np.sqrt(squares) @ E.T).astype(self.dtype)
+        return np.ascontiguousarray(Q), (E * np.sqrt(squares)) @ E.T @ R
+
+    def _fresh(self, count: int, beside: Matrix | None = None) -> Matrix:
+        """Return orthonormal columns at random, orthogonal to the rows and to the columns beside."""
+        Z = self._generator.standard_normal((self._rows.shape[1], count)).astype(self.dtype)
+        for _ in range(2):
+            self._remove_basis(Z)
+            if beside is not None:
+                Z -= beside @ (beside.T @ Z)
+            Z = np.linalg.qr(Z)[0]
+        return Z
+
+
+def _gram64(Z: Matrix) -> Matrix:
+    Z = Z.astype(np.float64, copy=False)
+    return Z.T @ Z
