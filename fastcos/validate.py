@@ -177,6 +177,15 @@ def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.
     return diagonal
 
 
+def as_shares(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
+    """Return non-negative values, not all 0, divided by their sum, (length,) float64."""
+    shares = as_vector(name, values, length)
+    if shares.min() < 0 or not shares.max() > 0:
+        raise ValueError(f"{name} must be at least 0 and not all 0, got {shares.tolist()}")
+    shares = shares / shares.max()
+    return read_only(shares / shares.sum())
+
+
 def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
     """Return labels as whole numbers 0 .. C-1 by sorted value, (length,) int64.
 
