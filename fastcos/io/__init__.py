@@ -1,0 +1,24 @@
+"""Reading interactions, labels and vectors; writing files that appear whole or not at all.
+
+Bad files are refused here, by FastcosFormatError with the file and the row; arguments at the gate.
+"""
+
+from fastcos.io.interactions import Interactions, read_interactions
+from fastcos.io.labels import ItemLabels, read_labels, read_names
+from fastcos.io.vectors import Vectors, read_vectors
+from fastcos.io.writing import atomic_path, write_csv, write_json
+from fastcos.storage import FastcosFormatError
+
+__all__ = [
+    "FastcosFormatError",
+    "Interactions",
+    "ItemLabels",
+    "Vectors",
+    "atomic_path",
+    "read_interactions",
+    "read_labels",
+    "read_names",
+    "read_vectors",
+    "write_csv",
+    "write_json",
+]

@@ -1,0 +1,88 @@
+"""Arrays of .npy and .npz files, with every declared size checked before memory is asked for."""
+
+import math
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.io.streams import LARGEST_RATIO, LARGEST_UNPROVEN
+from fastcos.storage import FastcosFormatError
+
+Array = npt.NDArray[Any]
+
+DAMAGE = (
+    EOFError,
+    zlib.error,
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    SyntaxError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+)
+
+
+def read_npz(path: Path) -> Mapping[str, Array]:
+    """Return all arrays of an .npz file; nothing is unpickled, checksums are verified."""
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            arrays = {}
+            for info in archive.infolist():
+                if info.file_size > max(LARGEST_UNPROVEN, LARGEST_RATIO * info.compress_size):
+                    raise ValueError(f"{info.filename} expands more than {LARGEST_RATIO}-fold")
+                with archive.open(info) as member:
+                    array = _read_npy(cast(BinaryIO, member), info.file_size)
+                arrays[info.filename.removesuffix(".npy")] = array
+            return arrays
+    except DAMAGE as error:
+        raise _damaged(path, ".npz", error) from None
+
+
+def read_npy(path: Path) -> Array:
+    """Return the array of an .npy file; nothing is unpickled."""
+    try:
+        with path.open("rb") as file:
+            return _read_npy(file, path.stat().st_size)
+    except DAMAGE as error:
+        raise _damaged(path, ".npy", error) from None
+
+
+def _read_npy(file: BinaryIO, size: int) -> Array:
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        header = np.lib.format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        header = np.lib.format.read_array_header_2_0(file)
+    else:
+        raise ValueError(f"version {version} of the .npy format")
+    shape, in_fortran_order, dtype = header
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    declared = math.prod(shape) * dtype.itemsize
+    there = size - file.tell()
+    if declared != there:
+        raise ValueError(f"its header declares {declared} bytes, {there} are there")
+    array = np.empty(math.prod(shape), dtype=dtype)
+    content = array.view(np.uint8) if declared else np.empty(0, np.uint8)
+    filled = 0
+    while filled < declared:
+        block = file.read(min(declared - filled, 1 << 24))
+        if not block:
+            raise ValueError(f"{declared - filled} bytes are missing")
+        content[filled : filled + len(block)] = np.frombuffer(block, np.uint8)
+        filled += len(block)
+    if file.read(1):  # the end makes zipfile verify its checksum
+        raise ValueError("bytes trail it")
+    return array.reshape(shape, order="F" if in_fortran_order else "C")
+
+
+def _damaged(path: Path, kind: str, error: BaseException) -> FastcosFormatError:
+    what = (str(error) or type(error).__name__).partition("\n")[0]
+    return FastcosFormatError(f"{path} must be a whole {kind} file of plain arrays: {what}")
