@@ -19,8 +19,9 @@ from fastcos.validate_csr import as_interactions
 OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")
 _KIND = "LinearMF"
-# sides up to here are factorised by the eigendecomposition of a dense Gram matrix
-_DIRECT_SIDE = 2048
+# up to here the direct solver takes about the time of the randomised one: at n = 20,000, 3 M
+# non-zeros and k = 50, 0.95 s against 0.76 s for p = 1,000, but 3.4 s against 0.6 s for p = 2,000
+_DIRECT_SIDE = 1024
 # eigenvalues σ² closer than this share of the largest are not told apart
 _TIE_TOLERANCE = 1e-13
 
@@ -69,7 +70,7 @@ class LinearMF(
         "direct" works in float64 to working precision, by the eigendecomposition of the Gram matrix
         of the shorter side (Lanczos where it is large). "randomized" stops as soon as every
         singular triplet has the relative residual ``tol``. "auto" is "direct" where the shorter
-        side of X is at most 2,048, else "randomized".
+        side of X is at most 1,024, else "randomized".
     tol : float, default 1e-3
         Largest relative residual of a singular triplet, for "randomized".
     random_state : int or numpy.random.Generator, default 0
@@ -363,7 +364,7 @@ class LinearMF(
 _FITTED_ARRAYS = ("components", "singular_values", "shrinkage", "residuals")
 
 
-def _svd(X: Any, mean: npt.NDArray[np.float64] | None, settings: _Settings) -> SVD:
+def _svd(X: Any, mean: Matrix | None, settings: _Settings) -> SVD:
     """Return k triplets, or k + 1 where the solver gives one more for nothing."""
     k, side = settings.n_components, min(X.shape)
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
@@ -392,6 +393,6 @@ def _warn_of_ties(last: float, next_one: float, largest: float) -> None:
         )
 
 
-def _column_means(X: Any) -> npt.NDArray[np.float64]:
-    sums: npt.NDArray[np.float64] = rmatmul(X, np.ones((X.shape[0], 1)))[:, 0]
-    return sums / X.shape[0]
+def _column_means(X: Any) -> Matrix:
+    """Return them in float64, (p,)."""
+    return rmatmul(X, np.ones((X.shape[0], 1)))[:, 0] / X.shape[0]  # type: ignore[no-any-return]
