@@ -13,8 +13,8 @@ import sys
 import threading
 import warnings
 
+import numba
 import numpy as np
-from numba import njit
 
 from fastcos import threads
 
@@ -25,7 +25,7 @@ CUTS = threads.cuts_by_rows(len(ROWS), 100)
 signals = []
 
 
-@njit(nogil=True)
+@numba.njit(nogil=True)  # noqa: TID251  the script keeps nothing on disk
 def squared_norms(lo, hi, rows, out):
     for i in range(lo, hi):
         total = 0.0

@@ -14,8 +14,8 @@ PACKAGE = [path for path in sorted((ROOT / "fastcos").rglob("*.py")) if "kernels
 LAYERS = (
     "kernels",
     "config threads validate validate_csr validate_metrics storage",
-    "measures operators preprocessing products lanczos svd neighbors dense_neighbors sparse_neighbors "
-    "neighbors_above approximate_neighbors index rescaling",
+    "measures operators preprocessing products lanczos svd rescaling "
+    "neighbors dense_neighbors sparse_neighbors neighbors_above approximate_neighbors index",
     "factorization metrics datasets io distributed sampling",
     "audit comparison",
     "report plots",

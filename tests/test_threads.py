@@ -1,5 +1,6 @@
 """The pool: every block once, nothing after an error, Ctrl-C at once, right after fork."""
 
+import itertools
 import json
 import os
 import signal
@@ -71,7 +72,7 @@ def test_cuts_by_work_cover_every_row_once_and_balance_the_work(work, work_per_b
     assert cuts.dtype == np.int64
     assert (np.diff(cuts) > 0).all()
     weight = np.array(work) + 1
-    for lo, hi in zip(cuts[:-1], cuts[1:], strict=True):
+    for lo, hi in itertools.pairwise(cuts):
         assert weight[lo:hi].sum() <= work_per_block + weight.max()
 
 
@@ -218,7 +219,7 @@ import atexit, numpy as np
 from fastcos import threads
 def late():
     out = np.zeros(40)
-    threads.run(lambda lo, hi, out: out.__setitem__(slice(lo, hi), 1), np.arange(0, 41, 4), out, n_threads=2)
+    threads.run(lambda lo, hi, out: out[lo:hi].fill(1), np.arange(0, 41, 4), out, n_threads=2)
     print(out.sum())
 atexit.register(late)
 """
@@ -534,9 +535,9 @@ def test_no_wrong_answer_under_gunicorn_warmed_in_the_master(backend, layer, tmp
     (tmp_path / "application.py").write_text(GUNICORN_APP)
     address = f"127.0.0.1:{20000 + os.getpid() % 20000}"
     path = os.pathsep.join([str(tmp_path), str(ROOT / "tests"), str(ROOT), *sys.path])
+    arguments = ["--preload", "-w", "2", "--threads", "4", "-b", address]
     server = subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", "--preload", "-w", "2", "--threads", "4"]
-        + ["-b", address, "application:app"],
+        [sys.executable, "-m", "gunicorn", *arguments, "application:app"],
         env={
             **os.environ,
             "PYTHONPATH": path,

@@ -1,0 +1,441 @@
+"""Compiled code on disk: never stale, never fatal, private, and really used."""
+
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from fastcos.kernels import code_cache
+from fastcos.kernels.jit import kernel
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+
+# what the processes of the tests run: a kernel that calls a kernel of another file
+CALLER = """
+from .callee import leaf
+from .jit import kernel
+
+@kernel
+def twice(lo, hi, out):
+    for i in range(lo, hi):
+        out[i] = leaf(out[i]) * 2
+"""
+CALLEE = """
+from .jit import kernel
+
+@kernel
+def leaf(x):
+    return x + STEP
+"""
+USE = """
+import warnings
+warnings.simplefilter("always")
+import numpy as np
+from fastcos.kernels.caller import twice
+out = np.array([9.0])
+twice(0, 1, out)
+print(out[0], sum(twice._cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A package fastcos of its own with two kernels; returns the folder that holds it."""
+    kernels = tmp_path / "site" / "fastcos" / "kernels"
+    kernels.mkdir(parents=True)
+    (kernels.parent / "__init__.py").touch()
+    for name in ("__init__.py", "jit.py", "code_cache.py"):
+        shutil.copy(ROOT / "kernels" / name, kernels)
+    (kernels / "caller.py").write_text(CALLER)
+    (kernels / "callee.py").write_text(CALLEE.replace("STEP", "1"))
+    return tmp_path / "site"
+
+
+def process(site, cache, code=USE, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-B", "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=site,
+        env={**os.environ, "PYTHONPATH": str(site), "FASTCOS_CACHE_DIR": str(cache), **environment},
+    )
+
+
+def use(site, cache, code=USE, **environment):
+    """Run code in a process of its own; returns the words it printed and its warnings."""
+    with process(site, cache, code, **environment) as running:
+        printed, told = running.communicate(timeout=60)
+    assert running.returncode == 0, told
+    return printed.split(), told
+
+
+def entries(cache):
+    return sorted(p for p in Path(cache).rglob("*") if p.is_file())
+
+
+def double(lo, hi, x):
+    for i in range(lo, hi):
+        x[i] = 2 * x[i]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache directory for this process."""
+    monkeypatch.setattr(code_cache, "_directory", tmp_path / "cache")
+    monkeypatch.setattr(code_cache, "_warned", set())
+    return tmp_path / "cache"
+
+
+def doubled(value=3.0):
+    """What a freshly decorated kernel makes of value, and whether its code came from the cache."""
+    fresh = kernel(double)
+    x = np.array([value])
+    fresh(0, 1, x)
+    return x[0], bool(sum(fresh._cache_hits.values()))
+
+
+# it is used
+
+
+def test_numba_still_asks_the_cache_that_we_give_it(cache):
+    # fails when numba moves what code_cache stands on; then there would be no cache, silently
+    assert doubled() == (6.0, False)
+    assert len(entries(cache)) == 1
+    assert doubled() == (6.0, True)
+    assert len(entries(cache)) == 1
+
+
+def test_a_second_process_loads_what_the_first_compiled(package, tmp_path):
+    assert use(package, tmp_path / "c") == (["20.0", "0"], "")
+    files = entries(tmp_path / "c")
+    assert len(files) == 2
+    assert use(package, tmp_path / "c") == (["20.0", "1"], "")
+    assert entries(tmp_path / "c") == files
+
+
+def test_no_kernel_of_the_package_grows_the_cache_in_a_second_process(tmp_path):
+    # a closure over something that is new in every process would be a new entry every time
+    code = """
+import numpy as np, scipy.sparse as sp
+from fastcos.validate_csr import as_interactions
+from fastcos.products import gram_matmul, matmul, rmatmul
+X = as_interactions("X", sp.csr_array([[1.0, 0, 2], [0, 3, 0]]))
+matmul(X, np.eye(3)); rmatmul(X, np.eye(2)); gram_matmul(X, np.eye(3))
+"""
+    _, told = use(ROOT, tmp_path / "c", code)
+    files = entries(tmp_path / "c")
+    assert files
+    use(ROOT, tmp_path / "c", code)
+    assert entries(tmp_path / "c") == files, told
+
+
+# it is never stale
+
+
+def test_an_edited_callee_in_another_file_is_compiled_again(package, tmp_path):
+    assert use(package, tmp_path / "c")[0] == ["20.0", "0"]
+    callee = package / "fastcos/kernels/callee.py"
+    callee.write_text(CALLEE.replace("STEP", "5"))
+    assert use(package, tmp_path / "c")[0] == ["28.0", "0"]
+    callee.write_text(CALLEE.replace("STEP", "1"))
+    assert use(package, tmp_path / "c")[0] == ["20.0", "1"]
+
+
+def test_sources_replaced_under_a_running_process_do_not_lend_their_name_to_old_code(
+    package, tmp_path
+):
+    upgrade = USE.replace(
+        "out = ",
+        f"""
+import pathlib
+pathlib.Path("fastcos/kernels/callee.py").write_text({CALLEE.replace("STEP", "5")!r})
+out = """,
+    )
+    assert use(package, tmp_path / "c", upgrade)[0] == ["20.0", "0"]
+    assert use(package, tmp_path / "c")[0] == ["28.0", "0"]
+
+
+def test_bounds_checks_have_code_of_their_own(package, tmp_path):
+    use(package, tmp_path / "c")
+    assert use(package, tmp_path / "c", NUMBA_BOUNDSCHECK="1")[0] == ["20.0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("thing", "name"),
+    [(numba, "__version__"), (np, "__version__"), (sys.implementation, "cache_tag")],
+)
+def test_every_version_has_code_of_its_own(monkeypatch, tmp_path, thing, name):
+    (tmp_path / "a.py").write_text("1")
+    monkeypatch.setattr(code_cache, "__file__", str(tmp_path / "code_cache.py"))
+    before = code_cache.sources_digest.__wrapped__()
+    assert code_cache.sources_digest.__wrapped__() == before
+    monkeypatch.setattr(thing, name, "other")
+    assert code_cache.sources_digest.__wrapped__() != before
+
+
+# damage
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def cut_to_the_digest(path):
+    path.write_bytes(path.read_bytes()[:32])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def flip_a_bit_of_the_code(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def flip_a_bit_of_the_digest(path):
+    content = bytearray(path.read_bytes())
+    content[5] ^= 128
+    path.write_bytes(bytes(content))
+
+
+def become_a_directory(path):
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        truncate,
+        cut_to_the_digest,
+        empty,
+        flip_a_bit_of_the_code,
+        flip_a_bit_of_the_digest,
+    ],
+)
+def test_a_damaged_file_is_told_once_and_replaced(cache, damage):
+    doubled()
+    (path,) = entries(cache)
+    damage(path)
+    with pytest.warns(UserWarning, match=f"fastcos compiles again: {path} is damaged") as told:
+        assert doubled() == (6.0, False)
+    assert len(told) == 1
+    assert doubled() == (6.0, True)
+
+
+def test_bytes_flipped_anywhere_are_never_run(cache):
+    doubled()
+    (path,) = entries(cache)
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    files = code_cache._Files(double)
+    files._path = lambda key: path
+    for at in rng.integers(0, len(content), 200):
+        broken = bytearray(content)
+        broken[at] ^= 1 << int(rng.integers(0, 8))
+        path.write_bytes(bytes(broken))
+        with pytest.raises(ValueError, match="is damaged"):
+            files.load("key")
+
+
+def test_something_that_is_no_file_is_survived(cache):
+    doubled()
+    become_a_directory(entries(cache)[0])
+    with pytest.warns(UserWarning, match="fastcos c") as told:
+        assert doubled() == (6.0, False)
+    assert {str(w.message).split(":")[0] for w in told} == {
+        "fastcos compiles again",
+        "fastcos cannot keep compiled code",
+    }
+
+
+def test_code_for_another_signature_under_this_name_is_not_run(cache):
+    fresh = kernel(double)
+    fresh(0, 1, np.array([1]))
+    fresh(0, 1, np.array([1.0]))
+    first, second = entries(cache)
+    first_content, second_content = first.read_bytes(), second.read_bytes()
+    first.write_bytes(second_content)
+    second.write_bytes(first_content)
+    with pytest.warns(UserWarning, match="a cached double has the wrong signature"):
+        assert doubled() == (6.0, False)
+
+
+def test_a_file_of_another_user_is_not_read(cache, monkeypatch):
+    doubled()
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    if user == 0:  # root is trusted by everybody
+        assert doubled() == (6.0, True)
+        os.chown(entries(cache)[0], user + 2, -1)
+    with pytest.warns(UserWarning, match="belongs to another user"):
+        assert doubled() == (6.0, False)
+
+
+# disks
+
+
+def test_every_directory_that_is_made_is_for_the_user_alone(cache, monkeypatch):
+    cache.parent.chmod(0o755)
+    monkeypatch.setattr(code_cache, "_directory", cache / "deep" / "er")
+    old = os.umask(0)
+    try:
+        doubled()
+    finally:
+        os.umask(old)
+    made = [cache, *(p for p in cache.rglob("*") if p.is_dir())]
+    assert len(made) == 5
+    assert {stat.S_IMODE(p.stat().st_mode) for p in made} == {0o700}
+    assert {stat.S_IMODE(p.stat().st_mode) for p in entries(cache)} == {0o600}
+    assert stat.S_IMODE(cache.parent.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("failing", ["mkstemp", "fdopen", "replace"])
+def test_a_full_disk_is_told_once_and_leaves_no_file(cache, monkeypatch, failing):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    class FullFile:
+        def __init__(self, descriptor, mode):
+            os.close(descriptor)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        write = full
+
+    if failing == "replace":
+        monkeypatch.setattr(Path, "replace", full)
+    elif failing == "fdopen":
+        monkeypatch.setattr(code_cache.os, "fdopen", FullFile)
+    else:
+        monkeypatch.setattr(code_cache.tempfile, "mkstemp", full)
+    with pytest.warns(UserWarning, match="cannot keep compiled code: .*No space left") as told:
+        assert [doubled(), doubled()] == [(6.0, False)] * 2
+    assert len(told) == 1
+    assert not entries(cache)
+
+
+def test_a_read_only_directory_warmed_before_is_used_and_not_written_to(package, tmp_path):
+    directory = tmp_path / "c"
+    use(package, directory)
+    files = entries(directory)
+    for path in [directory, *directory.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        assert use(package, directory) == (["20.0", "1"], "")
+    finally:
+        for path in [directory, *directory.rglob("*")]:
+            path.chmod(0o700 if path.is_dir() else 0o600)
+    assert entries(directory) == files
+
+
+@pytest.mark.parametrize("directory", ["/dev/null/cache", "/proc/cache"])
+def test_a_directory_that_cannot_be_made_is_told_once(package, directory):
+    printed, told = use(package, directory)
+    assert printed == ["20.0", "0"]
+    assert told.count("cannot keep compiled code") == 1
+    assert "Traceback" not in told
+
+
+HOMELESS = """
+import os, warnings
+warnings.simplefilter("always")
+import numba, numpy as np
+numba.njit(lambda x: x + 1)(np.ones(1))  # the user may not be able to read what compiling imports
+from fastcos.kernels.jit import kernel
+if os.geteuid() == 0:
+    os.setgid(54321)
+    os.setuid(54321)  # a number without a name and a home, as in containers
+HOME
+
+@kernel
+def double(lo, hi, x):
+    for i in range(lo, hi):
+        x[i] = 2 * x[i]
+
+x = np.array([3.0])
+double(0, 1, x)
+print(x[0])
+"""
+
+
+@pytest.mark.parametrize("home", ["os.environ['HOME'] = '/nonexistent'", "del os.environ['HOME']"])
+def test_a_user_without_a_home_compiles_in_memory(home):
+    code = HOMELESS.replace("HOME", home, 1)
+    printed, told = use(ROOT, "", code, XDG_CACHE_HOME="")
+    assert printed == ["6.0"]
+    assert told.count("cannot keep compiled code") == 1
+    assert "Traceback" not in told
+
+
+def test_two_processes_that_compile_at_once_do_not_disturb_each_other(package, tmp_path):
+    several = USE.replace(
+        "print(",
+        "\nfor t in ('f4', 'i8'):\n"
+        "    x = np.array([9], t); twice(0, 1, x); assert x[0] == 20, (t, x)\n"
+        "print(",
+    )
+    running = [process(package, tmp_path / "c", several) for _ in range(3)]
+    for one in running:
+        with one:
+            printed, told = one.communicate(timeout=60)
+        assert (one.returncode, told) == (0, ""), told
+        assert printed.split()[0] == "20.0"
+    assert not [path for path in entries(tmp_path / "c") if path.name.startswith(".")]
+    printed, _ = use(package, tmp_path / "c", several)
+    assert printed == ["20.0", "3"]
+
+
+# settings
+
+
+def test_the_directory_comes_from_the_setting_then_the_environment_then_the_home(monkeypatch):
+    monkeypatch.setattr(code_cache, "_directory", None)
+    monkeypatch.setenv("FASTCOS_CACHE_DIR", "/given")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    code_cache.set_cache_directory("/set")
+    assert code_cache.cache_directory() == Path("/set")
+    code_cache.set_cache_directory(None)
+    assert code_cache.cache_directory() == Path("/given")
+    monkeypatch.setenv("FASTCOS_CACHE_DIR", "")
+    assert code_cache.cache_directory() == Path("/xdg/fastcos")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert code_cache.cache_directory() == Path("/home/somebody/.cache/fastcos")
+
+
+def test_a_directory_set_after_import_is_used(cache, tmp_path):
+    fresh = kernel(double)
+    code_cache.set_cache_directory(tmp_path / "later")
+    fresh(0, 1, np.array([1.0]))
+    assert entries(tmp_path / "later")
+    assert not entries(cache)
+
+
+def test_nothing_is_told_while_all_is_well(cache):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        doubled()
+        doubled()
+
+
+def test_importing_makes_no_directory(tmp_path):
+    use(ROOT, tmp_path / "c", "import fastcos.threads, fastcos.products")
+    assert not (tmp_path / "c").exists()
