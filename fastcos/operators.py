@@ -270,7 +270,7 @@ def as_operator(
     X is sparse, dense or a LinearOperator; all arguments are checked here.
     """
     if sp.issparse(X):
-        X = as_interactions("X", X)
+        X = as_interactions("X", X, keep_zeros=True)
     elif not isinstance(X, LinearOperator):
         X = validate.as_rows("X", X)
     n, p = X.shape

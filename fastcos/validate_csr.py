@@ -35,11 +35,12 @@ class CSRArrays(NamedTuple):
     data: npt.NDArray[np.floating[Any]]
 
 
-def as_interactions(name: str, X: Any) -> sp.csr_array:
+def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_array:
     """Return X as a canonical CSR array of float32 or float64: sorted, unique, finite, no zeros.
 
     X is any SciPy sparse matrix or array, or a dense array_like (n, p). Duplicates are summed,
-    indices sorted and explicit zeros dropped on a private copy; X itself is never changed. Sparse
+    indices sorted and explicit zeros dropped on a private copy (keep_zeros spares that copy where
+    they do no harm); X itself is never changed. Sparse
     integers and booleans become float32 where that is exact, else float64, and are summed in the
     latter. One pass over the non-zeros.
     """
@@ -53,6 +54,8 @@ def as_interactions(name: str, X: Any) -> sp.csr_array:
         raise ValueError(f"{name} must have at least one row and one column, got {X.shape}")
     indptr, indices, data = _as_csr(name, X)
     worst = _checked(name, indptr, indices, data, X.shape[1])
+    if worst == csr.EXPLICIT_ZERO and keep_zeros:
+        worst = csr.FINE
     # flags of a new object are not stale, unlike X.has_canonical_format after an edit in place
     clean = sp.csr_array((data, indices, indptr), shape=X.shape, copy=worst > csr.FINE)
     if worst == csr.NOT_CANONICAL:
@@ -156,12 +159,18 @@ def _checked(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) ->
     """Return the worst repairable finding of all rows; raise for those that are none."""
     indptr = read_only(indptr.astype(np.int64, copy=False))
     findings = threads.poisoned(len(indptr) - 1, np.uint8)
+    unsigned = np.dtype(f"u{data.dtype.itemsize}").type
+    infinity = np.array(np.inf, data.dtype).view(unsigned)[()]
     threads.run(
         csr.check_rows,
         threads.cuts_by_work(indptr, 1 << 20),
         indptr,
         read_only(indices),
         read_only(data),
+        read_only(indices.view(f"u{indices.dtype.itemsize}")),
+        read_only(data.view(unsigned)),
+        unsigned(np.iinfo(unsigned).max >> 1),
+        infinity,
         n_columns,
         findings,
     )

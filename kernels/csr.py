@@ -7,14 +7,55 @@ from .jit import kernel
 FINE, OUT_OF_RANGE, NOT_FINITE, NOT_CANONICAL, EXPLICIT_ZERO = 0, 1, 2, 3, 4
 
 
+# rows looked at together before one by one
+_ROWS_AT_ONCE = 256
+
+
 @kernel
-def check_rows(lo, hi, indptr, indices, data, n_columns, findings):
+def check_rows(
+    lo, hi, indptr, indices, data, columns, bits, magnitude, infinity, n_columns, findings
+):
     """Write the worst finding of every row; FINE < the others, errors before repairs.
 
-    indptr (n + 1,) int64, already known to rise within the arrays; indices (nnz,) int; data (nnz,)
-    float; findings (n,) uint8, out. A row that has an error reports the error even if it could also
-    be repaired. O(nnz).
+    indptr (n + 1,) int64, already known to rise within the arrays; indices (nnz,) int and data
+    (nnz,) float, and both again as unsigned integers of their size: columns, bits, where magnitude
+    masks the sign off and infinity is the pattern of +inf; findings (n,) uint8, out. A row that has an error reports the error even
+    if it could also be repaired. O(nnz).
     """
+    for first in range(lo, hi, _ROWS_AT_ONCE):
+        last = min(hi, first + _ROWS_AT_ONCE)
+        if _all_fine(first, last, indptr, indices, columns, bits, magnitude, infinity, n_columns):
+            findings[first:last] = FINE
+        else:
+            _check_each_row(first, last, indptr, indices, data, n_columns, findings)
+
+
+@kernel
+def _all_fine(lo, hi, indptr, indices, columns, bits, magnitude, infinity, n_columns):
+    """Whether no row has a finding, by maxima of patterns: loops that vectorise."""
+    start, stop = indptr[lo], indptr[hi]
+    if start == stop:
+        return True
+    # without its sign, a pattern from infinity on is not finite, and 0 is zero
+    largest, smallest, last_column = bits[start] & magnitude, infinity, columns[start]
+    for t in range(start, stop):
+        largest = max(largest, bits[t] & magnitude)
+    for t in range(start, stop):
+        smallest = min(smallest, bits[t] & magnitude)
+    for t in range(start, stop):
+        last_column = max(last_column, columns[t])
+    if largest >= infinity or smallest == 0 or last_column >= n_columns:
+        return False
+    descents = 0
+    for i in range(lo, hi):
+        for t in range(indptr[i] + 1, indptr[i + 1]):
+            descents += indices[t] <= indices[t - 1]
+    return descents == 0
+
+
+@kernel
+def _check_each_row(lo, hi, indptr, indices, data, n_columns, findings):
+    """Do what check_rows does, row by row."""
     for i in range(lo, hi):
         outside, broken, unsorted, zero = False, False, False, False
         previous = np.int64(-1)
@@ -23,7 +64,6 @@ def check_rows(lo, hi, indptr, indices, data, n_columns, findings):
             outside |= column < 0 or column >= n_columns
             unsorted |= column <= previous
             previous = column
-            # x - x is NaN for NaN and for both infinities
             broken |= data[t] - data[t] != 0
             zero |= data[t] == 0
         if outside:
