@@ -1,4 +1,4 @@
-"""The paper's question on any data: what does every rescaling of one model say of the same items?"""
+"""The paper's question on any data: what every rescaling of one model says of the same items."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +69,13 @@ class Scores(NamedTuple):
     jaccard_at_10: float
     zero_items: int
 
+    @property
+    def rescaling(self) -> Rescaling | None:
+        """D, or None for Eq. 2."""
+        if self.shrinkage is None or self.spectrum is None:
+            return None
+        return Rescaling(self.shrinkage, self.spectrum)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -80,8 +87,6 @@ class Comparison:
         The named rescalings of objective (1), then objective (2).
     grid : list of Scores
         Objective (1) under D = S^shrinkage Σ^spectrum over a grid of exponents.
-    items : dict of str to ndarray (p, k)
-        Item embeddings of the named ones.
     neighbors : dict of str to ndarray (p, 10), int64
         Ten nearest neighbours under the named ones, by cosine.
     labels : ndarray (p,), int64, or None
@@ -90,15 +95,21 @@ class Comparison:
         Number of users per item.
     parameters : dict
         Everything needed to repeat the comparison on the same data.
+    models : dict of str to LinearMF
+        The fitted model of each objective that was compared.
     """
 
     named: list[Scores]
     grid: list[Scores]
-    items: dict[str, Items] = field(repr=False)
     neighbors: dict[str, Lists] = field(repr=False)
     labels: npt.NDArray[np.int64] | None = field(repr=False)
     popularity: npt.NDArray[np.int64] = field(repr=False)
     parameters: dict[str, Any]
+    models: dict[str, LinearMF] = field(repr=False)
+
+    def item_embeddings(self, row: Scores) -> Items:
+        """Return the item embeddings (p, k) behind a row of scores."""
+        return self.models[row.objective].item_embeddings(row.rescaling)
 
     def auc_range(self, *, grid: bool = False) -> float | None:
         """Return the largest minus the smallest pairwise AUC of objective (1), named or grid."""
@@ -197,19 +208,17 @@ def compare(
     variants = [v for v in [*named, *grid] if v.objective in models]
     judge = _Judge(codes, seed, next(iter(models.values())).item_embeddings())
     scores: dict[_Variant, Scores] = {}
-    items: dict[str, Items] = {}
     neighbors: dict[str, Lists] = {}
     for done, variant in enumerate(variants):
         embedded = models[variant.objective].item_embeddings(variant.rescaling)
         scores[variant], lists = judge.score(variant, embedded)
         if variant in named:
-            items[variant.name], neighbors[variant.name] = embedded, lists
+            neighbors[variant.name] = lists
         if progress is not None:
             progress(done + 1, len(variants))
     return Comparison(
         named=[row for variant, row in scores.items() if variant in named],
         grid=[row for variant, row in scores.items() if variant not in named],
-        items=items,
         neighbors=neighbors,
         labels=codes,
         popularity=np.bincount(X.indices, minlength=p).astype(np.int64),
@@ -224,6 +233,7 @@ def compare(
             "weight_decay": weight_decay,
             "seed": seed,
         },
+        models=models,
     )
 
 

@@ -3,13 +3,14 @@
 Figures are made without pyplot, so importing or drawing changes no global state of matplotlib.
 """
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.comparison import EQ2, Comparison
+from fastcos.comparison import EQ2, Comparison, Scores
 from fastcos.rescaling import rescaling_grid
 
 if TYPE_CHECKING:
@@ -88,9 +89,11 @@ class SimilarityMapsDisplay:
 
     @classmethod
     def from_comparison(cls, comparison: Comparison) -> "SimilarityMapsDisplay":
-        """Make the panels of a comparison: the truth if there are labels, then every named one.
+        """Make the panels of a comparison: the truth, every named rescaling, Eq. 2.
 
-        Items are sorted by label, then by falling popularity; items without a label are left out.
+        With labels, the rescalings stand by rising AUC, and before them the one of the exponent
+        grid with the lowest. Items are sorted by label, then by falling popularity; items without a
+        label are left out.
 
         Parameters
         ----------
@@ -109,14 +112,14 @@ class SimilarityMapsDisplay:
             order = order[labels[order] >= 0]
             boundaries = (np.flatnonzero(np.diff(labels[order])) + 1) / len(order)
             images = [truth_image(labels, order)]
-            titles = ["truth\nsame label"]
-        for row in comparison.named:
-            images.append(similarity_image(comparison.items[row.name], order))
+            titles = ["truth: 1 for the same label"]
+        for row in _shown(comparison):
+            images.append(similarity_image(comparison.item_embeddings(row), order))
             titles.append(_title(row))
         return cls(images, titles, boundaries)
 
     def plot(self) -> "Figure":
-        """Draw all panels in one row per four, with one colour scale.
+        """Draw all panels, three a row, with one colour scale.
 
         Returns
         -------
@@ -124,7 +127,7 @@ class SimilarityMapsDisplay:
         """
         from matplotlib.figure import Figure
 
-        n_columns = min(4, len(self.images))
+        n_columns = min(3, len(self.images))
         n_rows = -(-len(self.images) // n_columns)
         figure = Figure(
             figsize=(PANEL_INCHES * n_columns + 0.9, (PANEL_INCHES + 0.75) * n_rows),
@@ -213,8 +216,31 @@ def _ink(value: float) -> str:
     return "white" if value < 0.75 else "black"
 
 
-def _title(row: Any) -> str:
-    model = "Eq. 2, unique" if row.name == EQ2 else f"Eq. 1, D = {row.formula}"
+def _shown(comparison: Comparison) -> list[Scores]:
+    """Rows that get a panel, in their order."""
+    free = [row for row in comparison.named if row.name != EQ2]
+    unique = [row for row in comparison.named if row.name == EQ2]
+    if comparison.labels is None or not comparison.grid:
+        return [*free, *unique]
+    worst = min(comparison.grid, key=_auc)
+    return [
+        worst,
+        *sorted((row for row in free if row.rescaling != worst.rescaling), key=_auc),
+        *unique,
+    ]
+
+
+def _auc(row: Scores) -> float:
+    return -1.0 if row.pair_auc is None else row.pair_auc
+
+
+def _title(row: Scores) -> str:
+    model = "Eq. 2, unique" if row.name == EQ2 else f"Eq. 1, $D = {_mathematics(row.formula)}$"
     if row.pair_auc is None:
-        return f"{model}\nJaccard@10 {row.jaccard_at_10:.2f}"
+        return f"{model}\nJaccard@10 with D = I {row.jaccard_at_10:.2f}"
     return f"{model}\nAUC {row.pair_auc:.3f}   MAP@R {row.map_at_r:.2f}"
+
+
+def _mathematics(formula: str) -> str:
+    """D as matplotlib's mathtext: S^1/2 Σ^-1 becomes S^{1/2} Σ^{-1}."""
+    return re.sub(r"\^(\S+)", r"^{\1}", formula).replace(" ", r"\,").replace("Σ", r"\Sigma")

@@ -18,14 +18,15 @@ def versions() -> dict[str, str]:
     -------
     dict of str to str
     """
-    return {"python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES}
+    installed = {name: metadata.version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **installed}
 
 
 def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return parameters, versions and machine as one JSON-ready dict."""
     settings = config.get_config()
     return {
-        "parameters": parameters,
+        "parameters": json_ready(parameters),
         "versions": versions(),
         "machine": {
             "system": platform.platform(),

@@ -15,7 +15,9 @@ CGROUP_FILES = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
     text = "print versions, cores, quota, BLAS, instruction set and caches as JSON"
-    parser = verbs.add_parser("doctor", help=text, description=text, epilog="example: fastcos doctor")
+    parser = verbs.add_parser(
+        "doctor", help=text, description=text, epilog="example: fastcos doctor"
+    )
     parser.set_defaults(run=run)
 
 

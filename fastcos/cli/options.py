@@ -7,6 +7,7 @@ from fastcos import config, validate
 
 if TYPE_CHECKING:
     from fastcos.datasets import Simulation
+    from fastcos.io import Interactions, ItemLabels
 
 
 def add_simulation(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +52,72 @@ def simulate(given: argparse.Namespace) -> "Simulation":
         user_exponent=given.user_exponent,
         preset=given.preset,
         seed=validate.as_count("--seed", given.seed, low=0),
+    )
+
+
+def add_interactions(parser: argparse.ArgumentParser) -> None:
+    """Add the interactions file and how to read it."""
+    parser.add_argument("interactions", metavar="INTERACTIONS", help="file of interactions")
+    group = parser.add_argument_group(
+        "columns of the interactions (told by their names if left out)"
+    )
+    group.add_argument("--user", metavar="C", help="column of user ids")
+    group.add_argument("--item", metavar="C", help="column of item ids")
+    group.add_argument("--value", metavar="C", help="column of values; '' makes every row count 1")
+    group.add_argument("--member", metavar="FILE", help="which file of a zip archive")
+
+
+def read_interactions(given: argparse.Namespace) -> "Interactions":
+    """Read interactions as the flags say."""
+    from fastcos.io import read_interactions
+
+    return read_interactions(
+        given.interactions,
+        user=given.user,
+        item=given.item,
+        value=given.value,
+        member=given.member,
+    )
+
+
+def add_labels(parser: argparse.ArgumentParser) -> None:
+    """Add the labels file and how to read it."""
+    group = parser.add_argument_group("labels of the items")
+    group.add_argument("--labels", metavar="FILE", help="table with one row or more an item")
+    group.add_argument(
+        "--label-column", metavar="C", help="column of labels (needed with --labels)"
+    )
+    group.add_argument("--label-item", metavar="C", help="column of item ids in FILE")
+    group.add_argument("--label-name", metavar="C", help="column of names for printing")
+    group.add_argument("--label-member", metavar="FILE", help="which file of a zip archive")
+    group.add_argument(
+        "--label-separator",
+        default="|",
+        metavar="S",
+        help="stands between several labels of one item (default |); such items are left out",
+    )
+    group.add_argument(
+        "--only", metavar="A,B,...", help="the labels that count; items with another are left out"
+    )
+
+
+def read_labels(given: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
+    """Read labels as the flags say; None where there are none."""
+    from fastcos.io import read_labels
+
+    if given.labels is None:
+        validate.as_none("--label-column", given.label_column, "without --labels")
+        return None
+    validate.as_instance("--label-column", given.label_column, str, "given with --labels")
+    return read_labels(
+        given.labels,
+        item_ids,
+        column=given.label_column,
+        item=given.label_item,
+        name=given.label_name,
+        separator=given.label_separator or None,
+        only=None if given.only is None else given.only.split(","),
+        member=given.label_member,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastcos import io, report
 from fastcos.cli.terminal import print_json, print_table, say
-from fastcos.comparison import EQ2, N_NEIGHBORS, Comparison, Scores
+from fastcos.comparison import EQ2, Comparison, Scores
 
 # heading, field
 COLUMNS = (
@@ -30,7 +30,7 @@ def document(comparison: Comparison, parameters: dict[str, Any]) -> dict[str, An
         "named": [row._asdict() for row in comparison.named],
         "grid": [row._asdict() for row in comparison.grid],
     }
-    return report.json_ready(report.provenance(parameters) | {"scores": scores})
+    return {**report.provenance(parameters), "scores": report.json_ready(scores)}
 
 
 def write_comparison(
@@ -50,9 +50,7 @@ def write_comparison(
     for name, figure in figures.items():
         with io.atomic_path(folder / name) as path:
             figure.savefig(path, format=name.rpartition(".")[2], dpi=DOTS_PER_INCH)
-    io.write_csv(
-        folder / f"{stem}.csv", Scores._fields, [*comparison.named, *comparison.grid]
-    )
+    io.write_csv(folder / f"{stem}.csv", Scores._fields, [*comparison.named, *comparison.grid])
     io.write_json(folder / f"{stem}.json", document(comparison, parameters))
     return [folder / name for name in (*figures, f"{stem}.csv", f"{stem}.json")]
 
@@ -89,14 +87,3 @@ def _print_conclusion(comparison: Comparison) -> None:
         f"One model, one loss: AUC differs by {named:.3f} between the named rescalings "
         f"and by {grid:.3f} over the exponent grid D = S^a Σ^b."
     )
-
-
-def neighbor_table(
-    comparison: Comparison, item: int, names: Sequence[Any], rescalings: Sequence[str]
-) -> list[list[str]]:
-    """Return the nearest neighbours of one item, one column per rescaling."""
-    lists = [comparison.neighbors[name][item] for name in rescalings]
-    return [
-        [str(rank + 1), *(str(names[column[rank]]) for column in lists)]
-        for rank in range(min(N_NEIGHBORS, len(lists[0])))
-    ]

@@ -40,7 +40,7 @@ def run(given: argparse.Namespace) -> int:
     simulation = options.simulate(given)
     folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
-    with io.atomic_path(folder / "interactions.npz") as path, open(path, "wb") as file:
+    with io.atomic_path(folder / "interactions.npz") as path, path.open("wb") as file:
         sp.save_npz(file, simulation.X)
     items = zip(
         range(simulation.X.shape[1]),
@@ -49,7 +49,7 @@ def run(given: argparse.Namespace) -> int:
         strict=True,
     )
     io.write_csv(folder / "items.csv", ("item", "cluster", "popularity"), items)
-    document = report.json_ready(report.provenance(simulation.parameters))
+    document = report.provenance(simulation.parameters)
     io.write_json(folder / "simulation.json", document)
     if given.json:
         print_json(document)

@@ -1,4 +1,4 @@
-"""What a person sees while a verb works: progress on stderr, tables on stdout, errors in one line."""
+"""What a person sees while a verb works: progress and errors on stderr, tables on stdout."""
 
 import contextlib
 import json
@@ -34,7 +34,9 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
         TimeRemainingColumn(),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         task = bar.add_task(name, total=None)
 
         def progress(done: int, total: int) -> None:
@@ -43,14 +45,17 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
         yield progress
 
 
-def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def print_table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, numbers: bool = True
+) -> None:
     """Print a table on stdout: the first column left, numbers right with 3 decimals."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH_OF_NO_TERMINAL)
     table = Table(title=title, title_justify="left")
     for number, name in enumerate(header):
-        table.add_column(name, justify="left" if number == 0 else "right", no_wrap=number == 0)
+        is_text = number == 0 or not numbers
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=number == 0)
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     console.print(table)

@@ -1,0 +1,164 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import roc_auc_score
+from sklearn.metrics.pairwise import cosine_similarity
+
+from fastcos import Rescaling, compare
+from fastcos.comparison import EQ2
+
+N_ITEMS, RANK = 60, 12
+
+
+def clustered_interactions(n_users=400, n_items=N_ITEMS, n_clusters=3, seed=0):
+    """Binary interactions of users who like one cluster more; item 5 is touched by nobody."""
+    rng = np.random.default_rng(seed)
+    clusters = rng.integers(0, n_clusters, n_items)
+    taste = rng.dirichlet(np.full(n_clusters, 0.3), n_users)
+    popularity = 0.9 * rng.random(n_items) ** 2
+    X = (rng.random((n_users, n_items)) < taste[:, clusters] * popularity).astype(np.float32)
+    X[:, 5] = 0
+    return sp.csr_array(X), clusters
+
+
+@pytest.fixture(scope="module")
+def data():
+    return clustered_interactions()
+
+
+@pytest.fixture(scope="module")
+def comparison(data):
+    X, clusters = data
+    return compare(X, clusters, n_components=RANK, regularization=30.0)
+
+
+def auc_by_scikit_learn(rows, labels):
+    """Pairwise AUC over all pairs, from the full matrix of cosines."""
+    kept = rows.any(axis=1)
+    rows, labels = rows[kept].astype(np.float64), labels[kept]
+    upper = np.triu_indices(len(rows), 1)
+    same = labels[:, None] == labels[None, :]
+    return roc_auc_score(same[upper], cosine_similarity(rows)[upper])
+
+
+def test_every_auc_is_scikit_learns(comparison, data):
+    _, clusters = data
+    for row in [*comparison.named, *comparison.grid]:
+        truth = auc_by_scikit_learn(comparison.item_embeddings(row), clusters)
+        assert row.pair_auc == pytest.approx(truth, abs=1e-6), row.name
+        assert row.pair_auc_low <= truth + 1e-12
+        assert row.pair_auc_high >= truth - 1e-12
+
+
+def test_the_rescalings_are_one_model_with_different_answers(comparison, data):
+    X, _ = data
+    model = comparison.models["dropout"]
+    predictions = [
+        model.user_embeddings(X, row.rescaling) @ model.item_embeddings(row.rescaling).T
+        for row in comparison.named
+        if row.rescaling is not None
+    ]
+    for other in predictions[1:]:
+        np.testing.assert_allclose(other, predictions[0], atol=1e-4)
+    assert comparison.auc_range() > 0.05
+    assert comparison.auc_range(grid=True) > comparison.auc_range()
+
+
+def test_named_rows_come_first_by_name_and_eq2_last(comparison):
+    names = [row.name for row in comparison.named]
+    assert names[0] == "identity"
+    assert names[-1] == EQ2
+    assert comparison.named[0].jaccard_at_10 == 1.0
+    assert {row.objective for row in comparison.grid} == {"dropout"}
+
+
+def test_neighbours_are_those_of_the_full_matrix(comparison):
+    row = comparison.named[1]
+    cosines = cosine_similarity(comparison.item_embeddings(row).astype(np.float64))
+    np.fill_diagonal(cosines, -np.inf)
+    truth = np.sort(cosines, axis=1)[:, ::-1][:, :10]
+    found = np.take_along_axis(cosines, comparison.neighbors[row.name], axis=1)
+    np.testing.assert_allclose(found, truth, atol=1e-6)
+
+
+def test_an_untouched_item_is_counted_and_not_nan(comparison):
+    assert all(row.zero_items >= 1 for row in comparison.named)
+    assert comparison.popularity[5] == 0
+    for row in comparison.named:
+        assert all(value == value for value in row if isinstance(value, float))
+
+
+def test_items_without_a_label_are_left_out_of_the_scores_only(data):
+    X, clusters = data
+    labels = [None if i % 3 == 0 else f"c{c}" for i, c in enumerate(clusters)]
+    partial = compare(X, labels, n_components=RANK, regularization=30.0)
+    kept = np.array([label is not None for label in labels])
+    assert partial.parameters["n_labelled"] == kept.sum()
+    for row in partial.named:
+        truth = auc_by_scikit_learn(partial.item_embeddings(row)[kept], clusters[kept])
+        assert row.pair_auc == pytest.approx(truth, abs=1e-6)
+
+
+def test_without_labels_only_the_label_free_columns_are_filled(data):
+    bare = compare(data[0], n_components=RANK, regularization=30.0)
+    for row in bare.named:
+        assert row.pair_auc is None
+        assert row.silhouette is None
+        assert row.effective_rank > 1
+        assert 0 <= row.jaccard_at_10 <= 1
+    assert bare.auc_range() is None
+
+
+def test_default_strengths_put_both_knees_at_one_singular_value(data):
+    given = compare(data[0], n_components=RANK).parameters
+    assert given["weight_decay"] == pytest.approx(np.sqrt(given["regularization"]))
+
+
+@pytest.mark.parametrize(
+    ("objective", "names"), [("dropout", {"identity", "mine"}), ("weight_decay", {EQ2})]
+)
+def test_objective_and_rescalings_choose_the_rows(data, objective, names):
+    mine = Rescaling(shrinkage=0.25)
+    X, clusters = data
+    chosen = compare(
+        X,
+        clusters,
+        n_components=RANK,
+        regularization=30.0,
+        objective=objective,
+        rescalings=["identity", mine],
+    )
+    found = {"mine" if row.rescaling == mine else row.name for row in chosen.named}
+    assert found == names
+    assert bool(chosen.grid) == (objective == "dropout")
+
+
+def test_progress_rises_to_its_total(data):
+    seen = []
+    compare(data[0], n_components=3, progress=lambda done, total: seen.append((done, total)))
+    assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
+    assert {total for _, total in seen} == {len(seen)}
+
+
+def test_one_thread_and_two_give_the_same_rows(data, comparison, monkeypatch):
+    X, clusters = data
+    monkeypatch.setenv("FASTCOS_NUM_THREADS", "1")
+    assert compare(X, clusters, n_components=RANK, regularization=30.0).named == comparison.named
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_components": 61}, "n_components must be a whole number from 1 to 60, got 61"),
+        ({"regularization": -1.0}, "regularization must be a finite number >= 0, got -1.0"),
+        ({"weight_decay": np.nan}, "weight_decay must be a finite number >= 0, got nan"),
+        ({"objective": "mse"}, "objective must be one of both, dropout, weight_decay, got 'mse'"),
+        ({"rescalings": ["unit"]}, "rescalings must be one of identity, .*, got 'unit'"),
+        ({"labels": [0] * 60}, "labels must have at least two different values, got 1"),
+        ({"labels": [0, 1]}, r"labels must be of shape \(60,\), got \(2,\)"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+    ],
+)
+def test_a_wrong_argument_is_told(data, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        compare(data[0], **arguments)
