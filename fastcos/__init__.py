@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fastcos.config import set_config as set_config
     from fastcos.datasets import Simulation as Simulation
     from fastcos.datasets import simulate_interactions as simulate_interactions
+    from fastcos.factorization import AmbiguousSolutionWarning as AmbiguousSolutionWarning
     from fastcos.factorization import LinearMF as LinearMF
     from fastcos.io import Interactions as Interactions
     from fastcos.io import read_interactions as read_interactions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fastcos.products import rmatmul as rmatmul
     from fastcos.rescaling import Rescaling as Rescaling
     from fastcos.rescaling import rescalings as rescalings
+    from fastcos.storage import FastcosFormatError as FastcosFormatError
     from fastcos.svd import SVD as SVD
     from fastcos.svd import randomized_svd as randomized_svd
     from fastcos.svd import svd_residuals as svd_residuals
@@ -34,11 +36,12 @@ _HOMES = {
     "comparison": ("Comparison", "Scores", "compare"),
     "config": ("Config", "get_config", "set_config"),
     "datasets": ("Simulation", "simulate_interactions"),
-    "factorization": ("LinearMF",),
+    "factorization": ("AmbiguousSolutionWarning", "LinearMF"),
     "io": ("Interactions", "read_interactions"),
     "neighbors": ("Neighbors", "top_k"),
     "products": ("gram_matmul", "matmul", "rmatmul"),
     "rescaling": ("Rescaling", "rescalings"),
+    "storage": ("FastcosFormatError",),
     "svd": ("SVD", "randomized_svd", "svd_residuals"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
