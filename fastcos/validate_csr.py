@@ -96,6 +96,8 @@ def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
         if [len(row) for row in X.rows] != [len(row) for row in X.data]:
             raise ValueError(f"{name}.rows and .data must have lists of the same lengths")
         X = X.tocsr()
+    elif X.format == "dia":
+        X = _diagonals(name, X).tocsr()
     elif X.format != "csr":
         X = _coordinates(name, X).tocsr()
     return _compressed(name, X, X.shape[0])
@@ -137,6 +139,20 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
     for field, coordinates, size in zip(("row", "col"), coo.coords, X.shape, strict=True):
         _check_range(f"{name}.{field}", coordinates, size)
     return coo
+
+
+def _diagonals(name: str, X: Any) -> sp.dia_array:
+    """Return X without the diagonals that lie outside its shape."""
+    offsets, data = np.asarray(X.offsets), np.asarray(X.data)
+    if data.ndim != 2 or offsets.shape != data.shape[:1] or offsets.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name}.offsets must be a whole number for each of the {len(data)} rows of data, "
+            f"got dtype {offsets.dtype} of shape {offsets.shape}"
+        )
+    if len(np.unique(offsets)) < len(offsets):
+        raise ValueError(f"{name}.offsets must differ from each other, got {offsets.tolist()}")
+    inside = (offsets > -X.shape[0]) & (offsets < X.shape[1])
+    return sp.dia_array((_as_values(data[inside]), offsets[inside]), shape=X.shape)
 
 
 def _check_range(field: str, indices: Any, size: int) -> None:
