@@ -1,5 +1,6 @@
 """The paper's question on any data: what every rescaling of one model says of the same items."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,8 +19,9 @@ Lists = npt.NDArray[np.int64]
 Progress = Callable[[int, int], object]
 
 EQ2 = "eq2"
-# the paper weighs Eq. 1 by 10,000 for 20,000 users, and Eq. 2 by the square root of that
-REGULARIZATION_PER_USER = 0.5
+# in the paper's simulation both objectives have their knee at a singular value of 100, which about
+# a fifth of its 50 reach
+KNEE_SHARE = 0.2
 N_NEIGHBORS = 10
 
 
@@ -145,8 +147,8 @@ def compare(
     n_components : int, default 50
         Rank k of the model, from 1 to min(n, p).
     regularization : float, optional
-        λ of Eq. 1, compared with squared singular values. Default: n / 2, the paper's 10,000 for
-        its 20,000 users.
+        λ of Eq. 1, compared with squared singular values. Default: the square of the singular
+        value number k/5, which is about what the paper chose for its data (10,000).
     weight_decay : float, optional
         λ of Eq. 2, compared with singular values. Default: the square root of regularization, which
         puts the knee of both objectives at the same singular value.
@@ -185,25 +187,27 @@ def compare(
     X = as_interactions("X", X)
     n, p = X.shape
     n_components = validate.as_count("n_components", n_components, high=min(n, p))
-    if regularization is None:
-        regularization = REGULARIZATION_PER_USER * n
-    regularization = validate.as_real("regularization", regularization, low=0)
-    if weight_decay is None:
-        weight_decay = float(np.sqrt(regularization))
-    weight_decay = validate.as_real("weight_decay", weight_decay, low=0)
+    if regularization is not None:
+        regularization = validate.as_real("regularization", regularization, low=0)
+    if weight_decay is not None:
+        weight_decay = validate.as_real("weight_decay", weight_decay, low=0)
     objective = validate.as_choice("objective", objective, ("both", "dropout", "weight_decay"))
     seed = validate.as_count("seed", seed, low=0)
     codes = None if labels is None else validate.as_partial_labels("labels", labels, p)
     named = [*_named_variants(rescalings), _Variant(EQ2, "weight_decay", None)]
 
+    fitted = LinearMF(n_components, random_state=seed).fit(X)
+    if regularization is None:
+        knee = fitted.singular_values_[math.ceil(KNEE_SHARE * n_components) - 1]
+        regularization = float(knee**2)
+    if weight_decay is None:
+        weight_decay = math.sqrt(regularization)
     strengths = {"dropout": regularization, "weight_decay": weight_decay}
     models = {
-        name: LinearMF(n_components, objective=name, regularization=strength, random_state=seed)
+        name: fitted.reregularized(name, strength)
         for name, strength in strengths.items()
         if objective in ("both", name)
     }
-    for model in models.values():
-        model.fit(X)
     grid = [_Variant(f"grid {D.formula}", "dropout", D) for D in rescaling_grid()]
     variants = [v for v in [*named, *grid] if v.objective in models]
     judge = _Judge(codes, seed, next(iter(models.values())).item_embeddings())

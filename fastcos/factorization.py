@@ -6,7 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import storage, validate
@@ -113,8 +118,8 @@ class LinearMF(
     Notes
     -----
     Cost of "direct": O(nnz m + m³) time and O(m²) memory for a shorter side m up to 2,048; beyond,
-    some passes over X per component. X may hold any finite numbers, and rows and columns of zeros:
-    their embeddings are zero.
+    some passes over X per component. Rows and columns of zeros have zero embeddings. The largest
+    magnitude in X must be from 1e-60 to 1e60 (float32: 1e-12 to 1e12), for squares are summed.
 
     With λ = 0 and X of rank below p other matrices W fit X as well; this one has the least norm.
 
@@ -180,6 +185,7 @@ class LinearMF(
             A parameter or X is not valid.
         """
         X = self._as_matrix(X, reset=True)
+        validate.as_squarable("X", X.data if sp.issparse(X) else X)
         settings = self._settings(min(X.shape))
         mean = _column_means(X) if settings.center else None
         svd = _svd(X, mean, settings)
@@ -187,12 +193,54 @@ class LinearMF(
         shrinkage = _shrinkage(svd.s, settings)
         if len(svd.s) > k and shrinkage[k - 1] > 0:
             _warn_of_ties(svd.s[k - 1], svd.s[k], svd.s[0])
-        self.components_ = svd.Vt[:k].astype(X.dtype, copy=False)
+        self.components_ = svd.Vt[:k].astype(X.dtype)
+        # rounding leaves entries of 1e-17 there, which normalisation would turn into a direction
+        self.components_[:, _empty_columns(X, settings.center)] = 0
         self.singular_values_ = svd.s[:k]
-        self.shrinkage_ = shrinkage[:k]
-        self.effective_rank_ = int(np.count_nonzero(self.shrinkage_))
         self.residuals_ = svd.residuals[:k]
         self.mean_ = mean
+        self._shrink(shrinkage[:k])
+        return self
+
+    def reregularized(self, objective: str, regularization: float) -> "LinearMF":
+        """Return the closed form of another objective or λ for the same data, without reading it.
+
+        Both objectives share one SVD; only the shrinkage differs. Costs O(k).
+
+        Parameters
+        ----------
+        objective : {"dropout", "weight_decay"}
+        regularization : float
+
+        Returns
+        -------
+        LinearMF
+            Fitted; shares ``components_`` with self.
+
+        Raises
+        ------
+        ValueError
+            A parameter is not valid.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> model = LinearMF(2, regularization=1.0).fit(np.diag([4.0, 2.0, 1.0]))
+        >>> model.reregularized("weight_decay", 1.0).shrinkage_.round(12)
+        array([0.75, 0.5 ])
+        """
+        check_is_fitted(self)
+        other = clone(self).set_params(objective=objective, regularization=regularization)
+        settings = other._settings(len(self.singular_values_))
+        for name in ("components_", "singular_values_", "residuals_", "mean_", "n_features_in_"):
+            setattr(other, name, getattr(self, name))
+        if hasattr(self, "feature_names_in_"):
+            other.feature_names_in_ = self.feature_names_in_
+        return other._shrink(_shrinkage(self.singular_values_, settings))
+
+    def _shrink(self, shrinkage: npt.NDArray[np.float64]) -> "LinearMF":
+        self.shrinkage_ = shrinkage
+        self.effective_rank_ = int(np.count_nonzero(shrinkage))
         return self
 
     def transform(self, X: Any) -> Matrix:
@@ -391,6 +439,16 @@ def _warn_of_ties(last: float, next_one: float, largest: float) -> None:
             AmbiguousSolutionWarning,
             stacklevel=3,
         )
+
+
+def _empty_columns(X: Any, center: bool) -> npt.NDArray[np.bool_]:
+    """Return which columns are zero throughout, after centring if so; (p,)."""
+    if center:
+        low, high = X.min(axis=0), X.max(axis=0)
+        return np.ravel(low.toarray() == high.toarray() if sp.issparse(X) else low == high)
+    if sp.issparse(X):
+        return np.bincount(X.indices, minlength=X.shape[1]) == 0
+    return ~X.any(axis=0)  # type: ignore[no-any-return]
 
 
 def _column_means(X: Any) -> Matrix:

@@ -40,7 +40,7 @@ def add_parser(verbs: Any) -> None:
     )
     options.add_interactions(parser)
     options.add_labels(parser)
-    options.add_model(parser)
+    options.add_model(parser, "square of the singular value number K/5")
     options.add_output(parser, "comparison")
     parser.add_argument(
         "--show", type=int, default=3, metavar="N", help="print neighbours of N items (default 3)"

@@ -121,16 +121,15 @@ def read_labels(given: argparse.Namespace, item_ids: Any) -> "ItemLabels | None"
     )
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the model."""
+def add_model(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add the flags of the model; default tells that of --regularization."""
     group = parser.add_argument_group("model")
     group.add_argument("--rank", type=int, default=50, metavar="K", help="rank k (default 50)")
     group.add_argument(
         "--regularization",
         type=float,
         metavar="L",
-        help="λ of Eq. 1, on the scale of squared singular values (default: users / 2, "
-        "the paper's 10,000 for 20,000)",
+        help=f"λ of Eq. 1, on the scale of squared singular values (default: {default})",
     )
     group.add_argument(
         "--weight-decay",

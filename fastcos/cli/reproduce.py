@@ -19,6 +19,9 @@ examples:
   fastcos reproduce --seed 4 --preset zipf_pareto --json > table.json
 source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4"""
 
+# the paper weighs Eq. 1 by 10,000 and Eq. 2 by 100; X'X grows with the number of users
+REGULARIZATION_PER_USER = 0.5
+
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
@@ -30,7 +33,7 @@ def add_parser(verbs: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     options.add_simulation(parser)
-    options.add_model(parser)
+    options.add_model(parser, "users / 2, the paper's 10,000 for 20,000")
     options.add_output(parser, "reproduction")
     options.add_common(parser)
     parser.set_defaults(run=run)
@@ -42,6 +45,8 @@ def run(given: argparse.Namespace) -> int:
 
     options.apply_common(given)
     simulation = options.simulate(given)
+    if given.regularization is None:
+        given.regularization = REGULARIZATION_PER_USER * given.users
     say(
         f"simulated {simulation.X.nnz:,} interactions of {given.users:,} users "
         f"with {given.items:,} items"
