@@ -272,6 +272,17 @@ def as_scorable(name: str, rows: Rows, other: Rows) -> None:
             )
 
 
+def as_squarable(name: str, values: npt.NDArray[Any]) -> None:
+    """Refuse values whose Gram matrix, or its squares in float64, would overflow or vanish."""
+    limit = 1e12 if values.dtype == np.float32 else 1e60
+    largest = float(max(values.max(), -values.min())) if values.size else 0.0
+    if largest > limit or 0 < largest < 1 / limit:
+        raise ValueError(
+            f"{name} must have its largest magnitude from {1 / limit:g} to {limit:g} (scale it), "
+            f"got {largest:g}"
+        )
+
+
 def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64]:
     """Return a mask (n_items,) or a list of item numbers as rising item numbers, int64."""
     array = np.asarray(items)

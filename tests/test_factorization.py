@@ -234,6 +234,23 @@ def test_values_that_are_not_finite_are_refused(value, sparse):
         model.transform(X)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 1e12), (np.float64, 1e60)])
+def test_values_whose_squares_overflow_or_vanish_are_refused(dtype, limit, sparse):
+    X = interactions(dtype=dtype)
+    X /= X.max()
+    as_given = sp.csr_array if sparse else np.asarray
+    for solver in ("direct", "randomized"):
+        model = LinearMF(3, regularization=0.0, solver=solver)
+        plain = model.fit(as_given(X)).singular_values_
+        for scale in (0.5 * limit, 2 / limit):
+            scaled = clone(model).fit(as_given(dtype(scale) * -X))
+            np.testing.assert_allclose(scaled.singular_values_, scale * plain, rtol=1e-5)
+        for scale in (2 * limit, 0.5 / limit):
+            with pytest.raises(ValueError, match="X must have its largest magnitude from"):
+                clone(model).fit(as_given(dtype(scale) * -X))
+
+
 def test_sparse_matrices_that_would_crash_compiled_code_are_refused():
     X = sp.csr_array(interactions())
     model = LinearMF(3).fit(X)
