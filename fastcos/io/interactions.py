@@ -10,7 +10,8 @@ import scipy.sparse as sp
 
 from fastcos.io.columns import ITEM_WORDS, USER_WORDS, VALUE_WORDS, find_column, require_column
 from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
-from fastcos.io.tables import Integers, TextColumn, open_table, refuse_empty, refuse_rows
+from fastcos.io.tables import open_table
+from fastcos.io.text_columns import Integers, TextColumn, refuse_empty, refuse_rows
 from fastcos.storage import FastcosFormatError
 from fastcos.validate import as_choice, as_none
 from fastcos.validate_csr import as_interactions
@@ -123,6 +124,11 @@ def read_interactions(
         user = require_column("user", user, USER_WORDS, table.names, path)
         item = require_column("item", item, ITEM_WORDS, table.names, path)
         value = find_column("value", value, VALUE_WORDS, table.names, path) if value != "" else None
+        if user == item or value in (user, item):
+            raise FastcosFormatError(
+                f"user, item and value must be different columns of {path}, got {user!r}, {item!r} "
+                f"and {value!r}"
+            )
         (users, items), values, lines = table.read((user, item), value)
     for name, column in ((user, users), (item, items)):
         _check_ids(path, name, column, lines)

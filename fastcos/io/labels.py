@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.columns import ITEM_WORDS, NAME_WORDS, find_column, require_column
-from fastcos.io.tables import Integers, open_table, refuse_empty
+from fastcos.io.tables import open_table
+from fastcos.io.text_columns import Integers, refuse_empty
 from fastcos.storage import FastcosFormatError
 from fastcos.validate import read_only
 
@@ -114,6 +115,8 @@ def read_labels(
     (1, 1)
     """
     path = Path(path)
+    if only is not None:
+        only = {only} if isinstance(only, str) else set(only)
     places = _Places(item_ids)
     with open_table(path, member=member, delimiter=delimiter, header=header) as table:
         item = require_column("item", item, ITEM_WORDS, table.names, path)

@@ -1,0 +1,91 @@
+"""Files appear whole or not at all."""
+
+import csv
+import json
+import os
+import stat
+
+import pytest
+
+from fastcos import io
+
+
+def test_a_block_that_raises_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def interrupted():
+        with io.atomic_path(path) as temporary:
+            temporary.write_text("half")
+            assert temporary.parent == tmp_path
+            assert temporary.suffix == ".txt"
+            assert path.read_text() == "old"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+    assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, call):
+    path = tmp_path / "a.json"
+    path.write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OSError, match="No space left"):
+        io.write_json(path, {"a": 1})
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+    assert path.read_text() == "old"
+
+
+def test_the_file_has_the_usual_permissions(tmp_path):
+    (tmp_path / "plain").write_text("")
+    io.write_json(tmp_path / "a.json", 1)
+    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == stat.S_IMODE(
+        (tmp_path / "plain").stat().st_mode
+    )
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    io.write_json(tmp_path / "link.json", 7)
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "real.json").read_text()) == 7
+
+
+def test_places_where_no_file_can_be_are_refused(tmp_path):
+    with pytest.raises(OSError, match="regular file"):
+        io.write_json(tmp_path, 1)
+    with pytest.raises(FileNotFoundError, match="existing directory"):
+        io.write_json(tmp_path / "absent" / "a.json", 1)
+
+
+def test_a_block_that_writes_nothing_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError), io.atomic_path(tmp_path / "a"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_has_no_json_form_is_refused_before_a_file_appears(tmp_path):
+    for value in (float("nan"), {1, 2}):
+        with pytest.raises((ValueError, TypeError)):
+            io.write_json(tmp_path / "a.json", value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_csv_gives_back_what_was_written(tmp_path):
+    rows = [('é, "x"\n', 0.1 + 0.2), ("", None)]
+    io.write_csv(tmp_path / "a.csv", ("name", "score"), rows)
+    with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
+        back = list(csv.reader(file))
+    assert back == [["name", "score"], ['é, "x"\n', repr(0.1 + 0.2)], ["", ""]]
+    with pytest.raises(ValueError, match="must have 2 fields"):
+        io.write_csv(tmp_path / "a.csv", ("name", "score"), [(1,)])
+    with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
+        assert list(csv.reader(file)) == back
