@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from fastcos import threads, validate
-from fastcos.kernels.sampling import sample_rows
+from fastcos.sampling import sample_interactions
 
 Vector = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
@@ -43,10 +42,6 @@ _PRESETS: dict[str, dict[str, Any]] = {
 }
 # with these no popularity, and no sum of them, leaves the range of float64
 _LARGEST_EXPONENT, _SMALLEST_DRAWN_EXPONENT = 20.0, 0.1
-# a race costs p steps; repeated draws of a row are given up after as many, and not tried by rows
-# that ask for this share of the items
-_RACE_SHARE = 4
-_WORK_PER_BLOCK = 100_000
 
 
 class Simulation(NamedTuple):
@@ -229,7 +224,7 @@ def simulate_interactions(
         item_cluster,
         popularity,
         wanted,
-        key=streams[5].generate_state(2),
+        key=tuple(streams[5].generate_state(2).tolist()),
         n_threads=n_threads,
         progress=progress,
     )
@@ -245,53 +240,6 @@ def simulate_interactions(
         "seed": seed,
     }
     return Simulation(X, item_cluster, popularity, preference, parameters)
-
-
-def sample_interactions(
-    preference: Vector,
-    item_cluster: Whole,
-    popularity: Vector,
-    wanted: Whole,
-    *,
-    key: npt.NDArray[np.uint32],
-    work_per_block: int = _WORK_PER_BLOCK,
-    n_threads: int | None = None,
-    progress: threads.Progress | None = None,
-) -> Any:
-    """Draw wanted[u] different items for every user by preference[u, c_i] popularity[i]; CSR."""
-    n_items, n_clusters = len(item_cluster), preference.shape[1]
-    item_at = np.argsort(item_cluster, kind="stable")
-    starts = np.searchsorted(item_cluster[item_at], np.arange(n_clusters + 1))
-    weights = popularity[item_at]
-    running = np.empty(n_items)
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
-        np.cumsum(weights[first:last], out=running[first:last])
-    with np.errstate(divide="ignore"):
-        log_weight = np.log(weights)
-    weighted = np.bincount(item_cluster[popularity > 0], minlength=n_clusters)
-
-    indptr = np.zeros(len(wanted) + 1, np.int64)
-    np.cumsum(np.minimum(wanted, (preference > 0) @ weighted), out=indptr[1:])
-    n_drawn = int(indptr[-1])
-    small = max(n_drawn, n_items) < 2**31
-    indices = threads.poisoned(n_drawn, np.int32 if small else np.int64)
-    arrays = (preference, starts.astype(np.int64), item_at, running, log_weight)
-    threads.run(
-        sample_rows,
-        # a block clears marks of all items before it starts
-        threads.cuts_by_work(indptr, max(work_per_block, 4 * n_items)),
-        *map(validate.read_only, arrays),
-        int(key[0]),
-        int(key[1]),
-        -(-n_items // _RACE_SHARE),
-        n_items,
-        validate.read_only(indptr),
-        indices,
-        n_threads=n_threads,
-        progress=progress,
-    )
-    ones = np.ones(n_drawn, np.float32)
-    return sp.csr_array((ones, indices, indptr.astype(indices.dtype)), shape=(len(wanted), n_items))
 
 
 def _settled(preset: str, given: dict[str, Any], n_clusters: int) -> dict[str, Any]:
@@ -386,4 +334,5 @@ def _activity(
         uniform = np.maximum(uniform, math.exp(-exponent * math.log(2 * most)))
         return np.minimum(uniform ** (-1 / exponent), most).astype(np.int64)
     running = np.cumsum(np.arange(1, n_items + 1) ** -exponent)
-    return np.searchsorted(running, uniform * running[-1]) + 1
+    fewer = np.searchsorted(running, uniform * running[-1]).astype(np.int64)
+    return np.asarray(fewer + 1)

@@ -1,0 +1,218 @@
+"""The law of the draws against enumeration and NumPy, on every route."""
+
+from itertools import combinations, pairwise, permutations
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from fastcos.kernels.sampling import sample_rows
+
+NEVER = 10**9
+ROUTES = {
+    "repeated draws": {"race_from": NEVER, "max_draws": NEVER},
+    "race": {"race_from": 0},
+    "race after 2 draws": {"race_from": NEVER, "max_draws": 2},
+    "race after 5 draws": {"race_from": NEVER, "max_draws": 5},
+}
+each_route = pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
+
+
+def sampled(
+    preference, item_cluster, popularity, wanted, *, key=(1, 2), cuts=None, race_from=NEVER,
+    max_draws=NEVER,
+):  # fmt: skip
+    """Rows of items by the kernel, outputs poisoned; the inputs prepared by loops."""
+    preference = np.array(preference, np.float64)
+    n_clusters = preference.shape[1]
+    members = [[i for i, own in enumerate(item_cluster) if own == c] for c in range(n_clusters)]
+    starts = np.cumsum([0, *map(len, members)])
+    item_at = np.concatenate([np.array(own, np.int64) for own in members])
+    running = np.concatenate([np.cumsum([popularity[i] for i in own]) for own in members])
+    with np.errstate(divide="ignore"):
+        log_weight = np.log([popularity[i] for i in item_at])
+    indptr = np.concatenate([[0], np.cumsum(wanted)]).astype(np.int64)
+    indices = np.full(indptr[-1], -7, np.int32)
+    inputs = (preference, starts, item_at, running, log_weight)
+    for array in inputs:
+        array.flags.writeable = False
+    cuts = [0, len(wanted)] if cuts is None else cuts
+    for lo, hi in pairwise(cuts):
+        sample_rows(lo, hi, *inputs, *key, race_from, max_draws, indptr, indices)
+    return np.split(indices, indptr[1:-1])
+
+
+def chance_of_sets(weights, k):
+    """Probability of every set of k items under draws one after the other, by enumeration."""
+    chances = {}
+    for chosen in combinations(range(len(weights)), k):
+        chances[chosen] = 0.0
+        for order in permutations(chosen):
+            left, chance = sum(weights), 1.0
+            for item in order:
+                chance *= weights[item] / left
+                left -= weights[item]
+            chances[chosen] += chance
+    return chances
+
+
+def p_value_of_sets(rows, chances):
+    came = dict.fromkeys(chances, 0)
+    for row in rows:
+        came[tuple(row.tolist())] += 1
+    expected = np.array(list(chances.values()))
+    counts = np.array(list(came.values()))
+    assert (counts[expected == 0] == 0).all()
+    possible = expected > 0
+    return scipy.stats.chisquare(
+        counts[possible], expected[possible] / expected.sum() * len(rows)
+    ).pvalue
+
+
+CASES = [
+    # preference, clusters, popularities, k
+    ([1.0], [0, 0, 0, 0], [8.0, 4.0, 2.0, 1.0], 1),
+    ([1.0], [0, 0, 0, 0], [8.0, 4.0, 2.0, 1.0], 3),
+    ([0.7, 0.0, 0.3], [0, 2, 0, 2, 0], [1.0, 0.2, 0.5, 1.0, 0.1], 2),
+    ([0.2, 0.7, 0.1], [2, 1, 0, 1, 0, 1], [1.0, 0.5, 3.0, 1.0, 0.7, 0.2], 3),
+    ([0.5, 0.5], [1, 0, 1, 0, 1], [0.0, 1.0, 2.0, 3.0, 4.0], 3),
+    ([0.0, 1.0], [1, 0, 1, 1, 1], [5.0, 9.0, 2.0, 3.0, 1.0], 2),
+]
+
+
+@each_route
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_sets_come_with_the_chances_of_draws_one_after_the_other(route, case):
+    preference, cluster, popularity, k = CASES[case]
+    n = 20_000
+    rows = sampled(
+        np.tile(preference, (n, 1)), cluster, popularity, np.full(n, k), key=(case, 7), **route
+    )
+    weights = [preference[c] * w for c, w in zip(cluster, popularity, strict=True)]
+    assert p_value_of_sets(rows, chance_of_sets(weights, k)) > 1e-3
+
+
+@pytest.mark.parametrize("wrong", ["sharper weights", "no clusters", "equal chances"])
+def test_the_judge_of_sets_refuses_other_laws(wrong):
+    preference, cluster, popularity, k = CASES[3]
+    rows = sampled(np.tile(preference, (20_000, 1)), cluster, popularity, np.full(20_000, k))
+    weights = np.array([preference[c] * w for c, w in zip(cluster, popularity, strict=True)])
+    weights = {
+        "sharper weights": weights**1.1,
+        "no clusters": np.array(popularity),
+        "equal chances": np.ones(6),
+    }[wrong]
+    assert p_value_of_sets(rows, chance_of_sets(weights.tolist(), k)) < 1e-6
+
+
+def test_neighbouring_rows_are_independent():
+    rows = sampled(np.ones((20_000, 1)), [0] * 4, [4.0, 3.0, 2.0, 1.0], np.ones(20_000, int))
+    item = np.concatenate(rows)
+    table = np.zeros((4, 4))
+    np.add.at(table, (item[0::2], item[1::2]), 1)
+    assert scipy.stats.chi2_contingency(table).pvalue > 1e-3
+
+
+@each_route
+def test_items_and_pairs_come_as_often_as_from_numpy(route):
+    random = np.random.default_rng(5)
+    p, k, n = 40, 12, 4000
+    cluster = random.integers(3, size=p)
+    popularity = np.arange(1, p + 1) ** -1.2
+    preference = np.array([0.6, 0.3, 0.1])
+    rows = np.stack(
+        sampled(np.tile(preference, (n, 1)), cluster, popularity, np.full(n, k), **route)
+    )
+    chance = preference[cluster] * popularity
+    chance /= chance.sum()
+    truth = np.stack([random.choice(p, k, replace=False, p=chance) for _ in range(n)])
+    ours, theirs = (
+        np.zeros((n, p)) + (chosen[:, :, None] == np.arange(p)).any(axis=1)
+        for chosen in (rows, truth)
+    )
+    for left, right in (
+        (ours.mean(axis=0), theirs.mean(axis=0)),
+        (ours.T @ ours / n, theirs.T @ theirs / n),
+    ):
+        share = (left + right) / 2
+        deviation = np.sqrt(2 * share * (1 - share) / n)
+        assert (np.abs(left - right) <= 5 * deviation + 1e-9).all()
+
+
+@each_route
+def test_rows_are_different_items_in_rising_order_and_asked_for_sizes(route):
+    random = np.random.default_rng(0)
+    n, p = 300, 50
+    wanted = random.integers(0, p + 1, size=n)
+    wanted[:3] = 0, p, 1
+    rows = sampled(
+        random.dirichlet(np.ones(4), n),
+        random.integers(4, size=p),
+        random.uniform(0.1, 1, p),
+        wanted,
+        **route,
+    )
+    for row, size in zip(rows, wanted, strict=True):
+        assert len(row) == size
+        assert (np.diff(row) > 0).all()
+        assert size == 0 or (row[0] >= 0 and row[-1] < p)
+
+
+def test_many_rows_of_few_items_leave_no_marks_behind():
+    # 40 items: rows of 1 or 2 are sorted, others gathered from the marks; both must clear them
+    wanted = np.tile([1, 2, 3, 40, 2, 0, 1], 100)
+    rows = sampled(np.ones((700, 1)), [0] * 40, np.ones(40), wanted)
+    alone = [
+        sampled(np.ones((700, 1)), [0] * 40, np.ones(40), wanted, cuts=[i, i + 1])[i]
+        for i in range(0, 700, 23)
+    ]
+    for row, twin in zip(rows[::23], alone, strict=True):
+        np.testing.assert_array_equal(row, twin)
+
+
+@each_route
+def test_blocks_change_nothing(route):
+    random = np.random.default_rng(1)
+    n, p = 60, 30
+    arguments = (
+        random.dirichlet(np.ones(3), n),
+        random.integers(3, size=p),
+        random.uniform(size=p),
+        random.integers(0, p, size=n),
+    )
+    whole = np.concatenate(sampled(*arguments, **route))
+    for cuts in (range(n + 1), [0, 7, 8, 40, n]):
+        np.testing.assert_array_equal(
+            np.concatenate(sampled(*arguments, cuts=cuts, **route)), whole
+        )
+
+
+def test_a_block_writes_its_own_rows_only():
+    rows = sampled(np.ones((6, 1)), [0] * 9, np.ones(9), np.full(6, 4), cuts=[2, 4])
+    for i, row in enumerate(rows):
+        assert (row == -7).all() == (i not in (2, 3))
+
+
+def test_a_user_who_wants_all_items_with_weight_gets_them_in_spite_of_extreme_weights():
+    popularity = np.array([1e160, 1.0, 0.0, 1e-160, 1e-160])
+    rows = sampled([[1.0, 1e-300]] * 20, [0, 0, 0, 0, 1], popularity, np.full(20, 4), max_draws=50)
+    assert all(row.tolist() == [0, 1, 3, 4] for row in rows)
+
+
+def test_extreme_weights_keep_the_law_of_the_small_ones():
+    n = 20_000
+    rows = sampled(
+        np.ones((n, 1)), [0] * 4, [1e160, 3e-160, 2e-160, 1e-160], np.full(n, 2), max_draws=4
+    )
+    assert all(row[0] == 0 for row in rows)
+    second = np.bincount([row[1] for row in rows], minlength=4)[1:]
+    assert scipy.stats.chisquare(second, np.array([3, 2, 1]) / 6 * n).pvalue > 1e-3
+
+
+def test_the_key_and_the_row_decide_the_draws():
+    arguments = (np.ones((200, 1)), [0] * 50, np.ones(50), np.full(200, 5))
+    first, again, other, third = (
+        np.stack(sampled(*arguments, key=key)) for key in ((1, 2), (1, 2), (2, 1), (1, 3))
+    )
+    np.testing.assert_array_equal(first, again)
+    assert len({row.tobytes() for row in np.concatenate([first, other, third])}) > 590
