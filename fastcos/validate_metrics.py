@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.validate import as_count, read_only, some_rows
+from fastcos.validate import as_count, as_vector, read_only, some_rows
 
 
 def as_shared_labels(name: str, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -75,6 +75,36 @@ def as_known_labels(
     if len(odd):
         raise ValueError(f"{name} must be among the labels, got {array[odd].tolist()[0]!r}")
     return read_only(codes.astype(np.int64))
+
+
+def as_wide(name: str, rows: npt.NDArray[Any], least: int) -> None:
+    """Refuse rows of fewer than least columns."""
+    if rows.shape[1] < least:
+        raise ValueError(f"{name} must have at least {least} columns, got {rows.shape[1]}")
+
+
+def as_enough(name: str, count: int, least: int, what: str) -> int:
+    """Return count if it is at least least."""
+    if count < least:
+        raise ValueError(f"{name} must have at least {least} {what}, got {count}")
+    return count
+
+
+def as_varying(name: str, varies: bool, what: str) -> None:
+    """Refuse data that does not vary where a correlation needs it to."""
+    if not varies:
+        raise ValueError(f"{name} must have {what} that differ, got all alike")
+
+
+def as_nonnegative(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
+    """Return values (length,) float64, none negative, not all zero."""
+    vector = as_vector(name, values, length)
+    if vector.min() < 0 or vector.max() == 0:
+        raise ValueError(
+            f"{name} must be at least 0 and not 0 everywhere, got values from {vector.min():g} to "
+            f"{vector.max():g}"
+        )
+    return vector
 
 
 def as_fitting(name: str, n_bytes: int, working_memory: float) -> None:

@@ -194,3 +194,70 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
             values[first + r] = average_precision_at_r(
                 scores[r, :n], i, codes, sizes[codes[i]] - 1, counts, candidates
             )
+
+
+@kernel
+def best_of_line(line, self_row, k, best):
+    """best[:k] = the k rows of highest score but self_row, by falling score, then by lower row."""
+    found = 0
+    for j in range(line.shape[0]):
+        if j == self_row or (found == k and not line[j] > line[best[k - 1]]):
+            continue
+        at = found if found < k else k - 1
+        while at > 0 and line[j] > line[best[at - 1]]:
+            best[at] = best[at - 1]
+            at -= 1
+        best[at] = j
+        found = min(found + 1, k)
+
+
+@kernel
+def rank_excess(line, self_row, listed):
+    """Sum over the k listed rows of how far their rank in the line is beyond k."""
+    total, k = 0, listed.shape[0]
+    for j in listed:
+        score, ahead = line[j], 0
+        for other in range(j):
+            ahead += line[other] >= score
+        for other in range(j + 1, line.shape[0]):
+            ahead += line[other] > score
+        # self_row is no neighbour
+        ahead -= line[self_row] > score or (line[self_row] == score and self_row < j)
+        total += max(ahead + 1 - k, 0)
+    return total
+
+
+@kernel
+def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
+    """excess[i] = rank excess in X of i's k nearest in Y, and the reverse, for rows lo .. hi.
+
+    X, Y (n, d) float64 unit rows and the same packed; excess (n, 2) int64, out.
+    O((hi - lo) n (d + k)) time, 12 n scores of scratch.
+    """
+    n = X.shape[0]
+    x_scores = np.empty((ROWS, X_panels.shape[0] * COLUMNS))
+    y_scores = np.empty((ROWS, X_panels.shape[0] * COLUMNS))
+    listed = np.empty(k, np.int64)
+    for first in range(lo, hi, ROWS):
+        last = min(first + ROWS, hi)
+        score_strip(first, last, X, X_panels, x_scores)
+        score_strip(first, last, Y, Y_panels, y_scores)
+        for i in range(first, last):
+            x_line, y_line = x_scores[i - first, :n], y_scores[i - first, :n]
+            best_of_line(y_line, i, k, listed)
+            excess[i, 0] = rank_excess(x_line, i, listed)
+            best_of_line(x_line, i, k, listed)
+            excess[i, 1] = rank_excess(y_line, i, listed)
+
+
+@kernel
+def pairs_at_most(levels, bound):
+    """Number of pairs i < j with levels[i] + levels[j] <= bound; levels (n,) float64, rising."""
+    total, j = 0, levels.shape[0] - 1
+    for i in range(levels.shape[0]):
+        while j > i and levels[i] + levels[j] > bound:
+            j -= 1
+        if j <= i:
+            break
+        total += j - i
+    return total

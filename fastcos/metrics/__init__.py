@@ -5,27 +5,73 @@ two lists of neighbours, and the shape of one embedding. Cosines are those of th
 judge another measure, give the rows that it maps the items to.
 """
 
-from fastcos.metrics.clustering import ClusteringScores, clustering_scores
-from fastcos.metrics.lists import jaccard_at_k, overlap_at_k
 from fastcos.metrics.auc import PairAUC, pair_auc
+from fastcos.metrics.clustering import ClusteringScores, clustering_scores
+from fastcos.metrics.embeddings import (
+    ModelChange,
+    cca_similarity,
+    cka,
+    model_change,
+    procrustes,
+)
+from fastcos.metrics.hubs import Hubness, hubness
+from fastcos.metrics.lists import (
+    RankBiasedOverlap,
+    jaccard_at_k,
+    kendall_distance,
+    overlap_at_k,
+    rank_biased_overlap,
+)
+from fastcos.metrics.neighborhoods import Trustworthiness, trustworthiness
+from fastcos.metrics.popularity import PopularityBias, popularity_bias
 from fastcos.metrics.precision import MapAtR, NeighborPurity, map_at_r, neighbor_purity
 from fastcos.metrics.separation import Silhouette, WithinBetween, silhouette, within_between
-from fastcos.metrics.shape import effective_rank
+from fastcos.metrics.shape import (
+    MeanCosine,
+    effective_rank,
+    isoscore,
+    mean_cosine,
+    participation_ratio,
+)
+from fastcos.metrics.similarity_analysis import RSA, rsa
+from fastcos.metrics.strata import StratifiedAUC, stratified_auc
 
 __all__ = [
+    "RSA",
     "ClusteringScores",
+    "Hubness",
     "MapAtR",
+    "MeanCosine",
+    "ModelChange",
     "NeighborPurity",
     "PairAUC",
+    "PopularityBias",
+    "RankBiasedOverlap",
     "Silhouette",
+    "StratifiedAUC",
+    "Trustworthiness",
     "WithinBetween",
+    "cca_similarity",
+    "cka",
     "clustering_scores",
     "effective_rank",
+    "hubness",
+    "isoscore",
     "jaccard_at_k",
+    "kendall_distance",
     "map_at_r",
+    "mean_cosine",
+    "model_change",
     "neighbor_purity",
     "overlap_at_k",
     "pair_auc",
+    "participation_ratio",
+    "popularity_bias",
+    "procrustes",
+    "rank_biased_overlap",
+    "rsa",
     "silhouette",
+    "stratified_auc",
+    "trustworthiness",
     "within_between",
 ]

@@ -27,6 +27,15 @@ def unit_rows(rows: validate.Rows) -> Floats:
     return unit
 
 
+def same_rows(
+    name: str, first: Any, other_name: str, second: Any
+) -> tuple[validate.Rows, validate.Rows]:
+    """Settle two matrices with a row for every one of the same items."""
+    X, Y = validate.as_rows(name, first), validate.as_rows(other_name, second)
+    validate_metrics.as_same_length(other_name, len(Y), name, len(X))
+    return X, Y
+
+
 class LabelledRows(NamedTuple):
     """Non-zero unit rows sorted by label, equal labels in their given order.
 
@@ -40,7 +49,7 @@ class LabelledRows(NamedTuple):
     places : ndarray (n,), int64
         Their row numbers in the input.
     n_left_out : int
-        Zero rows.
+        Zero rows, and rows that are not kept.
     """
 
     rows: Floats
@@ -50,11 +59,14 @@ class LabelledRows(NamedTuple):
     n_left_out: int
 
 
-def labelled_rows(items: Any, labels: Any) -> LabelledRows:
+def labelled_rows(
+    items: Any, labels: Any, kept: npt.NDArray[np.bool_] | None = None
+) -> LabelledRows:
     """Settle items and labels; non-zero rows must have two labels at least, one of them shared."""
     given = validate.as_rows("items", items)
     codes = validate.as_labels("labels", labels, len(given))
-    places = np.flatnonzero(given.any(axis=1))
+    filled = given.any(axis=1)
+    places = np.flatnonzero(filled if kept is None else filled & kept)
     codes = validate_metrics.as_shared_labels("labels", codes[places])
     order = np.argsort(codes, kind="stable")
     places, codes = places[order], codes[order]

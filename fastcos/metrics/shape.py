@@ -1,11 +1,11 @@
 """How many directions an embedding uses."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos import validate
-from fastcos.metrics.rows import CHUNK, Floats
+from fastcos import validate, validate_metrics
+from fastcos.metrics.rows import CHUNK, Floats, unit_rows
 
 
 def effective_rank(items: Any) -> float:
@@ -46,13 +46,151 @@ def effective_rank(items: Any) -> float:
     return float(np.exp(-(shares * np.log(shares)).sum())) if len(shares) else 0.0
 
 
+def participation_ratio(items: Any) -> float:
+    """(sum of sigma^2)^2 / sum of sigma^4: how many directions carry the squares.
+
+    From 1 to k; 0 for a matrix of zeros. The rows are taken as given, not centred. It changes under
+    a rescaling of the columns. O(p k k) time.
+
+    Parameters
+    ----------
+    items : array_like (p, k), float32 or float64
+        One row per item.
+
+    Returns
+    -------
+    float
+        The participation ratio.
+
+    Raises
+    ------
+    ValueError
+        Not two-dimensional, empty, NaN or infinite.
+
+    Examples
+    --------
+    >>> from fastcos.metrics import participation_ratio
+    >>> round(participation_ratio([[2, 0, 0], [0, 2, 0]]), 12)
+    2.0
+    """
+    return _participation(singular_values(validate.as_rows("items", items)))
+
+
+def isoscore(items: Any) -> float:
+    """(PR - 1) / (k - 1) with the participation ratio PR of the centred rows.
+
+    1 where the variance is alike in all directions, 0 where it is in one, or where there is none.
+    It changes under a rescaling of the columns. O(p k k) time.
+
+    Parameters
+    ----------
+    items : array_like (p, k), float32 or float64
+        One row per item; k at least 2.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        Fewer than two columns.
+
+    Notes
+    -----
+    Source: Rudman et al. 2022, arXiv:2108.07344; their steps end in this ratio of the principal
+    variances.
+
+    Examples
+    --------
+    >>> from fastcos.metrics import isoscore
+    >>> round(isoscore([[1, 0], [-1, 0], [0, 1], [0, -1]]), 12)
+    1.0
+    """
+    rows = validate.as_rows("items", items)
+    validate_metrics.as_wide("items", rows, 2)
+    ratio = _participation(singular_values(rows, means(rows)))
+    return float(max(ratio - 1, 0.0) / (rows.shape[1] - 1))
+
+
+class MeanCosine(NamedTuple):
+    """Mean cosine of pairs.
+
+    Attributes
+    ----------
+    value : float
+        In [-1, 1].
+    n_left_out : int
+        Zero rows.
+    """
+
+    value: float
+    n_left_out: int
+
+
+def mean_cosine(items: Any) -> MeanCosine:
+    """Mean cosine of all pairs of rows (anisotropy): (|sum of unit rows|^2 - n) / (n (n - 1)).
+
+    Exact, O(p k). It changes under a rescaling of the columns.
+
+    Parameters
+    ----------
+    items : array_like (p, k), float32 or float64
+        One row per item.
+
+    Returns
+    -------
+    MeanCosine
+        (value, n_left_out).
+
+    Raises
+    ------
+    ValueError
+        Fewer than two non-zero rows.
+
+    Notes
+    -----
+    Source: Ethayarajh, EMNLP 2019, arXiv:1909.00512.
+
+    Examples
+    --------
+    >>> from fastcos.metrics import mean_cosine
+    >>> mean_cosine([[1, 0], [2, 0], [0, 0]])
+    MeanCosine(value=1.0, n_left_out=1)
+    """
+    rows = validate.as_rows("items", items)
+    unit = unit_rows(rows[rows.any(axis=1)])
+    n = validate_metrics.as_enough("items", len(unit), 2, "rows that are not zero")
+    total = float(np.square(unit.sum(axis=0)).sum())
+    return MeanCosine((total - n) / (n * (n - 1)), len(rows) - n)
+
+
+def _participation(sigma: Floats) -> float:
+    if sigma[0] == 0:
+        return 0.0
+    squares = np.square(sigma / sigma[0])
+    return float(squares.sum() ** 2 / np.square(squares).sum())
+
+
+def means(rows: validate.Rows) -> Floats:
+    """Mean of every column, (k,) float64."""
+    centre: Floats = rows.mean(axis=0, dtype=np.float64)
+    return centre
+
+
 def singular_values(rows: validate.Rows, centre: Floats | None = None) -> Floats:
-    """Falling singular values of rows, less centre where given; one chunk of rows at a time."""
+    """Falling singular values of rows, less centre where given."""
+    values: Floats = np.asarray(np.linalg.svd(triangle(rows, centre), compute_uv=False))
+    return values
+
+
+def triangle(rows: validate.Rows, centre: Floats | None = None) -> Floats:
+    """Return R of rows = Q R, (at most k, k): one chunk of rows at a time, none of them squared."""
     corner: Floats = np.zeros((0, rows.shape[1]))
     for first in range(0, len(rows), CHUNK):
         chunk = rows[first : first + CHUNK].astype(np.float64)
         if centre is not None:
-            chunk = chunk - centre
+            chunk -= centre
         corner = np.asarray(np.linalg.qr(np.concatenate([corner, chunk]), mode="r"))
-    values: Floats = np.asarray(np.linalg.svd(corner, compute_uv=False))
-    return values
+    return corner
