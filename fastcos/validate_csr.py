@@ -133,12 +133,15 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
     """Return X in coordinates that lie within its shape."""
     try:
         X = X.tocoo()
-        coo = sp.coo_array((_as_values(np.asarray(X.data)), X.coords), shape=X.shape)
-    except (ValueError, IndexError, TypeError) as error:
+    except (ValueError, TypeError, IndexError) as error:  # from a dictionary of keys
         raise ValueError(f"{name} must be a valid sparse matrix, got: {error}") from None
-    for field, coordinates, size in zip(("row", "col"), coo.coords, X.shape, strict=True):
+    for field, coordinates, size in zip(("row", "col"), X.coords, X.shape, strict=True):
+        if len(coordinates) != len(X.data):
+            raise ValueError(
+                f"{name}.{field} must be as long as data ({len(X.data)}), got {len(coordinates)}"
+            )
         _check_range(f"{name}.{field}", coordinates, size)
-    return coo
+    return sp.coo_array((_as_values(np.asarray(X.data)), X.coords), shape=X.shape)
 
 
 def _diagonals(name: str, X: Any) -> sp.dia_array:
