@@ -42,7 +42,7 @@ def lapack(X, k):
 
 @pytest.mark.parametrize("solver", ["direct", "randomized", "auto"])
 @pytest.mark.parametrize("center", [False, True])
-@pytest.mark.parametrize("shape", [(60, 20), (20, 60), (900, 300), (300, 900)])
+@pytest.mark.parametrize("shape", [(60, 20), (20, 60), (400, 260), (260, 400)])
 def test_fitted_attributes_are_those_of_a_dense_svd(shape, center, solver):
     X = interactions(*shape)
     s, V = lapack(X - X.mean(axis=0) * center, 6)
@@ -118,12 +118,33 @@ def test_directions_that_x_lacks_are_zero_columns_under_every_rescaling(name, so
     assert not users[:, 3:].any()
 
 
-def test_empty_rows_and_columns_have_zero_embeddings():
+@pytest.mark.parametrize("given", [np.asarray, sp.csr_array])
+def test_empty_rows_and_columns_have_embeddings_of_exact_zeros(given):
     X = interactions()
-    model = LinearMF(4, regularization=9.0).fit(X)
-    items, users = model.item_embeddings("weights"), model.user_embeddings(X, "weights")
-    np.testing.assert_allclose(items[[5, 19]], 0, atol=1e-14)
-    assert not users[[3, 59]].any()
+    model = LinearMF(4, regularization=9.0).fit(given(X))
+    items, users = model.item_embeddings("weights"), model.user_embeddings(given(X), "weights")
+    assert np.flatnonzero(~items.any(axis=1)).tolist() == [5, 19]
+    assert np.flatnonzero(~users.any(axis=1)).tolist() == [3, 59]
+    X[:, 7] = 3.0  # constant: nothing is left after centring
+    model = LinearMF(4, regularization=9.0, center=True).fit(given(X))
+    assert np.flatnonzero(~model.item_embeddings().any(axis=1)).tolist() == [5, 7, 19]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_another_objective_or_strength_needs_no_second_svd(objective):
+    X = interactions()
+    other = {"dropout": "weight_decay", "weight_decay": "dropout"}[objective]
+    model = LinearMF(5, objective=other, regularization=30.0, center=True).fit(X)
+    before = model.item_embeddings()
+    changed = model.reregularized(objective, 7.0)
+    expected = LinearMF(5, objective=objective, regularization=7.0, center=True).fit(X)
+    assert changed.get_params() == expected.get_params()
+    assert changed.effective_rank_ == expected.effective_rank_
+    np.testing.assert_array_equal(changed.item_embeddings(), expected.item_embeddings())
+    np.testing.assert_array_equal(changed.transform(X), expected.transform(X))
+    np.testing.assert_array_equal(model.item_embeddings(), before)
+    with pytest.raises(ValueError, match="regularization must be a finite number >= 0, got -1"):
+        model.reregularized(objective, -1)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
