@@ -14,7 +14,7 @@ PACKAGE = [path for path in sorted((ROOT / "fastcos").rglob("*.py")) if "kernels
 LAYERS = (
     "kernels",
     "config threads validate validate_csr validate_metrics storage",
-    "measures operators preprocessing products lanczos svd rescaling "
+    "measures operators preprocessing products lanczos svd rescaling transposition "
     "neighbors dense_neighbors sparse_neighbors neighbors_above approximate_neighbors index",
     "factorization metrics datasets io distributed sampling",
     "audit comparison",
@@ -134,6 +134,16 @@ def test_kernels_never_raise(path):
     ]
     lines = [node.lineno for f in compiled for node in nodes(f, ast.Raise, ast.Assert)]
     assert not lines, f"{path.name}:{lines} raises: under prange the error would be lost"
+
+
+@each_kernel_file
+def test_no_kernel_calls_itself(path):
+    """Numba cannot always link such code again from the disk; LLVM then ends the process."""
+    for function in nodes(parsed(path), ast.FunctionDef):
+        called = {
+            node.func.id for node in nodes(function, ast.Call) if isinstance(node.func, ast.Name)
+        }
+        assert function.name not in called, f"{path.name}:{function.lineno} {function.name}"
 
 
 @each_file
