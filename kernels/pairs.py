@@ -139,51 +139,65 @@ def write_pair_scores(lo, hi, rows, panels, ends, same_offsets, other_offsets, s
 
 
 @kernel
-def average_precision_at_r(line, self_row, codes, relevant, counts, candidates):
-    """MAP@R of one row: (1/R) times the sum over ranks r <= R of rel(r) P(r); ties by lower row.
+def sort_by_score(line, rows):
+    """Order rows by falling score in the line, in place; equal scores keep their order."""
+    if rows.shape[0] > 32:
+        keys = np.empty(rows.shape[0])
+        for c in range(rows.shape[0]):
+            keys[c] = -line[rows[c]]
+        rows[:] = rows[np.argsort(keys, kind="mergesort")]
+        return
+    for c in range(1, rows.shape[0]):
+        row, at = rows[c], c
+        while at > 0 and line[rows[at - 1]] < line[row]:
+            rows[at] = rows[at - 1]
+            at -= 1
+        rows[at] = row
 
-    line (n,) float64 scores; relevant R >= 1 rows other than self_row share its code; counts
-    (bins,) int64 and candidates (n,) int64 are scratch.
+
+@kernel
+def rank_row(line, self_row, k, ends, ranked):
+    """ranked[:k] = the k rows of highest score but self_row, by falling score, then by lower row.
+
+    line (n,) float64; k < n; ends (bins,) int64 scratch; ranked (n,) int64, out. Rows are dealt to
+    bins of their scores, from the highest bin down until there are k, and each bin is sorted: O(n)
+    time where the bins are small, O(n log n) at most.
     """
-    n, n_bins = codes.shape[0], counts.shape[0]
-    counts[:] = 0
+    n, n_bins = line.shape[0], ends.shape[0]
+    ends[:] = 0
     for j in range(n):
-        counts[bin_of(line[j], n_bins)] += 1
-    counts[bin_of(line[self_row], n_bins)] -= 1
-    # the R highest scores are in the bins from `lowest` up
+        ends[bin_of(line[j], n_bins)] += 1
+    ends[bin_of(line[self_row], n_bins)] -= 1
     lowest, found = n_bins, 0
-    while found < relevant:
+    while found < k:
         lowest -= 1
-        found += counts[lowest]
-    m = 0
+        size, ends[lowest] = ends[lowest], found
+        found += size
     for j in range(n):
-        if j != self_row and bin_of(line[j], n_bins) >= lowest:
-            candidates[m] = j
-            m += 1
-    keys = np.empty(m)
-    for c in range(m):
-        keys[c] = -line[candidates[c]]
-    order = np.argsort(keys, kind="mergesort")
-    total, hits = 0.0, 0
-    for rank in range(relevant):
-        if codes[candidates[order[rank]]] == codes[self_row]:
-            hits += 1
-            total += hits / (rank + 1)
-    return total / relevant
+        place = bin_of(line[j], n_bins)
+        if place >= lowest and j != self_row:
+            ranked[ends[place]] = j
+            ends[place] += 1
+    first = 0
+    for place in range(n_bins - 1, lowest - 1, -1):
+        if ends[place] > first + 1:
+            sort_by_score(line, ranked[first : ends[place]])
+        first = ends[place]
 
 
 @kernel
 def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values):
     """values[q] = MAP@R of the list of row queries[q] over all rows, for queries lo .. hi.
 
+    (1/R) times the sum over ranks r <= R of rel(r) P(r); R is the number of other rows of the code.
     queries (n_q,) int64; rows (n, d) float64 unit rows in their own order, and the same packed;
     codes (n,) int64; sizes (C,) int64 rows per code, at least 2 for a query's; values (n_q,)
-    float64, out. O((hi - lo)(n d + R log R)) time, 6 n scores of scratch.
+    float64, out. O((hi - lo) n d) time, 6 n scores of scratch.
     """
     n = rows.shape[0]
     strip = np.empty((ROWS, rows.shape[1]))
     scores = np.empty((ROWS, panels.shape[0] * COLUMNS))
-    counts, candidates = np.empty(4096, np.int64), np.empty(n, np.int64)
+    ends, ranked = np.empty(min(2 * n + 62, 2**15), np.int64), np.empty(n, np.int64)
     for first in range(lo, hi, ROWS):
         m = min(ROWS, hi - first)
         for r in range(m):
@@ -191,9 +205,14 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
         score_strip(0, m, strip, panels, scores)
         for r in range(m):
             i = queries[first + r]
-            values[first + r] = average_precision_at_r(
-                scores[r, :n], i, codes, sizes[codes[i]] - 1, counts, candidates
-            )
+            relevant = sizes[codes[i]] - 1
+            rank_row(scores[r, :n], i, relevant, ends, ranked)
+            total, hits = 0.0, 0
+            for rank in range(relevant):
+                if codes[ranked[rank]] == codes[i]:
+                    hits += 1
+                    total += hits / (rank + 1)
+            values[first + r] = total / relevant
 
 
 @kernel

@@ -104,21 +104,19 @@ def test_pairs_at_most_counts_sums():
         assert pairs.pairs_at_most(levels, bound) == (levels[i] + levels[j] <= bound).sum()
 
 
-def test_precision_lists_are_sorted_by_score_then_index():
-    random = np.random.default_rng(3)
-    codes = random.integers(0, 4, 300)
+@pytest.mark.parametrize("n_bins", [64, 4096])
+@pytest.mark.parametrize("spread", [1e-3, 1.0])
+def test_ranked_rows_are_by_falling_score_then_index(n_bins, spread):
     # many equal scores, and many in one bin
-    line = np.round(random.uniform(0.2, 0.2 + 1e-3, 300), 5)
-    counts, candidates = threads.poisoned(4096, np.int64), threads.poisoned(300, np.int64)
-    for own in (0, 7, 299):
-        relevant = int((codes == codes[own]).sum()) - 1
-        hits, total = 0, 0.0
-        for rank, j in enumerate(oracles.ranked(line, own)[:relevant], 1):
-            if codes[j] == codes[own]:
-                hits += 1
-                total += hits / rank
-        found = pairs.average_precision_at_r(line, own, codes, relevant, counts, candidates)
-        assert found == pytest.approx(total / relevant, abs=1e-15)
+    line = np.round(np.random.default_rng(3).uniform(-0.2, -0.2 + spread, 300), 5)
+    line[::3] = line[0]
+    line[7], line[8] = 1.0, -1.0
+    ends = threads.poisoned(n_bins, np.int64)
+    for own in (0, 7, 8, 299):
+        for k in (1, 2, 50, 298, 299):
+            ranked = threads.poisoned(300, np.int64)
+            pairs.rank_row(line, own, k, ends, ranked)
+            assert ranked[:k].tolist() == oracles.ranked(line, own)[:k]
 
 
 def test_kendall_of_permutations_counts_inversions():
