@@ -230,7 +230,7 @@ class LinearMF(
         array([0.75, 0.5 ])
         """
         check_is_fitted(self)
-        other = clone(self).set_params(objective=objective, regularization=regularization)
+        other: LinearMF = clone(self).set_params(objective=objective, regularization=regularization)
         settings = other._settings(len(self.singular_values_))
         for name in ("components_", "singular_values_", "residuals_", "mean_", "n_features_in_"):
             setattr(other, name, getattr(self, name))
@@ -445,7 +445,9 @@ def _empty_columns(X: Any, center: bool) -> npt.NDArray[np.bool_]:
     """Return which columns are zero throughout, after centring if so; (p,)."""
     if center:
         low, high = X.min(axis=0), X.max(axis=0)
-        return np.ravel(low.toarray() == high.toarray() if sp.issparse(X) else low == high)
+        if sp.issparse(X):
+            low, high = low.toarray().ravel(), high.toarray().ravel()
+        return np.equal(low, high)  # type: ignore[no-any-return]
     if sp.issparse(X):
         return np.bincount(X.indices, minlength=X.shape[1]) == 0
     return ~X.any(axis=0)  # type: ignore[no-any-return]
