@@ -449,7 +449,7 @@ def _empty_columns(X: Any, center: bool) -> npt.NDArray[np.bool_]:
             low, high = low.toarray().ravel(), high.toarray().ravel()
         return np.equal(low, high)  # type: ignore[no-any-return]
     if sp.issparse(X):
-        return np.bincount(X.indices, minlength=X.shape[1]) == 0
+        return np.bincount(X.indices, minlength=X.shape[1]) == 0  # type: ignore[no-any-return]
     return ~X.any(axis=0)  # type: ignore[no-any-return]
 
 
