@@ -200,7 +200,7 @@ def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
         odd = [value for value in array if not isinstance(value, kind)]
         if odd:
             raise TypeError(f"{name} must hold integers or strings, not both, got {odd[0]!r}")
-        array = np.array(array.tolist())
+        array = np.array(array.tolist()) if len(array) else np.zeros(0, np.int64)
     if array.dtype.kind not in "iubU":
         raise TypeError(f"{name} must hold integers or strings, got dtype {array.dtype}")
     values, codes = np.unique(array, return_inverse=True)

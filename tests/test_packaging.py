@@ -1,0 +1,128 @@
+"""What is built and installed: every package, every file once, nothing but fastcos."""
+
+import email
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))
+SETUPTOOLS = PROJECT["tool"]["setuptools"]
+IN_A_CLONE = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
+
+
+def modules():
+    """Every Python file of the package, as it is called inside a wheel."""
+    files = set()
+    for folder, name in ((ROOT / "fastcos", "fastcos"), (ROOT / "kernels", "fastcos/kernels")):
+        files |= {
+            f"{name}/{path.relative_to(folder)}"
+            for path in folder.rglob("*.py")
+            if name != "fastcos" or "kernels" not in path.relative_to(folder).parts
+        }
+    return files
+
+
+def test_every_folder_with_an_init_is_a_package_and_no_other():
+    folders = {Path(name).parent for name in modules() if name.endswith("/__init__.py")}
+    assert sorted(SETUPTOOLS["packages"]) == sorted(".".join(folder.parts) for folder in folders)
+
+
+def test_every_folder_with_python_files_has_an_init():
+    for name in modules():
+        assert f"{Path(name).parent}/__init__.py" in modules()
+
+
+def test_kernels_are_mapped_and_linked():
+    assert SETUPTOOLS["package-dir"]["fastcos.kernels"] == "kernels"
+    link = ROOT / "fastcos" / "kernels"
+    if not link.is_symlink():
+        pytest.skip("this checkout has no symbolic links")
+    assert link.readlink() == Path("../kernels")
+
+
+@IN_A_CLONE
+def test_the_link_to_the_kernels_is_committed():
+    listed = subprocess.run(
+        ["git", "ls-files", "-s", "fastcos/kernels"],
+        cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
+    ).stdout  # fmt: skip
+    assert listed.startswith("120000 ")
+
+
+def test_importing_the_folder_of_kernels_by_its_own_name_is_refused():
+    done = subprocess.run(
+        [sys.executable, "-c", "import kernels"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "ImportError: import fastcos.kernels, not 'kernels'" in done.stderr
+
+
+def test_requirements_have_floors_and_no_caps():
+    for requirement in PROJECT["project"]["dependencies"]:
+        assert ">=" in requirement
+        assert "<" not in requirement
+        assert "==" not in requirement
+
+
+def test_the_oldest_python_is_the_same_everywhere():
+    assert PROJECT["project"]["requires-python"] == ">=3.11"
+
+
+def build(tmp_path, kind):
+    """Build from a copy of what git would commit, so that no leftover helps or hurts."""
+    pytest.importorskip("build", reason="build is not installed")
+    source = tmp_path / "source"
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
+    ).stdout.split("\n")  # fmt: skip
+    for name in filter(None, listed):
+        target = source / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_symlink():
+            target.symlink_to((ROOT / name).readlink())
+        elif (ROOT / name).is_file():
+            target.write_bytes((ROOT / name).read_bytes())
+    subprocess.run(
+        [sys.executable, "-m", "build", f"--{kind}", "--outdir", tmp_path / "dist", source],
+        check=True, capture_output=True, timeout=300,
+    )  # fmt: skip
+    (built,) = (tmp_path / "dist").iterdir()
+    return built
+
+
+@IN_A_CLONE
+@pytest.mark.slow
+def test_the_wheel_holds_every_module_once_and_only_fastcos(tmp_path):
+    with zipfile.ZipFile(build(tmp_path, "wheel")) as wheel:
+        names = wheel.namelist()
+        assert len(names) == len(set(names))
+        code = {name for name in names if ".dist-info/" not in name}
+        assert code == modules() | {"fastcos/py.typed"}
+        info = next(name.split("/")[0] for name in names if ".dist-info/" in name)
+        assert wheel.read(f"{info}/top_level.txt").split() == [b"fastcos"]
+        metadata = email.message_from_bytes(wheel.read(f"{info}/METADATA"))
+        assert metadata["Name"] == "fastcos"
+        assert metadata["License-Expression"] == "MIT"
+        assert metadata.get_payload().strip()
+        assert b"fastcos = fastcos.cli:entry_point" in wheel.read(f"{info}/entry_points.txt")
+        assert any(name.endswith("LICENSE") for name in names)
+
+
+@IN_A_CLONE
+@pytest.mark.slow
+def test_the_source_archive_builds_the_same_and_holds_each_kernel_once(tmp_path):
+    with tarfile.open(build(tmp_path, "sdist")) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+    assert len(names) == len(set(names))
+    kernels = {f"kernels/{path.name}" for path in (ROOT / "kernels").glob("*.py")}
+    assert kernels <= set(names)
+    assert not [name for name in names if name.startswith("fastcos/kernels/")]
+    assert {"pyproject.toml", "README.md", "LICENSE"} <= set(names)
