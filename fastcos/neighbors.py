@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from fastcos import dense_neighbors, threads, validate
 from fastcos.measures import Measure, get_measure
+from fastcos.sparse_neighbors import sparse_top_k
 
 
 class Neighbors(NamedTuple):
@@ -91,13 +92,11 @@ def top_k(
     [1, 0, 1]
     """
     if sp.issparse(queries) or sp.issparse(items):
-        from fastcos.sparse_neighbors import sparse_top_k
-
-        return sparse_top_k(
+        indices, scores = sparse_top_k(
             queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
-            exclude=exclude, min_score=min_score, n_threads=n_threads,
-            working_memory=working_memory, progress=progress,
+            exclude=exclude, min_score=min_score, n_threads=n_threads, progress=progress,
         )  # fmt: skip
+        return Neighbors(indices, scores)
     given = validate.as_rows("queries", queries)
     searched = given if items is None else validate.as_rows("items", items)
     validate.as_same_width("items", searched, "queries", given)
@@ -116,7 +115,5 @@ def top_k(
         exclusions = exclusions._replace(own=np.arange(len(given), dtype=np.int64))
     k = validate.as_count("k", k, high=len(candidates) - (items is None and exclude_self))
     prepared = dense_neighbors.prepare(measure, item_side, candidates, n_threads)
-    columns, keys = dense_neighbors.search(
-        prepared, query_side, exclusions, k, n_threads, progress
-    )
+    columns, keys = dense_neighbors.search(prepared, query_side, exclusions, k, n_threads, progress)
     return Neighbors(columns, measure.finish(keys, given).astype(np.float32))
