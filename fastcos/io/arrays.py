@@ -1,5 +1,6 @@
 """Arrays of .npy and .npz files, with every declared size checked before memory is asked for."""
 
+import lzma
 import math
 import zipfile
 import zlib
@@ -17,7 +18,9 @@ Array = npt.NDArray[Any]
 
 DAMAGE = (
     EOFError,
+    OSError,  # of seeking and bzip2; the file itself is open by then
     zlib.error,
+    lzma.LZMAError,
     zipfile.BadZipFile,
     NotImplementedError,
     RuntimeError,
@@ -31,27 +34,28 @@ DAMAGE = (
 
 def read_npz(path: Path) -> Mapping[str, Array]:
     """Return all arrays of an .npz file; nothing is unpickled, checksums are verified."""
-    try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            arrays = {}
-            for info in archive.infolist():
-                if info.file_size > max(LARGEST_UNPROVEN, LARGEST_RATIO * info.compress_size):
-                    raise ValueError(f"{info.filename} expands more than {LARGEST_RATIO}-fold")
-                with archive.open(info) as member:
-                    array = _read_npy(cast(BinaryIO, member), info.file_size)
-                arrays[info.filename.removesuffix(".npy")] = array
-            return arrays
-    except DAMAGE as error:
-        raise _damaged(path, ".npz", error) from None
+    arrays = {}
+    with path.open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                for info in archive.infolist():
+                    if info.file_size > max(LARGEST_UNPROVEN, LARGEST_RATIO * info.compress_size):
+                        raise ValueError(f"{info.filename} expands more than {LARGEST_RATIO}-fold")
+                    with archive.open(info) as member:
+                        array = _read_npy(cast(BinaryIO, member), info.file_size)
+                    arrays[info.filename.removesuffix(".npy")] = array
+        except DAMAGE as error:
+            raise _damaged(path, ".npz", error) from None
+    return arrays
 
 
 def read_npy(path: Path) -> Array:
     """Return the array of an .npy file; nothing is unpickled."""
-    try:
-        with path.open("rb") as file:
+    with path.open("rb") as file:
+        try:
             return _read_npy(file, path.stat().st_size)
-    except DAMAGE as error:
-        raise _damaged(path, ".npy", error) from None
+        except DAMAGE as error:
+            raise _damaged(path, ".npy", error) from None
 
 
 def _read_npy(file: BinaryIO, size: int) -> Array:
@@ -78,8 +82,6 @@ def _read_npy(file: BinaryIO, size: int) -> Array:
             raise ValueError(f"{declared - filled} bytes are missing")
         content[filled : filled + len(block)] = np.frombuffer(block, np.uint8)
         filled += len(block)
-    if file.read(1):  # the end makes zipfile verify its checksum
-        raise ValueError("bytes trail it")
     return array.reshape(shape, order="F" if in_fortran_order else "C")
 
 

@@ -99,7 +99,7 @@ def read_interactions(
 
     Notes
     -----
-    About 1 s and 32 bytes a row for a million rows of text, read as a stream.
+    Text is read as a stream by the csv module: about 1.6 s and 115 MB of memory a million rows.
 
     Examples
     --------

@@ -20,7 +20,7 @@ DAMAGE = (
     EOFError,
     zlib.error,
     zipfile.BadZipFile,
-    gzip.BadGzipFile,
+    OSError,  # gzip, bzip2 and seeking; the file itself is open by then
     lzma.LZMAError,
     NotImplementedError,
     RuntimeError,
@@ -85,12 +85,12 @@ def open_bytes(path: Path, member: str | None = None) -> Iterator[io.BufferedRea
     OSError
         No such file.
     """
-    try:
-        with path.open("rb") as file:
+    with path.open("rb") as file:
+        try:
             stored = path.stat().st_size
             magic = file.read(4)
             file.seek(0)
-            is_zip = magic[:2] == b"PK"
+            is_zip = magic in (b"PK\x03\x04", b"PK\x05\x06")
             if member is not None and not is_zip:
                 raise FastcosFormatError(f"member must be None: {path} is no zip archive")
             if is_zip:
@@ -103,9 +103,9 @@ def open_bytes(path: Path, member: str | None = None) -> Iterator[io.BufferedRea
                     yield _buffered(content, path, stored)
             else:
                 yield _buffered(file, path, stored)
-    except DAMAGE as error:
-        what = str(error) or type(error).__name__
-        raise FastcosFormatError(f"{path} must be a whole, readable file: {what}") from None
+        except DAMAGE as error:
+            what = str(error) or type(error).__name__
+            raise FastcosFormatError(f"{path} must be a whole, readable file: {what}") from None
 
 
 def _buffered(source: Source | BinaryIO, path: Path, stored: int) -> io.BufferedReader:
