@@ -19,8 +19,8 @@ def check_rows(
 
     indptr (n + 1,) int64, already known to rise within the arrays; indices (nnz,) int and data
     (nnz,) float, and both again as unsigned integers of their size: columns, bits, where magnitude
-    masks the sign off and infinity is the pattern of +inf; findings (n,) uint8, out. A row that has an error reports the error even
-    if it could also be repaired. O(nnz).
+    masks the sign off and infinity is the pattern of +inf; findings (n,) uint8, out. A row that has
+    an error reports the error even if it could also be repaired. O(nnz).
     """
     for first in range(lo, hi, _ROWS_AT_ONCE):
         last = min(hi, first + _ROWS_AT_ONCE)
@@ -64,7 +64,7 @@ def _check_each_row(lo, hi, indptr, indices, data, n_columns, findings):
             outside |= column < 0 or column >= n_columns
             unsorted |= column <= previous
             previous = column
-            broken |= data[t] - data[t] != 0
+            broken |= not np.isfinite(data[t])
             zero |= data[t] == 0
         if outside:
             findings[i] = OUT_OF_RANGE

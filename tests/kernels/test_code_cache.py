@@ -167,7 +167,7 @@ out = """,
 
 
 def test_bounds_checks_have_code_of_their_own(package, tmp_path):
-    use(package, tmp_path / "c")
+    use(package, tmp_path / "c", NUMBA_BOUNDSCHECK="0")
     assert use(package, tmp_path / "c", NUMBA_BOUNDSCHECK="1")[0] == ["20.0", "0"]
 
 
