@@ -72,9 +72,7 @@ class Prepared(NamedTuple):
 def no_exclusions(n_queries: int) -> Exclusions:
     """Every query may find every item."""
     empty = np.zeros(0, np.int64)
-    return Exclusions(
-        np.full(n_queries, -1, np.int64), np.zeros(n_queries + 1, np.int64), empty
-    )
+    return Exclusions(np.full(n_queries, -1, np.int64), np.zeros(n_queries + 1, np.int64), empty)
 
 
 def side(given: Rows, offsets: Floats | None, n_threads: int | None) -> Side:
@@ -91,6 +89,13 @@ def side(given: Rows, offsets: Floats | None, n_threads: int | None) -> Side:
 def _power_of_two(size: float) -> float:
     """1 / the power of two above size; 1 for 0."""
     return 2.0 ** -math.frexp(size)[1] if size > 0 else 1.0
+
+
+def _aligned(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Uninitialised array whose data starts at a cache line."""
+    size = math.prod(shape)
+    flat = tiles.aligned(size, np.empty(0, dtype))
+    return flat.reshape(shape)
 
 
 def _signs(depth: int) -> npt.NDArray[np.float32]:
@@ -117,8 +122,9 @@ def prepare(
         size = offsets if offsets.any() else given.norms
         order = candidates[np.argsort(-size[candidates], kind="stable")]
     n_panels = -(-len(order) // tiles.PANEL)
-    codes = np.zeros((n_panels * tiles.PANEL if layout.quantised else 0, layout.stride), np.int8)
-    floats = np.zeros((0 if layout.quantised else n_panels * tiles.PANEL, depth), np.float32)
+    shape = (n_panels * tiles.PANEL, layout.stride)
+    codes = _aligned(shape if layout.quantised else (0, layout.stride), np.int8)
+    floats = _aligned((0, depth) if layout.quantised else shape, np.float32)
     starts = np.zeros(n_panels * tiles.PANEL, np.int32)
     statistics = np.zeros((n_panels, 4), np.float32)
     small_offsets = (offsets[order] * offset_unit).astype(np.float32)
@@ -162,9 +168,9 @@ def _guess(k: int, n_panels: int) -> tuple[int, int]:
 
     A rank that fails for about one query in a hundred: those are searched twice.
     """
-    fraction = max(1 / 16, min(1.0, 128 / n_panels))
-    stride = max(1, int(1 / fraction))
-    groups = 4 * (n_panels // stride)
+    # half of the panels sampled must be able to hold the rank, and 64 of them steady the guess
+    stride = max(1, min(16, n_panels // 64, int(math.sqrt(n_panels / (2 * k)) * 4)))
+    groups = n_panels // stride
     expected = k / stride
     rank = expected + 2.33 * math.sqrt(expected) + 1.5
     return stride, int(groups * -math.expm1(-rank / groups)) + 1
@@ -225,7 +231,7 @@ def _search_all(
         topk.score_all_rows,
         threads.cuts_by_rows(n, max(1, 50_000_000 // (len(items.order) * (depth + 16)))),
         FORMS[prepared.measure.form], queries.rows, queries.norms, items.rows, items.norms,
-        items.offsets, np.sort(items.order), *exclusions, -np.inf, keys, columns,
+        items.offsets, np.sort(items.order), *exclusions, keys, columns,
         n_threads=n_threads, progress=progress,
     )  # fmt: skip
     return columns, keys

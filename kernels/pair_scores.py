@@ -10,12 +10,27 @@ import math
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .jit import kernel
-from .vector_ir import F64, I64, broadcast, load, loop, pointer, sum_lanes
+from .vector_ir import (
+    BYTES,
+    F64,
+    I32,
+    I64,
+    broadcast,
+    byte_pointer,
+    function,
+    load,
+    loop,
+    pointer,
+    sum_lanes,
+)
 
 LANES = 16
+# rows asked for ahead of their scoring: 49 to 35 ns a row of 128 in a list of 40,000
+_AHEAD = 4
 DOT, COSINE, EUCLIDEAN = 0, 1, 2
 
 
@@ -73,6 +88,22 @@ def _squared_distance(typingctx, x, x0, y, y0, depth):
     return types.float64(x, x0, y, y0, depth), _emit(difference=True)
 
 
+@intrinsic
+def _prefetch_row(typingctx, rows, start, size):
+    """Ask for the cache lines of rows[start : start + size] (flat) ahead of their use."""
+
+    def codegen(context, builder, sig, a):
+        first = byte_pointer(context, builder, sig.args[0], a[0], a[1])
+        ask = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
+        lines = builder.lshr(builder.mul(a[2], I64(sig.args[0].dtype.bitwidth // 8)), I64(6))
+        with cgutils.for_range(builder, builder.add(lines, I64(1))) as line:
+            at = builder.gep(first, [builder.mul(line.index, I64(64))])
+            builder.call(ask, [at, I32(0), I32(3), I32(1)])
+        return context.get_dummy_value()
+
+    return types.void(rows, start, size), codegen
+
+
 def _slow_product(x, x0, y, y0, depth):
     """The same sum in plain Python: the truth of the emitted code, and its stand-in without JIT."""
     lanes = [0.0] * LANES
@@ -103,27 +134,45 @@ def _slow_end(lanes, rest):
     return total
 
 
+def _no_prefetch(rows, start, size):
+    pass
+
+
 if numba.config.DISABLE_JIT:
     product, squared_distance = _slow_product, _slow_squared_distance
+    prefetch_row = _no_prefetch
 else:
-    product, squared_distance = _product, _squared_distance
+    product, squared_distance, prefetch_row = _product, _squared_distance, _prefetch_row
 
 
 @kernel
-def pair_key(form, queries, i, query_norm, items, j, item_norm, item_offset, depth):
-    """Key by which item j is ranked for query i. queries, items flat; float64 result.
+def pair_keys(form, queries, query, query_norm, items, norms, offsets, columns, count, keys):
+    """Keys by which the first count columns are ranked for one query, float64.
 
-    DOT: <x, y> + offset. COSINE: <x, y> / (|x| |y|) clipped to [-1, 1], 0 where a norm is 0.
-    EUCLIDEAN: -|x - y|^2, by differences, so near-duplicates do not cancel.
+    queries (n, d), items (p, d) of one dtype; norms, offsets (p,); columns (>= count,) item
+    numbers; keys (>= count,) out. DOT: <x, y> + offset. COSINE: <x, y> / (|x| |y|) clipped to
+    [-1, 1], 0 where a norm is 0. EUCLIDEAN: -|x - y|^2, by differences, so that near-duplicates do
+    not cancel.
     """
-    if form == EUCLIDEAN:
-        return -squared_distance(queries, i * depth, items, j * depth, depth)
-    key = product(queries, i * depth, items, j * depth, depth)
+    depth = items.shape[1]
+    flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
+    for entry in range(min(_AHEAD, count)):
+        prefetch_row(flat_items, columns[entry] * depth, depth)
+    for entry in range(count):
+        if entry + _AHEAD < count:
+            prefetch_row(flat_items, columns[entry + _AHEAD] * depth, depth)
+        start = columns[entry] * depth
+        if form == EUCLIDEAN:
+            keys[entry] = -squared_distance(flat_queries, query * depth, flat_items, start, depth)
+        else:
+            keys[entry] = product(flat_queries, query * depth, flat_items, start, depth)
     if form == DOT:
-        return key + item_offset
-    if query_norm == 0.0 or item_norm == 0.0:
-        return 0.0
-    return min(max(key / (query_norm * item_norm), -1.0), 1.0)
+        for entry in range(count):
+            keys[entry] += offsets[columns[entry]]
+    elif form == COSINE:
+        for entry in range(count):
+            norm = query_norm * norms[columns[entry]]
+            keys[entry] = min(max(keys[entry] / norm, -1.0), 1.0) if norm > 0.0 else 0.0
 
 
 @kernel

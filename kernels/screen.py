@@ -30,10 +30,19 @@ from collections import namedtuple
 import numpy as np
 
 from .jit import kernel, screen_kernel
-from .pair_scores import pair_key
+from .pair_scores import pair_keys
 from .rows import SLACK, load_panel, measure_panel, pack_query_codes, pack_query_floats, rotate_panel
 from .select import keep_best, kth_largest
-from .tiles import PANEL, end_tiles, lowest_bit, passing, score_panel, start_tiles
+from .tiles import (
+    PANEL,
+    aligned,
+    end_tiles,
+    largest_scores,
+    lowest_bit,
+    passing,
+    score_panel,
+    start_tiles,
+)
 from .topk import is_excluded, write_run
 
 # rows (p, d) and norms, offsets (p,) float64 as given; order (m,) item of each position; codes
@@ -52,7 +61,6 @@ Queries = namedtuple(
 )
 
 _NEVER = np.float32(3e38)
-_GROUP = 8
 # rows of `lanes`
 _TAU, _RESIDUAL, _CODED, _WEIGHT = range(4)
 
@@ -89,36 +97,28 @@ def _prepare_queries(queries, batch, first, last, signs, quantised, unsigned, pa
 
 
 @screen_kernel
-def _offer_groups(scores, scale, offset, lanes, best):
-    """Offer the maxima of groups of 8 items to the (rank, 32) best, falling, of every query."""
-    rank = best.shape[0]
-    top = np.empty(PANEL, np.float32)
-    for group in range(PANEL // _GROUP):
-        for i in range(PANEL):
-            top[i] = scores[group * _GROUP * PANEL + i]
-        for row in range(1, _GROUP):
+def _offer(top, best):
+    """Offer one score per query to the (rank, 32) best, falling; top (32,) is overwritten."""
+    last = best.shape[0] - 1
+    some = False
+    for i in range(PANEL):
+        some |= top[i] > best[last, i]
+    if some:
+        for r in range(last + 1):
             for i in range(PANEL):
-                value = np.float32(scores[(group * _GROUP + row) * PANEL + i])
-                top[i] = value if value > top[i] else top[i]
-        some = False
-        for i in range(PANEL):
-            top[i] = top[i] * scale + lanes[_WEIGHT, i] * offset
-            some |= top[i] > best[rank - 1, i]
-        if some:
-            for r in range(rank):
-                for i in range(PANEL):
-                    held = best[r, i]
-                    larger = top[i] > held
-                    best[r, i] = top[i] if larger else held
-                    top[i] = held if larger else top[i]
+                held = best[r, i]
+                larger = top[i] > held
+                best[r, i] = top[i] if larger else held
+                top[i] = held if larger else top[i]
 
 
 @kernel
 def _guess(isa, items, packed, depth, stride, lanes, scores, best):
-    """Set every query's tau to the rank-th best group of every stride-th panel."""
+    """Set every query's tau to the rank-th best of the largest scores of every stride-th panel."""
     n_queries = lanes.shape[0]
     size = packed.shape[0] // n_queries
     best[:] = -_NEVER
+    top = np.empty(PANEL, np.float32)
     for p in range(stride // 2, items.statistics.shape[0], stride):
         scale, offset = np.float32(1.0) / items.statistics[p, 0], items.statistics[p, 3]
         for q in range(n_queries):
@@ -126,7 +126,10 @@ def _guess(isa, items, packed, depth, stride, lanes, scores, best):
                 isa, items.codes, p * PANEL * items.stride, items.stride, packed, q * size, depth,
                 items.starts, p * PANEL, scores,
             )  # fmt: skip
-            _offer_groups(scores, scale, offset, lanes[q], best[q])
+            largest_scores(scores, top)
+            for i in range(PANEL):
+                top[i] = top[i] * scale + lanes[q, _WEIGHT, i] * offset
+            _offer(top, best[q])
     for q in range(n_queries):
         for i in range(PANEL):
             if lanes[q, _TAU, i] < 0.0:
@@ -134,7 +137,9 @@ def _guess(isa, items, packed, depth, stride, lanes, scores, best):
 
 
 @kernel
-def _unpack(entries, count, query, queries, items, lanes, values, positions, lower, upper):
+def _unpack(
+    entries, count, query, queries, items, lanes, values, positions, columns, lower, upper
+):
     """Drop what the query may not find; bounds of the rest in units of the query's scale."""
     bits = values.view(np.int32)
     first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
@@ -148,7 +153,7 @@ def _unpack(entries, count, query, queries, items, lanes, values, positions, low
         if first < last and is_excluded(column, queries.excluded_indices, first, last):
             continue
         bits[kept] = np.int32(entries[entry] >> 32)
-        positions[kept] = position
+        positions[kept], columns[kept] = position, column
         kept += 1
     residual, coded, weight = lanes[_RESIDUAL], lanes[_CODED], lanes[_WEIGHT]
     for entry in range(kept):
@@ -163,38 +168,31 @@ def _unpack(entries, count, query, queries, items, lanes, values, positions, low
 
 
 @kernel
-def _cut(count, k, tau, positions, lower, upper, values, scratch):
+def _cut(count, k, tau, values, positions, columns, lower, upper, scratch):
     """Keep what can reach max(tau, k-th largest lower bound); returns count and that bound."""
     if count >= k:
         scratch[:count] = lower[:count]
         tau = max(tau, kth_largest(scratch, count, k))
     kept = 0
     for entry in range(count):
-        if upper[entry] >= tau:
-            positions[kept], values[kept] = positions[entry], values[entry]
-            kept += 1
+        positions[kept], columns[kept] = positions[entry], columns[entry]
+        values[kept] = values[entry]
+        kept += upper[entry] >= tau
     return kept, tau
 
 
 @kernel
-def _score(form, query, queries, items, positions, count, run, run_keys, run_columns, keys, columns):
-    """Merge the float64 keys of count positions into a run of `run` best; returns its length."""
+def _score(form, query, queries, items, columns, count, run, run_keys, run_columns, keys):
+    """Merge the float64 keys of count columns into a run of `run` best; returns its length."""
     k = run_keys.shape[0]
-    depth = items.rows.shape[1]
-    flat_queries, flat_items = queries.rows.reshape(-1), items.rows.reshape(-1)
-    for entry in range(count):
-        column = items.order[positions[entry]]
-        keys[entry] = pair_key(
-            form, flat_queries, query, queries.norms[query], flat_items, column,
-            items.norms[column], items.offsets[column], depth,
-        )  # fmt: skip
-        columns[entry] = column
-    for entry in range(run):
-        keys[count + entry], columns[count + entry] = run_keys[entry], run_columns[entry]
+    pair_keys(
+        form, queries.rows, query, queries.norms[query], items.rows, items.norms, items.offsets,
+        columns, count, keys,
+    )  # fmt: skip
     total = count + run
+    keys[count:total], columns[count:total] = run_keys[:run], run_columns[:run]
     total = keep_best(keys, columns, total, k, keys[total:])
-    for entry in range(total):
-        run_keys[entry], run_columns[entry] = keys[entry], columns[entry]
+    run_keys[:total], run_columns[:total] = keys[:total], columns[:total]
     return total
 
 
@@ -207,17 +205,21 @@ def _reached(query, queries, key, unit):
 
 @kernel
 def _tighten(
-    form, query, queries, items, entries, count, lanes, unit, run, run_keys, run_columns, work, keys,
-    columns, ending,
+    form, query, queries, items, entries, count, lanes, unit, run, run_keys, run_columns, work,
+    keys, ending,
 ):  # fmt: skip
     """Cut a full buffer, or score all of it when ending or when the cut frees too little."""
-    values, positions, lower, upper, scratch = work
+    values, positions, columns, lower, upper, scratch = work
     k = run_keys.shape[0]
-    count = _unpack(entries, count, query, queries, items, lanes, values, positions, lower, upper)
-    count, tau = _cut(count, k, lanes[_TAU], positions, lower, upper, values, scratch)
+    count = _unpack(
+        entries, count, query, queries, items, lanes, values, positions, columns, lower, upper
+    )
+    count, tau = _cut(
+        count, k, lanes[_TAU], values, positions, columns, lower, upper, scratch
+    )
     if ending or count > entries.shape[0] // 2:
         run = _score(
-            form, query, queries, items, positions, count, run, run_keys, run_columns, keys, columns
+            form, query, queries, items, columns, count, run, run_keys, run_columns, keys
         )
         count = 0
         if run == k:
@@ -249,10 +251,10 @@ def search_rows(
     size = ((tile_depth + 15) // 16 if unsigned else tile_depth) * 2048
     if not quantised:
         size = tile_depth * PANEL
-    packed = np.empty(n_panels * size, code_type.dtype)
-    lanes = np.empty((n_panels, 4, PANEL), np.float32)
+    packed = aligned(n_panels * size, code_type)
+    lanes = aligned(n_panels * 4 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 4, PANEL)
     scales = np.empty((n_panels, PANEL), np.float32)
-    scores = np.empty(PANEL * PANEL, score_type.dtype)
+    scores = aligned(PANEL * PANEL, score_type)
     _prepare_queries(
         queries, batch, lo, hi, items.signs, quantised, unsigned, packed, lanes, scales
     )
@@ -271,10 +273,10 @@ def search_rows(
     entries = np.empty((n_panels * PANEL, capacity), np.int64)
     work = (
         np.empty(capacity, score_type.dtype), np.empty(capacity, np.int64),
+        np.empty(capacity + k, np.int64), np.empty(capacity, np.float32),
         np.empty(capacity, np.float32), np.empty(capacity, np.float32),
-        np.empty(capacity, np.float32),
     )  # fmt: skip
-    merged, merged_columns = np.empty(2 * (capacity + k)), np.empty(capacity + k, np.int64)
+    merged = np.empty(2 * (capacity + k))
     masks = np.empty(16, np.uint64)
     flat_lanes, flat_statistics = lanes.reshape(-1), items.statistics.reshape(-1)
     bits = scores.view(np.int32)
@@ -303,7 +305,7 @@ def search_rows(
                         count, runs[i] = _tighten(
                             form, query, queries, items, entries[i], count, lanes[q, :, i & 31],
                             np.float32(1.0) / scales[q, i & 31], runs[i], run_keys[i],
-                            run_columns[i], work, merged, merged_columns, False,
+                            run_columns[i], work, merged, False,
                         )  # fmt: skip
                     counts[i] = count
     end_tiles(isa)
@@ -312,7 +314,7 @@ def search_rows(
         unit = np.float32(1.0) / scales[q, lane]
         _, run = _tighten(
             form, query, queries, items, entries[i], counts[i], lanes[q, :, lane], unit, runs[i],
-            run_keys[i], run_columns[i], work, merged, merged_columns, True,
+            run_keys[i], run_columns[i], work, merged, True,
         )  # fmt: skip
         write_run(run_keys[i], run_columns[i], run, keys[query], columns[query])
         again[query] = 0

@@ -29,6 +29,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from .jit import kernel
 from .vector_ir import (
     F32,
     I8,
@@ -65,6 +66,17 @@ def configuration():
     # bytes of a row are uint16 from 16 on, rows are bytes from 48 on
     shape[16:32:2], shape[48:56] = 64, 16
     return shape
+
+
+@kernel
+def aligned(size, like):
+    """Uninitialised array (size,) of like's type whose data starts at a cache line.
+
+    A 64-byte load across two lines costs two: 1.5x in a whole sweep of AMX tiles.
+    """
+    memory = np.empty(size + 64, like.dtype)
+    skip = -memory.ctypes.data % 64 // memory.itemsize
+    return memory[skip : skip + size]
 
 
 @intrinsic
@@ -253,17 +265,9 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, masks):
             bound = builder.fmul(bound, inverse)
             thresholds.append(_whole(builder, bound) if integer else bound)
         compare = builder.icmp_signed if integer else builder.fcmp_ordered
-
-        def larger(x, y):
-            return builder.select(compare(">", x, y), x, y)
-
         found = None
         for half in (0, 1):
-            best = [load(builder, values, kind, row * PANEL + half * 16) for row in range(4)]
-            for row in range(4, PANEL):
-                value = load(builder, values, kind, row * PANEL + half * 16)
-                best[row % 4] = larger(value, best[row % 4])
-            top = larger(larger(best[0], best[1]), larger(best[2], best[3]))
+            top = _largest(builder, values, half)
             reached = compare(">=", top, thresholds[half])
             found = reached if found is None else builder.or_(found, reached)
         hit = builder.icmp_unsigned("!=", builder.bitcast(found, I16), I16(0))
@@ -279,6 +283,40 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, masks):
         return hit
 
     return signature, codegen
+
+
+def _largest(builder, values, half):
+    """Largest of the 32 items' scores for each of the queries of a half."""
+    integer = values.type.pointee == I32
+    compare = builder.icmp_signed if integer else builder.fcmp_ordered
+    kind = _V_I32 if integer else _V_F32
+
+    def larger(x, y):
+        return builder.select(compare(">", x, y), x, y)
+
+    # four chains hide the latency of one
+    best = [load(builder, values, kind, row * PANEL + half * 16) for row in range(4)]
+    for row in range(4, PANEL):
+        value = load(builder, values, kind, row * PANEL + half * 16)
+        best[row % 4] = larger(value, best[row % 4])
+    return larger(larger(best[0], best[1]), larger(best[2], best[3]))
+
+
+@intrinsic
+def largest_scores(typingctx, scores, largest):
+    """largest[q] = largest score of query q in the panel. scores (32, 32) flat, (32,) float32 out."""
+
+    def codegen(context, builder, sig, a):
+        values = pointer(context, builder, sig.args[0], a[0], I64(0))
+        out = pointer(context, builder, sig.args[1], a[1], I64(0))
+        for half in (0, 1):
+            top = _largest(builder, values, half)
+            if values.type.pointee == I32:
+                top = builder.sitofp(top, _V_F32)
+            _store(builder, top, out, half * 16)
+        return context.get_dummy_value()
+
+    return types.void(scores, largest), codegen
 
 
 def _whole(builder, bound):

@@ -3,8 +3,10 @@
 import numpy as np
 
 from .jit import kernel
-from .pair_scores import pair_key
+from .pair_scores import pair_keys
 from .select import keep_best
+
+_CHUNK = 256
 
 
 @kernel
@@ -45,7 +47,6 @@ def score_all_rows(
     own,
     excluded_indptr,
     excluded_indices,
-    minimum,
     keys,
     columns,
 ):
@@ -55,30 +56,36 @@ def score_all_rows(
     item numbers; own (n,) the item that a query may not find or -1; excluded_* CSR, sorted rows;
     keys (n, k) float64 and columns (n, k) int64 out. Allocates O(k).
     """
-    depth = items.shape[1]
     k = columns.shape[1]
-    flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
     capacity = 4 * k + 64
     run_keys, scratch = np.empty(capacity), np.empty(capacity)
     run_columns = np.empty(capacity, np.int64)
+    chunk, chunk_keys = np.empty(_CHUNK, np.int64), np.empty(_CHUNK)
     for i in range(lo, hi):
-        count, bound = 0, -np.inf
+        count, bound, position = 0, -np.inf, 0
         first, last = excluded_indptr[i], excluded_indptr[i + 1]
-        for position in range(candidates.shape[0]):
-            j = candidates[position]
-            if j == own[i] or (first < last and is_excluded(j, excluded_indices, first, last)):
-                continue
-            key = pair_key(
-                form, flat_queries, i, query_norms[i], flat_items, j, item_norms[j],
-                item_offsets[j], depth,
+        while position < candidates.shape[0]:
+            taken = 0
+            while position < candidates.shape[0] and taken < _CHUNK:
+                j = candidates[position]
+                position += 1
+                if j == own[i] or (first < last and is_excluded(j, excluded_indices, first, last)):
+                    continue
+                chunk[taken] = j
+                taken += 1
+            pair_keys(
+                form, queries, i, query_norms[i], items, item_norms, item_offsets, chunk, taken,
+                chunk_keys,
             )  # fmt: skip
-            # candidates rise, so a key equal to the k-th best so far comes too late
-            if key <= bound or key < minimum:
-                continue
-            run_keys[count], run_columns[count] = key, j
-            count += 1
-            if count == capacity:
-                count = keep_best(run_keys, run_columns, count, k, scratch)
-                bound = run_keys[k - 1]
+            for entry in range(taken):
+                key = chunk_keys[entry]
+                # candidates rise, so a key equal to the k-th best so far comes too late
+                if key <= bound:
+                    continue
+                run_keys[count], run_columns[count] = key, chunk[entry]
+                count += 1
+                if count == capacity:
+                    count = keep_best(run_keys, run_columns, count, k, scratch)
+                    bound = run_keys[k - 1]
         count = keep_best(run_keys, run_columns, count, k, scratch)
         write_run(run_keys, run_columns, count, keys[i], columns[i])
