@@ -105,8 +105,11 @@ def test_the_judge_of_sets_refuses_other_laws(wrong):
     assert p_value_of_sets(rows, chance_of_sets(weights.tolist(), k)) < 1e-6
 
 
-def test_neighbouring_rows_are_independent():
-    rows = sampled(np.ones((20_000, 1)), [0] * 4, [4.0, 3.0, 2.0, 1.0], np.ones(20_000, int))
+@each_route
+def test_neighbouring_rows_are_independent(route):
+    rows = sampled(
+        np.ones((20_000, 1)), [0] * 4, [4.0, 3.0, 2.0, 1.0], np.ones(20_000, int), **route
+    )
     item = np.concatenate(rows)
     table = np.zeros((4, 4))
     np.add.at(table, (item[0::2], item[1::2]), 1)
