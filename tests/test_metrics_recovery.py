@@ -170,6 +170,13 @@ def test_spherical_kmeans_is_no_worse_than_scikit_learns_on_its_own_objective():
     assert adjusted_rand_score(ours, theirs) > 0.7
 
 
+def test_starts_are_drawn_by_distance_so_that_tight_directions_get_one_each():
+    rows = np.repeat(np.eye(6), 50, axis=0)
+    for seed in range(5):
+        starts = clustering._far_rows(rows, 6, np.random.default_rng(seed), None)
+        np.testing.assert_array_equal(np.sort(starts.argmax(axis=1)), np.arange(6))
+
+
 def test_clustering_with_more_clusters_than_directions_ends():
     items = np.repeat(np.eye(2), 6, axis=0)
     found = metrics.clustering_scores(items, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
