@@ -56,6 +56,7 @@ def run(given: argparse.Namespace) -> int:
     options.apply_common(given)
     n_shown = validate.as_count("--show", given.show, low=0)
     data = options.read_interactions(given)
+    model = options.model_arguments(given, data.X.shape)
     labelled = options.read_labels(given, data.item_ids)
     n, p = data.X.shape
     say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items")
@@ -63,8 +64,7 @@ def run(given: argparse.Namespace) -> int:
         comparison = compare(
             data.X,
             None if labelled is None else _labels_or_none(labelled),
-            **options.model_arguments(given),
-            seed=given.seed,
+            **model,
             progress=progress,
         )
     parameters = {"files": _files(given), "model": comparison.parameters}

@@ -44,14 +44,17 @@ def simulate(given: argparse.Namespace) -> "Simulation":
     """Simulate as the flags say."""
     from fastcos.datasets import simulate_interactions
 
+    validate.as_count("--users", given.users)
+    validate.as_count("--items", given.items, low=2)
+    validate.as_count("--seed", given.seed, low=0)
     return simulate_interactions(
-        validate.as_count("--users", given.users),
-        validate.as_count("--items", given.items, low=2),
+        given.users,
+        given.items,
         n_clusters=given.clusters,
         item_exponent=tuple(given.item_exponent),
         user_exponent=given.user_exponent,
         preset=given.preset,
-        seed=validate.as_count("--seed", given.seed, low=0),
+        seed=given.seed,
     )
 
 
@@ -145,13 +148,20 @@ def add_model(parser: argparse.ArgumentParser, default: str) -> None:
     )
 
 
-def model_arguments(given: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of compare that the flags of the model set."""
+def model_arguments(given: argparse.Namespace, shape: tuple[int, int]) -> dict[str, Any]:
+    """Return the arguments of compare that the flags of the model set, for X of that shape."""
+    strengths = {
+        name: None if value is None else validate.as_real(f"--{flag}", value, low=0)
+        for name, flag, value in (
+            ("regularization", "regularization", given.regularization),
+            ("weight_decay", "weight-decay", given.weight_decay),
+        )
+    }
     return {
-        "n_components": validate.as_count("--rank", given.rank),
-        "regularization": given.regularization,
-        "weight_decay": given.weight_decay,
+        "n_components": validate.as_count("--rank", given.rank, high=min(shape)),
         "objective": given.objective,
+        "seed": validate.as_count("--seed", given.seed, low=0),
+        **strengths,
     }
 
 

@@ -44,9 +44,10 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.comparison import compare
 
     options.apply_common(given)
-    simulation = options.simulate(given)
     if given.regularization is None:
         given.regularization = REGULARIZATION_PER_USER * given.users
+    model = options.model_arguments(given, (given.users, given.items))
+    simulation = options.simulate(given)
     say(
         f"simulated {simulation.X.nnz:,} interactions of {given.users:,} users "
         f"with {given.items:,} items"
@@ -55,8 +56,7 @@ def run(given: argparse.Namespace) -> int:
         comparison = compare(
             simulation.X,
             simulation.item_cluster,
-            **options.model_arguments(given),
-            seed=given.seed,
+            **model,
             progress=progress,
         )
     parameters = {"simulation": simulation.parameters, "model": comparison.parameters}

@@ -1,0 +1,222 @@
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from fastcos.cli import main
+from tests.test_comparison import clustered_interactions
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+SMALL = ["--users", "300", "--items", "60", "--rank", "8"]
+
+
+def needs(*names):
+    missing = [name for name in names if not (DATA / name).is_file()]
+    return pytest.mark.skipif(bool(missing), reason=f"no real data: {', '.join(missing)}")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A csv of interactions and a csv of labels whose answers are planted."""
+    folder = tmp_path_factory.mktemp("files")
+    X, clusters = clustered_interactions()
+    rows, columns = X.nonzero()
+    lines = [f"u{u},{i},1" for u, i in zip(rows, columns, strict=True)]
+    (folder / "seen.csv").write_text("user,item,count\n" + "\n".join(lines) + "\n")
+    labels = [f"{i},item {i},{'a|b' if i == columns[0] else 'abc'[c]}" for i, c in enumerate(clusters)]
+    (folder / "items.csv").write_text("item,name,kind\n" + "\n".join(labels) + "\n")
+    return folder
+
+
+def told(capsys, *arguments):
+    """Exit status, stdout and stderr of one call."""
+    try:
+        status = main([str(argument) for argument in arguments])
+    except SystemExit as exit_:
+        status = exit_.code
+    return (status, *capsys.readouterr())
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reproduced") / "out"
+    assert main(["reproduce", *SMALL, "--out", str(folder)]) == 0
+    return folder
+
+
+def test_reproduce_writes_figure_table_and_provenance(reproduced):
+    names = {path.name for path in reproduced.iterdir()}
+    assert names == {
+        *(f"figure1.{kind}" for kind in ("png", "svg", "csv", "json")),
+        "exponents.png",
+    }
+    assert (reproduced / "figure1.png").read_bytes().startswith(b"\x89PNG")
+    document = json.loads((reproduced / "figure1.json").read_text())
+    assert document["parameters"]["simulation"]["seed"] == 0
+    assert document["parameters"]["model"]["regularization"] == 150.0
+    assert document["versions"]["fastcos"]
+    with (reproduced / "figure1.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {"pair_auc", "map_at_r", "ami", "ari", "silhouette", "jaccard_at_10"} <= set(rows[0])
+    names = {row["name"] for row in rows}
+    assert names >= {"identity", "orthonormal", "weights", "balanced", "eq2"}
+    assert len(rows) == 7 + 15
+
+
+def test_reproduce_is_repeatable_to_the_byte(reproduced, tmp_path, capsys):
+    assert told(capsys, "reproduce", *SMALL, "--out", tmp_path)[0] == 0
+    for name in ("figure1.csv", "figure1.json"):
+        assert (tmp_path / name).read_bytes() == (reproduced / name).read_bytes()
+
+
+def test_json_goes_to_stdout_and_talk_to_stderr(tmp_path, capsys):
+    status, out, err = told(capsys, "reproduce", *SMALL, "--out", tmp_path, "--json")
+    assert status == 0
+    assert len(json.loads(out)["scores"]["named"]) == 7
+    assert "simulated" in err
+    assert "\x1b" not in err  # no progress bar where stderr is no terminal
+
+
+def test_compare_reads_scores_and_shows_neighbours(files, tmp_path, capsys):
+    status, out, err = told(
+        capsys,
+        "compare",
+        files / "seen.csv",
+        *("--labels", files / "items.csv", "--label-column", "kind"),
+        *("--rank", 6, "--out", tmp_path),
+    )
+    assert status == 0, err
+    assert "1 with several labels" in err
+    assert "nearest to item " in out
+    document = json.loads((tmp_path / "comparison.json").read_text())
+    assert document["parameters"]["labels"]["classes"] == ["a", "b", "c"]
+    with (tmp_path / "neighbors.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    n_items = document["parameters"]["model"]["n_items"]
+    assert len(rows) == 7 * 10 * n_items
+    assert all(row["item"] != row["neighbor"] for row in rows)
+
+
+def test_simulate_then_compare_is_reproduce(reproduced, tmp_path, capsys):
+    simulation = ["--users", 300, "--items", 60]
+    assert told(capsys, "simulate", *simulation, "--out", tmp_path / "s")[0] == 0
+    status, _, err = told(
+        capsys,
+        *("compare", tmp_path / "s" / "interactions.npz", "--labels", tmp_path / "s" / "items.csv"),
+        *("--label-column", "cluster", "--rank", 8, "--regularization", 150),
+        *("--out", tmp_path / "c"),
+    )
+    assert status == 0, err
+    assert (tmp_path / "c" / "comparison.csv").read_bytes() == (
+        reproduced / "figure1.csv"
+    ).read_bytes()
+
+
+def test_doctor_tells_versions_and_settings(capsys):
+    status, out, _ = told(capsys, "doctor")
+    found = json.loads(out)
+    assert status == 0
+    assert found["threads"] >= 1
+    assert found["instruction_set"] in found["instruction_sets_supported"]
+    assert {"python", "numba", "numpy", "fastcos"} <= set(found["versions"])
+    assert found["blas"]
+
+
+def test_help_fits_one_screen(capsys):
+    status, out, _ = told(capsys, "--help")
+    assert status == 0
+    assert len(out.splitlines()) <= 24
+
+
+WRONG = [
+    (["simulate", "--users", "0"], "--users must be a whole number of at least 1, got 0"),
+    (["reproduce", "--rank", "61", "--items", "60", "--users", "300"], "--rank must be a whole"),
+    (["reproduce", "--preset", "pareto"], "preset must be one of zipf_bounded, "),
+    (["reproduce", "--regularization", "-1", *SMALL[:4]], "--regularization must be a finite"),
+    (["reproduce", "--seed", "-1"], "--seed must be a whole number of at least 0, got -1"),
+    (["reproduce", "--threads", "0"], "--threads must be a whole number of at least 1, got 0"),
+    (["reproduce", "--rank", "many"], "argument --rank: invalid int value: 'many'"),
+    (["compare", "absent.csv"], "absent.csv"),
+    (["compare", "{}/seen.csv", "--label-column", "kind"], "--label-column must be None without"),
+    (["compare", "{}/seen.csv", "--labels", "{}/items.csv"], "--label-column must be given with"),
+    (
+        ["compare", "{}/seen.csv", "--labels", "{}/items.csv", "--label-column", "colour"],
+        "colour",
+    ),
+    (["compare", "{}/seen.csv", "--item", "movie"], "movie"),
+    (["compare", "{}/text.csv"], "(row 4)"),
+    (["compare", "{}/empty.csv"], "empty.csv"),
+    (["compare", "{}/nan.npz"], "nan"),
+    (["advise"], "invalid choice: 'advise'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_a_wrong_call_is_told_in_one_line_and_writes_nothing(
+    files, tmp_path, capsys, monkeypatch, arguments, message
+):
+    (files / "text.csv").write_text("user,item,count\na,1,1\na,2,2\nb,1,many\n")
+    (files / "empty.csv").write_text("")
+    nan = sp.csr_array(np.array([[1.0, np.nan], [2.0, 3.0]]))
+    sp.save_npz(files / "nan.npz", nan)
+    monkeypatch.chdir(tmp_path)
+    status, out, err = told(capsys, *(text.format(files) for text in arguments))
+    assert status == 2
+    assert out == ""
+    assert message in err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("fastcos")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unwritable_folder_is_told(files, tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    status, _, err = told(capsys, "simulate", *SMALL[:4], "--out", tmp_path / "file")
+    assert status == 2
+    assert "file" in err
+
+
+def test_the_installed_command_runs():
+    command = Path(sys.executable).with_name("fastcos")
+    if not command.exists():
+        pytest.skip("fastcos is not installed as a command beside this Python")
+    done = subprocess.run([command, "--help"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert "reproduce" in done.stdout
+
+
+@needs("ml-latest-small/ratings.csv.zip", "ml-latest-small/movies.csv")
+def test_compare_of_films_by_genre(tmp_path, capsys):
+    folder = DATA / "ml-latest-small"
+    status, out, err = told(
+        capsys,
+        *("compare", folder / "ratings.csv.zip", "--labels", folder / "movies.csv"),
+        *("--label-column", "genres", "--rank", 20, "--out", tmp_path, "--show", 1),
+    )
+    assert status == 0, err
+    assert "100,836 interactions of 610 users with 9,724 items" in err
+    document = json.loads((tmp_path / "comparison.json").read_text())
+    auc = [row["pair_auc"] for row in document["scores"]["named"]]
+    assert 0.5 < min(auc) < max(auc) < 0.7  # genres are hardly in these ratings, under any D
+    assert "(19" in out
+
+
+@pytest.mark.slow
+@needs("mtg/mtg_csr.npz", "mtg/cards.csv")
+def test_compare_of_cards_by_colour(tmp_path, capsys):
+    status, _, err = told(
+        capsys,
+        *("compare", DATA / "mtg/mtg_csr.npz", "--labels", DATA / "mtg/cards.csv"),
+        *("--label-column", "color", "--only", "W,U,B,R,G", "--out", tmp_path),
+    )
+    assert status == 0, err
+    document = json.loads((tmp_path / "comparison.json").read_text())
+    assert document["parameters"]["labels"]["labelled"] == 10_544
+    auc = {row["name"]: row["pair_auc"] for row in document["scores"]["named"]}
+    assert auc["orthonormal"] < 0.66
+    assert auc["eq2"] > 0.8
