@@ -1,0 +1,207 @@
+"""Which nearest neighbours no rescaling of the latent dimensions can take away.
+
+The radius of an edge, that is an item and one of its k nearest, is a condition number: under every
+map of a lower condition the neighbour stays among the k nearest. Two families of maps are offered.
+"linear" is every invertible G: the radius follows from the cosines of the k + 1 nearest alone.
+"rescaling" is every diagonal D: the radius is larger and takes a search over rivals.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import dense_neighbors, threads, validate, validate_audit
+from fastcos.kernels import certificates
+from fastcos.neighbors import Neighbors, top_k
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+FAMILIES = ("linear", "rescaling")
+# halvings of the range of a ratio of norms: 2^6 pieces at most, met only near the true radius
+DEPTH = 6
+# rivals met one by one: first, growth where the answer hangs on the others, and at most
+_FIRST_LIST, _GROWTH, _LONGEST_LIST = 48, 8, 4096
+_BATCH = 4096
+
+
+class CertifiedNeighbors(NamedTuple):
+    """The nearest neighbours of items, and how much rescaling each of them survives for sure.
+
+    Attributes
+    ----------
+    indices : ndarray (n, k), int64
+        Neighbours by falling cosine; equal ones by lower index.
+    scores : ndarray (n, k), float32
+        Their cosines.
+    radius : ndarray (n, k), float64
+        Under every map of a condition below it the neighbour stays; at least 1. inf: under all of
+        them. NaN where the item or the neighbour is a zero row.
+    certified : ndarray (n, k), bool
+        Whether the radius exceeds the condition asked for.
+    """
+
+    indices: Integers
+    scores: npt.NDArray[np.float32]
+    radius: Floats
+    certified: npt.NDArray[np.bool_]
+
+
+class Side(NamedTuple):
+    """Items with their norms, and the rows whose edges are looked at."""
+
+    items: validate.Rows
+    norms: Floats
+    rows: Integers
+
+
+def certified_neighbors(
+    items: Any,
+    k: int = 10,
+    condition: float = 2.0,
+    *,
+    family: str = "linear",
+    rows: Any = None,
+    n_threads: int | None = None,
+    progress: threads.Progress | None = None,
+) -> CertifiedNeighbors:
+    """The k nearest neighbours by cosine, each with the rescaling that it is certain to survive.
+
+    Sound: a certified neighbour is never lost. Not complete for "linear", where the radius is a
+    lower bound; for "rescaling" it is within 1 % (of its logarithm) of the condition at which some
+    rival can pass the neighbour.
+
+    Parameters
+    ----------
+    items : array_like (p, d), float32 or float64
+        Item embeddings. A zero row has no direction: its edges are not certified.
+    k : int
+        Neighbours per item, from 1 to p - 1.
+    condition : float
+        Largest singular value of a map over its smallest (for D: largest entry over smallest).
+    family : {"linear", "rescaling"}
+        "linear" costs as much as ``top_k`` with k + 1. "rescaling" looks no further than
+        ``condition``: above it the radius is that of "linear".
+    rows : array_like, optional
+        A mask (p,) or item numbers: only their neighbours are looked at. Default: all.
+    n_threads : int, optional
+        Default: the setting ``num_threads``.
+    progress : callable, optional
+        Called as progress(done, total) with numbers of rows.
+
+    Returns
+    -------
+    CertifiedNeighbors
+        indices, scores, radius, certified; one row per item, or per one of rows, rising.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity; k, condition, family or rows out of range.
+
+    Notes
+    -----
+    With z = artanh(cosine), no linear map of condition κ moves a z by more than ln κ: neighbour j
+    of i stays if z_ij - z_i(k+1) > 2 ln κ. For rescalings, "j beats rival m" is a linear programme
+    at each ratio of their norms; 4,096 rivals are met in this way, any others by their z.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos import certified_neighbors
+    >>> items = np.array([[1.0, 0.0], [1.0, 0.1], [1.0, 0.9], [0.0, 1.0]])
+    >>> found = certified_neighbors(items, k=1, condition=3.0)
+    >>> found.indices[:, 0], found.radius[:, 0].round(2), found.certified[:, 0]
+    (array([1, 0, 1, 2]), array([2.95, 3.15, 1.03, 2.92]), array([False,  True, False, False]))
+    """
+    side, k, condition = as_edges(items, k, condition, rows)
+    family = validate.as_choice("family", family, FAMILIES)
+    found = nearest(side, min(k + 1, len(side.items) - 1), n_threads, progress)
+    _, radius = linear_radii(side, found.indices, k, n_threads)
+    if family == "rescaling":
+        radius = np.maximum(radius, rescaling_radii(side, k, condition, n_threads, progress))
+    indices, scores = found.indices[:, :k].copy(), found.scores[:, :k].copy()
+    return CertifiedNeighbors(indices, scores, radius, radius > condition)
+
+
+def as_edges(items: Any, k: Any, condition: Any, rows: Any) -> tuple[Side, int, float]:
+    """Return the checked arguments of a search over the k nearest of some rows."""
+    given = validate.as_rows("items", items)
+    validate.as_scorable("items", given, given)
+    p = len(given)
+    k = validate.as_count("k", k, high=p - 1)
+    condition = validate_audit.as_condition("condition", condition)
+    chosen = np.arange(p) if rows is None else validate.as_item_numbers("rows", rows, p)
+    norms = dense_neighbors.side(given, None, None).norms
+    return Side(given, norms, validate.read_only(chosen)), k, condition
+
+
+def nearest(
+    side: Side, length: int, n_threads: int | None, progress: threads.Progress | None = None
+) -> Neighbors:
+    """Return the nearest items of the side's rows, without the row itself."""
+    p, n = len(side.items), len(side.rows)
+    if n == p:
+        return top_k(side.items, k=length, n_threads=n_threads, progress=progress)
+    longer = top_k(
+        side.items[side.rows], side.items, length + 1, n_threads=n_threads, progress=progress
+    )
+    own = longer.indices == side.rows[:, np.newaxis]
+    # among many duplicates the row itself may not be listed: then the last one goes
+    own[~own.any(axis=1), -1] = True
+    indices, scores = (part[~own].reshape(n, length) for part in longer)
+    return Neighbors(indices, scores)
+
+
+def linear_radii(
+    side: Side, neighbors: Integers, k: int, n_threads: int | None
+) -> tuple[Floats, Floats]:
+    """Fisher z of the listed neighbours, and the radius of the first k under all linear maps."""
+    n, m = neighbors.shape
+    z, radius = threads.poisoned((n, m), np.float64), threads.poisoned((n, k), np.float64)
+    cuts = threads.cuts_by_rows(n, max(1, 4_000_000 // (side.items.shape[1] * m)))
+    threads.run(
+        certificates.linear_radii, cuts, *side, validate.read_only(neighbors), z, radius,
+        n_threads=n_threads,
+    )  # fmt: skip
+    return z, radius
+
+
+def rescaling_radii(
+    side: Side,
+    k: int,
+    cap: float,
+    n_threads: int | None = None,
+    progress: threads.Progress | None = None,
+) -> Floats:
+    """Radius of the k nearest of every row under rescalings, at most a hair above cap."""
+    n = len(side.rows)
+    radius = threads.poisoned((n, k), np.float64)
+    for start in range(0, n, _BATCH):
+        batch, length = np.arange(start, min(start + _BATCH, n)), _FIRST_LIST + k
+        while len(batch):
+            part = side._replace(rows=validate.read_only(side.rows[batch]))
+            radius[batch], short = _radii_within(part, k, cap, length, n_threads)
+            batch, length = batch[short], length * _GROWTH
+        if progress is not None:
+            progress(min(start + _BATCH, n), n)
+    return radius
+
+
+def _radii_within(
+    side: Side, k: int, cap: float, length: int, n_threads: int | None
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Radii from lists of this length, and where a longer list could make one larger."""
+    others = len(side.items) - 1
+    length = min(length, others, max(_LONGEST_LIST, k + 1))
+    neighbors = validate.read_only(nearest(side, length, n_threads).indices)
+    n = len(side.rows)
+    radius, short = threads.poisoned((n, k), np.float64), threads.poisoned(n, np.uint8)
+    threads.run(
+        certificates.rescaling_radii, threads.cuts_by_rows(n, 4), *side, neighbors,
+        length == others, cap * (1.0 + 1e-12), DEPTH, radius, short,
+        n_threads=n_threads,
+    )  # fmt: skip
+    final = length == min(others, max(_LONGEST_LIST, k + 1))
+    return radius, (short > 0) & (not final)

@@ -1,0 +1,245 @@
+"""Which neighbours stay neighbours under every rescaling of condition at most κ.
+
+For unit vectors x (the item), y (its neighbour) and m (a rival), all in float64, y beats m where
+cosine(x, y) > cosine(x, m) in the metric diag(w), w in [1, K]^d, K = κ². Every test here is sound:
+it may say "not certified" of a neighbour that stays, never "certified" of one that can be lost.
+"""
+
+import math
+
+import numpy as np
+
+from .intervals import fisher_z, unit_row
+from .jit import kernel
+
+# a certified sum exceeds what rounding can make of 0
+SLACK = 32 * 2.0**-52
+# bisections of a radius stop when its logarithm is known to this share
+RADIUS_STEP = 0.01
+
+
+@kernel
+def ratio_range(a, b, K):
+    """(least, largest) sum w a / sum w b over the box, a, b >= 0 and b not all 0: Dinkelbach."""
+    ends = (np.inf, -np.inf)
+    for sign in (1.0, -1.0):
+        value, w_a, w_b = -np.inf, 0.0, 0.0
+        for j in range(a.shape[0]):
+            w_a, w_b = w_a + a[j], w_b + b[j]
+        while sign * (w_a / w_b) > value:
+            value = sign * (w_a / w_b)
+            ratio, w_a, w_b = sign * value, 0.0, 0.0
+            for j in range(a.shape[0]):
+                weight = K if sign * (a[j] - ratio * b[j]) > 0.0 else 1.0
+                w_a, w_b = w_a + weight * a[j], w_b + weight * b[j]
+        ends = (ends[0], value) if sign > 0.0 else (-value, ends[1])
+    return ends
+
+
+@kernel
+def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
+    """Whether sum w h > 0 on the box beyond rounding.
+
+    h = x (y_scale y - m_scale m) + multiplier ((m_scale m)² - (y_scale y)²), element-wise.
+    """
+    total, size = 0.0, 0.0
+    for j in range(x.shape[0]):
+        near, far = y_scale * y[j], m_scale * m[j]
+        h = x[j] * (near - far) + multiplier * ((far - near) * (far + near))
+        weight = K if h < 0.0 else 1.0
+        total += weight * h
+        size += weight * (
+            abs(x[j]) * (abs(near) + abs(far)) + abs(multiplier) * (far * far + near * near)
+        )
+    return total > SLACK * size
+
+
+@kernel
+def norm_ratios(y, m, K):
+    """(least, largest) sqrt(sum w m² / sum w y²) over the box, widened by their rounding."""
+    least, largest = ratio_range(m * m, y * y, K)
+    return math.sqrt(least) * (1.0 - 1e-14), math.sqrt(largest) * (1.0 + 1e-14)
+
+
+@kernel
+def joint_certificate(x, y, m, K, ratios):
+    """Whether y beats m on the whole box, by the ends of the range of their norms' ratio. O(d).
+
+    The sign of cosine(x, y) - cosine(x, m) at w is that of sum w x (ρ y - m) with ρ = ρ(w); the
+    minimum over w for a given ρ is concave in ρ.
+    """
+    sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
+    return sure and stays_positive(x, y, m, ratios[1], 1.0, 0.0, K)
+
+
+@kernel
+def best_multiplier(a, g, K, w):
+    """The μ with the largest sum min(h, K h), h = a + μ g, and that sum. O(d log d).
+
+    g takes both signs or is 0: the sum is then a concave broken line in μ. Written to w: the point
+    of the box with the smallest sum w a among those with sum w g = 0, which is the same number.
+    """
+    d = a.shape[0]
+    breaks, positions, m, slope = np.empty(d), np.empty(d, np.int64), 0, 0.0
+    for j in range(d):
+        if g[j] != 0.0:
+            breaks[m], positions[m] = -a[j] / g[j], j
+            slope += K * g[j] if g[j] > 0.0 else g[j]
+            m += 1
+    multiplier, turning = 0.0, -1
+    for position in np.argsort(breaks[:m]):
+        multiplier, turning = breaks[position], positions[position]
+        slope -= (K - 1.0) * abs(g[turning])
+        if slope <= 0.0:
+            break
+    total, tilt = 0.0, 0.0
+    for j in range(d):
+        h = a[j] + multiplier * g[j]
+        w[j] = K if h < 0.0 else 1.0
+        if j != turning:
+            total += w[j] * h
+            tilt += w[j] * g[j]
+    if turning >= 0:
+        w[turning] = min(max(-tilt / g[turning], 1.0), K)
+    return multiplier, total
+
+
+@kernel
+def piece_certificate(x, y, m, K, first, last, w):
+    """1 if y beats m where first <= ρ(w) <= last, -1 if w is found where it does not, else 0.
+
+    A multiple of sum w (m² - ρ² y²), which is 0 where ρ = ρ(w), is added to sum w x (ρ y - m) such
+    that it stays concave in ρ (in 1/ρ for a negative multiplier): the ends decide.
+    """
+    a, g = np.empty_like(x), np.empty_like(x)
+    middle = math.sqrt(first * last)
+    for j in range(x.shape[0]):
+        near = middle * y[j]
+        a[j], g[j] = x[j] * (near - m[j]), (m[j] - near) * (m[j] + near)
+    multiplier, least = best_multiplier(a, g, K, w)
+    if least <= 0.0:
+        return -1
+    for end in (first, last):
+        if multiplier >= 0.0:
+            sure = stays_positive(x, y, m, end, 1.0, multiplier, K)
+        else:
+            sure = stays_positive(x, y, m, 1.0, 1.0 / end, multiplier * middle, K)
+        if not sure:
+            return 0
+    return 1
+
+
+@kernel
+def refined_certificate(x, y, m, K, ratios, depth, w):
+    """1 if y is certified to beat m on the box, -1 if w is found where it does not, else 0.
+
+    Pieces of the range of ρ, halved (in logarithms) up to depth times where the answer is open.
+    """
+    step = math.log(ratios[1] / ratios[0]) / 2.0**depth
+    start, size = 0, 1 << depth
+    while start < 1 << depth:
+        end = start + size
+        first = ratios[0] * math.exp(start * step)
+        last = ratios[0] * math.exp(end * step) if end < 1 << depth else ratios[1]
+        answer = piece_certificate(x, y, m, K, first, last, w)
+        if answer < 0 or (answer == 0 and size == 1):
+            return answer
+        if answer == 0:
+            size >>= 1
+            continue
+        start += size
+        size = start & -start  # the largest aligned piece that begins here
+    return 1
+
+
+@kernel
+def beats(x, y, m, K, depth, w):
+    """1 if y is certified to beat m on the box, -1 if w is found where it does not, else 0.
+
+    The cheap test first. m may be a zero row, whose cosine is 0 everywhere.
+    """
+    empty = True
+    for j in range(m.shape[0]):
+        empty = empty and m[j] == 0.0
+    if empty:
+        return 1 if stays_positive(x, y, m, 1.0, 0.0, 0.0, K) else 0
+    ratios = norm_ratios(y, m, K)
+    if joint_certificate(x, y, m, K, ratios):
+        return 1
+    if ratios[0] <= 0.0 or not ratios[0] < ratios[1]:
+        return 0
+    return refined_certificate(x, y, m, K, ratios, depth, w)
+
+
+@kernel
+def rival_radius(x, y, m, low, high, depth, w):
+    """A condition up to which y is certified to beat m, found between low, which is, and high."""
+    if beats(x, y, m, high * high, depth, w) > 0:
+        return high
+    while math.log(high / low) > RADIUS_STEP * math.log(high):
+        middle = math.sqrt(low * high)
+        if beats(x, y, m, middle * middle, depth, w) > 0:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def separation(near, far):
+    """The condition below which no linear map can lift a rival of Fisher z far over one of near."""
+    if near == math.inf or far == -math.inf:
+        return 1.0 if near == far else math.inf
+    return math.exp(max(0.0, 0.5 * (near - far)))
+
+
+@kernel
+def linear_radii(lo, hi, items, norms, rows, neighbors, z, radii):
+    """Certified radius of every edge of rows[lo:hi] under all linear maps, from the runner-up.
+
+    items (p, d) with norms (p,); neighbors (n, m) by falling cosine, m = k + 1 or, where there is
+    no runner-up, k; z (n, m) and radii (n, k) float64 out; NaN for an edge of a zero row. O(m d).
+    """
+    d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
+    x, y = np.empty(d), np.empty(d)
+    for i in range(lo, hi):
+        unit_row(items[rows[i]], norms[rows[i]], x)
+        for r in range(m):
+            unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], y)
+            z[i, r] = fisher_z(x, y)
+        for r in range(k):
+            if norms[rows[i]] == 0.0 or norms[neighbors[i, r]] == 0.0:
+                radii[i, r] = np.nan
+            else:
+                radii[i, r] = separation(z[i, r], z[i, k]) if m > k else math.inf
+
+
+@kernel
+def rescaling_radii(lo, hi, items, norms, rows, neighbors, complete, cap, depth, radii, short):
+    """Certified radius of every edge of rows[lo:hi] under rescalings, at most cap.
+
+    neighbors (n, m) by falling cosine, the first k of them the edges, the rest their rivals;
+    complete: there are no other rivals; radii (n, k) float64 out, NaN for an edge of a zero row.
+    Every rival that is not ruled out by its Fisher z alone is met in turn; those beyond the list
+    have at most the z of its end: short (n,) uint8 out tells where that decided.
+    """
+    d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
+    x, w, z, listed = np.empty(d), np.empty(d), np.empty(m), np.empty((m, d))
+    for i in range(lo, hi):
+        unit_row(items[rows[i]], norms[rows[i]], x)
+        for r in range(m):
+            unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], listed[r])
+            z[r] = fisher_z(x, listed[r])
+        short[i] = 0
+        for r in range(k):
+            if norms[rows[i]] == 0.0 or norms[neighbors[i, r]] == 0.0:
+                radii[i, r] = np.nan
+                continue
+            radius = cap
+            for s in range(k, m):
+                bound = separation(z[r], z[s])
+                if bound < radius:
+                    radius = rival_radius(x, listed[r], listed[s], bound, radius, depth, w)
+            last = math.inf if complete else separation(z[r], z[m - 1])
+            radii[i, r] = min(radius, last)
+            short[i] |= last < radius

@@ -1,0 +1,265 @@
+"""How far the cosine of a pair can be moved by a rescaling of the latent dimensions.
+
+A rescaling D turns <x, y> into sum w x y with weights w = D^-2; condition(D) <= κ is the box
+w in [1, K]^d, K = κ², up to a scale that no cosine sees. Everything is float64, from unit vectors.
+"""
+
+import math
+
+import numpy as np
+
+from .jit import kernel
+
+# a squared distance of two unit vectors of d entries below d * COLLINEAR is rounding
+COLLINEAR = (4 * 2.0**-52) ** 2
+
+
+@kernel
+def unit_row(row, norm, unit):
+    """Write row / norm to unit, or zeros for a zero row. row (d,) float, unit (d,) float64 out."""
+    scale = 1.0 / norm if norm > 0.0 else 0.0
+    for j in range(row.shape[0]):
+        unit[j] = row[j] * scale
+
+
+@kernel
+def spread(x, y):
+    """(|x + y|², |x - y|²) of two unit vectors, 0 where they are collinear but for rounding."""
+    plus, minus = 0.0, 0.0
+    for j in range(x.shape[0]):
+        plus += (x[j] + y[j]) * (x[j] + y[j])
+        minus += (x[j] - y[j]) * (x[j] - y[j])
+    smallest = x.shape[0] * COLLINEAR
+    return plus if plus > smallest else 0.0, minus if minus > smallest else 0.0
+
+
+@kernel
+def fisher_z(x, y):
+    """Fisher z, artanh of the cosine, of two unit or zero vectors: ±inf for collinear ones."""
+    plus, minus = spread(x, y)
+    if minus == 0.0:
+        return math.inf if plus > 0.0 else 0.0
+    if plus == 0.0:
+        return -math.inf
+    return 0.5 * (math.log(plus) - math.log(minus))
+
+
+@kernel
+def weighted_sums(x, y, w):
+    """(sum w x y, sum w x², sum w y²)."""
+    xy, xx, yy = 0.0, 0.0, 0.0
+    for j in range(x.shape[0]):
+        xy += w[j] * x[j] * y[j]
+        xx += w[j] * x[j] * x[j]
+        yy += w[j] * y[j] * y[j]
+    return xy, xx, yy
+
+
+@kernel
+def weighted_cosine(x, y, w):
+    """Cosine in the metric diag(w), within [-1, 1]; 0 where a vector vanishes."""
+    xy, xx, yy = weighted_sums(x, y, w)
+    if xx == 0.0 or yy == 0.0:
+        return 0.0
+    return min(max(xy / (math.sqrt(xx) * math.sqrt(yy)), -1.0), 1.0)
+
+
+@kernel
+def best_positive(x, y, K, w):
+    """Write to w the vertex of the box [1, K]^d with the largest cosine, which is positive.
+
+    The entries at K are a run of the positions with x y > 0 in the order of y / x. O(d²).
+    """
+    d = x.shape[0]
+    positions, ratios, m = np.empty(d, np.int64), np.empty(d), 0
+    xy, xx, yy = 0.0, 0.0, 0.0
+    for j in range(d):
+        xy, xx, yy = xy + x[j] * y[j], xx + x[j] * x[j], yy + y[j] * y[j]
+        if x[j] * y[j] > 0.0:
+            positions[m], ratios[m] = j, y[j] / x[j]
+            m += 1
+    order = np.argsort(ratios[:m])
+    best, best_square, first, last = max(xy, 0.0), xx * yy, 0, 0
+    for a in range(m):
+        n, p, q = xy, xx, yy
+        for b in range(a, m):
+            j = positions[order[b]]
+            n += (K - 1.0) * x[j] * y[j]
+            p += (K - 1.0) * x[j] * x[j]
+            q += (K - 1.0) * y[j] * y[j]
+            # n / sqrt(p q) > best / sqrt(best_square), without the roots
+            if n > 0.0 and n * n * best_square > best * best * p * q:
+                best, best_square, first, last = n, p * q, a, b + 1
+    w[:] = 1.0
+    for b in range(first, last):
+        w[positions[order[b]]] = K
+
+
+@kernel
+def tangent_vertex(x, y, K, t, w):
+    """Minimise 2 sum w x y / sum w (t x² + y²/t) over the box into w, by Dinkelbach's method."""
+    value = math.inf
+    w[:] = 1.0
+    while True:
+        xy, xx, yy = weighted_sums(x, y, w)
+        newer = 2.0 * xy / (t * xx + yy / t)
+        if not newer < value:
+            return
+        value = newer
+        for j in range(x.shape[0]):
+            gain = 2.0 * x[j] * y[j] - value * (t * x[j] * x[j] + y[j] * y[j] / t)
+            w[j] = 1.0 if gain > 0.0 else K
+
+
+@kernel
+def tangent(sums, t):
+    """2 xy / (t xx + yy / t): at least the cosine, and equal to it at t = sqrt(yy / xx)."""
+    return 2.0 * sums[0] / (t * sums[1] + sums[2] / t)
+
+
+@kernel
+def highest_envelope(rising, falling, low, high):
+    """The t of [low, high] where the lower of two tangents is highest; 0.0 if rounding hides it.
+
+    Each tangent has one peak: that of rising is not before low, that of falling not after high.
+    """
+    first = math.sqrt(rising[2] / rising[1])
+    second = math.sqrt(falling[2] / falling[1])
+    if low < first < high and tangent(falling, first) >= tangent(rising, first):
+        return first
+    if low < second < high and tangent(rising, second) >= tangent(falling, second):
+        return second
+    below = falling[0] * rising[2] - rising[0] * falling[2]
+    above = rising[0] * falling[1] - falling[0] * rising[1]
+    if below * above > 0.0:
+        t = math.sqrt(below / above)
+        if low < t < high:
+            return t
+    return 0.0
+
+
+@kernel
+def lowest_between(start, end, w_start, w_end, w):
+    """Write to w the point between two of the box with the smallest cosine, none negative.
+
+    start, end: their weighted sums. The derivative along the segment has one sign change at most,
+    for its numerator is linear.
+    """
+    n, p, q = start
+    dn, dp, dq = end[0] - n, end[1] - p, end[2] - q
+    constant = 2.0 * dn * p * q - n * (dp * q + dq * p)
+    slope = dn * (p * dq + q * dp) - 2.0 * n * dp * dq
+    at, lowest = 0.0, n / math.sqrt(p * q)
+    inner = -constant / slope if slope != 0.0 else 1.0
+    for share in (min(max(inner, 0.0), 1.0), 1.0):
+        value = (n + share * dn) / math.sqrt((p + share * dp) * (q + share * dq))
+        if value < lowest:
+            at, lowest = share, value
+    for j in range(w.shape[0]):
+        w[j] = w_start[j] + at * (w_end[j] - w_start[j])
+
+
+@kernel
+def worst_nonnegative(x, y, K, w):
+    """Write to w the point of the box with the smallest cosine, where none in it is negative.
+
+    That cosine is max over t of min over w of 2 sum wxy / sum w (t x² + y²/t). Two vertices that
+    are best at their t bound the maximum from above: the next t is where they leave it highest.
+    """
+    low, high = 1.0 / math.sqrt(K), math.sqrt(K)
+    w_rising, w_falling = np.empty_like(w), np.empty_like(w)
+    tangent_vertex(x, y, K, low, w_rising)
+    tangent_vertex(x, y, K, high, w_falling)
+    rising, falling = weighted_sums(x, y, w_rising), weighted_sums(x, y, w_falling)
+    for _ in range(200):
+        t = highest_envelope(rising, falling, low, high)
+        guided = t > 0.0
+        if not guided:
+            t = math.sqrt(low * high)
+        if not low < t < high:
+            break
+        bound = min(tangent(rising, t), tangent(falling, t))
+        tangent_vertex(x, y, K, t, w)
+        sums = weighted_sums(x, y, w)
+        if sums[2] > t * t * sums[1]:
+            low, rising = t, sums
+            w_rising[:] = w
+        else:
+            high, falling = t, sums
+            w_falling[:] = w
+        if guided and tangent(sums, t) >= bound * (1.0 - 2.0**-51):
+            break
+    lowest_between(rising, falling, w_rising, w_falling, w)
+
+
+@kernel
+def highest_cosine(x, y, K, w):
+    """Write to w the point of the box [1, K]^d with the largest cosine of unit x and y."""
+    largest = 0.0
+    for j in range(x.shape[0]):
+        term = x[j] * y[j]
+        largest += K * term if term > 0.0 else term
+    if largest > 0.0:
+        best_positive(x, y, K, w)
+    else:
+        worst_nonnegative(x, -y, K, w)
+
+
+@kernel
+def box_interval(x, y, K, low_weights, high_weights):
+    """(lowest, highest) cosine of unit x and y over the box, with the weights that attain them."""
+    highest_cosine(x, y, K, high_weights)
+    highest_cosine(x, -y, K, low_weights)
+    return weighted_cosine(x, y, low_weights), weighted_cosine(x, y, high_weights)
+
+
+@kernel
+def box_intervals(lo, hi, x, y, x_norms, y_norms, K, ends, weights):
+    """Exact range of the cosines of pairs lo .. hi over the box. O(d²) a pair.
+
+    x, y (n, d) float64 with their norms (n,); ends (n, 2) float64 out: lowest, highest, NaN for a
+    zero row; weights (n, 2, d) float64 out: where they are attained, ones for a zero row.
+    """
+    d = x.shape[1]
+    a, b = np.empty(d), np.empty(d)
+    for i in range(lo, hi):
+        if x_norms[i] == 0.0 or y_norms[i] == 0.0:
+            ends[i, :] = np.nan
+            weights[i, :, :] = 1.0
+            continue
+        unit_row(x[i], x_norms[i], a)
+        unit_row(y[i], y_norms[i], b)
+        ends[i, 0], ends[i, 1] = box_interval(a, b, K, weights[i, 0], weights[i, 1])
+
+
+@kernel
+def split_index(x, y, contributions):
+    """Total-variation index of two unit vectors, and each dimension's signed share in it.
+
+    contributions (d,) float64 out: ½ (e₊² - e₋²), e± the unit vectors along x ± y: how fast z moves
+    with the logarithm of that dimension's weight. Their absolute values sum to the index.
+    """
+    plus, minus = spread(x, y)
+    contributions[:] = 0.0
+    total = 0.0
+    if plus == 0.0 or minus == 0.0:
+        return total
+    for j in range(x.shape[0]):
+        above, below = x[j] + y[j], x[j] - y[j]
+        contributions[j] = 0.5 * (above * above / plus - below * below / minus)
+        total += abs(contributions[j])
+    return total
+
+
+@kernel
+def pair_indices(lo, hi, x, y, x_norms, y_norms, z, indices, contributions):
+    """Fisher z, total-variation index and contributions of pairs lo .. hi.
+
+    x, y (n, d) float64 with their norms; z, indices (n,) and contributions (n, d) float64 out.
+    """
+    a, b = np.empty(x.shape[1]), np.empty(x.shape[1])
+    for i in range(lo, hi):
+        unit_row(x[i], x_norms[i], a)
+        unit_row(y[i], y_norms[i], b)
+        z[i] = fisher_z(a, b)
+        indices[i] = split_index(a, b, contributions[i])
