@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from fastcos.factorization import LinearMF as LinearMF
     from fastcos.io import Interactions as Interactions
     from fastcos.io import read_interactions as read_interactions
+    from fastcos.measure import get_measure as get_measure
+    from fastcos.measure import measures as measures
     from fastcos.neighbors import Neighbors as Neighbors
     from fastcos.neighbors import top_k as top_k
     from fastcos.products import gram_matmul as gram_matmul
@@ -38,6 +40,7 @@ _HOMES = {
     "datasets": ("Simulation", "simulate_interactions"),
     "factorization": ("AmbiguousSolutionWarning", "LinearMF"),
     "io": ("Interactions", "read_interactions"),
+    "measure": ("get_measure", "measures"),
     "neighbors": ("Neighbors", "top_k"),
     "products": ("gram_matmul", "matmul", "rmatmul"),
     "rescaling": ("Rescaling", "rescalings"),

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from fastcos import config, threads, validate
 from fastcos.kernels import pair_scores, rows, screen, tiles, topk
-from fastcos.measures import Measure
+from fastcos.measure import Measure
 
 Rows = validate.Rows
 Integers = npt.NDArray[np.int64]

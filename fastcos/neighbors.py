@@ -7,7 +7,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import dense_neighbors, threads, validate
-from fastcos.measures import Measure, get_measure
+from fastcos.measure import Measure, get_measure
 from fastcos.sparse_neighbors import sparse_top_k
 
 
@@ -54,7 +54,7 @@ def top_k(
     k : int
         Neighbours per query, from 1 to the number of items that a query may find.
     measure : str or Measure
-        A name of ``fastcos.measures.measures()``, or an object like them.
+        A name of ``fastcos.measures()``, or an object like them.
     exclude_self : bool
         With items=None, whether a row is kept from being its own neighbour.
     allowed : array_like, optional

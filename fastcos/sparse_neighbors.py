@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from fastcos import threads, validate
 from fastcos.kernels import sparse_topk
-from fastcos.measures import Measure, get_measure
+from fastcos.measure import Measure, get_measure
 from fastcos.transposition import transposed
 from fastcos.validate_csr import as_interactions, csr_arrays
 

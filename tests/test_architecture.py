@@ -14,7 +14,7 @@ PACKAGE = [path for path in sorted((ROOT / "fastcos").rglob("*.py")) if "kernels
 LAYERS = (
     "kernels",
     "config threads validate validate_csr validate_metrics storage",
-    "measures operators preprocessing products lanczos svd rescaling transposition "
+    "measure operators preprocessing products lanczos svd rescaling transposition "
     "neighbors dense_neighbors sparse_neighbors neighbors_above approximate_neighbors index",
     "factorization metrics datasets io distributed sampling",
     "audit comparison",

@@ -7,8 +7,8 @@ with the members of ``Measure``.
 from typing import Any
 
 from fastcos import validate
-from fastcos.measures import elementary  # noqa: F401  registers its classes
-from fastcos.measures.base import Measure, Plain, register, registered
+from fastcos.measure import elementary  # noqa: F401  registers its classes
+from fastcos.measure.base import Measure, Plain, register, registered
 
 __all__ = ["Measure", "Plain", "get_measure", "measures", "register"]
 
@@ -20,8 +20,13 @@ def measures() -> tuple[str, ...]:
     -------
     tuple of str
 
+    Raises
+    ------
+    Nothing.
+
     Examples
     --------
+    >>> from fastcos import measures
     >>> "cosine" in measures()
     True
     """
@@ -52,6 +57,7 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
 
     Examples
     --------
+    >>> from fastcos import get_measure
     >>> get_measure("cosine").form
     'cosine'
     """

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastcos.measures.base import Form, Keys, Plain, Rows, register
+from fastcos.measure.base import Form, Keys, Plain, Rows, register
 
 
 @register
