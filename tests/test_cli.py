@@ -28,7 +28,9 @@ def files(tmp_path_factory):
     rows, columns = X.nonzero()
     lines = [f"u{u},{i},1" for u, i in zip(rows, columns, strict=True)]
     (folder / "seen.csv").write_text("user,item,count\n" + "\n".join(lines) + "\n")
-    labels = [f"{i},item {i},{'a|b' if i == columns[0] else 'abc'[c]}" for i, c in enumerate(clusters)]
+    kinds = ["abc"[c] for c in clusters]
+    kinds[columns[0]] = "a|b"
+    labels = [f"{i},item {i},{kind}" for i, kind in enumerate(kinds)]
     (folder / "items.csv").write_text("item,name,kind\n" + "\n".join(labels) + "\n")
     return folder
 
