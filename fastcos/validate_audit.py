@@ -19,13 +19,13 @@ def as_condition(name: str, condition: Any) -> float:
 
 
 def as_cosines(name: str, values: Any) -> Floats:
-    """Return one number or several, from -1 to 1, as a float64 vector."""
+    """Return one number or several, from -1 to 1 but for float32 rounding, as float64 (n,)."""
     cosines = validate.as_vector(name, np.atleast_1d(values))
-    outside = np.flatnonzero(np.abs(cosines) > 1)
+    outside = np.flatnonzero(np.abs(cosines) > 1 + 1e-6)
     if len(outside):
         at = int(outside[0])
         raise ValueError(f"{name} must be from -1 to 1, got {cosines[at]!r} at position {at}")
-    return cosines
+    return np.clip(cosines, -1.0, 1.0)
 
 
 def as_pairs(**sides: Any) -> tuple[list[Floats], bool]:
@@ -54,15 +54,15 @@ def as_pairs(**sides: Any) -> tuple[list[Floats], bool]:
 def as_metric(name: str, metric: Any, size: int | None = None) -> Floats:
     """Return a symmetric positive definite matrix (d, d), or the diagonal of one as (d,)."""
     if np.ndim(metric) == 1:
-        return validate.as_positive_diagonal(
-            name, metric, np.size(metric) if size is None else size
-        )
+        length = np.size(metric) if size is None else size
+        return validate.as_positive_diagonal(name, metric, length)
     matrix = np.asarray(validate.as_rows(name, metric, dtype=np.float64))
     d = len(matrix) if size is None else size
     if matrix.shape != (d, d):
         raise ValueError(f"{name} must be of shape ({d}, {d}) or ({d},), got {matrix.shape}")
     values = np.linalg.eigvalsh(matrix)
-    if not np.allclose(matrix, matrix.T, rtol=1e-12, atol=0) or not values[0] > 0:
+    asymmetry = np.abs(matrix - matrix.T).max()
+    if asymmetry > 1e-10 * np.abs(matrix).max() or not values[0] > 0:
         raise ValueError(
             f"{name} must be symmetric and positive definite, got a smallest eigenvalue of "
             f"{values[0]:g}"

@@ -1,0 +1,118 @@
+"""The leaves of the certificates against linear programming, brute force and numerical search."""
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from fastcos.kernels import certificates
+from tests.audit_oracles import cosine, minimise_over_box, vertices
+
+
+def unit(v):
+    return v / np.linalg.norm(v)
+
+
+def triples(seed, n, largest=6):
+    """An item, a near neighbour, a rival not much further, and the box."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        d = int(rng.integers(2, largest + 1))
+        x = unit(rng.standard_normal(d))
+        y, m = (unit(x + s * rng.standard_normal(d)) for s in (0.5, 0.8))
+        yield rng, x, y, m, float(np.exp(rng.uniform(0.05, 1.5)))
+
+
+def test_ratio_range_equals_brute_force():
+    for _, _, y, m, K in triples(1, 200):
+        corners = vertices(len(y), K)
+        ratios = (corners @ m**2) / (corners @ y**2)
+        found = certificates.ratio_range(m**2, y**2, K)
+        assert found == pytest.approx((ratios.min(), ratios.max()), rel=1e-13)
+
+
+def test_best_multiplier_solves_the_linear_programme():
+    for rng, x, y, m, K in triples(2, 150):
+        d = len(x)
+        least, largest = np.sqrt(certificates.ratio_range(m**2, y**2, K))
+        ratio = np.exp(rng.uniform(np.log(least), np.log(largest)))
+        a, g = x * (ratio * y - m), m**2 - ratio**2 * y**2
+        w = np.full(d, np.nan)
+        multiplier, total = certificates.best_multiplier(a, g, K, w)
+        truth = linprog(a, A_eq=g[np.newaxis], b_eq=[0.0], bounds=[(1, K)] * d)
+        assert total == pytest.approx(truth.fun, abs=1e-9)
+        h = a + multiplier * g
+        assert np.minimum(h, K * h).sum() == pytest.approx(truth.fun, abs=1e-9)
+        assert w.min() >= 1
+        assert w.max() <= K
+        assert w @ g == pytest.approx(0, abs=1e-9)
+        assert w @ a == pytest.approx(truth.fun, abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [80, pytest.param(1000, marks=pytest.mark.slow)])
+def test_refined_certificate_agrees_with_numerical_minimisation(n):
+    passed, refused, joint = 0, 0, 0
+    for rng, x, y, m, K in triples(3, n):
+        least = minimise_over_box(
+            lambda w: cosine(x, y, w) - cosine(x, m, w),  # noqa: B023
+            len(x), K, rng,
+        )  # fmt: skip
+        if abs(least) < 1e-3:
+            continue
+        w = np.full(len(x), np.nan)
+        ratios = certificates.norm_ratios(y, m, K)
+        answer = certificates.refined_certificate(x, y, m, K, ratios, 8, w)
+        assert answer == np.sign(least)
+        if answer < 0:
+            assert w.min() >= 1
+            assert w.max() <= K
+            assert cosine(x, y, w) - cosine(x, m, w) <= 1e-12
+        passed, refused = passed + (answer > 0), refused + (answer < 0)
+        sure = certificates.joint_certificate(x, y, m, K, ratios)
+        assert least > 0 or not sure
+        joint += sure
+    assert min(passed, refused) > n // 8
+    # the cheap test is weaker, and not idle
+    assert passed // 4 < joint < passed
+
+
+def test_neither_test_certifies_a_tie():
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        x, y = np.abs(rng.standard_normal((2, 6)))
+        x, y = unit(x), unit(y)
+        for rival in (y, unit(3 * y), unit(0.7 * y)):
+            for K in (1.0, 1.5, 1e6):
+                assert certificates.beats(x, y, rival, K, 6, np.empty(6)) <= 0
+
+
+def test_separation_of_infinite_z():
+    inf = np.inf
+    assert certificates.separation(inf, inf) == 1
+    assert certificates.separation(inf, 3.0) == inf
+    assert certificates.separation(-2.0, -inf) == inf
+    assert certificates.separation(-inf, -inf) == 1
+    assert certificates.separation(1.0, 1.0 + 1e-12) == 1
+    assert certificates.separation(1.0, 0.0) == np.exp(0.5)
+
+
+def test_rows_kernels_write_every_entry_of_poisoned_outputs_and_only_their_rows():
+    rng = np.random.default_rng(5)
+    items = rng.standard_normal((30, 4))
+    norms = np.linalg.norm(items, axis=1)
+    scores = items @ items.T / np.outer(norms, norms)
+    np.fill_diagonal(scores, -2)
+    neighbors = np.argsort(-scores, axis=1)[:, :9]
+    rows = np.arange(30)
+    z, radii = np.full((30, 9), -7.0), np.full((30, 3), -7.0)
+    certificates.linear_radii(10, 20, items, norms, rows, neighbors, z, radii)
+    assert (z[10:20] > -7).all()
+    assert (radii[10:20] >= 1).all()
+    for part in (slice(0, 10), slice(20, 30)):
+        assert (z[part] == -7).all()
+        assert (radii[part] == -7).all()
+    radii[:], short = -7.0, np.full(30, 249, np.uint8)
+    certificates.rescaling_radii(10, 20, items, norms, rows, neighbors, False, 2.0, 6, radii, short)
+    assert (radii[10:20] >= 1).all()
+    assert (short[10:20] <= 1).all()
+    assert (np.delete(radii, np.s_[10:20], axis=0) == -7).all()
+    assert (np.delete(short, np.s_[10:20]) == 249).all()
