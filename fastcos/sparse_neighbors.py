@@ -85,7 +85,7 @@ def sparse_top_k(
 
     Inner products of whole numbers are exact; others are summed in float64 in the order of the
     columns. Time O(the items' non-zeros in the columns of every query); memory one or two copies of
-    the items, and O(m) per thread. A CSC matrix, such as the transpose of a CSR one, serves as well.
+    the items, and O(m) per thread. A CSC matrix, such as the transpose of a CSR one, is as good.
     """
     name = validate.as_choice("measure", get_measure(measure).name, MEASURES)
     given = _checked("queries", queries, n_threads)
@@ -188,7 +188,7 @@ def _items(
 ) -> sparse_topk.Items:
     m = searched.shape[0]
     norms = searched.norms
-    factors = np.zeros(-(-m // sparse_topk.CHUNK) * sparse_topk.CHUNK)
+    factors = np.zeros(-(-m // sparse_topk.STRIP) * sparse_topk.STRIP)
     factors[:m] = np.divide(1.0, norms, out=np.zeros(m), where=norms > 0) if is_cosine else 1.0
     factors = factors.astype(np.float32 if sum_type == np.int32 else np.float64)
     indptr, lists, _ = searched.by_column

@@ -18,13 +18,17 @@ from numba import types
 from numba.extending import intrinsic
 
 from .jit import kernel
-from .select import keep_best
+from .select import keep_best, kth_largest
 from .tiles import lowest_bit
 from .topk import is_excluded, write_run
-from .vector_ir import F64, I32, I64, broadcast, load, pointer
+from .vector_ir import BYTES, F64, I32, I64, broadcast, byte_pointer, function, load, pointer
 
-# sums are compared by the 64
+# sums are compared by the 64; their largest are taken of groups of 16, in strips of up to 256
 CHUNK = 64
+STRIP = 256
+_GROUP = 16
+# lists asked for in advance
+_AHEAD = 12
 # rounding of the compare, in float32 or better: 4 roundings
 _BELOW = 1.0 - 2.0**-20
 
@@ -50,7 +54,7 @@ class Items(NamedTuple):
     """For every column the items that have it: the transposed rows, as CSR.
 
     list_indptr (d + 1,) int64; list_items (nnz,) rising within a list; list_values (nnz,) or None;
-    norms (m,) float64; factors (m rounded up to CHUNK,) 1 / norm for cosines, 1 for inner products,
+    norms (m,) float64; factors (m rounded up to STRIP,) 1 / norm for cosines, 1 for inner products,
     0 for zero rows and beyond m: float32 with int32 sums, else float64.
     """
 
@@ -61,6 +65,46 @@ class Items(NamedTuple):
     factors: Any
 
 
+def _scores(builder, sums_at, factors_at, kind, offset):
+    """Sums from an offset on times their factors, as one vector."""
+    values = load(builder, sums_at, ir.VectorType(sums_at.type.pointee, kind.count), offset)
+    if sums_at.type.pointee == I32:
+        values = builder.sitofp(values, kind)
+    return builder.fmul(values, load(builder, factors_at, kind, offset))
+
+
+def _kind(factors_at):
+    """Vector of one register: 16 float32 or 8 float64."""
+    element = factors_at.type.pointee
+    return ir.VectorType(element, 8 if element == F64 else 16)
+
+
+@intrinsic
+def _largest_vectors(typingctx, sums, factors, start, maxima, at):
+    signature = types.void(sums, factors, start, maxima, at)
+
+    def codegen(context, builder, sig, arguments):
+        sums_at = pointer(context, builder, sig.args[0], arguments[0], arguments[2])
+        factors_at = pointer(context, builder, sig.args[1], arguments[1], arguments[2])
+        out = pointer(context, builder, sig.args[3], arguments[3], arguments[4])
+        kind = _kind(factors_at)
+        best = _scores(builder, sums_at, factors_at, kind, 0)
+        for member in range(1, _GROUP):
+            scores = _scores(builder, sums_at, factors_at, kind, member * kind.count)
+            best = builder.select(builder.fcmp_ordered(">", scores, best), scores, best)
+        builder.store(best, builder.bitcast(out, kind.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _largest_slowly(sums, factors, start, maxima, at):
+    """Write the largest sums[j] * factors[j] of each of 16 (float64: 8) groups of 16."""
+    lanes = 64 // factors.itemsize
+    scores = sums[start : start + _GROUP * lanes] * factors[start : start + _GROUP * lanes]
+    maxima[at : at + lanes] = scores.reshape(_GROUP, lanes).max(axis=0)
+
+
 @intrinsic
 def _reaching_vectors(typingctx, sums, start, factors, bound):
     signature = types.uint64(sums, start, factors, bound)
@@ -68,18 +112,14 @@ def _reaching_vectors(typingctx, sums, start, factors, bound):
     def codegen(context, builder, sig, arguments):
         sums_at = pointer(context, builder, sig.args[0], arguments[0], arguments[1])
         factors_at = pointer(context, builder, sig.args[2], arguments[2], arguments[1])
-        element = factors_at.type.pointee
-        lanes = 8 if element == F64 else 16
-        kind = ir.VectorType(element, lanes)
+        kind = _kind(factors_at)
         limit = broadcast(builder, arguments[3], kind)
         word = I64(0)
-        for first in range(0, CHUNK, lanes):
-            values = load(builder, sums_at, ir.VectorType(sums_at.type.pointee, lanes), first)
-            if sums_at.type.pointee == I32:
-                values = builder.sitofp(values, kind)
-            scores = builder.fmul(values, load(builder, factors_at, kind, first))
-            passed = builder.bitcast(builder.fcmp_ordered(">=", scores, limit), ir.IntType(lanes))
-            word = builder.or_(word, builder.shl(builder.zext(passed, I64), I64(first)))
+        for first in range(0, CHUNK, kind.count):
+            scores = _scores(builder, sums_at, factors_at, kind, first)
+            passed = builder.fcmp_ordered(">=", scores, limit)
+            bits = builder.zext(builder.bitcast(passed, ir.IntType(kind.count)), I64)
+            word = builder.or_(word, builder.shl(bits, I64(first)))
         return word
 
     return signature, codegen
@@ -94,12 +134,36 @@ def _reaching_slowly(sums, start, factors, bound):
     return np.uint64(word)
 
 
-_reaching = _reaching_slowly if numba.config.DISABLE_JIT else _reaching_vectors
+if numba.config.DISABLE_JIT:
+    _largest, _reaching = _largest_slowly, _reaching_slowly
+else:
+    _largest, _reaching = _largest_vectors, _reaching_vectors
+
+
+@intrinsic
+def _prefetch_line(typingctx, array, i):
+    signature = types.void(array, i)
+
+    def codegen(context, builder, sig, arguments):
+        at = byte_pointer(context, builder, sig.args[0], arguments[0], arguments[1])
+        fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
+        # to read, keep in all caches, data
+        builder.call(fetch, [at, I32(0), I32(3), I32(1)])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _prefetch_nothing(array, i):
+    """Ask for the cache line of array[i]; what is not mapped is ignored."""
+
+
+_prefetch = _prefetch_nothing if numba.config.DISABLE_JIT else _prefetch_line
 
 
 @kernel
 def row_norms(lo, hi, indptr, data, norms):
-    """norms[i] = |row i| for rows lo .. hi. data (nnz,) or None for ones; norms (n,) float64 out."""
+    """norms[i] = |row i| for rows lo .. hi. data (nnz,), None for ones; norms (n,) float64 out."""
     for i in range(lo, hi):
         if data is None:
             norms[i] = math.sqrt(indptr[i + 1] - indptr[i])
@@ -112,8 +176,20 @@ def row_norms(lo, hi, indptr, data, norms):
 
 @kernel
 def _add_lists(first, last, indices, values, list_indptr, list_items, list_values, sums):
-    """sums[j] += <query, item j> for all items; the query's non-zeros first .. last, in order."""
+    """sums[j] += <query, item j> for all items; the query's non-zeros first .. last, in order.
+
+    Short lists all over memory: two lines of each are asked for in advance, 2x on the deck data.
+    """
     for t in range(first, last):
+        if t + 2 * _AHEAD < last:
+            _prefetch(list_indptr, np.int64(indices[t + 2 * _AHEAD]))
+        if t + _AHEAD < last:
+            start = list_indptr[indices[t + _AHEAD]]
+            _prefetch(list_items, start)
+            _prefetch(list_items, start + 32)
+            if list_values is not None:
+                _prefetch(list_values, start)
+                _prefetch(list_values, start + 32)
         column = indices[t]
         start, stop = list_indptr[column], list_indptr[column + 1]
         if list_values is None:
@@ -143,11 +219,25 @@ def _may_find(query, j, queries):
 
 
 @kernel
-def _keep_positive(is_cosine, query, queries, items, minimum, k, sums, keys, columns, scratch):
+def _first_bound(barred, k, sums, factors, maxima):
+    """A bound that at least k items reach besides `barred` others: a rank among groups' largest."""
+    lanes = 64 // factors.itemsize
+    groups = sums.shape[0] // _GROUP
+    floor = np.finfo(factors.dtype).tiny
+    if k + barred > groups:
+        return floor
+    for at in range(0, groups, lanes):
+        _largest(sums, factors, at * _GROUP, maxima, at)
+    return max(floor, maxima.dtype.type(kth_largest(maxima, groups, k + barred) * _BELOW))
+
+
+@kernel
+def _keep_positive(
+    is_cosine, query, queries, items, minimum, k, sums, bound, keys, columns, scratch
+):
     """Bring the best k items of positive score to the front of keys, columns; return how many."""
     norm = queries.norms[query] if is_cosine else 1.0
-    floor = np.finfo(items.factors.dtype).tiny
-    count, reached, bound = 0, 0.0, floor
+    count, reached = 0, 0.0
     for start in range(0, sums.shape[0], CHUNK):
         word = _reaching(sums, start, items.factors, bound)
         while word != 0:
@@ -162,7 +252,7 @@ def _keep_positive(is_cosine, query, queries, items, minimum, k, sums, keys, col
             if count == keys.shape[0]:
                 count = keep_best(keys, columns, count, k, scratch)
                 reached = keys[k - 1]
-                bound = max(floor, items.factors.dtype.type(reached * norm * _BELOW))
+                bound = max(bound, items.factors.dtype.type(reached * norm * _BELOW))
     return keep_best(keys, columns, count, k, scratch)
 
 
@@ -203,14 +293,18 @@ def best_rows(lo, hi, is_cosine, queries, items, minimum, sum_type, keys, column
     sums = np.zeros(items.factors.shape[0], sum_type.dtype)
     run_keys, scratch = np.empty(capacity), np.empty(capacity)
     run_columns = np.empty(capacity, np.int64)
+    maxima = np.empty(sums.shape[0] // _GROUP, items.factors.dtype)
     for query in range(lo, hi):
         _add_lists(
             queries.indptr[query], queries.indptr[query + 1], queries.indices, queries.values,
             items.list_indptr, items.list_items, items.list_values, sums,
         )  # fmt: skip
+        barred = queries.excluded_indptr[query + 1] - queries.excluded_indptr[query] + 1
+        bound = _first_bound(barred, k, sums, items.factors, maxima)
         count = _keep_positive(
-            is_cosine, query, queries, items, minimum, k, sums, run_keys, run_columns, scratch
-        )
+            is_cosine, query, queries, items, minimum, k, sums, bound, run_keys, run_columns,
+            scratch,
+        )  # fmt: skip
         if count < k:
             count = _append_others(
                 is_cosine, query, queries, items, minimum, k, sums, count, run_keys, run_columns,

@@ -7,8 +7,8 @@ from .jit import kernel
 def count_columns(lo, hi, cuts, indptr, indices, counts):
     """counts[part, j] = non-zeros of column j in the rows of a part, for parts lo .. hi.
 
-    cuts (parts + 1,) int64 rows; indptr (n + 1,) int64; indices (nnz,) int; counts (parts, p) int64,
-    out.
+    cuts (parts + 1,) int64 rows; indptr (n + 1,) int64; indices (nnz,) int; counts (parts, p)
+    int64, out.
     """
     for part in range(lo, hi):
         counts[part] = 0
