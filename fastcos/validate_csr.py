@@ -59,7 +59,6 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
     # flags of a new object are not stale, unlike X.has_canonical_format after an edit in place
     clean = sp.csr_array((data, indices, indptr), shape=X.shape, copy=worst > csr.FINE)
     if worst == csr.NOT_CANONICAL:
-        clean.has_canonical_format = False
         with np.errstate(over="ignore"):
             clean.sum_duplicates()
         _checked(name, clean.indptr, clean.indices, clean.data, X.shape[1])  # sums may overflow

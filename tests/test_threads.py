@@ -49,6 +49,11 @@ def fail_at_10(lo, hi, out):
     out[lo:hi] = 1
 
 
+def forget_pool():
+    with threads._lock:
+        threads._pool, threads._pool_size = None, 0
+
+
 # cuts
 
 
@@ -145,6 +150,7 @@ def test_several_callers_share_the_pool_and_all_get_their_rows():
 
 
 def test_a_call_from_inside_a_block_runs_there_and_does_not_deadlock():
+    forget_pool()  # both of its two threads will be inside a block
     outs, used = np.zeros((8, 20)), set()
 
     def inner(lo, hi, out):
@@ -313,9 +319,7 @@ def test_a_caller_that_gives_up_does_not_wait_for_the_blocks_of_others():
     hog = threading.Thread(
         target=threads.run, args=(long_block, np.arange(3)), kwargs={"n_threads": 2}
     )
-    # a pool of exactly two threads, both taken
-    with threads._lock:
-        threads._pool, threads._pool_size = None, 0
+    forget_pool()  # both of its two threads will be taken
     hog.start()
     time.sleep(0.1)
     started = time.perf_counter()
@@ -448,6 +452,21 @@ def test_a_second_ctrl_c_does_not_leave_a_block_running():
     with pytest.raises(KeyboardInterrupt):
         threads.run(block, np.arange(3), n_threads=2)
     assert ended.is_set()
+    sender.join(10)
+
+
+@POSIX
+def test_ctrl_c_while_a_failed_call_ends_is_not_lost():
+    def block(lo, hi):
+        time.sleep(0.5)
+
+    def stop(done, total):
+        raise ArithmeticError
+
+    sender = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    sender.start()
+    with pytest.raises(KeyboardInterrupt):
+        threads.run(block, np.arange(3), n_threads=2, progress=stop)
     sender.join(10)
 
 

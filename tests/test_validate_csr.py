@@ -320,6 +320,13 @@ def test_broken_matrices_of_other_formats_name_their_field():
             as_interactions("X", X)
 
 
+@pytest.mark.parametrize("outside", [-(2**31), -3, 3, 2**31 - 1])
+def test_a_diagonal_outside_the_matrix_holds_nothing(outside):
+    X = sp.dia_array((np.ones((2, 3)), [0, 1]), shape=(3, 3))
+    X.offsets = np.array([0, outside], np.int32)
+    np.testing.assert_array_equal(as_interactions("X", X).toarray(), np.eye(3))
+
+
 # at random
 
 
