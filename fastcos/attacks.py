@@ -12,7 +12,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 # rivals that are helped one at a time, and how many of the nearest items vote on whether it worked
-_RIVALS, _LISTED = 2, 48
+_RIVALS, N_LISTED = 2, 48
 
 
 class Attack(NamedTuple):
@@ -87,11 +87,11 @@ def vertex_attack(
     >>> from fastcos import vertex_attack
     >>> items = np.array([[1.0, 0.0, 0.1], [1.0, 0.3, 0.0], [1.0, 0.0, 0.6], [0.0, 1.0, 1.0]])
     >>> found = vertex_attack(items, k=1, condition=3.0, rows=[0])
-    >>> found.indices[0, 0], round(found.radius[0, 0], 1), found.rescaling[0, 0].round(2)
-    (np.int64(1), np.float64(1.8), array([1.  , 0.55, 1.  ]))
+    >>> int(found.indices[0, 0]), round(float(found.radius[0, 0]), 1), found.rescaling[0, 0].round(1)
+    (1, 1.5, array([1. , 0.6, 1. ]))
     """
     side, k, condition = certificates.as_edges(items, k, condition, rows)
-    neighbors = certificates.nearest(side, min(len(side.items) - 1, k + _LISTED), n_threads)
+    neighbors = certificates.nearest(side, min(len(side.items) - 1, k + N_LISTED), n_threads)
     _, floors = certificates.linear_radii(side, neighbors.indices, k, n_threads)
     return attack(side, neighbors.indices, floors, condition, n_threads, progress)
 

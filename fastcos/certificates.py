@@ -111,9 +111,9 @@ def certified_neighbors(
     >>> import numpy as np
     >>> from fastcos import certified_neighbors
     >>> items = np.array([[1.0, 0.0], [1.0, 0.1], [1.0, 0.9], [0.0, 1.0]])
-    >>> found = certified_neighbors(items, k=1, condition=3.0)
+    >>> found = certified_neighbors(items, k=1, condition=2.6)
     >>> found.indices[:, 0], found.radius[:, 0].round(2), found.certified[:, 0]
-    (array([1, 0, 1, 2]), array([2.95, 3.15, 1.03, 2.92]), array([False,  True, False, False]))
+    (array([1, 0, 1, 2]), array([2.77, 2.56, 1.08, 1.43]), array([ True, False, False, False]))
     """
     side, k, condition = as_edges(items, k, condition, rows)
     family = validate.as_choice("family", family, FAMILIES)

@@ -56,7 +56,7 @@ def as_metric(name: str, metric: Any, size: int | None = None) -> Floats:
     if np.ndim(metric) == 1:
         length = np.size(metric) if size is None else size
         return validate.as_positive_diagonal(name, metric, length)
-    matrix = np.asarray(validate.as_rows(name, metric, dtype=np.float64))
+    matrix: Floats = validate.as_rows(name, metric, dtype=np.float64).astype(np.float64)
     d = len(matrix) if size is None else size
     if matrix.shape != (d, d):
         raise ValueError(f"{name} must be of shape ({d}, {d}) or ({d},), got {matrix.shape}")
@@ -68,3 +68,9 @@ def as_metric(name: str, metric: Any, size: int | None = None) -> Floats:
             f"{values[0]:g}"
         )
     return matrix
+
+
+def as_many(name: str, n_directed: int, least: int) -> None:
+    """Refuse rows of which fewer than least have a direction."""
+    if n_directed < least:
+        raise ValueError(f"{name} must have {least} rows that are not zero, got {n_directed}")

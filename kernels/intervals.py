@@ -263,3 +263,27 @@ def pair_indices(lo, hi, x, y, x_norms, y_norms, z, indices, contributions):
         unit_row(y[i], y_norms[i], b)
         z[i] = fisher_z(a, b)
         indices[i] = split_index(a, b, contributions[i])
+
+
+@kernel
+def edge_indices(lo, hi, items, norms, rows, neighbors, first_of, indices, totals):
+    """Total-variation indices of the edges of parts lo .. hi of rows, and what they come from.
+
+    items (p, d) float with norms (p,); neighbors (n, k) those of rows (n,); part q is the rows
+    first_of[q] .. first_of[q + 1]; indices (n, k) float64 out, NaN for an edge of a zero row;
+    totals (parts, d) float64 out: sums of the sizes of the contributions. O(d) an edge.
+    """
+    d = items.shape[1]
+    x, y, contributions = np.empty(d), np.empty(d), np.empty(d)
+    for part in range(lo, hi):
+        totals[part, :] = 0.0
+        for i in range(first_of[part], first_of[part + 1]):
+            unit_row(items[rows[i]], norms[rows[i]], x)
+            for r in range(neighbors.shape[1]):
+                if norms[rows[i]] == 0.0 or norms[neighbors[i, r]] == 0.0:
+                    indices[i, r] = np.nan
+                    continue
+                unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], y)
+                indices[i, r] = split_index(x, y, contributions)
+                for j in range(d):
+                    totals[part, j] += abs(contributions[j])

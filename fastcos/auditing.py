@@ -1,0 +1,375 @@
+"""How arbitrary are these cosines? One card of numbers about item embeddings.
+
+Predictions do not change when a rescaling D acts on users and D^-1 on items, but neighbours by
+cosine do. The card says how many neighbours are certain to survive such rescalings and how many are
+known not to, what other conventions would have shown instead, and what to compare instead.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import alternatives, attacks, certificates, metrics, threads, validate, validate_audit
+from fastcos.kernels import intervals
+from fastcos.neighbors import top_k
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+# conditions at which the card tells what survives, besides the one asked for
+CONDITIONS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)
+# rows whose edges are certified and attacked under rescalings, whose lists are compared between
+# embeddings, and whose pairs are scored against labels
+_CERTIFIED_ROWS, _LISTED_ROWS, _LABELLED_ROWS = 100, 1000, 2000
+_RANDOM_BASES = 3
+_ROWS_PER_PART = 2048
+
+
+class Survival(NamedTuple):
+    """What is known of the neighbours under every map of at most this condition.
+
+    Attributes
+    ----------
+    condition : float
+    certified_linear : float
+        Share of all edges that survive every invertible map: a lower bound.
+    certified : float
+        Share of the sampled edges that survive every rescaling: a lower bound.
+    survives_attack : float
+        Share of the sampled edges for which no rescaling was found that loses them: an upper bound.
+    """
+
+    condition: float
+    certified_linear: float
+    certified: float
+    survives_attack: float
+
+
+class Comparison(NamedTuple):
+    """Other embeddings of the same items against the given ones.
+
+    Attributes
+    ----------
+    name, meaning : str
+    condition : float or None
+        Of the rescaling that leads there; None where it is not a rescaling.
+    jaccard, overlap : float
+        Jaccard of the k nearest with those given, and rank-biased overlap, mean over sampled items.
+    rsa : float
+        Correlation of all cosines with those given.
+    hubness : float
+        Skewness of how often an item is in the sampled lists.
+    auc : float or None
+        Probability that a pair with one label has a larger cosine than a pair with two.
+    """
+
+    name: str
+    meaning: str
+    condition: float | None
+    jaccard: float
+    overlap: float
+    rsa: float
+    hubness: float
+    auc: float | None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The card.
+
+    Attributes
+    ----------
+    n_items, n_dimensions, k : int
+    condition : float
+        The condition of the verdict.
+    n_zero : int
+        Items that are zero rows: they have no direction and are left out of what follows.
+    n_sampled : int
+        Items whose edges were certified and attacked under rescalings.
+    arbitrariness : float
+        Mean total-variation index of the edges, 0 to 1: to first order a rescaling of condition κ
+        moves Fisher's z of an edge by at most that times ln κ.
+    random_basis : float
+        The same in random orthogonal bases, mean: what any basis would show.
+    dimensions : ndarray (d,)
+        Share of each latent dimension in it; sums to 1.
+    survival : tuple of Survival
+        By rising condition.
+    given : Comparison
+        The given embeddings themselves.
+    family : tuple of Comparison
+        Rescalings of the given items that other conventions would have chosen.
+    alternatives : tuple of Comparison
+        Forms that no rescaling changes.
+    hubness : metrics.Hubness
+    popularity : metrics.PopularityBias or None
+    mean_cosine, effective_rank : float
+    isoscore : float or None
+        None for one dimension.
+    """
+
+    n_items: int
+    n_dimensions: int
+    k: int
+    condition: float
+    n_zero: int
+    n_sampled: int
+    arbitrariness: float
+    random_basis: float
+    dimensions: Floats
+    survival: tuple[Survival, ...]
+    given: Comparison
+    family: tuple[Comparison, ...]
+    alternatives: tuple[Comparison, ...]
+    hubness: metrics.Hubness
+    popularity: metrics.PopularityBias | None
+    mean_cosine: float
+    effective_rank: float
+    isoscore: float | None
+
+    @property
+    def verdict(self) -> str:
+        """The card in one sentence."""
+        point = next(point for point in self.survival if point.condition == self.condition)
+        low, high = sorted((point.certified, point.survives_attack))
+        worst = min(self.family, key=lambda other: other.jaccard)
+        return (
+            f"Between {low:.0%} and {high:.0%} of the {self.k} nearest neighbours survive every "
+            f"rescaling of condition {self.condition:g} that leaves predictions as they are; "
+            f"{worst.name} ({worst.meaning}) shares {worst.jaccard:.0%} of the neighbours."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the card as plain Python values, with the verdict."""
+        card = asdict(self)
+        card["dimensions"] = self.dimensions.tolist()
+        for name in ("given", "hubness", "popularity"):
+            value = getattr(self, name)
+            card[name] = None if value is None else value._asdict()
+        for name in ("survival", "family", "alternatives"):
+            card[name] = [row._asdict() for row in getattr(self, name)]
+        return {"verdict": self.verdict, **card}
+
+
+def audit(
+    items: Any,
+    users: Any = None,
+    *,
+    labels: Any = None,
+    popularity: Any = None,
+    k: int = 10,
+    condition: float = 2.0,
+    seed: int = 0,
+    n_threads: int | None = None,
+    progress: threads.Progress | None = None,
+) -> Audit:
+    """How much of what cosine says of these items is a choice that training never made.
+
+    One ``top_k`` of all items, and samples of them for what costs more: 100 rows for certificates
+    and attacks, 1,000 for lists, 2,000 for labels.
+
+    Parameters
+    ----------
+    items : array_like (p, d), float32 or float64
+        Item embeddings, p > k. Zero rows have no direction: counted and left out.
+    users : array_like (n, d), optional
+        User or query embeddings of the same model; they make the alternatives possible that look at
+        predictions.
+    labels : array_like (p,), int or str, optional
+        Clusters of the items, to be recovered.
+    popularity : array_like (p,), optional
+        For example the number of users of every item.
+    k : int
+        Neighbours per item.
+    condition : float
+        Largest entry of D over its smallest, for the verdict. For scale: 2.3 is between the two
+        cases of the paper's section 2.2 on its own simulation.
+    seed : int
+        Seed of the samples.
+    n_threads : int, optional
+        Default: the setting ``num_threads``.
+    progress : callable, optional
+        Called as progress(done, total) during the search of neighbours.
+
+    Returns
+    -------
+    Audit
+        The card; ``verdict`` says it in a sentence, ``to_dict()`` gives plain values.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity; users of another width; labels or popularity of another length; k,
+        condition or seed out of range; fewer than k + 1 rows that are not zero.
+
+    Notes
+    -----
+    Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, for the freedom; the certificates are those
+    of :func:`fastcos.certified_neighbors`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos import audit
+    >>> rng = np.random.default_rng(0)
+    >>> card = audit(rng.standard_normal((300, 8)), k=5, condition=1.2)
+    >>> card.n_items, 0 <= card.arbitrariness <= 1
+    (300, True)
+    >>> point = next(point for point in card.survival if point.condition == 1.2)
+    >>> point.certified_linear <= 1 and point.certified <= point.survives_attack
+    True
+    """
+    side, k, condition = certificates.as_edges(items, k, condition, None)
+    p, d = side.items.shape
+    queries = None if users is None else validate.as_rows("users", users)
+    if queries is not None:
+        validate.as_same_width("users", queries, "items", side.items)
+    codes = None if labels is None else validate.as_labels("labels", labels, p)
+    counts = None if popularity is None else validate.as_vector("popularity", popularity, p)
+    generator = validate.as_generator("seed", seed)
+    directed = np.flatnonzero(side.norms > 0)
+    validate_audit.as_many("items", len(directed), k + 1)
+
+    found = certificates.nearest(side, min(k + 1, p - 1), n_threads, progress)
+    lists = validate.read_only(np.ascontiguousarray(found.indices[:, :k]))
+    _, linear = certificates.linear_radii(side, found.indices, k, n_threads)
+    index, shares = local_arbitrariness(side, lists, n_threads)
+    sample = _draw(generator, directed, _CERTIFIED_ROWS)
+    survival = _survival(side._replace(rows=sample), linear, k, condition, n_threads)
+    judge = _Judge(side, lists, _draw(generator, directed, _LISTED_ROWS), codes, generator)
+    wide = side.items.astype(np.float64)
+    wide_queries = None if queries is None else queries.astype(np.float64)
+    own = alternatives.Variant("given", "the embeddings as they are", 1.0, wide)
+    return Audit(
+        n_items=p,
+        n_dimensions=d,
+        k=k,
+        condition=condition,
+        n_zero=p - len(directed),
+        n_sampled=len(sample),
+        arbitrariness=index,
+        random_basis=_in_random_bases(side, lists, judge.rows, generator, n_threads),
+        dimensions=shares,
+        survival=survival,
+        given=judge.compare(own, n_threads),
+        family=judge.compare_all(alternatives.rescaled(wide, wide_queries), n_threads),
+        alternatives=judge.compare_all(alternatives.unfree(wide, wide_queries), n_threads),
+        hubness=metrics.hubness(lists),
+        popularity=None if counts is None else metrics.popularity_bias(wide, counts, lists),
+        mean_cosine=metrics.mean_cosine(side.items).value,
+        effective_rank=metrics.effective_rank(side.items),
+        isoscore=metrics.isoscore(side.items) if d > 1 else None,
+    )
+
+
+def local_arbitrariness(
+    side: certificates.Side, lists: Integers, n_threads: int | None = None
+) -> tuple[float, Floats]:
+    """Mean total-variation index of the edges, and the share of every dimension in it."""
+    n, d = len(lists), side.items.shape[1]
+    first_of = threads.cuts_by_rows(n, _ROWS_PER_PART)
+    n_parts = len(first_of) - 1
+    indices = threads.poisoned(lists.shape, np.float64)
+    totals = threads.poisoned((n_parts, d), np.float64)
+    threads.run(
+        intervals.edge_indices, threads.cuts_by_rows(n_parts, 1), *side, lists,
+        validate.read_only(first_of), indices, totals,
+        n_threads=n_threads,
+    )  # fmt: skip
+    sums = totals.sum(axis=0)
+    directed = np.isfinite(indices)
+    mean = float(indices[directed].mean()) if directed.any() else 0.0
+    return mean, sums / sums.sum() if sums.sum() > 0 else sums
+
+
+def _draw(generator: np.random.Generator, rows: Integers, most: int) -> Integers:
+    chosen = generator.choice(rows, min(most, len(rows)), replace=False)
+    return validate.read_only(np.sort(chosen))
+
+
+def _survival(
+    side: certificates.Side, linear: Floats, k: int, condition: float, n_threads: int | None
+) -> tuple[Survival, ...]:
+    """The bracket over conditions up to the largest of CONDITIONS and the one asked for."""
+    conditions = sorted({*CONDITIONS, condition})
+    cap = conditions[-1]
+    certain = certificates.rescaling_radii(side, k, cap, n_threads)
+    certain = np.maximum(certain, linear[side.rows])
+    listed = certificates.nearest(
+        side, min(len(side.items) - 1, k + attacks.N_LISTED), n_threads
+    ).indices
+    broken = attacks.attack(side, listed, certain, cap, n_threads).radius
+    return tuple(
+        Survival(kappa, *(_share(radius > kappa, radius) for radius in (linear, certain, broken)))
+        for kappa in conditions
+    )
+
+
+def _share(claims: npt.NDArray[np.bool_], radius: Floats) -> float:
+    edges = ~np.isnan(radius)
+    return float(claims[edges].mean()) if edges.any() else 0.0
+
+
+def _in_random_bases(
+    side: certificates.Side,
+    lists: Integers,
+    rows: Integers,
+    generator: np.random.Generator,
+    n_threads: int | None,
+) -> float:
+    values = []
+    for _ in range(_RANDOM_BASES):
+        rotated = alternatives.in_random_basis(side.items.astype(np.float64), generator)
+        turned = certificates.Side(validate.read_only(rotated), side.norms, rows)
+        part = validate.read_only(np.ascontiguousarray(lists[rows]))
+        values.append(local_arbitrariness(turned, part, n_threads)[0])
+    return float(np.mean(values))
+
+
+class _Judge:
+    """Compares embeddings of the same items with the given ones, on samples of rows."""
+
+    def __init__(
+        self,
+        side: certificates.Side,
+        lists: Integers,
+        rows: Integers,
+        codes: Integers | None,
+        generator: np.random.Generator,
+    ) -> None:
+        self.rows, self._items, self._lists = rows, side.items, lists[rows]
+        self._labelled, self._codes = np.zeros(0, np.int64), codes
+        if codes is not None:
+            self._labelled = _draw(generator, np.flatnonzero(side.norms > 0), _LABELLED_ROWS)
+
+    def compare(self, variant: alternatives.Variant, n_threads: int | None) -> Comparison:
+        """Return how one variant differs."""
+        k = self._lists.shape[1]
+        searched = variant.rows.astype(self._items.dtype, copy=False)
+        longer = top_k(searched[self.rows], searched, k + 1, n_threads=n_threads).indices
+        own = longer == self.rows[:, np.newaxis]
+        own[~own.any(axis=1), -1] = True
+        lists = longer[~own].reshape(len(self.rows), k)
+        auc = None
+        if self._codes is not None:
+            labels = self._codes[self._labelled]
+            auc = metrics.pair_auc(searched[self._labelled], labels, exact=False).value
+        return Comparison(
+            name=variant.name,
+            meaning=variant.meaning,
+            condition=variant.condition,
+            jaccard=metrics.jaccard_at_k(lists, self._lists),
+            overlap=metrics.rank_biased_overlap(lists, self._lists).value,
+            rsa=metrics.rsa(variant.rows, self._items).value,
+            hubness=metrics.hubness(lists, n_items=len(self._items)).skewness,
+            auc=auc,
+        )
+
+    def compare_all(
+        self, variants: Iterable[alternatives.Variant], n_threads: int | None
+    ) -> tuple[Comparison, ...]:
+        """Return how each of them differs."""
+        return tuple(self.compare(variant, n_threads) for variant in variants)
