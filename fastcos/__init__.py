@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastcos import metrics as metrics
+    from fastcos.attacks import vertex_attack as vertex_attack
+    from fastcos.auditing import Audit as Audit
+    from fastcos.auditing import audit as audit
+    from fastcos.certificates import certified_neighbors as certified_neighbors
     from fastcos.comparison import Comparison as Comparison
     from fastcos.comparison import Scores as Scores
     from fastcos.comparison import compare as compare
@@ -18,6 +22,11 @@ if TYPE_CHECKING:
     from fastcos.datasets import simulate_interactions as simulate_interactions
     from fastcos.factorization import AmbiguousSolutionWarning as AmbiguousSolutionWarning
     from fastcos.factorization import LinearMF as LinearMF
+    from fastcos.intervals import cosine_interval as cosine_interval
+    from fastcos.intervals import fisher_z_interval as fisher_z_interval
+    from fastcos.intervals import rescaling_distance as rescaling_distance
+    from fastcos.intervals import tv_index as tv_index
+    from fastcos.intervals import unbounded_range as unbounded_range
     from fastcos.io import Interactions as Interactions
     from fastcos.io import read_interactions as read_interactions
     from fastcos.measure import get_measure as get_measure
@@ -27,6 +36,8 @@ if TYPE_CHECKING:
     from fastcos.products import gram_matmul as gram_matmul
     from fastcos.products import matmul as matmul
     from fastcos.products import rmatmul as rmatmul
+    from fastcos.repairs import canonicalize as canonicalize
+    from fastcos.repairs import query_metric as query_metric
     from fastcos.rescaling import Rescaling as Rescaling
     from fastcos.rescaling import rescalings as rescalings
     from fastcos.storage import FastcosFormatError as FastcosFormatError
@@ -35,14 +46,25 @@ if TYPE_CHECKING:
     from fastcos.svd import svd_residuals as svd_residuals
 
 _HOMES = {
+    "attacks": ("vertex_attack",),
+    "auditing": ("Audit", "audit"),
+    "certificates": ("certified_neighbors",),
     "comparison": ("Comparison", "Scores", "compare"),
     "config": ("Config", "get_config", "set_config"),
     "datasets": ("Simulation", "simulate_interactions"),
     "factorization": ("AmbiguousSolutionWarning", "LinearMF"),
+    "intervals": (
+        "cosine_interval",
+        "fisher_z_interval",
+        "rescaling_distance",
+        "tv_index",
+        "unbounded_range",
+    ),
     "io": ("Interactions", "read_interactions"),
     "measure": ("get_measure", "measures"),
     "neighbors": ("Neighbors", "top_k"),
     "products": ("gram_matmul", "matmul", "rmatmul"),
+    "repairs": ("canonicalize", "query_metric"),
     "rescaling": ("Rescaling", "rescalings"),
     "storage": ("FastcosFormatError",),
     "svd": ("SVD", "randomized_svd", "svd_residuals"),
