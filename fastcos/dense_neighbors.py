@@ -1,6 +1,7 @@
 """The dense search engine under ``top_k`` and ``SimilarityIndex``: prepare items once, search."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,11 @@ FORMS = {
 }
 # offsets weigh at most this much more than inner products, so that float32 holds both
 _LARGEST_WEIGHT = 2.0**20
+# below this many queries the items are split, not the queries
+FEW_QUERIES = 64
+# packing a row costs about as much as this many float64 scores of it
+SCORES_PER_PACKING = 20
+_LARGEST_BLOCK = 256
 
 
 class Tiling(NamedTuple):
@@ -58,28 +64,39 @@ class Exclusions(NamedTuple):
     indptr: Integers
     indices: Integers
 
+    def of_rows(self, first: int, last: int) -> "Exclusions":
+        """Those of queries first .. last."""
+        return Exclusions(self.own[first:last], self.indptr[first : last + 1], self.indices)
+
 
 class Prepared(NamedTuple):
     """Items in panels, with the units of their scaled rows."""
 
-    measure: Measure
+    form: str
     tiling: Tiling
     items: Any
     unit: float
     offset_unit: float
 
 
-def no_exclusions(n_queries: int) -> Exclusions:
-    """Every query may find every item."""
-    empty = np.zeros(0, np.int64)
-    return Exclusions(np.full(n_queries, -1, np.int64), np.zeros(n_queries + 1, np.int64), empty)
+class Work(NamedTuple):
+    """How a call may use the machine. working_memory in bytes."""
+
+    n_threads: int | None
+    working_memory: float
+    progress: threads.Progress | None = None
+
+    @property
+    def size(self) -> int:
+        """Threads of the call."""
+        return config.num_threads() if self.n_threads is None else self.n_threads
 
 
 def side(given: Rows, offsets: Floats | None, n_threads: int | None) -> Side:
     """Norms of the rows, and offsets 0 where there are none."""
     given = validate.read_only(np.ascontiguousarray(given))
     norms = threads.poisoned(len(given), np.float64)
-    cuts = threads.cuts_by_rows(len(given), max(1, 4_000_000 // given.shape[1]))
+    cuts = threads.cuts_by_rows(len(given), max(1, 1_000_000 // given.shape[1]))
     threads.run(pair_scores.row_norms, cuts, given, norms, n_threads=n_threads)
     if offsets is None:
         offsets = np.zeros(len(given))
@@ -93,8 +110,7 @@ def _power_of_two(size: float) -> float:
 
 def _aligned(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Uninitialised array whose data starts at a cache line."""
-    size = math.prod(shape)
-    flat = tiles.aligned(size, np.empty(0, dtype))
+    flat: npt.NDArray[Any] = tiles.aligned(math.prod(shape), np.empty(0, dtype))
     return flat.reshape(shape)
 
 
@@ -103,19 +119,17 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
     return (2 * bits - 1).astype(np.float32)
 
 
-def prepare(
-    measure: Measure, given: Side, candidates: Integers, n_threads: int | None = None
-) -> Prepared:
-    """Scale, rotate, quantise and pack the candidates among the items."""
+def prepare(form: str, given: Side, candidates: Integers, n_threads: int | None = None) -> Prepared:
+    """Scale, rotate, quantise and pack the candidates (rising numbers) among the items."""
     depth = given.rows.shape[1]
     layout = tiling(config.isa(), depth)
     offsets = given.offsets
-    if measure.form == "euclidean":
+    if form == "euclidean":
         offsets = -0.5 * given.norms * given.norms
     unit = _power_of_two(float(given.norms.max()))
     offset_unit = _power_of_two(float(np.abs(offsets).max()))
-    if measure.form == "cosine":
-        factors = 1.0 / np.where(given.norms > 0, given.norms, 1.0)
+    if form == "cosine":
+        factors = np.divide(1.0, given.norms, out=np.zeros(len(given.rows)), where=given.norms > 0)
         unit, order = 1.0, candidates
     else:
         factors = np.full(len(given.rows), unit)
@@ -132,48 +146,70 @@ def prepare(
     threads.run(
         rows.prepare_item_panels,
         threads.cuts_by_rows(n_panels, max(1, 20_000 // depth)),
-        given.rows, order, factors, small_offsets, signs, codes, floats, starts, statistics,
+        given.rows, validate.read_only(order), factors, small_offsets, signs, codes, floats,
+        starts, statistics,
         n_threads=n_threads,
     )  # fmt: skip
     packed = (codes if layout.quantised else floats).reshape(-1)
+    return packed_items(
+        form, layout, given, order, packed, starts, small_offsets, statistics, unit, offset_unit
+    )
+
+
+def packed_items(
+    form: str,
+    layout: Tiling,
+    given: Side,
+    order: Integers,
+    packed: npt.NDArray[Any],
+    starts: npt.NDArray[np.int32],
+    small_offsets: npt.NDArray[np.float32],
+    statistics: npt.NDArray[np.float32],
+    unit: float,
+    offset_unit: float,
+) -> Prepared:
+    """Put the arrays together as the kernels take them."""
+    arrays = (order, packed, starts, small_offsets, statistics, _signs(given.rows.shape[1]))
+    order, packed, starts, small_offsets, statistics, signs = map(validate.read_only, arrays)
     items = screen.Items(
         given.rows, given.norms, given.offsets, order, packed, layout.stride, starts,
         small_offsets, statistics, signs, tiles.configuration(),
     )  # fmt: skip
-    return Prepared(measure, layout, items, unit, offset_unit)
+    return Prepared(form, layout, items, unit, offset_unit)
 
 
-def _queries(prepared: Prepared, given: Side, exclusions: Exclusions) -> Any:
+def _queries(
+    prepared: Prepared, given: Side, exclusions: Exclusions, permitted: npt.NDArray[np.uint8]
+) -> Any:
     """Scale the queries so that their norm is about 1 and offsets weigh at most _LARGEST_WEIGHT."""
-    form = prepared.measure.form
     norms = np.where(given.norms > 0, given.norms, 1.0)
     slopes, intercepts = np.ones(len(norms)), np.zeros(len(norms))
     weights = np.zeros(len(norms), np.float32)
-    if form != "cosine":
+    if prepared.form != "cosine":
         floor = prepared.unit / (prepared.offset_unit * _LARGEST_WEIGHT)
         norms = np.maximum(norms, floor)
         weights = (prepared.unit / (norms * prepared.offset_unit)).astype(np.float32)
         slopes = prepared.unit / norms
-        if form == "euclidean":
+        if prepared.form == "euclidean":
             intercepts = 0.5 * given.norms * given.norms * slopes
             slopes = 0.5 * slopes
     return screen.Queries(
         given.rows, given.norms, 1.0 / norms, weights, slopes, intercepts,
-        prepared.tiling.error, *exclusions,
+        prepared.tiling.error, *exclusions, permitted,
     )  # fmt: skip
 
 
-def _guess(k: int, n_panels: int) -> tuple[int, int]:
-    """Which panels to sample and which rank among their groups is the first threshold.
+def _guess(k: float, n_panels: int) -> tuple[int, int]:
+    """Which panels to sample and which rank among their largest scores is the first threshold.
 
     A rank that fails for about one query in a hundred: those are searched twice.
     """
     # half of the panels sampled must be able to hold the rank, and 64 of them steady the guess
     stride = max(1, min(16, n_panels // 64, int(math.sqrt(n_panels / (2 * k)) * 4)))
-    groups = n_panels // stride
+    panels = max(1, n_panels // stride)
     expected = k / stride
     rank = expected + 2.33 * math.sqrt(expected) + 1.5
-    return stride, int(groups * -math.expm1(-rank / groups)) + 1
+    return stride, min(panels, int(panels * -math.expm1(-rank / panels)) + 1)
 
 
 def search(
@@ -181,57 +217,167 @@ def search(
     queries: Side,
     exclusions: Exclusions,
     k: int,
-    n_threads: int | None = None,
-    progress: threads.Progress | None = None,
+    work: Work,
+    permitted: Integers | None = None,
 ) -> tuple[Integers, Floats]:
-    """Columns (n, k) and keys (n, k) of the best candidates of every query."""
+    """Columns (n, k) and keys (n, k) of the best items of every query, padded by -1 and -inf.
+
+    permitted: rising numbers of the items that may be found, all that were prepared if None.
+    """
     n, depth = queries.rows.shape
     layout, items = prepared.tiling, prepared.items
+    n_items, n_panels = len(items.order), len(items.statistics)
+    share = 1.0 if permitted is None else max(1, len(permitted)) / n_items
+    wanted = k / share
+    if wanted > n_items / 8 or n_items < 4 * tiles.PANEL or not tiles.AVAILABLE:
+        candidates = np.sort(items.order) if permitted is None else permitted
+        given = Side(items.rows, items.norms, items.offsets)
+        return score_all(prepared.form, given, candidates, queries, exclusions, k, work)
+    mask = np.zeros(0, np.uint8)
+    if permitted is not None:
+        mask = np.zeros(len(items.rows), np.uint8)
+        mask[permitted] = 1
+    capacity = max(256, 1 << math.ceil(8 * wanted + 64).bit_length())
     columns = threads.poisoned((n, k), np.int64)
     keys = threads.poisoned((n, k), np.float64)
-    n_items = len(items.order)
-    if k > n_items // 8 or n_items < 4 * tiles.PANEL:
-        return _search_all(prepared, queries, exclusions, k, keys, columns, n_threads, progress)
+    packed_queries = _queries(prepared, queries, exclusions, mask)
+    common = (
+        tiles.ISA_TUPLES[layout.isa], FORMS[prepared.form],
+        (layout.quantised, layout.unsigned, layout.depth),
+    )  # fmt: skip
+    types = (
+        np.empty(0, np.uint8 if layout.quantised else np.float32),
+        np.empty(0, np.int32 if layout.quantised else np.float32),
+    )
+    if n <= FEW_QUERIES and n_panels >= 512:
+        # runs of at least 0.1 ms, at most 64 of them
+        per_run = max(256, -(-n_panels // 64))
+        cuts = threads.cuts_by_rows(n_panels, per_run)
+        shape = (len(cuts) - 1, n, k)
+        part_keys, part_columns = (
+            threads.poisoned(shape, np.float64), threads.poisoned(shape, np.int64)
+        )  # fmt: skip
+        threads.run(
+            screen.scan_panels, cuts, *common, packed_queries, items, capacity,
+            *_guess(min(wanted, per_run * 4), per_run), per_run, *types, part_keys, part_columns,
+            n_threads=work.n_threads, progress=work.progress,
+        )  # fmt: skip
+        part_keys = np.ascontiguousarray(part_keys.swapaxes(0, 1))
+        part_columns = np.ascontiguousarray(part_columns.swapaxes(0, 1))
+        topk.merge_rows(0, n, part_keys, part_columns, keys, columns)
+        return columns, keys
     known = np.full(n, -3e38, np.float32)
     again = np.zeros(n, np.uint8)
-    capacity = max(256, 1 << (8 * k + 64).bit_length())
-    packed_queries = _queries(prepared, queries, exclusions)
-    code_type = np.empty(0, np.uint8 if layout.quantised else np.float32)
-    score_type = np.empty(0, np.int32 if layout.quantised else np.float32)
-    stride, rank = _guess(k, len(items.statistics))
+    stride, rank = _guess(wanted, n_panels)
     batch = np.arange(n, dtype=np.int64)
-    block = max(32, min(256, (1 << 18) // capacity))
+    if not packed_queries.weights.any():
+        # every key of a zero query is 0: no screen could drop a single item
+        zero = np.flatnonzero(queries.norms == 0)
+        found = np.sort(items.order) if permitted is None else permitted
+        for query in zero:
+            columns[query], keys[query] = _lowest(found, exclusions, query, k)
+        batch = np.delete(batch, zero)
+    block = _block(capacity, k, depth, work)
     while len(batch):
         threads.run(
-            screen.search_rows,
-            threads.cuts_by_rows(len(batch), block),
-            tiles.ISA_TUPLES[layout.isa], FORMS[prepared.measure.form], layout.quantised,
-            layout.unsigned, layout.depth, batch, packed_queries, items, capacity, stride, rank,
-            code_type, score_type, known, keys, columns, again,
-            n_threads=n_threads, progress=progress,
+            screen.search_rows, threads.cuts_by_rows(len(batch), block), *common,
+            validate.read_only(batch), packed_queries, items, capacity, stride, rank, *types,
+            known, keys, columns, again,
+            n_threads=work.n_threads, progress=work.progress,
         )  # fmt: skip
         batch, stride, rank = np.flatnonzero(again), 0, 0
     return columns, keys
 
 
-def _search_all(
-    prepared: Prepared,
+def _lowest(
+    candidates: Integers, exclusions: Exclusions, query: int, k: int
+) -> tuple[Integers, Floats]:
+    """The k lowest candidates that the query may find, with key 0, padded."""
+    excluded = exclusions.indices[exclusions.indptr[query] : exclusions.indptr[query + 1]]
+    some = candidates[: k + len(excluded) + 1]
+    some = some[(some != exclusions.own[query]) & ~np.isin(some, excluded)][:k]
+    columns, keys = np.full(k, -1, np.int64), np.full(k, -np.inf)
+    columns[: len(some)], keys[: len(some)] = some, 0.0
+    return columns, keys
+
+
+def _block(capacity: int, k: int, depth: int, work: Work) -> int:
+    """Queries of a block: what fits the L2 cache and the working memory, in whole panels."""
+    a_query = 8 * capacity + 24 * k + 4 * depth + 64
+    fits = int(work.working_memory / 2 / work.size / a_query)
+    validate.as_enough_memory("working_memory", work.working_memory, 2 * work.size * 32 * a_query)
+    block = min(_LARGEST_BLOCK, fits, (1 << 21) // (8 * capacity))
+    return max(1, block // tiles.PANEL) * tiles.PANEL
+
+
+def score_all(
+    form: str,
+    given: Side,
+    candidates: Integers,
     queries: Side,
     exclusions: Exclusions,
     k: int,
-    keys: Floats,
-    columns: Integers,
-    n_threads: int | None,
-    progress: threads.Progress | None,
+    work: Work,
 ) -> tuple[Integers, Floats]:
-    """Score every pair in float64: the path for few items or a large k."""
-    items = prepared.items
+    """Score every pair in float64: the path for few queries or items, and for a large k."""
     n, depth = queries.rows.shape
+    m = len(candidates)
+    # a run is a query or a part of one, of about 2 ms
+    pairs = max(1, 100_000 // (1 + depth // 64))
+    parts = min(max(1, m // max(pairs, 4 * k)), max(1, 64 // n))
+    part_columns = threads.poisoned((n * parts, k), np.int64)
+    part_keys = threads.poisoned((n * parts, k), np.float64)
     threads.run(
         topk.score_all_rows,
-        threads.cuts_by_rows(n, max(1, 50_000_000 // (len(items.order) * (depth + 16)))),
-        FORMS[prepared.measure.form], queries.rows, queries.norms, items.rows, items.norms,
-        items.offsets, np.sort(items.order), *exclusions, keys, columns,
-        n_threads=n_threads, progress=progress,
+        threads.cuts_by_rows(n * parts, max(1, pairs * parts // m)),
+        FORMS[form], queries.rows, queries.norms, given.rows, given.norms, given.offsets,
+        validate.read_only(candidates), parts, *exclusions, part_keys, part_columns,
+        n_threads=work.n_threads, progress=work.progress,
     )  # fmt: skip
+    if parts == 1:
+        return part_columns, part_keys
+    columns, keys = threads.poisoned((n, k), np.int64), threads.poisoned((n, k), np.float64)
+    shape = (n, parts, k)
+    topk.merge_rows(0, n, part_keys.reshape(shape), part_columns.reshape(shape), keys, columns)
     return columns, keys
+
+
+Search = Callable[[Side, Exclusions, Work], tuple[Integers, Floats]]
+
+
+def in_chunks(
+    measure: Measure,
+    given: Rows,
+    exclusions: Exclusions,
+    k: int,
+    min_score: float | None,
+    work: Work,
+    find: Search,
+) -> tuple[Integers, npt.NDArray[np.float32]]:
+    """Indices and scores of all queries; transformed rows and keys of some at a time."""
+    n, depth = given.shape
+    indices = threads.poisoned((n, k), np.int64)
+    scores = threads.poisoned((n, k), np.float32)
+    chunk = max(1024, int(work.working_memory / 4 / (24 * k + 24 * depth + 128)))
+    for first in range(0, n, chunk):
+        last = min(n, first + chunk)
+        told = work.progress
+        if told is not None and n > chunk:
+            told = _shifted(told, first, n)
+        Q = given[first:last]
+        columns, keys = find(
+            side(measure.queries(Q), None, work.n_threads),
+            exclusions.of_rows(first, last),
+            work._replace(progress=told),
+        )
+        found = measure.finish(keys, Q)
+        if min_score is not None:
+            low = found < min_score
+            columns[low], found[low] = -1, -np.inf
+        found[columns < 0] = -np.inf
+        indices[first:last], scores[first:last] = columns, found
+    return indices, scores
+
+
+def _shifted(progress: threads.Progress, first: int, n: int) -> threads.Progress:
+    return lambda done, total: progress(first + done, n)

@@ -6,9 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import dense_neighbors, threads, validate
+from fastcos import config, threads, validate
+from fastcos import dense_neighbors as dense
 from fastcos.measure import Measure, get_measure
 from fastcos.sparse_neighbors import sparse_top_k
+from fastcos.validate_csr import as_interactions
 
 
 class Neighbors(NamedTuple):
@@ -102,18 +104,50 @@ def top_k(
     validate.as_same_width("items", searched, "queries", given)
     if given.dtype != searched.dtype:
         given, searched = given.astype(np.float64), searched.astype(np.float64)
-    measure = get_measure(measure).fit(searched)
-    item_side = dense_neighbors.side(
-        measure.items(searched), measure.item_offsets(searched), n_threads
-    )
-    query_side = dense_neighbors.side(measure.queries(given), None, n_threads)
+    validate.as_scorable("queries", given, searched)
+    own = items is None and exclude_self
     candidates = np.arange(len(searched), dtype=np.int64)
     if allowed is not None:
         candidates = validate.as_item_numbers("allowed", allowed, len(searched))
-    exclusions = dense_neighbors.no_exclusions(len(given))
-    if items is None and exclude_self:
-        exclusions = exclusions._replace(own=np.arange(len(given), dtype=np.int64))
-    k = validate.as_count("k", k, high=len(candidates) - (items is None and exclude_self))
-    prepared = dense_neighbors.prepare(measure, item_side, candidates, n_threads)
-    columns, keys = dense_neighbors.search(prepared, query_side, exclusions, k, n_threads, progress)
-    return Neighbors(columns, measure.finish(keys, given).astype(np.float32))
+    k = validate.as_count("k", k, high=len(candidates) - own)
+    exclusions = as_exclusions(exclude, len(given), len(searched), own)
+    work = as_work(n_threads, working_memory, progress)
+    if min_score is not None:
+        min_score = validate.as_real("min_score", min_score)
+    fitted = get_measure(measure).fit(searched)
+    form = fitted.form
+    item_side = dense.side(fitted.items(searched), fitted.item_offsets(searched), n_threads)
+    if len(given) <= dense.SCORES_PER_PACKING:
+
+        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work) -> Any:
+            return dense.score_all(form, item_side, candidates, side, excluded, k, work)
+    else:
+        prepared = dense.prepare(form, item_side, candidates, n_threads)
+
+        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work) -> Any:
+            return dense.search(prepared, side, excluded, k, work)
+
+    return Neighbors(*dense.in_chunks(fitted, given, exclusions, k, min_score, work, find))
+
+
+def as_exclusions(exclude: Any, n: int, n_items: int, own: bool) -> dense.Exclusions:
+    """Settle what each of n queries may not find: itself if own, and the non-zeros of exclude."""
+    indptr, indices = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
+    if exclude is not None:
+        matrix = as_interactions("exclude", exclude)
+        validate.as_shape("exclude", matrix.shape, (n, n_items))
+        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+    itself = np.arange(n, dtype=np.int64) if own else np.full(n, -1, np.int64)
+    return dense.Exclusions(*map(validate.read_only, (itself, indptr, indices)))
+
+
+def as_work(
+    n_threads: int | None, working_memory: float | None, progress: threads.Progress | None
+) -> dense.Work:
+    """Settle how a call may use the machine."""
+    if n_threads is not None:
+        n_threads = validate.as_count("n_threads", n_threads)
+    if working_memory is None:
+        working_memory = config.working_memory()
+    size = validate.as_real("working_memory", working_memory, above=0)
+    return dense.Work(n_threads, size * 2**20, progress)

@@ -303,6 +303,20 @@ def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64
     return np.unique(array).astype(np.int64)
 
 
+def as_enough_memory(name: str, given: float, needed: float) -> None:
+    """Refuse an amount of memory, in bytes, that is less than what is needed."""
+    if given < needed:
+        raise ValueError(
+            f"{name} must be at least {needed / 2**20:.2f} MiB here, got {given / 2**20:.2f}"
+        )
+
+
+def as_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    """Refuse an array of another shape."""
+    if tuple(shape) != wanted:
+        raise ValueError(f"{name} must be of shape {wanted}, got {tuple(shape)}")
+
+
 def read_only(array: Array) -> Array:
     """Return a view that cannot be written to: one compiled signature, and inputs stay as given."""
     view = array.view()

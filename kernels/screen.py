@@ -54,10 +54,11 @@ Items = namedtuple(
 )
 # rows (n, d), norms (n,); factors: a' = factor a; weights w; K = slope key + intercept; errors:
 # bound of the tile's own rounding, 0 for integers; own: item of the query itself or -1; excluded:
-# CSR with sorted rows
+# CSR with sorted rows; permitted (p,) uint8, or empty where every item may be found
 Queries = namedtuple(
     "Queries",
-    "rows norms factors weights slopes intercepts error own excluded_indptr excluded_indices",
+    "rows norms factors weights slopes intercepts error own excluded_indptr excluded_indices "
+    "permitted",
 )
 
 _NEVER = np.float32(3e38)
@@ -113,13 +114,15 @@ def _offer(top, best):
 
 
 @kernel
-def _guess(isa, items, packed, depth, stride, lanes, scores, best):
+def _guess(
+    isa, first_panel, last_panel, items, packed, depth, stride, lanes, scores, best
+):
     """Set every query's tau to the rank-th best of the largest scores of every stride-th panel."""
     n_queries = lanes.shape[0]
     size = packed.shape[0] // n_queries
     best[:] = -_NEVER
     top = np.empty(PANEL, np.float32)
-    for p in range(stride // 2, items.statistics.shape[0], stride):
+    for p in range(first_panel + stride // 2, last_panel, stride):
         scale, offset = np.float32(1.0) / items.statistics[p, 0], items.statistics[p, 3]
         for q in range(n_queries):
             score_panel(
@@ -143,12 +146,12 @@ def _unpack(
     """Drop what the query may not find; bounds of the rest in units of the query's scale."""
     bits = values.view(np.int32)
     first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
-    own = queries.own[query]
+    own, permitted = queries.own[query], queries.permitted
     kept = 0
     for entry in range(count):
         position = entries[entry] & 0xFFFFFFFF
         column = items.order[position]
-        if column == own:
+        if column == own or (permitted.shape[0] > 0 and permitted[column] == 0):
             continue
         if first < last and is_excluded(column, queries.excluded_indices, first, last):
             continue
@@ -233,19 +236,12 @@ def _tighten(
 
 
 @kernel
-def search_rows(
-    lo, hi, isa, form, quantised, unsigned, tile_depth, batch, queries, items, capacity,
+def _search(
+    first_panel, last_panel, isa, form, shape, batch, lo, hi, queries, items, capacity,
     sample_stride, sample_rank, code_type, score_type, known, keys, columns, again,
 ):  # fmt: skip
-    """Neighbours of queries batch[lo:hi]. O((hi - lo) m d) operations of the tiles.
-
-    quantised, unsigned, tile_depth: as the tiles of isa need them; capacity: entries of a query's
-    buffer, at least 4 k; sample_stride, sample_rank: what _guess uses, 0 for no guess; code_type,
-    score_type: empty arrays of the types of packed queries and scores. In and out: known (n,)
-    float32, a lower bound of the k-th best K; out: keys (n, k) float64, columns (n, k) int64,
-    again (n,) uint8, 1 where the guess was too high. Allocates (hi - lo) (8 capacity + 24 k +
-    bytes of a packed query) + 40 capacity bytes.
-    """
+    """Neighbours of queries batch[lo:hi] in a range of panels, to rows of the batch's numbers."""
+    quantised, unsigned, tile_depth = shape
     k = columns.shape[1]
     n_panels = (hi - lo + PANEL - 1) // PANEL
     size = ((tile_depth + 15) // 16 if unsigned else tile_depth) * 2048
@@ -261,7 +257,10 @@ def search_rows(
     start_tiles(isa, items.isa_state)
     if sample_stride > 0:
         best = np.empty((n_panels, sample_rank, PANEL), np.float32)
-        _guess(isa, items, packed, tile_depth, sample_stride, lanes, scores, best)
+        _guess(
+            isa, first_panel, last_panel, items, packed, tile_depth, sample_stride, lanes, scores,
+            best,
+        )  # fmt: skip
     for i in range(hi - lo):
         p, lane = i >> 5, i & 31
         bound = known[batch[lo + i]] / scales[p, lane]
@@ -281,7 +280,7 @@ def search_rows(
     flat_lanes, flat_statistics = lanes.reshape(-1), items.statistics.reshape(-1)
     bits = scores.view(np.int32)
     n_positions = items.order.shape[0]
-    for p in range(items.statistics.shape[0]):
+    for p in range(first_panel, last_panel):
         for q in range(n_panels):
             score_panel(
                 isa, items.codes, p * PANEL * items.stride, items.stride, packed, q * size,
@@ -301,11 +300,10 @@ def search_rows(
                     entries[i, count] = (np.int64(bits[at]) << 32) | position
                     count += 1
                     if count == capacity:
-                        query = batch[lo + i]
                         count, runs[i] = _tighten(
-                            form, query, queries, items, entries[i], count, lanes[q, :, i & 31],
-                            np.float32(1.0) / scales[q, i & 31], runs[i], run_keys[i],
-                            run_columns[i], work, merged, False,
+                            form, batch[lo + i], queries, items, entries[i], count,
+                            lanes[q, :, i & 31], np.float32(1.0) / scales[q, i & 31], runs[i],
+                            run_keys[i], run_columns[i], work, merged, False,
                         )  # fmt: skip
                     counts[i] = count
     end_tiles(isa)
@@ -319,13 +317,57 @@ def search_rows(
         write_run(run_keys[i], run_columns[i], run, keys[query], columns[query])
         again[query] = 0
         if sample_stride > 0:
-            low = run < k
-            if not low:
-                low = _reached(query, queries, run_keys[i, k - 1], unit) < guessed[q, lane]
-                known[query] = _lowered(
-                    _reached(query, queries, run_keys[i, k - 1], unit) * scales[q, lane]
-                )
-            again[query] = low
+            again[query] = 1
+            if run == k:
+                bound = _reached(query, queries, run_keys[i, k - 1], unit)
+                again[query] = bound < guessed[q, lane]
+                known[query] = _lowered(bound * scales[q, lane])
+
+
+@kernel
+def search_rows(
+    lo, hi, isa, form, shape, batch, queries, items, capacity, sample_stride, sample_rank,
+    code_type, score_type, known, keys, columns, again,
+):  # fmt: skip
+    """Neighbours of queries batch[lo:hi]. O((hi - lo) m d) operations of the tiles.
+
+    shape: whether codes are quantised, whether unsigned, and the depth in the tiles' steps;
+    capacity: entries of a query's buffer, at least 4 k; sample_stride, sample_rank: what _guess
+    uses, 0 for no guess; code_type, score_type: empty arrays of the types of packed queries and
+    scores. In and out: known (n,) float32, a lower bound of the k-th best K. Out: keys (n, k)
+    float64, columns (n, k) int64, again (n,) uint8, 1 where the guess was too high. Allocates, a
+    query: 8 capacity + 16 k + its packed bytes; and 60 capacity + 16 k.
+    """
+    _search(
+        0, items.statistics.shape[0], isa, form, shape, batch, lo, hi, queries, items, capacity,
+        sample_stride, sample_rank, code_type, score_type, known, keys, columns, again,
+    )  # fmt: skip
+
+
+@kernel
+def scan_panels(
+    lo, hi, isa, form, shape, queries, items, capacity, sample_stride, sample_rank, panels_per_run,
+    code_type, score_type, keys, columns,
+):  # fmt: skip
+    """Neighbours of few queries among the items of panels lo .. hi, as run lo // panels_per_run.
+
+    keys, columns (runs, n, k) out; the other arguments as in search_rows.
+    """
+    run = lo // panels_per_run
+    n = queries.rows.shape[0]
+    known, again = np.full(n, -_NEVER), np.zeros(n, np.uint8)
+    batch = np.arange(n)
+    left = n
+    while left > 0:
+        _search(
+            lo, hi, isa, form, shape, batch, 0, left, queries, items, capacity, sample_stride,
+            sample_rank, code_type, score_type, known, keys[run], columns[run], again,
+        )  # fmt: skip
+        sample_stride, left = 0, 0
+        for query in range(n):
+            if again[query]:
+                batch[left] = query
+                left += 1
 
 
 @kernel

@@ -23,6 +23,7 @@ query, depth), or float32 (depth, 32 queries).
 The three int8 instructions give the same integers, exact while d < 65,000.
 """
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -46,6 +47,8 @@ from .vector_ir import (
 )
 
 PANEL = 32
+# emitted code has no plain-Python twin: without the compiler, score every pair instead
+AVAILABLE = not numba.config.DISABLE_JIT
 AMX, VNNI, AVX512, AVX2, GENERIC = ((0,) * n for n in range(1, 6))
 ISA_TUPLES = {"amx": AMX, "vnni": VNNI, "avx512": AVX512, "avx2": AVX2, "generic": GENERIC}
 # items, query lanes per register, registers of queries

@@ -35,38 +35,30 @@ def write_run(keys, columns, count, key_row, column_row):
 
 @kernel
 def score_all_rows(
-    lo,
-    hi,
-    form,
-    queries,
-    query_norms,
-    items,
-    item_norms,
-    item_offsets,
-    candidates,
-    own,
-    excluded_indptr,
-    excluded_indices,
-    keys,
-    columns,
-):
-    """Best k candidates of queries lo .. hi by scoring all of them. O((hi - lo) m d), float64.
+    lo, hi, form, queries, query_norms, items, item_norms, item_offsets, candidates, parts, own,
+    excluded_indptr, excluded_indices, keys, columns,
+):  # fmt: skip
+    """Best k of part r % parts of the candidates for query r // parts, for runs r in lo .. hi.
 
-    queries (n, d), items (p, d) of one dtype; norms and offsets float64; candidates (m,) rising
-    item numbers; own (n,) the item that a query may not find or -1; excluded_* CSR, sorted rows;
-    keys (n, k) float64 and columns (n, k) int64 out. Allocates O(k).
+    O((hi - lo) m d / parts), float64. queries (n, d), items (p, d) of one dtype; norms and offsets
+    float64; candidates (m,) rising item numbers; own (n,) the item that a query may not find or -1;
+    excluded_* CSR, sorted rows; keys (n parts, k) float64, columns (n parts, k) int64 out.
+    Allocates O(k).
     """
     k = columns.shape[1]
     capacity = 4 * k + 64
     run_keys, scratch = np.empty(capacity), np.empty(capacity)
     run_columns = np.empty(capacity, np.int64)
     chunk, chunk_keys = np.empty(_CHUNK, np.int64), np.empty(_CHUNK)
-    for i in range(lo, hi):
-        count, bound, position = 0, -np.inf, 0
+    m = candidates.shape[0]
+    for r in range(lo, hi):
+        i, part = r // parts, r % parts
+        position, end = part * m // parts, (part + 1) * m // parts
+        count, bound = 0, -np.inf
         first, last = excluded_indptr[i], excluded_indptr[i + 1]
-        while position < candidates.shape[0]:
+        while position < end:
             taken = 0
-            while position < candidates.shape[0] and taken < _CHUNK:
+            while position < end and taken < _CHUNK:
                 j = candidates[position]
                 position += 1
                 if j == own[i] or (first < last and is_excluded(j, excluded_indices, first, last)):
@@ -88,4 +80,22 @@ def score_all_rows(
                     count = keep_best(run_keys, run_columns, count, k, scratch)
                     bound = run_keys[k - 1]
         count = keep_best(run_keys, run_columns, count, k, scratch)
-        write_run(run_keys, run_columns, count, keys[i], columns[i])
+        write_run(run_keys, run_columns, count, keys[r], columns[r])
+
+
+@kernel
+def merge_rows(lo, hi, part_keys, part_columns, keys, columns):
+    """Best k of every query's runs, queries lo .. hi. part_* (n, parts, k), padded; (n, k) out."""
+    parts, k = part_keys.shape[1], part_keys.shape[2]
+    size = parts * k
+    merged, scratch, merged_columns = np.empty(size), np.empty(size), np.empty(size, np.int64)
+    for i in range(lo, hi):
+        count = 0
+        for part in range(parts):
+            for j in range(k):
+                if part_columns[i, part, j] >= 0:
+                    merged[count] = part_keys[i, part, j]
+                    merged_columns[count] = part_columns[i, part, j]
+                    count += 1
+        count = keep_best(merged, merged_columns, count, k, scratch)
+        write_run(merged, merged_columns, count, keys[i], columns[i])
