@@ -144,7 +144,7 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
 
 
 def _diagonals(name: str, X: Any) -> sp.dia_array:
-    """Return X without the diagonals that lie outside its shape."""
+    """Return X with as many offsets as diagonals, which SciPy would not check before it reads."""
     offsets, data = np.asarray(X.offsets), np.asarray(X.data)
     if data.ndim != 2 or offsets.shape != data.shape[:1] or offsets.dtype.kind not in "iu":
         raise ValueError(
@@ -153,8 +153,7 @@ def _diagonals(name: str, X: Any) -> sp.dia_array:
         )
     if len(np.unique(offsets)) < len(offsets):
         raise ValueError(f"{name}.offsets must differ from each other, got {offsets.tolist()}")
-    inside = (offsets > -X.shape[0]) & (offsets < X.shape[1])
-    return sp.dia_array((_as_values(data[inside]), offsets[inside]), shape=X.shape)
+    return sp.dia_array((_as_values(data), offsets), shape=X.shape)
 
 
 def _check_range(field: str, indices: Any, size: int) -> None:
