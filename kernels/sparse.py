@@ -1,15 +1,16 @@
 """Products of a CSR matrix X with dense matrices: X A, X'Y and X'X Q, and column moments.
 
-Every product has two bodies with the same bits: panels of 64, 16, 4 and 1 columns in registers
+Every product has two bodies with the same bits: panels of 64, 32, 16, 4 and 1 columns in registers
 (``gather``), and a plain loop, the truth of the tests. data is None where all values are 1.
 """
 
 from . import gather
 from .jit import kernel
 
-_gather_64, _gather_16, _gather_4, _gather_1 = (gather.gather_row(w) for w in (64, 16, 4, 1))
-_scatter_64, _scatter_16, _scatter_4, _scatter_1 = (gather.scatter_row(w) for w in (64, 16, 4, 1))
-_gram_64, _gram_16, _gram_4, _gram_1 = (gather.gram_row(w) for w in (64, 16, 4, 1))
+WIDTHS = (64, 32, 16, 4, 1)
+_gather_64, _gather_32, _gather_16, _gather_4, _gather_1 = map(gather.gather_row, WIDTHS)
+_scatter_64, _scatter_32, _scatter_16, _scatter_4, _scatter_1 = map(gather.scatter_row, WIDTHS)
+_gram_64, _gram_32, _gram_16, _gram_4, _gram_1 = map(gather.gram_row, WIDTHS)
 
 
 @kernel
@@ -26,6 +27,9 @@ def matmul_rows(lo, hi, indptr, indices, data, A, Y):
         while column + 64 <= width:
             _gather_64(data, indices, first, last, A, column, Y, i, column)
             column += 64
+        while column + 32 <= width:
+            _gather_32(data, indices, first, last, A, column, Y, i, column)
+            column += 32
         while column + 16 <= width:
             _gather_16(data, indices, first, last, A, column, Y, i, column)
             column += 16
@@ -66,6 +70,9 @@ def rmatmul_parts(lo, hi, cuts, indptr, indices, data, Y, y_column, Z):
             while column + 64 <= width:
                 _scatter_64(data, indices, first, last, Y, i, y_column + column, target, column)
                 column += 64
+            while column + 32 <= width:
+                _scatter_32(data, indices, first, last, Y, i, y_column + column, target, column)
+                column += 32
             while column + 16 <= width:
                 _scatter_16(data, indices, first, last, Y, i, y_column + column, target, column)
                 column += 16
@@ -107,6 +114,9 @@ def gram_parts(lo, hi, cuts, indptr, indices, data, Q, q_column, Z):
             while column + 64 <= width:
                 _gram_64(data, indices, first, last, Q, q_column + column, target, column)
                 column += 64
+            while column + 32 <= width:
+                _gram_32(data, indices, first, last, Q, q_column + column, target, column)
+                column += 32
             while column + 16 <= width:
                 _gram_16(data, indices, first, last, Q, q_column + column, target, column)
                 column += 16
