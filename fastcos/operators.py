@@ -24,6 +24,7 @@ _WORK_PER_BLOCK = 1 << 24
 _NNZ_PER_COLUMN_OF_A_PART = 48
 _MOST_PARTS = 64
 _PANEL = 64
+_LARGEST_INT32 = 2**31 - 1
 # X'X by dense blocks beats sparse products from one non-zero in so many cells on
 _DENSE_GRAM_SHARE = 30
 
@@ -65,7 +66,7 @@ class SparseOperator:
         self._other_way: SparseOperator | None = None
         self._kept: Matrix = np.empty(0, X.dtype)
         indptr, indices, data = csr_arrays(X)
-        if indices.dtype == np.int64 and X.shape[1] <= np.iinfo(np.int32).max:
+        if indices.dtype == np.int64 and X.shape[1] <= _LARGEST_INT32:
             indices = validate.read_only(indices.astype(np.int32))
         self._arrays = (indptr, indices, None if (data == 1).all() else data)
 

@@ -1,0 +1,99 @@
+"""Sparse products against loops: every panel width, value type and index type; both bodies."""
+
+import numpy as np
+import pytest
+
+from fastcos.kernels import sparse
+
+N, P = 37, 23
+
+
+def csr(rng, index_dtype, value_dtype, density=0.3):
+    dense = (rng.random((N, P)) < density) * rng.integers(-4, 5, (N, P))
+    dense[5] = 0
+    dense[:, 7] = 0
+    if value_dtype is None:
+        dense = (dense != 0).astype(np.int64)
+    indptr = np.concatenate([[0], np.cumsum((dense != 0).sum(axis=1))])
+    rows, columns = np.nonzero(dense)
+    data = None if value_dtype is None else dense[rows, columns].astype(value_dtype)
+    arrays = indptr.astype(np.int64), columns.astype(index_dtype), data
+    for array in arrays:
+        if array is not None:
+            array.flags.writeable = False
+    return arrays, dense.astype(np.float64)
+
+
+def factor(rng, rows, width, dtype):
+    values = rng.integers(-8, 9, (rows, width)).astype(dtype)
+    values.flags.writeable = False
+    return values
+
+
+KINDS = [
+    (np.int32, np.float32, np.float32),
+    (np.int32, np.float32, np.float64),
+    (np.int32, np.float64, np.float64),
+    (np.int64, np.float32, np.float32),
+    (np.int32, None, np.float32),
+]
+each_kind = pytest.mark.parametrize(("index", "value", "dtype"), KINDS)
+each_body = pytest.mark.parametrize("body", ["", "_plain"])
+# every panel alone, and sums of all
+WIDTHS = [1, 2, 3, 4, 5, 16, 32, 64, 117, 128]
+
+
+@each_kind
+@each_body
+def test_matmul_rows_is_the_product_and_leaves_other_rows_alone(index, value, dtype, body):
+    rng = np.random.default_rng(1)
+    arrays, dense = csr(rng, index, value)
+    for width in WIDTHS:
+        A = factor(rng, P, width, dtype)
+        Y = np.full((N, width), np.nan, dtype)
+        getattr(sparse, f"matmul_rows{body}")(3, 30, *arrays, A, Y)
+        np.testing.assert_array_equal(Y[3:30], dense[3:30] @ A)
+        assert np.isnan(Y[:3]).all()
+        assert np.isnan(Y[30:]).all()
+
+
+@each_kind
+@each_body
+def test_parts_of_transposed_and_gram_products_add_up(index, value, dtype, body):
+    rng = np.random.default_rng(2)
+    arrays, dense = csr(rng, index, value)
+    cuts = np.array([0, 0, 11, 36, N])
+    cuts.flags.writeable = False
+    for width in WIDTHS:
+        for kernel, given, truth in (
+            ("rmatmul_parts", factor(rng, N, width + 2, dtype), dense.T),
+            ("gram_parts", factor(rng, P, width + 2, dtype), dense.T @ dense),
+        ):
+            Z = np.full((4, P, width), np.nan, dtype)
+            for part in range(4):
+                getattr(sparse, kernel + body)(part, part + 1, cuts, *arrays, given, 1, Z)
+            out = np.full((P, width + 3), np.nan, dtype)
+            sparse.add_parts(0, 10, Z, 2, out)
+            sparse.add_parts(10, P, Z, 2, out)
+            np.testing.assert_array_equal(out[:, 2 : 2 + width], truth @ given[:, 1 : 1 + width])
+            assert np.isnan(out[:, [0, 1, -1]]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_both_bodies_round_alike(dtype):
+    rng = np.random.default_rng(3)
+    (indptr, indices, _), _ = csr(rng, np.int32, np.float32, density=0.8)
+    data = rng.standard_normal(len(indices)).astype(dtype)
+    data.flags.writeable = False
+    A = rng.standard_normal((P, 87)).astype(dtype)
+    A.flags.writeable = False
+    cuts = np.array([0, N])
+    cuts.flags.writeable = False
+    results = []
+    for body in ("", "_plain"):
+        Y, Z = np.empty((N, 87), dtype), np.empty((1, P, 87), dtype)
+        getattr(sparse, f"matmul_rows{body}")(0, N, indptr, indices, data, A, Y)
+        getattr(sparse, f"gram_parts{body}")(0, 1, cuts, indptr, indices, data, A, 0, Z)
+        results.append((Y, Z))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])

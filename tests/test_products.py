@@ -1,0 +1,166 @@
+"""Products of sparse and dense matrices, plain, centred and scaled, against dense arithmetic."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import aslinearoperator
+
+from fastcos import config, gram_matmul, matmul, operators, rmatmul, set_config
+
+N, P = 90, 31
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def X(rng):
+    X = sp.random_array((N, P), density=0.25, rng=rng, format="csr")
+    X.data[:] = rng.integers(1, 6, X.nnz)
+    return X.astype(np.float32)
+
+
+def test_matmul_has_the_bits_of_scipys_product(X, rng):
+    X.data[:] = rng.standard_normal(X.nnz)
+    A = rng.standard_normal((P, 70)).astype(np.float32)
+    np.testing.assert_array_equal(matmul(X, A), X @ A)
+    np.testing.assert_array_equal(matmul(X.astype(np.float64), A), X.astype(np.float64) @ A)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint8, bool])
+def test_every_format_and_type_gives_the_dense_product(X, rng, form, dtype):
+    X = X.astype(dtype).asformat(form)
+    dense = X.toarray().astype(np.float64)
+    A, Y = rng.integers(-3, 4, (P, 9)), rng.integers(-3, 4, (N, 9))
+    np.testing.assert_array_equal(matmul(X, A), dense @ A)
+    np.testing.assert_array_equal(rmatmul(X, Y), dense.T @ Y)
+    np.testing.assert_array_equal(gram_matmul(X, A), dense.T @ dense @ A)
+
+
+def test_the_result_has_the_wider_type(X):
+    A = np.ones((P, 2), np.float32)
+    assert matmul(X, A).dtype == rmatmul(X, np.ones((N, 2), np.float32)).dtype == np.float32
+    assert matmul(X.astype(np.float64), A).dtype == np.float64
+    assert gram_matmul(X, A.astype(np.float64)).dtype == np.float64
+    assert matmul(X.astype(bool), A).dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense", "operator"])
+def test_centre_and_scale_are_those_of_the_dense_matrix(X, rng, kind):
+    X = X.astype(np.float64)
+    shifts = {
+        "center": rng.standard_normal(P),
+        "scale": rng.uniform(0.5, 2, P),
+        "row_center": rng.standard_normal(N),
+    }
+    A, Y = rng.standard_normal((P, 5)), rng.standard_normal((N, 5))
+    given = {"sparse": X, "dense": X.toarray(), "operator": aslinearoperator(X)}[kind]
+    for names in (["center"], ["scale"], ["row_center"], ["center", "scale"], list(shifts)):
+        chosen = {name: shifts[name] for name in names}
+        truth = X.toarray()
+        if "center" in names:
+            truth = truth - shifts["center"]
+        if "row_center" in names:
+            truth = truth - shifts["row_center"][:, None]
+        if "scale" in names:
+            truth = truth / shifts["scale"]
+        np.testing.assert_allclose(matmul(given, A, **chosen), truth @ A, atol=1e-11)
+        np.testing.assert_allclose(rmatmul(given, Y, **chosen), truth.T @ Y, atol=1e-11)
+        np.testing.assert_allclose(gram_matmul(given, A, **chosen), truth.T @ truth @ A, atol=1e-9)
+        shifted = operators.as_operator(given, **chosen)
+        np.testing.assert_allclose(shifted.gram(), truth.T @ truth, atol=1e-9)
+        np.testing.assert_allclose(shifted.transposed().gram(), truth @ truth.T, atol=1e-9)
+
+
+def test_bits_do_not_depend_on_threads_or_instruction_set(rng, monkeypatch):
+    monkeypatch.setattr(operators, "_NNZ_PER_COLUMN_OF_A_PART", 1)
+    X = sp.random_array((4000, 40), density=0.2, rng=rng, format="csr", dtype=np.float32)
+    A, Y = (rng.standard_normal((m, 83)).astype(np.float32) for m in (40, 4000))
+    before = config.isa()
+    results = []
+    try:
+        for isa in (before, "generic"):
+            set_config(isa=isa)
+            for n_threads in (1, 2, 3):
+                results.append(
+                    (
+                        matmul(X, A, n_threads=n_threads),
+                        rmatmul(X, Y, n_threads=n_threads),
+                        gram_matmul(X, A, n_threads=n_threads),
+                    )
+                )
+    finally:
+        set_config(isa=before)
+    for other in results[1:]:
+        for ours, theirs in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_wide_matrix_goes_through_its_transpose(rng):
+    X = sp.random_array((20, 3000), density=0.01, rng=rng, format="csr")
+    dense = X.toarray()
+    Q, Y = rng.standard_normal((3000, 3)), rng.standard_normal((20, 3))
+    np.testing.assert_allclose(gram_matmul(X, Q), dense.T @ (dense @ Q), atol=1e-12)
+    np.testing.assert_allclose(rmatmul(X, Y), dense.T @ Y, atol=1e-12)
+
+
+def test_little_memory_means_fewer_parts_and_the_same_product(rng, monkeypatch):
+    monkeypatch.setattr(operators, "_NNZ_PER_COLUMN_OF_A_PART", 1)
+    X = sp.random_array((3000, 40), density=0.2, rng=rng, format="csr")
+    Q = rng.standard_normal((40, 64))
+    before = config.working_memory()
+    wide = operators.SparseOperator(X)
+    truth = gram_matmul(X, Q)
+    try:
+        set_config(working_memory=0.05)
+        assert wide._n_parts(Q) < 5
+        np.testing.assert_allclose(gram_matmul(X, Q), truth, rtol=1e-12)
+    finally:
+        set_config(working_memory=before)
+
+
+def test_wide_indices_are_kept_where_columns_need_them(X, rng, monkeypatch):
+    A = rng.standard_normal((P, 3)).astype(np.float32)
+    wide = X.copy()
+    wide.indices, wide.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    np.testing.assert_array_equal(matmul(wide, A), X @ A)
+    monkeypatch.setattr(operators, "_LARGEST_INT32", P - 1)
+    assert operators.as_operator(wide)._arrays[1].dtype == np.int64
+    np.testing.assert_array_equal(matmul(wide, A), X @ A)
+
+
+def test_empty_rows_columns_and_matrices_give_zeros():
+    X = sp.csr_array((4, 3), dtype=np.float32)
+    assert (matmul(X, np.ones((3, 5))) == 0).all()
+    assert (rmatmul(X, np.ones((4, 5))) == 0).all()
+    assert (gram_matmul(X, np.ones((3, 5))) == 0).all()
+
+
+def test_the_matrix_is_left_as_it_was(X):
+    X.data[3] = 0
+    X.indices[:2] = X.indices[:2][::-1]
+    X.has_sorted_indices = X.has_canonical_format = False
+    copies = X.indptr.copy(), X.indices.copy(), X.data.copy()
+    dense = X.toarray()
+    np.testing.assert_array_equal(matmul(X, np.eye(P)), dense)
+    for array, copy in zip((X.indptr, X.indices, X.data), copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda X: matmul(X, np.ones((P + 1, 2))), "A must have as many rows as X has columns"),
+        (lambda X: rmatmul(X, np.ones((N + 1, 2))), "Y must have as many rows as X has rows"),
+        (lambda X: gram_matmul(X, np.full((P, 1), np.nan)), "Q must be finite"),
+        (lambda X: matmul(X, np.ones((P, 1)), center=np.ones(N)), "center must be of shape"),
+        (lambda X: matmul(X, np.ones((P, 1)), scale=np.zeros(P)), "scale must be positive"),
+        (lambda X: matmul(X, np.ones((P, 1)), n_threads=0), "n_threads must be a whole number"),
+    ],
+)
+def test_bad_arguments_are_named(X, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(X)
