@@ -13,7 +13,7 @@ PACKAGE = [path for path in sorted((ROOT / "fastcos").rglob("*.py")) if "kernels
 # from the bottom up; a file or folder of fastcos/ imports its own layer and those above it here
 LAYERS = (
     "kernels",
-    "config threads validate validate_csr validate_metrics validate_audit storage",
+    "config threads validate validate_csr validate_metrics validate_audit validate_measures storage",
     "measure operators preprocessing products lanczos svd rescaling transposition "
     "neighbors dense_neighbors sparse_neighbors neighbors_above approximate_neighbors index",
     "factorization metrics datasets io distributed sampling "

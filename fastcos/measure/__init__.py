@@ -1,16 +1,50 @@
 """Similarity measures: each is two maps of rows, offsets, and a finish.
 
 ``get_measure("cosine")`` makes one by name; every ``measure=`` argument takes a name or an object
-with the members of ``Measure``.
+with the members of ``Measure``. The engine fits a measure to the items that it searches, and what
+else a measure needs (a metric, popularities, the other side of a model) is a parameter. ``fit``
+returns a fitted copy: a measure that others hold never changes.
+
+A measure of one's own is one small class. This one compares only the signs of the entries:
+
+>>> import numpy as np
+>>> from fastcos import top_k
+>>> from fastcos.measure import Plain, register
+>>> @register
+... class SignCosine(Plain):
+...     "Cosine of the signs of the entries."
+...     name = "sign_cosine"
+...     def items(self, B):
+...         return np.sign(B)
+>>> found = top_k(np.array([[1.0, 9.0], [2.0, -1.0], [5.0, 0.1]]), k=1, measure="sign_cosine")
+>>> found.indices.ravel().tolist()
+[2, 0, 0]
 """
 
+import inspect
 from typing import Any
 
 from fastcos import validate
-from fastcos.measure import elementary  # noqa: F401  registers its classes
-from fastcos.measure.base import Measure, Plain, register, registered
+from fastcos.measure import (  # noqa: F401  they register their classes
+    elementary,
+    hubness,
+    metric,
+    norm_aware,
+    rescaled,
+    shaped,
+)
+from fastcos.measure.base import Invariances, Measure, Plain, invariances, register, registered
 
-__all__ = ["Measure", "Plain", "get_measure", "measures", "register"]
+__all__ = [
+    "Invariances",
+    "Measure",
+    "Plain",
+    "get_measure",
+    "invariances",
+    "measures",
+    "register",
+    "summaries",
+]
 
 
 def measures() -> tuple[str, ...]:
@@ -19,10 +53,6 @@ def measures() -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-
-    Raises
-    ------
-    Nothing.
 
     Examples
     --------
@@ -62,7 +92,30 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     'cosine'
     """
     if not isinstance(measure, str):
-        return validate.as_instance("measure", measure, Measure, "a name or a Measure")
+        rule = "a name or a Measure"
+        return validate.as_instance("measure", measure, Measure, rule)  # type: ignore[type-abstract]
     known = registered()
     made: Measure = known[validate.as_choice("measure", measure, sorted(known))](**parameters)
     return made
+
+
+def summaries() -> dict[str, str]:
+    """One line about every measure, by name: what help and tables print.
+
+    Returns
+    -------
+    dict of str
+        Sorted by name.
+
+    Examples
+    --------
+    >>> from fastcos.measure import summaries
+    >>> summaries()["csls"]
+    '2 cosine - r(x) - r(y), with r the mean cosine to the K nearest of the other side.'
+    """
+    makers = registered()
+    lines = {}
+    for name in sorted(makers):
+        maker = getattr(makers[name], "func", makers[name])
+        lines[name] = (inspect.getdoc(maker) or name).splitlines()[0]
+    return lines

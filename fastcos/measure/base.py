@@ -1,9 +1,13 @@
 """What a measure is to the search engine: two maps of rows, offsets per item, and a finish."""
 
-from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+import copy
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+
+from fastcos import validate
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Keys = npt.NDArray[np.float64]
@@ -17,7 +21,7 @@ class Measure(Protocol):
     The engine ranks item b for query q by a float64 key of x = queries(q) and y = items(b):
     ``form`` "dot": <x, y> + item_offsets(b); "cosine": <x, y> / (|x| |y|), 0 for a zero row;
     "euclidean": -|x - y|^2. ``finish`` then turns keys into the scores that a caller sees; it must
-    never decrease where keys increase.
+    never decrease where keys of one query increase.
 
     Attributes
     ----------
@@ -31,7 +35,7 @@ class Measure(Protocol):
     form: ClassVar[Form]
 
     def fit(self, items: Rows, users: Rows | None = None) -> Self:
-        """Learn what the maps need from the items, and from the users where they matter."""
+        """Return a measure that has learned from the items, and from the other side if given."""
         ...
 
     def queries(self, Q: Rows) -> Rows:
@@ -51,16 +55,56 @@ class Measure(Protocol):
         ...
 
 
+class Invariances(NamedTuple):
+    """What a change of the embeddings does to the scores: "y" nothing, "rank" only monotone, "-".
+
+    Attributes
+    ----------
+    s, r : str
+        One positive scale for all rows; one per row.
+    R, D, G : str
+        Rotation; rescaling of the columns; any invertible map. They act on both sides of a model:
+        (P, B) becomes (P G'^-1, B G).
+    t : str
+        One vector added to all rows.
+    """
+
+    s: str
+    r: str
+    R: str
+    D: str
+    G: str
+    t: str
+
+
+def invariances(cells: str) -> Invariances:
+    """Read "s=y r=rank R=y D=- G=- t=-"."""
+    return Invariances(**dict(cell.split("=") for cell in cells.split()))
+
+
 class Plain:
     """The identity in every part: a base for measures that change only some of them."""
 
+    name: ClassVar[str]
+    form: ClassVar[Form] = "cosine"
+    invariances: ClassVar[Invariances] = invariances("s=y r=y R=y D=- G=- t=-")
+    needs: ClassVar[str] = ""
+
     def fit(self, items: Rows, users: Rows | None = None) -> Self:
+        """Return a fitted copy, so that a measure that others hold never changes."""
+        items = validate.as_rows("items", items)
+        if users is not None:
+            users = validate.as_rows("users", users)
+        fitted = copy.copy(self)
+        fitted.learn(items, users)
+        return fitted
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
         """Learn nothing."""
-        return self
 
     def queries(self, Q: Rows) -> Rows:
-        """Return the rows as they are."""
-        return Q
+        """Return the rows as the items' map has them."""
+        return self.items(Q)
 
     def items(self, B: Rows) -> Rows:
         """Return the rows as they are."""
@@ -75,15 +119,20 @@ class Plain:
         return keys
 
 
-_CLASSES: dict[str, type[Any]] = {}
+_MAKERS: dict[str, Callable[..., Any]] = {}
 
 
 def register(measure: type[Any]) -> type[Any]:
     """Class decorator: make a measure known by its name."""
-    _CLASSES[measure.name] = measure
+    _MAKERS[measure.name] = measure
     return measure
 
 
-def registered() -> dict[str, type[Any]]:
-    """Every known class by its name."""
-    return dict(_CLASSES)
+def register_variant(name: str, maker: Callable[..., Any]) -> None:
+    """Make a measure with some parameters known by a name of its own, such as "radial:dot"."""
+    _MAKERS[name] = maker
+
+
+def registered() -> dict[str, Callable[..., Any]]:
+    """What makes a measure, by name."""
+    return dict(_MAKERS)

@@ -1,0 +1,235 @@
+"""Measures against hubs: a score is judged by what else its two rows are near to."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastcos import validate, validate_measures
+from fastcos.measure.base import Form, Invariances, Keys, Plain, Rows, invariances, register
+from fastcos.measure.population import (
+    Lists,
+    census,
+    cosine_moments,
+    nearest,
+    nearest_others,
+)
+from fastcos.measure.rows import Floats, mean_of, norms_of, unit_rows
+
+
+@register
+class QueryNormalized(Plain):
+    """(cosine - μ_q) / σ_q, with the mean and deviation of the query's cosines with all items.
+
+    A query that is itself an item, and zero rows, are left out of the moments; σ_q = 0 gives 0.
+    No pass over pairs: the moments come from d x d sums. Pitfall: affine per query, so it never
+    changes a query's own ranking; it changes thresholds and pooled scores, and is not symmetric.
+    Source: You arXiv:2504.16318.
+    """
+
+    name: ClassVar[str] = "query_normalized"
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Take the moments of the items' directions."""
+        self._moments = cosine_moments(items)
+        self._census = census(items)
+
+    def finish(self, keys: Keys, Q: Rows) -> Keys:
+        """Return the standardised keys."""
+        mean, deviation = self._moments.of(unit_rows(Q), self._census.find(Q) >= 0)
+        deviation = deviation[:, None]
+        scale = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        found = np.isfinite(keys)
+        scores: Keys = np.where(found, (np.where(found, keys, 0) - mean[:, None]) * scale, keys)
+        return scores
+
+
+class _Local(Plain):
+    """What every row's K nearest are, on the other side or among the items themselves.
+
+    The neighbours of an item are sought among the rows of the other side where those are given,
+    else among the other items. Those of a query are sought among the items, itself left out where
+    it is one of them (and no other side is given).
+    """
+
+    form: ClassVar[Form] = "dot"
+    metric: ClassVar[str] = "cosine"
+
+    def __init__(self, n_neighbors: int = 10, *, other: Any = None) -> None:
+        self.n_neighbors = validate.as_count("n_neighbors", n_neighbors)
+        self.other = None if other is None else validate.as_rows("other", other)
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Search for the neighbours of every item: one more pass of the engine."""
+        other = self.other if users is None else users
+        self._rows = self._prepared(items)
+        self._apart = other is not None
+        others = len(items) - 1 if other is None else len(other)
+        k = validate.as_count("n_neighbors", self.n_neighbors, high=others)
+        self._census = census(items)
+        if other is None:
+            self._locals = self._local(self._rows, nearest_others(self._rows, k, self.metric))
+        else:
+            validate.as_same_width("other", other, "items", items)
+            there = self._prepared(other)
+            self._locals = self._local(
+                self._rows, nearest(self._rows, there, k, self.metric), there
+            )
+
+    def item_offsets(self, B: Rows) -> Keys | None:
+        """Return what the neighbours of the items are worth."""
+        return self._offsets(self._of_items(B))
+
+    def _of_items(self, B: Rows) -> Floats:
+        validate.as_length("items", B, len(self._rows), "the fitted items")
+        return self._locals
+
+    def _of_queries(self, Q: Rows) -> Floats:
+        """The local statistic of queries; known where a query is an item itself."""
+        validate_measures.as_fitted(self, "_rows")
+        number = np.full(len(Q), -1) if self._apart else self._census.find(Q)
+        local = np.empty(len(Q))
+        local[number >= 0] = self._locals[number[number >= 0]]
+        new = np.flatnonzero(number < 0)
+        if len(new):
+            queries = self._prepared(Q[new])
+            k = min(self.n_neighbors, len(self._rows))
+            local[new] = self._local(queries, nearest(queries, self._rows, k, self.metric))
+        return local
+
+    def _prepared(self, rows: Rows) -> Rows:
+        return rows
+
+    def _local(self, rows: Rows, found: Lists, searched: Rows | None = None) -> Floats:
+        raise NotImplementedError
+
+    def _offsets(self, local: Floats) -> Keys | None:
+        return None
+
+
+@register
+class CSLS(_Local):
+    """2 cosine - r(x) - r(y), with r the mean cosine to the K nearest of the other side.
+
+    Hubs, near to everything, lose. Pitfall: two passes of the engine, three for new queries.
+    Source: Conneau et al. arXiv:1710.04087.
+
+    Parameters
+    ----------
+    n_neighbors : int, default 10
+        K, at most the number of other items.
+    other : array_like (m, d), optional
+        Rows of the other side, such as another language's: r of an item is over them, r of a query
+        over the items. Default: over the (other) items for both.
+    """
+
+    name: ClassVar[str] = "csls"
+
+    def items(self, B: Rows) -> Rows:
+        """Return unit rows, float64."""
+        return unit_rows(B)
+
+    def finish(self, keys: Keys, Q: Rows) -> Keys:
+        """Return 2 key - r(q)."""
+        return 2 * keys - self._of_queries(Q)[:, None]
+
+    def _local(self, rows: Rows, found: Lists, searched: Rows | None = None) -> Floats:
+        mean: Floats = found.keys.mean(axis=1)
+        return mean
+
+    def _offsets(self, local: Floats) -> Keys:
+        return -0.5 * local
+
+
+@register
+class LocalScaling(_Local):
+    """exp(-d² / (s_x s_y)), d on the unit sphere and s the distance to the K-th neighbour.
+
+    s = 0 (K duplicates) counts as the smallest positive s, or 1. Pitfall: two passes of the engine,
+    three for new queries. Source: Zelnik-Manor and Perona, NIPS 2004.
+
+    Parameters
+    ----------
+    n_neighbors : int, default 7
+        K, at most the number of other items.
+    other : array_like (m, d), optional
+        Rows of the other side, among which the neighbours of items are sought.
+    """
+
+    name: ClassVar[str] = "local_scaling"
+
+    def __init__(self, n_neighbors: int = 7, *, other: Any = None) -> None:
+        super().__init__(n_neighbors, other=other)
+
+    def queries(self, Q: Rows) -> Rows:
+        """Return [unit q, 1], (n, d + 1) float64."""
+        return np.column_stack([unit_rows(Q), np.ones(len(Q))])
+
+    def items(self, B: Rows) -> Rows:
+        """Return [unit b, -1] / s, (p, d + 1) float64."""
+        scales = self._positive(self._of_items(B))[:, None]
+        return np.column_stack([unit_rows(B), np.full(len(B), -1.0)]) / scales
+
+    def finish(self, keys: Keys, Q: Rows) -> Keys:
+        """Return exp(2 key / s)."""
+        scores: Keys = np.exp(2 * keys / self._positive(self._of_queries(Q))[:, None])
+        return scores
+
+    def _local(self, rows: Rows, found: Lists, searched: Rows | None = None) -> Floats:
+        distances: Floats = np.sqrt(np.maximum(0, 2 - 2 * found.keys[:, -1]))
+        return distances
+
+    def _positive(self, scales: Floats) -> Floats:
+        positive = self._locals[self._locals > 0]
+        return np.where(scales > 0, scales, positive.min() if len(positive) else 1.0)
+
+
+@register
+class DisSimLocal(_Local):
+    """-(|x - y|² - |x - c_x|² - |y - c_y|²), c the centroid of the K nearest: nearer is larger.
+
+    Pitfall: two passes of the engine, three for new queries. Rows are centred
+    first, which changes nothing but the rounding. Source: Hara et al., AAAI 2016.
+
+    Parameters
+    ----------
+    n_neighbors : int, default 10
+        K, at most the number of other items.
+    other : array_like (m, d), optional
+        Rows of the other side, among which the neighbours of items are sought.
+    """
+
+    name: ClassVar[str] = "dis_sim_local"
+    metric: ClassVar[str] = "euclidean"
+    invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=- G=- t=y")
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Take the mean row, and search."""
+        self._mean = mean_of(items)
+        super().learn(items, users)
+
+    def items(self, B: Rows) -> Rows:
+        """Return the rows less the mean row, float64."""
+        return self._prepared(B)
+
+    def item_offsets(self, B: Rows) -> Keys:
+        """Return (|b - c|² - |b|²) / 2."""
+        norms = norms_of(self._prepared(B))
+        return 0.5 * (self._of_items(B) - norms * norms)
+
+    def finish(self, keys: Keys, Q: Rows) -> Keys:
+        """Return 2 key - |q|² + |q - c|²."""
+        norms = norms_of(self._prepared(Q))
+        return 2 * keys + (self._of_queries(Q) - norms * norms)[:, None]
+
+    def _prepared(self, rows: Rows) -> Rows:
+        return rows - self._mean
+
+    def _local(self, rows: Rows, found: Lists, searched: Rows | None = None) -> Floats:
+        """Squared distance to the centroid of the list."""
+        searched = self._rows if searched is None else searched
+        squares = np.empty(len(rows))
+        step = max(1, 2**20 // (found.columns.shape[1] * rows.shape[1]))
+        for lo in range(0, len(rows), step):
+            centroids = searched[found.columns[lo : lo + step]].mean(axis=1)
+            squares[lo : lo + step] = np.square(rows[lo : lo + step] - centroids).sum(axis=1)
+        return squares

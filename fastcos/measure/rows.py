@@ -1,0 +1,116 @@
+"""Rows as the measures need them: float64, of unit norm, mapped, ranked."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import threads, validate
+from fastcos.kernels import maps, pair_scores
+from fastcos.measure.base import Rows
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+FORMS = {
+    "dot": pair_scores.DOT,
+    "cosine": pair_scores.COSINE,
+    "euclidean": pair_scores.EUCLIDEAN,
+}
+_WORK_PER_BLOCK = 4_000_000
+
+
+def norms_of(rows: Rows) -> Floats:
+    """Euclidean norms, (n,)."""
+    norms = threads.poisoned(len(rows), np.float64)
+    threads.run(pair_scores.row_norms, _cuts(rows, 1), _given(rows), norms)
+    return norms
+
+
+def unit_rows(rows: Rows, powers: Floats | None = None) -> Floats:
+    """Rows of unit norm times powers (n,); zero rows stay zero."""
+    norms = norms_of(rows)
+    powers = np.ones(len(rows)) if powers is None else powers
+    out = threads.poisoned(rows.shape, np.float64)
+    threads.run(maps.unit_rows, _cuts(rows, 1), _given(rows), norms, powers, out)
+    return out
+
+
+def mapped_rows(rows: Rows, mean: Floats, root: Floats) -> Floats:
+    """(rows - mean) root, where root is (d, r), or (d,) for a diagonal; rounding becomes zero."""
+    validate.as_same_width("rows", rows, "the fitted items", mean[None])
+    if root.ndim == 1:
+        out: Floats = rows.astype(np.float64)
+        if mean.any():
+            near = np.abs(out - mean) <= 1e-14 * (np.abs(out) + np.abs(mean))
+            out -= mean
+            out[near] = 0
+        out *= root
+        return out
+    largest = float(np.linalg.norm(root, 2))
+    out = threads.poisoned((len(rows), root.shape[1]), np.float64)
+    cuts = _cuts(rows, root.shape[1])
+    threads.run(maps.map_rows, cuts, _given(rows), _given(mean), _given(root), largest, out)
+    return out
+
+
+def ranked_rows(rows: Rows) -> npt.NDArray[np.float32]:
+    """Average ranks of the entries within each row, less their mean."""
+    out = threads.poisoned(rows.shape, np.float32)
+    threads.run(maps.rank_rows, _cuts(rows, 64), _given(rows), out)
+    return out
+
+
+def row_centred(rows: Rows) -> Floats:
+    """Rows less their own mean over the dimensions; a constant row becomes exactly zero."""
+    out: Floats = rows.astype(np.float64)
+    out -= out.mean(axis=1, keepdims=True)
+    out[rows.max(axis=1) == rows.min(axis=1)] = 0
+    return out
+
+
+def mean_of(rows: Rows, shares: Floats | None = None) -> Floats:
+    """Mean row in float64, by shares (n,) that sum to 1; exact for a constant column."""
+    if shares is None:
+        mean: Floats = rows.mean(axis=0, dtype=np.float64)
+    else:
+        mean = shares @ rows
+    same = rows.max(axis=0) == rows.min(axis=0)
+    mean[same] = rows[0, same]
+    return mean
+
+
+def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
+    """Sum over rows of share (1/n each by default) times the outer square of row - mean."""
+    d = rows.shape[1]
+    total = np.zeros((d, d))
+    step = max(1, 2**21 // d)
+    for lo in range(0, len(rows), step):
+        block = rows[lo : lo + step] - mean
+        weights = 1 / len(rows) if shares is None else shares[lo : lo + step, None]
+        total += block.T @ (block * weights)
+    total += total.T
+    return total / 2
+
+
+def list_keys(form: str, queries: Rows, items: Rows, columns: Integers) -> Floats:
+    """The engine's float64 keys of every query and the items of its list, (n, k)."""
+    if queries.dtype != items.dtype:
+        queries, items = queries.astype(np.float64), items.astype(np.float64)
+    keys = threads.poisoned(columns.shape, np.float64)
+    cuts = threads.cuts_by_rows(len(queries), max(1, 200_000 // keys.shape[1]))
+    threads.run(
+        maps.list_keys, cuts, FORMS[form], _given(queries), norms_of(queries), _given(items),
+        norms_of(items), _given(columns), keys,
+    )  # fmt: skip
+    return keys
+
+
+def _given(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return validate.read_only(np.ascontiguousarray(array))
+
+
+def _cuts(rows: Rows, work: int) -> threads.Cuts:
+    return threads.cuts_by_rows(
+        len(rows), max(4, _WORK_PER_BLOCK // (rows.shape[1] * work) // 4 * 4)
+    )

@@ -1,0 +1,71 @@
+"""The gate of the measures: parameters, metrics of the columns, rows that are two halves."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import validate
+
+Kind = TypeVar("Kind")
+
+
+def as_given(name: str, value: Kind | None) -> Kind:
+    """Refuse None where there is no default."""
+    if value is None:
+        raise ValueError(f"{name} must be given, got None")
+    return value
+
+
+def as_one_of(name: str, value: Any, other_name: str, other: Any) -> None:
+    """Refuse two values, and none, where one of them is needed."""
+    if (value is None) == (other is None):
+        got = "neither" if value is None else "both"
+        raise ValueError(f"one of {name} and {other_name} must be given, got {got}")
+
+
+def as_fitted(measure: Any, attribute: str) -> None:
+    """Refuse an object that has not learned attribute yet."""
+    if not hasattr(measure, attribute):
+        raise ValueError(f"the measure must be fitted first, got {type(measure).__name__} as made")
+
+
+def as_symmetric(name: str, matrix: Any) -> npt.NDArray[np.float64]:
+    """Return matrix as a finite, symmetric, read-only float64 array (d, d)."""
+    S = validate.as_rows(name, matrix, dtype=np.float64)
+    if S.shape[0] != S.shape[1]:
+        raise ValueError(f"{name} must be square, got shape {S.shape}")
+    gap, largest = float(np.abs(S - S.T).max()), float(np.abs(S).max())
+    if gap > 1e-6 * largest:
+        raise ValueError(f"{name} must be symmetric, got entries that differ by {gap:g}")
+    return validate.read_only((S + S.T) / 2)
+
+
+def as_semidefinite(name: str, values: npt.NDArray[np.float64], tolerance: float) -> None:
+    """Refuse falling eigenvalues of which one is clearly negative, or none positive."""
+    if not values[0] > 0:
+        raise ValueError(f"{name} must have a positive eigenvalue, got at most {values[0]:g}")
+    if values[-1] < -tolerance * values[0] * len(values):
+        raise ValueError(f"{name} must be positive semidefinite, got the eigenvalue {values[-1]:g}")
+
+
+def as_whitenable(name: str, rank: int, wanted: int) -> None:
+    """Refuse a second moment of lower rank than the directions wanted."""
+    if rank < max(1, wanted):
+        raise ValueError(
+            f"{name} must vary in all {wanted} dimensions to be whitened (give n_components or "
+            f"ridge, or more rows), got {rank}"
+        )
+
+
+def as_even_width(name: str, rows: validate.Rows) -> None:
+    """Refuse rows that are not two halves."""
+    if rows.shape[1] % 2:
+        raise ValueError(f"{name} must have an even number of columns, got {rows.shape[1]}")
+
+
+def as_nonnegative(name: str, values: npt.NDArray[Any]) -> None:
+    """Refuse negative values."""
+    if values.min() < 0:
+        at = int(np.flatnonzero(values < 0)[0])
+        raise ValueError(f"{name} must be at least 0, got {values[at]:g} at position {at}")

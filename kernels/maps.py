@@ -1,0 +1,113 @@
+"""What measures are made of: rows mapped, ranked or made unit one at a time; scores of given pairs.
+
+The bits of a mapped row depend on that row alone, not on how many rows are mapped with it: equal
+rows stay equal, so that ties are still broken by item number. BLAS does not promise that.
+"""
+
+import numpy as np
+
+from .jit import kernel
+from .pair_scores import DOT, pair_keys
+
+_ROWS = 4
+
+
+@kernel
+def map_rows(lo, hi, rows, mean, root, largest, out):
+    """out[i] = (rows[i] - mean) root for rows lo .. hi; what is only rounding becomes a zero row.
+
+    rows (n, d) float; mean (d,), root (d, r) float64; largest: at least the largest singular value
+    of root; out (n, r) float64 out. A row is zero where |out[i]| <= 1e-12 largest |rows[i] - mean|
+    or where rows[i] equals the mean to 1e-14 of their entries. O((hi - lo) d r); each sum in the
+    order of d.
+    """
+    depth, width = root.shape
+    centred = np.empty((_ROWS, depth))
+    for first in range(lo, hi, _ROWS):
+        count = min(_ROWS, hi - first)
+        for i in range(count):
+            for j in range(depth):
+                x = np.float64(rows[first + i, j])
+                difference = x - mean[j]
+                near = abs(difference) <= 1e-14 * (abs(x) + abs(mean[j]))
+                centred[i, j] = 0.0 if near else difference
+        for i in range(count, _ROWS):
+            centred[i] = 0.0
+        if count == _ROWS:
+            a, b, c, d = out[first], out[first + 1], out[first + 2], out[first + 3]
+            for m in range(width):
+                a[m] = b[m] = c[m] = d[m] = 0.0
+            for j in range(depth):
+                s, t, u, v = centred[0, j], centred[1, j], centred[2, j], centred[3, j]
+                line = root[j]
+                for m in range(width):
+                    a[m] += s * line[m]
+                    b[m] += t * line[m]
+                    c[m] += u * line[m]
+                    d[m] += v * line[m]
+        else:
+            for i in range(count):
+                one = out[first + i]
+                for m in range(width):
+                    one[m] = 0.0
+                for j in range(depth):
+                    s = centred[i, j]
+                    for m in range(width):
+                        one[m] += s * root[j, m]
+        for i in range(count):
+            before, after = 0.0, 0.0
+            for j in range(depth):
+                before += centred[i, j] * centred[i, j]
+            for m in range(width):
+                after += out[first + i, m] * out[first + i, m]
+            if after <= 1e-24 * largest * largest * before:
+                out[first + i] = 0.0
+
+
+@kernel
+def rank_rows(lo, hi, rows, out):
+    """out[i] = ranks of the entries of rows[i] less their mean; equal entries share a mean rank.
+
+    rows (n, d) float, out (n, d) float32 out: multiples of 1/2, exact. A constant row gives zeros.
+    O((hi - lo) d log d).
+    """
+    depth = rows.shape[1]
+    middle = 0.5 * (depth - 1)
+    for i in range(lo, hi):
+        order = np.argsort(rows[i])
+        first = 0
+        while first < depth:
+            last = first
+            while last + 1 < depth and rows[i, order[last + 1]] == rows[i, order[first]]:
+                last += 1
+            for at in range(first, last + 1):
+                out[i, order[at]] = np.float32(0.5 * (first + last) - middle)
+            first = last + 1
+
+
+@kernel
+def unit_rows(lo, hi, rows, norms, powers, out):
+    """out[i] = powers[i] rows[i] / norms[i] for rows lo .. hi, zero where the norm is.
+
+    rows (n, d) float; norms, powers (n,) float64; out (n, d) float64 out.
+    """
+    depth = rows.shape[1]
+    for i in range(lo, hi):
+        for j in range(depth):
+            unit = np.float64(rows[i, j]) / norms[i] if norms[i] > 0.0 else 0.0
+            out[i, j] = unit * powers[i]
+
+
+@kernel
+def list_keys(lo, hi, form, queries, query_norms, items, item_norms, columns, keys):
+    """keys[i] = float64 keys of query i and the items columns[i], for queries lo .. hi.
+
+    queries (n, d), items (p, d) of one dtype; norms float64; columns (n, k) int64; keys (n, k)
+    float64 out. O((hi - lo) k d).
+    """
+    offsets = np.zeros(item_norms.shape[0] if form == DOT else 0)
+    for i in range(lo, hi):
+        pair_keys(
+            form, queries, i, query_norms[i], items, item_norms, offsets, columns[i],
+            columns.shape[1], keys[i],
+        )  # fmt: skip
