@@ -36,20 +36,26 @@ def _all_fine(lo, hi, indptr, indices, columns, bits, magnitude, infinity, n_col
     start, stop = indptr[lo], indptr[hi]
     if start == stop:
         return True
+    # slices, for numba lets an index that could be negative count from the end, entry by entry
+    bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
     # without its sign, a pattern from infinity on is not finite, and 0 is zero
-    largest, smallest, last_column = bits[start] & magnitude, infinity, columns[start]
-    for t in range(start, stop):
+    largest, smallest, last_column = bits[0] & magnitude, infinity, columns[0]
+    for t in range(stop - start):
         largest = max(largest, bits[t] & magnitude)
-    for t in range(start, stop):
+    for t in range(stop - start):
         smallest = min(smallest, bits[t] & magnitude)
-    for t in range(start, stop):
+    for t in range(stop - start):
         last_column = max(last_column, columns[t])
     if largest >= infinity or smallest == 0 or last_column >= n_columns:
         return False
     descents = 0
+    for t in range(1, stop - start):
+        descents += indices[t] <= indices[t - 1]
+    # those from the last of one row to the first of the next are fine
     for i in range(lo, hi):
-        for t in range(indptr[i] + 1, indptr[i + 1]):
-            descents += indices[t] <= indices[t - 1]
+        t = indptr[i] - start
+        if 0 < t < indptr[i + 1] - start:
+            descents -= indices[t] <= indices[t - 1]
     return descents == 0
 
 
