@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fastcos.intervals import rescaling_distance as rescaling_distance
     from fastcos.intervals import tv_index as tv_index
     from fastcos.intervals import unbounded_range as unbounded_range
+    from fastcos.index import SimilarityIndex as SimilarityIndex
     from fastcos.io import Interactions as Interactions
     from fastcos.io import read_interactions as read_interactions
     from fastcos.measure import get_measure as get_measure
@@ -60,6 +61,7 @@ _HOMES = {
         "tv_index",
         "unbounded_range",
     ),
+    "index": ("SimilarityIndex",),
     "io": ("Interactions", "read_interactions"),
     "measure": ("get_measure", "measures"),
     "neighbors": ("Neighbors", "top_k"),

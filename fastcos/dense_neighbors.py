@@ -49,6 +49,11 @@ def tiling(isa: str, depth: int) -> Tiling:
     return Tiling(isa, False, False, depth, depth, 1.1 * (depth + 8) * 2.0**-24)
 
 
+def current_tiling(depth: int) -> Tiling:
+    """Layout for the instruction set in use."""
+    return tiling(config.isa(), depth)
+
+
 class Side(NamedTuple):
     """Transformed rows of one side with what the exact scores need."""
 
@@ -94,13 +99,13 @@ class Work(NamedTuple):
 
 def side(given: Rows, offsets: Floats | None, n_threads: int | None) -> Side:
     """Norms of the rows, and offsets 0 where there are none."""
-    given = validate.read_only(np.ascontiguousarray(given))
+    rows_in_order: Rows = validate.read_only(np.ascontiguousarray(given))
     norms = threads.poisoned(len(given), np.float64)
     cuts = threads.cuts_by_rows(len(given), max(1, 1_000_000 // given.shape[1]))
-    threads.run(pair_scores.row_norms, cuts, given, norms, n_threads=n_threads)
+    threads.run(pair_scores.row_norms, cuts, rows_in_order, norms, n_threads=n_threads)
     if offsets is None:
         offsets = np.zeros(len(given))
-    return Side(given, validate.read_only(norms), validate.read_only(offsets))
+    return Side(rows_in_order, validate.read_only(norms), validate.read_only(offsets))
 
 
 def _power_of_two(size: float) -> float:
@@ -122,7 +127,7 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 def prepare(form: str, given: Side, candidates: Integers, n_threads: int | None = None) -> Prepared:
     """Scale, rotate, quantise and pack the candidates (rising numbers) among the items."""
     depth = given.rows.shape[1]
-    layout = tiling(config.isa(), depth)
+    layout = current_tiling(depth)
     offsets = given.offsets
     if form == "euclidean":
         offsets = -0.5 * given.norms * given.norms
@@ -275,7 +280,7 @@ def search(
         zero = np.flatnonzero(queries.norms == 0)
         found = np.sort(items.order) if permitted is None else permitted
         for query in zero:
-            columns[query], keys[query] = _lowest(found, exclusions, query, k)
+            columns[query], keys[query] = _lowest(found, exclusions, int(query), k)
         batch = np.delete(batch, zero)
     block = _block(capacity, k, depth, work)
     while len(batch):
@@ -375,7 +380,9 @@ def in_chunks(
             low = found < min_score
             columns[low], found[low] = -1, -np.inf
         found[columns < 0] = -np.inf
-        indices[first:last], scores[first:last] = columns, found
+        indices[first:last] = columns
+        with np.errstate(over="ignore"):  # infinite beyond float32; the order is that of float64
+            scores[first:last] = found
     return indices, scores
 
 

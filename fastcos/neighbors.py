@@ -21,7 +21,7 @@ class Neighbors(NamedTuple):
     indices : ndarray (n, k), int64
         Items by falling score; equal scores by lower index. -1 where fewer than k qualify.
     scores : ndarray (n, k), float32
-        Their scores; -inf where fewer than k qualify.
+        Their scores; -inf where fewer than k qualify. Infinite where float32 cannot hold a score.
     """
 
     indices: npt.NDArray[np.int64]
@@ -102,8 +102,6 @@ def top_k(
     given = validate.as_rows("queries", queries)
     searched = given if items is None else validate.as_rows("items", items)
     validate.as_same_width("items", searched, "queries", given)
-    if given.dtype != searched.dtype:
-        given, searched = given.astype(np.float64), searched.astype(np.float64)
     validate.as_scorable("queries", given, searched)
     own = items is None and exclude_self
     candidates = np.arange(len(searched), dtype=np.int64)

@@ -28,6 +28,7 @@ Cuts = npt.NDArray[np.int64]
 _TICK = 0.1
 
 _lock = threading.Lock()
+_writing = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
 _inside = threading.local()
@@ -37,14 +38,20 @@ _prange_objection: str | None = None
 
 def _forget() -> None:
     """Start anew in a forked child: the parent's threads are gone, its lock may stay held."""
-    global _lock, _pool, _pool_size, _forked, _prange_objection
+    global _lock, _writing, _pool, _pool_size, _forked, _prange_objection
     _lock, _pool, _pool_size = threading.Lock(), None, 0
+    _writing = threading.Lock()
     _forked, _prange_objection = True, None
     _inside.busy = False
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+def one_writer() -> threading.Lock:
+    """Return the lock under which shared objects are changed, one writer in the process."""
+    return _writing
 
 
 def poisoned(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

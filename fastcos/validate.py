@@ -264,9 +264,10 @@ def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
 
 def as_scorable(name: str, rows: Rows, other: Rows) -> None:
     """Refuse rows whose float64 inner products with other's, or their norms, would overflow."""
-    if rows.dtype == np.float64:
-        largest = max(float(np.abs(rows).max()), float(np.abs(other).max()))
-        if largest > 1e150 / rows.shape[1]:
+    for some in (rows, other):
+        # float32 cannot overflow a float64 sum
+        largest = float(max(some.max(), -some.min())) if some.dtype == np.float64 else 0.0
+        if largest > 1e150 / some.shape[1]:
             raise ValueError(
                 f"{name} must have entries whose squares can be summed, got one of {largest:g}"
             )
@@ -315,6 +316,13 @@ def as_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None
     """Refuse an array of another shape."""
     if tuple(shape) != wanted:
         raise ValueError(f"{name} must be of shape {wanted}, got {tuple(shape)}")
+
+
+def as_fitted(name: str, state: Kind | None) -> Kind:
+    """Return what fit left, if it was called."""
+    if state is None:
+        raise ValueError(f"{name} must be fitted before it is used, got one without items")
+    return state
 
 
 def read_only(array: Array) -> Array:

@@ -102,9 +102,9 @@ def measure_panel(panel, scales, norms, residuals):
         size = top if shared else largest[i]
         scales[i] = size / LARGEST_CODE if size > np.float32(1e-30) else np.float32(1.0)
         norms[i] = np.sqrt(squares[i]) * _ROUND_UP + _LOST
-    squares[:] = np.float32(0.0)
     inverses = np.empty(PANEL, np.float32)
     for i in range(PANEL):
+        squares[i] = 0.0
         inverses[i] = np.float32(1.0) / scales[i]
     half = np.float32(0.5)
     for j in range(panel.shape[0]):
@@ -160,8 +160,9 @@ def prepare_item_panels(
 @kernel
 def _write_codes(panel, first, codes, starts):
     for i in range(PANEL):
-        codes[first + i, :] = np.int8(0)
         total = 0
+        for j in range(panel.shape[0], codes.shape[1]):
+            codes[first + i, j] = 0
         for j in range(panel.shape[0]):
             code = np.int8(panel[j, i])
             codes[first + i, j] = code
@@ -172,7 +173,8 @@ def _write_codes(panel, first, codes, starts):
 @kernel
 def pack_query_codes(panel, unsigned, packed):
     """Codes (depth, 32) to bytes (step, half, quad, query, depth), offset by 128 if unsigned."""
-    packed[:] = np.uint8(128 if unsigned else 0)
+    for at in range(packed.shape[0]):
+        packed[at] = 128 if unsigned else 0
     for j in range(panel.shape[0]):
         start = (j >> 6) * 2048 + ((j >> 2) & 15) * 64 + (j & 3)
         for i in range(PANEL):

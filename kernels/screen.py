@@ -31,7 +31,14 @@ import numpy as np
 
 from .jit import kernel, screen_kernel
 from .pair_scores import pair_keys
-from .rows import SLACK, load_panel, measure_panel, pack_query_codes, pack_query_floats, rotate_panel
+from .rows import (
+    SLACK,
+    load_panel,
+    measure_panel,
+    pack_query_codes,
+    pack_query_floats,
+    rotate_panel,
+)
 from .select import keep_best, kth_largest
 from .tiles import (
     PANEL,
@@ -67,7 +74,9 @@ _TAU, _RESIDUAL, _CODED, _WEIGHT = range(4)
 
 
 @kernel
-def _prepare_queries(queries, batch, first, last, signs, quantised, unsigned, packed, lanes, scales):
+def _prepare_queries(
+    queries, batch, first, last, signs, quantised, unsigned, packed, lanes, scales
+):
     """Pack queries batch[first:last] by panels, with their lanes; lanes beyond never pass."""
     depth = queries.rows.shape[1]
     n_panels = lanes.shape[0]
@@ -174,7 +183,8 @@ def _unpack(
 def _cut(count, k, tau, values, positions, columns, lower, upper, scratch):
     """Keep what can reach max(tau, k-th largest lower bound); returns count and that bound."""
     if count >= k:
-        scratch[:count] = lower[:count]
+        for entry in range(count):
+            scratch[entry] = lower[entry]
         tau = max(tau, kth_largest(scratch, count, k))
     kept = 0
     for entry in range(count):
@@ -193,9 +203,11 @@ def _score(form, query, queries, items, columns, count, run, run_keys, run_colum
         columns, count, keys,
     )  # fmt: skip
     total = count + run
-    keys[count:total], columns[count:total] = run_keys[:run], run_columns[:run]
+    for entry in range(run):
+        keys[count + entry], columns[count + entry] = run_keys[entry], run_columns[entry]
     total = keep_best(keys, columns, total, k, keys[total:])
-    run_keys[:total], run_columns[:total] = keys[:total], columns[:total]
+    for entry in range(total):
+        run_keys[entry], run_columns[entry] = keys[entry], columns[entry]
     return total
 
 
@@ -261,11 +273,12 @@ def _search(
             isa, first_panel, last_panel, items, packed, tile_depth, sample_stride, lanes, scores,
             best,
         )  # fmt: skip
+    guessed = np.empty(hi - lo, np.float32)
     for i in range(hi - lo):
         p, lane = i >> 5, i & 31
         bound = known[batch[lo + i]] / scales[p, lane]
         lanes[p, _TAU, lane] = max(lanes[p, _TAU, lane], bound)
-    guessed = lanes[:, _TAU].copy()
+        guessed[i] = lanes[p, _TAU, lane]
     runs = np.zeros(hi - lo, np.int64)
     run_keys, run_columns = np.empty((hi - lo, k)), np.empty((hi - lo, k), np.int64)
     counts = np.zeros(n_panels * PANEL, np.int64)
@@ -303,7 +316,7 @@ def _search(
                         count, runs[i] = _tighten(
                             form, batch[lo + i], queries, items, entries[i], count,
                             lanes[q, :, i & 31], np.float32(1.0) / scales[q, i & 31], runs[i],
-                            run_keys[i], run_columns[i], work, merged, False,
+                            run_keys[i], run_columns[i], work, merged, count < 0,
                         )  # fmt: skip
                     counts[i] = count
     end_tiles(isa)
@@ -312,7 +325,7 @@ def _search(
         unit = np.float32(1.0) / scales[q, lane]
         _, run = _tighten(
             form, query, queries, items, entries[i], counts[i], lanes[q, :, lane], unit, runs[i],
-            run_keys[i], run_columns[i], work, merged, True,
+            run_keys[i], run_columns[i], work, merged, counts[i] >= 0,
         )  # fmt: skip
         write_run(run_keys[i], run_columns[i], run, keys[query], columns[query])
         again[query] = 0
@@ -320,7 +333,7 @@ def _search(
             again[query] = 1
             if run == k:
                 bound = _reached(query, queries, run_keys[i, k - 1], unit)
-                again[query] = bound < guessed[q, lane]
+                again[query] = bound < guessed[i]
                 known[query] = _lowered(bound * scales[q, lane])
 
 

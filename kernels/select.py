@@ -112,7 +112,8 @@ def keep_best(keys, columns, count, k, scratch):
     scratch (>= count,) of the keys' type is overwritten.
     """
     if count > k:
-        scratch[:count] = keys[:count]
+        for i in range(count):
+            scratch[i] = keys[i]
         bound = kth_largest(scratch, count, k)
         above = 0
         for i in range(count):

@@ -13,8 +13,8 @@ avx2     float32, 4 items x 16 queries in 8 registers of 8 lanes               f
 generic  float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU       float32
 ======== ===================================================================== =================
 
-The instruction set is carried by the type of the argument ``isa``, a tuple whose length numbers the
-set (``ISA_TUPLES``): one source then compiles to one machine code per set, and only for sets in use.
+The instruction set is carried by the type of the argument ``isa``, a tuple whose length numbers it
+(``ISA_TUPLES``): one source then compiles to one machine code per set, and only for sets in use.
 
 Layouts. Items are row-major: int8 codes with rows of a multiple of 64 bytes, or float32 rows.
 Queries are packed per panel of 32: bytes (step of 64 depths, half of 16 queries, quad of 4 depths,
@@ -32,12 +32,12 @@ from numba.extending import intrinsic
 
 from .jit import kernel
 from .vector_ir import (
+    BYTES,
     F32,
     I8,
     I16,
     I32,
     I64,
-    BYTES,
     broadcast,
     byte_pointer,
     function,
@@ -108,7 +108,9 @@ def end_tiles(typingctx, isa):
 
 
 @intrinsic
-def score_panel(typingctx, isa, items, item0, stride, queries, query0, depth, starts, start0, scores):
+def score_panel(
+    typingctx, isa, items, item0, stride, queries, query0, depth, starts, start0, scores
+):
     """Scores (32, 32) of one panel of items against one panel of queries.
 
     items, queries, starts, scores are flat; item0, query0, start0 and stride count elements.
@@ -175,8 +177,8 @@ def _emit_vnni(builder, items, stride, queries, quads, starts, out):
             panel = builder.mul(builder.lshr(k, I64(4)), I64(_STEP_BYTES))
             quad = builder.add(panel, builder.mul(builder.and_(k, I64(15)), I64(64)))
             halves = [
-                load(builder, builder.gep(queries, [builder.add(quad, I64(h * 1024))]), _V_I32, None)
-                for h in (0, 1)
+                load(builder, builder.gep(queries, [builder.add(quad, I64(at))]), _V_I32, None)
+                for at in (0, 1024)
             ]
             results = []
             for row, start in enumerate(row_starts):
@@ -307,7 +309,7 @@ def _largest(builder, values, half):
 
 @intrinsic
 def largest_scores(typingctx, scores, largest):
-    """largest[q] = largest score of query q in the panel. scores (32, 32) flat, (32,) float32 out."""
+    """Largest score of each query in the panel. scores (32, 32) flat; largest (32,) float32 out."""
 
     def codegen(context, builder, sig, a):
         values = pointer(context, builder, sig.args[0], a[0], I64(0))

@@ -47,7 +47,7 @@ def function(builder, name, result, arguments):
 
 
 def loop(builder, count, carried, step):
-    """for k in range(count): carried = step(k, carried), with every carried value in a register."""
+    """Emit a loop of carried = step(k, carried), with every carried value in a register."""
     before = builder.block
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
     builder.branch(head)
