@@ -130,7 +130,7 @@ class SimilarityMapsDisplay:
         n_columns = min(3, len(self.images))
         n_rows = -(-len(self.images) // n_columns)
         figure = Figure(
-            figsize=(PANEL_INCHES * n_columns + 0.9, (PANEL_INCHES + 0.75) * n_rows),
+            figsize=(PANEL_INCHES * n_columns + 0.9, (PANEL_INCHES + 0.45) * n_rows + 0.3),
             layout="constrained",
         )
         axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
@@ -145,7 +145,7 @@ class SimilarityMapsDisplay:
         return figure
 
     def _panel(self, ax: "Axes", image: Image, title: str) -> Any:
-        drawn = ax.imshow(image, cmap=COLOURS, vmin=-1, vmax=1, interpolation="nearest")
+        drawn = ax.imshow(image, cmap=COLOURS, vmin=-1, vmax=1)
         for boundary in self.boundaries * len(image) - 0.5:
             ax.axhline(boundary, color="black", linewidth=0.4)
             ax.axvline(boundary, color="black", linewidth=0.4)
@@ -235,7 +235,11 @@ def _auc(row: Scores) -> float:
 
 
 def _title(row: Scores) -> str:
-    model = "Eq. 2, unique" if row.name == EQ2 else f"Eq. 1, $D = {_mathematics(row.formula)}$"
+    model = "Eq. 2, unique"
+    if row.name != EQ2:
+        model = f"Eq. 1, $D = {_mathematics(row.formula)}$"
+        known = "" if row.rescaling is None else row.rescaling.name
+        model += f" ({known})" if known != row.formula else ""
     if row.pair_auc is None:
         return f"{model}\nJaccard@10 with D = I {row.jaccard_at_10:.2f}"
     return f"{model}\nAUC {row.pair_auc:.3f}   MAP@R {row.map_at_r:.2f}"

@@ -100,8 +100,9 @@ def test_compare_reads_scores_and_shows_neighbours(files, tmp_path, capsys):
     with (tmp_path / "neighbors.csv").open() as file:
         rows = list(csv.DictReader(file))
     n_items = document["parameters"]["model"]["n_items"]
-    assert len(rows) == 7 * 10 * n_items
-    assert all(row["item"] != row["neighbor"] for row in rows)
+    assert len({row["rescaling"] for row in rows}) in (3, 4)
+    assert len(rows) == n_items * len({row["rescaling"] for row in rows})
+    assert all(row["item"] not in (row["neighbor_1"], row["neighbor_10"]) for row in rows)
 
 
 def test_simulate_then_compare_is_reproduce(reproduced, tmp_path, capsys):

@@ -153,11 +153,12 @@ def _heading(row: "Scores") -> str:
 
 def _write_neighbors(comparison: "Comparison", names: Sequence[str], folder: Path) -> Path:
     path = folder / "neighbors.csv"
+    shown = [row.name for row in side_by_side(comparison)]
     rows = (
-        (name, names[item], rank + 1, names[neighbor])
-        for name, lists in comparison.neighbors.items()
-        for item, ranked in enumerate(lists.tolist())
-        for rank, neighbor in enumerate(ranked)
+        (name, names[item], *(names[neighbor] for neighbor in ranked))
+        for name in shown
+        for item, ranked in enumerate(comparison.neighbors[name].tolist())
     )
-    io.write_csv(path, ("rescaling", "item", "rank", "neighbor"), rows)
+    ranks = range(1, comparison.neighbors[shown[0]].shape[1] + 1)
+    io.write_csv(path, ("rescaling", "item", *(f"neighbor_{rank}" for rank in ranks)), rows)
     return path
