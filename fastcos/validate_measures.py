@@ -1,16 +1,14 @@
 """The gate of the measures: parameters, metrics of the columns, rows that are two halves."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import validate
 
-Kind = TypeVar("Kind")
 
-
-def as_given(name: str, value: Kind | None) -> Kind:
+def as_given(name: str, value: Any) -> Any:
     """Refuse None where there is no default."""
     if value is None:
         raise ValueError(f"{name} must be given, got None")

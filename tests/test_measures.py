@@ -1,0 +1,620 @@
+"""Every measure against its formula, its declared invariances cell by cell, and its gate."""
+
+import csv
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastcos
+from fastcos import get_measure, measures, top_k
+from fastcos.measure import Plain, register, summaries
+from fastcos.measure.base import _MAKERS
+from fastcos.rescaling import rescalings
+from tests import measure_oracles as oracles
+
+LIST = Path(__file__).parents[2] / "shared" / "design" / "measures.csv"
+N_USERS, N_ITEMS, D = 90, 70, 6
+SELF, APART = "self", "apart"
+
+
+def model(seed=0):
+    """Users P and items B that share no symmetry: uneven columns, norms and a mean."""
+    random = np.random.default_rng(seed)
+    P = random.standard_normal((N_USERS, D)) * np.linspace(2, 0.5, D) + 0.3
+    B = random.standard_normal((N_ITEMS, D)) * np.linspace(1, 3, D) + random.random(D)
+    return P, B * random.uniform(0.5, 2, (N_ITEMS, 1))
+
+
+class Spectrum:
+    """What a measure asks of a fitted LinearMF."""
+
+    shrinkage_ = np.linspace(0.9, 0.4, D)
+    singular_values_ = np.linspace(300.0, 80.0, D)
+
+
+FEATURES = np.random.default_rng(3).standard_normal((D, 4))
+POPULARITY = np.random.default_rng(4).pareto(2, N_ITEMS) + 0.1
+
+
+def unit_features():
+    F = oracles.unit(FEATURES)
+    return F @ F.T
+
+
+def eq2_rows(B):
+    return B * np.sqrt(np.maximum(Spectrum.singular_values_ - 100, 0) / Spectrum.shrinkage_)
+
+
+def rescaled(name):
+    D = np.array([1.0] * len(Spectrum.shrinkage_))
+    known = {"orthonormal": (0.5, 0), "weights": (-0.5, 0), "balanced": (0, -0.5)}
+    known |= {"smoothed": (-0.5, -1), "data": (0.5, -1), "identity": (0, 0)}
+    a, b = known[name]
+    D = Spectrum.shrinkage_**a * Spectrum.singular_values_**b
+    return lambda B: oracles.cosine(B / D, B / D)
+
+
+def of_items(formula):
+    return lambda P, B: formula(B)
+
+
+# name: parameters from (P, B), and the scores of the queries from (P, B); queries are the items
+CASES = {
+    "cosine": (dict, of_items(lambda B: oracles.cosine(B, B))),
+    "dot": (dict, of_items(lambda B: B @ B.T)),
+    "angular": (dict, of_items(lambda B: 1 - np.arccos(oracles.cosine(B, B)) / np.pi)),
+    "neg_euclidean": (dict, of_items(lambda B: -oracles.euclidean(B, B))),
+    "user_item_dot": (dict, lambda P, B: P @ B.T),
+    "user_item_cosine": (dict, lambda P, B: oracles.cosine(P, B)),
+    "soft_cosine": (
+        lambda P, B: {"features": FEATURES},
+        of_items(lambda B: oracles.soft(B, B, unit_features())),
+    ),
+    "query_metric_cosine": (
+        lambda P, B: {"other": P},
+        lambda P, B: oracles.cosine((P @ B.T).T, (P @ B.T).T),
+    ),
+    "project_back_items": (
+        lambda P, B: {"other": P},
+        lambda P, B: oracles.cosine((P @ B.T).T, (P @ B.T).T),
+    ),
+    "project_back_users": (
+        lambda P, B: {"other": B},
+        lambda P, B: oracles.cosine(P @ B.T, P @ B.T),
+    ),
+    "centered_cosine": (dict, of_items(lambda B: oracles.centred(B, B))),
+    "all_but_the_top": (
+        lambda P, B: {"n_directions": 2},
+        of_items(lambda B: oracles.without_top(B, B, 2)),
+    ),
+    "whitened_cosine": (dict, of_items(lambda B: oracles.whitened(B, B))),
+    "ica_cosine": (dict, of_items(lambda B: oracles.whitened(B, B))),
+    "popularity_whitened_cosine": (
+        lambda P, B: {"popularity": POPULARITY},
+        of_items(lambda B: oracles.whitened(B, B, weights=POPULARITY)),
+    ),
+    "causal_inner_product": (
+        dict,
+        of_items(lambda B: oracles.whitened(B, B, centred_rows=False)),
+    ),
+    "unit_column_cosine": (
+        dict,
+        of_items(lambda B: oracles.cosine(B / norms_of_columns(B), B / norms_of_columns(B))),
+    ),
+    "zscore_cosine": (dict, of_items(lambda B: oracles.zscores(B, B))),
+    "layer_norm_cosine": (dict, of_items(lambda B: oracles.pearson_over_dimensions(B, B))),
+    "spearman_dims": (dict, of_items(lambda B: oracles.spearman(B, B))),
+    "radial_cosine": (
+        lambda P, B: {"power": 0.4},
+        of_items(
+            lambda B: oracles.cosine(B, B) * np.outer(oracles.norms(B), oracles.norms(B)) ** 0.4
+        ),
+    ),
+    "scaled_similarity": (
+        lambda P, B: {"alpha": 0.7},
+        of_items(lambda B: oracles.scaled(B, B, 0.7)),
+    ),
+    "feature_augmented": (
+        lambda P, B: {"weight": 0.8},
+        of_items(lambda B: oracles.augmented(B, B, 0.8)),
+    ),
+    "query_normalized": (dict, of_items(oracles.query_normalized)),
+    "csls": (lambda P, B: {"n_neighbors": 5}, of_items(lambda B: oracles.csls(B, 5))),
+    "local_scaling": (
+        lambda P, B: {"n_neighbors": 4},
+        of_items(lambda B: oracles.local_scaling(B, 4)),
+    ),
+    "dis_sim_local": (
+        lambda P, B: {"n_neighbors": 5},
+        of_items(lambda B: oracles.dis_sim_local(B, 5)),
+    ),
+    "rescaled_cosine": (dict, of_items(lambda B: oracles.cosine(B, B))),
+    "eq2_cosine": (dict, of_items(lambda B: oracles.cosine(B, B))),
+    "weight_cosine": (dict, of_items(oracles.weights)),
+}
+CASES |= {
+    f"rescaled_cosine:{known.name}": (
+        lambda P, B: {"model": Spectrum},
+        of_items(rescaled(known.name)),
+    )
+    for known in rescalings()
+}
+BASES = [name for name in CASES if ":" not in name]
+USER_SIDE = {"user_item_dot", "user_item_cosine", "project_back_users"}
+
+
+def norms_of_columns(B):
+    return np.sqrt((B**2).sum(axis=0))
+
+
+def parameters(name, P, B):
+    make = CASES[name][0]
+    return {} if make is dict else make(P, B)
+
+
+def sides(name, P, B):
+    """Queries and searched rows of a measure for a model."""
+    if name == "weight_cosine":
+        return (np.hstack([P[:N_ITEMS], B]),) * 2
+    if name == "project_back_users":
+        return P, P
+    return (P, B) if name in USER_SIDE else (B, B)
+
+
+def scores(name, P, B):
+    """All scores of the measure for a model, by its two maps in plain NumPy."""
+    queries, items = sides(name, P, B)
+    fitted = get_measure(name, **parameters(name, P, B)).fit(items)
+    X, Y = (np.asarray(rows, np.float64) for rows in (fitted.queries(queries), fitted.items(items)))
+    offsets = fitted.item_offsets(items)
+    if fitted.form == "cosine":
+        keys = oracles.cosine(X, Y)
+    elif fitted.form == "dot":
+        keys = X @ Y.T + (0 if offsets is None else offsets)
+    else:
+        keys = -(oracles.euclidean(X, Y) ** 2)
+    return fitted.finish(keys, queries)
+
+
+def positive_weights(P, B):
+    """A model whose W_ii = <a_i, b_i> are positive."""
+    A = P[:N_ITEMS].copy()
+    signs = np.sign((A * B).sum(axis=1))
+    return np.vstack([A * signs[:, None], P[N_ITEMS:]]), B
+
+
+def model_of(name, seed=0):
+    P, B = model(seed)
+    return positive_weights(P, B) if name == "weight_cosine" else (P, B)
+
+
+def off_diagonal(name, S):
+    if name in {"user_item_dot", "user_item_cosine"}:
+        return S
+    return oracles.others(S)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_measure_is_its_formula(name):
+    P, B = model_of(name)
+    if name == "weight_cosine":
+        truth = oracles.weights(np.hstack([P[:N_ITEMS], B]))
+    else:
+        truth = CASES[name][1](P, B)
+    ours = scores(name, P, B)
+    np.testing.assert_allclose(off_diagonal(name, ours), off_diagonal(name, truth), atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", CASES)
+def test_top_k_by_every_measure_is_the_best_of_all_scores(name, dtype):
+    P, B = (rows.astype(dtype).astype(np.float64) for rows in model_of(name, 1))
+    queries, items = sides(name, P, B)
+    truth = oracles.weights(items) if name == "weight_cosine" else CASES[name][1](P, B)
+    measure = get_measure(name, **parameters(name, P, B))
+    itself = name not in {"user_item_dot", "user_item_cosine"}
+    if itself:
+        np.fill_diagonal(truth, -np.inf)
+    found = top_k(
+        queries.astype(dtype), None if itself else items.astype(dtype), 9, measure=measure
+    )
+    order = np.argsort(-truth, axis=1, kind="stable")[:, :9]
+    np.testing.assert_array_equal(found.indices, order)
+    best = np.take_along_axis(truth, order, axis=1)
+    np.testing.assert_allclose(found.scores, best, rtol=1e-5, atol=1e-6)
+
+
+def transformed(cell, P, B, seed):
+    random = np.random.default_rng(seed)
+    if cell == "s":
+        return P, 3.7 * B
+    if cell == "r":
+        return P, B * random.uniform(0.2, 5, (len(B), 1))
+    if cell == "t":
+        return P, B + random.standard_normal(D) * 2
+    if cell == "R":
+        G = np.linalg.qr(random.standard_normal((D, D)))[0]
+    elif cell == "D":
+        G = np.diag(random.uniform(0.2, 5, D))
+    else:
+        G = random.standard_normal((D, D)) + 2 * np.eye(D)
+    return P @ np.linalg.inv(G).T, B @ G
+
+
+def same_order(before, after):
+    return np.array_equal(np.argsort(-before, axis=1), np.argsort(-after, axis=1))
+
+
+@pytest.mark.parametrize("cell", "srRDGt")
+@pytest.mark.parametrize("name", BASES)
+def test_a_cell_of_the_table_of_invariances(name, cell):
+    claim = getattr(type(get_measure(name, **parameters(name, *model()))).invariances, cell)
+    changed = []
+    for seed in range(2):
+        P, B = model_of(name, seed)
+        before = off_diagonal(name, scores(name, P, B))
+        P2, B2 = transformed(cell, P, B, seed)
+        if name == "weight_cosine" and ((P2[:N_ITEMS] * B2).sum(axis=1) <= 0).any():
+            P2, B2 = positive_weights(P2, B2)
+        after = off_diagonal(name, scores(name, P2, B2))
+        same = np.allclose(before, after, rtol=1e-7, atol=1e-7)
+        if claim == "y":
+            assert same
+        elif claim == "rank":
+            assert not same
+            assert same_order(before, after)
+        else:
+            changed.append(not same and not same_order(before, after))
+    assert claim in {"y", "rank"} or all(changed)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "cells"),
+    [
+        ({"centered": False}, "s=y r=- R=y D=y G=y t=-"),
+        ({"centered": True}, "s=y r=- R=y D=y G=y t=y"),
+    ],
+)
+def test_whitening_centred_or_not_has_its_own_row(parameter, cells):
+    for cell, claim in (pair.split("=") for pair in cells.split()):
+        _, B = model()
+        _, B2 = transformed(cell, *model(), 0)
+        before, after = (
+            oracles.cosine(fitted.items(rows), fitted.items(rows))
+            for rows in (B, B2)
+            for fitted in [get_measure("whitened_cosine", **parameter).fit(rows)]
+        )
+        assert np.allclose(before, after, atol=1e-7) == (claim == "y"), cell
+
+
+def test_whitening_without_centring_is_its_formula():
+    _, B = model()
+    fitted = get_measure("whitened_cosine", centered=False).fit(B)
+    truth = oracles.whitened(B, B, centred=False)
+    np.testing.assert_allclose(oracles.cosine(fitted.items(B), fitted.items(B)), truth, atol=1e-10)
+
+
+def test_whitening_of_leading_directions_is_pca():
+    _, B = model()
+    fitted = get_measure("whitened_cosine", n_components=3).fit(B)
+    U = np.linalg.svd(B - B.mean(axis=0), full_matrices=False)[0][:, :3]
+    np.testing.assert_allclose(
+        oracles.cosine(fitted.items(B), fitted.items(B)), oracles.cosine(U, U), atol=1e-10
+    )
+
+
+def test_a_ridge_leads_from_whitening_to_the_centred_cosine():
+    _, B = model()
+    much = get_measure("whitened_cosine", ridge=1e9).fit(B).items(B)
+    np.testing.assert_allclose(oracles.cosine(much, much), oracles.centred(B, B), atol=1e-6)
+
+
+def test_the_query_metric_centred_is_the_correlation_of_predictions():
+    P, B = model()
+    rows = get_measure("query_metric_cosine", other=P, centered=True).fit(B).items(B)
+    np.testing.assert_allclose(oracles.cosine(rows, rows), np.corrcoef(B @ P.T), atol=1e-10)
+
+
+def test_the_other_side_may_be_given_to_fit():
+    P, B = model()
+    by_fit = get_measure("project_back_items").fit(B, P)
+    by_parameter = get_measure("project_back_items", other=P).fit(B)
+    np.testing.assert_array_equal(by_fit.items(B), by_parameter.items(B))
+
+
+def test_eq2_of_a_model_keeps_the_effective_columns_only():
+    _, B = model()
+    fitted = get_measure("eq2_cosine", model=Spectrum, regularization=100).fit(B)
+    rows = fitted.items(B)
+    np.testing.assert_allclose(
+        oracles.cosine(rows, rows), oracles.cosine(eq2_rows(B), eq2_rows(B)), atol=1e-12
+    )
+    assert not rows[:, Spectrum.singular_values_ <= 100].any()
+
+
+def test_rescalings_agree_with_the_embeddings_of_the_model():
+    X = np.random.default_rng(0).random((60, 12)) * 20
+    fitted = fastcos.LinearMF(5, regularization=50.0).fit(X)
+    for known in rescalings():
+        direct = top_k(fitted.item_embeddings(known.name), k=3)
+        measure = get_measure(f"rescaled_cosine:{known.name}", model=fitted)
+        np.testing.assert_array_equal(
+            top_k(fitted.item_embeddings(), k=3, measure=measure).indices, direct.indices
+        )
+    weight_decay = fitted.reregularized("weight_decay", 10.0)
+    by_measure = get_measure("eq2_cosine", model=fitted, regularization=10.0)
+    np.testing.assert_array_equal(
+        top_k(fitted.item_embeddings(), k=3, measure=by_measure).indices,
+        top_k(weight_decay.item_embeddings(), k=3, measure="eq2_cosine").indices,
+    )
+
+
+def test_feature_augmented_rows_may_be_normalised():
+    _, B = model()
+    fitted = get_measure("feature_augmented", weight=0.8, normalized=True).fit(B)
+    np.testing.assert_allclose(
+        fitted.items(B) @ fitted.items(B).T, oracles.augmented(B, B, 0.8, True), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(("power", "same"), [(0, "cosine"), (1, "dot")])
+def test_radial_cosine_leads_from_the_cosine_to_the_inner_product(power, same):
+    _, B = model()
+    ours = top_k(B, k=5, measure=get_measure("radial_cosine", power=power))
+    np.testing.assert_allclose(ours.scores, top_k(B, k=5, measure=same).scores, rtol=1e-6)
+
+
+# --- hubness: who is averaged
+
+
+def test_csls_averages_over_the_other_side_where_it_is_given():
+    P, B = model()
+    measure = get_measure("csls", n_neighbors=4, other=P)
+    found = top_k(P[:20], B, 6, measure=measure)
+    truth = oracles.csls_apart(P[:20], B, 4, P)
+    np.testing.assert_array_equal(found.indices, np.argsort(-truth, axis=1)[:, :6])
+    np.testing.assert_allclose(found.scores, -np.sort(-truth, axis=1)[:, :6], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["csls", "local_scaling", "dis_sim_local", "query_normalized"])
+def test_a_query_scores_the_same_alone_in_company_and_as_an_item(name):
+    P, B = model()
+    queries = np.vstack([P[:30], B[:30]])
+    together = top_k(queries, B, 5, measure=name)
+    for i in range(len(queries)):
+        alone = top_k(queries[i : i + 1], B, 5, measure=name)
+        np.testing.assert_array_equal(alone.indices[0], together.indices[i])
+        np.testing.assert_array_equal(alone.scores[0], together.scores[i])
+    itself = top_k(B, k=4, measure=name)
+    np.testing.assert_array_equal(together.indices[30:, 1:], itself.indices[:30])
+    np.testing.assert_array_equal(together.scores[30:, 1:], itself.scores[:30])
+
+
+def test_local_scaling_of_duplicates_takes_the_smallest_positive_scale():
+    rows = np.array([[1.0, 0], [1, 0], [1, 0], [1, 1], [0, 1], [-1, 2]])
+    found = top_k(rows, k=2, measure=get_measure("local_scaling", n_neighbors=2))
+    assert np.isfinite(found.scores).all()
+    np.testing.assert_array_equal(found.indices[:3], [[1, 2], [0, 2], [0, 1]])
+    np.testing.assert_array_equal(found.scores[:3], 1)
+
+
+def test_query_normalized_with_one_item_or_equal_cosines_scores_zero():
+    rows = np.array([[1.0, 0], [0, 1], [-1, 0], [0, -1]])
+    assert (top_k(np.zeros((1, 2)), rows, 2, measure="query_normalized").scores == 0).all()
+    only = top_k(rows[:1], rows[:1], 1, measure="query_normalized")
+    assert only.scores.tolist() == [[0]]
+
+
+def test_query_normalized_leaves_zero_rows_out_of_its_moments():
+    _, B = model()
+    with_zeros = np.vstack([B, np.zeros((5, D))])
+    ours = top_k(B[:9], with_zeros, 7, measure="query_normalized")
+    truth = top_k(B[:9], B, 7, measure="query_normalized")
+    np.testing.assert_allclose(ours.scores, truth.scores, rtol=1e-6)
+
+
+# --- degenerate rows
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_zero_rows_and_duplicates_are_scored_without_a_warning(name):
+    P, B = model_of(name)
+    B[3], B[11] = B[4], B[4]
+    P[3], P[11] = P[4], P[4]
+    if name != "weight_cosine":
+        B[7], P[7] = 0, 0
+    queries, items = sides(name, P, B)
+    found = top_k(queries, items, 6, measure=get_measure(name, **parameters(name, P, B)))
+    assert np.isfinite(found.scores).all()
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+    # duplicates tie: the lower number comes first
+    for row in found.indices.tolist():
+        places = [row.index(j) for j in (3, 4, 11) if j in row]
+        assert places == sorted(places)
+
+
+ONE_ROW = ["centered_cosine", "all_but_the_top", "zscore_cosine", "layer_norm_cosine", "cosine"]
+
+
+@pytest.mark.parametrize("name", ONE_ROW)
+def test_a_single_row_is_a_zero_row_once_centred(name):
+    found = top_k(np.array([[1.0, 2.0, 2.5]]), np.array([[0.1, 0.2, 0.7]]), 1, measure=name)
+    assert np.isfinite(found.scores).all()
+    only = get_measure(name).fit(np.array([[0.1, 0.2, 0.7]])).items(np.array([[0.1, 0.2, 0.7]]))
+    assert only.any() == (name in {"cosine", "layer_norm_cosine"})
+
+
+@pytest.mark.parametrize("name", ["whitened_cosine", "zscore_cosine", "causal_inner_product"])
+def test_constant_columns_are_dropped(name):
+    _, B = model()
+    extended = np.hstack([B, np.full((len(B), 2), 0.1)])
+    ours = top_k(extended, k=5, measure=name)
+    np.testing.assert_array_equal(ours.indices, top_k(B, k=5, measure=name).indices)
+
+
+@pytest.mark.parametrize("name", ["centered_cosine", "zscore_cosine", "layer_norm_cosine"])
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 1e-20, 12345.678])
+def test_rounding_is_not_taken_for_a_direction(name, value):
+    rows = np.full((7, 5), value)
+    assert not get_measure(name).fit(rows).items(rows).any()
+
+
+def test_rows_in_the_null_space_of_a_metric_are_zero_rows():
+    S = np.ones((3, 3))
+    rows = np.array([[1.0, 2, 3], [0.1, 0.2, -0.3], [1e-3, 0, 0]])
+    fitted = get_measure("soft_cosine", matrix=S).fit(rows)
+    assert fitted.items(rows).any(axis=1).tolist() == [True, False, True]
+
+
+# --- the gate
+
+REFUSED = {
+    ("soft_cosine", "S not PSD"): (
+        {"matrix": [[1, 0.9, 0], [0.9, 1, 0.9], [0, 0.9, 1]]},
+        r"matrix must be positive semidefinite, got the eigenvalue -0\.27",
+    ),
+    ("soft_cosine", "not symmetric"): ({"matrix": [[1, 0.5], [0, 1]]}, "must be symmetric"),
+    ("soft_cosine", "not square"): ({"matrix": [[1.0, 0.5]]}, "must be square"),
+    ("soft_cosine", "zero"): ({"matrix": np.zeros((2, 2))}, "must have a positive eigenvalue"),
+    ("soft_cosine", "nothing"): ({}, "one of matrix and features must be given, got neither"),
+    ("scaled_similarity", "alpha"): ({"alpha": 1.1}, r"alpha must be .*<= 1.*got 1\.1"),
+    ("scaled_similarity", "below"): ({"alpha": -0.1}, r"alpha must be .*>= 0.*got -0\.1"),
+    ("radial_cosine", "power"): ({"power": -1}, "power must be .*>= 0"),
+    ("feature_augmented", "weight"): ({"weight": np.nan}, "weight must be a finite number"),
+    ("csls", "K"): ({"n_neighbors": 0}, "n_neighbors must be a whole number"),
+    ("all_but_the_top", "r"): ({"n_directions": 0.5}, "n_directions must be a whole number"),
+    ("whitened_cosine", "ridge"): ({"ridge": -1}, "ridge must be"),
+    ("whitened_cosine", "k"): ({"n_components": 0}, "n_components must be"),
+    ("popularity_whitened_cosine", "none"): ({}, "popularity must be given"),
+    ("eq2_cosine", "lambda"): ({"regularization": -1}, "regularization must be"),
+    ("query_metric_cosine", "other"): ({"other": [[np.inf]]}, "other must be finite"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=" ".join)
+def test_a_bad_parameter_is_refused(case):
+    given, message = REFUSED[case]
+    with pytest.raises(ValueError, match=message):
+        get_measure(case[0], **given)
+
+
+REFUSED_ON_FIT = {
+    ("whitened_cosine", "more dimensions than rows"): ({}, (5, 9), "must vary in all 9 dimensions"),
+    ("whitened_cosine", "a single row"): ({}, (1, 3), "must vary in all"),
+    ("whitened_cosine", "too many components"): ({"n_components": 7}, (9, 3), "from 1 to 3, got 7"),
+    ("causal_inner_product", "a single row"): ({}, (1, 3), "must vary in all"),
+    ("popularity_whitened_cosine", "length"): ({"popularity": [1.0]}, (9, 3), "of shape"),
+    ("popularity_whitened_cosine", "negative"): (
+        {"popularity": -np.ones(9)}, (9, 3), "at least 0 and not all 0",
+    ),
+    ("soft_cosine", "width"): ({"matrix": np.eye(4)}, (9, 3), "as many columns as matrix"),
+    ("all_but_the_top", "all of them"): ({"n_directions": 3}, (9, 3), "from 0 to 2, got 3"),
+    ("csls", "K"): ({"n_neighbors": 9}, (9, 3), "n_neighbors must be .* from 1 to 8, got 9"),
+    ("project_back_items", "no other side"): ({}, (9, 3), "other must be given"),
+    ("query_metric_cosine", "width"): ({"other": np.ones((4, 2))}, (9, 3), "as many columns"),
+    ("rescaled_cosine:data", "no model"): ({}, (9, 3), "model must be given"),
+    ("rescaled_cosine", "width"): ({"rescaling": np.ones(2)}, (9, 3), r"of shape \(3,\)"),
+    ("weight_cosine", "odd"): ({}, (9, 3), "even number of columns"),
+    ("weight_cosine", "negative"): ({}, (9, 4), "W_ii of the rows must be at least 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED_ON_FIT, ids=" ".join)
+def test_items_that_a_measure_cannot_use_are_refused(case):
+    given, shape, message = REFUSED_ON_FIT[case]
+    rows = np.random.default_rng(0).standard_normal(shape)
+    with pytest.raises(ValueError, match=message):
+        top_k(rows, rows, 1, measure=get_measure(case[0], **given))
+
+
+def test_a_measure_that_is_not_fitted_says_so():
+    with pytest.raises(ValueError, match="must be fitted first, got WhitenedCosine"):
+        get_measure("whitened_cosine").items(np.ones((2, 2)))
+
+
+def test_rows_of_another_width_than_the_fitted_ones_are_refused():
+    _, B = model()
+    for name in ("whitened_cosine", "centered_cosine"):
+        with pytest.raises(ValueError, match="as many columns as"):
+            get_measure(name).fit(B).queries(B[:, :3])
+
+
+# --- the family as a whole
+
+
+@pytest.mark.parametrize("name", measures())
+def test_a_measure_has_a_summary_and_says_what_it_needs(name):
+    line = summaries()[name]
+    assert 15 < len(line) <= 100
+    assert line.endswith(".") or name == "sign_cosine"
+    maker = getattr(_MAKERS[name], "func", _MAKERS[name])
+    assert isinstance(maker.needs, str)
+    assert set(maker.invariances) <= {"y", "rank", "-"}
+    given = set(inspect.signature(maker).parameters)
+    told = inspect.getdoc(maker).partition("Parameters\n-")[2]
+    assert all(f"{parameter} : " in told for parameter in given - {"args", "kwargs"})
+
+
+def test_every_measure_of_the_list_is_there_by_name():
+    if not LIST.is_file():
+        pytest.skip(f"{LIST} is not there")
+    with LIST.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["kind"] == "measure"]
+    names = {row["name"] for row in rows} - {"sts_score"}
+    assert names <= set(measures())
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_fit_leaves_the_measure_that_was_given_as_it_was(name):
+    P, B = model_of(name)
+    _, items = sides(name, P, B)
+    measure = get_measure(name, **parameters(name, P, B))
+    before = dict(vars(measure))
+    first = measure.fit(items)
+    kept = np.asarray(first.items(items)).copy()
+    measure.fit(items[: len(items) // 2] * 2) if name != "popularity_whitened_cosine" else None
+    assert vars(measure).keys() == before.keys()
+    assert all(vars(measure)[key] is value for key, value in before.items())
+    np.testing.assert_array_equal(first.items(items), kept)
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match="measure must be one of all_but_the_top, angular"):
+        get_measure("cosin")
+
+
+def test_a_class_of_ones_own_is_found_by_its_name():
+    @register
+    class Reversed(Plain):
+        """Cosine with the reversed item."""
+
+        name = "reversed_for_a_test"
+
+        def items(self, B):
+            return B[:, ::-1].copy()
+
+        def queries(self, Q):
+            return Q
+
+    try:
+        found = top_k(
+            np.array([[1.0, 0]]), np.array([[1.0, 0], [0, 1]]), 1, measure="reversed_for_a_test"
+        )
+        assert found.indices.tolist() == [[1]]
+    finally:
+        del _MAKERS["reversed_for_a_test"]
+
+
+def test_answers_have_the_same_bits_on_one_thread_and_many():
+    rows = np.random.default_rng(0).standard_normal((700, 33)).astype(np.float32)
+    before = fastcos.get_config().num_threads
+    for name in ("whitened_cosine", "spearman_dims", "csls", "local_scaling", "layer_norm_cosine"):
+        answers = []
+        for n_threads in (1, 3):
+            fastcos.set_config(num_threads=n_threads)
+            answers.append(top_k(rows, k=5, measure=name))
+        fastcos.set_config(num_threads=before)
+        np.testing.assert_array_equal(answers[0].indices, answers[1].indices)
+        np.testing.assert_array_equal(answers[0].scores, answers[1].scores)
