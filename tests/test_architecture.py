@@ -13,11 +13,12 @@ PACKAGE = [path for path in sorted((ROOT / "fastcos").rglob("*.py")) if "kernels
 # from the bottom up; a file or folder of fastcos/ imports its own layer and those above it here
 LAYERS = (
     "kernels",
-    "config threads validate validate_csr validate_metrics validate_audit validate_measures storage",
+    "config threads storage "
+    "validate validate_csr validate_metrics validate_audit validate_measures",
     "measure operators preprocessing products lanczos svd rescaling transposition "
     "neighbors dense_neighbors sparse_neighbors neighbors_above approximate_neighbors index",
     "factorization metrics datasets io distributed sampling "
-    "intervals certificates attacks repairs alternatives",
+    "training cosine_mf intervals certificates attacks repairs alternatives",
     "auditing comparison",
     "report plots",
     "cli",

@@ -418,9 +418,7 @@ def test_labels_must_be_as_many_as_items_and_differ():
         validate.as_labels("labels", [1, 2], 3)
     with pytest.raises(ValueError, match=r"^labels must be of shape \(2,\), got \(2, 1\)$"):
         validate.as_labels("labels", [[1], [2]], 2)
-    with pytest.raises(
-        ValueError, match=r"^labels must have at least two different .*got 1$"
-    ):
+    with pytest.raises(ValueError, match=r"^labels must have at least two different .*got 1$"):
         validate.as_labels("labels", ["a", "a"], 2)
 
 
@@ -468,9 +466,7 @@ def test_item_numbers_out_of_range_are_refused(items, message):
 
 @pytest.mark.parametrize("items", [[0.0], [[0]], "01", 1])
 def test_item_numbers_that_are_none_are_refused(items):
-    with pytest.raises(
-        TypeError, match=r"^allowed must be a mask or item numbers of one"
-    ):
+    with pytest.raises(TypeError, match=r"^allowed must be a mask or item numbers of one"):
         validate.as_item_numbers("allowed", items, 3)
 
 
