@@ -1,7 +1,7 @@
 """Leading eigenpairs of X'X by block Lanczos with full reorthogonalisation and thick restarts.
 
-Source: Golub & Underwood 1977 (block Lanczos); Wu & Simon 2000 (thick restart). A block Krylov space
-(Musco & Musco 2015) needs far fewer products than power iteration for the same residual.
+Source: Golub & Underwood 1977 (block Lanczos); Wu & Simon 2000 (thick restart). A block Krylov
+space (Musco & Musco 2015) needs far fewer products than power iteration for the same residual.
 """
 
 from collections.abc import Callable
@@ -62,8 +62,9 @@ def leading_eigenpairs(
 ) -> Ritz:
     """Return the k leading eigenpairs of X'X, by at most max_iter products with a block.
 
-    Stops when every estimated residual is at most tol, or when rounding keeps it from getting there. p must exceed largest_basis(k) + block_width(k). Memory: largest_basis(k) vectors
-    and a few blocks.
+    Stops when every estimated residual is at most tol, or when rounding keeps it from getting
+    there. p must exceed largest_basis(k) + 2 block_width(k). Memory: largest_basis(k) vectors and a
+    few blocks.
     """
     basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator)
     next_check = 2 * k
@@ -92,12 +93,15 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Vector, width: int, tol: float) -> bool:
-    """Whether width values are equal: a Krylov space of so many starts holds no more copies."""
-    return len(values) > width and bool((values[:-width] * (1 - tol) <= values[width:]).any())
+    """Whether width values above the last are equal: a Krylov space of so many starts is exhausted.
+
+    There may be more copies of them, and what stands behind them then stands too high.
+    """
+    return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
 
 class _Basis:
-    """Orthonormal rows B with B X'X B' = H, and the next block Q: X'X B' = B'H + Q R (last block)."""
+    """Orthonormal rows B, H = B X'X B' and the next block Q: X'X B' = B'H + Q R (last block)."""
 
     def __init__(
         self,
@@ -117,7 +121,7 @@ class _Basis:
     @property
     def is_full(self) -> bool:
         """Whether the next block has no room."""
-        return self.size + self._Q.shape[1] > len(self._rows)
+        return bool(self.size + self._Q.shape[1] > len(self._rows))
 
     def extend(self) -> None:
         """Append the next block and find the one after it."""
@@ -187,7 +191,7 @@ class _Basis:
         return np.ascontiguousarray(Q), (E * np.sqrt(squares)) @ E.T @ R
 
     def _fresh(self, count: int, beside: Matrix | None = None) -> Matrix:
-        """Return orthonormal columns at random, orthogonal to the rows and to the columns beside."""
+        """Return orthonormal random columns, orthogonal to the rows and to the columns beside."""
         Z = self._generator.standard_normal((self._rows.shape[1], count)).astype(self.dtype)
         for _ in range(2):
             self._remove_basis(Z)

@@ -137,7 +137,7 @@ class SparseOperator:
         return out
 
     def _workspace(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
-        """Return memory kept between calls: to fault its pages in costs as much as a narrow product."""
+        """Return memory kept between calls: faulting it in costs as much as a narrow product."""
         if self._kept.shape != shape or self._kept.dtype != dtype:
             self._kept = np.empty(shape, dtype)
         return self._kept

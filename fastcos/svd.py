@@ -62,9 +62,10 @@ def randomized_svd(
 
     Block Lanczos from a random block on the shorter side of X, each step one pass over X, until
     every wanted triplet's residual is at most tol; then the residuals are computed in float64. The
-    iteration runs in X's precision, and once more in float64 where float32 cannot reach tol. A small
-    or nearly full problem is solved directly. Time O(nnz l) per pass of l = 16 to 64 columns and
-    O(min(n, p) b^2) for b = 2 k + 12 l basis vectors; memory O(min(n, p) b) beside X and the result.
+    iteration runs in X's precision, and once more in float64 where float32 cannot reach tol. A
+    small or nearly full problem is solved directly. Time O(nnz l) per pass of l = 16 to 64 columns
+    and O(min(n, p) b^2) for b = 2 k + 12 l basis vectors; memory O(min(n, p) b) beside X and the
+    result.
 
     Parameters
     ----------
@@ -88,8 +89,8 @@ def randomized_svd(
     Returns
     -------
     SVD
-        A named tuple (U, s, Vt, residuals). U and Vt are float32 for float32 X where that meets tol,
-        else float64. The entry of largest magnitude of every row of Vt is positive.
+        A named tuple (U, s, Vt, residuals). U and Vt are float32 for float32 X where that meets
+        tol, else float64. The entry of largest magnitude of every row of Vt is positive.
 
     Raises
     ------
