@@ -6,9 +6,31 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.repairs import query_metric
+from fastcos import validate
 
 Floats = npt.NDArray[np.float64]
+
+# rows that are widened to float64 at once
+_BLOCK = 65_536
+
+
+class Moments(NamedTuple):
+    """What a card needs to know of the columns of one side.
+
+    Attributes
+    ----------
+    mean : ndarray (d,), float64
+    second : ndarray (d, d), float64
+        Mean of the outer products of the rows.
+    """
+
+    mean: Floats
+    second: Floats
+
+    @property
+    def covariance(self) -> Floats:
+        """Mean of the outer products of the rows less their mean."""
+        return self.second - np.outer(self.mean, self.mean)
 
 
 class Variant(NamedTuple):
@@ -22,56 +44,87 @@ class Variant(NamedTuple):
     condition : float or None
         Largest over smallest entry of the rescaling that leads to it from the given items; None
         where it is not a rescaling.
-    rows : ndarray (p, r), float64
+    rows : ndarray (p, r), of the type of the items
     """
 
     name: str
     meaning: str
     condition: float | None
-    rows: Floats
+    rows: validate.Rows
 
 
-def rescaled(items: Floats, users: Floats | None) -> Iterator[Variant]:
+def moments(rows: validate.Rows) -> Moments:
+    """Mean and mean outer product of the rows, float64, in blocks of rows."""
+    n, d = rows.shape
+    total, second = np.zeros(d), np.zeros((d, d))
+    for start in range(0, n, _BLOCK):
+        block = rows[start : start + _BLOCK].astype(np.float64)
+        total += block.sum(axis=0)
+        second += block.T @ block
+    return Moments(total / n, second / n)
+
+
+def rescaled(items: validate.Rows, own: Moments, users: Moments | None) -> Iterator[Variant]:
     """The given items under the scales of columns that other conventions would have chosen.
 
     Columns that are zero on either side stay as they are.
     """
-    own = np.sqrt(np.square(items).mean(axis=0))
-    own[own == 0] = 1.0
+    sizes = _column_sizes(own)
     scales = {
-        "half_columns": ("columns divided by the root of their norm", own**-0.5),
-        "unit_columns": ("columns of equal norm, as whitening makes them", 1 / own),
+        "half_columns": ("columns divided by the root of their norm", sizes**-0.5),
+        "unit_columns": ("columns of equal norm, as whitening makes them", 1 / sizes),
     }
     if users is not None:
-        other = np.sqrt(np.square(users).mean(axis=0))
-        other[other == 0] = 1.0
-        scales["balanced"] = ("columns as long as the users': weight decay", np.sqrt(other / own))
+        other = _column_sizes(users)
+        scales["balanced"] = ("columns as long as the users': weight decay", np.sqrt(other / sizes))
         scales["weighted"] = ("columns times the users': columns of predictions", other)
     for name, (meaning, scale) in scales.items():
-        yield Variant(name, meaning, float(scale.max() / scale.min()), items * scale)
+        condition = float(scale.max() / scale.min())
+        yield Variant(name, meaning, condition, items * scale.astype(items.dtype))
 
 
-def unfree(items: Floats, users: Floats | None) -> Iterator[Variant]:
-    """Forms that every rescaling of the model leaves as they are.
+def unfree(items: validate.Rows, own: Moments, users: Moments | None) -> Iterator[Variant]:
+    """Forms that every rescaling of the model leaves as they are, to the accuracy of a card.
 
     Whitening sees the directions of the items only; the two others see what users do with them.
     """
     if users is not None:
-        for name, centered, meaning in (
-            ("query_metric", True, "correlation over users of predicted scores"),
-            ("project_back", False, "columns of predictions: the paper's remedy, for items"),
+        for name, metric, meaning in (
+            ("query_metric", users.covariance, "correlation over users of predicted scores"),
+            ("project_back", users.second, "columns of predictions: the paper's remedy, for items"),
         ):
-            metric = query_metric(users, centered=centered)
-            yield Variant(name, meaning, None, items @ metric.factor)
-    centred = items - items.mean(axis=0)
-    _, s, Vt = np.linalg.svd(np.linalg.qr(centred, mode="r"))
-    kept = np.flatnonzero(s > np.finfo(np.float64).eps * max(items.shape) * s.max(initial=0.0))
-    if len(kept):
-        rows = centred @ (Vt[kept].T / s[kept])
+            values, vectors = _eigen(metric)
+            if len(values):
+                factor = (vectors * values**0.5).astype(items.dtype)
+                yield Variant(name, meaning, None, items @ factor)
+    values, vectors = _eigen(own.covariance)
+    if len(values):
+        whitening = (vectors * values**-0.5).astype(items.dtype)
+        rows = (items - own.mean.astype(items.dtype)) @ whitening
         yield Variant("whitened", "directions of the items, all alike", None, rows)
 
 
-def in_random_basis(items: Floats, generator: np.random.Generator) -> Any:
-    """The items in an orthogonal basis drawn at random: the same cosines, other dimensions."""
-    Q, R = np.linalg.qr(generator.standard_normal((items.shape[1], items.shape[1])))
-    return items @ (Q * np.sign(np.diag(R)))
+def in_random_basis(rows: validate.Rows, generator: np.random.Generator) -> Floats:
+    """The rows in an orthogonal basis drawn at random: the same cosines, other dimensions."""
+    d = rows.shape[1]
+    Q, R = np.linalg.qr(generator.standard_normal((d, d)))
+    turned: Floats = rows.astype(np.float64) @ (Q * np.sign(np.diag(R)))
+    return turned
+
+
+def singular_values(second: Floats) -> Floats:
+    """Singular values of rows with these second moments, falling, up to a common factor."""
+    values: Floats = np.sqrt(np.maximum(np.linalg.eigvalsh(second)[::-1], 0.0))
+    return values
+
+
+def _column_sizes(side: Moments) -> Floats:
+    sizes = np.sqrt(np.diag(side.second))
+    return np.where(sizes > 0, sizes, 1.0)
+
+
+def _eigen(second: Floats) -> tuple[Floats, Any]:
+    """Eigenvalues above the rounding of the largest, and their eigenvectors."""
+    values, vectors = np.linalg.eigh(second)
+    kept = values > np.finfo(np.float64).eps * len(values) * max(values[-1], 0.0)
+    return values[kept], vectors[:, kept]

@@ -58,8 +58,8 @@ class Comparison(NamedTuple):
         Of the rescaling that leads there; None where it is not a rescaling.
     jaccard, overlap : float
         Jaccard of the k nearest with those given, and rank-biased overlap, mean over sampled items.
-    rsa : float
-        Correlation of all cosines with those given.
+    rsa : float or None
+        Correlation of the cosines of sampled items with those given; None where all are alike.
     hubness : float
         Skewness of how often an item is in the sampled lists.
     auc : float or None
@@ -71,7 +71,7 @@ class Comparison(NamedTuple):
     condition: float | None
     jaccard: float
     overlap: float
-    rsa: float
+    rsa: float | None
     hubness: float
     auc: float | None
 
@@ -93,7 +93,7 @@ class Audit:
         Mean total-variation index of the edges, 0 to 1: to first order a rescaling of condition κ
         moves Fisher's z of an edge by at most that times ln κ.
     random_basis : float
-        The same in random orthogonal bases, mean: what any basis would show.
+        The same for sampled edges in random orthogonal bases, mean: what any basis would show.
     dimensions : ndarray (d,)
         Share of each latent dimension in it; sums to 1.
     survival : tuple of Survival
@@ -240,9 +240,11 @@ def audit(
     sample = _draw(generator, directed, _CERTIFIED_ROWS)
     survival = _survival(side._replace(rows=sample), linear, k, condition, n_threads)
     judge = _Judge(side, lists, _draw(generator, directed, _LISTED_ROWS), codes, generator)
-    wide = side.items.astype(np.float64)
-    wide_queries = None if queries is None else queries.astype(np.float64)
-    own = alternatives.Variant("given", "the embeddings as they are", 1.0, wide)
+    own = alternatives.moments(side.items)
+    others = None if queries is None else alternatives.moments(queries)
+    as_given = alternatives.Variant("given", "the embeddings as they are", 1.0, side.items)
+    spectrum = np.diag(alternatives.singular_values(own.second))
+    centred = np.diag(alternatives.singular_values(own.covariance))
     return Audit(
         n_items=p,
         n_dimensions=d,
@@ -251,17 +253,17 @@ def audit(
         n_zero=p - len(directed),
         n_sampled=len(sample),
         arbitrariness=index,
-        random_basis=_in_random_bases(side, lists, judge.rows, generator, n_threads),
+        random_basis=_in_random_bases(side, lists, sample, generator, n_threads),
         dimensions=shares,
         survival=survival,
-        given=judge.compare(own, n_threads),
-        family=judge.compare_all(alternatives.rescaled(wide, wide_queries), n_threads),
-        alternatives=judge.compare_all(alternatives.unfree(wide, wide_queries), n_threads),
+        given=judge.compare(as_given, n_threads),
+        family=judge.compare_all(alternatives.rescaled(side.items, own, others), n_threads),
+        alternatives=judge.compare_all(alternatives.unfree(side.items, own, others), n_threads),
         hubness=metrics.hubness(lists),
-        popularity=None if counts is None else metrics.popularity_bias(wide, counts, lists),
+        popularity=None if counts is None else metrics.popularity_bias(side.items, counts, lists),
         mean_cosine=metrics.mean_cosine(side.items).value,
-        effective_rank=metrics.effective_rank(side.items),
-        isoscore=metrics.isoscore(side.items) if d > 1 else None,
+        effective_rank=metrics.effective_rank(spectrum),
+        isoscore=(metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
     )
 
 
@@ -320,13 +322,28 @@ def _in_random_bases(
     generator: np.random.Generator,
     n_threads: int | None,
 ) -> float:
+    edges = np.column_stack([rows, lists[rows]])
+    used, numbers = np.unique(edges, return_inverse=True)
+    numbers = numbers.reshape(edges.shape)
+    part = validate.read_only(np.ascontiguousarray(numbers[:, 1:]))
     values = []
     for _ in range(_RANDOM_BASES):
-        rotated = alternatives.in_random_basis(side.items.astype(np.float64), generator)
-        turned = certificates.Side(validate.read_only(rotated), side.norms, rows)
-        part = validate.read_only(np.ascontiguousarray(lists[rows]))
-        values.append(local_arbitrariness(turned, part, n_threads)[0])
+        turned = alternatives.in_random_basis(side.items[used], generator)
+        rotated = certificates.Side(
+            validate.read_only(turned),
+            validate.read_only(side.norms[used]),
+            validate.read_only(np.ascontiguousarray(numbers[:, 0])),
+        )
+        values.append(local_arbitrariness(rotated, part, n_threads)[0])
     return float(np.mean(values))
+
+
+def _correlation(first: validate.Rows, second: validate.Rows) -> float | None:
+    """Correlation over pairs of rows of the cosines in two embeddings."""
+    try:
+        return metrics.rsa(first, second).value
+    except ValueError:
+        return None
 
 
 class _Judge:
@@ -348,7 +365,7 @@ class _Judge:
     def compare(self, variant: alternatives.Variant, n_threads: int | None) -> Comparison:
         """Return how one variant differs."""
         k = self._lists.shape[1]
-        searched = variant.rows.astype(self._items.dtype, copy=False)
+        searched = variant.rows
         longer = top_k(searched[self.rows], searched, k + 1, n_threads=n_threads).indices
         own = longer == self.rows[:, np.newaxis]
         own[~own.any(axis=1), -1] = True
@@ -363,7 +380,7 @@ class _Judge:
             condition=variant.condition,
             jaccard=metrics.jaccard_at_k(lists, self._lists),
             overlap=metrics.rank_biased_overlap(lists, self._lists).value,
-            rsa=metrics.rsa(variant.rows, self._items).value,
+            rsa=_correlation(searched[self.rows], self._items[self.rows]),
             hubness=metrics.hubness(lists, n_items=len(self._items)).skewness,
             auc=auc,
         )

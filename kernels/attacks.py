@@ -7,13 +7,15 @@ import math
 
 import numpy as np
 
-from .certificates import RADIUS_STEP, beats
+from .certificates import beats
 from .intervals import unit_row, weighted_cosine, weighted_sums
 from .jit import kernel
 
 # a witness must lift rivals by more than rounding
 MARGIN = 1e-12
 ROUNDS = 2
+# bisections of a radius stop when its logarithm is known to this share
+RADIUS_STEP = 0.03
 
 
 @kernel
@@ -120,7 +122,7 @@ def attacked_radii(
             if not (low < cap and breaks(x, listed, r, k, rivals, cap * cap, depth, w)):
                 continue
             radii[i, r], weights[i, r] = cap, w
-            while math.log(high / low) > RADIUS_STEP * math.log(high):
+            while math.log(high / low) > max(RADIUS_STEP * math.log(high), 1e-9):
                 middle = math.sqrt(low * high)
                 if breaks(x, listed, r, k, rivals, middle * middle, depth, w):
                     radii[i, r], high = middle, middle

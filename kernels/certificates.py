@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from .intervals import fisher_z, unit_row
+from .intervals import fisher_z, highest_cosine, unit_row, weighted_cosine
 from .jit import kernel
 
 # a certified sum exceeds what rounding can make of 0
@@ -176,13 +176,24 @@ def rival_radius(x, y, m, low, high, depth, w):
     """A condition up to which y is certified to beat m, found between low, which is, and high."""
     if beats(x, y, m, high * high, depth, w) > 0:
         return high
-    while math.log(high / low) > RADIUS_STEP * math.log(high):
+    while math.log(high / low) > max(RADIUS_STEP * math.log(high), 1e-9):
         middle = math.sqrt(low * high)
         if beats(x, y, m, middle * middle, depth, w) > 0:
             low = middle
         else:
             high = middle
     return low
+
+
+@kernel
+def least_rival(x, y, condition, w):
+    """The Fisher z below which no rival of x can pass y under rescalings of this condition.
+
+    The least z of y itself on the box, less the logarithm by which any other z can rise.
+    """
+    highest_cosine(x, -y, condition * condition, w)
+    cosine = weighted_cosine(x, y, w) - SLACK
+    return math.atanh(max(cosine, -1.0 + SLACK)) - math.log(condition) - SLACK
 
 
 @kernel
@@ -236,10 +247,17 @@ def rescaling_radii(lo, hi, items, norms, rows, neighbors, complete, cap, depth,
                 radii[i, r] = np.nan
                 continue
             radius = cap
+            reach = least_rival(x, listed[r], radius, w)
             for s in range(k, m):
                 bound = separation(z[r], z[s])
-                if bound < radius:
-                    radius = rival_radius(x, listed[r], listed[s], bound, radius, depth, w)
-            last = math.inf if complete else separation(z[r], z[m - 1])
-            radii[i, r] = min(radius, last)
-            short[i] |= last < radius
+                if z[s] < reach or bound >= radius:
+                    continue
+                newer = rival_radius(x, listed[r], listed[s], bound, radius, depth, w)
+                if newer < radius:
+                    radius = newer
+                    reach = least_rival(x, listed[r], radius, w)
+            if not (complete or z[m - 1] < reach):
+                last = separation(z[r], z[m - 1])
+                short[i] |= last < radius
+                radius = min(radius, last)
+            radii[i, r] = radius
