@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fastcos.cli import main
+from fastcos.cli.main import main
 from tests.test_comparison import clustered_interactions
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -112,7 +112,7 @@ def test_the_wheel_holds_every_module_once_and_only_fastcos(tmp_path):
         assert metadata["Name"] == "fastcos"
         assert metadata["License-Expression"] == "MIT"
         assert metadata.get_payload().strip()
-        assert b"fastcos = fastcos.cli:entry_point" in wheel.read(f"{info}/entry_points.txt")
+        assert b"fastcos = fastcos.cli.main:entry_point" in wheel.read(f"{info}/entry_points.txt")
         assert any(name.endswith("LICENSE") for name in names)
 
 
