@@ -23,7 +23,7 @@ Integers = npt.NDArray[np.int64]
 CONDITIONS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)
 # rows whose edges are certified and attacked under rescalings, whose lists are compared between
 # embeddings, and whose pairs are scored against labels
-_CERTIFIED_ROWS, _LISTED_ROWS, _LABELLED_ROWS = 100, 1000, 2000
+_CERTIFIED_ROWS, _LISTED_ROWS, _LABELLED_ROWS = 64, 1000, 2000
 _RANDOM_BASES = 3
 _ROWS_PER_PART = 2048
 
@@ -168,7 +168,7 @@ def audit(
 ) -> Audit:
     """How much of what cosine says of these items is a choice that training never made.
 
-    One ``top_k`` of all items, and samples of them for what costs more: 100 rows for certificates
+    One ``top_k`` of all items, and samples of them for what costs more: 64 rows for certificates
     and attacks, 1,000 for lists, 2,000 for labels.
 
     Parameters

@@ -176,32 +176,26 @@ def rescaling_radii(
     progress: threads.Progress | None = None,
 ) -> Floats:
     """Radius of the k nearest of every row under rescalings, at most a hair above cap."""
-    n = len(side.rows)
+    n, others = len(side.rows), len(side.items) - 1
+    longest = min(others, max(_LONGEST_LIST, k + 1))
     radius = threads.poisoned((n, k), np.float64)
     for start in range(0, n, _BATCH):
-        batch, length = np.arange(start, min(start + _BATCH, n)), _FIRST_LIST + k
+        batch, first, length = np.arange(start, min(start + _BATCH, n)), k, _FIRST_LIST + k
+        met = np.full((len(batch), k), cap * (1.0 + 1e-12))
         while len(batch):
+            length = min(length, longest)
             part = side._replace(rows=validate.read_only(side.rows[batch]))
-            radius[batch], short = _radii_within(part, k, cap, length, n_threads)
-            batch, length = batch[short], length * _GROWTH
+            neighbors = validate.read_only(nearest(part, length, n_threads).indices)
+            found = threads.poisoned(met.shape, np.float64)
+            short = threads.poisoned(len(batch), np.uint8)
+            threads.run(
+                certificates.rescaling_radii, threads.cuts_by_rows(len(batch), 4), *part,
+                neighbors, first, length == others, DEPTH, met, found, short,
+                n_threads=n_threads,
+            )  # fmt: skip
+            radius[batch] = found
+            unsure = (short > 0) & (length < longest)
+            batch, met, first, length = batch[unsure], met[unsure], length, length * _GROWTH
         if progress is not None:
             progress(min(start + _BATCH, n), n)
     return radius
-
-
-def _radii_within(
-    side: Side, k: int, cap: float, length: int, n_threads: int | None
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Radii from lists of this length, and where a longer list could make one larger."""
-    others = len(side.items) - 1
-    length = min(length, others, max(_LONGEST_LIST, k + 1))
-    neighbors = validate.read_only(nearest(side, length, n_threads).indices)
-    n = len(side.rows)
-    radius, short = threads.poisoned((n, k), np.float64), threads.poisoned(n, np.uint8)
-    threads.run(
-        certificates.rescaling_radii, threads.cuts_by_rows(n, 4), *side, neighbors,
-        length == others, cap * (1.0 + 1e-12), DEPTH, radius, short,
-        n_threads=n_threads,
-    )  # fmt: skip
-    final = length == min(others, max(_LONGEST_LIST, k + 1))
-    return radius, (short > 0) & (not final)

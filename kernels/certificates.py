@@ -226,29 +226,33 @@ def linear_radii(lo, hi, items, norms, rows, neighbors, z, radii):
 
 
 @kernel
-def rescaling_radii(lo, hi, items, norms, rows, neighbors, complete, cap, depth, radii, short):
-    """Certified radius of every edge of rows[lo:hi] under rescalings, at most cap.
+def rescaling_radii(
+    lo, hi, items, norms, rows, neighbors, first, complete, depth, met, radii, short
+):
+    """Certified radius of every edge of rows[lo:hi] under rescalings.
 
-    neighbors (n, m) by falling cosine, the first k of them the edges, the rest their rivals;
-    complete: there are no other rivals; radii (n, k) float64 out, NaN for an edge of a zero row.
-    Every rival that is not ruled out by its Fisher z alone is met in turn; those beyond the list
-    have at most the z of its end: short (n,) uint8 out tells where that decided.
+    neighbors (n, m) by falling cosine, the first k of them the edges, those from first on the
+    rivals to be met now; complete: there are no others; met (n, k) float64 in/out: the radius that
+    the edge is certified against the rivals met, at first a cap; radii (n, k) float64 out: against
+    all, NaN for an edge of a zero row. Rivals beyond the list have at most the Fisher z of its end:
+    short (n,) uint8 out tells where that decided.
     """
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
     x, w, z, listed = np.empty(d), np.empty(d), np.empty(m), np.empty((m, d))
     for i in range(lo, hi):
         unit_row(items[rows[i]], norms[rows[i]], x)
         for r in range(m):
-            unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], listed[r])
-            z[r] = fisher_z(x, listed[r])
+            if r < k or r >= first:
+                unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], listed[r])
+                z[r] = fisher_z(x, listed[r])
         short[i] = 0
         for r in range(k):
             if norms[rows[i]] == 0.0 or norms[neighbors[i, r]] == 0.0:
                 radii[i, r] = np.nan
                 continue
-            radius = cap
+            radius = met[i, r]
             reach = least_rival(x, listed[r], radius, w)
-            for s in range(k, m):
+            for s in range(first, m):
                 bound = separation(z[r], z[s])
                 if z[s] < reach or bound >= radius:
                     continue
@@ -256,6 +260,7 @@ def rescaling_radii(lo, hi, items, norms, rows, neighbors, complete, cap, depth,
                 if newer < radius:
                     radius = newer
                     reach = least_rival(x, listed[r], radius, w)
+            met[i, r] = radius
             if not (complete or z[m - 1] < reach):
                 last = separation(z[r], z[m - 1])
                 short[i] |= last < radius

@@ -110,9 +110,13 @@ def test_rows_kernels_write_every_entry_of_poisoned_outputs_and_only_their_rows(
     for part in (slice(0, 10), slice(20, 30)):
         assert (z[part] == -7).all()
         assert (radii[part] == -7).all()
-    radii[:], short = -7.0, np.full(30, 249, np.uint8)
-    certificates.rescaling_radii(10, 20, items, norms, rows, neighbors, False, 2.0, 6, radii, short)
+    radii[:], met, short = -7.0, np.full((30, 3), 2.0), np.full(30, 249, np.uint8)
+    certificates.rescaling_radii(
+        10, 20, items, norms, rows, neighbors, 3, False, 6, met, radii, short
+    )
     assert (radii[10:20] >= 1).all()
     assert (short[10:20] <= 1).all()
+    assert (radii[10:20] <= met[10:20]).all()
+    assert (np.delete(met, np.s_[10:20], axis=0) == 2).all()
     assert (np.delete(radii, np.s_[10:20], axis=0) == -7).all()
     assert (np.delete(short, np.s_[10:20]) == 249).all()
