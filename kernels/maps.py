@@ -111,3 +111,24 @@ def list_keys(lo, hi, form, queries, query_norms, items, item_norms, columns, ke
             form, queries, i, query_norms[i], items, item_norms, offsets, columns[i],
             columns.shape[1], keys[i],
         )  # fmt: skip
+
+
+@kernel
+def centroid_distances(lo, hi, rows, items, columns, out):
+    """out[i] = |rows[i] - mean of items[columns[i]]|^2 for rows lo .. hi.
+
+    rows (n, d), items (p, d) float64; columns (n, k) int64; out (n,) float64 out. O((hi - lo) k d).
+    """
+    depth, k = rows.shape[1], columns.shape[1]
+    total = np.empty(depth)
+    for i in range(lo, hi):
+        total[:] = 0.0
+        for entry in range(k):
+            item = items[columns[i, entry]]
+            for j in range(depth):
+                total[j] += item[j]
+        square = 0.0
+        for j in range(depth):
+            difference = rows[i, j] - total[j] / k
+            square += difference * difference
+        out[i] = square

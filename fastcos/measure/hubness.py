@@ -13,7 +13,7 @@ from fastcos.measure.population import (
     nearest,
     nearest_others,
 )
-from fastcos.measure.rows import Floats, mean_of, norms_of, unit_rows
+from fastcos.measure.rows import Floats, centroid_distances, mean_of, norms_of, unit_rows
 
 
 @register
@@ -161,13 +161,12 @@ class LocalScaling(_Local):
         super().__init__(n_neighbors, other=other)
 
     def queries(self, Q: Rows) -> Rows:
-        """Return [unit q, 1], (n, d + 1) float64."""
-        return np.column_stack([unit_rows(Q), np.ones(len(Q))])
+        """Return unit rows, float64."""
+        return unit_rows(Q)
 
     def items(self, B: Rows) -> Rows:
-        """Return [unit b, -1] / s, (p, d + 1) float64."""
-        scales = self._positive(self._of_items(B))[:, None]
-        return np.column_stack([unit_rows(B), np.full(len(B), -1.0)]) / scales
+        """Return unit rows / s, float64."""
+        return unit_rows(B, 1 / self._positive(self._of_items(B)))
 
     def finish(self, keys: Keys, Q: Rows) -> Keys:
         """Return exp(2 key / s)."""
@@ -177,6 +176,9 @@ class LocalScaling(_Local):
     def _local(self, rows: Rows, found: Lists, searched: Rows | None = None) -> Floats:
         distances: Floats = np.sqrt(np.maximum(0, 2 - 2 * found.keys[:, -1]))
         return distances
+
+    def _offsets(self, local: Floats) -> Keys:
+        return -1 / self._positive(local)
 
     def _positive(self, scales: Floats) -> Floats:
         positive = self._locals[self._locals > 0]
@@ -226,10 +228,4 @@ class DisSimLocal(_Local):
 
     def _local(self, rows: Rows, found: Lists, searched: Rows | None = None) -> Floats:
         """Squared distance to the centroid of the list."""
-        searched = self._rows if searched is None else searched
-        squares = np.empty(len(rows))
-        step = max(1, 2**20 // (found.columns.shape[1] * rows.shape[1]))
-        for lo in range(0, len(rows), step):
-            centroids = searched[found.columns[lo : lo + step]].mean(axis=1)
-            squares[lo : lo + step] = np.square(rows[lo : lo + step] - centroids).sum(axis=1)
-        return squares
+        return centroid_distances(rows, self._rows if searched is None else searched, found.columns)

@@ -106,6 +106,14 @@ def list_keys(form: str, queries: Rows, items: Rows, columns: Integers) -> Float
     return keys
 
 
+def centroid_distances(rows: Rows, items: Rows, columns: Integers) -> Floats:
+    """Squared distance of every row to the mean of the items of its list, (n,)."""
+    out = threads.poisoned(len(rows), np.float64)
+    cuts = threads.cuts_by_rows(len(rows), max(1, 20_000 // columns.shape[1]))
+    threads.run(maps.centroid_distances, cuts, _given(rows), _given(items), _given(columns), out)
+    return out
+
+
 def _given(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return validate.read_only(np.ascontiguousarray(array))
 
