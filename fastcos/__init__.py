@@ -22,18 +22,21 @@ if TYPE_CHECKING:
     from fastcos.datasets import simulate_interactions as simulate_interactions
     from fastcos.factorization import AmbiguousSolutionWarning as AmbiguousSolutionWarning
     from fastcos.factorization import LinearMF as LinearMF
+    from fastcos.index import SimilarityIndex as SimilarityIndex
     from fastcos.intervals import cosine_interval as cosine_interval
     from fastcos.intervals import fisher_z_interval as fisher_z_interval
     from fastcos.intervals import rescaling_distance as rescaling_distance
     from fastcos.intervals import tv_index as tv_index
     from fastcos.intervals import unbounded_range as unbounded_range
-    from fastcos.index import SimilarityIndex as SimilarityIndex
     from fastcos.io import Interactions as Interactions
     from fastcos.io import read_interactions as read_interactions
     from fastcos.measure import get_measure as get_measure
     from fastcos.measure import measures as measures
+    from fastcos.neighbor_pairs import neighbors_above as neighbors_above
     from fastcos.neighbors import Neighbors as Neighbors
+    from fastcos.neighbors import similarity_blocks as similarity_blocks
     from fastcos.neighbors import top_k as top_k
+    from fastcos.neighbors_transformer import NeighborsTransformer as NeighborsTransformer
     from fastcos.products import gram_matmul as gram_matmul
     from fastcos.products import matmul as matmul
     from fastcos.products import rmatmul as rmatmul
@@ -64,7 +67,9 @@ _HOMES = {
     "index": ("SimilarityIndex",),
     "io": ("Interactions", "read_interactions"),
     "measure": ("get_measure", "measures"),
-    "neighbors": ("Neighbors", "top_k"),
+    "neighbor_pairs": ("neighbors_above",),
+    "neighbors": ("Neighbors", "similarity_blocks", "top_k"),
+    "neighbors_transformer": ("NeighborsTransformer",),
     "products": ("gram_matmul", "matmul", "rmatmul"),
     "repairs": ("canonicalize", "query_metric"),
     "rescaling": ("Rescaling", "rescalings"),
@@ -73,7 +78,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [*sorted(_HOME_OF), "metrics"]  # noqa: PLE0604
+__all__ = [*sorted(_HOME_OF), "metrics"]
 
 
 def __getattr__(name: str) -> Any:

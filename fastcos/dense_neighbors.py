@@ -54,6 +54,13 @@ def current_tiling(depth: int) -> Tiling:
     return tiling(config.isa(), depth)
 
 
+def tile_types(layout: Tiling) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Empty arrays of the types of packed queries and of scores."""
+    if layout.quantised:
+        return np.empty(0, np.uint8), np.empty(0, np.int32)
+    return np.empty(0, np.float32), np.empty(0, np.float32)
+
+
 class Side(NamedTuple):
     """Transformed rows of one side with what the exact scores need."""
 
@@ -178,12 +185,12 @@ def packed_items(
     order, packed, starts, small_offsets, statistics, signs = map(validate.read_only, arrays)
     items = screen.Items(
         given.rows, given.norms, given.offsets, order, packed, layout.stride, starts,
-        small_offsets, statistics, signs, tiles.configuration(),
+        small_offsets, statistics, signs, validate.read_only(tiles.configuration()),
     )  # fmt: skip
     return Prepared(form, layout, items, unit, offset_unit)
 
 
-def _queries(
+def packed_queries(
     prepared: Prepared, given: Side, exclusions: Exclusions, permitted: npt.NDArray[np.uint8]
 ) -> Any:
     """Scale the queries so that their norm is about 1 and offsets weigh at most _LARGEST_WEIGHT."""
@@ -245,15 +252,12 @@ def search(
     capacity = max(256, 1 << math.ceil(8 * wanted + 64).bit_length())
     columns = threads.poisoned((n, k), np.int64)
     keys = threads.poisoned((n, k), np.float64)
-    packed_queries = _queries(prepared, queries, exclusions, mask)
+    scaled = packed_queries(prepared, queries, exclusions, mask)
     common = (
         tiles.ISA_TUPLES[layout.isa], FORMS[prepared.form],
         (layout.quantised, layout.unsigned, layout.depth),
     )  # fmt: skip
-    types = (
-        np.empty(0, np.uint8 if layout.quantised else np.float32),
-        np.empty(0, np.int32 if layout.quantised else np.float32),
-    )
+    types = tile_types(layout)
     if n <= FEW_QUERIES and n_panels >= 512:
         # runs of at least 0.1 ms, at most 64 of them
         per_run = max(256, -(-n_panels // 64))
@@ -263,7 +267,7 @@ def search(
             threads.poisoned(shape, np.float64), threads.poisoned(shape, np.int64)
         )  # fmt: skip
         threads.run(
-            screen.scan_panels, cuts, *common, packed_queries, items, capacity,
+            screen.scan_panels, cuts, *common, scaled, items, capacity,
             *_guess(min(wanted, per_run * 4), per_run), per_run, *types, part_keys, part_columns,
             n_threads=work.n_threads, progress=work.progress,
         )  # fmt: skip
@@ -275,7 +279,7 @@ def search(
     again = np.zeros(n, np.uint8)
     stride, rank = _guess(wanted, n_panels)
     batch = np.arange(n, dtype=np.int64)
-    if not packed_queries.weights.any():
+    if not scaled.weights.any():
         # every key of a zero query is 0: no screen could drop a single item
         zero = np.flatnonzero(queries.norms == 0)
         found = np.sort(items.order) if permitted is None else permitted
@@ -286,7 +290,7 @@ def search(
     while len(batch):
         threads.run(
             screen.search_rows, threads.cuts_by_rows(len(batch), block), *common,
-            validate.read_only(batch), packed_queries, items, capacity, stride, rank, *types,
+            validate.read_only(batch), scaled, items, capacity, stride, rank, *types,
             known, keys, columns, again,
             n_threads=work.n_threads, progress=work.progress,
         )  # fmt: skip

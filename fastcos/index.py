@@ -269,6 +269,11 @@ class SimilarityIndex:
         size = sum(array.nbytes for array in [*arrays, state.side.norms, state.side.offsets])
         return float(size / len(state.rows))
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # pickles and copies make arrays writable: that would compile every kernel once more
+        self.__dict__.update(state)
+        self._state = _frozen(self._state)
+
     def _fitted(self) -> _State:
         return validate.as_fitted(_KIND, self._state)
 
@@ -298,6 +303,15 @@ class SimilarityIndex:
                 stored.fields["unit"], stored.fields["offset_unit"],
             )  # fmt: skip
         return _State(rows, numbers, measure, side, prepared)
+
+
+def _frozen(value: Any) -> Any:
+    """The same value with every array in its tuples read-only."""
+    if isinstance(value, np.ndarray):
+        return validate.read_only(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_frozen, value))
+    return value
 
 
 def _field(name: str) -> str:

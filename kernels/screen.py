@@ -123,9 +123,7 @@ def _offer(top, best):
 
 
 @kernel
-def _guess(
-    isa, first_panel, last_panel, items, packed, depth, stride, lanes, scores, best
-):
+def _guess(isa, first_panel, last_panel, items, packed, depth, stride, lanes, scores, best):
     """Set every query's tau to the rank-th best of the largest scores of every stride-th panel."""
     n_queries = lanes.shape[0]
     size = packed.shape[0] // n_queries
@@ -149,9 +147,7 @@ def _guess(
 
 
 @kernel
-def _unpack(
-    entries, count, query, queries, items, lanes, values, positions, columns, lower, upper
-):
+def _unpack(entries, count, query, queries, items, lanes, values, positions, columns, lower, upper):
     """Drop what the query may not find; bounds of the rest in units of the query's scale."""
     bits = values.view(np.int32)
     first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
@@ -229,13 +225,9 @@ def _tighten(
     count = _unpack(
         entries, count, query, queries, items, lanes, values, positions, columns, lower, upper
     )
-    count, tau = _cut(
-        count, k, lanes[_TAU], values, positions, columns, lower, upper, scratch
-    )
+    count, tau = _cut(count, k, lanes[_TAU], values, positions, columns, lower, upper, scratch)
     if ending or count > entries.shape[0] // 2:
-        run = _score(
-            form, query, queries, items, columns, count, run, run_keys, run_columns, keys
-        )
+        run = _score(form, query, queries, items, columns, count, run, run_keys, run_columns, keys)
         count = 0
         if run == k:
             tau = max(tau, _reached(query, queries, run_keys[k - 1], unit))
@@ -381,6 +373,64 @@ def scan_panels(
             if again[query]:
                 batch[left] = query
                 left += 1
+
+
+@kernel
+def pass_rows(
+    lo, hi, isa, form, shape, batch, queries, items, bounds, code_type, score_type, write, starts,
+    counts, columns,
+):  # fmt: skip
+    """Count, or write, the items of queries batch[lo:hi] that may have a key of at least bounds.
+
+    bounds (n,) float64: least keys wanted; counts (n,) int64 out; if write, columns out: item
+    numbers from starts[query] on, unordered.
+    """
+    quantised, unsigned, tile_depth = shape
+    n_panels = (hi - lo + PANEL - 1) // PANEL
+    size = ((tile_depth + 15) // 16 if unsigned else tile_depth) * 2048
+    if not quantised:
+        size = tile_depth * PANEL
+    packed = aligned(n_panels * size, code_type)
+    lanes = aligned(n_panels * 4 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 4, PANEL)
+    scales = np.empty((n_panels, PANEL), np.float32)
+    scores = aligned(PANEL * PANEL, score_type)
+    _prepare_queries(
+        queries, batch, lo, hi, items.signs, quantised, unsigned, packed, lanes, scales
+    )
+    for i in range(hi - lo):
+        q, lane, query = i >> 5, i & 31, batch[lo + i]
+        lanes[q, _TAU, lane] = _reached(
+            query, queries, bounds[query], np.float32(1.0) / scales[q, lane]
+        )
+        counts[query] = 0
+    masks = np.empty(16, np.uint64)
+    flat_lanes, flat_statistics = lanes.reshape(-1), items.statistics.reshape(-1)
+    n_positions = items.order.shape[0]
+    start_tiles(isa, items.isa_state)
+    for p in range(items.statistics.shape[0]):
+        for q in range(n_panels):
+            score_panel(
+                isa, items.codes, p * PANEL * items.stride, items.stride, packed, q * size,
+                tile_depth, items.starts, p * PANEL, scores,
+            )  # fmt: skip
+            if not passing(scores, flat_lanes, q * 4 * PANEL, flat_statistics, p, masks):
+                continue
+            for word in range(16):
+                mask = masks[word]
+                while mask != 0:
+                    at = word * 64 + lowest_bit(mask)
+                    mask &= mask - np.uint64(1)
+                    position, i = p * PANEL + (at >> 5), q * PANEL + (at & 31)
+                    if position >= n_positions:
+                        continue
+                    query = batch[lo + i]
+                    column = items.order[position]
+                    if column == queries.own[query]:
+                        continue
+                    if write:
+                        columns[starts[query] + counts[query]] = column
+                    counts[query] += 1
+    end_tiles(isa)
 
 
 @kernel

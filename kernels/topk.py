@@ -99,3 +99,27 @@ def merge_rows(lo, hi, part_keys, part_columns, keys, columns):
                     count += 1
         count = keep_best(merged, merged_columns, count, k, scratch)
         write_run(merged, merged_columns, count, keys[i], columns[i])
+
+
+@kernel
+def keep_above(
+    lo, hi, form, queries, query_norms, items, item_norms, item_offsets, bounds, starts, counts,
+    columns, keys,
+):  # fmt: skip
+    """Score the counts[i] columns from starts[i] on and keep those with keys >= bounds[i].
+
+    counts (n,), columns and keys (starts[n],) are changed in place, for queries lo .. hi.
+    """
+    for i in range(lo, hi):
+        first, count = starts[i], counts[i]
+        some, some_keys = columns[first : first + count], keys[first : first + count]
+        pair_keys(
+            form, queries, i, query_norms[i], items, item_norms, item_offsets, some, count,
+            some_keys,
+        )  # fmt: skip
+        kept = 0
+        for entry in range(count):
+            if some_keys[entry] >= bounds[i]:
+                some_keys[kept], some[kept] = some_keys[entry], some[entry]
+                kept += 1
+        counts[i] = kept

@@ -1,0 +1,207 @@
+import copy
+import multiprocessing
+import pickle
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from fastcos import FastcosFormatError, SimilarityIndex, top_k
+from tests import dense_oracle
+from tests.compare import assert_same_bits
+
+
+def gaussian(n, d, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def items():
+    return gaussian(3000, 20)
+
+
+@pytest.fixture(scope="module")
+def queries():
+    return gaussian(200, 20, seed=1)
+
+
+@pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean"])
+def test_the_index_finds_what_top_k_finds(items, queries, measure):
+    index = SimilarityIndex(measure).fit(items)
+    found, expected = index.search(queries, 12), top_k(queries, items, 12, measure=measure)
+    assert_same_bits(found.indices, expected.indices)
+    assert_same_bits(found.scores, expected.scores)
+    assert (index.n_items_, index.n_features_in_) == (3000, 20)
+
+
+def test_its_memory_is_what_is_documented(items):
+    index = SimilarityIndex().fit(items)
+    assert index.bytes_per_item_ <= max(64, 4 * 20) + 60
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5])
+def test_allowed_excluded_and_minimum_restrict_the_search(items, queries, share):
+    rng = np.random.default_rng(0)
+    allowed = rng.random(3000) < share
+    excluded = rng.random((200, 3000)) < 0.1
+    index = SimilarityIndex().fit(items)
+    columns, keys = dense_oracle.top_k(
+        queries, items, 6, "cosine", excluded=excluded, allowed=allowed
+    )
+    columns[keys < 0.2] = -1
+    found = index.search(queries, 6, allowed=allowed, exclude=sp.csr_array(excluded), min_score=0.2)
+    np.testing.assert_array_equal(found.indices, columns)
+
+
+def test_added_replaced_and_removed_items_are_searched_as_they_are(items, queries):
+    index = SimilarityIndex().fit(items[:2000])
+    np.testing.assert_array_equal(index.add(items[2000:]), np.arange(2000, 3000))
+    assert_same_bits(index.search(queries, 9).indices, top_k(queries, items, 9).indices)
+    changed = items.copy()
+    changed[[5, 1]] = gaussian(2, 20, seed=7)
+    index.replace([5, 1], changed[[5, 1]])
+    assert_same_bits(index.search(queries, 9).indices, top_k(queries, changed, 9).indices)
+    gone = np.arange(0, 3000, 3)
+    index.remove(gone)
+    left = np.ones(3000, bool)
+    left[gone] = False
+    expected = top_k(queries, changed, 9, allowed=left)
+    assert_same_bits(index.search(queries, 9).indices, expected.indices)
+    assert index.n_items_ == 2000
+    index.replace([0], changed[:1])
+    assert index.n_items_ == 2001
+
+
+def test_a_saved_index_finds_the_same(items, queries, tmp_path):
+    for measure in ("cosine", "neg_euclidean"):
+        index = SimilarityIndex(measure).fit(items)
+        index.remove([3, 4])
+        index.save(tmp_path / "index")
+        loaded = SimilarityIndex.load(tmp_path / "index")
+        assert_same_bits(loaded.search(queries, 9).scores, index.search(queries, 9).scores)
+        assert loaded.n_items_ == 2998
+
+
+def test_a_damaged_index_is_refused(items, tmp_path):
+    SimilarityIndex().fit(items).save(tmp_path / "index")
+    file = next((tmp_path / "index").glob("codes*.npy"), None) or next(
+        (tmp_path / "index").glob("packed*.npy")
+    )
+    content = bytearray(file.read_bytes())
+    content[-7] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(FastcosFormatError, match="is damaged: its checksum differs"):
+        SimilarityIndex.load(tmp_path / "index")
+
+
+def test_an_index_can_be_pickled_and_copied(items, queries):
+    index = SimilarityIndex().fit(items)
+    expected = index.search(queries, 3).indices
+    for other in (pickle.loads(pickle.dumps(index)), copy.deepcopy(index)):
+        assert_same_bits(other.search(queries, 3).indices, expected)
+
+
+def test_wrong_use_is_refused_by_name(items):
+    index = SimilarityIndex()
+    with pytest.raises(ValueError, match="SimilarityIndex must be fitted before it is used"):
+        index.search(items)
+    index.fit(items)
+    with pytest.raises(ValueError, match="queries must have as many columns as the items of"):
+        index.search(np.ones((1, 3)))
+    with pytest.raises(ValueError, match="k must be a whole number from 1 to 2, got 3"):
+        index.search(items, 3, allowed=[5, 9])
+    with pytest.raises(ValueError, match="items left must be a whole number of at least 1, got 0"):
+        index.remove(np.arange(3000))
+
+
+def search_and_compare(index, queries, expected, calls, wrong):
+    for call in range(calls):
+        at = call % len(queries)
+        found = index.search(queries[at : at + 8], 5)
+        if found.indices.tobytes() != expected[at : at + 8].tobytes():
+            wrong.append(call)
+
+
+def test_eight_threads_find_the_right_items_at_once(items, queries):
+    index = SimilarityIndex().fit(items)
+    expected = index.search(queries, 5).indices
+    wrong = []
+    threads = [
+        threading.Thread(target=search_and_compare, args=(index, queries, expected, 150, wrong))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def child(index, queries, expected, wrong_calls):
+    wrong = []
+    search_and_compare(index, queries, expected, 50, wrong)
+    wrong_calls.put(len(wrong))
+
+
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="this platform cannot fork"
+)
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_forked_children_search_the_same_index(items, queries):
+    index = SimilarityIndex().fit(items)
+    expected = index.search(queries, 5).indices
+    context = multiprocessing.get_context("fork")
+    wrong_calls = context.Queue()
+    children = [
+        context.Process(target=child, args=(index, queries, expected, wrong_calls))
+        for _ in range(3)
+    ]
+    for process in children:
+        process.start()
+    assert [wrong_calls.get(timeout=60) for _ in children] == [0, 0, 0]
+    for process in children:
+        process.join()
+
+
+def soak(seconds, items, queries):
+    """Searches while the items switch between two sets; returns (searches, mixtures)."""
+    index = SimilarityIndex().fit(items)
+    either = [
+        {top_k(queries[i : i + 1], rows, 5).indices.tobytes() for rows in (items, items[::-1])}
+        for i in range(50)
+    ]
+    counts, stop = [0, 0], time.monotonic() + seconds
+
+    def search():
+        call = 0
+        while time.monotonic() < stop:
+            found = index.search(queries[call % 50 : call % 50 + 1], 5).indices.tobytes()
+            counts[0] += 1
+            counts[1] += found not in either[call % 50]
+            call += 1
+
+    threads = [threading.Thread(target=search) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    numbers, turn = np.arange(len(items)), 0
+    while time.monotonic() < stop:
+        turn += 1
+        index.replace(numbers, items[::-1] if turn % 2 else items)
+    for thread in threads:
+        thread.join()
+    return counts
+
+
+def test_a_search_during_a_change_sees_the_old_or_the_new_items(items, queries):
+    searches, mixtures = soak(3, items, queries)
+    assert searches > 100
+    assert mixtures == 0
+
+
+@pytest.mark.slow
+def test_a_long_soak_finds_no_mixture(items, queries):
+    searches, mixtures = soak(120, items, queries)
+    assert searches > 10_000
+    assert mixtures == 0
