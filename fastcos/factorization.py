@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastcos import storage, validate
 from fastcos.operators import Matrix, as_operator
 from fastcos.products import matmul, rmatmul
+from fastcos.recommendation import RecommenderMixin
 from fastcos.rescaling import Rescaling, as_diagonal
 from fastcos.svd import SVD, direct_svd, randomized_svd
 from fastcos.validate_csr import as_interactions
@@ -46,6 +47,7 @@ class _Settings(NamedTuple):
 
 
 class LinearMF(
+    RecommenderMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]

@@ -97,7 +97,7 @@ def sparse_top_k(
         exclude = sp.csr_array((n, n_items), dtype=np.float32)
     else:
         exclude = as_interactions("exclude", exclude)
-        validate.as_length("exclude", exclude, n, "queries")
+        validate.as_shape("exclude", exclude.shape, (n, n_items))
     numbers = np.arange(n_items)
     if allowed is not None:
         numbers = validate.as_item_numbers("allowed", allowed, n_items)

@@ -17,7 +17,7 @@ LAYERS = (
     "validate validate_csr validate_metrics validate_audit validate_measures",
     "measure operators preprocessing products lanczos svd rescaling transposition "
     "neighbors dense_neighbors sparse_neighbors neighbors_above approximate_neighbors index",
-    "factorization metrics datasets io distributed sampling "
+    "factorization recommendation metrics datasets io distributed sampling "
     "training cosine_mf intervals certificates attacks repairs alternatives",
     "auditing comparison",
     "report plots",
