@@ -179,7 +179,7 @@ def audit(
         User or query embeddings of the same model; they make the alternatives possible that look at
         predictions.
     labels : array_like (p,), int or str, optional
-        Clusters of the items, to be recovered.
+        Clusters of the items, to be recovered; None for an item without.
     popularity : array_like (p,), optional
         For example the number of users of every item.
     k : int
@@ -227,7 +227,7 @@ def audit(
     queries = None if users is None else validate.as_rows("users", users)
     if queries is not None:
         validate.as_same_width("users", queries, "items", side.items)
-    codes = None if labels is None else validate.as_labels("labels", labels, p)
+    codes = None if labels is None else validate.as_partial_labels("labels", labels, p)
     counts = None if popularity is None else validate.as_vector("popularity", popularity, p)
     generator = validate.as_generator("seed", seed)
     directed = np.flatnonzero(side.norms > 0)
@@ -360,7 +360,9 @@ class _Judge:
         self.rows, self._items, self._lists = rows, side.items, lists[rows]
         self._labelled, self._codes = np.zeros(0, np.int64), codes
         if codes is not None:
-            self._labelled = _draw(generator, np.flatnonzero(side.norms > 0), _LABELLED_ROWS)
+            self._labelled = _draw(
+                generator, np.flatnonzero((side.norms > 0) & (codes >= 0)), _LABELLED_ROWS
+            )
 
     def compare(self, variant: alternatives.Variant, n_threads: int | None) -> Comparison:
         """Return how one variant differs."""
