@@ -19,9 +19,6 @@ Lists = npt.NDArray[np.int64]
 Progress = Callable[[int, int], object]
 
 EQ2 = "eq2"
-# in the paper's simulation both objectives have their knee at a singular value of 100, which about
-# a fifth of its 50 reach
-KNEE_SHARE = 0.2
 N_NEIGHBORS = 10
 
 
@@ -198,8 +195,7 @@ def compare(
 
     fitted = LinearMF(n_components, random_state=seed).fit(X)
     if regularization is None:
-        knee = fitted.singular_values_[math.ceil(KNEE_SHARE * n_components) - 1]
-        regularization = float(knee**2)
+        regularization = fitted.default_regularization("dropout")
     if weight_decay is None:
         weight_decay = math.sqrt(regularization)
     strengths = {"dropout": regularization, "weight_decay": weight_decay}

@@ -220,6 +220,14 @@ def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int
     return read_only(codes)
 
 
+def as_known_id(name: str, text: str, ids: npt.NDArray[Any]) -> int:
+    """Return the position of the id that is written like text."""
+    found = np.flatnonzero(ids.astype(str) == text)
+    if len(found) == 0:
+        raise ValueError(f"{name} must be an id of the items, such as {ids[0]}, got {text!r}")
+    return int(found[0])
+
+
 def as_generator(name: str, seed: Any) -> np.random.Generator:
     """Return a generator seeded by a whole number, or the generator that came."""
     if isinstance(seed, np.random.Generator):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.metrics.pairwise import cosine_similarity
 
 from fastcos.cli.main import main
 from tests.test_comparison import clustered_interactions
@@ -120,6 +121,67 @@ def test_simulate_then_compare_is_reproduce(reproduced, tmp_path, capsys):
     ).read_bytes()
 
 
+@pytest.fixture(scope="module")
+def fitted(files, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fitted") / "model"
+    assert main(["fit", str(files / "seen.csv"), "--rank", "6", "--out", str(folder)]) == 0
+    return folder
+
+
+def test_fit_keeps_a_model_with_its_certificate(fitted):
+    from fastcos import LinearMF
+
+    document = json.loads((fitted / "model.json").read_text())
+    model = LinearMF.load(fitted / "model")
+    assert document["parameters"]["n_components"] == 6
+    assert document["model"]["singular_values"] == model.singular_values_.tolist()
+    assert max(document["model"]["relative_residuals"]) <= 1e-3
+    assert model.regularization == model.singular_values_[1] ** 2
+
+
+@pytest.mark.parametrize("rescaling", ["identity", "balanced"])
+def test_neighbors_of_a_model_are_those_of_its_cosines(fitted, tmp_path, capsys, rescaling):
+    from fastcos import LinearMF
+
+    out = tmp_path / "n.npz"
+    call = ["neighbors", fitted, "--k", 3, "--rescaling", rescaling, "--out", out]
+    assert told(capsys, *call)[0] == 0
+    found = np.load(out)
+    rows = LinearMF.load(fitted / "model").item_embeddings(rescaling).astype(np.float64)
+    cosines = cosine_similarity(rows)
+    np.fill_diagonal(cosines, -np.inf)
+    truth = np.sort(cosines, axis=1)[:, ::-1][:, :3]
+    np.testing.assert_allclose(np.take_along_axis(cosines, found["indices"], 1), truth, atol=1e-6)
+    assert len(found["ids"]) == len(rows)
+
+
+def test_neighbors_of_chosen_items_are_shown_by_id(fitted, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call = ["neighbors", fitted, "--k", 2, "--show", "3", "--json"]
+    status, out, _ = told(capsys, *call)
+    lines = json.loads(out)
+    assert status == 0
+    assert [line["rank"] for line in lines] == [1, 2]
+    assert all(line["item"] == 3 != line["neighbor"] for line in lines)
+    assert list(tmp_path.iterdir()) == []
+    whole = tmp_path / "n.csv"
+    assert told(capsys, "neighbors", fitted, "--k", 2, "--out", whole)[0] == 0
+    with whole.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["item"] == "3"]
+    assert [int(row["neighbor"]) for row in rows] == [line["neighbor"] for line in lines]
+
+
+def test_neighbors_of_vectors(tmp_path, capsys):
+    np.savez(tmp_path / "v.npz", vectors=np.eye(3) + 0.1, words=np.array(["a", "b", "c"]))
+    out = tmp_path / "n.csv"
+    call = ["neighbors", tmp_path / "v.npz", "--k", 1, "--measure", "dot", "--out", out]
+    assert told(capsys, *call)[0] == 0
+    assert out.read_text().splitlines()[:2] == [
+        "item,rank,neighbor,score",
+        "a,1,b,0.23000000417232513",
+    ]
+
+
 def test_doctor_tells_versions_and_settings(capsys):
     status, out, _ = told(capsys, "doctor")
     found = json.loads(out)
@@ -155,6 +217,10 @@ WRONG = [
     (["compare", "{}/text.csv"], "(row 4)"),
     (["compare", "{}/empty.csv"], "empty.csv"),
     (["compare", "{}/nan.npz"], "nan"),
+    (["neighbors", "{}/seen.csv"], "seen.csv"),
+    (["neighbors", "{}", "--measure", "cos"], "--measure must be one of "),
+    (["neighbors", "{}", "--out", "n.txt"], "the suffix of --out must be one of .csv, .npz"),
+    (["fit", "{}/seen.csv", "--rank", "600"], "--rank must be a whole number from 1 to "),
     (["advise"], "invalid choice: 'advise'"),
 ]
 

@@ -45,6 +45,14 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
         yield progress
 
 
+@contextlib.contextmanager
+def spinner(name: str) -> Iterator[None]:
+    """Show on stderr that something of unknown length runs; silent where it is no terminal."""
+    console = Console(stderr=True)
+    with console.status(name) if console.is_terminal else contextlib.nullcontext():
+        yield
+
+
 def print_table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, numbers: bool = True
 ) -> None:

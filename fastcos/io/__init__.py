@@ -5,8 +5,8 @@ Bad files are refused here, by FastcosFormatError with the file and the row; arg
 
 from fastcos.io.interactions import Interactions, read_interactions
 from fastcos.io.labels import ItemLabels, read_labels, read_names
-from fastcos.io.vectors import Vectors, read_vectors
-from fastcos.io.writing import atomic_path, write_csv, write_json
+from fastcos.io.vectors import Vectors, read_ids, read_vectors
+from fastcos.io.writing import atomic_path, write_csv, write_json, write_npz
 from fastcos.storage import FastcosFormatError
 
 __all__ = [
@@ -15,10 +15,12 @@ __all__ = [
     "ItemLabels",
     "Vectors",
     "atomic_path",
+    "read_ids",
     "read_interactions",
     "read_labels",
     "read_names",
     "read_vectors",
     "write_csv",
     "write_json",
+    "write_npz",
 ]

@@ -85,3 +85,40 @@ def read_vectors(path: str | os.PathLike[str]) -> Vectors:
     if len(np.unique(ids)) != len(ids):
         raise FastcosFormatError(f"{path}: {named[0]} must be distinct, got a repetition")
     return Vectors(vectors, ids)
+
+
+def read_ids(path: str | os.PathLike[str], length: int) -> npt.NDArray[Any]:
+    """Read the array ids of an .npz file that write_npz wrote.
+
+    Parameters
+    ----------
+    path : str or path-like
+    length : int
+        How many there must be.
+
+    Returns
+    -------
+    ndarray (length,), int64 or str
+
+    Raises
+    ------
+    FastcosFormatError
+        Damaged, without ids, or with another number of them.
+    OSError
+        No such file.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from fastcos.io import write_npz
+    >>> with TemporaryDirectory() as folder:
+    ...     write_npz(f"{folder}/items.npz", {"ids": np.array(["b", "a"])})
+    ...     read_ids(f"{folder}/items.npz", 2).tolist()
+    ['b', 'a']
+    """
+    path = Path(path)
+    ids = read_npz(path).get("ids")
+    if ids is None or ids.shape != (length,):
+        what = "none" if ids is None else f"shape {ids.shape}"
+        raise FastcosFormatError(f"{path} must hold {length} ids, got {what}")
+    return ids

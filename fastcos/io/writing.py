@@ -4,10 +4,13 @@ import csv
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 PathLike = str | os.PathLike[str]
 
@@ -100,6 +103,34 @@ def write_json(path: PathLike, value: Any) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     with atomic_path(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def write_npz(path: PathLike, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write arrays as an uncompressed .npz file, atomically.
+
+    Parameters
+    ----------
+    path : str or path-like
+    arrays : mapping of str to ndarray
+        None of them of Python objects.
+
+    Raises
+    ------
+    OSError
+        See atomic_path.
+    ValueError
+        An array holds Python objects.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_npz(f"{folder}/a.npz", {"ids": np.arange(3)})
+    ...     np.load(f"{folder}/a.npz")["ids"]
+    array([0, 1, 2])
+    """
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def write_csv(path: PathLike, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

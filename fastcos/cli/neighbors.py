@@ -1,0 +1,117 @@
+"""fastcos neighbors: the exact nearest neighbours of every item of a model or of vectors."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fastcos import io, validate
+from fastcos.cli import options
+from fastcos.cli.terminal import print_json, print_table, progress_bar, say
+from fastcos.report import json_ready
+
+if TYPE_CHECKING:
+    from fastcos.neighbors import Neighbors
+
+DESCRIPTION = """\
+Find the k most similar items of every item, exactly: of a folder that fastcos fit wrote, or of
+vectors in .npy or .npz. Writes a csv of item, rank, neighbor, score, or an .npz of the arrays ids,
+indices and scores; with --show, prints the neighbours of those items instead."""
+EPILOG = """\
+examples:
+  fastcos neighbors films --k 20 --out neighbors.csv
+  fastcos neighbors films --rescaling balanced --show 318 296
+  fastcos neighbors vectors.npz --measure dot --k 100 --out neighbors.npz"""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "neighbors",
+        help="exact nearest neighbours of a model's items, or of vectors",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", metavar="SOURCE", help="folder of fastcos fit, .npy or .npz")
+    parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
+    parser.add_argument(
+        "--measure", default="cosine", metavar="NAME", help="default cosine; a wrong name lists all"
+    )
+    parser.add_argument(
+        "--rescaling",
+        metavar="NAME",
+        help="D of a model of Eq. 1 (default identity; a wrong name lists all)",
+    )
+    parser.add_argument("--show", nargs="+", metavar="ID", help="print neighbours of these items")
+    parser.add_argument(
+        "--out",
+        default="neighbors.csv",
+        metavar="FILE",
+        help=".csv or .npz (default neighbors.csv); not written with --show",
+    )
+    parser.add_argument("--json", action="store_true", help="with --show: print JSON")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads (default: all cores)")
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Read, search, write or show."""
+    from fastcos.measure import measures
+    from fastcos.neighbors import top_k
+
+    options.apply_common(given)
+    out = Path(given.out)
+    validate.as_choice("the suffix of --out", out.suffix, (".csv", ".npz"))
+    measure = validate.as_choice("--measure", given.measure, measures())
+    items, ids = _items(given)
+    k = validate.as_count("--k", given.k, high=len(items) - 1)
+    if given.show:
+        rows = [validate.as_known_id("--show", item, ids) for item in given.show]
+        themselves = sp.csr_array(
+            (np.ones(len(rows)), (np.arange(len(rows)), rows)), shape=(len(rows), len(items))
+        )
+        _show(ids, rows, top_k(items[rows], items, k, measure=measure, exclude=themselves), given)
+        return 0
+    with progress_bar("searching") as progress:
+        found = top_k(items, k=k, measure=measure, progress=progress)
+    if out.suffix == ".npz":
+        io.write_npz(out, {"ids": ids, "indices": found.indices, "scores": found.scores})
+    else:
+        io.write_csv(
+            out, ("item", "rank", "neighbor", "score"), _lines(ids, range(len(ids)), found)
+        )
+    say(f"wrote the {k} nearest of {len(items):,} items to {out}")
+    return 0
+
+
+def _items(given: argparse.Namespace) -> tuple[Any, Any]:
+    """Return the rows to search and their ids."""
+    source = Path(given.source)
+    if source.is_dir():
+        from fastcos.factorization import LinearMF
+
+        model = LinearMF.load(source / "model")
+        ids = io.read_ids(source / "items.npz", model.components_.shape[1])
+        return model.item_embeddings(given.rescaling), ids
+    validate.as_none("--rescaling", given.rescaling, "for vectors, which have no model")
+    found = io.read_vectors(source)
+    return found.vectors, found.ids
+
+
+def _lines(ids: Any, rows: Sequence[int], found: "Neighbors") -> Iterator[tuple[Any, ...]]:
+    for row, columns, scores in zip(rows, found.indices, found.scores, strict=True):
+        for rank, (column, score) in enumerate(zip(columns, scores, strict=True)):
+            yield ids[row], rank + 1, ids[column], float(score)
+
+
+def _show(ids: Any, rows: Sequence[int], found: "Neighbors", given: argparse.Namespace) -> None:
+    header = ("item", "rank", "neighbor", "score")
+    lines = list(_lines(ids, rows, found))
+    if given.json:
+        print_json(json_ready([dict(zip(header, line, strict=True)) for line in lines]))
+    else:
+        print_table(f"by {given.measure}", header, lines)
