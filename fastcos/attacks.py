@@ -12,7 +12,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 # rivals that are helped one at a time, and how many of the nearest items vote on whether it worked
-_RIVALS, N_LISTED = 2, 48
+_RIVALS, N_LISTED = 1, 48
 
 
 class Attack(NamedTuple):
@@ -91,7 +91,9 @@ def vertex_attack(
     (1.5, array([1.  , 0.65, 1.  ]))
     """
     side, k, condition = certificates.as_edges(items, k, condition, rows)
-    neighbors = certificates.nearest(side, min(len(side.items) - 1, k + N_LISTED), n_threads)
+    neighbors = certificates.nearest(
+        side.items, side.rows, min(len(side.items) - 1, k + N_LISTED), n_threads
+    )
     _, floors = certificates.linear_radii(side, neighbors.indices, k, n_threads)
     return attack(side, neighbors.indices, floors, condition, n_threads, progress)
 

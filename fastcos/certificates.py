@@ -117,7 +117,7 @@ def certified_neighbors(
     """
     side, k, condition = as_edges(items, k, condition, rows)
     family = validate.as_choice("family", family, FAMILIES)
-    found = nearest(side, min(k + 1, len(side.items) - 1), n_threads, progress)
+    found = nearest(side.items, side.rows, min(k + 1, len(side.items) - 1), n_threads, progress)
     _, radius = linear_radii(side, found.indices, k, n_threads)
     if family == "rescaling":
         radius = np.maximum(radius, rescaling_radii(side, k, condition, n_threads, progress))
@@ -138,16 +138,18 @@ def as_edges(items: Any, k: Any, condition: Any, rows: Any) -> tuple[Side, int, 
 
 
 def nearest(
-    side: Side, length: int, n_threads: int | None, progress: threads.Progress | None = None
+    items: validate.Rows,
+    rows: Integers,
+    length: int,
+    n_threads: int | None = None,
+    progress: threads.Progress | None = None,
 ) -> Neighbors:
-    """Return the nearest items of the side's rows, without the row itself."""
-    p, n = len(side.items), len(side.rows)
-    if n == p:
-        return top_k(side.items, k=length, n_threads=n_threads, progress=progress)
-    longer = top_k(
-        side.items[side.rows], side.items, length + 1, n_threads=n_threads, progress=progress
-    )
-    own = longer.indices == side.rows[:, np.newaxis]
+    """Return the nearest items of the given rows of items, without the row itself."""
+    n = len(rows)
+    if n == len(items):
+        return top_k(items, k=length, n_threads=n_threads, progress=progress)
+    longer = top_k(items[rows], items, length + 1, n_threads=n_threads, progress=progress)
+    own = longer.indices == rows[:, np.newaxis]
     # among many duplicates the row itself may not be listed: then the last one goes
     own[~own.any(axis=1), -1] = True
     indices, scores = (part[~own].reshape(n, length) for part in longer)
@@ -185,7 +187,9 @@ def rescaling_radii(
         while len(batch):
             length = min(length, longest)
             part = side._replace(rows=validate.read_only(side.rows[batch]))
-            neighbors = validate.read_only(nearest(part, length, n_threads).indices)
+            neighbors = validate.read_only(
+                nearest(part.items, part.rows, length, n_threads).indices
+            )
             found = threads.poisoned(met.shape, np.float64)
             short = threads.poisoned(len(batch), np.uint8)
             threads.run(
