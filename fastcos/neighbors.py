@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import config, threads, validate
+from fastcos import bounded_neighbors, config, threads, validate
 from fastcos import dense_neighbors as dense
-from fastcos.measure import Measure, get_measure
+from fastcos.measure import Bounded, Measure, get_measure
 from fastcos.sparse_neighbors import sparse_top_k
 from fastcos.validate_csr import as_interactions
 
@@ -118,14 +118,25 @@ def top_k(
     item_side = dense.side(fitted.items(searched), fitted.item_offsets(searched), n_threads)
     if len(given) <= dense.SCORES_PER_PACKING:
 
-        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work) -> Any:
+        def find(
+            side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k
+        ) -> Any:
             return dense.score_all(form, item_side, candidates, side, excluded, k, work)
     else:
         prepared = dense.prepare(form, item_side, candidates, n_threads)
 
-        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work) -> Any:
+        def find(
+            side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k
+        ) -> Any:
             return dense.search(prepared, side, excluded, k, work)
 
+    if isinstance(fitted, Bounded):
+        most = len(candidates) - own
+        return Neighbors(
+            *bounded_neighbors.in_chunks(
+                fitted, given, searched, exclusions, k, most, min_score, work, find
+            )
+        )
     return Neighbors(*dense.in_chunks(fitted, given, exclusions, k, min_score, work, find))
 
 
@@ -230,8 +241,8 @@ def _blocks(
             np.minimum(keys, 0.0, out=keys)
         elif offsets is not None:
             keys = keys + offsets
-        scores = measure.finish(keys, Q).astype(np.float32, copy=False)
-        yield slice(first, first + len(Q)), scores
+        scores = measure.finish(keys.astype(np.float64, copy=False), Q)
+        yield slice(first, first + len(Q)), scores.astype(np.float32)
 
 
 def _unit(side: dense.Side) -> validate.Rows:

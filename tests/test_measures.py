@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import fastcos
 from fastcos import get_measure, measures, top_k
-from fastcos.measure import Plain, register, summaries
+from fastcos.measure import Bounded, Plain, register, summaries
 from fastcos.measure.base import _MAKERS
 from fastcos.rescaling import rescalings
 from tests import measure_oracles as oracles
@@ -130,6 +131,12 @@ CASES = {
         lambda P, B: {"n_neighbors": 5},
         of_items(lambda B: oracles.dis_sim_local(B, 5)),
     ),
+    "mutual_proximity": (dict, of_items(oracles.mutual_proximity)),
+    "norm_angle_distance": (
+        lambda P, B: {"weight": 1.5},
+        of_items(lambda B: oracles.norm_angle(B, B, 1.5)),
+    ),
+    "recos": (dict, of_items(lambda B: oracles.recos(B, B))),
     "rescaled_cosine": (dict, of_items(lambda B: oracles.cosine(B, B))),
     "eq2_cosine": (dict, of_items(lambda B: oracles.cosine(B, B))),
     "weight_cosine": (dict, of_items(oracles.weights)),
@@ -167,6 +174,9 @@ def scores(name, P, B):
     """All scores of the measure for a model, by its two maps in plain NumPy."""
     queries, items = sides(name, P, B)
     fitted = get_measure(name, **parameters(name, P, B)).fit(items)
+    if isinstance(fitted, Bounded):
+        every = np.tile(np.arange(len(items)), (len(queries), 1))
+        return fitted.finish(fitted.rescore(queries, fitted.facts(items), every), queries)
     X, Y = (np.asarray(rows, np.float64) for rows in (fitted.queries(queries), fitted.items(items)))
     offsets = fitted.item_offsets(items)
     if fitted.form == "cosine":
@@ -413,6 +423,87 @@ def test_query_normalized_leaves_zero_rows_out_of_its_moments():
     ours = top_k(B[:9], with_zeros, 7, measure="query_normalized")
     truth = top_k(B[:9], B, 7, measure="query_normalized")
     np.testing.assert_allclose(ours.scores, truth.scores, rtol=1e-6)
+
+
+# --- bounds
+
+
+def bags(seed, n, w=7):
+    random = np.random.default_rng(seed)
+    return random.poisson(0.6, (n, w)) * 1.0 + np.eye(w)[random.integers(0, w, n)]
+
+
+@pytest.mark.parametrize("shape", ["even", "long", "spiky", "clusters"])
+@pytest.mark.parametrize("name", ["mutual_proximity", "norm_angle_distance", "recos"])
+def test_no_item_exceeds_the_bound_of_its_candidates_key(name, shape):
+    random = np.random.default_rng(5)
+    rows = random.standard_normal((300, 9))
+    if shape == "long":
+        rows *= random.pareto(1, (300, 1)) + 0.1
+    elif shape == "spiky":
+        rows **= 5
+    elif shape == "clusters":
+        rows = 0.1 * rows + rows[random.integers(0, 12, 300)]
+    fitted = get_measure(name).fit(rows)
+    X, Y = fitted.queries(rows), fitted.items(rows)
+    loose = oracles.cosine(X, Y) if fitted.form == "cosine" else -(oracles.euclidean(X, Y) ** 2)
+    every = np.tile(np.arange(300), (300, 1))
+    exact = fitted.rescore(rows, fitted.facts(rows), every)
+    for j in range(300):
+        bound = fitted.bound(rows, loose[:, j])
+        below = loose <= loose[:, j : j + 1]
+        assert (np.where(below, exact, -np.inf).max(axis=1) <= bound).all()
+    truth = np.argsort(-np.where(np.eye(300), -np.inf, exact), axis=1, kind="stable")
+    np.testing.assert_array_equal(top_k(rows, k=8, measure=name).indices, truth[:, :8])
+
+
+def test_word_rotators_distance_is_the_optimal_transport():
+    V = np.random.default_rng(0).standard_normal((7, 4))
+    X = bags(0, 12)
+    measure = get_measure("word_rotators_distance", vectors=V)
+    found = top_k(X, k=3, measure=measure)
+    truth = -np.array([[oracles.word_rotator(x, y, V) for y in X] for x in X])
+    np.fill_diagonal(truth, -np.inf)
+    best = -np.sort(-truth, axis=1)[:, :3]
+    np.testing.assert_allclose(found.scores, best, atol=1e-7)
+    np.testing.assert_allclose(np.take_along_axis(truth, found.indices, axis=1), best, atol=1e-9)
+
+
+def test_word_rotators_distance_of_single_vectors_and_empty_bags():
+    V = np.random.default_rng(0).standard_normal((5, 4))
+    measure = get_measure("word_rotators_distance", vectors=V)
+    found = top_k(np.eye(5), k=2, measure=measure)
+    np.testing.assert_array_equal(found.indices, top_k(V, k=2).indices)
+    np.testing.assert_allclose(found.scores, top_k(V, k=2).scores - 1, atol=1e-6)
+    empty = top_k(np.zeros((1, 5)), np.eye(5), 3, measure=measure)
+    assert empty.scores.tolist() == [[-1, -1, -1]]
+    assert empty.indices.tolist() == [[0, 1, 2]]
+    with pytest.raises(ValueError, match="weights of bags must be at least 0"):
+        top_k(-np.eye(5), k=1, measure=measure)
+
+
+def test_exclusions_masks_and_least_scores_hold_for_bounded_measures():
+    _, B = model()
+    random = np.random.default_rng(0)
+    seen = scipy.sparse.csr_array(random.random((N_ITEMS, N_ITEMS)) < 0.3)
+    allowed = np.flatnonzero(random.random(N_ITEMS) < 0.7)
+    truth = oracles.recos(B, B)
+    truth[np.arange(N_ITEMS), np.arange(N_ITEMS)] = -np.inf
+    truth[seen.toarray()] = -np.inf
+    truth[:, np.setdiff1d(np.arange(N_ITEMS), allowed)] = -np.inf
+    truth[truth < 0.2] = -np.inf
+    found = top_k(B, k=9, measure="recos", exclude=seen, allowed=allowed, min_score=0.2)
+    order = np.argsort(-truth, axis=1, kind="stable")[:, :9]
+    order[np.take_along_axis(truth, order, axis=1) == -np.inf] = -1
+    np.testing.assert_array_equal(found.indices, order)
+
+
+def test_a_narrow_memory_changes_no_bounded_answer():
+    _, B = model()
+    wide = top_k(B, k=9, measure="mutual_proximity")
+    narrow = top_k(B, k=9, measure="mutual_proximity", working_memory=0.3)
+    np.testing.assert_array_equal(wide.indices, narrow.indices)
+    np.testing.assert_array_equal(wide.scores, narrow.scores)
 
 
 # --- degenerate rows

@@ -30,12 +30,22 @@ from fastcos.measure import (  # noqa: F401  they register their classes
     hubness,
     metric,
     norm_aware,
+    pairwise,
     rescaled,
     shaped,
 )
-from fastcos.measure.base import Invariances, Measure, Plain, invariances, register, registered
+from fastcos.measure.base import (
+    Bounded,
+    Invariances,
+    Measure,
+    Plain,
+    invariances,
+    register,
+    registered,
+)
 
 __all__ = [
+    "Bounded",
     "Invariances",
     "Measure",
     "Plain",

@@ -55,6 +55,28 @@ class Measure(Protocol):
         ...
 
 
+@runtime_checkable
+class Bounded(Measure, Protocol):
+    """A similarity that is no inner product, but cannot exceed a bound that the engine can rank by.
+
+    The engine's keys choose candidates, ``rescore`` ranks them, and ``bound`` shows when nothing
+    that was not chosen can be better; until then more are chosen. ``finish`` takes what ``rescore``
+    returns.
+    """
+
+    def facts(self, B: Rows) -> Any:
+        """What rescore needs of the items B (p, d), made once per search."""
+        ...
+
+    def rescore(self, Q: Rows, facts: Any, columns: npt.NDArray[np.int64]) -> Keys:
+        """Exact keys (n, k) of the queries Q (n, d) and the items columns (n, k)."""
+        ...
+
+    def bound(self, Q: Rows, keys: Keys) -> Keys:
+        """A key (n,) that no item with an engine's key of at most keys (n,) can exceed."""
+        ...
+
+
 class Invariances(NamedTuple):
     """What a change of the embeddings does to the scores: "y" nothing, "rank" only monotone, "-".
 

@@ -13,7 +13,7 @@ from fastcos.measure.population import (
     nearest,
     nearest_others,
 )
-from fastcos.measure.rows import Floats, centroid_distances, mean_of, norms_of, unit_rows
+from fastcos.measure.rows import Floats, Integers, centroid_distances, mean_of, norms_of, unit_rows
 
 
 @register
@@ -67,39 +67,41 @@ class _Local(Plain):
         k = validate.as_count("n_neighbors", self.n_neighbors, high=others)
         self._census = census(items)
         if other is None:
-            self._locals = self._local(self._rows, nearest_others(self._rows, k, self.metric))
+            self._there, found = self._rows, nearest_others(self._rows, k, self.metric)
         else:
             validate.as_same_width("other", other, "items", items)
-            there = self._prepared(other)
-            self._locals = self._local(
-                self._rows, nearest(self._rows, there, k, self.metric), there
-            )
+            self._there = self._prepared(other)
+            found = nearest(self._rows, self._there, k, self.metric)
+        self._locals = self._local(self._rows, found, self._there)
 
     def item_offsets(self, B: Rows) -> Keys | None:
         """Return what the neighbours of the items are worth."""
         return self._offsets(self._of_items(B))
 
     def _of_items(self, B: Rows) -> Floats:
-        validate.as_length("items", B, len(self._rows), "the fitted items")
-        return self._locals
+        """The local statistic of items; known for the rows that were fitted."""
+        validate_measures.as_fitted(self, "_rows")
+        return self._of(B, self._census.find(B), self._there)
 
     def _of_queries(self, Q: Rows) -> Floats:
         """The local statistic of queries; known where a query is an item itself."""
         validate_measures.as_fitted(self, "_rows")
-        number = np.full(len(Q), -1) if self._apart else self._census.find(Q)
-        local = np.empty(len(Q))
+        unknown = np.full(len(Q), -1)
+        return self._of(Q, unknown if self._apart else self._census.find(Q), self._rows)
+
+    def _of(self, rows: Rows, number: Integers, there: Rows) -> Floats:
+        local = np.empty(len(rows))
         local[number >= 0] = self._locals[number[number >= 0]]
         new = np.flatnonzero(number < 0)
         if len(new):
-            queries = self._prepared(Q[new])
-            k = min(self.n_neighbors, len(self._rows))
-            local[new] = self._local(queries, nearest(queries, self._rows, k, self.metric))
+            given, k = self._prepared(rows[new]), min(self.n_neighbors, len(there))
+            local[new] = self._local(given, nearest(given, there, k, self.metric), there)
         return local
 
     def _prepared(self, rows: Rows) -> Rows:
         return rows
 
-    def _local(self, rows: Rows, found: Lists, searched: Rows | None = None) -> Floats:
+    def _local(self, rows: Rows, found: Lists, there: Rows) -> Floats:
         raise NotImplementedError
 
     def _offsets(self, local: Floats) -> Keys | None:
@@ -132,7 +134,7 @@ class CSLS(_Local):
         """Return 2 key - r(q)."""
         return 2 * keys - self._of_queries(Q)[:, None]
 
-    def _local(self, rows: Rows, found: Lists, searched: Rows | None = None) -> Floats:
+    def _local(self, rows: Rows, found: Lists, there: Rows) -> Floats:
         mean: Floats = found.keys.mean(axis=1)
         return mean
 
@@ -173,7 +175,7 @@ class LocalScaling(_Local):
         scores: Keys = np.exp(2 * keys / self._positive(self._of_queries(Q))[:, None])
         return scores
 
-    def _local(self, rows: Rows, found: Lists, searched: Rows | None = None) -> Floats:
+    def _local(self, rows: Rows, found: Lists, there: Rows) -> Floats:
         distances: Floats = np.sqrt(np.maximum(0, 2 - 2 * found.keys[:, -1]))
         return distances
 
@@ -226,6 +228,6 @@ class DisSimLocal(_Local):
     def _prepared(self, rows: Rows) -> Rows:
         return rows - self._mean
 
-    def _local(self, rows: Rows, found: Lists, searched: Rows | None = None) -> Floats:
+    def _local(self, rows: Rows, found: Lists, there: Rows) -> Floats:
         """Squared distance to the centroid of the list."""
-        return centroid_distances(rows, self._rows if searched is None else searched, found.columns)
+        return centroid_distances(rows, there, found.columns)

@@ -1,0 +1,235 @@
+"""Measures that are no inner product: exact by a bound and a second score of the candidates."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.optimize
+from scipy.special import log_ndtr
+
+from fastcos import validate, validate_measures
+from fastcos.measure.base import Form, Invariances, Keys, Plain, Rows, invariances, register
+from fastcos.measure.population import census, cosine_moments
+from fastcos.measure.rows import Floats, Integers, list_keys, norms_of, unit_rows
+
+# what rounding may add to a bound
+_SLACK = 1e-9
+_LEAST_DEVIATION = 1e-12
+_GRID = np.linspace(-1, 1, 1025)
+
+
+@register
+class NormAngleDistance(Plain):
+    """-(||x| - |y|| + λ arccos(cosine)): nearer is larger.
+
+    What some slides print as "WRD" without the bars; it is not Word Rotator's Distance. Candidates
+    by the Euclidean distance of [λ unit x, |x|], which it cannot be below. Pitfall: norms are in
+    the units of the rows, so λ depends on them. Source: repaired from You arXiv:2504.16318.
+
+    Parameters
+    ----------
+    weight : float, default 1
+        λ >= 0.
+    """
+
+    name: ClassVar[str] = "norm_angle_distance"
+    form: ClassVar[Form] = "euclidean"
+    invariances: ClassVar[Invariances] = invariances("s=- r=- R=y D=- G=- t=-")
+
+    def __init__(self, weight: float = 1.0) -> None:
+        self.weight = validate.as_real("weight", weight, low=0)
+
+    def items(self, B: Rows) -> Rows:
+        """Return [λ unit b, |b|], (p, d + 1) float64."""
+        return np.column_stack([unit_rows(B, np.full(len(B), self.weight)), norms_of(B)])
+
+    def facts(self, B: Rows) -> tuple[Rows, Floats]:
+        """Return the rows and their norms."""
+        return B, norms_of(B)
+
+    def rescore(self, Q: Rows, facts: tuple[Rows, Floats], columns: Integers) -> Keys:
+        """Return minus the distances."""
+        B, norms = facts
+        angles = np.arccos(list_keys("cosine", Q, B, columns))
+        keys: Keys = -(np.abs(norms_of(Q)[:, None] - norms[columns]) + self.weight * angles)
+        return keys
+
+    def bound(self, Q: Rows, keys: Keys) -> Keys:
+        """Return minus the Euclidean distance: a chord is no longer than its arc."""
+        distances = np.sqrt(-keys)
+        bounds: Keys = -distances + _SLACK * (distances + norms_of(Q))
+        return bounds
+
+
+@register
+class Recos(Plain):
+    """x·y over the largest it could be if the entries of both were put in order.
+
+    |x·y| / |sort(x)·sort(y)|, the second sorted falling where x·y < 0: 1 for rows that rise and
+    fall together. Never below the cosine in magnitude; 0 where undefined. Candidates by cosine: the
+    sorted rows are within an angle of their mean, which bounds the ratio of the two. Pitfalls:
+    depends on the basis; where sorted rows differ much (few large entries) many candidates are
+    needed. Source: Ai arXiv:2602.05266.
+    """
+
+    name: ClassVar[str] = "recos"
+    invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Take the mean direction of the sorted items, and the largest angle to it."""
+        ordered = unit_rows(np.sort(items, axis=1))
+        self._axis = unit_rows(ordered.sum(axis=0)[None])[0]
+        cosines = (ordered @ self._axis)[ordered.any(axis=1)]
+        self._angle = float(np.arccos(np.clip(cosines.min(initial=1), -1, 1)))
+
+    def facts(self, B: Rows) -> tuple[Rows, Rows]:
+        """Return the rows, and their entries rising."""
+        return B, np.sort(B, axis=1)
+
+    def rescore(self, Q: Rows, facts: tuple[Rows, Rows], columns: Integers) -> Keys:
+        """Return recos."""
+        B, rising = facts
+        ordered = np.sort(Q, axis=1)
+        top = list_keys("dot", Q, B, columns)
+        bottom = np.abs(list_keys("dot", ordered, rising, columns))
+        rows = np.flatnonzero((top < 0).any(axis=1))
+        if len(rows):
+            falling = np.abs(list_keys("dot", ordered[rows][:, ::-1], rising, columns[rows]))
+            bottom[rows] = np.where(top[rows] < 0, falling, bottom[rows])
+        ratio: Keys = np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+        return np.clip(ratio, -1, 1)
+
+    def bound(self, Q: Rows, keys: Keys) -> Keys:
+        """Return cosine / least cosine of the sorted rows; the cosine itself where negative."""
+        cosines = unit_rows(np.sort(Q, axis=1)) @ self._axis
+        angles = np.arccos(np.clip(cosines, -1, 1)) + self._angle
+        least = np.where(angles < np.pi / 2, np.cos(angles), 0)
+        largest = np.divide(keys, least, out=np.full(len(keys), np.inf), where=least > 0)
+        bounds: Keys = np.where(keys < 0, keys, np.minimum(largest, 1)) + _SLACK
+        return bounds
+
+
+@register
+class MutualProximity(Plain):
+    """P(N(μ_x, s_x²) > d) P(N(μ_y, s_y²) > d), d = 1 - cosine: how far inside both rows' crowds.
+
+    μ and s are the mean and deviation of a row's distances to all (other) items, from d x d sums.
+    Ranked by the logarithm, so that values near 1 are told apart; s = 0 counts as 1e-12. Candidates
+    by cosine. Pitfall: a normal law for the distances. Source: Schnitzer et al., JMLR 13 (2012).
+    """
+
+    name: ClassVar[str] = "mutual_proximity"
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Take the moments, and the largest standardised cosine of any item on a grid."""
+        self._moments, self._census = cosine_moments(items), census(items)
+        mean, deviation = self._crowd(items)
+        self._largest = np.full(len(_GRID), -np.inf)
+        for lo in range(0, len(items), 1024):
+            part = (_GRID[:, None] - mean[lo : lo + 1024]) / deviation[lo : lo + 1024]
+            np.maximum(self._largest, part.max(axis=1), out=self._largest)
+
+    def facts(self, B: Rows) -> tuple[Rows, Floats, Floats]:
+        """Return the rows, and the mean and deviation of their cosines."""
+        return B, *self._crowd(B)
+
+    def rescore(self, Q: Rows, facts: tuple[Rows, Floats, Floats], columns: Integers) -> Keys:
+        """Return the logarithm of the product."""
+        B, means, deviations = facts
+        mean, deviation = self._crowd(Q)
+        cosines = list_keys("cosine", Q, B, columns)
+        keys: Keys = log_ndtr((cosines - mean[:, None]) / deviation[:, None])
+        keys += log_ndtr((cosines - means[columns]) / deviations[columns])
+        return keys
+
+    def bound(self, Q: Rows, keys: Keys) -> Keys:
+        """Return the logarithm for the item to which the cosine says most."""
+        mean, deviation = self._crowd(Q)
+        above = np.minimum(np.searchsorted(_GRID, keys), len(_GRID) - 1)
+        own = log_ndtr((keys - mean) / deviation)
+        bounds: Keys = (own + log_ndtr(self._largest[above])) * (1 - _SLACK)
+        return bounds
+
+    def finish(self, keys: Keys, Q: Rows) -> Keys:
+        """Return the product."""
+        scores: Keys = np.exp(keys)
+        return scores
+
+    def _crowd(self, rows: Rows) -> tuple[Floats, Floats]:
+        mean, deviation = self._moments.of(unit_rows(rows), self._census.find(rows) >= 0)
+        return mean, np.maximum(deviation, _LEAST_DEVIATION)
+
+
+@register
+class WordRotatorsDistance(Plain):
+    """-(optimal transport between two bags of vectors, masses |w| / sum |w|, cost 1 - cosine).
+
+    A row holds the weights (counts) of the vectors in a bag: of a user's items, a text's words.
+    Candidates by the distance of the bags' mean directions, which bounds it from below. Between
+    bags of one vector it is 1 - cosine; an empty bag is at distance 1 from all. Pitfall: a linear
+    programme per candidate, O(m³ log m) for bags of m: milliseconds. Source: Yokoi et al.
+    arXiv:2004.15003.
+
+    Parameters
+    ----------
+    vectors : array_like (w, d), optional
+        The vectors; required. Bags have w columns.
+    """
+
+    name: ClassVar[str] = "word_rotators_distance"
+    form: ClassVar[Form] = "euclidean"
+    needs: ClassVar[str] = "vectors"
+    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=- G=- t=-")
+
+    def __init__(self, vectors: Any = None) -> None:
+        given = validate_measures.as_given("vectors", vectors)
+        self.vectors = validate.as_rows("vectors", given, dtype=np.float64)
+        self._units, self._norms = unit_rows(self.vectors), norms_of(self.vectors)
+
+    def items(self, B: Rows) -> Rows:
+        """Return the bags' mean directions, (p, d) float64."""
+        return self._masses(B) @ self._units
+
+    def facts(self, B: Rows) -> Floats:
+        """Return the masses of the bags."""
+        return self._masses(B)
+
+    def rescore(self, Q: Rows, facts: Floats, columns: Integers) -> Keys:
+        """Return minus the cost of transport."""
+        keys = np.empty(columns.shape)
+        for i, mass in enumerate(self._masses(Q)):
+            for entry, column in enumerate(columns[i].tolist()):
+                keys[i, entry] = -self._cost(mass, facts[column])
+        return keys
+
+    def bound(self, Q: Rows, keys: Keys) -> Keys:
+        """Return minus half the squared distance of the mean directions, by Jensen."""
+        return keys / 2 + _SLACK
+
+    def _masses(self, bags: Rows) -> Floats:
+        validate.as_same_width("bags", bags, "vectors.T", self.vectors.T)
+        validate_measures.as_nonnegative("the weights of bags", bags.min(axis=1))
+        masses = bags * self._norms
+        total = masses.sum(axis=1, keepdims=True)
+        shares: Floats = np.divide(masses, total, out=np.zeros_like(masses), where=total > 0)
+        return shares
+
+    def _cost(self, a: Floats, b: Floats) -> float:
+        rows, columns = np.flatnonzero(a), np.flatnonzero(b)
+        if not len(rows) or not len(columns):
+            return 1.0
+        costs = np.maximum(0, 1 - self._units[rows] @ self._units[columns].T)
+        if np.array_equal(a, b):
+            return 0.0
+        if len(rows) == 1 or len(columns) == 1:
+            return float(a[rows] @ costs @ b[columns])
+        n, m = costs.shape
+        # each row gives its mass, each column but the last takes its own: the last one follows
+        gives = np.kron(np.eye(n), np.ones(m))
+        takes = np.kron(np.ones(n), np.eye(m))[:-1]
+        done = scipy.optimize.linprog(
+            costs.ravel(),
+            A_eq=np.vstack([gives, takes]),
+            b_eq=np.concatenate([a[rows], b[columns][:-1]]),
+            method="highs-ds",
+        )
+        return float(done.fun)
