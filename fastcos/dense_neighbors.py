@@ -1,7 +1,7 @@
 """The dense search engine under ``top_k`` and ``SimilarityIndex``: prepare items once, search."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,7 +106,7 @@ class Work(NamedTuple):
 
 def side(given: Rows, offsets: Floats | None, n_threads: int | None) -> Side:
     """Norms of the rows, and offsets 0 where there are none."""
-    rows_in_order: Rows = validate.read_only(np.ascontiguousarray(given))
+    rows_in_order = validate.read_only(np.ascontiguousarray(given))
     norms = threads.poisoned(len(given), np.float64)
     cuts = threads.cuts_by_rows(len(given), max(1, 1_000_000 // given.shape[1]))
     threads.run(pair_scores.row_norms, cuts, rows_in_order, norms, n_threads=n_threads)
@@ -121,9 +121,15 @@ def _power_of_two(size: float) -> float:
 
 
 def _aligned(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Uninitialised array whose data starts at a cache line."""
-    flat: npt.NDArray[Any] = tiles.aligned(math.prod(shape), np.empty(0, dtype))
-    return flat.reshape(shape)
+    """Uninitialised array whose data starts at a cache line.
+
+    Made by NumPy, which asks Linux for huge pages: a scan is bound by memory.
+    """
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    memory = np.empty(size + 64, np.uint8)
+    skip = -memory.ctypes.data % 64
+    return memory[skip : skip + size].view(kind).reshape(shape)
 
 
 def _signs(depth: int) -> npt.NDArray[np.float32]:
@@ -163,30 +169,24 @@ def prepare(form: str, given: Side, candidates: Integers, n_threads: int | None 
         n_threads=n_threads,
     )  # fmt: skip
     packed = (codes if layout.quantised else floats).reshape(-1)
-    return packed_items(
-        form, layout, given, order, packed, starts, small_offsets, statistics, unit, offset_unit
-    )
+    arrays = (order, packed, starts, small_offsets, statistics)
+    return packed_items(form, layout, given, arrays, unit, offset_unit)
 
 
 def packed_items(
     form: str,
     layout: Tiling,
     given: Side,
-    order: Integers,
-    packed: npt.NDArray[Any],
-    starts: npt.NDArray[np.int32],
-    small_offsets: npt.NDArray[np.float32],
-    statistics: npt.NDArray[np.float32],
+    arrays: Sequence[npt.NDArray[Any]],
     unit: float,
     offset_unit: float,
 ) -> Prepared:
-    """Put the arrays together as the kernels take them."""
-    arrays = (order, packed, starts, small_offsets, statistics, _signs(given.rows.shape[1]))
-    order, packed, starts, small_offsets, statistics, signs = map(validate.read_only, arrays)
+    """Put together order, packed rows, starts, small offsets and statistics for the kernels."""
+    made = (_signs(given.rows.shape[1]), tiles.configuration())
+    order, packed, *others = (validate.read_only(array) for array in (*arrays, *made))
     items = screen.Items(
-        given.rows, given.norms, given.offsets, order, packed, layout.stride, starts,
-        small_offsets, statistics, signs, validate.read_only(tiles.configuration()),
-    )  # fmt: skip
+        given.rows, given.norms, given.offsets, order, packed, layout.stride, *others
+    )
     return Prepared(form, layout, items, unit, offset_unit)
 
 
@@ -289,7 +289,7 @@ def search(
     block = _block(capacity, k, depth, work)
     while len(batch):
         threads.run(
-            screen.search_rows, threads.cuts_by_rows(len(batch), block), *common,
+            screen.search_rows, threads.cuts_by_rows(len(batch), block), 0, n_panels, *common,
             validate.read_only(batch), scaled, items, capacity, stride, rank, *types,
             known, keys, columns, again,
             n_threads=work.n_threads, progress=work.progress,

@@ -299,9 +299,13 @@ class SimilarityIndex:
             prepared = dense.prepare(measure.form, side, numbers, self.n_threads)
         else:
             prepared = dense.packed_items(
-                measure.form, here, side, *(stored.arrays[field] for field in _PACKED),
-                stored.fields["unit"], stored.fields["offset_unit"],
-            )  # fmt: skip
+                measure.form,
+                here,
+                side,
+                [stored.arrays[field] for field in _PACKED],
+                stored.fields["unit"],
+                stored.fields["offset_unit"],
+            )
         return _State(rows, numbers, measure, side, prepared)
 
 

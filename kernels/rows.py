@@ -147,13 +147,17 @@ def prepare_item_panels(
                 for j in range(depth):
                     float_rows[first + i, j] = panel[j, i]
             measure_panel(panel, scales, norms, residuals)
-            scales[0], residuals[:] = np.float32(1.0), np.float32(0.0)
+            scales[0] = np.float32(1.0)
+            for i in range(PANEL):
+                residuals[i] = 0.0
         offset = offsets[first]
         for position in range(first, last):
             offset = max(offset, offsets[position])
         statistics[p, 0] = np.float32(1.0) / scales[0]
-        statistics[p, 1] = norms.max()
-        statistics[p, 2] = residuals.max()
+        norm, residual = norms[0], residuals[0]
+        for i in range(1, PANEL):
+            norm, residual = max(norm, norms[i]), max(residual, residuals[i])
+        statistics[p, 1], statistics[p, 2] = norm, residual
         statistics[p, 3] = offset + abs(offset) * SLACK
 
 

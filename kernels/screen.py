@@ -240,11 +240,20 @@ def _tighten(
 
 
 @kernel
-def _search(
-    first_panel, last_panel, isa, form, shape, batch, lo, hi, queries, items, capacity,
+def search_rows(
+    lo, hi, first_panel, last_panel, isa, form, shape, batch, queries, items, capacity,
     sample_stride, sample_rank, code_type, score_type, known, keys, columns, again,
 ):  # fmt: skip
-    """Neighbours of queries batch[lo:hi] in a range of panels, to rows of the batch's numbers."""
+    """Neighbours of queries batch[lo:hi] in a range of panels, in the rows of their numbers.
+
+    O((hi - lo) m d) operations of the tiles. shape: whether codes are quantised, whether unsigned,
+    and the depth in the tiles' steps; capacity: entries of a query's buffer, at least 4 k;
+    sample_stride, sample_rank: what _guess uses, 0 for no guess; code_type, score_type: empty
+    arrays of the types of packed queries and scores. In and out: known (n,) float32, a lower bound
+    of the k-th best K. Out: keys (n, k) float64, columns (n, k) int64, again (n,) uint8, 1 where
+    the guess was too high. Allocates, a query: 8 capacity + 16 k + its packed bytes; and 60
+    capacity + 16 k.
+    """
     quantised, unsigned, tile_depth = shape
     k = columns.shape[1]
     n_panels = (hi - lo + PANEL - 1) // PANEL
@@ -330,26 +339,6 @@ def _search(
 
 
 @kernel
-def search_rows(
-    lo, hi, isa, form, shape, batch, queries, items, capacity, sample_stride, sample_rank,
-    code_type, score_type, known, keys, columns, again,
-):  # fmt: skip
-    """Neighbours of queries batch[lo:hi]. O((hi - lo) m d) operations of the tiles.
-
-    shape: whether codes are quantised, whether unsigned, and the depth in the tiles' steps;
-    capacity: entries of a query's buffer, at least 4 k; sample_stride, sample_rank: what _guess
-    uses, 0 for no guess; code_type, score_type: empty arrays of the types of packed queries and
-    scores. In and out: known (n,) float32, a lower bound of the k-th best K. Out: keys (n, k)
-    float64, columns (n, k) int64, again (n,) uint8, 1 where the guess was too high. Allocates, a
-    query: 8 capacity + 16 k + its packed bytes; and 60 capacity + 16 k.
-    """
-    _search(
-        0, items.statistics.shape[0], isa, form, shape, batch, lo, hi, queries, items, capacity,
-        sample_stride, sample_rank, code_type, score_type, known, keys, columns, again,
-    )  # fmt: skip
-
-
-@kernel
 def scan_panels(
     lo, hi, isa, form, shape, queries, items, capacity, sample_stride, sample_rank, panels_per_run,
     code_type, score_type, keys, columns,
@@ -364,8 +353,8 @@ def scan_panels(
     batch = np.arange(n)
     left = n
     while left > 0:
-        _search(
-            lo, hi, isa, form, shape, batch, 0, left, queries, items, capacity, sample_stride,
+        search_rows(
+            0, left, lo, hi, isa, form, shape, batch, queries, items, capacity, sample_stride,
             sample_rank, code_type, score_type, known, keys[run], columns[run], again,
         )  # fmt: skip
         sample_stride, left = 0, 0

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+
+from fastcos.kernels import pair_scores
+from fastcos.kernels.jit import kernel
+
+
+@kernel
+def both(x, y, depth, out):
+    out[0] = pair_scores.product(x, 1, y, 2, depth)
+    out[1] = pair_scores.squared_distance(x, 1, y, 2, depth)
+
+
+@pytest.mark.parametrize("types", [(np.float32, np.float32), (np.float64, np.float32)])
+def test_emitted_sums_have_the_bits_of_the_plain_loops(types):
+    rng = np.random.default_rng(0)
+    for depth in (1, 2, 15, 16, 17, 31, 32, 33, 130):
+        x, y = (rng.standard_normal(depth + 2).astype(kind) for kind in types)
+        out = np.full(2, np.nan)
+        both(x, y, depth, out)
+        assert out[0] == pair_scores._slow_product(x, 1, y, 2, depth)
+        assert out[1] == pair_scores._slow_squared_distance(x, 1, y, 2, depth)
+
+
+def test_norms_are_those_of_numpy():
+    X = np.random.default_rng(0).standard_normal((20, 37)).astype(np.float32)
+    norms = np.full(20, np.nan)
+    pair_scores.row_norms(3, 20, X, norms)
+    np.testing.assert_allclose(norms[3:], np.linalg.norm(X[3:].astype(float), axis=1), rtol=1e-15)
+    assert np.isnan(norms[:3]).all()
+
+
+def test_keys_follow_the_form_and_zero_rows_score_0():
+    X = np.array([[3.0, 4.0], [0.0, 0.0], [6.0, 8.0], [-3.0, -4.0]])
+    norms, offsets = np.array([5.0, 0.0, 10.0, 5.0]), np.array([0.0, 1.0, 2.0, 3.0])
+    columns = np.array([3, 2, 1, 0])
+    expected = {
+        pair_scores.DOT: [-22.0, 52.0, 1.0, 25.0],
+        pair_scores.COSINE: [-1.0, 1.0, 0.0, 1.0],
+        pair_scores.EUCLIDEAN: [-100.0, -25.0, -25.0, 0.0],
+    }
+    for form, wanted in expected.items():
+        keys = np.full(5, np.nan)
+        pair_scores.pair_keys(form, X, 0, 5.0, X, norms, offsets, columns, 4, keys)
+        np.testing.assert_array_equal(keys[:4], wanted)
+        assert np.isnan(keys[4])

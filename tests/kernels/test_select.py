@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+
+from fastcos.kernels.select import keep_best, kth_largest, sort_best_first
+
+
+@pytest.mark.parametrize("count", [1, 2, 16, 17, 100, 256, 257, 1000])
+@pytest.mark.parametrize("values", [3, 10**9])
+def test_pairs_are_sorted_by_falling_key_then_rising_column(count, values):
+    rng = np.random.default_rng(count)
+    keys, columns = rng.integers(0, values, count + 5) * 1.0, rng.permutation(count + 5)
+    order = np.lexsort((columns[:count], -keys[:count]))
+    expected = keys[:count][order], columns[:count][order], keys[count:].copy()
+    sort_best_first(keys, columns, count)
+    np.testing.assert_array_equal(keys[:count], expected[0])
+    np.testing.assert_array_equal(columns[:count], expected[1])
+    np.testing.assert_array_equal(keys[count:], expected[2])
+
+
+@pytest.mark.parametrize("values", [1, 3, 10**6])
+def test_the_kth_largest_is_that_of_a_sort(values):
+    rng = np.random.default_rng(values)
+    for count in (1, 2, 3, 50, 333):
+        given = rng.integers(0, values, count).astype(np.float32)
+        for k in {1, count // 2 + 1, count}:
+            assert kth_largest(given.copy(), count, k) == np.sort(given)[count - k]
+        for ordered in (np.sort(given), np.sort(given)[::-1].copy()):
+            assert kth_largest(ordered, count, 1) == given.max()
+
+
+@pytest.mark.parametrize("values", [1, 4, 10**6])
+def test_the_best_are_kept_with_ties_by_lower_column(values):
+    rng = np.random.default_rng(0)
+    for count, k in ((1, 1), (5, 9), (40, 7), (500, 300), (500, 1)):
+        keys, columns = rng.integers(0, values, count) * 1.0, rng.permutation(count)
+        order = np.lexsort((columns, -keys))[:k]
+        expected = keys[order], columns[order]
+        kept = keep_best(keys, columns, count, k, np.empty(count))
+        assert kept == min(count, k)
+        np.testing.assert_array_equal(keys[:kept], expected[0])
+        np.testing.assert_array_equal(columns[:kept], expected[1])
