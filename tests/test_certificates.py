@@ -140,6 +140,18 @@ def test_long_lists_of_rivals_give_the_same_radii_as_short_ones(monkeypatch):
     np.testing.assert_array_equal(usual.radius, whole.radius)
 
 
+def test_rivals_that_are_never_met_still_bound_the_radius(monkeypatch):
+    from fastcos import certificates
+
+    items = clustered(8, p=300, d=6)
+    whole = certified_neighbors(items, 5, 1.6, family="rescaling")
+    monkeypatch.setattr(certificates, "_FIRST_LIST", 2)
+    monkeypatch.setattr(certificates, "_LONGEST_LIST", 7)
+    short = certified_neighbors(items, 5, 1.6, family="rescaling")
+    assert (short.radius <= whole.radius * (1 + 1e-3)).all()
+    assert (short.radius < whole.radius * 0.999).mean() > 0.2
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_chosen_rows_get_the_rows_of_the_whole(family):
     items = clustered(9, p=90).astype(np.float32)
