@@ -5,6 +5,7 @@ centring and scaling enter as rank-one terms. The bits do not depend on the numb
 """
 
 import functools
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ _NNZ_PER_COLUMN_OF_A_PART = 48
 _MOST_PARTS = 64
 _PANEL = 64
 _LARGEST_INT32 = 2**31 - 1
+_CACHE_LINE = 64
 # X'X by dense blocks beats sparse products from one non-zero in so many cells on
 _DENSE_GRAM_SHARE = 30
 
@@ -72,8 +74,8 @@ class SparseOperator:
 
     def matmul(self, A: Matrix) -> Matrix:
         """Return X A."""
-        A = _as_factor(self, A)
-        Y = np.empty((self.shape[0], A.shape[1]), A.dtype)
+        A = _on_cache_lines(_as_factor(self, A))
+        Y = _aligned((self.shape[0], A.shape[1]), A.dtype)
         cuts = threads.cuts_by_work(self._arrays[0], max(1, _WORK_PER_BLOCK // A.shape[1]))
         threads.run(_body("matmul_rows"), cuts, *self._arrays, A, Y, n_threads=self._n_threads)
         return Y
@@ -88,7 +90,7 @@ class SparseOperator:
         """Return X'(X Q)."""
         if self._n_parts(Q) == 1:
             return self.transposed().matmul(self.matmul(Q))
-        return self._in_parts("gram_parts", _as_factor(self, Q))
+        return self._in_parts("gram_parts", _on_cache_lines(_as_factor(self, Q)))
 
     def gram(self) -> npt.NDArray[np.float64]:
         """Return X'X in float64."""
@@ -139,7 +141,7 @@ class SparseOperator:
     def _workspace(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
         """Return memory kept between calls: faulting it in costs as much as a narrow product."""
         if self._kept.shape != shape or self._kept.dtype != dtype:
-            self._kept = np.empty(shape, dtype)
+            self._kept = _aligned(shape, dtype)
         return self._kept
 
     def _n_parts(self, factor: Matrix) -> int:
@@ -317,6 +319,26 @@ def _gram_by_products(operator: Operator) -> npt.NDArray[np.float64]:
 def _as_factor(operator: Operator, A: Matrix) -> Matrix:
     dtype = np.result_type(operator.dtype, A.dtype)
     return validate.read_only(np.ascontiguousarray(A, dtype=dtype))
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
+    """Return uninitialised memory that starts at a cache line.
+
+    A vector across two lines costs two accesses: 1.4x in X A with 64 columns.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + _CACHE_LINE, np.uint8)
+    skip = -memory.ctypes.data % _CACHE_LINE
+    return memory[skip : skip + size].view(dtype).reshape(shape)
+
+
+def _on_cache_lines(A: Matrix) -> Matrix:
+    """Return A, or a copy if its rows could start at cache lines but do not."""
+    if A.ctypes.data % _CACHE_LINE == 0 or A.strides[0] % _CACHE_LINE:
+        return A
+    copy = _aligned(A.shape, A.dtype)
+    copy[:] = A
+    return validate.read_only(copy)
 
 
 def _body(kernel: str) -> Any:

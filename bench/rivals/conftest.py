@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bench import inputs  # noqa: E402  needs the path above
+from bench import inputs
 
 
 @pytest.fixture(scope="session")
