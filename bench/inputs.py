@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import svds
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -52,3 +53,35 @@ def zipf_items(X):
     """Items by users, 27,000 x 20,000 with 6.3 M non-zeros: users 4,000 to 24,000 by activity."""
     order = np.argsort(-np.diff(X.indptr), kind="stable")
     return X[np.sort(order[4_000:24_000])].T
+
+
+def gaussian(n, d, seed=0):
+    """Standard normal rows, float32."""
+    return np.random.default_rng(seed).standard_normal((n, d), dtype=np.float32)
+
+
+def deck_embeddings(cache):
+    """U S (60,000 of the decks) and V S (all cards) of a rank-128 SVD of the decks; None if absent.
+
+    cache: a directory where the two arrays are kept, for the SVD takes a while.
+    """
+    files = [Path(cache) / f"{name}_128.npy" for name in ("decks", "cards")]
+    if not all(file.exists() for file in files):
+        X = decks()
+        if X is None:
+            return None
+        U, s, Vt = svds(X, k=128, random_state=0)
+        rows = np.sort(np.random.default_rng(0).choice(len(U), 60_000, replace=False))
+        for file, embeddings in zip(files, (U[rows] * s, Vt.T * s), strict=True):
+            np.save(file, np.ascontiguousarray(embeddings, np.float32))
+    return tuple(np.load(file) for file in files)
+
+
+def glove():
+    """8,347 GloVe vectors of 50 dimensions, float32; None where absent."""
+    path = DATA / "glove50" / "glove50.npz"
+    if not path.exists():
+        return None
+    parts = np.load(path)
+    (name,) = (name for name in parts.files if parts[name].ndim == 2)
+    return np.ascontiguousarray(parts[name], np.float32)

@@ -1,4 +1,5 @@
 import itertools
+import os
 import subprocess
 import sys
 import textwrap
@@ -324,7 +325,7 @@ def in_a_process(code, **environment):
     root = Path(__file__).parents[1]
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=root, env={**dict(__import__("os").environ), **environment}, text=True,
+        cwd=root, env={**os.environ, **environment}, text=True,
         capture_output=True, timeout=120, check=False,
     )  # fmt: skip
 
@@ -368,3 +369,32 @@ def test_a_million_cases_are_exact():
         X = family(n, d)[rng.permutation(n)]
         assert_exact(X.astype(rng.choice([np.float32, np.float64])), k=k, measure=measure)
         cases += n * k  # every prefix of k is a case too
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_an_interrupt_is_answered_within_half_a_second_and_leaves_no_work_behind():
+    code = """
+        import os, signal, threading, time
+        import numpy as np
+        from fastcos.neighbors import top_k
+        X = np.random.default_rng(0).standard_normal((60_000, 200), dtype=np.float32)
+        top_k(X[:400], k=10)
+        sent = []
+        def interrupt():
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Timer(0.3, interrupt).start()
+        try:
+            while True:
+                top_k(X, k=100)
+        except KeyboardInterrupt:
+            print(time.monotonic() - sent[0])
+        before = time.process_time()
+        time.sleep(0.3)
+        print(time.process_time() - before)
+    """
+    result = in_a_process(code)
+    assert result.returncode == 0, result.stderr
+    waited, worked_on = map(float, result.stdout.split())
+    assert waited < 0.5
+    assert worked_on < 0.1
