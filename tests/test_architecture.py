@@ -19,7 +19,7 @@ LAYERS = (
     "neighbors bounded_neighbors dense_neighbors sparse_neighbors neighbors_above "
     "approximate_neighbors index",
     "factorization recommendation metrics datasets io distributed sampling "
-    "training cosine_mf intervals certificates attacks repairs alternatives",
+    "training cosine_mf reranking intervals certificates attacks repairs alternatives",
     "auditing comparison",
     "report plots",
     "cli",
