@@ -27,7 +27,6 @@ def screen_kernel(function):
     return _compiled(function, fastmath=SCREEN_FLAGS)
 
 
-@functools.cache
 def prange_driver(rows_kernel):
     """One compiled parallel loop over blocks of rows_kernel: driver(cuts, done, *arrays).
 
@@ -35,10 +34,51 @@ def prange_driver(rows_kernel):
     having run the loop; the caller must look at done. Not kept on disk: it is opt-in and small.
     """
 
-    @numba.njit(parallel=True, nogil=True)
     def driver(cuts, done, *arrays):
+        _compiled_driver(rows_kernel, _structure(arrays))(cuts, done, *_flattened(arrays))
+
+    return driver
+
+
+@functools.cache
+def _compiled_driver(rows_kernel, structure):
+    rebuild, _ = _rebuilder(structure, 0)
+
+    @numba.njit(parallel=True, nogil=True)
+    def driver(cuts, done, *flat):
         for block in prange(cuts.shape[0] - 1):
-            rows_kernel(cuts[block], cuts[block + 1], *arrays)
+            rows_kernel(cuts[block], cuts[block + 1], *rebuild(flat))
             done[block] = 1
 
     return driver
+
+
+def _structure(value):
+    """The nesting of tuples in value: a parallel loop takes arrays and numbers only."""
+    if isinstance(value, tuple):
+        return type(value), *map(_structure, value)
+    return None
+
+
+def _flattened(value):
+    if isinstance(value, tuple):
+        return tuple(leaf for part in value for leaf in _flattened(part))
+    return (value,)
+
+
+def _rebuilder(structure, first):
+    """Compiled function from the flat arguments to the value that starts at `first`; its end."""
+    if structure is None:
+        return numba.njit(lambda flat: flat[first]), first + 1
+    kind, *parts = structure
+    rebuild, end = numba.njit(lambda flat: ()), first
+    for part in parts:
+        build, end = _rebuilder(part, end)
+        rebuild = _appended(rebuild, build)
+    if kind is tuple:
+        return rebuild, end
+    return numba.njit(lambda flat: kind(*rebuild(flat))), end
+
+
+def _appended(some, one):
+    return numba.njit(lambda flat: (*some(flat), one(flat)))

@@ -398,3 +398,16 @@ def test_an_interrupt_is_answered_within_half_a_second_and_leaves_no_work_behind
     waited, worked_on = map(float, result.stdout.split())
     assert waited < 0.5
     assert worked_on < 0.1
+
+
+@pytest.mark.slow  # the parallel loop takes a minute to compile
+def test_both_drivers_give_the_same_bits():
+    X, before = gaussian(3000, 40), config.backend()
+    expected = top_k(X, k=10)
+    try:
+        config.set_config(backend="prange")
+        found = top_k(X, k=10)
+    finally:
+        config.set_config(backend=before)
+    assert_same_bits(found.indices, expected.indices)
+    assert_same_bits(found.scores, expected.scores)
