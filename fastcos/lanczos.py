@@ -116,7 +116,7 @@ class _Basis:
         self._rows = np.empty((largest_basis(k), p), dtype)
         self._H = np.zeros((len(self._rows), len(self._rows)))
         self._Q = self._fresh(self.width)
-        self._R = np.zeros((self.width, 0))
+        self._R: Matrix = np.zeros((self.width, 0))
 
     @property
     def is_full(self) -> bool:
@@ -151,7 +151,8 @@ class _Basis:
 
     def vectors(self, weights: Matrix) -> Matrix:
         """Return the Ritz vectors as columns."""
-        return self._rows[: len(weights)].T @ weights.astype(self.dtype)
+        vectors: Matrix = self._rows[: len(weights)].T @ weights.astype(self.dtype)
+        return vectors
 
     def restart(self, values: Vector, weights: Matrix) -> None:
         """Keep the Ritz vectors of the given values only."""

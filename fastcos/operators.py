@@ -150,7 +150,7 @@ class SparseOperator:
         panel_bytes = p * min(factor.shape[1], _PANEL) * factor.dtype.itemsize
         wanted = self._X.nnz // (_NNZ_PER_COLUMN_OF_A_PART * p)
         affordable = int(config.working_memory() * 2**20) // panel_bytes
-        return max(1, min(int(wanted), affordable, _MOST_PARTS))
+        return int(max(1, min(wanted, affordable, _MOST_PARTS)))
 
 
 class DenseOperator:

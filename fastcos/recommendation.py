@@ -81,6 +81,6 @@ class RecommenderMixin:
                 self.user_embeddings(rows), items, k, measure="dot", n_threads=n_threads,
                 exclude=sp.csr_array(rows) if exclude_seen else None, progress=tell,
             )  # fmt: skip
-            for whole, part in zip(found, block, strict=True):
-                whole[first : first + len(part)] = part
+            last = first + len(block.indices)
+            found.indices[first:last], found.scores[first:last] = block
         return found

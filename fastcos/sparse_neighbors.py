@@ -45,8 +45,8 @@ class SparseRows:
         """CSR of the rows."""
         n, d = self.shape
         if self._by_row is None:
-            given = self._by_column
-            return transposed(*given, n, _index_type(d), self._n_threads)  # type: ignore[misc]
+            indptr, indices, data = self._by_column or self._by_row  # type: ignore[misc]
+            return transposed(indptr, indices, data, n, _index_type(d), self._n_threads)
         return _narrowed(self._by_row, _index_type(d))
 
     @functools.cached_property
@@ -137,7 +137,8 @@ def _checked(name: str, X: Any, n_threads: int | None) -> SparseRows:
 
 def _compact(X: sp.csr_array) -> Arrays:
     """Return the arrays, data as None for ones and as integers for whole numbers that are small."""
-    indptr, indices, data = csr_arrays(X)
+    indptr, indices, given = csr_arrays(X)
+    data: npt.NDArray[Any] = given
     if (data[:4096] != np.rint(data[:4096])).any():
         return indptr, indices, data
     if (data == 1).all():

@@ -278,7 +278,8 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Vector) -> Vector:
         bound = np.fmin(r / s, np.sqrt(r))
     bound[~(lengths > 0)] = np.inf
     reference = np.where(s > _RANK_TOLERANCE * s.max(), s, s.max())
-    return np.divide(bound, reference, out=np.zeros_like(bound), where=reference > 0)
+    relative: Vector = np.divide(bound, reference, out=np.zeros_like(bound), where=reference > 0)
+    return relative
 
 
 def _shorter_side(operator: Operator) -> Operator:

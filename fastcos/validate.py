@@ -140,8 +140,8 @@ def _converted(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any
         return np.ascontiguousarray(array, dtype=dtype)
 
 
-def as_same_width(name: str, rows: Rows, other_name: str, other: Any) -> None:
-    """Refuse rows whose width differs from that of other, which has a shape."""
+def as_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
+    """Refuse rows whose width differs from that of other; both have a shape."""
     if rows.shape[1] != other.shape[1]:
         raise ValueError(
             f"{name} must have as many columns as {other_name} ({other.shape[1]}), "
