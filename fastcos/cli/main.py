@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from fastcos.cli import compare, doctor, fit, neighbors, reproduce, simulate, warmup
+from fastcos.cli import audit, compare, doctor, fit, neighbors, reproduce, simulate, warmup
 from fastcos.cli.terminal import fail
 
-VERBS = (reproduce, simulate, compare, fit, neighbors, doctor, warmup)
+VERBS = (reproduce, simulate, compare, fit, neighbors, audit, doctor, warmup)
 DESCRIPTION = """\
 Exact similarity at scale, and the truth about what cosine similarity of embeddings means.
 Results go to files or stdout, talk and progress to stderr. Exit status: 0 fine, 1 the answer
