@@ -77,7 +77,7 @@ class Comparison(NamedTuple):
 
 @dataclass(frozen=True)
 class Audit:
-    """The card.
+    """What of the cosines of one set of embeddings is a free choice, in numbers.
 
     Attributes
     ----------
