@@ -189,12 +189,10 @@ def similarity_blocks(
     working_memory : float, optional
         MiB for a block. Default: the setting ``working_memory``.
 
-    Yields
-    ------
-    rows : slice
-        Which queries the block belongs to.
-    scores : ndarray (rows, m), float32
-        Their scores with all items.
+    Returns
+    -------
+    iterator of (slice, ndarray (rows, m), float32)
+        Which queries a block belongs to, and their scores with all items.
 
     Raises
     ------

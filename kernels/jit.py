@@ -61,15 +61,24 @@ def _structure(value):
 
 
 def _flattened(value):
-    if isinstance(value, tuple):
-        return tuple(leaf for part in value for leaf in _flattened(part))
-    return (value,)
+    leaves, left = [], [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, tuple):
+            left.extend(reversed(value))
+        else:
+            leaves.append(value)
+    return leaves
 
 
 def _rebuilder(structure, first):
     """Compiled function from the flat arguments to the value that starts at `first`; its end."""
     if structure is None:
         return numba.njit(lambda flat: flat[first]), first + 1
+    return _tuple_rebuilder(structure, first)
+
+
+def _tuple_rebuilder(structure, first):
     kind, *parts = structure
     rebuild, end = numba.njit(lambda flat: ()), first
     for part in parts:

@@ -16,8 +16,8 @@ LAYERS = (
     "config threads storage "
     "validate validate_csr validate_metrics validate_audit validate_measures",
     "measure operators preprocessing products lanczos svd rescaling transposition "
-    "neighbors bounded_neighbors dense_neighbors sparse_neighbors neighbors_above "
-    "approximate_neighbors index",
+    "neighbors bounded_neighbors dense_neighbors sparse_neighbors neighbor_pairs "
+    "neighbors_transformer approximate_neighbors index",
     "factorization recommendation metrics datasets io distributed sampling "
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",
     "auditing comparison",
