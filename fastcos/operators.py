@@ -8,6 +8,7 @@ import functools
 import math
 from typing import Any, Protocol
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -342,4 +343,5 @@ def _on_cache_lines(A: Matrix) -> Matrix:
 
 
 def _body(kernel: str) -> Any:
-    return getattr(sparse, f"{kernel}_plain" if config.isa() == "generic" else kernel)
+    is_plain = config.isa() == "generic" or numba.config.DISABLE_JIT
+    return getattr(sparse, f"{kernel}_plain" if is_plain else kernel)

@@ -129,7 +129,7 @@ class _RowCode:
 
 
 def gather_row(width):
-    """Intrinsic (data, indices, first, last, A, a, Y, i, y): Y[i, y:] = sum of x_t A[j_t, a:a+w]."""
+    """Intrinsic (data, indices, first, last, A, a, Y, i, y): Y[i, y:] = sum x_t A[j_t, a:a+w]."""
 
     @intrinsic
     def gather(typing, data, indices, first, last, A, a_column, Y, row, y_column):
