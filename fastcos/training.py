@@ -80,8 +80,9 @@ def log_popularity(X: sp.csr_array) -> npt.NDArray[np.float64]:
 
 def negative_law(log_counts: npt.NDArray[np.float64], exponent: float) -> npt.NDArray[np.float64]:
     """Return probabilities in proportion to count^exponent, 0 where the count is 0; (p,)."""
-    shifted = np.where(np.isneginf(log_counts), -np.inf, exponent * (log_counts - log_counts.max()))
-    weights = np.exp(shifted)
+    empty = np.isneginf(log_counts)
+    logs = np.where(empty, 0, log_counts)
+    weights = np.where(empty, 0, np.exp(exponent * (logs - logs.max())))
     return np.asarray(weights / weights.sum())
 
 

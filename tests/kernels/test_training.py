@@ -1,0 +1,223 @@
+"""One step of training against a loss written in plain NumPy and its finite differences."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from fastcos.kernels import training
+
+CASES = list(itertools.product((True, False), (True, False), (0.0, 0.3)))
+
+
+def problem(seed=0, n=5, p=9, d=6, m=5):
+    rng = np.random.default_rng(seed)
+    rows = [np.sort(rng.choice(p, size, replace=False)) for size in (3, 1, 0, 6, p)][:n]
+    indices = np.concatenate(rows).astype(np.int32)
+    indptr = np.concatenate([[0], np.cumsum([len(r) for r in rows])]).astype(np.int64)
+    drawn = np.sort(rng.choice(p, m, replace=False))
+    return {
+        "rows": rows,
+        "indptr": indptr,
+        "indices": indices,
+        "x": rng.uniform(0.2, 1, len(indices)),
+        "weights": rng.uniform(0.5, 2, len(indices)),
+        "A": rng.normal(size=(p, d)),
+        "B": rng.normal(size=(p, d)),
+        "bias": rng.normal(size=p),
+        "drawn": drawn,
+        "counts": rng.integers(1, 4, m).astype(float),
+        "scale": 1.7,
+    }
+
+
+def unit_row(v, unit):
+    return v / np.linalg.norm(v) if unit else v
+
+
+def slow_loss(q, unit, softmax, penalty):
+    """The loss of all users in float64; an interaction is scored without itself."""
+    total = 0.0
+    for u, items in enumerate(q["rows"]):
+        span = slice(q["indptr"][u], q["indptr"][u + 1])
+        x, weights = q["x"][span], q["weights"][span]
+        free = [j for j, item in enumerate(q["drawn"]) if item not in items]
+        if len(items) == 0 or not free:
+            continue
+        s = x @ q["A"][items]
+        total += penalty * (np.linalg.norm(s) - 1) ** 2
+        logit = np.array(
+            [
+                q["scale"] * unit_row(s, unit) @ unit_row(q["B"][q["drawn"][j]], unit)
+                + q["bias"][q["drawn"][j]]
+                for j in free
+            ]
+        )
+        counts = q["counts"][free]
+        for t, item in enumerate(items):
+            rest = s - x[t] * q["A"][item]
+            cosine = 0.0
+            if len(items) > 1:
+                cosine = unit_row(rest, unit) @ unit_row(q["B"][item], unit)
+            own = q["scale"] * cosine + q["bias"][item]
+            if softmax:
+                total += weights[t] * (np.log(np.exp(own) + counts @ np.exp(logit)) - own)
+            else:
+                total += weights[t] * (np.log1p(np.exp(-own)) + counts @ np.log1p(np.exp(logit)))
+    return total
+
+
+def run(q, unit, softmax, penalty, rate=0.0, first=0, hidden=None):
+    """Both kernels as the training calls them; all outputs poisoned first."""
+    f = {k: np.asarray(q[k], np.float32) for k in ("x", "weights", "A", "B", "bias", "counts")}
+    p, d = f["A"].shape
+    n, m, nnz = len(q["rows"]), len(q["drawn"]), len(q["indices"])
+    raw = f["B"].copy()
+    B = np.array([unit_row(row, unit) for row in raw], np.float32)
+    place_of = np.full(p, -1, np.int32)
+    place_of[q["drawn"]] = np.arange(m)
+    S, units, gradients = (np.full((n, d), np.nan, np.float32) for _ in range(3))
+    slopes = np.full((nnz, 3), np.nan, np.float32)
+    pool_slopes = np.full((n, m), np.nan, np.float32)
+    losses = np.full(n, np.nan)
+    pool = B[q["drawn"]]
+    seen = hidden or (q["indptr"], q["indices"])
+    scale = np.float32(q["scale"])
+    for lo, hi in ((0, 2), (2, n)):
+        training.user_slopes(
+            lo, hi, first, q["indptr"], q["indices"], f["x"], f["weights"], *seen, f["A"], B,
+            f["bias"], pool, np.ascontiguousarray(pool.T), f["bias"][q["drawn"]], f["counts"],
+            place_of, scale, unit, softmax, np.float32(penalty), S, units, gradients, slopes,
+            pool_slopes, losses,
+        )  # fmt: skip
+    users = np.repeat(np.arange(n, dtype=np.int32), np.diff(q["indptr"]))
+    places = np.argsort(q["indices"], kind="stable").astype(np.int32)
+    of_items = np.concatenate([[0], np.cumsum(np.bincount(q["indices"], minlength=p))])
+    memories = [np.zeros((p, 1), np.float32) for _ in range(3)]
+    for lo, hi in ((0, 4), (4, p)):
+        training.item_updates(
+            lo, hi, of_items, users[places], places, f["x"], S, units, gradients, slopes,
+            pool_slopes, place_of, scale, unit, np.float32(penalty), np.float32(rate), *memories,
+            f["A"], raw, B, f["bias"],
+        )  # fmt: skip
+    return losses, memories, (f["A"], raw, B, f["bias"])
+
+
+def differences(q, name, unit, softmax, penalty, step=1e-5):
+    gradient = np.zeros_like(q[name])
+    for at in np.ndindex(gradient.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = q[name].copy()
+            moved[at] += sign * step
+            loss = slow_loss(q | {name: moved}, unit, softmax, penalty)
+            if name == "B":
+                loss += penalty * ((np.linalg.norm(moved, axis=1) - 1) ** 2).sum()
+            ends.append(loss)
+        gradient[at] = (ends[0] - ends[1]) / (2 * step)
+    return gradient
+
+
+@pytest.mark.parametrize(("unit", "softmax", "penalty"), CASES)
+def test_the_loss_is_that_of_plain_numpy(unit, softmax, penalty):
+    q = problem()
+    losses = run(q, unit, softmax, penalty)[0]
+    np.testing.assert_allclose(losses.sum(), slow_loss(q, unit, softmax, penalty), rtol=2e-6)
+    assert losses[2] == 0  # no items
+    assert losses[4] == 0  # all items: nothing drawn is left
+
+
+@pytest.mark.parametrize(("unit", "softmax", "penalty"), CASES)
+def test_steps_go_along_the_finite_differences(unit, softmax, penalty):
+    q = problem(seed=1)
+    _, memories, (A, raw, B, _) = run(q, unit, softmax, penalty, rate=1.0)
+    for name, after, memory in (("A", A, memories[0]), ("B", raw, memories[1])):
+        gradient = differences(q, name, unit, softmax, penalty)
+        norms = np.linalg.norm(gradient, axis=1)
+        np.testing.assert_allclose(np.sqrt(memory[:, 0]), norms, rtol=2e-4, atol=2e-5)
+        large = norms > 1e-3
+        assert large.sum() >= 6
+        # the first step of Adagrad has length 1
+        step = (q[name] - after)[large]
+        np.testing.assert_allclose(step, gradient[large] / norms[large, None], atol=1e-3)
+    slope = differences(q, "bias", unit, softmax, penalty)
+    np.testing.assert_allclose(np.sqrt(memories[2][:, 0]), np.abs(slope), rtol=2e-4, atol=2e-5)
+    expected = np.array([unit_row(row, unit) for row in raw])
+    np.testing.assert_allclose(B, expected, rtol=1e-5)
+
+
+def test_a_second_step_is_shortened_by_the_first():
+    row, memory = np.zeros(2, np.float32), np.zeros(1, np.float32)
+    for gradient in ([3.0, 4.0], [0.0, 12.0], [0.0, 0.0]):
+        training.step(np.float32(0.5), np.array(gradient, np.float32), memory, row)
+    np.testing.assert_allclose(memory, [169])
+    np.testing.assert_allclose(row, [-0.3, -0.4 - 0.5 * 12 / 13], rtol=1e-6)
+
+
+def test_extreme_logits_neither_overflow_nor_lose_their_slope():
+    for own, largest in itertools.product((-1e4, -100.0, 0.0, 100.0, 1e4), repeat=2):
+        loss, slope, share = training.positive(
+            True, np.float32(own), np.float32(largest), np.float32(1), np.float32(2)
+        )
+        gap = largest - own
+        truth = 2 * (np.log1p(np.exp(-abs(gap))) + max(gap, 0))
+        np.testing.assert_allclose(loss, truth, rtol=1e-5, atol=1e-30)
+        assert -2 <= slope <= 0
+        assert 0 <= share <= 2
+    for own in (-1e4, 1e4):
+        loss, slope, _ = training.positive(
+            False, np.float32(own), np.float32(0), np.float32(0), np.float32(1)
+        )
+        np.testing.assert_allclose(loss, max(-own, 0))
+        np.testing.assert_allclose(slope, -1 if own < 0 else 0)
+
+
+@pytest.mark.parametrize("softmax", [True, False])
+def test_what_a_user_has_seen_is_never_a_negative(softmax):
+    q = problem(seed=2)
+    everything = np.arange(len(q["A"]), dtype=np.int32)
+    n = len(q["rows"])
+    seen = (np.arange(n + 1) * len(everything), np.tile(everything, n))
+    losses, memories, (A, *_) = run(q, True, softmax, 0.0, rate=1.0, hidden=seen)
+    assert not losses.any()
+    assert not any(memory.any() for memory in memories)
+    np.testing.assert_array_equal(A, q["A"].astype(np.float32))
+
+
+@pytest.mark.parametrize("unit", [True, False])
+@pytest.mark.parametrize("softmax", [True, False])
+def test_held_out_loss_is_that_of_plain_numpy(unit, softmax):
+    q = problem(seed=3, n=4)
+    rng = np.random.default_rng(4)
+    rest = [np.setdiff1d(np.arange(9), row) for row in q["rows"]]
+    held = [np.sort(rng.choice(r, 2, replace=False)) for r in rest]
+    weights = rng.uniform(0.5, 2, 8)
+    truth = np.zeros(4)
+    for u, (items, asked) in enumerate(zip(q["rows"], held, strict=True)):
+        x = q["x"][q["indptr"][u] : q["indptr"][u + 1]]
+        s = x @ q["A"][items]
+        s = unit_row(s, unit) if len(items) else s
+        free = [j for j, item in enumerate(q["drawn"]) if item not in {*items, *asked}]
+        score = np.array([q["scale"] * s @ unit_row(b, unit) for b in q["B"]]) + q["bias"]
+        pool, counts = score[q["drawn"][free]], q["counts"][free]
+        for t, item in enumerate(asked if free else []):
+            if softmax:
+                value = np.log(np.exp(score[item]) + counts @ np.exp(pool)) - score[item]
+            else:
+                value = np.log1p(np.exp(-score[item])) + counts @ np.log1p(np.exp(pool))
+            truth[u] += weights[2 * u + t] * value
+    f32 = {k: np.asarray(q[k], np.float32) for k in ("x", "A", "bias", "counts")}
+    B = np.array([unit_row(b, unit) for b in q["B"]], np.float32)
+    place_of = np.full(9, -1, np.int32)
+    place_of[q["drawn"]] = np.arange(len(q["drawn"]))
+    both = [np.concatenate(pair).astype(np.int32) for pair in zip(q["rows"], held, strict=True)]
+    seen_indptr = np.concatenate([[0], np.cumsum([len(row) for row in both])])
+    losses = np.full(4, np.nan)
+    training.held_out_losses(
+        0, 4, q["indptr"], q["indices"], f32["x"], np.arange(0, 9, 2), np.concatenate(held),
+        weights.astype(np.float32), seen_indptr, np.concatenate(both), f32["A"], B, f32["bias"],
+        np.ascontiguousarray(B[q["drawn"]].T), f32["bias"][q["drawn"]], f32["counts"], place_of,
+        np.float32(q["scale"]), unit, softmax, losses,
+    )  # fmt: skip
+    assert truth.any()
+    np.testing.assert_allclose(losses, truth, rtol=1e-5)
