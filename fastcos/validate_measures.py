@@ -67,3 +67,29 @@ def as_nonnegative(name: str, values: npt.NDArray[Any]) -> None:
     if values.min() < 0:
         at = int(np.flatnonzero(values < 0)[0])
         raise ValueError(f"{name} must be at least 0, got {values[at]:g} at position {at}")
+
+
+def as_pairs(name: str, pairs: Any) -> npt.NDArray[np.int64]:
+    """Return pairs as whole numbers of at least 0, (m, 2) int64 with m >= 2."""
+    array = np.asarray(as_given(name, pairs))
+    if array.ndim != 2 or array.shape[1] != 2 or len(array) < 2 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name} must be whole numbers of shape (m, 2), m >= 2, got {array.dtype} of shape "
+            f"{array.shape}"
+        )
+    as_nonnegative(name, array.min(axis=1))
+    return validate.read_only(array.astype(np.int64))
+
+
+def as_numbers_below(name: str, numbers: npt.NDArray[np.int64], n_items: int) -> None:
+    """Refuse numbers of items that are not there."""
+    if numbers.max() >= n_items:
+        raise ValueError(
+            f"{name} must be below {n_items}, the number of items, got {numbers.max()}"
+        )
+
+
+def as_varied(name: str, values: npt.NDArray[Any]) -> None:
+    """Refuse values that are all equal."""
+    if values.min() == values.max():
+        raise ValueError(f"{name} must have two different values, got only {values[0]:g}")

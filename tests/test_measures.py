@@ -376,6 +376,37 @@ def test_radial_cosine_leads_from_the_cosine_to_the_inner_product(power, same):
     np.testing.assert_allclose(ours.scores, top_k(B, k=5, measure=same).scores, rtol=1e-6)
 
 
+# --- learned weights
+
+
+def planted_pairs(n=60, m=900):
+    """Targets that are cosines under known weights of condition 2."""
+    random = np.random.default_rng(2)
+    B, w = random.standard_normal((n, D)), np.array([4.0, 1, 2, 1, 3, 1])
+    pairs = random.integers(0, n, (m, 2))
+    truth = oracles.soft(B, B, np.diag(w))[pairs[:, 0], pairs[:, 1]]
+    return B, w, pairs, truth
+
+
+def test_learned_weights_are_those_that_made_the_targets():
+    B, w, pairs, truth = planted_pairs()
+    fitted = get_measure("learned_diagonal", pairs=pairs, targets=truth, condition=5).fit(B)
+    ours = fitted.root_**2
+    np.testing.assert_allclose(ours / ours[1], w, rtol=1e-2)
+
+
+@pytest.mark.parametrize("condition", [1, 1.3, 10])
+def test_learned_weights_keep_their_condition_and_never_lose_to_the_cosine(condition):
+    B, _, pairs, truth = planted_pairs()
+    noisy = (truth + np.random.default_rng(0).standard_normal(len(truth)) > 0.5) * 1.0
+    fitted = get_measure("learned_diagonal", pairs=pairs, targets=noisy, condition=condition).fit(B)
+    assert fitted.root_.max() / fitted.root_.min() <= condition * (1 + 1e-12)
+    i, j = pairs.T
+    learned = oracles.cosine(fitted.items(B), fitted.items(B))[i, j]
+    plain = oracles.cosine(B, B)[i, j]
+    assert np.corrcoef(learned, noisy)[0, 1] >= np.corrcoef(plain, noisy)[0, 1] - 1e-12
+
+
 # --- hubness: who is averaged
 
 
@@ -579,6 +610,16 @@ REFUSED = {
     ("whitened_cosine", "ridge"): ({"ridge": -1}, "ridge must be"),
     ("whitened_cosine", "k"): ({"n_components": 0}, "n_components must be"),
     ("popularity_whitened_cosine", "none"): ({}, "popularity must be given"),
+    ("learned_diagonal", "none"): ({}, "pairs must be given"),
+    ("learned_diagonal", "shape"): ({"pairs": [1, 2]}, r"pairs must be whole numbers of shape"),
+    ("learned_diagonal", "equal"): (
+        {"pairs": [[0, 1], [1, 2]], "targets": [1, 1]},
+        "targets must have two different values",
+    ),
+    ("learned_diagonal", "condition"): (
+        {"pairs": [[0, 1], [1, 2]], "targets": [1, 0], "condition": 0.5},
+        "condition must be .*>= 1",
+    ),
     ("eq2_cosine", "lambda"): ({"regularization": -1}, "regularization must be"),
     ("query_metric_cosine", "other"): ({"other": [[np.inf]]}, "other must be finite"),
 }
@@ -607,6 +648,11 @@ REFUSED_ON_FIT = {
     ("query_metric_cosine", "width"): ({"other": np.ones((4, 2))}, (9, 3), "as many columns"),
     ("rescaled_cosine:data", "no model"): ({}, (9, 3), "model must be given"),
     ("rescaled_cosine", "width"): ({"rescaling": np.ones(2)}, (9, 3), r"of shape \(3,\)"),
+    ("learned_diagonal", "numbers"): (
+        {"pairs": [[0, 1], [1, 20]], "targets": [1, 0]},
+        (9, 3),
+        "pairs must be below 9",
+    ),
     ("weight_cosine", "odd"): ({}, (9, 3), "even number of columns"),
     ("weight_cosine", "negative"): ({}, (9, 4), "W_ii of the rows must be at least 0"),
 }  # fmt: skip

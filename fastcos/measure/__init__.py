@@ -28,6 +28,7 @@ from fastcos import validate
 from fastcos.measure import (  # noqa: F401  they register their classes
     elementary,
     hubness,
+    learned,
     metric,
     norm_aware,
     pairwise,
