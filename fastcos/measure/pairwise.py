@@ -76,31 +76,31 @@ class Recos(Plain):
 
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the mean direction of the sorted items, and the largest angle to it."""
-        ordered = unit_rows(np.sort(items, axis=1))
+        ordered = unit_rows(_rising(items))
         self._axis = unit_rows(ordered.sum(axis=0)[None])[0]
         cosines = (ordered @ self._axis)[ordered.any(axis=1)]
         self._angle = float(np.arccos(np.clip(cosines.min(initial=1), -1, 1)))
 
     def facts(self, B: Rows) -> tuple[Rows, Rows]:
         """Return the rows, and their entries rising."""
-        return B, np.sort(B, axis=1)
+        return B, _rising(B)
 
     def rescore(self, Q: Rows, facts: tuple[Rows, Rows], columns: Integers) -> Keys:
         """Return recos."""
         B, rising = facts
-        ordered = np.sort(Q, axis=1)
+        ordered = _rising(Q)
         top = list_keys("dot", Q, B, columns)
         bottom = np.abs(list_keys("dot", ordered, rising, columns))
         rows = np.flatnonzero((top < 0).any(axis=1))
         if len(rows):
-            falling = np.abs(list_keys("dot", ordered[rows][:, ::-1], rising, columns[rows]))
+            falling = np.abs(list_keys("dot", _rising(Q[rows])[:, ::-1], rising, columns[rows]))
             bottom[rows] = np.where(top[rows] < 0, falling, bottom[rows])
         ratio: Keys = np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
         return np.clip(ratio, -1, 1)
 
     def bound(self, Q: Rows, keys: Keys) -> Keys:
         """Return cosine / least cosine of the sorted rows; the cosine itself where negative."""
-        cosines = unit_rows(np.sort(Q, axis=1)) @ self._axis
+        cosines = unit_rows(_rising(Q)) @ self._axis
         angles = np.arccos(np.clip(cosines, -1, 1)) + self._angle
         least = np.where(angles < np.pi / 2, np.cos(angles), 0)
         largest = np.divide(keys, least, out=np.full(len(keys), np.inf), where=least > 0)
@@ -233,3 +233,9 @@ class WordRotatorsDistance(Plain):
             method="highs-ds",
         )
         return float(done.fun)
+
+
+def _rising(rows: Rows) -> Rows:
+    """Rows with their entries in rising order."""
+    out: Rows = np.sort(rows, axis=1)
+    return out
