@@ -1,4 +1,4 @@
-"""Which training lets the cosine of items find the true clusters of the paper's simulation?
+"""How well the cosine of items finds the true clusters of the paper's simulation, by training.
 
 Every row is one training: CosineMF on the cosine, on the layer-norm cosine, and, as the control,
 the same model on the dot product at three temperatures; beside them the closed forms of the paper.

@@ -1,3 +1,6 @@
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -90,7 +93,10 @@ def test_a_model_must_be_a_folder_that_is_there(tmp_path):
         STSScorer(3, ["a"])
 
 
-def test_a_cross_encoder_scores_pairs(tmp_path):
+def test_a_cross_encoder_scores_pairs(tmp_path, monkeypatch):
+    # transformers would take this folder's kernels/ for the package of that name
+    elsewhere = [path for path in sys.path if Path(path).resolve() != Path(__file__).parents[1]]
+    monkeypatch.setattr(sys, "path", elsewhere)
     pytest.importorskip("sentence_transformers", reason="needs sentence-transformers")
     from sentence_transformers import CrossEncoder
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizer

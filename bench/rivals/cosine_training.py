@@ -1,7 +1,7 @@
 """CosineMF against implicit's BPR: recall@20 of held-out interactions, and the time to train.
 
 A fifth of every user's interactions is held out; both models see the same rest and have the same
-dimensions. BPR runs at its defaults and with the step size given. Needs implicit.
+dimensions. BPR runs at its defaults and with three times the step size. Needs implicit.
 python bench/rivals/cosine_training.py ../shared/data
 """
 
@@ -24,7 +24,7 @@ FILES = {
 
 
 def recall(users, items, known, held, k=20):
-    """Share of a user's held-out items (of k, if there are more) among the k best, mean of users."""
+    """Share of a user's held-out items, of k if there are more, in the k best; mean of users."""
     found = top_k(users, items, k, measure="dot", exclude=known).indices
     held_rows = [set(held.indices[a:b]) for a, b in zip(held.indptr, held.indptr[1:], strict=False)]
     hits = [
