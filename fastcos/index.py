@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastcos import bounded_neighbors, storage, threads, validate
 from fastcos import dense_neighbors as dense
-from fastcos import storage, threads, validate
-from fastcos.measure import Measure, get_measure
+from fastcos.measure import Bounded, Measure, get_measure
 from fastcos.neighbors import Neighbors, as_exclusions, as_work
 
 _KIND = "SimilarityIndex"
@@ -135,9 +135,16 @@ class SimilarityIndex:
         if min_score is not None:
             min_score = validate.as_real("min_score", min_score)
 
-        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work) -> Any:
+        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k) -> Any:
             return dense.search(state.prepared, side, excluded, k, work, permitted)
 
+        if isinstance(state.measure, Bounded):
+            return Neighbors(
+                *bounded_neighbors.in_chunks(
+                    state.measure, given, state.rows, exclusions, k, len(found), min_score, work,
+                    find,
+                )
+            )  # fmt: skip
         return Neighbors(
             *dense.in_chunks(state.measure, given, exclusions, k, min_score, work, find)
         )

@@ -118,16 +118,12 @@ def top_k(
     item_side = dense.side(fitted.items(searched), fitted.item_offsets(searched), n_threads)
     if len(given) <= dense.SCORES_PER_PACKING:
 
-        def find(
-            side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k
-        ) -> Any:
+        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k) -> Any:
             return dense.score_all(form, item_side, candidates, side, excluded, k, work)
     else:
         prepared = dense.prepare(form, item_side, candidates, n_threads)
 
-        def find(
-            side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k
-        ) -> Any:
+        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k) -> Any:
             return dense.search(prepared, side, excluded, k, work)
 
     if isinstance(fitted, Bounded):
@@ -222,6 +218,13 @@ def similarity_blocks(
 def _blocks(
     measure: Measure, given: validate.Rows, searched: validate.Rows, block: int
 ) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
+    if isinstance(measure, Bounded):
+        facts, every = measure.facts(searched), np.arange(len(searched))
+        for first in range(0, len(given), block):
+            Q = given[first : first + block]
+            exact = measure.rescore(Q, facts, np.tile(every, (len(Q), 1)))
+            yield slice(first, first + len(Q)), measure.finish(exact, Q).astype(np.float32)
+        return
     offsets = measure.item_offsets(searched)
     right = dense.side(measure.items(searched), offsets, None)
     if measure.form == "cosine":

@@ -529,6 +529,24 @@ def test_exclusions_masks_and_least_scores_hold_for_bounded_measures():
     np.testing.assert_array_equal(found.indices, order)
 
 
+@pytest.mark.parametrize("name", ["mutual_proximity", "norm_angle_distance", "recos", "csls"])
+def test_an_index_and_blocks_of_scores_agree_with_top_k(name):
+    _, B = model()
+    truth = top_k(B, B, 6, measure=name)
+    index = fastcos.SimilarityIndex(name).fit(B)
+    found = index.search(B, 6)
+    np.testing.assert_array_equal(found.indices, truth.indices)
+    np.testing.assert_array_equal(found.scores, truth.scores)
+    for rows, block in fastcos.similarity_blocks(B, measure=name, block=11):
+        best = -np.sort(-block, axis=1)[:, :6]
+        np.testing.assert_allclose(best, truth.scores[rows], rtol=1e-5, atol=1e-6)
+    index.remove([0, 5])
+    left = index.search(B, 6)
+    rest = np.delete(np.arange(N_ITEMS), [0, 5])
+    again = top_k(B, B[rest], 6, measure=name)
+    np.testing.assert_array_equal(left.indices, rest[again.indices])
+
+
 def test_a_narrow_memory_changes_no_bounded_answer():
     _, B = model()
     wide = top_k(B, k=9, measure="mutual_proximity")

@@ -237,5 +237,6 @@ class WordRotatorsDistance(Plain):
 
 def _rising(rows: Rows) -> Rows:
     """Rows with their entries in rising order."""
-    out: Rows = np.sort(rows, axis=1)
+    out = rows.copy()
+    out.sort(axis=1)
     return out
