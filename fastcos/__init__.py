@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fastcos.config import Config as Config
     from fastcos.config import get_config as get_config
     from fastcos.config import set_config as set_config
+    from fastcos.cosine_mf import CosineMF as CosineMF
     from fastcos.datasets import Simulation as Simulation
     from fastcos.datasets import simulate_interactions as simulate_interactions
     from fastcos.factorization import AmbiguousSolutionWarning as AmbiguousSolutionWarning
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from fastcos.products import rmatmul as rmatmul
     from fastcos.repairs import canonicalize as canonicalize
     from fastcos.repairs import query_metric as query_metric
+    from fastcos.reranking import STSScorer as STSScorer
+    from fastcos.reranking import rerank as rerank
     from fastcos.rescaling import Rescaling as Rescaling
     from fastcos.rescaling import rescalings as rescalings
     from fastcos.storage import FastcosFormatError as FastcosFormatError
@@ -55,6 +58,7 @@ _HOMES = {
     "certificates": ("certified_neighbors",),
     "comparison": ("Comparison", "Scores", "compare"),
     "config": ("Config", "get_config", "set_config"),
+    "cosine_mf": ("CosineMF",),
     "datasets": ("Simulation", "simulate_interactions"),
     "factorization": ("AmbiguousSolutionWarning", "LinearMF"),
     "intervals": (
@@ -72,6 +76,7 @@ _HOMES = {
     "neighbors_transformer": ("NeighborsTransformer",),
     "products": ("gram_matmul", "matmul", "rmatmul"),
     "repairs": ("canonicalize", "query_metric"),
+    "reranking": ("STSScorer", "rerank"),
     "rescaling": ("Rescaling", "rescalings"),
     "storage": ("FastcosFormatError",),
     "svd": ("SVD", "randomized_svd", "svd_residuals"),

@@ -55,7 +55,7 @@ def set_config(
     backend : {"pool", "prange"}, optional
         "prange" drives the kernels by one OpenMP or TBB loop where that is found to be safe.
         Twin: ``FASTCOS_BACKEND``.
-    isa : {"vnni", "avx512", "avx2", "generic"}, optional
+    isa : {"amx", "vnni", "avx512", "avx2", "generic"}, optional
         Widest instruction set to use; it must be one that the CPU has. The answers are the same.
         Twin: ``FASTCOS_ISA``.
     cache_dir : path-like, optional

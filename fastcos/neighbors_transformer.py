@@ -11,7 +11,7 @@ from fastcos import validate
 from fastcos.neighbors import top_k
 
 
-class NeighborsTransformer(TransformerMixin, BaseEstimator):
+class NeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped there
     """Rows to the sparse graph of their nearest items, for scikit-learn's pipelines.
 
     Like ``sklearn.neighbors.KNeighborsTransformer``: the graph holds distances for measures that

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-import numpy as np
-
 from .jit import kernel
 
 
