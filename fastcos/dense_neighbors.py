@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +106,7 @@ class Work(NamedTuple):
 
 def side(given: Rows, offsets: Floats | None, n_threads: int | None) -> Side:
     """Norms of the rows, and offsets 0 where there are none."""
-    rows_in_order = validate.read_only(np.ascontiguousarray(given))
+    rows_in_order = cast(Rows, validate.read_only(np.ascontiguousarray(given)))
     norms = threads.poisoned(len(given), np.float64)
     cuts = threads.cuts_by_rows(len(given), max(1, 1_000_000 // given.shape[1]))
     threads.run(pair_scores.row_norms, cuts, rows_in_order, norms, n_threads=n_threads)
@@ -362,8 +362,12 @@ def in_chunks(
     min_score: float | None,
     work: Work,
     find: Search,
+    known: Side | None = None,
 ) -> tuple[Integers, npt.NDArray[np.float32]]:
-    """Indices and scores of all queries; transformed rows and keys of some at a time."""
+    """Indices and scores of all queries; transformed rows and keys of some at a time.
+
+    known: the transformed queries, where they are there already.
+    """
     n, depth = given.shape
     indices = threads.poisoned((n, k), np.int64)
     scores = threads.poisoned((n, k), np.float32)
@@ -375,7 +379,9 @@ def in_chunks(
             told = _shifted(told, first, n)
         Q = given[first:last]
         columns, keys = find(
-            side(measure.queries(Q), None, work.n_threads),
+            side(measure.queries(Q), None, work.n_threads)
+            if known is None
+            else Side(known.rows[first:last], known.norms[first:last], known.offsets[first:last]),
             exclusions.of_rows(first, last),
             work._replace(progress=told),
         )

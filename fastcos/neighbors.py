@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from fastcos import bounded_neighbors, config, threads, validate
 from fastcos import dense_neighbors as dense
-from fastcos.measure import Bounded, Measure, get_measure
+from fastcos.measure import Bounded, Measure, Plain, get_measure
 from fastcos.sparse_neighbors import sparse_top_k
 from fastcos.validate_csr import as_interactions
 
@@ -133,7 +133,10 @@ def top_k(
                 fitted, given, searched, exclusions, k, most, min_score, work, find
             )
         )
-    return Neighbors(*dense.in_chunks(fitted, given, exclusions, k, min_score, work, find))
+    # one map for both sides: the queries are mapped already
+    same = items is None and getattr(type(fitted), "queries", None) is Plain.queries
+    known = item_side if same else None
+    return Neighbors(*dense.in_chunks(fitted, given, exclusions, k, min_score, work, find, known))
 
 
 def as_exclusions(exclude: Any, n: int, n_items: int, own: bool) -> dense.Exclusions:

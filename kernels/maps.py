@@ -132,3 +132,25 @@ def centroid_distances(lo, hi, rows, items, columns, out):
             difference = rows[i, j] - total[j] / k
             square += difference * difference
         out[i] = square
+
+
+@kernel
+def fingerprint_rows(lo, hi, rows, out):
+    """out[i] = 64 bits that are equal for equal rows of either float type. O((hi - lo) d).
+
+    rows (n, d) float, out (n,) uint64 out. -0 counts as 0.
+    """
+    depth = rows.shape[1]
+    values = np.empty(depth)
+    bits = values.view(np.uint64)
+    for i in range(lo, hi):
+        for j in range(depth):
+            values[j] = np.float64(rows[i, j]) + 0.0
+        total = np.uint64(depth)
+        for j in range(depth):
+            # splitmix64's finalizer, chained: small integers differ in a few high bits only
+            total = (total ^ bits[j]) + np.uint64(0x9E3779B97F4A7C15)
+            total = (total ^ (total >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            total = (total ^ (total >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            total ^= total >> np.uint64(31)
+        out[i] = total

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import scipy.optimize
 from scipy.special import log_ndtr
 
@@ -122,7 +123,7 @@ class MutualProximity(Plain):
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the moments, and the largest standardised cosine of any item on a grid."""
         self._moments, self._census = cosine_moments(items), census(items)
-        mean, deviation = self._crowd(items)
+        mean, deviation = self._crowds = self._moments_of(items, np.full(len(items), True))
         self._largest = np.full(len(_GRID), -np.inf)
         for lo in range(0, len(items), 1024):
             part = (_GRID[:, None] - mean[lo : lo + 1024]) / deviation[lo : lo + 1024]
@@ -155,7 +156,17 @@ class MutualProximity(Plain):
         return scores
 
     def _crowd(self, rows: Rows) -> tuple[Floats, Floats]:
-        mean, deviation = self._moments.of(unit_rows(rows), self._census.find(rows) >= 0)
+        """Mean and deviation of every row's cosines; known for the items."""
+        number = self._census.find(rows)
+        mean, deviation = (known[number] for known in self._crowds)
+        new = np.flatnonzero(number < 0)
+        if len(new):
+            inside = np.full(len(new), False)
+            mean[new], deviation[new] = self._moments_of(rows[new], inside)
+        return mean, deviation
+
+    def _moments_of(self, rows: Rows, inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        mean, deviation = self._moments.of(unit_rows(rows), inside)
         return mean, np.maximum(deviation, _LEAST_DEVIATION)
 
 

@@ -6,25 +6,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.measure.base import Rows
-from fastcos.measure.rows import Floats, Integers, gram_of, list_keys, mean_of, unit_rows
-
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-
-
-def fingerprints(rows: Rows) -> npt.NDArray[np.uint64]:
-    """64 bits per row, equal for equal rows of either float type. O(n d)."""
-    out = np.empty(len(rows), np.uint64)
-    factors = np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * _FACTOR | np.uint64(1)
-    step = max(1, 2**20 // rows.shape[1])
-    for lo in range(0, len(rows), step):
-        # adding 0 makes -0 into 0
-        bits = (rows[lo : lo + step].astype(np.float64) + 0.0).view(np.uint64)
-        bits ^= bits >> np.uint64(29)
-        bits *= factors
-        bits ^= bits >> np.uint64(32)
-        bits *= _FACTOR
-        out[lo : lo + step] = bits.sum(axis=1)
-    return out
+from fastcos.measure.rows import (
+    Floats,
+    Integers,
+    fingerprints,
+    gram_of,
+    list_keys,
+    mean_of,
+    unit_rows,
+)
 
 
 class Census(NamedTuple):

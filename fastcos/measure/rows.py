@@ -54,6 +54,13 @@ def mapped_rows(rows: Rows, mean: Floats, root: Floats) -> Floats:
     return out
 
 
+def fingerprints(rows: Rows) -> npt.NDArray[np.uint64]:
+    """64 bits per row, equal for equal rows of either float type."""
+    out = threads.poisoned(len(rows), np.uint64)
+    threads.run(maps.fingerprint_rows, _cuts(rows, 1), _given(rows), out)
+    return out
+
+
 def ranked_rows(rows: Rows) -> npt.NDArray[np.float32]:
     """Average ranks of the entries within each row, less their mean."""
     out = threads.poisoned(rows.shape, np.float32)

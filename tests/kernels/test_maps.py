@@ -83,3 +83,16 @@ def test_centroid_distances_are_squared_distances_to_the_mean():
     out = threads.poisoned(6, np.float64)
     cut(maps.centroid_distances, 6, rows, items, columns, out)
     np.testing.assert_allclose(out, np.square(rows - items[columns].mean(axis=1)).sum(axis=1))
+
+
+@pytest.mark.parametrize(("values", "d"), [(5, 6), (4, 3), (2, 12)])
+def test_fingerprints_tell_rows_apart_and_know_equal_ones(values, d):
+    random = np.random.default_rng(0)
+    rows = (random.integers(0, values, (1500, d)) - 1).astype(np.float32)
+    rows[3], rows[9] = -0.0, 0.0
+    out, wide = (threads.poisoned(1500, np.uint64) for _ in range(2))
+    cut(maps.fingerprint_rows, 1500, rows, out)
+    maps.fingerprint_rows(0, 1500, rows.astype(np.float64), wide)
+    assert out.tobytes() == wide.tobytes()
+    assert len(np.unique(out)) == len(np.unique(rows + np.float32(0), axis=0))
+    assert out[3] == out[9]
