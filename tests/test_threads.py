@@ -341,7 +341,7 @@ def test_progress_rises_to_the_total_in_the_thread_of_the_caller(n_threads):
         callers.add(threading.get_ident())
 
     def wait_a_little(lo, hi):
-        time.sleep(0.02)
+        time.sleep(0.02 * n_threads)  # several looks of the waiting caller
 
     threads.run(wait_a_little, np.arange(0, 201, 10), n_threads=n_threads, progress=note)
     done = [d for d, _ in seen]
