@@ -212,7 +212,7 @@ class NormalizeRows(_Transformer):
     --------
     >>> import numpy as np
     >>> from fastcos.preprocessing import NormalizeRows
-    >>> NormalizeRows().fit_transform(np.array([[3.0, 4.0]])).tolist()
+    >>> NormalizeRows().fit_transform(np.array([[3.0, 4.0]])).round(12).tolist()
     [[0.6, 0.8]]
     """
 
