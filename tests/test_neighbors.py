@@ -168,9 +168,7 @@ def test_threads_blocks_batches_and_drivers_do_not_show(measure, monkeypatch):
         assert_same_bits(top_k(X, k=15, measure=measure).indices, expected.indices)
     whole = top_k(X, X, 15, measure=measure)
     for cuts in ([0, 1200], [0, 1, 1200], [0, 100, 101, 900, 1200], [0, 640, 1200]):
-        parts = [
-            top_k(X[a:b], X, 15, measure=measure) for a, b in itertools.pairwise(cuts)
-        ]
+        parts = [top_k(X[a:b], X, 15, measure=measure) for a, b in itertools.pairwise(cuts)]
         assert_same_bits(np.concatenate([part.indices for part in parts]), whole.indices)
         assert_same_bits(np.concatenate([part.scores for part in parts]), whole.scores)
 
