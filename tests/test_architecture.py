@@ -17,7 +17,7 @@ LAYERS = (
     "validate validate_csr validate_metrics validate_audit validate_measures",
     "measure operators preprocessing products lanczos svd rescaling transposition "
     "neighbors bounded_neighbors dense_neighbors sparse_neighbors neighbor_pairs "
-    "neighbors_transformer approximate_neighbors index",
+    "neighbors_transformer index",
     "factorization recommendation metrics datasets io distributed sampling "
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",
     "auditing comparison",
