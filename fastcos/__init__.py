@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from fastcos.neighbors import similarity_blocks as similarity_blocks
     from fastcos.neighbors import top_k as top_k
     from fastcos.neighbors_transformer import NeighborsTransformer as NeighborsTransformer
+    from fastcos.preprocessing import NormalizeRows as NormalizeRows
+    from fastcos.preprocessing import PopularityWeights as PopularityWeights
+    from fastcos.preprocessing import ShiftedPPMI as ShiftedPPMI
+    from fastcos.preprocessing import StandardizeColumns as StandardizeColumns
     from fastcos.products import gram_matmul as gram_matmul
     from fastcos.products import matmul as matmul
     from fastcos.products import rmatmul as rmatmul
@@ -74,6 +78,7 @@ _HOMES = {
     "neighbor_pairs": ("neighbors_above",),
     "neighbors": ("Neighbors", "similarity_blocks", "top_k"),
     "neighbors_transformer": ("NeighborsTransformer",),
+    "preprocessing": ("NormalizeRows", "PopularityWeights", "ShiftedPPMI", "StandardizeColumns"),
     "products": ("gram_matmul", "matmul", "rmatmul"),
     "repairs": ("canonicalize", "query_metric"),
     "reranking": ("STSScorer", "rerank"),
