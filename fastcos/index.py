@@ -57,7 +57,7 @@ class SimilarityIndex:
     >>> from fastcos import SimilarityIndex
     >>> index = SimilarityIndex().fit(np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]]))
     >>> index.search(np.array([[1.0, 0.1]]), k=2).indices.tolist()
-    [[0, 1]]
+    [[1, 0]]
     """
 
     def __init__(self, measure: str | Measure = "cosine", *, n_threads: int | None = None) -> None:

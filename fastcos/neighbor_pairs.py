@@ -61,7 +61,7 @@ def neighbors_above(
     >>> import numpy as np
     >>> from fastcos import neighbors_above
     >>> X = np.array([[3.0, 4.0], [4.0, 3.0], [0.0, 1.0]])
-    >>> neighbors_above(X, 0.9).toarray().round(2).tolist()
+    >>> neighbors_above(X, 0.9).toarray().astype(float).round(2).tolist()
     [[0.0, 0.96, 0.0], [0.96, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     given = validate.as_rows("queries", queries)

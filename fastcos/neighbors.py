@@ -203,8 +203,9 @@ def similarity_blocks(
     >>> import numpy as np
     >>> from fastcos.neighbors import similarity_blocks
     >>> X = np.array([[3.0, 4.0], [4.0, 3.0], [0.0, 1.0]])
-    >>> [(rows.stop, scores.round(2).tolist()) for rows, scores in similarity_blocks(X, X[:2])]
-    [(3, [[1.0, 0.96], [0.96, 1.0], [0.8, 0.6]])]
+    >>> for rows, scores in similarity_blocks(X, X[:2]):
+    ...     print(rows.stop, scores.astype(float).round(2).tolist())
+    3 [[1.0, 0.96], [0.96, 1.0], [0.8, 0.6]]
     """
     given = validate.as_rows("queries", queries)
     searched = given if items is None else validate.as_rows("items", items)

@@ -259,6 +259,7 @@ def test_the_installed_command_runs():
     assert "reproduce" in done.stdout
 
 
+@pytest.mark.slow
 @needs("ml-latest-small/ratings.csv.zip", "ml-latest-small/movies.csv")
 def test_compare_of_films_by_genre(tmp_path, capsys):
     folder = DATA / "ml-latest-small"

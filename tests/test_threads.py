@@ -509,7 +509,9 @@ def guarded(calls, backend, layer, *situations):
         assert "not safe on the workqueue layer; using the pool" in found["warnings"][0]
 
 
-MATRIX = pytest.mark.parametrize("backend", ["pool", "prange"])
+MATRIX = pytest.mark.parametrize(
+    "backend", ["pool", pytest.param("prange", marks=pytest.mark.slow)]
+)
 LAYERS = pytest.mark.parametrize("layer", ["omp", "workqueue"])
 SITUATIONS = ["4-threads", "8-threads", "fork", "double-fork"]
 HANDLERS = ["SIGTERM-handler", "SIGABRT-handler"]

@@ -166,6 +166,7 @@ out = """,
     assert use(package, tmp_path / "c")[0] == ["28.0", "0"]
 
 
+@pytest.mark.slow
 def test_bounds_checks_have_code_of_their_own(package, tmp_path):
     use(package, tmp_path / "c", NUMBA_BOUNDSCHECK="0")
     assert use(package, tmp_path / "c", NUMBA_BOUNDSCHECK="1")[0] == ["20.0", "0"]
@@ -332,6 +333,7 @@ def test_a_full_disk_is_told_once_and_leaves_no_file(cache, monkeypatch, failing
     assert not entries(cache)
 
 
+@pytest.mark.slow
 def test_a_read_only_directory_warmed_before_is_used_and_not_written_to(package, tmp_path):
     directory = tmp_path / "c"
     use(package, directory)
@@ -346,7 +348,9 @@ def test_a_read_only_directory_warmed_before_is_used_and_not_written_to(package,
     assert entries(directory) == files
 
 
-@pytest.mark.parametrize("directory", ["/dev/null/cache", "/proc/cache"])
+@pytest.mark.parametrize(
+    "directory", ["/dev/null/cache", pytest.param("/proc/cache", marks=pytest.mark.slow)]
+)
 def test_a_directory_that_cannot_be_made_is_told_once(package, directory):
     printed, told = use(package, directory)
     assert printed == ["20.0", "0"]
@@ -376,7 +380,13 @@ print(x[0])
 """
 
 
-@pytest.mark.parametrize("home", ["os.environ['HOME'] = '/nonexistent'", "del os.environ['HOME']"])
+@pytest.mark.parametrize(
+    "home",
+    [
+        "os.environ['HOME'] = '/nonexistent'",
+        pytest.param("del os.environ['HOME']", marks=pytest.mark.slow),
+    ],
+)
 def test_a_user_without_a_home_compiles_in_memory(home):
     code = HOMELESS.replace("HOME", home, 1)
     printed, told = use(ROOT, "", code, XDG_CACHE_HOME="")
@@ -385,6 +395,7 @@ def test_a_user_without_a_home_compiles_in_memory(home):
     assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_two_processes_that_compile_at_once_do_not_disturb_each_other(package, tmp_path):
     several = USE.replace(
         "print(",
