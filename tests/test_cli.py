@@ -183,7 +183,7 @@ def test_neighbors_of_vectors(tmp_path, capsys):
 
 
 def test_doctor_tells_versions_and_settings(capsys):
-    status, out, _ = told(capsys, "doctor")
+    status, out, _ = told(capsys, "doctor", "--json")
     found = json.loads(out)
     assert status == 0
     assert found["threads"] >= 1

@@ -1,18 +1,15 @@
 """The verb audit: what it prints and writes, and how it fails."""
 
-import argparse
 import json
 
 import numpy as np
 import pytest
 
-from fastcos.cli import audit
+from fastcos.cli.main import whole_parser
 
 
 def run(*arguments):
-    top = argparse.ArgumentParser()
-    audit.add_parser(top.add_subparsers(dest="verb"))
-    given = top.parse_args(["audit", *map(str, arguments)])
+    given = whole_parser(["audit"]).parse_args(["audit", *map(str, arguments)])
     return given.run(given)
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastcos import io, report, validate
 from fastcos.cli import options
@@ -23,15 +23,8 @@ examples:
   fastcos audit items.npy --condition 1.1 --fail-under certified=0.2,jaccard=0.5"""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "audit",
-        help="how arbitrary are the cosines of your embeddings",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes."""
     parser.add_argument("items", metavar="ITEMS", help=".npy or .npz of item embeddings")
     parser.add_argument("--users", metavar="FILE", help=".npy or .npz of user embeddings")
     parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
@@ -50,7 +43,6 @@ def add_parser(verbs: Any) -> None:
     options.add_labels(parser)
     options.add_output(parser, "audit")
     options.add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:

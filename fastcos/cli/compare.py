@@ -10,7 +10,7 @@ import numpy as np
 from fastcos import io, validate
 from fastcos.cli import options
 from fastcos.cli.results import show_comparison, write_comparison
-from fastcos.cli.terminal import print_table, progress_bar, say
+from fastcos.cli.terminal import print_table, progress_bar, say, spinner
 
 if TYPE_CHECKING:
     from fastcos.comparison import Comparison, Scores
@@ -24,20 +24,14 @@ EPILOG = """\
 examples:
   fastcos compare ratings.csv --labels movies.csv --label-column genres
   fastcos compare clicks.npz --rank 128 --regularization 5000 --out clicks-compared
-input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR, .mtx"""
+input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
+.mtx, or .parquet (pip install 'fastcos[io]')"""
 # the terminal holds so many columns of names side by side
 N_SHOWN_COLUMNS = 4
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "compare",
-        help="the same question on your own interactions",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes."""
     options.add_interactions(parser)
     options.add_labels(parser)
     options.add_model(parser, "square of the singular value number K/5")
@@ -46,7 +40,6 @@ def add_parser(verbs: Any) -> None:
         "--show", type=int, default=3, metavar="N", help="print neighbours of N items (default 3)"
     )
     options.add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -55,7 +48,8 @@ def run(given: argparse.Namespace) -> int:
 
     options.apply_common(given)
     n_shown = validate.as_count("--show", given.show, low=0)
-    data = options.read_interactions(given)
+    with spinner("reading"):
+        data = options.read_interactions(given)
     model = options.model_arguments(given, data.X.shape)
     labelled = options.read_labels(given, data.item_ids)
     n, p = data.X.shape
@@ -72,7 +66,8 @@ def run(given: argparse.Namespace) -> int:
         parameters["labels"] = _counts(labelled)
         say(_told(labelled))
     names = [str(name) for name in (data.item_ids if labelled is None else labelled.names)]
-    written = write_comparison(comparison, given.out, stem="comparison", parameters=parameters)
+    with spinner("drawing"):
+        written = write_comparison(comparison, given.out, stem="comparison", parameters=parameters)
     written.append(_write_neighbors(comparison, names, Path(given.out)))
     show_comparison(comparison, written, parameters, as_json=given.json)
     if not given.json:

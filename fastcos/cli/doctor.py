@@ -6,24 +6,36 @@ from pathlib import Path
 from typing import Any
 
 from fastcos import config, report
-from fastcos.cli.terminal import print_json
+from fastcos.cli.terminal import print_json, print_table
 from fastcos.kernels import code_cache, cpu
 
+DESCRIPTION = """\
+Tell what decides speed on this machine and what a report of a fault needs: versions, cores, quota,
+BLAS, instruction set and caches; then what to change, if anything."""
+EPILOG = """\
+examples:
+  fastcos doctor
+  fastcos doctor --json > machine.json"""
 CGROUP_FILES = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    text = "print versions, cores, quota, BLAS, instruction set and caches as JSON"
-    parser = verbs.add_parser(
-        "doctor", help=text, description=text, epilog="example: fastcos doctor"
-    )
-    parser.set_defaults(run=run)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes."""
+    parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
 
 
 def run(given: argparse.Namespace) -> int:
     """Print what fastcos sees."""
-    print_json(report.json_ready(findings()))
+    found = report.json_ready(findings())
+    if given.json:
+        print_json(found)
+        return 0
+    rows = [
+        (name.replace("_", " "), _told(value)) for name, value in found.items() if name != "advice"
+    ]
+    print_table("this machine, as fastcos sees it", ["what", "value"], rows, numbers=False)
+    for line in found["advice"] or ["nothing to change"]:
+        print(line)
     return 0
 
 
@@ -34,7 +46,7 @@ def findings() -> dict[str, Any]:
 
     settings = config.get_config()
     directory = code_cache.cache_directory() / code_cache.sources_digest()
-    return {
+    found = {
         "versions": report.versions(),
         "processor": cpu.name(),
         "cores": os.cpu_count(),
@@ -54,6 +66,42 @@ def findings() -> dict[str, Any]:
             if library["user_api"] == "blas"
         ],
     }
+    return {**found, "advice": advice(found)}
+
+
+def advice(found: dict[str, Any]) -> list[str]:
+    """Return what a person should change, one line each."""
+    lines = []
+    if not found["cache_writable"]:
+        lines.append(
+            f"{found['cache_directory']} cannot be written: every process compiles anew. "
+            "Set FASTCOS_CACHE_DIR to a folder that can."
+        )
+    elif not found["compiled_signatures_cached"]:
+        lines.append("Nothing is compiled yet: run fastcos warmup, or wait in each first call.")
+    if found["threads"] > (found["cores_allowed"] or found["threads"]):
+        lines.append(
+            f"{found['threads']} threads share {found['cores_allowed']} cores: "
+            "unset FASTCOS_NUM_THREADS."
+        )
+    if found["instruction_set"] == "generic":
+        lines.append(
+            "No vector instructions are used (FASTCOS_ISA is generic): slow, same answers."
+        )
+    elif found["instruction_set"] != found["instruction_sets_supported"][0]:
+        lines.append(
+            f"FASTCOS_ISA holds the kernels to {found['instruction_set']}; this processor has "
+            f"{found['instruction_sets_supported'][0]}."
+        )
+    return lines
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    if isinstance(value, list):
+        return "; ".join(map(_told, value))
+    return str(value)
 
 
 def _allowed_cores() -> int | None:

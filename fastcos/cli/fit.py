@@ -2,7 +2,6 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from fastcos import io, report, validate
 from fastcos.cli import options
@@ -16,18 +15,12 @@ EPILOG = """\
 example:
   fastcos fit ratings.csv --rank 128 --out films
   fastcos neighbors films --k 20 --out neighbors.csv
-input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR, .mtx"""
+input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
+.mtx, or .parquet (pip install 'fastcos[io]')"""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "fit",
-        help="a linear model of your interactions, kept on disk",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes."""
     options.add_interactions(parser)
     group = parser.add_argument_group("model")
     group.add_argument("--rank", type=int, default=50, metavar="K", help="rank k (default 50)")
@@ -52,7 +45,6 @@ def add_parser(verbs: Any) -> None:
     )
     options.add_output(parser, "model")
     options.add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -63,7 +55,8 @@ def run(given: argparse.Namespace) -> int:
     seed = validate.as_count("--seed", given.seed, low=0)
     if given.regularization is not None:
         validate.as_real("--regularization", given.regularization, low=0)
-    data = options.read_interactions(given)
+    with spinner("reading"):
+        data = options.read_interactions(given)
     n, p = data.X.shape
     rank = validate.as_count("--rank", given.rank, high=min(n, p))
     tol = validate.as_real("--tol", given.tol, above=0)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from fastcos import io, validate
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, print_table, progress_bar, say
-from fastcos.report import json_ready
+from fastcos.report import json_ready, provenance
 
 if TYPE_CHECKING:
     from fastcos.neighbors import Neighbors
@@ -27,15 +27,8 @@ examples:
   fastcos neighbors vectors.npz --measure dot --k 100 --out neighbors.npz"""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "neighbors",
-        help="exact nearest neighbours of a model's items, or of vectors",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes."""
     parser.add_argument("source", metavar="SOURCE", help="folder of fastcos fit, .npy or .npz")
     parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
     parser.add_argument(
@@ -53,9 +46,8 @@ def add_parser(verbs: Any) -> None:
         metavar="FILE",
         help=".csv or .npz (default neighbors.csv); not written with --show",
     )
-    parser.add_argument("--json", action="store_true", help="with --show: print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON in place of tables")
     parser.add_argument("--threads", type=int, metavar="N", help="threads (default: all cores)")
-    parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -83,6 +75,10 @@ def run(given: argparse.Namespace) -> int:
     else:
         io.write_csv(
             out, ("item", "rank", "neighbor", "score"), _lines(ids, range(len(ids)), found)
+        )
+    if given.json:
+        print_json(
+            provenance({"source": given.source, "k": k, "measure": measure, "out": given.out})
         )
     say(f"wrote the {k} nearest of {len(items):,} items to {out}")
     return 0

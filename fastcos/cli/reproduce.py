@@ -1,11 +1,10 @@
 """fastcos reproduce: section 4 of the paper, at its own size."""
 
 import argparse
-from typing import Any
 
 from fastcos.cli import options
 from fastcos.cli.results import show_comparison, write_comparison
-from fastcos.cli.terminal import progress_bar, say
+from fastcos.cli.terminal import progress_bar, say, spinner
 
 DESCRIPTION = """\
 Simulate the paper's interactions, train both objectives, and score every rescaling D of the first
@@ -23,20 +22,12 @@ source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4"""
 REGULARIZATION_PER_USER = 0.5
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "reproduce",
-        help="Figure 1 of the paper and its table, from simulation to picture",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes."""
     options.add_simulation(parser)
     options.add_model(parser, "users / 2, the paper's 10,000 for 20,000")
     options.add_output(parser, "reproduction")
     options.add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -47,7 +38,8 @@ def run(given: argparse.Namespace) -> int:
     if given.regularization is None:
         given.regularization = REGULARIZATION_PER_USER * given.users
     model = options.model_arguments(given, (given.users, given.items))
-    simulation = options.simulate(given)
+    with spinner("simulating"):
+        simulation = options.simulate(given)
     say(
         f"simulated {simulation.X.nnz:,} interactions of {given.users:,} users "
         f"with {given.items:,} items"
@@ -60,6 +52,7 @@ def run(given: argparse.Namespace) -> int:
             progress=progress,
         )
     parameters = {"simulation": simulation.parameters, "model": comparison.parameters}
-    written = write_comparison(comparison, given.out, stem="figure1", parameters=parameters)
+    with spinner("drawing"):
+        written = write_comparison(comparison, given.out, stem="figure1", parameters=parameters)
     show_comparison(comparison, written, parameters, as_json=given.json)
     return 0

@@ -2,13 +2,12 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import scipy.sparse as sp
 
 from fastcos import io, report
 from fastcos.cli import options
-from fastcos.cli.terminal import print_json, say
+from fastcos.cli.terminal import print_json, say, spinner
 
 DESCRIPTION = """\
 Simulate interactions as in section 4 of the paper. Writes interactions.npz (SciPy CSR),
@@ -19,25 +18,18 @@ example:
   fastcos compare simulated/interactions.npz --labels simulated/items.csv --label-column cluster"""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "simulate",
-        help="the paper's simulated interactions as files",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes."""
     options.add_simulation(parser)
     options.add_output(parser, "simulation")
     options.add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     """Simulate and write."""
     options.apply_common(given)
-    simulation = options.simulate(given)
+    with spinner("simulating"):
+        simulation = options.simulate(given)
     folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
     with io.atomic_path(folder / "interactions.npz") as path, path.open("wb") as file:

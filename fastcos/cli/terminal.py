@@ -3,15 +3,18 @@
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, Task
 
 # a table that goes to a file or a pipe must not be squeezed into rich's default of 80 columns
 _WIDTH_OF_NO_TERMINAL = 160
+# a log gets one line of progress in so many seconds
+_SECONDS_PER_LINE = 10.0
 
 
 def fail(program: str, message: str) -> None:
@@ -21,22 +24,22 @@ def fail(program: str, message: str) -> None:
 
 def say(message: str) -> None:
     """Talk on stderr."""
-    print(message, file=sys.stderr)
+    print(message, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Draw progress on stderr while the block runs; silent where stderr is no terminal."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
+    """Tell on stderr how far the block is, how fast, and how long it will still take.
+
+    A bar on a terminal; elsewhere a line every ten seconds.
+    """
+    from rich.console import Console
+
     console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    if not console.is_terminal:
+        yield _lines(name)
+        return
+    with _bar(console) as bar:
         task = bar.add_task(name, total=None)
 
         def progress(done: int, total: int) -> None:
@@ -45,11 +48,75 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
         yield progress
 
 
+def _bar(console: "Console") -> "Progress":
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class RateColumn(ProgressColumn):
+        def render(self, task: "Task") -> Text:
+            return Text(_pace(task.speed) if task.speed else "")
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        RateColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+def _lines(name: str) -> Callable[[int, int], None]:
+    started = last = time.monotonic()
+
+    def progress(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _SECONDS_PER_LINE and done:
+            last = now
+            rate = done / (now - started)
+            say(
+                f"{name}: {done:,} of {total:,}, {_pace(rate)}, "
+                f"about {(total - done) / rate:.0f} s left"
+            )
+
+    return progress
+
+
+def _pace(rate: float) -> str:
+    """1234567 a second as 1.23M/s, a tenth of one as 10 s each: three digits are enough."""
+    if rate < 1:
+        return f"{1 / rate:.3g} s each"
+    for unit in ("", "k", "M"):
+        if rate < 1000:
+            return f"{rate:.3g}{unit}/s"
+        rate /= 1000
+    return f"{rate:.3g}G/s"
+
+
 @contextlib.contextmanager
 def spinner(name: str) -> Iterator[None]:
     """Show on stderr that something of unknown length runs; silent where it is no terminal."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     console = Console(stderr=True)
-    with console.status(name) if console.is_terminal else contextlib.nullcontext():
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as p:
+        p.add_task(name, total=None)
         yield
 
 
@@ -57,6 +124,9 @@ def print_table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, numbers: bool = True
 ) -> None:
     """Print a table on stdout: the first column left, numbers right with 3 decimals."""
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH_OF_NO_TERMINAL)

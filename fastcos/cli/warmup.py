@@ -1,36 +1,151 @@
 """fastcos warmup: compile everything once, for containers and impatient people."""
 
 import argparse
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from fastcos.cli.terminal import say
+from fastcos.cli.terminal import print_json, progress_bar, say
 from fastcos.kernels import code_cache
+from fastcos.report import provenance
 
 DESCRIPTION = """\
-Run every kernel on tiny inputs, so that later processes find compiled code in the cache directory.
-In a container image, run it at build time as the user that will run the service."""
+Run every operation on tiny inputs, so that later processes find compiled code in the cache
+directory. In a container image, run it at build time as the user that will run the service, on the
+kind of processor that will run it: code is compiled for the processor that it is compiled on."""
+EPILOG = """\
+examples:
+  fastcos warmup
+  FASTCOS_CACHE_DIR=/opt/fastcos-cache fastcos warmup"""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "warmup",
-        help="compile every kernel into the cache directory",
-        description=DESCRIPTION,
-        epilog="example: FASTCOS_CACHE_DIR=/opt/fastcos-cache fastcos warmup",
-    )
-    parser.set_defaults(run=run)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes."""
+    parser.add_argument("--json", action="store_true", help="print JSON about what was compiled")
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the main job on a tiny input."""
-    from fastcos.comparison import compare
+    """Run every job on tiny inputs."""
+    started = time.perf_counter()
+    with progress_bar("compiling") as progress:
+        for done, job in enumerate(JOBS):
+            progress(done, len(JOBS))
+            job()
+    seconds = time.perf_counter() - started
+    directory = code_cache.cache_directory()
+    files = list((directory / code_cache.sources_digest()).rglob("*-*"))
+    size = sum(path.stat().st_size for path in files) / 2**20
+    if given.json:
+        document = provenance({"cache_directory": str(directory)})
+        print_json({**document, "signatures": len(files), "MiB": size, "seconds": seconds})
+    say(f"{len(files)} compiled signatures, {size:.1f} MiB, in {directory}; {seconds:.1f} s")
+    return 0
+
+
+def _interactions() -> Any:
     from fastcos.datasets import simulate_interactions
 
-    started = time.perf_counter()
-    simulation = simulate_interactions(200, 60, seed=0)
-    compare(simulation.X, simulation.item_cluster, n_components=8)
-    seconds = time.perf_counter() - started
-    say(f"compiled into {code_cache.cache_directory()} in {seconds:.1f} s")
-    return 0
+    return simulate_interactions(500, 80, seed=0)
+
+
+def _vectors(dtype: str, n: int = 300) -> Any:
+    import numpy as np
+
+    return np.random.default_rng(0).standard_normal((n, 8)).astype(dtype)
+
+
+def _compare() -> None:
+    from fastcos.comparison import compare
+
+    data = _interactions()
+    compare(data.X, data.item_cluster, n_components=8)
+
+
+def _neighbors() -> None:
+    from fastcos.neighbor_pairs import neighbors_above
+    from fastcos.neighbors import similarity_blocks, top_k
+
+    for dtype in ("float32", "float64"):
+        items = _vectors(dtype)
+        for measure in ("cosine", "dot", "neg_euclidean"):
+            top_k(items, k=5, measure=measure)
+            top_k(items[:3], items, 5, measure=measure)
+            top_k(items[:1], items, 5, measure=measure, exclude=_themselves(1, len(items)))
+            top_k(items, items, 5, measure=measure, allowed=range(50))
+            neighbors_above(items, 0.5, measure=measure)
+        for _ in similarity_blocks(items, measure="cosine"):
+            pass
+        sparse = _interactions().X.astype(dtype)
+        for measure in ("cosine", "dot"):
+            top_k(sparse, k=5, measure=measure)
+            top_k(sparse[:3], sparse, 5, measure=measure)
+
+
+def _themselves(n_queries: int, n_items: int) -> Any:
+    import numpy as np
+    import scipy.sparse as sp
+
+    numbers = np.arange(n_queries)
+    return sp.csr_array((np.ones(n_queries), (numbers, numbers)), shape=(n_queries, n_items))
+
+
+def _index() -> None:
+    from fastcos.index import SimilarityIndex
+
+    items = _vectors("float32")
+    index = SimilarityIndex().fit(items)
+    with tempfile.TemporaryDirectory() as folder:
+        index.save(Path(folder) / "index")
+        for searched in (index, SimilarityIndex.load(Path(folder) / "index")):
+            searched.search(items[:1], 5)
+            searched.search(items, 5)
+
+
+def _measures() -> None:
+    from fastcos.measure import measures
+    from fastcos.neighbors import top_k
+
+    items = _vectors("float32")
+    for name in measures():
+        try:
+            top_k(items, k=5, measure=name)
+        except (TypeError, ValueError):
+            continue  # it needs parameters, labels or the other side
+
+
+def _audit() -> None:
+    from fastcos.auditing import audit
+
+    labels = [str(i % 3) for i in range(60)]
+    for dtype in ("float32", "float64"):
+        audit(_vectors(dtype, 60), _vectors("float64", 40), labels=labels, k=5)
+
+
+def _products() -> None:
+    from fastcos.products import gram_matmul, matmul, rmatmul
+    from fastcos.svd import randomized_svd, svd_residuals
+
+    for dtype in ("float32", "float64"):
+        X = _interactions().X.astype(dtype)
+        left, right = _vectors(dtype, X.shape[0]), _vectors(dtype, X.shape[1])
+        matmul(X, right), rmatmul(X, left), gram_matmul(X, right)
+        svd_residuals(X, randomized_svd(X, 5))
+
+
+def _training() -> None:
+    from fastcos.cosine_mf import CosineMF
+
+    CosineMF(4, random_state=0).fit(_interactions().X)
+
+
+JOBS: tuple[Callable[[], None], ...] = (
+    _compare,
+    _neighbors,
+    _index,
+    _measures,
+    _audit,
+    _products,
+    _training,
+)

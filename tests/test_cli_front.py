@@ -1,0 +1,199 @@
+"""What the command line says of itself: help, examples, completion, compilation, progress."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from importlib import import_module, metadata
+
+import numba
+import pytest
+
+from fastcos.cli import doctor, terminal
+from fastcos.cli.compilation import SECONDS, compilation_told
+from fastcos.cli.main import SHELLS, VERBS, main, whole_parser
+
+EXAMPLES = [
+    (name, line.strip())
+    for name in VERBS
+    for line in import_module(f"fastcos.cli.{name}").EPILOG.splitlines()
+    if line.startswith("  ")
+]
+
+
+def told(capsys, *arguments):
+    try:
+        status = main([str(argument) for argument in arguments])
+    except SystemExit as exit_:
+        status = exit_.code
+    return (status, *capsys.readouterr())
+
+
+def ran(code, **environment):
+    """What another process prints on stdout and on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+        env=environment or None,
+    )
+    return done.stdout, done.stderr
+
+
+def test_every_verb_has_an_example():
+    assert {name for name, _ in EXAMPLES} == set(VERBS)
+
+
+@pytest.mark.parametrize(("name", "line"), EXAMPLES)
+def test_an_example_is_a_call_that_parses(name, line):
+    words = shlex.split(line.split("  ")[0].split(" > ")[0])
+    while "=" in words[0]:  # settings before the command
+        words.pop(0)
+    assert words.pop(0) == "fastcos"
+    assert whole_parser(words).parse_args(words).verb in VERBS
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_help_of_a_verb_shows_its_examples_and_json(capsys, name):
+    status, out, _ = told(capsys, name, "--help")
+    assert status == 0
+    assert re.search(r"^examples?:", out, flags=re.MULTILINE)
+    assert "--json" in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_the_help_comes_without_numerical_libraries():
+    code = """
+import sys
+from fastcos.cli.main import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+print(sorted({"numba", "numpy", "scipy", "sklearn", "matplotlib", "rich"} & set(sys.modules)))
+"""
+    assert ran(code)[0].splitlines()[-1] == "[]"
+
+
+def test_importing_fastcos_imports_nothing_heavy():
+    code = "import sys, fastcos; print(sorted({'numba', 'numpy', 'scipy'} & set(sys.modules)))"
+    assert ran(code)[0] == "[]\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_knows_verbs_and_flags(capsys, shell):
+    pytest.importorskip("shtab")
+    status, out, _ = told(capsys, "--completion", shell)
+    assert status == 0
+    assert "reproduce" in out
+    assert "label-column" in out
+
+
+def test_completion_without_shtab_tells_the_remedy(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    status, _, err = told(capsys, "--completion", "bash")
+    assert status == 2
+    assert "pip install 'fastcos[completion]'" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_version(capsys):
+    assert told(capsys, "--version")[:2] == (0, f"fastcos {metadata.version('fastcos')}\n")
+
+
+def test_the_seconds_of_compilation_name_verbs():
+    assert set(SECONDS) <= set(VERBS)
+
+
+def test_compilation_is_told_once_and_only_where_there_is_some(capsys):
+    with compilation_told("simulate"):
+        numba.njit(lambda x: x + 1)(1)
+        numba.njit(lambda x: x + 2)(1)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"compiling kernels once, about {SECONDS['simulate']} s; later runs")
+    assert re.fullmatch(r"compiled for \d+\.\d s", last)
+    with compilation_told("simulate"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_doctor_advises_where_something_is_wrong():
+    fine = {
+        "cache_directory": "/c",
+        "cache_writable": True,
+        "compiled_signatures_cached": 3,
+        "threads": 2,
+        "cores_allowed": 2,
+        "instruction_set": "vnni",
+        "instruction_sets_supported": ["vnni", "avx2", "generic"],
+    }
+    assert doctor.advice(fine) == []
+    wrong = {
+        "cache_writable": (False, "FASTCOS_CACHE_DIR"),
+        "compiled_signatures_cached": (0, "fastcos warmup"),
+        "threads": (3, "3 threads share 2 cores"),
+        "instruction_set": ("avx2", "holds the kernels to avx2"),
+    }
+    for name, (value, words) in wrong.items():
+        (line,) = doctor.advice({**fine, name: value})
+        assert words in line
+    assert "slow" in doctor.advice({**fine, "instruction_set": "generic"})[0]
+
+
+def test_doctor_prints_a_table(capsys):
+    status, out, _ = told(capsys, "doctor")
+    assert status == 0
+    assert "instruction set" in out
+
+
+def test_a_log_gets_lines_of_progress_with_rate_and_time_left(capsys, monkeypatch):
+    clock = iter([0.0, 5.0, 10.0, 11.0])
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(clock))
+    with terminal.progress_bar("searching") as progress:
+        for done in (50, 100, 110):
+            progress(done, 400)
+    assert capsys.readouterr().err == "searching: 100 of 400, 10/s, about 30 s left\n"
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [(0.1, "10 s each"), (12.34, "12.3/s"), (1234567, "1.23M/s"), (2e10, "20G/s")]
+)
+def test_a_pace_is_short(rate, text):
+    assert terminal._pace(rate) == text
+
+
+@pytest.mark.slow
+def test_after_warmup_no_verb_compiles_anything(tmp_path):
+    code = f"""
+import os
+os.chdir({str(tmp_path)!r})
+import numpy as np
+from fastcos.cli.main import main
+assert main(["warmup", "--json"]) == 0
+"""
+    kept = {"FASTCOS_CACHE_DIR": str(tmp_path / "cache"), "PATH": ""}
+    document = json.loads(ran(code, **kept)[0])
+    assert document["signatures"] > 50
+    verbs = """
+rng = np.random.default_rng(0)
+np.save("f4.npy", rng.standard_normal((100, 8)).astype("f4"))
+np.save("f8.npy", rng.standard_normal((100, 8)))
+seen = ["s/interactions.npz"]
+for words in (
+    ["simulate", "--users", "400", "--items", "70", "--out", "s"],
+    ["reproduce", "--users", "400", "--items", "70", "--rank", "9", "--out", "r"],
+    ["compare", *seen, "--labels", "s/items.csv", "--label-column", "cluster", "--rank", "8"],
+    ["fit", *seen, "--rank", "8", "--out", "m"],
+    ["neighbors", "m"],
+    ["neighbors", "m", "--show", "3"],
+    ["neighbors", "f8.npy", "--measure", "dot", "--out", "n.npz"],
+    ["audit", "f4.npy", "--users", "f8.npy", "--out", "a"],
+    ["audit", "f8.npy", "--out", "a"],
+):
+    assert main(words) == 0, words
+"""
+    _, err = ran(code.replace('assert main(["warmup", "--json"]) == 0\n', verbs), **kept)
+    assert "compil" not in err
