@@ -108,6 +108,16 @@ class Audit:
     mean_cosine, effective_rank : float
     isoscore : float or None
         None for one dimension.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos import audit
+    >>> card = audit(np.random.default_rng(0).standard_normal((200, 6)), k=5)
+    >>> len(card.dimensions), round(float(card.dimensions.sum()), 6)
+    (6, 1.0)
+    >>> [row.name for row in card.alternatives][:1] != []
+    True
     """
 
     n_items: int

@@ -47,6 +47,14 @@ class Scores(NamedTuple):
         is not compared), mean over items.
     zero_items : int
         Items without a direction: nobody touched them, or no column is left for them.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> data = fastcos.simulate_interactions(300, 60, seed=0)
+    >>> row = fastcos.compare(data.X, data.item_cluster, n_components=8).named[0]
+    >>> row.name, row.formula, row.pair_auc_low <= row.pair_auc <= row.pair_auc_high
+    ('identity', 'I', True)
     """
 
     name: str
@@ -96,6 +104,16 @@ class Comparison:
         Everything needed to repeat the comparison on the same data.
     models : dict of str to LinearMF
         The fitted model of each objective that was compared.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> data = fastcos.simulate_interactions(300, 60, seed=0)
+    >>> comparison = fastcos.compare(data.X, data.item_cluster, n_components=8)
+    >>> [row.name for row in comparison.named][-1]
+    'eq2'
+    >>> comparison.item_embeddings(comparison.named[0]).shape
+    (60, 8)
     """
 
     named: list[Scores]

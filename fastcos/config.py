@@ -26,6 +26,12 @@ class Config(NamedTuple):
         Where compiled code is kept.
     working_memory : float
         MiB that one call may use besides its inputs and outputs. Default: scikit-learn's.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> fastcos.get_config().backend
+    'pool'
     """
 
     num_threads: int

@@ -59,6 +59,13 @@ class Simulation(NamedTuple):
         Cluster preferences p_uc; rows sum to 1.
     parameters : dict
         Every argument and every choice in force, enough to simulate the same again.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> data = fastcos.simulate_interactions(50, 20, n_clusters=3, seed=0)
+    >>> data.X.shape, data.item_cluster.shape, data.user_preference.shape
+    ((50, 20), (20,), (50, 3))
     """
 
     X: Any

@@ -35,7 +35,19 @@ _KNEE_SHARE = 0.2
 
 
 class AmbiguousSolutionWarning(UserWarning):
-    """The closed form has no unique solution, for σ_k = σ_{k+1}."""
+    """The closed form has no unique solution, for σ_k = σ_{k+1}.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from fastcos import AmbiguousSolutionWarning, LinearMF
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     _ = LinearMF(2, regularization=1.0).fit(np.diag([3.0, 2.0, 2.0]))
+    >>> told[0].category is AmbiguousSolutionWarning
+    True
+    """
 
 
 class _Settings(NamedTuple):

@@ -23,6 +23,13 @@ class Neighbors(NamedTuple):
         Items by falling score; equal scores by lower index. -1 where fewer than k qualify.
     scores : ndarray (n, k), float32
         Their scores; -inf where fewer than k qualify. Infinite where float32 cannot hold a score.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> found = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
+    >>> found.indices.ravel().tolist()
+    [2, 2, 0]
     """
 
     indices: npt.NDArray[np.int64]

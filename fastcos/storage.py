@@ -35,7 +35,19 @@ PathLike = str | os.PathLike[str]
 
 
 class FastcosFormatError(ValueError):
-    """A stored object is damaged, or is not what it was taken for."""
+    """A stored object is damaged, or is not what it was taken for.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fastcos import FastcosFormatError, SimilarityIndex
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     try:
+    ...         SimilarityIndex.load(folder)
+    ...     except FastcosFormatError:
+    ...         print("not an index")
+    not an index
+    """
 
 
 class Stored(NamedTuple):

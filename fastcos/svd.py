@@ -37,6 +37,16 @@ class SVD(NamedTuple):
     residuals : ndarray (k,), float64
         The certificate: some singular value of X lies within ``residuals[i] * s[i]`` of ``s[i]``
         (where s[i] is 0, within ``residuals[i] * s[0]``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> import fastcos
+    >>> X = sp.random_array((200, 40), density=0.2, rng=np.random.default_rng(0))
+    >>> svd = fastcos.randomized_svd(X.tocsr(), 3)
+    >>> svd.U.shape, svd.s.shape, svd.Vt.shape, bool((svd.residuals <= 1e-3).all())
+    ((200, 3), (3,), (3, 40), True)
     """
 
     U: Matrix | None

@@ -110,8 +110,8 @@ def test_the_seconds_of_compilation_name_verbs():
 
 def test_compilation_is_told_once_and_only_where_there_is_some(capsys):
     with compilation_told("simulate"):
-        numba.njit(lambda x: x + 1)(1)
-        numba.njit(lambda x: x + 2)(1)
+        numba.jit(lambda x: x + 1)(1)
+        numba.jit(lambda x: x + 2)(1)
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith(f"compiling kernels once, about {SECONDS['simulate']} s; later runs")
     assert re.fullmatch(r"compiled for \d+\.\d s", last)

@@ -23,7 +23,7 @@ LONGEST_ID = 500
 
 
 class Interactions(NamedTuple):
-    """Who touched what, and how often.
+    r"""Who touched what, and how often.
 
     Attributes
     ----------
@@ -33,6 +33,18 @@ class Interactions(NamedTuple):
         Rising.
     item_ids : ndarray (p,), int64 or str
         Rising.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fastcos
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "seen.csv")
+    ...     _ = path.write_text("user,item\nann,7\nbob,7\nbob,9\n")
+    ...     data = fastcos.read_interactions(path)
+    >>> data.X.shape, data.user_ids.tolist(), data.item_ids.tolist()
+    ((2, 2), ['ann', 'bob'], [7, 9])
     """
 
     X: sp.csr_array

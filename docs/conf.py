@@ -1,0 +1,95 @@
+"""How Sphinx builds these pages: python -m sphinx -W -b html docs docs/_build/html."""
+
+import inspect
+import re
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from fastcos.cli.main import VERBS, whole_parser
+from fastcos.measure import summaries
+from fastcos.measure.base import registered
+
+GENERATED = Path(__file__).parent / "reference" / "generated"
+
+project = "fastcos"
+author = "the authors of fastcos"
+release = version = metadata.version("fastcos")
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_build", "README.md"]
+myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
+myst_heading_anchors = 3
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings say shape and dtype, which types cannot
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+html_theme = "furo"
+html_title = f"fastcos {release}"
+html_static_path = ["static"]
+html_css_files = ["fastcos.css"]
+html_show_sphinx = False
+
+
+def setup(app: Any) -> None:
+    """Write the pages that are made from the code itself, and read docstrings as plain text."""
+    app.connect("autodoc-process-docstring", _as_plain_text, priority=900)  # after napoleon
+    app.connect("autodoc-skip-member", _is_scikit_learns_own)
+    GENERATED.mkdir(exist_ok=True)
+    (GENERATED / "cli.md").write_text(_commands(), "utf8")
+    (GENERATED / "measures.md").write_text(_measures(), "utf8")
+
+
+def _as_plain_text(app: Any, what: str, name: str, thing: Any, options: Any, lines: Any) -> None:
+    """Keep |x| and name_ from becoming markup: the docstrings are written for help()."""
+    for number, line in enumerate(lines):
+        if line.lstrip().startswith((">>>", "..")):
+            continue
+        plain = line.replace("|", r"\|")
+        if not line.startswith(":"):  # napoleon has seen to the names of fields
+            plain = re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", plain)
+        lines[number] = plain
+
+
+def _is_scikit_learns_own(
+    app: Any, what: str, name: str, thing: Any, skip: bool, options: Any
+) -> bool | None:
+    """Leave out set_fit_request and its like, which no page of ours explains."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
+def _commands() -> str:
+    top = whole_parser(VERBS)
+    pages = ["# Commands", "", "```text", top.format_help().rstrip(), "```", ""]
+    (verbs,) = (action for action in top._actions if action.dest == "verb")
+    for name, parser in verbs.choices.items():  # type: ignore[union-attr]
+        pages += [f"## fastcos {name}", "", "```text", parser.format_help().rstrip(), "```", ""]
+    return "\n".join(pages)
+
+
+def _measures() -> str:
+    lines = [
+        "# Measures by name",
+        "",
+        "Every name is taken by `measure=` of `top_k`, `SimilarityIndex`, `similarity_blocks`,",
+        "`neighbors_above` and `NeighborsTransformer`; `fastcos.get_measure(name, ...)` takes its",
+        "parameters.",
+        "",
+        "| name | parameters | what it is |",
+        "|---|---|---|",
+    ]
+    makers, lines_of = registered(), summaries()
+    for name, summary in lines_of.items():
+        parameters = ", ".join(inspect.signature(makers[name]).parameters)
+        lines.append(f"| `{name}` | {parameters} | {summary.replace('|', chr(92) + '|')} |")
+    return "\n".join([*lines, ""])
