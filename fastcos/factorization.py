@@ -39,13 +39,8 @@ class AmbiguousSolutionWarning(UserWarning):
 
     Examples
     --------
-    >>> import warnings
-    >>> import numpy as np
-    >>> from fastcos import AmbiguousSolutionWarning, LinearMF
-    >>> with warnings.catch_warnings(record=True) as told:
-    ...     warnings.simplefilter("always")
-    ...     _ = LinearMF(2, regularization=1.0).fit(np.diag([3.0, 2.0, 2.0]))
-    >>> told[0].category is AmbiguousSolutionWarning
+    >>> import fastcos
+    >>> issubclass(fastcos.AmbiguousSolutionWarning, UserWarning)
     True
     """
 
