@@ -231,10 +231,12 @@ def search(
     k: int,
     work: Work,
     permitted: Integers | None = None,
+    floors: Floats | None = None,
 ) -> tuple[Integers, Floats]:
     """Columns (n, k) and keys (n, k) of the best items of every query, padded by -1 and -inf.
 
     permitted: rising numbers of the items that may be found, all that were prepared if None.
+    floors (n,): items with lower keys need not be found, and may be or not.
     """
     n, depth = queries.rows.shape
     layout, items = prepared.tiling, prepared.items
@@ -278,6 +280,8 @@ def search(
     known = np.full(n, -3e38, np.float32)
     again = np.zeros(n, np.uint8)
     stride, rank = _guess(wanted, n_panels)
+    if floors is not None and np.isfinite(floors).all():
+        known, stride, rank = _known(scaled, floors), 0, 0
     batch = np.arange(n, dtype=np.int64)
     if not scaled.weights.any():
         # every key of a zero query is 0: no screen could drop a single item
@@ -296,6 +300,13 @@ def search(
         )  # fmt: skip
         batch, stride, rank = np.flatnonzero(again), 0, 0
     return columns, keys
+
+
+def _known(scaled: Any, floors: Floats) -> npt.NDArray[np.float32]:
+    """Keys as thresholds of the screen, not above them."""
+    bounds: Floats = scaled.slopes * floors + scaled.intercepts
+    bounds -= rows.SLACK * (np.abs(bounds) + np.abs(scaled.intercepts)) + 1e-30
+    return bounds.astype(np.float32)
 
 
 def _lowest(

@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import bounded_neighbors, config, threads, validate
+from fastcos import bounded_neighbors, config, rows_on_disk, storage, threads, validate
 from fastcos import dense_neighbors as dense
 from fastcos.measure import Bounded, Measure, Plain, get_measure
 from fastcos.sparse_neighbors import sparse_top_k
+from fastcos.streamed_neighbors import Question, needs_no_fit, streamed_top_k
 from fastcos.validate_csr import as_interactions
 
 
@@ -49,11 +50,14 @@ def top_k(
     n_threads: int | None = None,
     working_memory: float | None = None,
     progress: threads.Progress | None = None,
+    out: storage.PathLike | None = None,
 ) -> Neighbors:
     """The k items most similar to every query.
 
     Exact: the order is that of the float64 scores of the given rows, the same bits for any number
     of threads, block size, instruction set and driver. Time O(n m d); no n x m matrix is held.
+    Memory-mapped rows (``np.load(path, mmap_mode="r")``) are read in blocks that fit working_memory
+    and never held as a whole, by measures that learn nothing from the items.
 
     Parameters
     ----------
@@ -80,6 +84,10 @@ def top_k(
         MiB for buffers besides inputs and outputs. Default: the setting ``working_memory``.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries.
+    out : path-like, optional
+        A new directory, written block by block: indices.npy, scores.npy and run.json. The same call
+        after an interrupt or a crash goes on where that stopped; what is returned are memory maps.
+        For measures that learn nothing from the items.
 
     Returns
     -------
@@ -89,7 +97,8 @@ def top_k(
     Raises
     ------
     ValueError
-        NaN or infinity, k out of range, rows of different width, item numbers out of range.
+        NaN or infinity, k out of range, rows of different width, item numbers out of range, an out
+        that holds something else.
     TypeError
         Rows that are not numbers.
 
@@ -107,10 +116,12 @@ def top_k(
             exclude=exclude, min_score=min_score, n_threads=n_threads, progress=progress,
         )  # fmt: skip
         return Neighbors(indices, scores)
-    given = validate.as_rows("queries", queries)
-    searched = given if items is None else validate.as_rows("items", items)
+    on_disk = rows_on_disk.is_on_disk(queries) or rows_on_disk.is_on_disk(items)
+    streams = out is not None or (on_disk and needs_no_fit(measure))
+    as_rows = rows_on_disk.as_rows_on_disk if streams else validate.as_rows
+    given = as_rows("queries", queries)
+    searched = given if items is None else as_rows("items", items)
     validate.as_same_width("items", searched, "queries", given)
-    validate.as_scorable("queries", given, searched)
     own = items is None and exclude_self
     candidates = np.arange(len(searched), dtype=np.int64)
     if allowed is not None:
@@ -120,6 +131,10 @@ def top_k(
     work = as_work(n_threads, working_memory, progress)
     if min_score is not None:
         min_score = validate.as_real("min_score", min_score)
+    if streams:
+        question = Question(given, searched, k, measure, candidates, exclusions, min_score)
+        return Neighbors(*streamed_top_k(question, work, out))
+    validate.as_scorable("queries", given, searched)
     fitted = get_measure(measure).fit(searched)
     form = fitted.form
     item_side = dense.side(fitted.items(searched), fitted.item_offsets(searched), n_threads)

@@ -7,7 +7,7 @@ passed: C order, float32 or float64, finite, sizes checked, CSR canonical, read-
 import math
 import operator
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -102,11 +102,7 @@ def as_rows(name: str, X: Any, *, dtype: npt.DTypeLike | None = None) -> Rows:
     float16 becomes float32; integers and booleans become float64; dtype forces one of the two.
     Copies only where order or type differ.
     """
-    array = _as_real_array(name, X)
-    if array.ndim != 2:
-        raise ValueError(f"{name} must be 2-dimensional (rows, columns), got shape {array.shape}")
-    if 0 in array.shape:
-        raise ValueError(f"{name} must have at least one row and one column, got {array.shape}")
+    array = as_row_shape(name, X)
     if dtype is None:
         small = array.dtype in (np.float32, np.float16)
         dtype = np.float32 if small else np.float64
@@ -117,6 +113,16 @@ def as_rows(name: str, X: Any, *, dtype: npt.DTypeLike | None = None) -> Rows:
             f"{name} must be finite, got NaN or infinity in {some_rows(broken)} (counted from 0)"
         )
     return read_only(rows)
+
+
+def as_row_shape(name: str, X: Any) -> npt.NDArray[Any]:
+    """Return X as an array (n, d) of real numbers, n and d >= 1, without reading any of them."""
+    array = _as_real_array(name, X)
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be 2-dimensional (rows, columns), got shape {array.shape}")
+    if 0 in array.shape:
+        raise ValueError(f"{name} must have at least one row and one column, got {array.shape}")
+    return array
 
 
 def _as_real_array(name: str, values: Any) -> npt.NDArray[Any]:
@@ -261,6 +267,25 @@ def as_replaceable(name: str, path: Path, mark: str) -> None:
     empty = path.is_dir() and next(path.iterdir(), None) is None
     if path.exists() and not empty and not (path / mark).is_file():
         raise ValueError(f"{name} must be a new directory or one with a {mark}, got {str(path)!r}")
+
+
+def as_same_run(name: str, path: Path, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse to go on with a run that asked for something else."""
+    for key, value in asked.items():
+        if before.get(key) != value:
+            raise ValueError(
+                f"{name} must be a new directory or hold a run that asked for the same, got "
+                f"{str(path)!r} of a run with another {key}; remove it to start anew"
+            )
+
+
+def as_measure_of_blocks(name: str, learns: bool, measure: str) -> None:
+    """Refuse a measure that learns from all items where only some of them are seen at a time."""
+    if learns:
+        raise ValueError(
+            f"{name} must learn nothing from the items where out is given (cosine, dot, "
+            f"neg_euclidean, angular and the like), got {measure!r}"
+        )
 
 
 def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:

@@ -13,11 +13,11 @@ PACKAGE = [path for path in sorted((ROOT / "fastcos").rglob("*.py")) if "kernels
 # from the bottom up; a file or folder of fastcos/ imports its own layer and those above it here
 LAYERS = (
     "kernels",
-    "config threads storage "
+    "config threads storage resumable rows_on_disk "
     "validate validate_csr validate_metrics validate_audit validate_measures",
     "measure operators preprocessing products lanczos svd rescaling transposition "
-    "neighbors bounded_neighbors dense_neighbors sparse_neighbors neighbor_pairs "
-    "neighbors_transformer index",
+    "neighbors bounded_neighbors dense_neighbors sparse_neighbors streamed_neighbors "
+    "neighbor_pairs neighbors_transformer index",
     "factorization recommendation metrics datasets io distributed sampling "
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",
     "auditing comparison",

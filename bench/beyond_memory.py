@@ -1,0 +1,98 @@
+"""Neighbours among rows on disk: resident memory, and the throughput of rows in memory for it.
+
+    python -m bench.beyond_memory [--rows 3000000] [--columns 256] [--queries 50000] [--memory 512]
+
+Writes rows to a temporary file and searches them memory-mapped and read into memory, each in
+processes of its own, in turns, on two threads with a warm page cache. Prints JSON: seconds of both,
+the throughput of the one as a share of the other, the largest resident memory of both in MiB, and
+whether all bits agree.
+"""
+
+import argparse
+import hashlib
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import fastcos
+
+K, THREADS = 10, 2
+
+
+def write_rows(path: Path, n: int, width: int, seed: int) -> None:
+    """Gaussian rows with falling scales, written some at a time."""
+    rows = np.lib.format.open_memmap(path, "w+", np.float32, (n, width))
+    generator = np.random.default_rng(seed)
+    scales = np.arange(1, width + 1, dtype=np.float32) ** -0.25
+    for lo in range(0, n, 100_000):
+        some = generator.standard_normal((min(n, lo + 100_000) - lo, width), dtype=np.float32)
+        rows[lo : lo + len(some)] = some * scales
+    rows.flush()
+
+
+def search(folder: Path, where: str, memory: float) -> dict[str, object]:
+    """One warmed search in this process."""
+    fastcos.set_config(num_threads=THREADS)
+    small = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
+    fastcos.top_k(small, k=K)
+    items = np.load(folder / "items.npy", mmap_mode="r" if where == "disk" else None)
+    queries = np.load(folder / "queries.npy")
+    start = time.perf_counter()
+    found = fastcos.top_k(queries, items, k=K, working_memory=memory)
+    seconds = time.perf_counter() - start
+    digest = hashlib.sha256(found.indices.tobytes() + found.scores.tobytes()).hexdigest()
+    return {"seconds": seconds, "peak_mib": peak_mib(), "digest": digest}
+
+
+def peak_mib() -> float:
+    """Largest resident memory of this process; ru_maxrss would count its parent's before exec."""
+    status = Path("/proc/self/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def main() -> None:
+    """Parse, run both in turns, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=3_000_000)
+    parser.add_argument("--columns", type=int, default=256)
+    parser.add_argument("--queries", type=int, default=50_000)
+    parser.add_argument("--memory", type=float, default=512, help="working_memory in MiB")
+    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--child", nargs=2, metavar=("FOLDER", "WHERE"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        folder, where = given.child
+        print(json.dumps(search(Path(folder), where, given.memory)))
+        return
+    runs: dict[str, list[dict[str, float]]] = {"disk": [], "memory": []}
+    with tempfile.TemporaryDirectory() as folder:
+        write_rows(Path(folder) / "items.npy", given.rows, given.columns, seed=0)
+        write_rows(Path(folder) / "queries.npy", given.queries, given.columns, seed=1)
+        for _ in range(given.turns):
+            for where, done in runs.items():
+                arguments = ["--child", folder, where, "--memory", str(given.memory)]
+                command = [sys.executable, "-m", "bench.beyond_memory", *arguments]
+                output = subprocess.run(command, check=True, capture_output=True, text=True)
+                done.append(json.loads(output.stdout))
+    medians = {
+        where: statistics.median(run["seconds"] for run in done) for where, done in runs.items()
+    }
+    report = {
+        "rows": given.rows, "columns": given.columns, "queries": given.queries, "k": K,
+        "threads": THREADS, "seconds": medians,
+        "throughput_of_in_memory": medians["memory"] / medians["disk"],
+        "peak_mib": {where: max(run["peak_mib"] for run in done) for where, done in runs.items()},
+        "same_bits": len({run["digest"] for done in runs.values() for run in done}) == 1,
+    }  # fmt: skip
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Rows that lie in a file: read some at a time, and never held by this process as a whole."""
+
+import hashlib
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import validate
+
+# rows of a block: with fewer, a search would spend its time between blocks
+_FEWEST = 64
+
+
+def is_on_disk(X: Any) -> bool:
+    """Whether X is memory-mapped, as np.load(path, mmap_mode="r") returns it."""
+    return isinstance(X, np.memmap)
+
+
+def as_rows_on_disk(name: str, X: Any) -> Any:
+    """Return X as a 2-dimensional array of real numbers, none of them read where it is mapped."""
+    if not is_on_disk(X):
+        return validate.as_rows(name, X)
+    validate.as_row_shape(name, X)
+    return X
+
+
+def read_rows(name: str, X: npt.NDArray[Any], lo: int, hi: int) -> validate.Rows:
+    """Return rows [lo, hi) of X as valid rows; those of a map are copied, and its pages let go.
+
+    Meanwhile the system reads the next as many rows ahead, into its own memory.
+    """
+    if not is_on_disk(X):
+        return validate.as_rows(name, X[lo:hi])
+    rows = np.array(X[lo:hi], order="C", subok=False)
+    _advise(X[lo:hi], mmap.MADV_DONTNEED if _is_shared(X) else None)
+    _advise(X[hi : 2 * hi - lo], mmap.MADV_WILLNEED)
+    return validate.as_rows(f"{name}[{lo}:{hi}]", rows)
+
+
+def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
+    """How many of n rows fit a share of the working memory, which must have room for a few."""
+    validate.as_enough_memory("working_memory", memory, bytes_per_row * min(n, _FEWEST) / share)
+    return min(n, int(share * memory / bytes_per_row))
+
+
+def identity(X: npt.NDArray[Any]) -> dict[str, Any]:
+    """What tells whether X is the same as in an earlier run.
+
+    The file, its size and its time of change for a memory map, else a checksum of the values.
+    """
+    about = {"shape": list(X.shape), "dtype": X.dtype.str}
+    if isinstance(X, np.memmap) and X.filename is not None:
+        file = Path(X.filename)
+        facts = file.stat()
+        place = {"offset": X.offset + _start_in_map(X), "strides": list(X.strides)}
+        return about | place | {
+            "file": str(file), "bytes": facts.st_size, "changed": facts.st_mtime_ns
+        }  # fmt: skip
+    values = np.ascontiguousarray(X).reshape(-1).view(np.uint8)
+    return about | {"sha256": hashlib.sha256(values.data).hexdigest()}
+
+
+def _map_of(X: npt.NDArray[Any]) -> mmap.mmap | None:
+    base: Any = X
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def _is_shared(X: Any) -> bool:
+    """Whether dropping a page loses nothing: not so for a private copy that was written to."""
+    return getattr(X, "mode", None) in ("r", "r+", "w+")
+
+
+def _advise(X: npt.NDArray[Any], advice: int | None) -> None:
+    """Tell the system about the pages of X; a hint, so where there is no such call, nothing."""
+    mapped = _map_of(X)
+    if mapped is None or advice is None or not X.size or not X.flags.c_contiguous:
+        return
+    first = _start_in_map(X)
+    start = first // mmap.PAGESIZE * mmap.PAGESIZE
+    mapped.madvise(advice, start, first + X.nbytes - start)
+
+
+def _start_in_map(X: npt.NDArray[Any]) -> int:
+    """Bytes from the start of the map to the first entry of X."""
+    whole = np.frombuffer(_map_of(X) or b"", np.uint8)
+    return int(X.ctypes.data - whole.ctypes.data)

@@ -1,0 +1,218 @@
+"""Exact neighbours among rows that need not fit memory: blocks of queries by blocks of items."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import dense_neighbors as dense
+from fastcos import rows_on_disk, threads, validate
+from fastcos.kernels import topk
+from fastcos.measure import Bounded, Measure, Plain, get_measure
+from fastcos.resumable import ResumableRun
+
+Scores = npt.NDArray[np.float32]
+
+# shares of the working memory for the queries' rows and results, and for a block of items
+_QUERIES_SHARE, _ITEMS_SHARE = 0.25, 0.5
+# norms, offsets, and what the search keeps of a row; codes and mapped rows, per column
+_BYTES_PER_ROW, _BYTES_PER_CODE, _BYTES_PER_MAPPED_ENTRY = 160, 2, 16
+# columns and keys of a query: the best so far, those of the block, and both while they are merged
+_BYTES_PER_NEIGHBOR = 80
+
+
+class Question(NamedTuple):
+    """What is asked, and of whom; arrays may lie on disk.
+
+    searched: the items; candidates: rising numbers of those that may be found.
+    """
+
+    queries: Any
+    searched: Any
+    k: int
+    measure: str | Measure
+    candidates: dense.Integers
+    exclusions: dense.Exclusions
+    min_score: float | None
+
+
+def needs_no_fit(measure: str | Measure) -> bool:
+    """Whether the measure's maps of a block of items are the same whatever the others are."""
+    given = get_measure(measure)
+    return getattr(type(given), "learn", None) is Plain.learn and not isinstance(given, Bounded)
+
+
+def streamed_top_k(question: Question, work: dense.Work, out: Any) -> tuple[dense.Integers, Scores]:
+    """Indices and scores (n, k) as top_k has them; in the directory out if that is given.
+
+    Every block of queries reads the items once, in blocks; one block of each is in memory. The keys
+    are float64 scores of the given rows, so cutting them into blocks changes no bit.
+    """
+    measure = get_measure(question.measure)
+    validate.as_measure_of_blocks("measure", not needs_no_fit(measure), measure.name)
+    n = len(question.queries)
+    per_query = _bytes_per_row(measure, "queries", question.queries)
+    per_query += _BYTES_PER_NEIGHBOR * question.k
+    per_item = _bytes_per_row(measure, "items", question.searched)
+    memory = work.working_memory
+    block = rows_on_disk.rows_that_fit(memory, _QUERIES_SHARE, per_query, n)
+    items_block = rows_on_disk.rows_that_fit(memory, _ITEMS_SHARE, per_item, len(question.searched))
+    work = work._replace(working_memory=(1 - _QUERIES_SHARE - _ITEMS_SHARE) * memory)
+    if out is None:
+        indices = threads.poisoned((n, question.k), np.int64)
+        scores = threads.poisoned((n, question.k), np.float32)
+        for lo in range(0, n, block):
+            hi = min(n, lo + block)
+            told = _told(work.progress, lo, hi, n)
+            found = _block_of_queries(question, measure, lo, hi, items_block, work, told)
+            indices[lo:hi], scores[lo:hi] = found
+        return indices, scores
+    run = ResumableRun(
+        out,
+        _asked(question, measure),
+        {"indices": ((n, question.k), np.int64), "scores": ((n, question.k), np.float32)},
+        block,
+    )
+    for lo, hi in run.left():
+        told = _told(work.progress, lo, hi, n)
+        columns, some = _block_of_queries(question, measure, lo, hi, items_block, work, told)
+        run.write(lo, indices=columns, scores=some)
+    arrays = run.finished()
+    return arrays["indices"], arrays["scores"]
+
+
+def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
+    """Memory of a row of one side of a block, with its mapped copy if the map makes one."""
+    entry = max(4, X.dtype.itemsize) + _BYTES_PER_CODE
+    if getattr(type(measure), side, None) is not getattr(Plain, side):
+        entry += _BYTES_PER_MAPPED_ENTRY
+    return int(entry * X.shape[1] + _BYTES_PER_ROW)
+
+
+def _block_of_queries(
+    question: Question,
+    measure: Measure,
+    lo: int,
+    hi: int,
+    items_block: int,
+    work: dense.Work,
+    told: Callable[[float], object],
+) -> tuple[dense.Integers, Scores]:
+    """Neighbours of queries [lo, hi) among all items."""
+    Q = rows_on_disk.read_rows("queries", question.queries, lo, hi)
+    validate.as_scorable("queries", Q, Q)
+    queries = dense.side(measure.queries(Q), None, work.n_threads)
+    n_items, k = len(question.searched), question.k
+    best_columns = np.full((hi - lo, k), -1, np.int64)
+    best_keys = np.full((hi - lo, k), -np.inf)
+    exclusions = question.exclusions.of_rows(lo, hi)
+    for first, last, candidates in _blocks_with(question.candidates, n_items, items_block):
+        B = rows_on_disk.read_rows("items", question.searched, first, last)
+        validate.as_scorable("items", B, B)
+        side = dense.side(measure.items(B), measure.item_offsets(B), work.n_threads)
+        columns, keys = _search(
+            measure.form, side, candidates - first, queries, _among(exclusions, first, last),
+            k, work._replace(progress=_share(told, first, last, n_items, hi - lo)),
+            best_keys[:, -1],
+        )  # fmt: skip
+        columns[columns >= 0] += first
+        _merge(best_columns, best_keys, columns, keys, work)
+    scores = measure.finish(best_keys, Q)
+    if question.min_score is not None:
+        low = scores < question.min_score
+        best_columns[low] = -1
+    scores[best_columns < 0] = -np.inf
+    with np.errstate(over="ignore"):  # infinite beyond float32, as top_k's
+        return best_columns, scores.astype(np.float32)
+
+
+def _search(
+    form: str,
+    items: dense.Side,
+    candidates: dense.Integers,
+    queries: dense.Side,
+    exclusions: dense.Exclusions,
+    k: int,
+    work: dense.Work,
+    floors: dense.Floats,
+) -> tuple[dense.Integers, dense.Floats]:
+    """Columns and keys of a block's best k candidates at or above the floors, padded."""
+    candidates = validate.read_only(candidates)
+    if len(queries.rows) <= dense.SCORES_PER_PACKING:
+        return dense.score_all(form, items, candidates, queries, exclusions, k, work)
+    prepared = dense.prepare(form, items, candidates, work.n_threads)
+    return dense.search(prepared, queries, exclusions, k, work, floors=floors)
+
+
+def _merge(
+    best_columns: dense.Integers,
+    best_keys: dense.Floats,
+    columns: dense.Integers,
+    keys: dense.Floats,
+    work: dense.Work,
+) -> None:
+    """Put the k best of both into best_columns and best_keys, in place."""
+    both_columns = np.stack([best_columns, columns], axis=1)
+    both_keys = np.stack([best_keys, keys], axis=1)
+    threads.run(
+        topk.merge_rows, threads.cuts_by_rows(len(columns), 4096),
+        both_keys, both_columns, best_keys, best_columns, n_threads=work.n_threads,
+    )  # fmt: skip
+
+
+def _blocks_with(
+    candidates: dense.Integers, n: int, block: int
+) -> Iterator[tuple[int, int, dense.Integers]]:
+    """Blocks [first, last) of n items that have candidates, with these."""
+    for first in range(0, n, block):
+        last = min(n, first + block)
+        some = candidates[slice(*np.searchsorted(candidates, [first, last]))]
+        if len(some):
+            yield first, last, some
+
+
+def _among(exclusions: dense.Exclusions, first: int, last: int) -> dense.Exclusions:
+    """Exclusions that lie in a block of items, as numbers within it."""
+    inside = (exclusions.own >= first) & (exclusions.own < last)
+    own = np.where(inside, exclusions.own - first, -1)
+    start, end = exclusions.indptr[0], exclusions.indptr[-1]
+    indices = exclusions.indices[start:end]
+    kept = (indices >= first) & (indices < last)
+    counts = np.concatenate([[0], np.cumsum(kept)])
+    indptr = counts[exclusions.indptr - start].astype(np.int64)
+    return dense.Exclusions(*map(validate.read_only, (own, indptr, indices[kept] - first)))
+
+
+def _asked(question: Question, measure: Measure) -> dict[str, Any]:
+    """All that the result depends on."""
+    same = question.queries is question.searched
+    return {
+        "queries": rows_on_disk.identity(question.queries),
+        "items": "the queries" if same else rows_on_disk.identity(question.searched),
+        "k": question.k,
+        "measure": {"name": measure.name, **{key: repr(v) for key, v in vars(measure).items()}},
+        "candidates": rows_on_disk.identity(question.candidates),
+        "exclusions": [rows_on_disk.identity(array) for array in question.exclusions],
+        "min_score": question.min_score,
+    }
+
+
+def _told(progress: threads.Progress | None, lo: int, hi: int, n: int) -> Callable[[float], object]:
+    """Tell of a share of queries [lo, hi) as a number of queries; some are searched twice."""
+    most = 0.0
+
+    def tell(share: float) -> None:
+        nonlocal most
+        most = max(most, share)
+        if progress is not None:
+            progress(lo + int(most * (hi - lo)), n)
+
+    return tell
+
+
+def _share(
+    told: Callable[[float], object], first: int, last: int, n_items: int, n_queries: int
+) -> threads.Progress:
+    """Progress of a block of items as a share of a block of queries."""
+    return lambda done, total: told((first + (last - first) * done / n_queries) / n_items)
