@@ -1,0 +1,9 @@
+"""The asv suite: us against our past. Against others: rivals/. How to run it: README.md."""
+
+import os
+from pathlib import Path
+
+# asv installs one commit after another into one environment: compiled code must not outlive any
+if "ASV_COMMIT" in os.environ:
+    _caches = Path(os.environ["ASV_ENV_DIR"], "fastcos-cache")
+    os.environ["FASTCOS_CACHE_DIR"] = str(_caches / os.environ["ASV_COMMIT"])

@@ -1,0 +1,50 @@
+"""Interactions: simulated as in section 4 of the paper, and read from a file."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import fastcos
+from bench import answers
+from bench.products import interactions
+
+
+class Simulation(answers.Situation):
+    """simulate_interactions with the paper's items, and fewer of them."""
+
+    SIZES = {"2,000 x 200": (2_000, 200), "20,000 x 1,000": (20_000, 1_000)}
+    params = [list(SIZES)]
+    param_names = ["users x items"]
+
+    @answers.once
+    def setup(self, size):
+        self.size = self.SIZES[size]
+        X = self.time_simulate().X
+        X.sum_duplicates()
+        answers.at_most(0, float((X.data != 1).sum() + abs(X.shape[0] - self.size[0])))
+        self.nnz = X.nnz
+
+    def time_simulate(self, *_):
+        return fastcos.simulate_interactions(*self.size, seed=0)
+
+    def track_interactions(self, *_):
+        return self.nnz
+
+    track_interactions.unit = "interactions"
+
+
+class Reading(answers.Situation):
+    """A csv of 40,000 interactions."""
+
+    @answers.once
+    def setup(self):
+        X = interactions("2,000 x 500").tocoo()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name, "interactions.csv")
+        rows = np.stack([X.row, X.col, X.data], axis=1).astype(int)
+        np.savetxt(self.path, rows, "%d", ",", header="user,item,value", comments="")
+        answers.at_most(0, abs(float(self.time_read().X.sum() - X.data.sum())))
+
+    def time_read(self):
+        return fastcos.read_interactions(self.path)
