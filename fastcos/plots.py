@@ -4,23 +4,21 @@ Figures are made without pyplot, so importing or drawing changes no global state
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos.comparison import EQ2, Comparison, Scores
+from fastcos.house_style import MAP_COLOURS, drawing, rules
 from fastcos.rescaling import rescaling_grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MAX_PIXELS = 1000
 PANEL_INCHES = 2.9
-# diverging, zero is white, told apart by the colour-blind and in print
-COLOURS = "RdBu_r"
 
 Image = npt.NDArray[np.float64]
 
@@ -70,7 +68,7 @@ def _cuts(n: int, pixels: int) -> npt.NDArray[np.int64]:
     return np.arange(blocks + 1, dtype=np.int64) * n // blocks
 
 
-@dataclass(frozen=True)
+@dataclass
 class SimilarityMapsDisplay:
     """Figure 1 of the paper: heat maps of item-item cosines under several rescalings.
 
@@ -81,11 +79,15 @@ class SimilarityMapsDisplay:
     titles : list of str
     boundaries : ndarray
         Fractions of the side at which the label changes.
+    figure_, axes_
+        What ``plot`` drew on.
     """
 
     images: list[Image]
     titles: list[str]
     boundaries: npt.NDArray[np.float64]
+    figure_: Any = field(default=None, init=False, repr=False)
+    axes_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_comparison(cls, comparison: Comparison) -> "SimilarityMapsDisplay":
@@ -118,13 +120,19 @@ class SimilarityMapsDisplay:
             titles.append(_title(row))
         return cls(images, titles, boundaries)
 
-    def plot(self) -> "Figure":
-        """Draw all panels, three a row, with one colour scale.
+    def plot(self) -> "SimilarityMapsDisplay":
+        """Draw all panels, three a row, with one colour scale, on a figure of their own.
 
         Returns
         -------
-        matplotlib.figure.Figure
+        SimilarityMapsDisplay
+            Itself, with ``figure_`` and ``axes_``.
         """
+        with rules():
+            self._draw()
+        return self
+
+    def _draw(self) -> None:
         from matplotlib.figure import Figure
 
         n_columns = min(3, len(self.images))
@@ -142,10 +150,10 @@ class SimilarityMapsDisplay:
             drawn, ax=axes[: len(self.images)].tolist(), label="cosine similarity", shrink=0.8
         )
         figure.supxlabel("items, sorted by label, then by falling popularity", fontsize="medium")
-        return figure
+        self.figure_, self.axes_ = figure, axes[: len(self.images)]
 
     def _panel(self, ax: "Axes", image: Image, title: str) -> Any:
-        drawn = ax.imshow(image, cmap=COLOURS, vmin=-1, vmax=1)
+        drawn = ax.imshow(image, cmap=MAP_COLOURS, vmin=-1, vmax=1)
         for boundary in self.boundaries * len(image) - 0.5:
             ax.axhline(boundary, color="black", linewidth=0.4)
             ax.axvline(boundary, color="black", linewidth=0.4)
@@ -155,7 +163,7 @@ class SimilarityMapsDisplay:
         return drawn
 
 
-@dataclass(frozen=True)
+@dataclass
 class ExponentGridDisplay:
     """Recovery of the labels over D = S^shrinkage Σ^spectrum.
 
@@ -165,11 +173,15 @@ class ExponentGridDisplay:
         Pairwise AUC of items V S^a Σ^b; a by row, b by column.
     shrinkage, spectrum : list of float
         The values of a and b.
+    figure_, ax_
+        What ``plot`` drew on.
     """
 
     auc: Image
     shrinkage: list[float]
     spectrum: list[float]
+    figure_: Any = field(default=None, init=False, repr=False)
+    ax_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_comparison(cls, comparison: Comparison) -> "ExponentGridDisplay":
@@ -189,27 +201,31 @@ class ExponentGridDisplay:
         auc = np.array([row.pair_auc for row in comparison.grid], dtype=np.float64)
         return cls(auc.reshape(len(shrinkage), len(spectrum)), shrinkage, spectrum)
 
-    def plot(self) -> "Figure":
+    def plot(self, ax: "Axes | None" = None) -> "ExponentGridDisplay":
         """Draw the grid with its numbers.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Default: those of a new figure.
 
         Returns
         -------
-        matplotlib.figure.Figure
+        ExponentGridDisplay
+            Itself, with ``figure_`` and ``ax_``.
         """
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6.4, 3.4), layout="constrained")
-        ax = figure.subplots()
-        drawn = ax.imshow(self.auc, cmap="cividis", vmin=0.5, vmax=1, aspect="auto")
-        for (i, j), value in np.ndenumerate(self.auc):
-            ax.text(j, i, f"{value:.2f}", ha="center", va="center", color=_ink(value))
-        ax.set_xticks(range(len(self.spectrum)), [f"{b:g}" for b in self.spectrum])
-        ax.set_yticks(range(len(self.shrinkage)), [f"{a:g}" for a in self.shrinkage])
-        ax.set_xlabel("exponent b of the singular values Σ")
-        ax.set_ylabel("exponent a of the shrinkage S")
-        ax.set_title("One model, items V Sᵃ Σᵇ: pairwise AUC of the labels", fontsize="medium")
-        figure.colorbar(drawn, ax=ax, label="pairwise AUC (0.5 is chance)")
-        return figure
+        with drawing(ax, 6.4, 3.4) as axes:
+            drawn = axes.imshow(self.auc, cmap="cividis", vmin=0.5, vmax=1, aspect="auto")
+            for (i, j), value in np.ndenumerate(self.auc):
+                axes.text(j, i, f"{value:.2f}", ha="center", va="center", color=_ink(value))
+            axes.set_xticks(range(len(self.spectrum)), [f"{b:g}" for b in self.spectrum])
+            axes.set_yticks(range(len(self.shrinkage)), [f"{a:g}" for a in self.shrinkage])
+            axes.set_xlabel("exponent b of the singular values Σ")
+            axes.set_ylabel("exponent a of the shrinkage S")
+            axes.set_title("One model, items V Sᵃ Σᵇ: pairwise AUC of the labels")
+            self.figure_, self.ax_ = axes.get_figure(root=True), axes
+            self.figure_.colorbar(drawn, ax=axes, label="pairwise AUC (0.5 is chance)")
+        return self
 
 
 def _ink(value: float) -> str:

@@ -61,7 +61,7 @@ def test_without_labels_there_is_no_truth_panel():
 
 
 def test_one_colour_scale_serves_all_panels(comparison):
-    figure = SimilarityMapsDisplay.from_comparison(comparison).plot()
+    figure = SimilarityMapsDisplay.from_comparison(comparison).plot().figure_
     images = [image for ax in figure.axes for image in ax.get_images()]
     assert len(images) == 9
     assert {image.get_clim() for image in images} == {(-1.0, 1.0)}
@@ -73,7 +73,7 @@ def test_grid_shows_the_auc_of_each_pair_of_exponents(comparison):
         a, b = row.rescaling.item_exponents
         shown = display.auc[display.shrinkage.index(a), display.spectrum.index(b)]
         assert shown == row.pair_auc
-    texts = [text.get_text() for text in display.plot().axes[0].texts]
+    texts = [text.get_text() for text in display.plot().ax_.texts]
     assert texts == [f"{value:.2f}" for value in display.auc.ravel()]
 
 

@@ -42,11 +42,11 @@ def write_comparison(
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     figures = {
-        f"{stem}.png": (maps := SimilarityMapsDisplay.from_comparison(comparison).plot()),
+        f"{stem}.png": (maps := SimilarityMapsDisplay.from_comparison(comparison).plot().figure_),
         f"{stem}.svg": maps,
     }
     if comparison.labels is not None and comparison.grid:
-        figures["exponents.png"] = ExponentGridDisplay.from_comparison(comparison).plot()
+        figures["exponents.png"] = ExponentGridDisplay.from_comparison(comparison).plot().figure_
     for name, figure in figures.items():
         with io.atomic_path(folder / name) as path:
             figure.savefig(path, format=name.rpartition(".")[2], dpi=DOTS_PER_INCH)
