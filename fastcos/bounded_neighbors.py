@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import dense_neighbors as dense
-from fastcos import threads
+from fastcos import threads, validate
 from fastcos.measure import Bounded
 
 # candidates of the first search, and how many times more the next one asks for
@@ -77,6 +77,5 @@ def _of(exclusions: dense.Exclusions, queries: dense.Integers) -> dense.Exclusio
     starts, ends = exclusions.indptr[queries], exclusions.indptr[queries + 1]
     indptr = np.concatenate([[0], np.cumsum(ends - starts)])
     places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)
-    return dense.Exclusions(
-        exclusions.own[queries], indptr.astype(np.int64), exclusions.indices[places]
-    )
+    arrays = exclusions.own[queries], indptr.astype(np.int64), exclusions.indices[places]
+    return dense.Exclusions(*map(validate.read_only, arrays))

@@ -254,6 +254,7 @@ def search(
     capacity = max(256, 1 << math.ceil(8 * wanted + 64).bit_length())
     columns = threads.poisoned((n, k), np.int64)
     keys = threads.poisoned((n, k), np.float64)
+    queries = _as_wide(queries, items.rows)
     scaled = packed_queries(prepared, queries, exclusions, mask)
     common = (
         tiles.ISA_TUPLES[layout.isa], FORMS[prepared.form],
@@ -294,7 +295,7 @@ def search(
     while len(batch):
         threads.run(
             screen.search_rows, threads.cuts_by_rows(len(batch), block), 0, n_panels, *common,
-            validate.read_only(batch), scaled, items, capacity, stride, rank, *types,
+            batch, scaled, items, capacity, stride, rank, *types,
             known, keys, columns, again,
             n_threads=work.n_threads, progress=work.progress,
         )  # fmt: skip
@@ -340,6 +341,7 @@ def score_all(
     work: Work,
 ) -> tuple[Integers, Floats]:
     """Score every pair in float64: the path for few queries or items, and for a large k."""
+    queries = _as_wide(queries, given.rows)
     n, depth = queries.rows.shape
     m = len(candidates)
     # a run is a query or a part of one, of about 2 ms
@@ -360,6 +362,13 @@ def score_all(
     shape = (n, parts, k)
     topk.merge_rows(0, n, part_keys.reshape(shape), part_columns.reshape(shape), keys, columns)
     return columns, keys
+
+
+def _as_wide(queries: Side, items: Rows) -> Side:
+    """float32 queries of float64 items as float64: the same keys, and nothing more to compile."""
+    if queries.rows.dtype == items.dtype or items.dtype != np.float64:
+        return queries
+    return queries._replace(rows=validate.read_only(queries.rows.astype(np.float64)))
 
 
 Search = Callable[[Side, Exclusions, Work], tuple[Integers, Floats]]

@@ -179,9 +179,16 @@ def _kinds(given: SparseRows, searched: SparseRows) -> tuple[npt.DTypeLike, Any,
         item_values = np.ones(len(searched.by_column[1]), np.int16)
     are_whole = query_values.dtype.kind == item_values.dtype.kind == "i"
     # a bound for every partial sum too, by Cauchy and Schwarz
+    sum_type: npt.DTypeLike = np.float64
     if are_whole and given.norms.max() * searched.norms.max() < _LARGEST_SUM:
-        return np.int32, query_values, item_values
-    return np.float64, query_values, item_values
+        sum_type = np.int32
+    else:  # few combinations of types to compile
+        query_values, item_values = _as_floats(query_values), _as_floats(item_values)
+    return sum_type, validate.read_only(query_values), validate.read_only(item_values)
+
+
+def _as_floats(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return values.astype(np.float64) if values.dtype.kind == "i" else values
 
 
 def _items(
@@ -208,4 +215,6 @@ def _index_type(count: int) -> npt.DTypeLike:
 
 def _narrowed(arrays: Arrays, index_type: npt.DTypeLike) -> Arrays:
     indptr, indices, data = arrays
-    return indptr, indices.astype(index_type, copy=False), data
+    narrow = validate.read_only(indices.astype(index_type, copy=False))
+    readable = None if data is None else validate.read_only(data)
+    return validate.read_only(indptr), narrow, readable

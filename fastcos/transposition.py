@@ -27,6 +27,8 @@ def transposed(
     of 8 parts p bytes.
     """
     n, nnz = len(indptr) - 1, int(indptr[-1])
+    indptr, indices = validate.read_only(indptr), validate.read_only(indices)
+    data = None if data is None else validate.read_only(data)
     parts = max(1, min(_MOST_PARTS, nnz // (_NNZ_PER_COLUMN * n_columns)))
     cuts = threads.cuts_by_work(indptr, -(-(nnz + n) // parts))
     blocks = threads.cuts_by_rows(len(cuts) - 1, 1)

@@ -73,12 +73,14 @@ def rank_rows(lo, hi, rows, out):
     """
     depth = rows.shape[1]
     middle = 0.5 * (depth - 1)
+    row = np.empty(depth)
     for i in range(lo, hi):
-        order = np.argsort(rows[i])
+        row[:] = rows[i]
+        order = np.argsort(row)  # of one type: sorting takes longest to compile
         first = 0
         while first < depth:
             last = first
-            while last + 1 < depth and rows[i, order[last + 1]] == rows[i, order[first]]:
+            while last + 1 < depth and row[order[last + 1]] == row[order[first]]:
                 last += 1
             for at in range(first, last + 1):
                 out[i, order[at]] = np.float32(0.5 * (first + last) - middle)

@@ -352,9 +352,10 @@ def scan_panels(
     known, again = np.full(n, -_NEVER), np.zeros(n, np.uint8)
     batch = np.arange(n)
     left = n
+    first = np.int64(0)  # a literal would be compiled apart
     while left > 0:
         search_rows(
-            0, left, lo, hi, isa, form, shape, batch, queries, items, capacity, sample_stride,
+            first, left, lo, hi, isa, form, shape, batch, queries, items, capacity, sample_stride,
             sample_rank, code_type, score_type, known, keys[run], columns[run], again,
         )  # fmt: skip
         sample_stride, left = 0, 0

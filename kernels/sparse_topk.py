@@ -211,11 +211,8 @@ def _key(is_cosine, total, query_norm, item_norm):
 
 
 @kernel
-def _may_find(query, j, queries):
-    first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
-    if j == queries.own[query]:
-        return False
-    return first == last or not is_excluded(j, queries.excluded_indices, first, last)
+def _may_find(own, excluded, j):
+    return j != own and not is_excluded(j, excluded, 0, excluded.shape[0])
 
 
 @kernel
@@ -233,46 +230,46 @@ def _first_bound(barred, k, sums, factors, maxima):
 
 @kernel
 def _keep_positive(
-    is_cosine, query, queries, items, minimum, k, sums, bound, keys, columns, scratch
+    is_cosine, norm, own, excluded, norms, factors, minimum, k, sums, bound, keys, columns, scratch
 ):
     """Bring the best k items of positive score to the front of keys, columns; return how many."""
-    norm = queries.norms[query] if is_cosine else 1.0
+    scale = norm if is_cosine else 1.0
     count, reached = 0, 0.0
     for start in range(0, sums.shape[0], CHUNK):
-        word = _reaching(sums, start, items.factors, bound)
+        word = _reaching(sums, start, factors, bound)
         while word != 0:
             j = start + lowest_bit(word)
             word &= word - np.uint64(1)
-            key = _key(is_cosine, sums[j], queries.norms[query], items.norms[j])
+            key = _key(is_cosine, sums[j], norm, norms[j])
             # items rise, so a key equal to the k-th best comes too late
-            if key < minimum or key <= reached or not _may_find(query, j, queries):
+            if key < minimum or key <= reached or not _may_find(own, excluded, j):
                 continue
             keys[count], columns[count] = key, j
             count += 1
             if count == keys.shape[0]:
                 count = keep_best(keys, columns, count, k, scratch)
                 reached = keys[k - 1]
-                bound = max(bound, items.factors.dtype.type(reached * norm * _BELOW))
+                bound = max(bound, factors.dtype.type(reached * scale * _BELOW))
     return keep_best(keys, columns, count, k, scratch)
 
 
 @kernel
 def _append_others(
-    is_cosine, query, queries, items, minimum, k, sums, count, keys, columns, scratch
+    is_cosine, norm, own, excluded, norms, minimum, k, sums, count, keys, columns, scratch
 ):
     """Fill up with scores of 0, then with negative ones; return how many there are in all."""
-    n_items = items.norms.shape[0]
+    n_items = norms.shape[0]
     for j in range(n_items):
         if count == k or minimum > 0.0:
             return count
-        key = _key(is_cosine, sums[j], queries.norms[query], items.norms[j])
-        if key == 0.0 and _may_find(query, j, queries):
+        key = _key(is_cosine, sums[j], norm, norms[j])
+        if key == 0.0 and _may_find(own, excluded, j):
             keys[count], columns[count] = key, j
             count += 1
     rest_keys, rest_columns, rest = keys[count:], columns[count:], 0
     for j in range(n_items):
-        key = _key(is_cosine, sums[j], queries.norms[query], items.norms[j])
-        if key < 0.0 and key >= minimum and _may_find(query, j, queries):
+        key = _key(is_cosine, sums[j], norm, norms[j])
+        if key < 0.0 and key >= minimum and _may_find(own, excluded, j):
             rest_keys[rest], rest_columns[rest] = key, j
             rest += 1
             if rest == rest_keys.shape[0]:
@@ -299,16 +296,19 @@ def best_rows(lo, hi, is_cosine, queries, items, minimum, sum_type, keys, column
             queries.indptr[query], queries.indptr[query + 1], queries.indices, queries.values,
             items.list_indptr, items.list_items, items.list_values, sums,
         )  # fmt: skip
-        barred = queries.excluded_indptr[query + 1] - queries.excluded_indptr[query] + 1
-        bound = _first_bound(barred, k, sums, items.factors, maxima)
+        # arrays, not the tuples: what follows is compiled once for all types of lists and values
+        norm, own = queries.norms[query], queries.own[query]
+        first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
+        excluded = queries.excluded_indices[first:last]
+        bound = _first_bound(last - first + 1, k, sums, items.factors, maxima)
         count = _keep_positive(
-            is_cosine, query, queries, items, minimum, k, sums, bound, run_keys, run_columns,
-            scratch,
+            is_cosine, norm, own, excluded, items.norms, items.factors, minimum, k, sums, bound,
+            run_keys, run_columns, scratch,
         )  # fmt: skip
         if count < k:
             count = _append_others(
-                is_cosine, query, queries, items, minimum, k, sums, count, run_keys, run_columns,
-                scratch,
+                is_cosine, norm, own, excluded, items.norms, minimum, k, sums, count, run_keys,
+                run_columns, scratch,
             )  # fmt: skip
         write_run(run_keys, run_columns, count, keys[query], columns[query])
         sums[:] = 0
