@@ -21,7 +21,7 @@ LAYERS = (
     "factorization recommendation metrics datasets io distributed sampling "
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",
     "auditing comparison",
-    "report house_style plots displays",
+    "report house_style plots displays gate",
     "cli",
 )
 LEVEL_OF = {word: level for level, words in enumerate(LAYERS) for word in words.split()}

@@ -1,0 +1,150 @@
+"""The gate's verdict on times whose answer is known."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fastcos import gate
+
+
+def noisy(means, seed, spread=0.02):
+    """A side whose times scatter log-normally about means."""
+    rng = np.random.default_rng(seed)
+    asked = []
+
+    def measure(names):
+        asked.append(tuple(names))
+        return {
+            name: mean * np.exp(spread * rng.standard_normal())
+            for name, mean in means.items()
+            if not names or name in names
+        }
+
+    measure.asked = asked
+    return measure
+
+
+def test_equal_sides_pass():
+    means = {f"b{i}": 1e-3 * (i + 1) for i in range(20)}
+    verdict = gate.compare_speed(noisy(means, 1), noisy(means, 2))
+    assert verdict.passed
+    assert len(verdict.ratios) == 20
+    assert all(one.low <= one.ratio <= one.high for one in verdict.ratios)
+
+
+def test_a_slower_benchmark_fails_and_only_it_is_measured_again():
+    base = noisy({"search": 1e-3, "fit": 2e-3}, 1)
+    head = noisy({"search": 1.4e-3, "fit": 2e-3}, 2)
+    verdict = gate.compare_speed(base, head)
+    assert not verdict.passed
+    assert [one.name for one in verdict.slower] == ["search"]
+    assert verdict.slower[0].ratio == pytest.approx(1.4, rel=0.05)
+    assert set(base.asked) == {(), ("search",)}
+    assert base.asked.count(("search",)) == 10
+
+
+def test_a_slow_down_within_the_tolerance_passes():
+    verdict = gate.compare_speed(noisy({"search": 1.0}, 1), noisy({"search": 1.05}, 2))
+    assert verdict.passed
+    assert not verdict.suspects
+
+
+def test_a_first_look_that_is_not_confirmed_passes():
+    calls = []
+
+    def head(names):
+        calls.append(names)
+        return {"search": 1.5 if not names else 1.0}
+
+    verdict = gate.compare_speed(lambda names: {"search": 1.0}, head)
+    assert verdict.suspects
+    assert verdict.passed
+
+
+def test_drift_of_the_machine_cancels_within_a_pair():
+    clock = iter(np.repeat(np.linspace(1, 3, 10), 2))
+
+    def side(factor):
+        return lambda names: {"search": factor * next(clock)}
+
+    verdict = gate.compare_speed(side(1.0), side(1.0))
+    assert verdict.ratios[0].ratio == 1.0
+
+
+def test_the_sides_take_turns_at_going_first():
+    order = []
+
+    def side(name):
+        return lambda names: order.append(name) or {"search": 1.0}
+
+    gate.run_pairs(side("base"), side("head"), 4)
+    assert order == ["base", "head", "head", "base"] * 2
+
+
+def test_nothing_measured_is_a_failure():
+    verdict = gate.compare_speed(lambda names: {}, lambda names: {})
+    assert not verdict.passed
+    assert "no benchmark ran" in verdict.markdown()
+
+
+def test_a_benchmark_that_head_lost_is_a_failure_and_a_new_one_is_not():
+    verdict = gate.compare_speed(
+        lambda names: {"kept": 1.0, "lost": 1.0}, lambda names: {"kept": 1.0, "new": 1.0}
+    )
+    assert not verdict.passed
+    assert (verdict.missing, verdict.new) == (("lost",), ("new",))
+    assert "did not run: `lost`" in verdict.markdown()
+
+
+def test_the_interval_covers_the_true_ratio_most_of_the_time():
+    rng = np.random.default_rng(0)
+    draws = np.log(1.2) + 0.05 * rng.standard_normal((150, 10))
+    ends = [gate.interval(logs, 0.99, 0) for logs in draws]
+    covered = np.mean([low <= 1.2 <= high for low, _, high in ends])
+    assert covered >= 0.93  # as its docstring says: 0.95 to 0.96 of 10 ratios
+
+
+def test_commands_are_run_in_processes_of_their_own(tmp_path):
+    script = tmp_path / "bench.py"
+    script.write_text(
+        "import json, sys\nprint('talk')\nprint(json.dumps({n: 2.0 for n in sys.argv[1:] or 'ab'}))"
+    )
+    measure = gate.as_measure([sys.executable, str(script)])
+    assert measure([]) == {"a": 2.0, "b": 2.0}
+    assert measure(["a"]) == {"a": 2.0}
+    with pytest.raises(subprocess.CalledProcessError):
+        gate.as_measure([sys.executable, "-c", "raise SystemExit(3)"])([])
+
+
+def test_a_command_sees_the_variables_it_is_given():
+    code = "import json, os; print(json.dumps({os.environ['GATE_NAME']: 1.0}))"
+    measure = gate.command_measure([sys.executable, "-c", code], {"GATE_NAME": "x"})
+    assert measure([]) == {"x": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"pairs": 9}, "pairs must be a whole number of at least 10, got 9"),
+        ({"tolerance": -0.1}, "tolerance must be a finite number >= 0, got -0.1"),
+        ({"confidence": 1}, "confidence must be a finite number > 0 and <= 0.9999, got 1"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(setting, message):
+    with pytest.raises(ValueError, match=message):
+        gate.compare_speed(lambda names: {}, lambda names: {}, **setting)
+
+
+def test_times_of_zero_are_refused():
+    side = noisy({"search": 0.0}, 0)
+    with pytest.raises(ValueError, match="seconds of search in base must be a finite number > 0"):
+        gate.compare_speed(side, side)
+
+
+def test_the_summary_is_a_markdown_table():
+    verdict = gate.compare_speed(lambda names: {"s": 1e-3}, lambda names: {"s": 2e-3})
+    lines = verdict.markdown().splitlines()
+    assert lines[0].startswith("### Speed: failed, 1 of 1")
+    assert "| `s` | 1 ms | 2 ms | 2.000 | 2.000 to 2.000 |" in lines
