@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from fastcos.reranking import rerank as rerank
     from fastcos.rescaling import Rescaling as Rescaling
     from fastcos.rescaling import rescalings as rescalings
+    from fastcos.shards import InteractionShards as InteractionShards
     from fastcos.storage import FastcosFormatError as FastcosFormatError
     from fastcos.svd import SVD as SVD
     from fastcos.svd import randomized_svd as randomized_svd
@@ -83,6 +84,7 @@ _HOMES = {
     "repairs": ("canonicalize", "query_metric"),
     "reranking": ("STSScorer", "rerank"),
     "rescaling": ("Rescaling", "rescalings"),
+    "shards": ("InteractionShards",),
     "storage": ("FastcosFormatError",),
     "svd": ("SVD", "randomized_svd", "svd_residuals"),
 }

@@ -10,11 +10,12 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastcos import storage, validate
+from fastcos import column_facts, storage, validate
 from fastcos.operators import Matrix, as_operator
-from fastcos.products import matmul, rmatmul
+from fastcos.products import matmul
 from fastcos.recommendation import RecommenderMixin
 from fastcos.rescaling import Rescaling, as_diagonal
+from fastcos.shards import InteractionShards
 from fastcos.svd import SVD, direct_svd, randomized_svd
 from fastcos.validate_csr import as_interactions
 
@@ -175,7 +176,7 @@ class LinearMF(
 
         Parameters
         ----------
-        X : sparse matrix or array_like (n, p)
+        X : sparse matrix, array_like or InteractionShards (n, p)
             Users by items.
         y : None
             Not used.
@@ -191,9 +192,9 @@ class LinearMF(
             A parameter or X is not valid.
         """
         X = self._as_matrix(X, reset=True)
-        validate.as_squarable("X", X.data if sp.issparse(X) else X)
+        validate.as_squarable("X", column_facts.values(X))
         settings = self._settings(min(X.shape))
-        mean = _column_means(X) if settings.center else None
+        mean = column_facts.means(X) if settings.center else None
         svd = _svd(X, mean, settings)
         k = settings.n_components
         shrinkage = _shrinkage(svd.s, settings)
@@ -201,7 +202,7 @@ class LinearMF(
             _warn_of_ties(svd.s[k - 1], svd.s[k], svd.s[0])
         self.components_ = svd.Vt[:k].astype(X.dtype)
         # rounding leaves entries of 1e-17 there, which normalisation would turn into a direction
-        self.components_[:, _empty_columns(X, settings.center)] = 0
+        self.components_[:, column_facts.are_empty(X, settings.center)] = 0
         self.singular_values_ = svd.s[:k]
         self.residuals_ = svd.residuals[:k]
         self.mean_ = mean
@@ -424,6 +425,8 @@ class LinearMF(
 
     def _as_matrix(self, X: Any, *, reset: bool) -> Any:
         """Return X as canonical CSR or dense rows, its columns checked against those of fit."""
+        if isinstance(X, InteractionShards):
+            return validate_data(self, X, reset=reset, skip_check_array=True)
         if not sp.issparse(X):
             dense = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32))
             return validate.as_rows("X", dense)
@@ -478,20 +481,3 @@ def _warn_of_ties(last: float, next_one: float, largest: float) -> None:
             AmbiguousSolutionWarning,
             stacklevel=3,
         )
-
-
-def _empty_columns(X: Any, center: bool) -> npt.NDArray[np.bool_]:
-    """Return which columns are zero throughout, after centring if so; (p,)."""
-    if center:
-        low, high = X.min(axis=0), X.max(axis=0)
-        if sp.issparse(X):
-            low, high = low.toarray().ravel(), high.toarray().ravel()
-        return np.equal(low, high)  # type: ignore[no-any-return]
-    if sp.issparse(X):
-        return np.bincount(X.indices, minlength=X.shape[1]) == 0  # type: ignore[no-any-return]
-    return ~X.any(axis=0)  # type: ignore[no-any-return]
-
-
-def _column_means(X: Any) -> Matrix:
-    """Return them in float64, (p,)."""
-    return rmatmul(X, np.ones((X.shape[0], 1)))[:, 0] / X.shape[0]  # type: ignore[no-any-return]

@@ -271,10 +271,12 @@ def as_operator(
 ) -> Operator:
     """Return (X - row_center 1' - 1 center') diag(1 / scale) as an Operator.
 
-    X is sparse, dense or a LinearOperator; all arguments are checked here.
+    X is sparse, dense, a LinearOperator or in shards; all arguments are checked here.
     """
     if sp.issparse(X):
         X = as_interactions("X", X, keep_zeros=True)
+    elif hasattr(X, "as_operator"):
+        validate.as_none("scale", scale, "for interactions in shards")
     elif not isinstance(X, LinearOperator):
         X = validate.as_rows("X", X)
     n, p = X.shape
@@ -299,6 +301,9 @@ def _unshifted(X: Any, divisors: npt.NDArray[np.float64] | None, n_threads: int 
     if isinstance(X, LinearOperator):
         columns = aslinearoperator(sp.diags_array(1 / divisors)) if divisors is not None else None
         return ImplicitOperator(X if columns is None else X @ columns)
+    if hasattr(X, "as_operator"):
+        made: Operator = X.as_operator(n_threads)
+        return made
     if not sp.issparse(X):
         return DenseOperator(X if divisors is None else (X / divisors).astype(X.dtype))
     if divisors is not None:

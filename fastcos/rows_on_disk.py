@@ -27,17 +27,28 @@ def as_rows_on_disk(name: str, X: Any) -> Any:
     return X
 
 
-def read_rows(name: str, X: npt.NDArray[Any], lo: int, hi: int) -> validate.Rows:
+def read_rows(name: str, X: Any, lo: int, hi: int) -> validate.Rows:
     """Return rows [lo, hi) of X as valid rows; those of a map are copied, and its pages let go.
 
-    Meanwhile the system reads the next as many rows ahead, into its own memory.
+    Meanwhile the system reads as many rows more, into its own memory.
     """
     if not is_on_disk(X):
         return validate.as_rows(name, X[lo:hi])
     rows = np.array(X[lo:hi], order="C", subok=False)
-    _advise(X[lo:hi], mmap.MADV_DONTNEED if _is_shared(X) else None)
-    _advise(X[hi : 2 * hi - lo], mmap.MADV_WILLNEED)
+    if X.mode != "c":  # the pages of a private copy may hold what was written to it
+        release(X[lo:hi])
+    read_ahead(X[hi : 2 * hi - lo])
     return validate.as_rows(f"{name}[{lo}:{hi}]", rows)
+
+
+def release(X: npt.NDArray[Any]) -> None:
+    """Let go of the pages of a shared map; they are read again where they are used again."""
+    _advise(X, mmap.MADV_DONTNEED)
+
+
+def read_ahead(X: npt.NDArray[Any]) -> None:
+    """Let the system read the pages of a map into its own memory, in the background."""
+    _advise(X, mmap.MADV_WILLNEED)
 
 
 def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
@@ -70,15 +81,10 @@ def _map_of(X: npt.NDArray[Any]) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
-def _is_shared(X: Any) -> bool:
-    """Whether dropping a page loses nothing: not so for a private copy that was written to."""
-    return getattr(X, "mode", None) in ("r", "r+", "w+")
-
-
-def _advise(X: npt.NDArray[Any], advice: int | None) -> None:
+def _advise(X: npt.NDArray[Any], advice: int) -> None:
     """Tell the system about the pages of X; a hint, so where there is no such call, nothing."""
     mapped = _map_of(X)
-    if mapped is None or advice is None or not X.size or not X.flags.c_contiguous:
+    if mapped is None or not X.size or not X.flags.c_contiguous:
         return
     first = _start_in_map(X)
     start = first // mmap.PAGESIZE * mmap.PAGESIZE

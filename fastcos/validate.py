@@ -269,6 +269,12 @@ def as_replaceable(name: str, path: Path, mark: str) -> None:
         raise ValueError(f"{name} must be a new directory or one with a {mark}, got {str(path)!r}")
 
 
+def as_new_directory(name: str, path: Path) -> None:
+    """Refuse a path that exists, unless it is an empty directory."""
+    if path.exists() and not (path.is_dir() and next(path.iterdir(), None) is None):
+        raise ValueError(f"{name} must be a new or an empty directory, got {str(path)!r}")
+
+
 def as_same_run(name: str, path: Path, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Refuse to go on with a run that asked for something else."""
     for key, value in asked.items():

@@ -1,0 +1,249 @@
+"""Interactions in a directory of row shards, larger than memory if need be."""
+
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from fastcos import rows_on_disk, storage, validate
+from fastcos.sharded_operator import ShardedOperator
+from fastcos.validate_csr import as_interactions
+
+Ids = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+_KIND, _SHARD_KIND = "InteractionShards", "InteractionShard"
+_MANIFEST = "manifest"
+# of one shard: 4 bytes of column and 4 of value each; some ms of work in every product
+_ENTRIES = 1 << 24
+_LARGEST_INT32 = 2**31 - 1
+
+
+class InteractionShards:
+    """Interactions X (n, p) on disk, cut into shards of whole rows.
+
+    Takes the place of X in :func:`fastcos.matmul`, :func:`fastcos.rmatmul`,
+    :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``: every product
+    reads each shard once, while the system reads the next ahead, and one shard is in memory. Sums
+    over rows are added shard by shard in order: the bits depend on the cuts of the shards, not on
+    threads or on where the shards lie, and differ from those of one CSR by rounding.
+
+    Parameters
+    ----------
+    path : path-like
+        What :meth:`write` or ``fastcos ingest`` wrote.
+    verify : bool
+        Whether every byte is checked against its checksum, which reads everything once.
+
+    Attributes
+    ----------
+    shape : tuple (n, p)
+    nnz : int
+        Non-zeros.
+    dtype : dtype
+        float32, or float64 where values need it.
+    user_ids, item_ids : ndarray (n,), (p,)
+        int64 or str.
+    column_sums, column_lows, column_highs : ndarray (p,), float64
+        Of every column, zeros counted.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such directory.
+    FastcosFormatError
+        It is damaged, or holds something else.
+
+    Examples
+    --------
+    >>> import tempfile, fastcos, scipy.sparse as sp
+    >>> X = sp.random_array((100, 20), density=0.2, rng=0, format="csr")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     shards = fastcos.InteractionShards.write(f"{folder}/x", X, entries_per_shard=100)
+    ...     (shards.shape, len(shards)), fastcos.randomized_svd(shards, 3).s.shape
+    (((100, 20), 4), (3,))
+    """
+
+    def __init__(self, path: storage.PathLike, *, verify: bool = True) -> None:
+        self.path = validate.as_path("path", path)
+        stored = storage.load_arrays(self.path / _MANIFEST, _KIND)
+        n, p = stored.fields["shape"]
+        self.shape: tuple[int, int] = (int(n), int(p))
+        self.nnz = int(stored.fields["nnz"])
+        self.dtype = np.dtype(stored.fields["dtype"])
+        self.user_ids: Ids = stored.arrays["user_ids"]
+        self.item_ids: Ids = stored.arrays["item_ids"]
+        self.first_rows: list[int] = stored.arrays["first_rows"].tolist()
+        self.column_sums: Floats = stored.arrays["column_sums"]
+        self.column_lows: Floats = stored.arrays["column_lows"]
+        self.column_highs: Floats = stored.arrays["column_highs"]
+        self._shards = [self._opened(number, verify) for number in range(len(self))]
+
+    @classmethod
+    def write(
+        cls,
+        path: storage.PathLike,
+        X: Any,
+        *,
+        user_ids: npt.ArrayLike | None = None,
+        item_ids: npt.ArrayLike | None = None,
+        entries_per_shard: int = _ENTRIES,
+    ) -> "InteractionShards":
+        """Write interactions that fit memory as shards.
+
+        Parameters
+        ----------
+        path : path-like
+            A new directory; it appears whole or not at all.
+        X : sparse matrix or array (n, p), or array_like
+        user_ids, item_ids : array_like, optional
+            Default: 0 .. n-1 and 0 .. p-1.
+        entries_per_shard : int
+            A shard ends with the row that reaches so many non-zeros.
+
+        Returns
+        -------
+        InteractionShards
+            Opened.
+
+        Raises
+        ------
+        ValueError
+            path exists and is not empty, or X is malformed.
+        """
+        X = as_interactions("X", X)
+        entries = validate.as_count("entries_per_shard", entries_per_shard)
+        n, p = X.shape
+        users = np.arange(n) if user_ids is None else np.asarray(user_ids)
+        items = np.arange(p) if item_ids is None else np.asarray(item_ids)
+        validate.as_shape("user_ids", users.shape, (n,))
+        validate.as_shape("item_ids", items.shape, (p,))
+        cuts = row_cuts(X.indptr, entries)
+        with ShardWriter(path, items, X.dtype) as writer:
+            for lo, hi in pairwise(cuts):
+                writer.add(X[lo:hi], users[lo:hi])
+        return cls(path, verify=False)
+
+    def __len__(self) -> int:
+        """Shards."""
+        return len(self.first_rows) - 1
+
+    def shard(self, number: int) -> sp.csr_array:
+        """Rows of one shard; its arrays are memory maps."""
+        indptr, indices, data = self._shards[number]
+        shape = (len(indptr) - 1, self.shape[1])
+        X = sp.csr_array((data, indices, indptr), shape=shape)
+        X.has_canonical_format = True
+        return X
+
+    def blocks(self) -> Iterator[tuple[int, sp.csr_array]]:
+        """First row and rows of every shard, in order; one is in memory, the next read ahead."""
+        for number, first in enumerate(self.first_rows[:-1]):
+            for array in self._shards[number + 1] if number + 1 < len(self) else ():
+                rows_on_disk.read_ahead(array)
+            yield first, self.shard(number)
+            for array in self._shards[number]:
+                rows_on_disk.release(array)
+
+    def as_operator(self, n_threads: int | None) -> ShardedOperator:
+        """Products with X, shard by shard."""
+        return ShardedOperator(self, n_threads)
+
+    def _opened(self, number: int, verify: bool) -> Sequence[npt.NDArray[Any]]:
+        """indptr, indices and data of a shard; data of ones take no memory."""
+        stored = storage.load_arrays(self.path / f"{number:05d}", _SHARD_KIND, verify=verify)
+        indptr, indices = stored.arrays["indptr"], stored.arrays["indices"]
+        rows = self.first_rows[number + 1] - self.first_rows[number]
+        ones = np.broadcast_to(self.dtype.type(1), indices.shape)
+        data = stored.arrays.get("data", ones)
+        if verify:
+            X = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.shape[1]))
+            if as_interactions("X", X).nnz != len(indices) or len(indptr) != rows + 1:
+                raise storage.FastcosFormatError(f"{self.path} is damaged: shard {number}")
+            for array in (indptr, indices, data):
+                rows_on_disk.release(array)
+        return indptr, indices, data
+
+
+class ShardWriter:
+    """Writes shards one by one; the directory appears when the block of ``with`` ends well."""
+
+    def __init__(self, path: storage.PathLike, item_ids: Ids, dtype: npt.DTypeLike) -> None:
+        self._target = validate.as_path("path", path).absolute()
+        validate.as_new_directory("path", self._target)
+        self._folder = self._target.with_name(f".{self._target.name}.{uuid.uuid4().hex}")
+        self._item_ids, self._dtype = item_ids, np.dtype(dtype)
+        p = len(item_ids)
+        self._sums, self._counts = np.zeros(p), np.zeros(p, np.int64)
+        self._lows, self._highs = np.full(p, np.inf), np.full(p, -np.inf)
+        self._first_rows = [0]
+        self._user_ids: list[Ids] = []
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True)
+        return self
+
+    def add(self, X: sp.csr_array, user_ids: Ids) -> None:
+        """Write the next rows, a canonical CSR of all items' columns."""
+        small = X.shape[1] <= _LARGEST_INT32
+        indices = X.indices.astype(np.int32 if small else np.int64, copy=False)
+        arrays = {"indptr": X.indptr.astype(np.int64), "indices": indices}
+        if not (X.data == 1).all():
+            arrays["data"] = X.data.astype(self._dtype, copy=False)
+        name = f"{len(self._first_rows) - 1:05d}"
+        storage.save_arrays(self._folder / name, _SHARD_KIND, arrays, {})
+        self._sums += np.bincount(X.indices, X.data, minlength=X.shape[1])
+        self._counts += np.bincount(X.indices, minlength=X.shape[1])
+        np.minimum.at(self._lows, X.indices, X.data)
+        np.maximum.at(self._highs, X.indices, X.data)
+        self._first_rows.append(self._first_rows[-1] + X.shape[0])
+        self._user_ids.append(user_ids)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _finish(self) -> None:
+        with_zeros = self._counts < self._first_rows[-1]
+        self._lows[with_zeros] = np.minimum(self._lows[with_zeros], 0)
+        self._highs[with_zeros] = np.maximum(self._highs[with_zeros], 0)
+        arrays = {
+            "user_ids": np.concatenate(self._user_ids),
+            "item_ids": self._item_ids,
+            "first_rows": np.array(self._first_rows, np.int64),
+            "column_sums": self._sums,
+            "column_lows": self._lows,
+            "column_highs": self._highs,
+        }
+        fields = {
+            "shape": [self._first_rows[-1], len(self._item_ids)],
+            "nnz": int(self._counts.sum()),
+            "dtype": self._dtype.name,
+        }
+        storage.save_arrays(self._folder / _MANIFEST, _KIND, arrays, fields)
+        if self._target.is_dir():
+            self._target.rmdir()  # empty, as the gate has seen
+        self._folder.rename(self._target)
+
+
+def row_cuts(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
+    """Rows where shards of about so many entries begin, and the number of rows."""
+    n = len(indptr) - 1
+    wanted = np.arange(entries, int(indptr[-1]), entries)
+    inner = np.searchsorted(indptr, wanted)
+    cuts: list[int] = np.unique(np.concatenate([[0], np.minimum(inner, n), [n]])).tolist()
+    return cuts

@@ -1,0 +1,167 @@
+"""Interactions in shards: the same matrix, the same products, damage told, memory bounded."""
+
+import shutil
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import fastcos
+from fastcos import storage
+from fastcos.sharded_operator import ShardedOperator
+from fastcos.shards import InteractionShards, row_cuts
+from tests.compare import assert_same_bits
+
+
+@pytest.fixture(scope="module", params=["counts", "binary"])
+def matrix(request):
+    rng = np.random.default_rng(0)
+    X = sp.random_array((700, 60), density=0.15, rng=rng, format="csr", dtype=np.float32)
+    X.data[:] = 1 if request.param == "binary" else rng.integers(1, 9, X.nnz)
+    X = X.tolil()
+    X[:, 7] = 0  # an item and two users that nobody touched
+    X[[0, 500]] = 0
+    return sp.csr_array(X.tocsr())
+
+
+@pytest.fixture
+def shards(matrix, tmp_path):
+    return InteractionShards.write(tmp_path / "x", matrix, entries_per_shard=900)
+
+
+def test_the_shards_are_the_matrix(matrix, shards):
+    assert len(shards) == 7 or len(shards) == 6
+    assert (shards.shape, shards.nnz, shards.dtype) == (matrix.shape, matrix.nnz, np.float32)
+    whole = sp.vstack([block for _, block in shards.blocks()])
+    np.testing.assert_array_equal(whole.toarray(), matrix.toarray())
+    assert [first for first, _ in shards.blocks()] == shards.first_rows[:-1]
+    np.testing.assert_array_equal(shards.user_ids, np.arange(700))
+
+
+def test_ids_are_kept(matrix, tmp_path):
+    users, items = np.array([f"u{i}" for i in range(700)]), np.arange(60) * 3
+    shards = InteractionShards.write(tmp_path / "x", matrix, user_ids=users, item_ids=items)
+    assert len(shards) == 1
+    np.testing.assert_array_equal(shards.user_ids, users)
+    np.testing.assert_array_equal(shards.item_ids, items)
+
+
+def test_ones_take_no_room(matrix, shards):
+    files = {file.name.partition("-")[0] for file in (shards.path / "00000").glob("*.npy")}
+    binary = (matrix.data == 1).all()
+    assert files == ({"indptr", "indices"} if binary else {"indptr", "indices", "data"})
+
+
+def test_products_are_those_of_the_matrix(matrix, shards):
+    rng = np.random.default_rng(1)
+    A, Y = rng.standard_normal((60, 5)), rng.standard_normal((700, 5))
+    X = matrix.toarray().astype(np.float64)
+    np.testing.assert_allclose(fastcos.matmul(shards, A), X @ A, atol=1e-10)
+    np.testing.assert_allclose(fastcos.rmatmul(shards, Y), X.T @ Y, atol=1e-10)
+    np.testing.assert_allclose(fastcos.gram_matmul(shards, A), X.T @ (X @ A), atol=1e-9)
+    mean = X.mean(axis=0)
+    found = fastcos.matmul(shards, A, center=mean)
+    np.testing.assert_allclose(found, (X - mean) @ A, atol=1e-10)
+    operator = shards.as_operator(None)
+    np.testing.assert_allclose(operator.gram(), X.T @ X, atol=1e-9)
+    other = operator.transposed()
+    np.testing.assert_allclose(other.matmul(Y), X.T @ Y, atol=1e-10)
+    np.testing.assert_allclose(other.rmatmul(A), X @ A, atol=1e-10)
+    np.testing.assert_allclose(other.gram(), X @ X.T, atol=1e-9)
+    assert other.transposed() is operator
+
+
+class InMemory:
+    """The same cuts, without files."""
+
+    def __init__(self, X, first_rows):
+        self.shape, self.dtype, self._X, self._cuts = X.shape, X.dtype, X, first_rows
+
+    def blocks(self):
+        for lo, hi in zip(self._cuts[:-1], self._cuts[1:], strict=True):
+            yield lo, self._X[lo:hi]
+
+
+def test_bits_are_those_of_the_same_cuts_in_memory_on_any_number_of_threads(matrix, shards):
+    Q = np.random.default_rng(2).standard_normal((60, 20)).astype(np.float32)
+    expected = ShardedOperator(InMemory(matrix, shards.first_rows)).gram_matmul(Q)
+    for n_threads in (1, 2, 3, 8):
+        assert_same_bits(fastcos.gram_matmul(shards, Q, n_threads=n_threads), expected)
+
+
+def test_the_svd_carries_its_certificate(matrix, shards):
+    U, s, Vt, residuals = fastcos.randomized_svd(shards, 4, tol=1e-6)
+    truth = np.linalg.svd(matrix.toarray().astype(np.float64), compute_uv=False)[:4]
+    assert (np.abs(s - truth) <= residuals * s + 1e-9 * s[0]).all()
+    np.testing.assert_allclose(s, truth, rtol=1e-6)
+    np.testing.assert_allclose((U * s) @ Vt @ Vt.T, matrix @ Vt.T, atol=1e-2)
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_a_model_of_shards_is_that_of_the_matrix(matrix, shards, center):
+    settings = {"n_components": 5, "regularization": 10.0, "center": center}
+    expected = fastcos.LinearMF(**settings).fit(matrix)
+    found = fastcos.LinearMF(**settings).fit(shards)
+    np.testing.assert_allclose(found.singular_values_, expected.singular_values_, rtol=1e-6)
+    np.testing.assert_allclose(
+        np.abs(found.item_embeddings()), np.abs(expected.item_embeddings()), atol=1e-4
+    )
+    assert (found.components_[:, 7] == 0).all()
+    np.testing.assert_allclose(
+        np.abs(found.transform(shards)), np.abs(expected.transform(matrix)), atol=1e-3
+    )
+
+
+def test_cuts_fall_between_rows():
+    indptr = np.array([0, 0, 5, 5, 6, 30, 31])
+    assert row_cuts(indptr, 6) == [0, 4, 5, 6]
+    assert row_cuts(indptr, 100) == [0, 6]
+    assert row_cuts(np.array([0, 0]), 3) == [0, 1]
+
+
+def test_damage_is_told(shards, tmp_path):
+    file = next((shards.path / "00002").glob("indices-*.npy"))
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 64
+    file.write_bytes(content)
+    with pytest.raises(storage.FastcosFormatError, match="checksum differs"):
+        InteractionShards(shards.path)
+    file.write_bytes(content[:-8])
+    with pytest.raises(storage.FastcosFormatError, match=r"is damaged: \d+ bytes, not"):
+        InteractionShards(shards.path, verify=False)
+    file.unlink()
+    with pytest.raises(storage.FastcosFormatError, match="is missing"):
+        InteractionShards(shards.path)
+
+
+def test_a_shard_of_another_matrix_is_told(shards, tmp_path):
+    other = sp.random_array((40, 90), density=0.5, rng=np.random.default_rng(3), format="csr")
+    InteractionShards.write(tmp_path / "y", other)
+    shutil.rmtree(shards.path / "00001")
+    shutil.copytree(tmp_path / "y" / "00000", shards.path / "00001")
+    with pytest.raises(ValueError, match=r"indices|shard 1"):
+        InteractionShards(shards.path)
+
+
+def test_wrong_arguments_are_refused(matrix, shards, tmp_path):
+    with pytest.raises(ValueError, match="path must be a new or an empty directory"):
+        InteractionShards.write(shards.path, matrix)
+    with pytest.raises(ValueError, match=r"item_ids must be of shape \(60,\), got \(2,\)"):
+        InteractionShards.write(tmp_path / "z", matrix, item_ids=[1, 2])
+    with pytest.raises(ValueError, match="entries_per_shard must be"):
+        InteractionShards.write(tmp_path / "z", matrix, entries_per_shard=0)
+    with pytest.raises(ValueError, match="scale must be None for interactions in shards"):
+        fastcos.matmul(shards, np.ones((60, 1)), scale=np.ones(60))
+    with pytest.raises(FileNotFoundError):
+        InteractionShards(tmp_path / "z")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x"]
+
+
+def test_nothing_is_left_of_a_write_that_fails(matrix, tmp_path, monkeypatch):
+    def full(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage, "save_arrays", full)
+    with pytest.raises(OSError, match="No space left"):
+        InteractionShards.write(tmp_path / "x", matrix)
+    assert not list(tmp_path.iterdir())
