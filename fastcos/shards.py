@@ -135,7 +135,17 @@ class InteractionShards:
         return len(self.first_rows) - 1
 
     def shard(self, number: int) -> sp.csr_array:
-        """Rows of one shard; its arrays are memory maps."""
+        """Rows of one shard; its arrays are memory maps.
+
+        Parameters
+        ----------
+        number : int
+            From 0.
+
+        Returns
+        -------
+        csr_array (rows, p)
+        """
         indptr, indices, data = self._shards[number]
         shape = (len(indptr) - 1, self.shape[1])
         X = sp.csr_array((data, indices, indptr), shape=shape)
@@ -152,7 +162,17 @@ class InteractionShards:
                 rows_on_disk.release(array)
 
     def as_operator(self, n_threads: int | None) -> ShardedOperator:
-        """Products with X, shard by shard."""
+        """Products with X, shard by shard.
+
+        Parameters
+        ----------
+        n_threads : int or None
+            None: those of the configuration.
+
+        Returns
+        -------
+        ShardedOperator
+        """
         return ShardedOperator(self, n_threads)
 
     def _opened(self, number: int, verify: bool) -> Sequence[npt.NDArray[Any]]:

@@ -211,10 +211,10 @@ def test_a_reader_overtaken_by_a_writer_reads_the_new_content(saved, monkeypatch
     read_array = storage._read_array
     calls = itertools.count()
 
-    def overtaken(directory, entry):
+    def overtaken(directory, entry, verify):
         if next(calls) == 1:
             save_arrays(saved, "Example", {"rows": np.ones(3)}, {"version": 2})
-        return read_array(directory, entry)
+        return read_array(directory, entry, verify)
 
     monkeypatch.setattr(storage, "_read_array", overtaken)
     stored = load_arrays(saved, "Example")
