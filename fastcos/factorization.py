@@ -11,11 +11,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import column_facts, storage, validate
-from fastcos.operators import Matrix, as_operator
+from fastcos.operators import as_operator
 from fastcos.products import matmul
 from fastcos.recommendation import RecommenderMixin
 from fastcos.rescaling import Rescaling, as_diagonal
 from fastcos.shards import InteractionShards
+from fastcos.sparse_operator import Matrix
 from fastcos.svd import SVD, direct_svd, randomized_svd
 from fastcos.validate_csr import as_interactions
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from fastcos.operators import Matrix
+from fastcos.sparse_operator import Matrix
 
 Vector = npt.NDArray[np.float64]
 

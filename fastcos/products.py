@@ -5,7 +5,8 @@ from typing import Any
 import numpy.typing as npt
 
 from fastcos import validate
-from fastcos.operators import Matrix, as_operator
+from fastcos.operators import as_operator
+from fastcos.sparse_operator import Matrix
 
 
 def matmul(
@@ -79,19 +80,15 @@ def rmatmul(
     row_center: npt.ArrayLike | None = None,
     n_threads: int | None = None,
 ) -> Matrix:
-    """Return X'Y for sparse X and dense Y, without transposing X.
+    """Return X'Y for sparse X and dense Y, without X' as a matrix unless X is wide.
 
     Time O(nnz l + (n + p) l); beside the result at most working_memory.
 
     Parameters
     ----------
-    X : sparse matrix or array (n, p), or array_like
-        As in :func:`matmul`.
-    Y : array_like (n, l), float32 or float64
-    center, scale, row_center : array_like, optional
+    X, center, scale, row_center, n_threads
         As in :func:`matmul`: the product is that of the centred and scaled X.
-    n_threads : int, optional
-        Default: that of the configuration.
+    Y : array_like (n, l), float32 or float64
 
     Returns
     -------
@@ -100,10 +97,8 @@ def rmatmul(
 
     Raises
     ------
-    ValueError
-        A shape, an index or a value of X or another argument is not valid.
-    TypeError
-        An argument does not hold real numbers.
+    ValueError, TypeError
+        As in :func:`matmul`.
 
     Examples
     --------
@@ -131,17 +126,15 @@ def gram_matmul(
 ) -> Matrix:
     """Return X'(X Q) for sparse X and dense Q in one pass over X; X Q is never stored.
 
-    Time O(nnz l + (n + p) l); beside the result at most working_memory.
+    Time O(nnz l + (n + p) l). Beside the result at most working_memory for sums of their own of
+    parts of the rows, and as much for a transposed copy of X in blocks, which is made where it pays
+    at once.
 
     Parameters
     ----------
-    X : sparse matrix or array (n, p), or array_like
-        As in :func:`matmul`.
-    Q : array_like (p, l), float32 or float64
-    center, scale, row_center : array_like, optional
+    X, center, scale, row_center, n_threads
         As in :func:`matmul`: the product is that of the centred and scaled X.
-    n_threads : int, optional
-        Default: that of the configuration.
+    Q : array_like (p, l), float32 or float64
 
     Returns
     -------
@@ -150,10 +143,8 @@ def gram_matmul(
 
     Raises
     ------
-    ValueError
-        A shape, an index or a value of X or another argument is not valid.
-    TypeError
-        An argument does not hold real numbers.
+    ValueError, TypeError
+        As in :func:`matmul`.
 
     Examples
     --------

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import validate
-from fastcos.operators import Matrix, SparseOperator
+from fastcos.sparse_operator import Matrix, SparseOperator
 
 
 class Shards(Protocol):

@@ -9,7 +9,8 @@ import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 
 from fastcos import lanczos, validate
-from fastcos.operators import Matrix, Operator, as_operator
+from fastcos.operators import Operator, as_operator
+from fastcos.sparse_operator import Matrix
 
 Vector = npt.NDArray[np.float64]
 

@@ -40,10 +40,11 @@ class _RowCode:
     def _from_first(self, argument):
         return self._builder.gep(self._array(argument).data, [self._arguments[2]])
 
-    def panel(self, argument, column):
-        """Pointer to column `column` of row 0 of a matrix, and the length of its rows."""
+    def panel(self, argument, column=None):
+        """Pointer to column `column` (0) of row 0 of a matrix, and the length of its rows."""
         array = self._array(argument)
-        start = self._builder.gep(array.data, [self._arguments[column]])
+        first = _I64(0) if column is None else self._arguments[column]
+        start = self._builder.gep(array.data, [first])
         return start, self._builder.extract_value(array.shape, 1)
 
     def row(self, panel, index):
@@ -81,12 +82,16 @@ class _RowCode:
     def plus(self, left, right):
         return [self._builder.fadd(a, b) for a, b in zip(left, right, strict=True)]
 
-    def for_each_entry(self, carried, step):
-        """Carried = step(entry, index, carried) for every non-zero; return what is carried out."""
+    def for_each_entry(self, carried, step, bound=None):
+        """Carried = step(entry, index, carried) for every non-zero; return where it ended and them.
+
+        It ends at the first index that is not below the bound, if one is given.
+        """
         builder = self._builder
         before = builder.block
-        head, body, after = (
-            builder.function.append_basic_block(f"row.{name}") for name in ("head", "body", "end")
+        head, look, body, after = (
+            builder.function.append_basic_block(f"row.{name}")
+            for name in ("head", "look", "body", "end")
         )
         builder.branch(head)
         builder.position_at_end(head)
@@ -95,27 +100,39 @@ class _RowCode:
         sums = [builder.phi(value.type) for value in carried]
         for phi, value in zip(sums, carried, strict=True):
             phi.add_incoming(value, before)
-        builder.cbranch(builder.icmp_signed("<", entry, self._count), body, after)
+        builder.cbranch(builder.icmp_signed("<", entry, self._count), look, after)
+        builder.position_at_end(look)
+        index = self._index(entry)
+        if bound is None:
+            builder.branch(body)
+        else:
+            builder.cbranch(builder.icmp_signed("<", index, bound), body, after)
         builder.position_at_end(body)
-        index = builder.load(builder.gep(self._indices, [entry]))
-        if index.type != _I64:
-            index = builder.sext(index, _I64)
         results = step(entry, index, sums)
         entry.add_incoming(builder.add(entry, _I64(1)), builder.block)
         for phi, value in zip(sums, results, strict=True):
             phi.add_incoming(value, builder.block)
         builder.branch(head)
         builder.position_at_end(after)
-        return sums
+        return entry, sums
 
-    def gathered(self, panel):
-        """Sum of value times row of the panel over the non-zeros."""
-        return self.for_each_entry(
-            self.zeros(),
+    def _index(self, entry):
+        index = self._builder.load(self._builder.gep(self._indices, [entry]))
+        if index.type == _I64:
+            return index
+        extend = self._builder.sext if self._types[1].dtype.signed else self._builder.zext
+        return extend(index, _I64)
+
+    def gathered(self, panel, start=None, bound=None):
+        """Start plus value times row of the panel for every non-zero; and where it ended."""
+        entry, sums = self.for_each_entry(
+            self.zeros() if start is None else start,
             lambda entry, index, sums: self.plus(
                 sums, self.times_value(entry, self.load(self.row(panel, index)))
             ),
+            bound,
         )
+        return sums, entry
 
     def scatter(self, vectors, panel):
         """Add value times vectors to the row of the panel of every non-zero."""
@@ -137,9 +154,32 @@ def gather_row(width):
 
         def codegen(context, builder, signature, arguments):
             code = _RowCode(context, builder, signature, arguments, Y.dtype, width)
-            sums = code.gathered(code.panel(4, 5))
+            sums, _ = code.gathered(code.panel(4, 5))
             code.store(sums, code.row(code.panel(6, 8), arguments[7]))
             return context.get_dummy_value()
+
+        return signature, codegen
+
+    return gather
+
+
+def add_gathered_row(width):
+    """Intrinsic (data, indices, first, last, A, Y, i, bound): Y[i] += sum x_t A[j_t].
+
+    A and Y have width columns. The sum ends at the first index from the bound on; returns its
+    place, or last.
+    """
+
+    @intrinsic
+    def gather(typing, data, indices, first, last, A, Y, row, bound):
+        signature = types.int64(data, indices, first, last, A, Y, row, bound)
+
+        def codegen(context, builder, signature, arguments):
+            code = _RowCode(context, builder, signature, arguments, Y.dtype, width)
+            target = code.row(code.panel(5), arguments[6])
+            sums, entry = code.gathered(code.panel(4), code.load(target), arguments[7])
+            code.store(sums, target)
+            return builder.add(entry, arguments[2])
 
         return signature, codegen
 
@@ -173,7 +213,8 @@ def gram_row(width):
 
         def codegen(context, builder, signature, arguments):
             code = _RowCode(context, builder, signature, arguments, Z.dtype, width)
-            code.scatter(code.gathered(code.panel(4, 5)), code.panel(6, 7))
+            sums, _ = code.gathered(code.panel(4, 5))
+            code.scatter(sums, code.panel(6, 7))
             return context.get_dummy_value()
 
         return signature, codegen

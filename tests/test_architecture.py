@@ -15,7 +15,7 @@ LAYERS = (
     "kernels",
     "config threads storage resumable rows_on_disk "
     "validate validate_csr validate_metrics validate_audit validate_measures",
-    "measure operators preprocessing products lanczos svd rescaling transposition "
+    "measure operators sparse_operator preprocessing products lanczos svd rescaling transposition "
     "sharded_operator shards column_facts "
     "neighbors bounded_neighbors dense_neighbors sparse_neighbors streamed_neighbors "
     "neighbor_pairs neighbors_transformer index",

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
-from fastcos import config, gram_matmul, matmul, operators, rmatmul, set_config
+from fastcos import config, gram_matmul, matmul, operators, rmatmul, set_config, sparse_operator
 
 N, P = 90, 31
 
@@ -76,7 +76,7 @@ def test_centre_and_scale_are_those_of_the_dense_matrix(X, rng, kind):
 
 
 def test_bits_do_not_depend_on_threads_or_instruction_set(rng, monkeypatch):
-    monkeypatch.setattr(operators, "_NNZ_PER_COLUMN_OF_A_PART", 1)
+    monkeypatch.setattr(sparse_operator, "_NNZ_PER_COLUMN_OF_A_PART", 1)
     X = sp.random_array((4000, 40), density=0.2, rng=rng, format="csr", dtype=np.float32)
     A, Y = (rng.standard_normal((m, 83)).astype(np.float32) for m in (40, 4000))
     before = config.isa()
@@ -99,6 +99,48 @@ def test_bits_do_not_depend_on_threads_or_instruction_set(rng, monkeypatch):
             np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("values", ["ones", "numbers"])
+def test_blocks_and_pieces_have_the_bits_of_whole_rows(rng, monkeypatch, dtype, values):
+    monkeypatch.setattr(sparse_operator, "_NNZ_PER_COLUMN_OF_A_PART", 300)
+    X = sp.random_array((9000, 700), density=0.02, rng=rng, format="csr", dtype=dtype)
+    if values == "ones":
+        X.data[:] = 1
+    operator = sparse_operator.SparseOperator(X)
+    factors = [rng.standard_normal((700, width)).astype(dtype) for width in (7, 33, 150)]
+    whole = [(operator.matmul(Q), operator.gram_matmul(Q)) for Q in factors]
+    monkeypatch.setattr(sparse_operator, "_CACHED_BYTES", 2**12)
+    monkeypatch.setattr(sparse_operator, "_NNZ_PER_PIECE", 0.1)
+    monkeypatch.setattr(sparse_operator, "_COLUMNS_TO_PAY", (0, 0))
+    assert operator._item_rows(factors[0]) < 700
+    assert operator._transposes_pay(factors[0])
+    for Q, truth in zip(factors, whole, strict=True):
+        np.testing.assert_array_equal(operator.matmul(Q), truth[0])
+        np.testing.assert_array_equal(operator.gram_matmul(Q), truth[1])
+
+
+def test_blocks_give_way_where_their_numbers_or_the_memory_would_not_do(rng, monkeypatch):
+    X = sp.random_array((9000, 700), density=0.02, rng=rng, format="csr", dtype=np.float32)
+    Q = np.ones((700, 64), np.float32)
+    monkeypatch.setattr(sparse_operator, "_CACHED_BYTES", 2**14)
+    monkeypatch.setattr(sparse_operator, "_COLUMNS_TO_PAY", (0, 0))
+    operator = sparse_operator.SparseOperator(X)
+    truth = operator.gram_matmul(Q)
+    assert operator._transposes_pay(Q)
+    largest = int(np.diff(X.indptr[operator._block_cuts[1]]).max())
+    for name, limit in (
+        ("_LARGEST_INT32", largest - 1),
+        ("_NNZ_PER_COLUMN_OF_A_BLOCK", 1000),
+        ("_working_bytes", lambda: X.nnz * 6),
+    ):
+        with monkeypatch.context() as limited:
+            limited.setattr(sparse_operator, name, limit)
+            assert not operator._transposes_pay(Q)
+            np.testing.assert_array_equal(operator.gram_matmul(Q), truth)
+    monkeypatch.setattr(sparse_operator, "_LARGEST_INT32", largest)
+    assert operator._transposes_pay(Q)
+
+
 def test_a_wide_matrix_goes_through_its_transpose(rng):
     X = sp.random_array((20, 3000), density=0.01, rng=rng, format="csr")
     dense = X.toarray()
@@ -108,15 +150,14 @@ def test_a_wide_matrix_goes_through_its_transpose(rng):
 
 
 def test_little_memory_means_fewer_parts_and_the_same_product(rng, monkeypatch):
-    monkeypatch.setattr(operators, "_NNZ_PER_COLUMN_OF_A_PART", 1)
+    monkeypatch.setattr(sparse_operator, "_NNZ_PER_COLUMN_OF_A_PART", 1)
     X = sp.random_array((3000, 40), density=0.2, rng=rng, format="csr")
     Q = rng.standard_normal((40, 64))
     before = config.working_memory()
-    wide = operators.SparseOperator(X)
     truth = gram_matmul(X, Q)
     try:
-        set_config(working_memory=0.05)
-        assert wide._n_parts(Q) < 5
+        set_config(working_memory=0.04)
+        assert sparse_operator.SparseOperator(X)._n_parts < 5
         np.testing.assert_allclose(gram_matmul(X, Q), truth, rtol=1e-12)
     finally:
         set_config(working_memory=before)
@@ -127,7 +168,7 @@ def test_wide_indices_are_kept_where_columns_need_them(X, rng, monkeypatch):
     wide = X.copy()
     wide.indices, wide.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
     np.testing.assert_array_equal(matmul(wide, A), X @ A)
-    monkeypatch.setattr(operators, "_LARGEST_INT32", P - 1)
+    monkeypatch.setattr(sparse_operator, "_LARGEST_INT32", P - 1)
     assert operators.as_operator(wide)._arrays[1].dtype == np.int64
     np.testing.assert_array_equal(matmul(wide, A), X @ A)
 
