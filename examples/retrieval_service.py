@@ -1,0 +1,169 @@
+"""A retrieval service: exact top-k over HTTP, with health, readiness and reload without downtime.
+
+    python examples/retrieval_service.py make /tmp/index --items 100000 --dimensions 64
+    INDEX=/tmp/index uvicorn --app-dir examples retrieval_service:app
+    curl 'localhost:8000/items/7/similar?k=3'
+
+Needs fastapi and an ASGI server. The folder holds one folder per version (``index``, ``items.npy``,
+``ids.npy``) and the link ``current``, which ``publish`` moves only when a version is complete.
+"""
+
+import argparse
+import os
+import tempfile
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from fastapi import FastAPI, HTTPException, Query, Response
+from pydantic import BaseModel
+
+import fastcos
+
+MAX_K = 100
+
+
+class Retrieval(NamedTuple):
+    """One version of the index: readers hold it for the length of a request."""
+
+    index: fastcos.SimilarityIndex
+    items: np.ndarray
+    ids: list[str]
+    number_of: dict[str, int]
+
+
+class Vectors(BaseModel):
+    """Queries as the model embeds them."""
+
+    vectors: list[list[float]]
+    k: int = 10
+
+
+def publish(folder: Path, items: np.ndarray, ids: np.ndarray) -> None:
+    """Write a new version beside the old ones, then let ``current`` point to it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    version = Path(tempfile.mkdtemp(prefix="version-", dir=folder))
+    fastcos.SimilarityIndex().fit(items).save(version / "index")
+    np.save(version / "items.npy", items)
+    np.save(version / "ids.npy", ids)
+    link = folder / f"{version.name}.link"
+    link.symlink_to(version.name)
+    link.replace(folder / "current")  # atomic: readers see the old version or the new one
+
+
+def loaded(folder: Path) -> Retrieval:
+    """Map the current version and search once, so that no request waits for anything."""
+    version = (folder / "current").resolve(strict=True)
+    index = fastcos.SimilarityIndex.load(version / "index")
+    items = np.load(version / "items.npy", mmap_mode="r")
+    ids = np.load(version / "ids.npy").tolist()
+    index.search(items[:1], k=1, n_threads=1)
+    return Retrieval(index, items, ids, {name: number for number, name in enumerate(ids)})
+
+
+def service(folder: Path) -> FastAPI:
+    """Return the application that serves the folder."""
+    current: list[Retrieval] = []  # empty until ready, then one
+    one_reload = threading.Lock()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        current.append(loaded(folder))
+        yield
+        current.clear()
+
+    app = FastAPI(title="retrieval", lifespan=lifespan)
+
+    def served() -> Retrieval:
+        if not current:
+            raise HTTPException(503, "no index is loaded")
+        return current[0]
+
+    def answer(found: fastcos.Neighbors, version: Retrieval) -> list[list[dict[str, object]]]:
+        return [
+            [
+                {"id": version.ids[item], "score": float(score)}
+                for item, score in zip(items, scores, strict=True)
+                if item >= 0
+            ]
+            for items, scores in zip(found.indices, found.scores, strict=True)
+        ]
+
+    @app.get("/health")
+    def health() -> dict[str, str]:
+        """The process answers."""
+        return {"status": "alive"}
+
+    @app.get("/ready")
+    def ready(response: Response) -> dict[str, object]:
+        """An index is loaded: send requests."""
+        if not current:
+            response.status_code = 503
+            return {"status": "no index"}
+        return {"status": "ready", "items": current[0].index.n_items_}
+
+    @app.get("/items/{name}/similar")
+    def similar(
+        name: str, k: Annotated[int, Query(ge=1, le=MAX_K)] = 10
+    ) -> list[dict[str, object]]:
+        """The k items most similar to an item, without itself."""
+        version = served()
+        number = version.number_of.get(name)
+        if number is None:
+            raise HTTPException(404, f"no item {name!r}")
+        found = version.index.search(version.items[number : number + 1], k + 1, n_threads=1)
+        others = [other for other in answer(found, version)[0] if other["id"] != name]
+        return others[:k]
+
+    @app.post("/search")
+    def search(queries: Vectors) -> list[list[dict[str, object]]]:
+        """The k items most similar to each vector."""
+        version = served()
+        try:
+            vectors = np.asarray(queries.vectors, dtype=np.float32)
+            found = version.index.search(vectors, queries.k, n_threads=1)
+        except ValueError as error:  # the message names argument, rule and what came
+            raise HTTPException(422, str(error)) from None
+        return answer(found, version)
+
+    @app.post("/reload")
+    def reload() -> dict[str, object]:
+        """Load what the folder holds now; a folder that cannot be read changes nothing."""
+        with one_reload:
+            try:
+                fresh = loaded(folder)
+            except (OSError, ValueError) as error:
+                raise HTTPException(409, f"kept the old index: {error}") from None
+            current[:] = [fresh]  # requests under way hold the old one until they are done
+        return {"status": "ready", "items": fresh.index.n_items_}
+
+    return app
+
+
+def make(folder: Path, n_items: int, n_dimensions: int, seed: int = 0) -> None:
+    """Publish an index of random items, to try the service with."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((100, n_dimensions))
+    noise = rng.standard_normal((n_items, n_dimensions))
+    items = (centres[rng.integers(100, size=n_items)] + noise).astype(np.float32)
+    publish(folder, items, np.arange(n_items).astype(str))
+
+
+def __getattr__(name: str) -> FastAPI:
+    """Make ``app`` for a server, from the folder in the variable INDEX."""
+    if name != "app":
+        raise AttributeError(name)
+    return service(Path(os.environ["INDEX"]))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Write an index of random items.")
+    parser.add_argument("make", choices=["make"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--dimensions", type=int, default=64)
+    given = parser.parse_args()
+    make(given.folder, given.items, given.dimensions)

@@ -1,0 +1,171 @@
+"""The examples run as their pages say."""
+
+import contextlib
+import importlib.util
+import json
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def imported(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def retrieval():
+    pytest.importorskip("fastapi", reason="the service needs fastapi")
+    pytest.importorskip("uvicorn", reason="the service needs a server")
+    return imported("retrieval_service")
+
+
+@pytest.fixture
+def folder(retrieval, tmp_path):
+    retrieval.make(tmp_path / "served", 200, 8)
+    return tmp_path / "served"
+
+
+@contextlib.contextmanager
+def serving(app, **settings):
+    """A real server on a free port of this machine; yields ask(path, body), the status and JSON."""
+    import uvicorn
+
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", **settings)
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+
+    def ask(path, body=None, method=None):
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{port}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, json.load(refused)
+
+    try:
+        yield ask
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def ask(retrieval, folder):
+    with serving(retrieval.service(folder)) as ask:
+        yield ask
+
+
+def nearest(items, query, k):
+    units = items / np.linalg.norm(items, axis=1, keepdims=True)
+    scores = units.astype(np.float64) @ (query / np.linalg.norm(query))
+    return [str(item) for item in np.argsort(-scores, kind="stable")[:k]]
+
+
+def test_the_service_answers_what_brute_force_answers(ask, folder):
+    items = np.load(folder / "current" / "items.npy")
+    _, similar = ask("/items/7/similar?k=3")
+    assert [one["id"] for one in similar] == nearest(items, items[7], 4)[1:]
+    queries = np.random.default_rng(1).standard_normal((2, 8))
+    _, found = ask("/search", {"vectors": queries.tolist(), "k": 5})
+    for query, hits in zip(queries.astype(np.float32), found, strict=True):
+        assert [one["id"] for one in hits] == nearest(items, query, 5)
+
+
+def test_the_service_tells_health_readiness_and_errors(ask):
+    assert ask("/health") == (200, {"status": "alive"})
+    assert ask("/ready") == (200, {"status": "ready", "items": 200})
+    assert ask("/items/nobody/similar")[0] == 404
+    assert ask("/items/7/similar?k=0")[0] == 422
+    status, told = ask("/search", {"vectors": [[1.0] * 9]})
+    assert status == 422
+    assert "queries" in told["detail"]
+
+
+def test_the_service_is_not_ready_before_it_has_loaded(retrieval, folder):
+    with serving(retrieval.service(folder), lifespan="off") as ask:
+        assert ask("/health")[0] == 200
+        assert ask("/ready")[0] == 503
+        assert ask("/items/7/similar")[0] == 503
+
+
+def test_a_reload_serves_the_new_version_and_a_broken_one_changes_nothing(retrieval, ask, folder):
+    retrieval.make(folder, 300, 8, seed=1)
+    assert ask("/ready")[1]["items"] == 200
+    assert ask("/reload", method="POST")[1]["items"] == 300
+    before = ask("/items/7/similar")
+    (folder / "broken").mkdir()
+    (folder / "link").symlink_to("broken")
+    (folder / "link").replace(folder / "current")
+    status, told = ask("/reload", method="POST")
+    assert status == 409
+    assert "kept the old index" in told["detail"]
+    assert ask("/items/7/similar") == before
+
+
+def test_no_request_fails_while_versions_change(retrieval, ask, folder):
+    statuses, stop = [], threading.Event()
+
+    def keep_asking():
+        while not stop.is_set():
+            statuses.append(ask("/items/7/similar")[0])
+
+    asking = threading.Thread(target=keep_asking)
+    asking.start()
+    for seed in range(3):
+        retrieval.make(folder, 200, 8, seed=seed)
+        assert ask("/reload", method="POST")[0] == 200
+    stop.set()
+    asking.join()
+    assert len(statuses) > 3
+    assert set(statuses) == {200}
+
+
+def ran(name, *arguments):
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_gate_passes_a_rescaled_model_and_fails_another_one(tmp_path):
+    rng = np.random.default_rng(0)
+    factors = {"users": rng.standard_normal((60, 4)), "items": rng.standard_normal((40, 4))}
+    D = np.array([1.0, 4.0, 0.5, 9.0])
+    np.savez(tmp_path / "old.npz", **factors)
+    np.savez(tmp_path / "same.npz", users=factors["users"] * D, items=factors["items"] / D)
+    np.savez(tmp_path / "other.npz", users=factors["users"], items=rng.standard_normal((40, 4)))
+    status, out, _ = ran("gate_embeddings", tmp_path / "old.npz", tmp_path / "same.npz")
+    assert status == 0
+    assert "canonical : predictions changed by 0.0%, CCA similarity 1.000, Jaccard@10 1.000" in out
+    status, _, err = ran("gate_embeddings", tmp_path / "old.npz", tmp_path / "other.npz")
+    assert status == 1
+    assert "failed: Jaccard@10 is less than 0.6" in err
