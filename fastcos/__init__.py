@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fastcos.intervals import tv_index as tv_index
     from fastcos.intervals import unbounded_range as unbounded_range
     from fastcos.io import Interactions as Interactions
+    from fastcos.io import ingest_interactions as ingest_interactions
     from fastcos.io import read_interactions as read_interactions
     from fastcos.measure import get_measure as get_measure
     from fastcos.measure import measures as measures
@@ -74,7 +75,7 @@ _HOMES = {
         "unbounded_range",
     ),
     "index": ("SimilarityIndex",),
-    "io": ("Interactions", "read_interactions"),
+    "io": ("Interactions", "ingest_interactions", "read_interactions"),
     "measure": ("get_measure", "measures"),
     "neighbor_pairs": ("neighbors_above",),
     "neighbors": ("Neighbors", "similarity_blocks", "top_k"),

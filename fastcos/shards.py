@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 _KIND, _SHARD_KIND = "InteractionShards", "InteractionShard"
 _MANIFEST = "manifest"
 # of one shard: 4 bytes of column and 4 of value each; some ms of work in every product
-_ENTRIES = 1 << 24
+ENTRIES_PER_SHARD = 1 << 24
 _LARGEST_INT32 = 2**31 - 1
 
 
@@ -93,7 +93,7 @@ class InteractionShards:
         *,
         user_ids: npt.ArrayLike | None = None,
         item_ids: npt.ArrayLike | None = None,
-        entries_per_shard: int = _ENTRIES,
+        entries_per_shard: int = ENTRIES_PER_SHARD,
     ) -> "InteractionShards":
         """Write interactions that fit memory as shards.
 
@@ -125,7 +125,7 @@ class InteractionShards:
         validate.as_shape("user_ids", users.shape, (n,))
         validate.as_shape("item_ids", items.shape, (p,))
         cuts = row_cuts(X.indptr, entries)
-        with ShardWriter(path, items, X.dtype) as writer:
+        with ShardWriter(path, items) as writer:
             for lo, hi in pairwise(cuts):
                 writer.add(X[lo:hi], users[lo:hi])
         return cls(path, verify=False)
@@ -181,7 +181,7 @@ class InteractionShards:
         indptr, indices = stored.arrays["indptr"], stored.arrays["indices"]
         rows = self.first_rows[number + 1] - self.first_rows[number]
         ones = np.broadcast_to(self.dtype.type(1), indices.shape)
-        data = stored.arrays.get("data", ones)
+        data = stored.arrays.get("data", ones).astype(self.dtype, copy=False)
         if verify:
             X = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.shape[1]))
             if as_interactions("X", X).nnz != len(indices) or len(indptr) != rows + 1:
@@ -194,11 +194,11 @@ class InteractionShards:
 class ShardWriter:
     """Writes shards one by one; the directory appears when the block of ``with`` ends well."""
 
-    def __init__(self, path: storage.PathLike, item_ids: Ids, dtype: npt.DTypeLike) -> None:
+    def __init__(self, path: storage.PathLike, item_ids: Ids) -> None:
         self._target = validate.as_path("path", path).absolute()
         validate.as_new_directory("path", self._target)
         self._folder = self._target.with_name(f".{self._target.name}.{uuid.uuid4().hex}")
-        self._item_ids, self._dtype = item_ids, np.dtype(dtype)
+        self._item_ids, self._dtype = item_ids, np.dtype(np.float32)
         p = len(item_ids)
         self._sums, self._counts = np.zeros(p), np.zeros(p, np.int64)
         self._lows, self._highs = np.full(p, np.inf), np.full(p, -np.inf)
@@ -215,7 +215,8 @@ class ShardWriter:
         indices = X.indices.astype(np.int32 if small else np.int64, copy=False)
         arrays = {"indptr": X.indptr.astype(np.int64), "indices": indices}
         if not (X.data == 1).all():
-            arrays["data"] = X.data.astype(self._dtype, copy=False)
+            arrays["data"] = X.data
+            self._dtype = np.result_type(self._dtype, X.data)
         name = f"{len(self._first_rows) - 1:05d}"
         storage.save_arrays(self._folder / name, _SHARD_KIND, arrays, {})
         self._sums += np.bincount(X.indices, X.data, minlength=X.shape[1])

@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from fastcos import io, report, validate
 from fastcos.cli import options
@@ -16,7 +17,7 @@ example:
   fastcos fit ratings.csv --rank 128 --out films
   fastcos neighbors films --k 20 --out neighbors.csv
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
-.mtx, or .parquet (pip install 'fastcos[io]')"""
+.mtx, .parquet (pip install 'fastcos[io]'), or a folder of fastcos ingest"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,13 +57,13 @@ def run(given: argparse.Namespace) -> int:
     if given.regularization is not None:
         validate.as_real("--regularization", given.regularization, low=0)
     with spinner("reading"):
-        data = options.read_interactions(given)
-    n, p = data.X.shape
+        X, item_ids = _interactions(given)
+    n, p = X.shape
     rank = validate.as_count("--rank", given.rank, high=min(n, p))
     tol = validate.as_real("--tol", given.tol, above=0)
-    say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items")
+    say(f"read {X.nnz:,} interactions of {n:,} users with {p:,} items")
     with spinner("factorising"):
-        model = LinearMF(rank, tol=tol, random_state=seed).fit(data.X)
+        model = LinearMF(rank, tol=tol, random_state=seed).fit(X)
     strength = given.regularization
     if strength is None:
         strength = model.default_regularization(given.objective)
@@ -70,13 +71,13 @@ def run(given: argparse.Namespace) -> int:
     folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
     model.save(folder / "model")
-    io.write_npz(folder / "items.npz", {"ids": data.item_ids})
+    io.write_npz(folder / "items.npz", {"ids": item_ids})
     document = report.provenance(
         {
             "interactions": given.interactions,
             "n_users": n,
             "n_items": p,
-            "n_interactions": data.X.nnz,
+            "n_interactions": X.nnz,
             **model.get_params(),
         }
     )
@@ -95,3 +96,16 @@ def run(given: argparse.Namespace) -> int:
         f"{model.effective_rank_} directions kept; wrote {folder}"
     )
     return 0
+
+
+def _interactions(given: argparse.Namespace) -> tuple[Any, Any]:
+    """Return X and the ids of its items, from a file or a folder of shards."""
+    if not Path(given.interactions).is_dir():
+        data = options.read_interactions(given)
+        return data.X, data.item_ids
+    from fastcos.shards import InteractionShards
+
+    for flag in ("user", "item", "value", "member"):
+        validate.as_none(f"--{flag}", getattr(given, flag), "for a folder of shards")
+    shards = InteractionShards(given.interactions)
+    return shards, shards.item_ids

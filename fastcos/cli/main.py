@@ -18,6 +18,7 @@ VERBS = {
     "reproduce": "Figure 1 of the paper and its table",
     "simulate": "the paper's simulated interactions as files",
     "compare": "the same question on your own interactions",
+    "ingest": "a table larger than memory as shards on disk",
     "fit": "a linear model of your interactions, kept on disk",
     "neighbors": "exact nearest neighbours, of a model or of vectors",
     "audit": "how arbitrary are the cosines of your embeddings",

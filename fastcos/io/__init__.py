@@ -3,6 +3,7 @@
 Bad files are refused here, by FastcosFormatError with the file and the row; arguments at the gate.
 """
 
+from fastcos.io.ingest import ingest_interactions
 from fastcos.io.interactions import Interactions, read_interactions
 from fastcos.io.labels import ItemLabels, read_labels, read_names
 from fastcos.io.vectors import Vectors, read_ids, read_vectors
@@ -15,6 +16,7 @@ __all__ = [
     "ItemLabels",
     "Vectors",
     "atomic_path",
+    "ingest_interactions",
     "read_ids",
     "read_interactions",
     "read_labels",

@@ -77,6 +77,21 @@ def require_column(
     return column
 
 
+def interaction_columns(
+    path: Path, names: Sequence[str], user: str | None, item: str | None, value: str | None
+) -> tuple[str, str, str | None]:
+    """Return the columns of users, items and values; no values where value is the empty string."""
+    user = require_column("user", user, USER_WORDS, names, path)
+    item = require_column("item", item, ITEM_WORDS, names, path)
+    value = find_column("value", value, VALUE_WORDS, names, path) if value != "" else None
+    if user == item or value in (user, item):
+        raise FastcosFormatError(
+            f"user, item and value must be different columns of {path}, got {user!r}, {item!r} "
+            f"and {value!r}"
+        )
+    return user, item, value
+
+
 def _word(name: str, words: Collection[str]) -> str:
     word = "".join(letter for letter in name.casefold() if letter.isalnum())
     for ending in ENDINGS:

@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.text_columns import (
+    Chunk,
     Columns,
     Integers,
     TextColumn,
+    Vocabulary,
     refuse_broken_texts,
     refuse_rows,
 )
@@ -24,14 +26,6 @@ DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon"}
 # rows handed over at once; more of them only feed the garbage collector
 CHUNK = 512
 MOST_KNOWN_NUMBERS = 1 << 16
-
-
-class _Codes(dict[str, int]):
-    """Numbers every new text."""
-
-    def __missing__(self, text: str) -> int:
-        code = self[text] = len(self)
-        return code
 
 
 class _Numbers(dict[str, float]):
@@ -60,6 +54,7 @@ class DelimitedTable:
         self, stream: io.BufferedReader, path: Path, delimiter: str | None, header: bool
     ) -> None:
         self.path = path
+        self._numbers = _Numbers()
         # bytes that are no UTF-8 matter only where they are used: in a column that is read
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
         first_line = text.readline()
@@ -93,41 +88,49 @@ class DelimitedTable:
 
     def read(self, texts: Sequence[str], number: str | None) -> Columns:
         """Read columns of texts and one of finite numbers."""
-        at = [self.names.index(name) for name in texts]
-        codes = [_Codes() for _ in at]
-        numbers = _Numbers()
-        coded: list[list[Integers]] = [[] for _ in at]
-        parsed: list[npt.NDArray[np.float64]] = []
-        lines: list[Integers] = []
-        for chunk, chunk_lines in self._chunks():
-            lines.append(chunk_lines)
-            for i, column in enumerate(at):
-                cells = map(codes[i].__getitem__, map(itemgetter(column), chunk))
-                coded[i].append(np.fromiter(cells, np.int64, len(chunk)))
-            if number is not None:
-                cells_of_numbers = map(itemgetter(self.names.index(number)), chunk)
-                found = map(numbers.__getitem__, cells_of_numbers)
-                parsed.append(np.fromiter(found, np.float64, len(chunk)))
-        if not lines:
+        vocabularies = [Vocabulary() for _ in texts]
+        chunks = list(self.chunks(texts, number, vocabularies))
+        if not chunks:
             raise FastcosFormatError(f"{self.path} must have at least one row, got none")
-        all_lines = np.concatenate(lines)
+        lines = np.concatenate([chunk.lines for chunk in chunks])
         values = None
         if number is not None:
-            values = np.concatenate(parsed)
-            if numbers.first_broken is not None:
-                refuse_rows(
-                    self.path,
-                    f"column {number!r} must hold finite numbers",
-                    repr(numbers.first_broken[:60]),
-                    all_lines[np.isnan(values)],
-                )
+            values = np.concatenate(
+                [chunk.numbers for chunk in chunks if chunk.numbers is not None]
+            )
+            self.refuse_broken_numbers(number, values, lines)
         columns = [
-            TextColumn(list(known), np.concatenate(cells))
-            for known, cells in zip(codes, coded, strict=True)
+            TextColumn(list(known), np.concatenate([chunk.codes[i] for chunk in chunks]))
+            for i, known in enumerate(vocabularies)
         ]
         for name, column_of_texts in zip(texts, columns, strict=True):
-            refuse_broken_texts(self.path, name, column_of_texts, all_lines)
-        return Columns(columns, values, all_lines)
+            refuse_broken_texts(self.path, name, column_of_texts, lines)
+        return Columns(columns, values, lines)
+
+    def chunks(
+        self, texts: Sequence[str], number: str | None, vocabularies: Sequence[Vocabulary]
+    ) -> Iterator[Chunk]:
+        """Read the same some rows at a time; new texts enter the vocabularies."""
+        at = [self.names.index(name) for name in texts]
+        for rows, lines in self._chunks():
+            codes = [
+                np.fromiter(map(known.__getitem__, map(itemgetter(i), rows)), np.int64, len(rows))
+                for i, known in zip(at, vocabularies, strict=True)
+            ]
+            values = None
+            if number is not None:
+                cells = map(itemgetter(self.names.index(number)), rows)
+                values = np.fromiter(map(self._numbers.__getitem__, cells), np.float64, len(rows))
+            yield Chunk(codes, values, lines)
+
+    def refuse_broken_numbers(
+        self, name: str, values: npt.NDArray[np.float64], lines: Integers
+    ) -> None:
+        """Raise where a chunk has no number."""
+        if self._numbers.first_broken is not None:
+            rule = f"column {name!r} must hold finite numbers"
+            what = repr(self._numbers.first_broken[:60])
+            refuse_rows(self.path, rule, what, lines[np.isnan(values)])
 
     def _chunks(self) -> Iterator[tuple[list[list[str]], Integers]]:
         """Yield rows and their line numbers; blank lines are skipped."""

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos.io.columns import ITEM_WORDS, USER_WORDS, VALUE_WORDS, find_column, require_column
+from fastcos.io.columns import interaction_columns
 from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
 from fastcos.io.tables import open_table
-from fastcos.io.text_columns import Integers, TextColumn, refuse_empty, refuse_rows
+from fastcos.io.text_columns import Integers, refuse_rows, refuse_unsuitable_ids
 from fastcos.storage import FastcosFormatError
 from fastcos.validate import as_choice, as_none
 from fastcos.validate_csr import as_interactions
@@ -19,7 +19,6 @@ from fastcos.validate_csr import as_interactions
 Ids = npt.NDArray[Any]
 
 DUPLICATES = ("sum", "last", "max", "error")
-LONGEST_ID = 500
 
 
 class Interactions(NamedTuple):
@@ -133,23 +132,16 @@ def read_interactions(
         X = read_npz_matrix(path) if kind.endswith(".npz") else read_mtx_matrix(path)
         return Interactions(as_small(X), np.arange(X.shape[0]), np.arange(X.shape[1]))
     with open_table(path, member=member, delimiter=delimiter, header=header) as table:
-        user = require_column("user", user, USER_WORDS, table.names, path)
-        item = require_column("item", item, ITEM_WORDS, table.names, path)
-        value = find_column("value", value, VALUE_WORDS, table.names, path) if value != "" else None
-        if user == item or value in (user, item):
-            raise FastcosFormatError(
-                f"user, item and value must be different columns of {path}, got {user!r}, {item!r} "
-                f"and {value!r}"
-            )
+        user, item, value = interaction_columns(path, table.names, user, item, value)
         (users, items), values, lines = table.read((user, item), value)
     for name, column in ((user, users), (item, items)):
-        _check_ids(path, name, column, lines)
+        refuse_unsuitable_ids(path, name, column, lines)
     user_ids, user_ranks = sorted_ids(users.texts)
     item_ids, item_ranks = sorted_ids(items.texts)
     if values is None:
         values = np.ones(len(lines))
     cells = user_ranks[users.codes] * len(item_ids) + item_ranks[items.codes]
-    cells, values = _merge(path, cells, values, lines, duplicates)
+    cells, values = merge_cells(path, cells, values, lines, duplicates)
     rows, columns = np.divmod(cells, len(item_ids))
     shape = (len(user_ids), len(item_ids))
     try:
@@ -183,15 +175,7 @@ def sorted_ids(texts: list[str]) -> tuple[Ids, Integers]:
     return ids[order], ranks
 
 
-def _check_ids(path: Path, name: str, column: TextColumn, lines: Integers) -> None:
-    refuse_empty(path, name, column, lines)
-    for code, text in enumerate(column.texts):
-        if len(text) > LONGEST_ID:
-            rule = f"column {name!r} must hold ids of at most {LONGEST_ID} letters"
-            refuse_rows(path, rule, f"{len(text)}", lines[column.codes == code])
-
-
-def _merge(
+def merge_cells(
     path: Path, cells: Integers, values: npt.NDArray[np.float64], lines: Integers, duplicates: str
 ) -> tuple[Integers, npt.NDArray[np.float64]]:
     """Return every cell once, rising, with its value."""

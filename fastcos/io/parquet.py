@@ -1,19 +1,24 @@
 """Parquet, by pyarrow, which is an extra."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastcos.io.text_columns import (
+    Chunk,
     Columns,
     Integers,
     TextColumn,
+    Vocabulary,
     refuse_broken_texts,
     refuse_rows,
 )
 from fastcos.storage import FastcosFormatError
+
+_ROWS = 1 << 18
 
 
 class ParquetTable:
@@ -45,7 +50,38 @@ class ParquetTable:
             raise self._damaged(error) from None
         if not table.num_rows:
             raise FastcosFormatError(f"{self.path} must have at least one row, got none")
-        lines = np.arange(1, table.num_rows + 1)
+        return self._columns(table, texts, number, np.arange(1, table.num_rows + 1))
+
+    def chunks(
+        self, texts: Sequence[str], number: str | None, vocabularies: Sequence[Vocabulary]
+    ) -> Iterator[Chunk]:
+        """Read the same some rows at a time; new texts enter the vocabularies."""
+        arrow = self._arrow
+        wanted = [*texts, *([number] if number is not None else [])]
+        first = 1
+        try:
+            for batch in self._file.iter_batches(columns=wanted, batch_size=_ROWS):
+                lines = np.arange(first, first + batch.num_rows)
+                first += batch.num_rows
+                table = arrow.Table.from_batches([batch])
+                columns, values, _ = self._columns(table, texts, number, lines)
+                codes = [
+                    np.array([known[text] for text in column.texts], np.int64)[column.codes]
+                    for column, known in zip(columns, vocabularies, strict=True)
+                ]
+                yield Chunk(codes, values, lines)
+        except (arrow.ArrowException, OSError) as error:
+            raise self._damaged(error) from None
+
+    def refuse_broken_numbers(
+        self, name: str, values: npt.NDArray[np.float64], lines: Integers
+    ) -> None:
+        """Do nothing: reading has refused them."""
+
+    def _columns(
+        self, table: Any, texts: Sequence[str], number: str | None, lines: Integers
+    ) -> Columns:
+        arrow = self._arrow
         columns = [self._text_column(name, table[name], lines) for name in texts]
         values = None
         if number is not None:

@@ -5,10 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from fastcos.io.delimited import DelimitedTable
 from fastcos.io.parquet import ParquetTable
 from fastcos.io.streams import open_bytes
-from fastcos.io.text_columns import Columns
+from fastcos.io.text_columns import Chunk, Columns, Integers, Vocabulary
 from fastcos.validate import as_none
 
 
@@ -20,6 +23,16 @@ class Table(Protocol):
 
     def read(self, texts: Sequence[str], number: str | None) -> Columns:
         """Read columns of texts and one of finite numbers."""
+
+    def chunks(
+        self, texts: Sequence[str], number: str | None, vocabularies: Sequence[Vocabulary]
+    ) -> Iterator[Chunk]:
+        """Read the same some rows at a time; new texts enter the vocabularies."""
+
+    def refuse_broken_numbers(
+        self, name: str, values: npt.NDArray[np.float64], lines: Integers
+    ) -> None:
+        """Raise where numbers of a chunk are NaN for what is no finite number."""
 
 
 @contextmanager

@@ -11,12 +11,40 @@ from fastcos.validate import some_rows
 
 Integers = npt.NDArray[np.int64]
 
+LONGEST_ID = 500
+
 
 class TextColumn(NamedTuple):
     """Column of texts: row r holds texts[codes[r]]; texts are distinct, by first appearance."""
 
     texts: list[str]
     codes: Integers
+
+
+class Vocabulary(dict[str, int]):
+    """Numbers every new text, by first appearance."""
+
+    def __missing__(self, text: str) -> int:
+        code = self[text] = len(self)
+        return code
+
+
+class Chunk(NamedTuple):
+    """Some rows of a table.
+
+    Attributes
+    ----------
+    codes : list of ndarray (rows,), int64
+        Of the texts of each column in its vocabulary.
+    numbers : ndarray (rows,), float64, or None
+        NaN for what is no finite number.
+    lines : ndarray (rows,), int64
+        As in Columns.
+    """
+
+    codes: list[Integers]
+    numbers: npt.NDArray[np.float64] | None
+    lines: Integers
 
 
 class Columns(NamedTuple):
@@ -38,6 +66,15 @@ class Columns(NamedTuple):
 def refuse_rows(path: Path, rule: str, what: str, lines: Integers) -> NoReturn:
     """Raise for rows of a file, naming the first five."""
     raise FastcosFormatError(f"{path}: {rule}, got {what} ({some_rows(lines)})")
+
+
+def refuse_unsuitable_ids(path: Path, name: str, column: TextColumn, lines: Integers) -> None:
+    """Raise where a column of ids is blank, or holds one that is too long."""
+    refuse_empty(path, name, column, lines)
+    for code, text in enumerate(column.texts):
+        if len(text) > LONGEST_ID:
+            rule = f"column {name!r} must hold ids of at most {LONGEST_ID} letters"
+            refuse_rows(path, rule, f"{len(text)}", lines[column.codes == code])
 
 
 def refuse_empty(path: Path, name: str, column: TextColumn, lines: Integers) -> None:

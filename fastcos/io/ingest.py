@@ -1,0 +1,193 @@
+"""Interactions larger than memory: from one table to shards, read once."""
+
+import tempfile
+from contextlib import ExitStack
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from fastcos.io.columns import interaction_columns
+from fastcos.io.interactions import merge_cells, sorted_ids
+from fastcos.io.matrices import as_small
+from fastcos.io.tables import Table, open_table
+from fastcos.io.text_columns import (
+    Integers,
+    TextColumn,
+    Vocabulary,
+    refuse_broken_texts,
+    refuse_unsuitable_ids,
+)
+from fastcos.shards import ENTRIES_PER_SHARD, InteractionShards, ShardWriter, row_cuts
+from fastcos.storage import FastcosFormatError, PathLike
+from fastcos.threads import Progress
+from fastcos.validate import as_choice, as_count, as_new_directory, as_path
+from fastcos.validate_csr import as_interactions
+
+DUPLICATES = ("sum", "last", "max")
+# rows that are written to the spill file, and read from it, at once
+_ROWS = 1 << 20
+_MOST_IDS = 2**31 - 1
+_RECORD = np.dtype([("user", np.int32), ("item", np.int32), ("value", np.float64)])
+
+
+class _Spill(NamedTuple):
+    """What one pass over the table has left: its rows as numbers, and the meaning of these."""
+
+    file: Path
+    vocabularies: list[Vocabulary]
+    rows_per_user: Integers
+
+
+def ingest_interactions(
+    path: PathLike,
+    out: PathLike,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    value: str | None = None,
+    duplicates: str = "sum",
+    member: str | None = None,
+    delimiter: str | None = None,
+    header: bool = True,
+    entries_per_shard: int = ENTRIES_PER_SHARD,
+    progress: Progress | None = None,
+) -> InteractionShards:
+    r"""Write the interactions of a table as shards, without holding them in memory.
+
+    The table is read once; its rows go to a temporary file beside out as numbers, 16 bytes each,
+    and from there to the shards. Ids and matrix are those of :func:`fastcos.read_interactions`.
+    Memory: the distinct ids, a few numbers a user, and some 100 bytes per entry of a shard.
+
+    Parameters
+    ----------
+    path : path-like
+        Delimited text (plain, gzip, zip) or Parquet.
+    out : path-like
+        A new directory; it appears whole or not at all.
+    user, item, value, member, delimiter, header
+        As in :func:`fastcos.read_interactions`.
+    duplicates : {"sum", "last", "max"}
+        What several rows of one user and item become.
+    entries_per_shard : int
+        A shard ends with the user who reaches so many rows of the table.
+    progress : callable, optional
+        Called as progress(done, total) with numbers of rows once the table has been read.
+
+    Returns
+    -------
+    InteractionShards
+        Opened.
+
+    Raises
+    ------
+    FastcosFormatError
+        A damaged or unsuitable file; a missing column; an empty id, or a value that is no number.
+    ValueError
+        out exists and is not empty; an unknown duplicates.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fastcos
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "seen.csv").write_text("user,item\nann,7\nbob,7\nbob,9\n")
+    ...     shards = fastcos.ingest_interactions(f"{folder}/seen.csv", f"{folder}/shards")
+    ...     shards.shape, shards.nnz, shards.user_ids.tolist()
+    ((2, 2), 3, ['ann', 'bob'])
+    """
+    as_choice("duplicates", duplicates, DUPLICATES)
+    entries = as_count("entries_per_shard", entries_per_shard)
+    path, target = Path(path), as_path("out", out).absolute()
+    as_new_directory("out", target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder,
+        open_table(path, member=member, delimiter=delimiter, header=header) as table,
+    ):
+        columns = interaction_columns(path, table.names, user, item, value)
+        spill = _spilled(table, columns, Path(folder))
+        _write_shards(path, spill, target, entries, duplicates, progress)
+    return InteractionShards(target, verify=False)
+
+
+def _spilled(table: Table, columns: tuple[str, str, str | None], folder: Path) -> _Spill:
+    """Read the table once; its rows as records in a file."""
+    *names, number = columns
+    vocabularies = [Vocabulary() for _ in names]
+    counts = np.zeros(0, np.int64)
+    file = folder / "rows"
+    with file.open("wb") as stream:
+        known = [0] * len(names)
+        for chunk in table.chunks([str(name) for name in names], number, vocabularies):
+            for i, vocabulary in enumerate(vocabularies):
+                new = list(islice(reversed(vocabulary), len(vocabulary) - known[i]))[::-1]
+                column = TextColumn(new, chunk.codes[i] - known[i])
+                refuse_unsuitable_ids(table.path, str(names[i]), column, chunk.lines)
+                refuse_broken_texts(table.path, str(names[i]), column, chunk.lines)
+                known[i] = as_count("distinct ids", len(vocabulary), high=_MOST_IDS)
+            if chunk.numbers is not None:
+                table.refuse_broken_numbers(str(number), chunk.numbers, chunk.lines)
+            records = np.empty(len(chunk.lines), _RECORD)
+            records["user"], records["item"] = chunk.codes
+            records["value"] = 1 if chunk.numbers is None else chunk.numbers
+            stream.write(records.tobytes())
+            if known[0] > len(counts):
+                counts = np.concatenate([counts, np.zeros(known[0], np.int64)])
+            some, times = np.unique(chunk.codes[0], return_counts=True)
+            counts[some] += times
+    if not len(counts):
+        raise FastcosFormatError(f"{table.path} must have at least one row, got none")
+    return _Spill(file, vocabularies, counts[: len(vocabularies[0])])
+
+
+def _write_shards(
+    path: Path,
+    spill: _Spill,
+    target: Path,
+    entries: int,
+    duplicates: str,
+    progress: Progress | None,
+) -> None:
+    """Sort the records into a file per shard, and each of these into rows of X."""
+    user_ids, user_ranks = sorted_ids(list(spill.vocabularies[0]))
+    item_ids, item_ranks = sorted_ids(list(spill.vocabularies[1]))
+    counts = np.empty(len(user_ids), np.int64)
+    counts[user_ranks] = spill.rows_per_user
+    cuts = row_cuts(np.concatenate([[0], np.cumsum(counts)]), entries)
+    files = [spill.file.with_name(f"shard{number}") for number in range(len(cuts) - 1)]
+    _sort_into(files, spill.file, user_ranks, item_ranks, np.array(cuts))
+    done, total = 0, int(counts.sum())
+    with ShardWriter(target, item_ids) as writer:
+        for file, (lo, hi) in zip(files, pairwise(cuts), strict=True):
+            records = np.fromfile(file, _RECORD)
+            file.unlink()
+            cells = (records["user"] - np.int64(lo)) * len(item_ids) + records["item"]
+            cells, values = merge_cells(path, cells, records["value"], records["item"], duplicates)
+            rows, columns = np.divmod(cells, len(item_ids))
+            X = sp.coo_array((values, (rows, columns)), shape=(hi - lo, len(item_ids)))
+            writer.add(as_small(as_interactions("values", X)), user_ids[lo:hi])
+            done += len(records)
+            if progress is not None:
+                progress(done, total)
+
+
+def _sort_into(
+    files: list[Path], rows: Path, user_ranks: Integers, item_ranks: Integers, cuts: Integers
+) -> None:
+    """Append every record, its ids as ranks, to the file of the shard of its user."""
+    with ExitStack() as stack:
+        streams = [stack.enter_context(file.open("wb")) for file in files]
+        source = stack.enter_context(rows.open("rb"))
+        while len(records := np.fromfile(source, _RECORD, _ROWS)):
+            records["user"] = user_ranks[records["user"]]
+            records["item"] = item_ranks[records["item"]]
+            shards = np.searchsorted(cuts, records["user"], side="right") - 1
+            order = np.argsort(shards, kind="stable")
+            ends = np.searchsorted(shards[order], np.arange(len(files) + 1))
+            for stream, (first, last) in zip(streams, pairwise(ends), strict=True):
+                stream.write(records[order[first:last]].tobytes())
+    rows.unlink()
