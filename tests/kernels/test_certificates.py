@@ -6,6 +6,7 @@ from scipy.optimize import linprog
 
 from fastcos.kernels import certificates
 from tests.audit_oracles import cosine, minimise_over_box, vertices
+from tests.kernels.inputs import frozen
 
 
 def unit(v):
@@ -102,7 +103,9 @@ def test_rows_kernels_write_every_entry_of_poisoned_outputs_and_only_their_rows(
     scores = items @ items.T / np.outer(norms, norms)
     np.fill_diagonal(scores, -2)
     neighbors = np.argsort(-scores, axis=1)[:, :9]
-    rows = np.arange(30)
+    items, norms, rows, neighbors = frozen(
+        items, norms, np.arange(30), np.ascontiguousarray(neighbors)
+    )
     z, radii = np.full((30, 9), -7.0), np.full((30, 3), -7.0)
     certificates.linear_radii(10, 20, items, norms, rows, neighbors, z, radii)
     assert (z[10:20] > -7).all()

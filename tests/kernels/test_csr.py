@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fastcos.kernels import csr
+from tests.kernels.inputs import frozen
 
 
 def found(rows, n_columns, *, cuts=None, index="i4", value="f8"):
@@ -20,11 +21,8 @@ def found(rows, n_columns, *, cuts=None, index="i4", value="f8"):
         csr.check_rows(
             lo,
             hi,
-            indptr,
-            indices,
-            data,
-            indices.view(f"u{indices.dtype.itemsize}"),
-            data.view(unsigned),
+            *frozen(indptr, indices, data),
+            *frozen(indices.view(f"u{indices.dtype.itemsize}"), data.view(unsigned)),
             unsigned(np.iinfo(unsigned).max >> 1),
             np.array(np.inf, data.dtype).view(unsigned)[()],
             n_columns,

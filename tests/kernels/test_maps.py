@@ -6,15 +6,17 @@ import scipy.stats
 
 from fastcos import threads
 from fastcos.kernels import maps, pair_scores
+from tests.kernels.inputs import frozen
 
 SHAPES = [(1, 1, 1), (3, 5, 2), (4, 7, 7), (9, 33, 12), (23, 16, 17)]
 
 
 def cut(kernel, n, *arrays):
-    """Call the kernel in uneven pieces."""
+    """Call the kernel in uneven pieces; the last array is written to."""
+    *inputs, out = arrays
     for lo, hi in zip([0, 1, n // 2], [min(1, n), max(1, n // 2), n], strict=True):
         if lo < hi:
-            kernel(lo, hi, *arrays)
+            kernel(lo, hi, *frozen(*inputs), out)
 
 
 @pytest.mark.parametrize(("n", "d", "r"), SHAPES)
@@ -26,7 +28,7 @@ def test_mapped_rows_are_the_product_and_do_not_depend_on_their_company(n, d, r,
     largest = float(np.linalg.norm(root, 2))
     out, whole = (threads.poisoned((n, r), np.float64) for _ in range(2))
     cut(maps.map_rows, n, rows, mean, root, largest, out)
-    maps.map_rows(0, n, rows, mean, root, largest, whole)
+    maps.map_rows(0, n, *frozen(rows, mean, root), largest, whole)
     assert out.tobytes() == whole.tobytes()
     np.testing.assert_allclose(out, (rows - mean) @ root, atol=1e-12)
 
@@ -35,9 +37,10 @@ def test_what_is_only_rounding_is_mapped_to_zero():
     rows = np.array([[0.1, 0.2], [0.3, 0.3], [1.0, 1.0 + 1e-9]])
     root = np.array([[1.0], [-1.0]])
     out = threads.poisoned((3, 1), np.float64)
-    maps.map_rows(0, 3, rows, np.zeros(2), root, np.sqrt(2), out)
+    maps.map_rows(0, 3, *frozen(rows, np.zeros(2), root), np.sqrt(2), out)
     assert (out[:, 0] != 0).tolist() == [True, False, True]
-    maps.map_rows(0, 3, rows, np.array([0.1, 0.2 * (1 + 1e-16)]), root, np.sqrt(2), out)
+    near = np.array([0.1, 0.2 * (1 + 1e-16)])
+    maps.map_rows(0, 3, *frozen(rows, near, root), np.sqrt(2), out)
     assert out[0] == 0
 
 
@@ -92,7 +95,7 @@ def test_fingerprints_tell_rows_apart_and_know_equal_ones(values, d):
     rows[3], rows[9] = -0.0, 0.0
     out, wide = (threads.poisoned(1500, np.uint64) for _ in range(2))
     cut(maps.fingerprint_rows, 1500, rows, out)
-    maps.fingerprint_rows(0, 1500, rows.astype(np.float64), wide)
+    maps.fingerprint_rows(0, 1500, *frozen(rows.astype(np.float64)), wide)
     assert out.tobytes() == wide.tobytes()
     assert len(np.unique(out)) == len(np.unique(rows + np.float32(0), axis=0))
     assert out[3] == out[9]

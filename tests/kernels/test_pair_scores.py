@@ -3,6 +3,7 @@ import pytest
 
 from fastcos.kernels import pair_scores
 from fastcos.kernels.jit import kernel
+from tests.kernels.inputs import frozen
 
 
 @kernel
@@ -25,7 +26,7 @@ def test_emitted_sums_have_the_bits_of_the_plain_loops(types):
 def test_norms_are_those_of_numpy():
     X = np.random.default_rng(0).standard_normal((20, 37)).astype(np.float32)
     norms = np.full(20, np.nan)
-    pair_scores.row_norms(3, 20, X, norms)
+    pair_scores.row_norms(3, 20, *frozen(X), norms)
     np.testing.assert_allclose(norms[3:], np.linalg.norm(X[3:].astype(float), axis=1), rtol=1e-15)
     assert np.isnan(norms[:3]).all()
 
@@ -41,6 +42,8 @@ def test_keys_follow_the_form_and_zero_rows_score_0():
     }
     for form, wanted in expected.items():
         keys = np.full(5, np.nan)
-        pair_scores.pair_keys(form, X, 0, 5.0, X, norms, offsets, columns, 4, keys)
+        pair_scores.pair_keys(
+            form, *frozen(X), 0, 5.0, *frozen(X, norms, offsets), columns, 4, keys
+        )
         np.testing.assert_array_equal(keys[:4], wanted)
         assert np.isnan(keys[4])

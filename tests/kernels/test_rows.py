@@ -3,6 +3,7 @@ import pytest
 
 from fastcos.kernels import rows
 from fastcos.kernels.tiles import PANEL
+from tests.kernels.inputs import frozen
 
 
 def panel(depth, seed=0):
@@ -56,8 +57,8 @@ def test_float_panels_keep_the_rows_and_know_their_norms():
     out = np.full((64, 6), np.nan, np.float32)
     starts, statistics = np.full(64, -7, np.int32), np.full((2, 4), np.nan, np.float32)
     rows.prepare_item_panels(
-        0, 2, X, order, np.full(40, 0.5), offsets, signs(6), np.zeros((0, 64), np.int8), out,
-        starts, statistics,
+        0, 2, *frozen(X, order), np.full(40, 0.5), offsets, signs(6), np.zeros((0, 64), np.int8),
+        out, starts, statistics,
     )  # fmt: skip
     np.testing.assert_array_equal(out[:40], (0.5 * X[::-1]).astype(np.float32))
     np.testing.assert_array_equal(out[40:], 0)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fastcos.kernels import training
+from tests.kernels.inputs import frozen
 
 CASES = list(itertools.product((True, False), (True, False), (0.0, 0.3)))
 
@@ -85,9 +86,12 @@ def run(q, unit, softmax, penalty, rate=0.0, first=0, hidden=None):
     scale = np.float32(q["scale"])
     for lo, hi in ((0, 2), (2, n)):
         training.user_slopes(
-            lo, hi, first, q["indptr"], q["indices"], f["x"], f["weights"], *seen, f["A"], B,
-            f["bias"], pool, np.ascontiguousarray(pool.T), f["bias"][q["drawn"]], f["counts"],
-            place_of, scale, unit, softmax, np.float32(penalty), S, units, gradients, slopes,
+            lo, hi, first,
+            *frozen(
+                q["indptr"], q["indices"], f["x"], f["weights"], *seen, f["A"], B, f["bias"], pool,
+                np.ascontiguousarray(pool.T), f["bias"][q["drawn"]], f["counts"], place_of,
+            ),
+            scale, unit, softmax, np.float32(penalty), S, units, gradients, slopes,
             pool_slopes, losses,
         )  # fmt: skip
     users = np.repeat(np.arange(n, dtype=np.int32), np.diff(q["indptr"]))
@@ -96,8 +100,12 @@ def run(q, unit, softmax, penalty, rate=0.0, first=0, hidden=None):
     memories = [np.zeros((p, 1), np.float32) for _ in range(3)]
     for lo, hi in ((0, 4), (4, p)):
         training.item_updates(
-            lo, hi, of_items, users[places], places, f["x"], S, units, gradients, slopes,
-            pool_slopes, place_of, scale, unit, np.float32(penalty), np.float32(rate), *memories,
+            lo, hi,
+            *frozen(
+                of_items, users[places], places, f["x"], S, units, gradients, slopes, pool_slopes,
+                place_of,
+            ),
+            scale, unit, np.float32(penalty), np.float32(rate), *memories,
             f["A"], raw, B, f["bias"],
         )  # fmt: skip
     return losses, memories, (f["A"], raw, B, f["bias"])
@@ -214,9 +222,13 @@ def test_held_out_loss_is_that_of_plain_numpy(unit, softmax):
     seen_indptr = np.concatenate([[0], np.cumsum([len(row) for row in both])])
     losses = np.full(4, np.nan)
     training.held_out_losses(
-        0, 4, q["indptr"], q["indices"], f32["x"], np.arange(0, 9, 2), np.concatenate(held),
-        weights.astype(np.float32), seen_indptr, np.concatenate(both), f32["A"], B, f32["bias"],
-        np.ascontiguousarray(B[q["drawn"]].T), f32["bias"][q["drawn"]], f32["counts"], place_of,
+        0, 4,
+        *frozen(
+            q["indptr"], q["indices"], f32["x"], np.arange(0, 9, 2),
+            np.concatenate(held).astype(np.int32), weights.astype(np.float32), seen_indptr,
+            np.concatenate(both), f32["A"], B, f32["bias"], np.ascontiguousarray(B[q["drawn"]].T),
+            f32["bias"][q["drawn"]], f32["counts"], place_of,
+        ),
         np.float32(q["scale"]), unit, softmax, losses,
     )  # fmt: skip
     assert truth.any()
