@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fastcos import metrics as metrics
     from fastcos.attacks import vertex_attack as vertex_attack
-    from fastcos.auditing import Audit as Audit
     from fastcos.auditing import audit as audit
+    from fastcos.card import Audit as Audit
     from fastcos.certificates import certified_neighbors as certified_neighbors
     from fastcos.comparison import Comparison as Comparison
     from fastcos.comparison import Scores as Scores
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from fastcos.products import gram_matmul as gram_matmul
     from fastcos.products import matmul as matmul
     from fastcos.products import rmatmul as rmatmul
+    from fastcos.recovery import recovery_range as recovery_range
     from fastcos.repairs import canonicalize as canonicalize
     from fastcos.repairs import query_metric as query_metric
     from fastcos.reranking import STSScorer as STSScorer
@@ -57,10 +58,12 @@ if TYPE_CHECKING:
     from fastcos.svd import SVD as SVD
     from fastcos.svd import randomized_svd as randomized_svd
     from fastcos.svd import svd_residuals as svd_residuals
+    from fastcos.versions import version_change as version_change
 
 _HOMES = {
     "attacks": ("vertex_attack",),
-    "auditing": ("Audit", "audit"),
+    "auditing": ("audit",),
+    "card": ("Audit",),
     "certificates": ("certified_neighbors",),
     "comparison": ("Comparison", "Scores", "compare"),
     "config": ("Config", "get_config", "set_config"),
@@ -82,12 +85,14 @@ _HOMES = {
     "neighbors_transformer": ("NeighborsTransformer",),
     "preprocessing": ("NormalizeRows", "PopularityWeights", "ShiftedPPMI", "StandardizeColumns"),
     "products": ("gram_matmul", "matmul", "rmatmul"),
+    "recovery": ("recovery_range",),
     "repairs": ("canonicalize", "query_metric"),
     "reranking": ("STSScorer", "rerank"),
     "rescaling": ("Rescaling", "rescalings"),
     "shards": ("InteractionShards",),
     "storage": ("FastcosFormatError",),
     "svd": ("SVD", "randomized_svd", "svd_residuals"),
+    "versions": ("version_change",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

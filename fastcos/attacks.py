@@ -13,6 +13,7 @@ Integers = npt.NDArray[np.int64]
 
 # rivals that are helped one at a time, and how many of the nearest items vote on whether it worked
 _RIVALS, N_LISTED = 1, 48
+_LEVEL_STEP = 0.03
 
 
 class Attack(NamedTuple):
@@ -91,28 +92,31 @@ def vertex_attack(
     (1.5, array([1.  , 0.65, 1.  ]))
     """
     side, k, condition = certificates.as_edges(items, k, condition, rows)
-    neighbors = certificates.nearest(
-        side.items, side.rows, min(len(side.items) - 1, k + N_LISTED), n_threads
-    )
+    neighbors = certificates.nearest(side, min(len(side.items) - 1, k + N_LISTED), n_threads)
     _, floors = certificates.linear_radii(side, neighbors.indices, k, n_threads)
-    return attack(side, neighbors.indices, floors, condition, n_threads, progress)
+    levels = certificates.levels_up_to(condition, _LEVEL_STEP)
+    return attack(side, neighbors.indices, floors, levels, n_threads, progress)
 
 
 def attack(
     side: certificates.Side,
     neighbors: Integers,
     floors: Floats,
-    condition: float,
+    levels: Floats,
     n_threads: int | None = None,
     progress: threads.Progress | None = None,
 ) -> Attack:
-    """Attack the first k neighbours of each list, k = floors.shape[1], above known safe floors."""
+    """Attack the first k neighbours of each list, k = floors.shape[1], above known safe floors.
+
+    Radii are among the rising levels.
+    """
     n, k = floors.shape
     d = side.items.shape[1]
     radius, weights = threads.poisoned((n, k), np.float64), threads.poisoned((n, k, d), np.float64)
     threads.run(
         attacks.attacked_radii, threads.cuts_by_rows(n, 4), *side, validate.read_only(neighbors),
-        _RIVALS, validate.read_only(floors), condition, certificates.DEPTH, radius, weights,
+        _RIVALS, validate.read_only(floors), validate.read_only(levels), certificates.DEPTH,
+        radius, weights,
         n_threads=n_threads, progress=progress,
     )  # fmt: skip
     return Attack(neighbors[:, :k].copy(), radius, weights**-0.5)

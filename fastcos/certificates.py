@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import dense_neighbors, threads, validate, validate_audit
+from fastcos.index import SimilarityIndex
 from fastcos.kernels import certificates
 from fastcos.neighbors import Neighbors, top_k
 
@@ -24,6 +25,8 @@ DEPTH = 6
 # rivals met one by one: first, growth where the answer hangs on the others, and at most
 _FIRST_LIST, _GROWTH, _LONGEST_LIST = 48, 8, 4096
 _BATCH = 4096
+# levels between which radii are searched: how far their logarithms are apart, the least of them
+_LEVEL_STEP, _LEAST_LEVEL = 0.01, 1e-7
 
 
 class CertifiedNeighbors(NamedTuple):
@@ -117,10 +120,12 @@ def certified_neighbors(
     """
     side, k, condition = as_edges(items, k, condition, rows)
     family = validate.as_choice("family", family, FAMILIES)
-    found = nearest(side.items, side.rows, min(k + 1, len(side.items) - 1), n_threads, progress)
+    found = nearest(side, min(k + 1, len(side.items) - 1), n_threads, progress)
     _, radius = linear_radii(side, found.indices, k, n_threads)
     if family == "rescaling":
-        radius = np.maximum(radius, rescaling_radii(side, k, condition, n_threads, progress))
+        index = SimilarityIndex(n_threads=n_threads).fit(side.items)
+        certain = rescaling_radii(side, index, k, safe_levels(condition), n_threads, progress)
+        radius = np.maximum(radius, certain)
     indices, scores = found.indices[:, :k].copy(), found.scores[:, :k].copy()
     return CertifiedNeighbors(indices, scores, radius, radius > condition)
 
@@ -138,21 +143,31 @@ def as_edges(items: Any, k: Any, condition: Any, rows: Any) -> tuple[Side, int, 
 
 
 def nearest(
-    items: validate.Rows,
-    rows: Integers,
+    side: Side,
     length: int,
     n_threads: int | None = None,
     progress: threads.Progress | None = None,
 ) -> Neighbors:
-    """Return the nearest items of the given rows of items, without the row itself."""
-    n = len(rows)
-    if n == len(items):
-        return top_k(items, k=length, n_threads=n_threads, progress=progress)
-    longer = top_k(items[rows], items, length + 1, n_threads=n_threads, progress=progress)
-    own = longer.indices == rows[:, np.newaxis]
+    """Return the nearest items of the rows of one side, without the row itself."""
+    if len(side.rows) == len(side.items):
+        return top_k(side.items, k=length, n_threads=n_threads, progress=progress)
+    index = SimilarityIndex(n_threads=n_threads).fit(side.items)
+    return nearest_of(index, side, length, n_threads, progress)
+
+
+def nearest_of(
+    index: SimilarityIndex,
+    side: Side,
+    length: int,
+    n_threads: int | None = None,
+    progress: threads.Progress | None = None,
+) -> Neighbors:
+    """Return the same of items that are prepared already."""
+    longer = index.search(side.items[side.rows], length + 1, n_threads=n_threads, progress=progress)
+    own = longer.indices == side.rows[:, np.newaxis]
     # among many duplicates the row itself may not be listed: then the last one goes
     own[~own.any(axis=1), -1] = True
-    indices, scores = (part[~own].reshape(n, length) for part in longer)
+    indices, scores = (part[~own].reshape(len(side.rows), length) for part in longer)
     return Neighbors(indices, scores)
 
 
@@ -170,31 +185,45 @@ def linear_radii(
     return z, radius
 
 
+def levels_up_to(condition: float, step: float) -> Floats:
+    """Conditions up to condition whose logarithms are apart by the share step."""
+    width = np.log(condition)
+    n = int(np.ceil(np.log(max(width / _LEAST_LEVEL, 1.0)) / step))
+    return np.append(np.exp(width * np.exp(-step * np.arange(n, 0, -1))), condition)
+
+
+def safe_levels(condition: float) -> Floats:
+    """Levels of which the last is a hair above condition: a radius there exceeds condition."""
+    return validate.read_only(levels_up_to(condition, _LEVEL_STEP) * (1.0 + 1e-12))
+
+
 def rescaling_radii(
     side: Side,
+    index: SimilarityIndex,
     k: int,
-    cap: float,
+    levels: Floats,
     n_threads: int | None = None,
     progress: threads.Progress | None = None,
 ) -> Floats:
-    """Radius of the k nearest of every row under rescalings, at most a hair above cap."""
+    """Radius of the k nearest of every row under rescalings, one of the rising levels.
+
+    Or the radius that Fisher's z alone tells, where that lies between two levels.
+    """
     n, others = len(side.rows), len(side.items) - 1
     longest = min(others, max(_LONGEST_LIST, k + 1))
     radius = threads.poisoned((n, k), np.float64)
     for start in range(0, n, _BATCH):
         batch, first, length = np.arange(start, min(start + _BATCH, n)), k, _FIRST_LIST + k
-        met = np.full((len(batch), k), cap * (1.0 + 1e-12))
+        met = np.full((len(batch), k), levels[-1])
         while len(batch):
             length = min(length, longest)
             part = side._replace(rows=validate.read_only(side.rows[batch]))
-            neighbors = validate.read_only(
-                nearest(part.items, part.rows, length, n_threads).indices
-            )
+            neighbors = validate.read_only(nearest_of(index, part, length, n_threads).indices)
             found = threads.poisoned(met.shape, np.float64)
             short = threads.poisoned(len(batch), np.uint8)
             threads.run(
                 certificates.rescaling_radii, threads.cuts_by_rows(len(batch), 4), *part,
-                neighbors, first, length == others, DEPTH, met, found, short,
+                neighbors, first, length == others, levels, DEPTH, met, found, short,
                 n_threads=n_threads,
             )  # fmt: skip
             radius[batch] = found

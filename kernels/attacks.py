@@ -14,8 +14,6 @@ from .jit import kernel
 # a witness must lift rivals by more than rounding
 MARGIN = 1e-12
 ROUNDS = 2
-# bisections of a radius stop when its logarithm is known to this share
-RADIUS_STEP = 0.03
 
 
 @kernel
@@ -97,9 +95,9 @@ def breaks(x, listed, edge, k, rivals, K, depth, w):
 
 @kernel
 def attacked_radii(
-    lo, hi, items, norms, rows, neighbors, rivals, floors, cap, depth, radii, weights
+    lo, hi, items, norms, rows, neighbors, rivals, floors, levels, depth, radii, weights
 ):
-    """The least condition found at which a rescaling loses an edge of rows[lo:hi], inf if none.
+    """The least of rising levels at which a rescaling loses an edge of rows[lo:hi], inf if none.
 
     items (p, d) with norms; neighbors (n, m) by falling cosine, the first k of them the edges;
     floors (n, k): conditions known to be safe; radii (n, k) float64 out, NaN for an edge of a zero
@@ -118,14 +116,15 @@ def attacked_radii(
                 radii[i, r] = np.nan
                 continue
             radii[i, r] = math.inf
-            low, high = floors[i, r], cap
-            if not (low < cap and breaks(x, listed, r, k, rivals, cap * cap, depth, w)):
+            safe, lost = np.searchsorted(levels, floors[i, r], "right") - 1, len(levels) - 1
+            if lost <= safe or not breaks(x, listed, r, k, rivals, levels[lost] ** 2, depth, w):
                 continue
-            radii[i, r], weights[i, r] = cap, w
-            while math.log(high / low) > max(RADIUS_STEP * math.log(high), 1e-9):
-                middle = math.sqrt(low * high)
-                if breaks(x, listed, r, k, rivals, middle * middle, depth, w):
-                    radii[i, r], high = middle, middle
+            weights[i, r] = w
+            while lost - safe > 1:
+                middle = (safe + lost) >> 1
+                if breaks(x, listed, r, k, rivals, levels[middle] ** 2, depth, w):
+                    lost = middle
                     weights[i, r] = w
                 else:
-                    low = middle
+                    safe = middle
+            radii[i, r] = levels[lost]

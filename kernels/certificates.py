@@ -14,8 +14,6 @@ from .jit import kernel
 
 # a certified sum exceeds what rounding can make of 0
 SLACK = 32 * 2.0**-52
-# bisections of a radius stop when its logarithm is known to this share
-RADIUS_STEP = 0.01
 
 
 @kernel
@@ -134,22 +132,24 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
     """1 if y is certified to beat m on the box, -1 if w is found where it does not, else 0.
 
     Pieces of the range of ρ, halved (in logarithms) up to depth times where the answer is open.
+    Once a smallest piece stays open, y cannot be certified: the rest is only looked through for w.
     """
     step = math.log(ratios[1] / ratios[0]) / 2.0**depth
-    start, size = 0, 1 << depth
+    start, size, is_open = 0, 1 << depth, False
     while start < 1 << depth:
         end = start + size
         first = ratios[0] * math.exp(start * step)
         last = ratios[0] * math.exp(end * step) if end < 1 << depth else ratios[1]
         answer = piece_certificate(x, y, m, K, first, last, w)
-        if answer < 0 or (answer == 0 and size == 1):
+        if answer < 0:
             return answer
-        if answer == 0:
+        if answer == 0 and size > 1 and not is_open:
             size >>= 1
             continue
+        is_open = is_open or answer == 0
         start += size
         size = start & -start  # the largest aligned piece that begins here
-    return 1
+    return 0 if is_open else 1
 
 
 @kernel
@@ -172,17 +172,23 @@ def beats(x, y, m, K, depth, w):
 
 
 @kernel
-def rival_radius(x, y, m, low, high, depth, w):
-    """A condition up to which y is certified to beat m, found between low, which is, and high."""
-    if beats(x, y, m, high * high, depth, w) > 0:
-        return high
-    while math.log(high / low) > max(RADIUS_STEP * math.log(high), 1e-9):
-        middle = math.sqrt(low * high)
-        if beats(x, y, m, middle * middle, depth, w) > 0:
-            low = middle
+def rival_radius(x, y, m, bound, radius, levels, depth, w):
+    """The largest of radius, the levels below it and bound at which y is certified to beat m.
+
+    bound is known to be safe; levels rise.
+    """
+    if beats(x, y, m, radius * radius, depth, w) > 0:
+        return radius
+    safe = np.searchsorted(levels, bound, "right") - 1
+    first = safe
+    lost = np.searchsorted(levels, radius)
+    while lost - safe > 1:
+        middle = (safe + lost) >> 1
+        if beats(x, y, m, levels[middle] * levels[middle], depth, w) > 0:
+            safe = middle
         else:
-            high = middle
-    return low
+            lost = middle
+    return levels[safe] if safe > first else bound
 
 
 @kernel
@@ -227,9 +233,9 @@ def linear_radii(lo, hi, items, norms, rows, neighbors, z, radii):
 
 @kernel
 def rescaling_radii(
-    lo, hi, items, norms, rows, neighbors, first, complete, depth, met, radii, short
+    lo, hi, items, norms, rows, neighbors, first, complete, levels, depth, met, radii, short
 ):
-    """Certified radius of every edge of rows[lo:hi] under rescalings.
+    """Certified radius of every edge of rows[lo:hi] under rescalings, one of the rising levels.
 
     neighbors (n, m) by falling cosine, the first k of them the edges, those from first on the
     rivals to be met now; complete: there are no others; met (n, k) float64 in/out: the radius that
@@ -256,7 +262,7 @@ def rescaling_radii(
                 bound = separation(z[r], z[s])
                 if z[s] < reach or bound >= radius:
                     continue
-                newer = rival_radius(x, listed[r], listed[s], bound, radius, depth, w)
+                newer = rival_radius(x, listed[r], listed[s], bound, radius, levels, depth, w)
                 if newer < radius:
                     radius = newer
                     reach = least_rival(x, listed[r], radius, w)

@@ -21,8 +21,8 @@ LAYERS = (
     "neighbor_pairs neighbors_transformer index",
     "factorization recommendation metrics datasets io distributed sampling "
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",
-    "auditing comparison",
-    "report house_style plots displays gate",
+    "card conventions survival spread recovery auditing versions comparison",
+    "report house_style plots displays gate page",
     "cli",
 )
 LEVEL_OF = {word: level for level, words in enumerate(LAYERS) for word in words.split()}

@@ -11,6 +11,7 @@ from fastcos.certificates import certified_neighbors
 from fastcos.datasets import simulate_interactions
 from fastcos.factorization import LinearMF
 from fastcos.intervals import tv_index
+from fastcos.survival import CONDITIONS
 from tests.audit_oracles import cosine_matrix, random_rotation
 
 
@@ -56,7 +57,7 @@ def test_the_card_equals_what_the_parts_say():
 def test_brackets_close_downwards_and_contain_each_other():
     _, users, items, _ = model(2)
     card = audit(items, users, k=5, condition=1.7)
-    assert [point.condition for point in card.survival] == [1.02, 1.05, 1.1, 1.2, 1.5, 1.7, 2.0]
+    assert [point.condition for point in card.survival] == list(CONDITIONS)
     for name in ("certified_linear", "certified", "survives_attack"):
         shares = [getattr(point, name) for point in card.survival]
         assert shares == sorted(shares, reverse=True)
@@ -182,3 +183,39 @@ def test_too_many_zero_rows_are_refused():
     items[:4] = np.eye(4, 3) + 1
     with pytest.raises(ValueError, match="items must have 6 rows that are not zero, got 4"):
         audit(items, k=5)
+
+
+def test_sampling_errors_are_those_of_repeated_draws():
+    _, users, items, _ = model(13, p=400)
+    cards = [audit(items, users, k=5, condition=1.1, seed=seed) for seed in range(12)]
+    for name, error in (("certified", "certified_error"), ("survives_attack", "attack_error")):
+        spread = np.std([getattr(card.point, name) for card in cards], ddof=1)
+        told = np.mean([getattr(card.point, error) for card in cards])
+        assert 0.4 < spread / told < 2.0
+    # every list was compared: nothing is left to chance
+    assert cards[0].family[0].jaccard_error == 0
+    assert cards[0].given.jaccard_error == 0
+
+
+def test_the_convention_of_the_factors_is_told_by_their_columns():
+    rng = np.random.default_rng(14)
+    U, V = (np.linalg.qr(rng.standard_normal((m, 5)))[0] for m in (300, 200))
+    s = np.array([9.0, 5, 4, 2, 1])
+    cases = {
+        "balanced": (V * s**0.5, U * s**0.5),
+        "items orthonormal": (V, U * s),
+        "users orthonormal": (V * s, U),
+        None: (V * s**0.8, U * s**0.2),
+    }
+    for name, (items, users) in cases.items():
+        found = audit(items, users, k=3).convention
+        assert name == (found and found.name)
+    assert audit(V, k=3).convention.name == "items orthonormal"
+    assert audit(V * s, k=3).convention is None
+
+
+def test_duplicates_are_counted():
+    _, _, items, _ = model(15)
+    items[[7, 9, 200]] = items[3]
+    items[20] = items[21] = 0
+    assert audit(items, k=5).n_duplicates == 3

@@ -53,3 +53,68 @@ def test_fail_under_tells_the_reason_and_exits_with_one(files, capsys):
 def test_limits_that_make_no_sense_are_refused(files, limit):
     with pytest.raises(ValueError, match="--fail-under must be"):
         run(files / "items.npy", "--fail-under", limit)
+
+
+def test_the_page_is_written_beside_the_numbers(files):
+    assert run(files / "items.npy", "--k", 5, "--out", files / "out") == 0
+    page = (files / "out" / "audit.html").read_text("utf8")
+    written = json.loads((files / "out" / "audit.json").read_text())
+    assert page.startswith("<!DOCTYPE html>")
+    assert written["audit"]["verdict"] in page
+    assert "items.npy" in page
+
+
+def test_an_equivalent_old_version_raises_no_alarm_and_another_does(files, capsys):
+    items = np.load(files / "items.npy").astype(np.float64)
+    rng = np.random.default_rng(2)
+    np.save(files / "same.npy", items @ rng.standard_normal((6, 6)))
+    np.save(files / "other.npy", rng.standard_normal((120, 6)))
+    common = (files / "items.npy", "--k", 5, "--out", files / "out", "--fail-under", "unchanged=.9")
+    assert run(*common, "--against", files / "same.npy") == 0
+    change = json.loads((files / "out" / "audit.json").read_text())["change"]
+    assert change["after_linear"] == 1
+    assert change["kept"] < 0.9
+    assert change["verdict"] in capsys.readouterr().out
+    assert run(*common, "--against", files / "other.npy") == 1
+    caught = capsys.readouterr()
+    assert "failed: unchanged is 0." in caught.err
+    assert "really changed most: " in caught.out
+
+
+def test_only_items_of_both_versions_are_compared(files, capsys):
+    items = np.load(files / "items.npy")
+    names = np.array([f"i{n}" for n in range(120)])
+    np.savez(files / "new.npz", ids=names, vectors=items)
+    np.savez(files / "old.npz", ids=names[::-1][:100], vectors=items[::-1][:100])
+    arguments = (files / "new.npz", "--against", files / "old.npz", "--k", 5)
+    assert run(*arguments, "--out", files / "out") == 0
+    assert "100 items are in both versions" in capsys.readouterr().err
+    change = json.loads((files / "out" / "audit.json").read_text())["change"]
+    assert (change["n_items"], change["kept"]) == (100, 1)
+
+
+def test_popularity_and_a_saved_model_are_read(files, capsys):
+    items, users = np.load(files / "items.npy"), np.load(files / "users.npy")
+    ones = np.ones((120, 1))
+    model = {
+        "item_factors": np.hstack([items, ones * 3]),
+        "user_factors": np.hstack([users, ones[:80]]),
+    }
+    np.savez(files / "model.npz", **model)
+    (files / "counts.csv").write_text("item,count\n" + "".join(f"{i},{i + 1}\n" for i in range(90)))
+    arguments = (files / "model.npz", "--popularity", files / "counts.csv", "--k", 5)
+    assert run(*arguments, "--out", files / "out") == 0
+    told = capsys.readouterr()
+    assert "stripped the bias column of the items (BPR)" in told.err
+    assert "90 items, 30 not in the file" in told.err
+    assert "popularity and norm, correlation" in told.out
+    card = json.loads((files / "out" / "audit.json").read_text())["audit"]
+    assert card["n_dimensions"] == 6
+    assert card["popularity"]["n_left_out"] == 30
+
+
+def test_an_old_version_is_needed_to_speak_of_change(files):
+    with pytest.raises(TypeError, match="--against must be given for --fail-under unchanged"):
+        run(files / "items.npy", "--fail-under", "unchanged=0.5")
+    with pytest.raises(ValueError, match="--old-users must be None without --against"):
+        run(files / "items.npy", "--old-users", files / "users.npy", "--out", files / "out")

@@ -378,4 +378,4 @@ def test_vectors_come_with_their_ids(tmp_path):
     for arrays in wrong:
         np.savez(tmp_path / "v.npz", **arrays)
         refused(tmp_path / "v.npz", "v.npz", reader=io.read_vectors)
-    refused(written(tmp_path, "v.txt", "1 2"), ".npy or .npz", reader=io.read_vectors)
+    refused(written(tmp_path, "v.csv", "1 2"), "a file of vectors", reader=io.read_vectors)

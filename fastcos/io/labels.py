@@ -117,7 +117,7 @@ def read_labels(
     path = Path(path)
     if only is not None:
         only = {only} if isinstance(only, str) else set(only)
-    places = _Places(item_ids)
+    places = Places(item_ids)
     with open_table(path, member=member, delimiter=delimiter, header=header) as table:
         item = require_column("item", item, ITEM_WORDS, table.names, path)
         column = require_column("column", column, (), table.names, path)
@@ -187,7 +187,7 @@ def read_names(
     ['GLOBE', '10080']
     """
     path = Path(path)
-    places = _Places(item_ids)
+    places = Places(item_ids)
     with open_table(path, member=member, delimiter=delimiter, header=header) as table:
         item = require_column("item", item, ITEM_WORDS, table.names, path)
         name = require_column("name", name, NAME_WORDS, table.names, path)
@@ -197,7 +197,7 @@ def read_names(
     return _names(places.ids, at, rows, read.texts[1])
 
 
-class _Places:
+class Places:
     """Positions of item ids, by text."""
 
     def __init__(self, item_ids: npt.ArrayLike) -> None:

@@ -38,19 +38,24 @@ class ParquetTable:
             self._file = parquet.ParquetFile(path)
         except arrow.ArrowException as error:
             raise self._damaged(error) from None
-        self.names: list[str] = list(self._file.schema_arrow.names)
+        self.schema = self._file.schema_arrow
+        self.types = arrow.types
+        self.names: list[str] = list(self.schema.names)
 
     def read(self, texts: Sequence[str], number: str | None) -> Columns:
         """Read columns of texts and one of finite numbers."""
-        arrow = self._arrow
-        wanted = [*texts, *([number] if number is not None else [])]
+        table = self.arrow_columns([*texts, *([number] if number is not None else [])])
+        return self._columns(table, texts, number, np.arange(1, table.num_rows + 1))
+
+    def arrow_columns(self, names: Sequence[str]) -> Any:
+        """Return a table of these columns, as pyarrow has it, of at least one row."""
         try:
-            table = self._file.read(columns=wanted)
-        except (arrow.ArrowException, OSError) as error:
+            table = self._file.read(columns=list(names))
+        except (self._arrow.ArrowException, OSError) as error:
             raise self._damaged(error) from None
         if not table.num_rows:
             raise FastcosFormatError(f"{self.path} must have at least one row, got none")
-        return self._columns(table, texts, number, np.arange(1, table.num_rows + 1))
+        return table
 
     def chunks(
         self, texts: Sequence[str], number: str | None, vocabularies: Sequence[Vocabulary]

@@ -1,6 +1,7 @@
 """Dense vectors and what they stand for."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,10 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.arrays import read_npy, read_npz
+from fastcos.io.tensors import read_safetensors
+from fastcos.io.vector_tables import read_vector_table
+from fastcos.io.word_vectors import read_binary_vectors, read_text_vectors
 from fastcos.storage import FastcosFormatError
 from fastcos.validate import Rows, as_rows
 
+Array = npt.NDArray[Any]
+
 ID_NAMES = ("ids", "words", "names")
+SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".pq", ".txt", ".vec", ".bin")
 
 
 class Vectors(NamedTuple):
@@ -30,13 +37,15 @@ class Vectors(NamedTuple):
 
 
 def read_vectors(path: str | os.PathLike[str]) -> Vectors:
-    """Read dense vectors from .npy, or from .npz with their words or ids beside them.
+    """Read dense vectors, with their words or ids where the file has them. Nothing is unpickled.
 
     Parameters
     ----------
     path : str or path-like
-        An .npy file of one 2-dimensional array; or an .npz file with one 2-dimensional array of
-        numbers and perhaps one vector named ids, words or names.
+        An .npy file of one 2-dimensional array; .npz or .safetensors with one 2-dimensional array
+        of numbers and perhaps (npz) one vector named ids, words or names; .parquet with a column of
+        lists or one column a dimension, and perhaps one of ids; .txt or .vec, word vectors as
+        word2vec and GloVe write them (also gzipped), or .bin, word2vec's binary format.
 
     Returns
     -------
@@ -59,10 +68,35 @@ def read_vectors(path: str | os.PathLike[str]) -> Vectors:
     ((2, 2), ['a', 'b'])
     """
     path = Path(path)
+    return as_vectors(path, read_arrays(path))
+
+
+def read_arrays(path: Path) -> Mapping[str, Array]:
+    """Return the arrays of a file of vectors, by its suffix."""
     kind = path.suffix.lower()
-    if kind not in (".npy", ".npz"):
-        raise FastcosFormatError(f"{path} must be an .npy or .npz file, got {kind or 'no suffix'}")
-    arrays = {"vectors": read_npy(path)} if kind == ".npy" else read_npz(path)
+    if kind == ".gz":
+        kind = Path(path.stem).suffix.lower()
+    if kind == ".npy":
+        return {"vectors": read_npy(path)}
+    if kind == ".npz":
+        return read_npz(path)
+    if kind == ".safetensors":
+        return read_safetensors(path)
+    if kind in (".parquet", ".pq"):
+        return read_vector_table(path)
+    if kind in (".txt", ".vec"):
+        words, vectors = read_text_vectors(path)
+        return {"words": words, "vectors": vectors}
+    if kind == ".bin":
+        words, vectors = read_binary_vectors(path)
+        return {"words": words, "vectors": vectors}
+    raise FastcosFormatError(
+        f"{path} must be a file of vectors ({', '.join(SUFFIXES)}), got {kind or 'no suffix'}"
+    )
+
+
+def as_vectors(path: Path, arrays: Mapping[str, Array]) -> Vectors:
+    """Return the one 2-dimensional array of numbers, with ids where there are some."""
     found = [array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "fiub"]
     if len(found) != 1:
         held = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())

@@ -105,6 +105,59 @@ def write_json(path: PathLike, value: Any) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
+def write_text(path: PathLike, text: str) -> None:
+    """Write text as UTF-8, atomically.
+
+    Parameters
+    ----------
+    path : str or path-like
+    text : str
+
+    Raises
+    ------
+    OSError
+        See atomic_path.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_text(f"{folder}/a.html", "<p>κ</p>")
+    ...     print(Path(f"{folder}/a.html").read_text("utf8"))
+    <p>κ</p>
+    """
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_npy(path: PathLike, array: npt.NDArray[Any]) -> None:
+    """Write one array as an .npy file, atomically.
+
+    Parameters
+    ----------
+    path : str or path-like
+    array : ndarray
+        Of any type but object: nothing is pickled.
+
+    Raises
+    ------
+    OSError
+        See atomic_path.
+    ValueError
+        An array of objects.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_npy(f"{folder}/a.npy", np.arange(3))
+    ...     np.load(f"{folder}/a.npy")
+    array([0, 1, 2])
+    """
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
 def write_npz(path: PathLike, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write arrays as an uncompressed .npz file, atomically.
 

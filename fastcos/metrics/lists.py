@@ -46,8 +46,13 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     >>> jaccard_at_k([[1, 2], [0, 2]], [[2, 1], [2, 3]])
     0.6666666666666666
     """
+    return float(jaccard_per_query(first, second, k).mean())
+
+
+def jaccard_per_query(first: Any, second: Any, k: int | None = None) -> Floats:
+    """Return #(A and B) / #(A or B) of every query, (n,)."""
     shared, k = _shared_at_k(first, second, k)
-    return float((shared / (2 * k - shared)).mean())
+    return shared / (2 * k - shared)
 
 
 def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:

@@ -20,8 +20,9 @@ def unit_rows(rows: validate.Rows) -> Floats:
     """Return float64 rows of length 1, tiny and huge ones too; a zero row stays zero."""
     largest = np.maximum(rows.max(axis=1), -rows.min(axis=1)).astype(np.float64)
     _, exponents = np.frexp(largest)
-    # a power of two: scaling by it rounds nothing away
-    unit: Floats = np.ldexp(rows.astype(np.float64), -exponents[:, None])
+    # powers of two: scaling by them rounds nothing away
+    scales = np.ldexp(1.0, -np.clip(exponents, -1021, 1021))
+    unit: Floats = rows * scales[:, None]
     lengths = np.sqrt(np.einsum("ij,ij->i", unit, unit))
     unit /= np.where(lengths > 0, lengths, 1.0)[:, None]
     return unit

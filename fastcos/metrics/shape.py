@@ -160,9 +160,12 @@ def mean_cosine(items: Any) -> MeanCosine:
     MeanCosine(value=1.0, n_left_out=1)
     """
     rows = validate.as_rows("items", items)
-    unit = unit_rows(rows[rows.any(axis=1)])
-    n = validate_metrics.as_enough("items", len(unit), 2, "rows that are not zero")
-    total = float(np.square(unit.sum(axis=0)).sum())
+    n_directed = int(rows.any(axis=1).sum())
+    n = validate_metrics.as_enough("items", n_directed, 2, "rows that are not zero")
+    resultant = np.zeros(rows.shape[1])
+    for first in range(0, len(rows), CHUNK):
+        resultant += unit_rows(rows[first : first + CHUNK]).sum(axis=0)
+    total = float(np.square(resultant).sum())
     return MeanCosine((total - n) / (n * (n - 1)), len(rows) - n)
 
 

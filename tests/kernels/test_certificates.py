@@ -86,6 +86,34 @@ def test_neither_test_certifies_a_tie():
                 assert certificates.beats(x, y, rival, K, 6, np.empty(6)) <= 0
 
 
+def test_an_open_piece_does_not_hide_a_rival_that_wins_elsewhere():
+    K = 2.59560960637459
+    x = np.array([0.44060624, 0.19082202, 0.53716702, -0.13316876, 0.68056651])
+    y = np.array([-0.21366728, 0.77210318, 0.49102839, -0.24200745, 0.24192247])
+    m = np.array([0.12322358, 0.96578663, -0.04917797, 0.15400669, 0.16104537])
+    w = np.full(5, np.nan)
+    ratios = certificates.norm_ratios(y, m, K)
+    for depth in range(3, 12):
+        assert certificates.refined_certificate(x, y, m, K, ratios, depth, w) == -1
+        assert cosine(x, y, w) < cosine(x, m, w)
+
+
+def test_a_radius_is_the_last_level_that_is_certified():
+    levels, found = np.array([1.01, 1.05, 1.1, 1.2, 1.4, 2.0]), set()
+    for _, x, y, m, _ in triples(6, 200):
+        if x @ y <= x @ m:
+            continue
+        w = np.full(len(x), np.nan)
+        for start in (2.0, 1.4, 1.3):
+            sure = [c for c in (*levels, start) if certificates.beats(x, y, m, c * c, 8, w) > 0]
+            expected = max([c for c in sure if c <= start], default=1.005)
+            radius = certificates.rival_radius(x, y, m, 1.005, start, levels, 8, w)
+            assert radius == expected
+            found.add(radius)
+    assert {1.005, 1.3, 2.0} < found
+    assert len(found) > 5
+
+
 def test_separation_of_infinite_z():
     inf = np.inf
     assert certificates.separation(inf, inf) == 1
@@ -115,7 +143,19 @@ def test_rows_kernels_write_every_entry_of_poisoned_outputs_and_only_their_rows(
         assert (radii[part] == -7).all()
     radii[:], met, short = -7.0, np.full((30, 3), 2.0), np.full(30, 249, np.uint8)
     certificates.rescaling_radii(
-        10, 20, items, norms, rows, neighbors, 3, False, 6, met, radii, short
+        10,
+        20,
+        items,
+        norms,
+        rows,
+        neighbors,
+        3,
+        False,
+        np.array([1.1, 1.5, 2.0]),
+        6,
+        met,
+        radii,
+        short,
     )
     assert (radii[10:20] >= 1).all()
     assert (short[10:20] <= 1).all()

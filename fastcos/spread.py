@@ -1,0 +1,69 @@
+"""How other embeddings of the same items differ from the given ones, on samples of items."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import alternatives, certificates, metrics, validate
+from fastcos.card import Comparison
+from fastcos.metrics.lists import jaccard_per_query
+from fastcos.survival import standard_error
+
+Integers = npt.NDArray[np.int64]
+
+
+class Judge:
+    """Compares embeddings with the given ones.
+
+    Attributes
+    ----------
+    lists : ndarray (m, k), int64
+        The k nearest of the sampled rows in the given embeddings.
+    """
+
+    def __init__(
+        self, side: certificates.Side, lists: Integers, labelled: "Labelled | None"
+    ) -> None:
+        """Keep the sampled side, its lists, and the labelled rows, if there are any."""
+        self._side, self.lists, self._labelled = side, lists, labelled
+
+    def compare(self, variant: alternatives.Variant, n_threads: int | None = None) -> Comparison:
+        """Return how one variant differs."""
+        side, lists = self._side, self.lists
+        if variant.rows is not side.items:
+            other = side._replace(items=validate.read_only(variant.rows))
+            lists = certificates.nearest(other, lists.shape[1], n_threads).indices
+        auc = None
+        if self._labelled is not None:
+            rows, labels = self._labelled
+            auc = metrics.pair_auc(variant.rows[rows], labels, exact=False).value
+        shared = jaccard_per_query(lists, self.lists)
+        return Comparison(
+            name=variant.name,
+            meaning=variant.meaning,
+            condition=variant.condition,
+            jaccard=float(shared.mean()),
+            overlap=metrics.rank_biased_overlap(lists, self.lists).value,
+            jaccard_error=standard_error(shared, len(side.items)),
+            rsa=_correlation(variant.rows[side.rows], side.items[side.rows]),
+            hubness=metrics.hubness(lists, n_items=len(side.items)).skewness,
+            auc=auc,
+        )
+
+    def compare_all(
+        self, variants: Iterable[alternatives.Variant], n_threads: int | None = None
+    ) -> tuple[Comparison, ...]:
+        """Return how each of them differs."""
+        return tuple(self.compare(variant, n_threads) for variant in variants)
+
+
+Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
+
+
+def _correlation(first: validate.Rows, second: validate.Rows) -> float | None:
+    """Correlation over pairs of rows of the cosines in two embeddings."""
+    try:
+        return metrics.rsa(first, second).value
+    except ValueError:
+        return None

@@ -1,0 +1,227 @@
+"""Files of vectors and models as other libraries write them, whole and damaged."""
+
+import gzip
+import struct
+
+import numpy as np
+import pytest
+
+from fastcos.io import (
+    FastcosFormatError,
+    common_rows,
+    read_factors,
+    read_popularity,
+    read_vectors,
+)
+from fastcos.io.factors import strip_biases
+
+WORDS = ["the", "naïve", "a/b"]
+VECTORS = np.array([[0.5, -1.25, 3.0], [1e-3, 2.0, 0.0], [7.0, 8.0, -9.5]], np.float32)
+
+
+def text_lines():
+    return [" ".join([w, *map(repr, v.tolist())]) for w, v in zip(WORDS, VECTORS, strict=True)]
+
+
+def binary(n=3, d=3, words=WORDS, between=b"\n"):
+    rows = [w.encode() + b" " + struct.pack("<3f", *v) for w, v in zip(words, VECTORS, strict=True)]
+    return f"{n} {d}\n".encode() + between.join(rows) + between
+
+
+def check(path):
+    found = read_vectors(path)
+    np.testing.assert_array_equal(found.vectors, VECTORS)
+    assert found.ids.tolist() == WORDS
+    assert found.vectors.dtype == np.float32
+
+
+def test_word_vectors_as_text_with_and_without_a_first_line(tmp_path):
+    for name, head in (("glove.txt", []), ("w2v.vec", ["3 3"])):
+        (tmp_path / name).write_text("\n".join([*head, *text_lines()]) + "\n", "utf8")
+        check(tmp_path / name)
+    with gzip.open(tmp_path / "w2v.vec.gz", "wt", encoding="utf8") as file:
+        file.write("\n".join(["3 3", *text_lines()]))
+    check(tmp_path / "w2v.vec.gz")
+
+
+def test_a_word_of_a_text_file_may_hold_spaces(tmp_path):
+    (tmp_path / "v.txt").write_text("a 1 2 3\n. . . 4 5 6\n")
+    # the first line tells the width
+    assert read_vectors(tmp_path / "v.txt").ids.tolist() == ["a", ". . ."]
+
+
+@pytest.mark.parametrize("between", [b"\n", b""])
+def test_word_vectors_in_binary(tmp_path, between):
+    (tmp_path / "v.bin").write_bytes(binary(between=between))
+    check(tmp_path / "v.bin")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("v.txt", b"the 1 2\nof 3\n", r"a word and 2 numbers in every line, got 'of 3' in line 2"),
+        ("v.txt", b"the 1 x\n", "a word and 2 numbers in every line, got 'the 1 x' in line 1"),
+        ("v.txt", b"the 1 nan\n", "vectors must be finite"),
+        ("v.vec", b"2 2\nthe 1 2\n", "must hold 2 vectors, got 1"),
+        ("v.vec", b"", "must hold at least one vector, got 0"),
+        ("v.txt", b"the 1 2\nthe 3 4\n", "words must be distinct"),
+        ("v.bin", b"hello\n", r"word2vec's binary format, got a first line b'hello"),
+        ("v.bin", binary()[:-9], "binary format, got"),
+        ("v.bin", b"999999999999 300\n", "bytes for 999999999999 vectors"),
+        ("v.xyz", b"", "must be a file of vectors"),
+    ],
+)
+def test_damaged_word_vectors_are_refused_in_one_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(FastcosFormatError, match=message) as caught:
+        read_vectors(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_vectors_in_parquet(tmp_path):
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
+    from pyarrow import parquet
+
+    flat = arrow.array(VECTORS.ravel())
+    columns = {
+        "list": arrow.array(VECTORS.tolist(), arrow.list_(arrow.float32())),
+        "fixed": arrow.FixedSizeListArray.from_arrays(flat, 3),
+    }
+    for column in columns.values():
+        parquet.write_table(arrow.table({"word": WORDS, "vector": column}), tmp_path / "v.parquet")
+        check(tmp_path / "v.parquet")
+    wide = {"id": [5, 6, 7], **{f"d{j}": VECTORS[:, j] for j in range(3)}}
+    parquet.write_table(arrow.table(wide), tmp_path / "wide.parquet")
+    found = read_vectors(tmp_path / "wide.parquet")
+    np.testing.assert_array_equal(found.vectors, VECTORS)
+    assert found.ids.tolist() == [5, 6, 7]
+    ragged = arrow.table({"vector": [[1.0], [1.0, 2.0]]})
+    for table, message in (
+        (ragged, "lists of one length"),
+        (arrow.table({"word": WORDS}), "one column of lists of floats"),
+    ):
+        parquet.write_table(table, tmp_path / "bad.parquet")
+        with pytest.raises(FastcosFormatError, match=message):
+            read_vectors(tmp_path / "bad.parquet")
+
+
+def test_vectors_in_safetensors(tmp_path):
+    numpy_files = pytest.importorskip("safetensors.numpy", reason="safetensors is an extra")
+    numpy_files.save_file({"weight": VECTORS}, tmp_path / "v.safetensors")
+    np.testing.assert_array_equal(read_vectors(tmp_path / "v.safetensors").vectors, VECTORS)
+    pair = {"items": VECTORS, "users": VECTORS[:2]}
+    numpy_files.save_file(pair, tmp_path / "pair.safetensors")
+    assert read_factors(tmp_path / "pair.safetensors").users.shape == (2, 3)
+    (tmp_path / "v.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0{broken}")
+    with pytest.raises(FastcosFormatError, match="must be a whole safetensors file"):
+        read_vectors(tmp_path / "v.safetensors")
+
+
+def trained(kind, n=30, p=20, d=4):
+    """Factors with the columns that implicit appends; an item and a user are unused."""
+    rng = np.random.default_rng(1)
+    users, items = rng.standard_normal((n, d)), rng.standard_normal((p, d))
+    bias, ones = rng.standard_normal((max(n, p), 1)), np.ones((max(n, p), 1))
+    if kind == "bpr":
+        users, items = np.hstack([users, ones[:n]]), np.hstack([items, bias[:p]])
+    elif kind == "lmf":
+        users = np.hstack([users, ones[:n], bias[:n]])
+        items = np.hstack([items, bias[:p], ones[:p]])
+        users[3] = 0
+    items[5] = 0
+    return items.astype(np.float32), users.astype(np.float32)
+
+
+@pytest.mark.parametrize(("kind", "note"), [("als", ()), ("bpr", "BPR"), ("lmf", "logistic")])
+def test_bias_columns_of_implicit_are_stripped_from_a_saved_model(tmp_path, kind, note):
+    items, users = trained(kind)
+    np.savez(tmp_path / "m.npz", user_factors=users, item_factors=items, factors=4, dtype="float32")
+    found = read_factors(tmp_path / "m.npz")
+    np.testing.assert_array_equal(found.items, items[:, :4])
+    np.testing.assert_array_equal(found.users, users[:, :4])
+    assert (not found.notes) if not note else note in found.notes[0]
+    # what is left predicts the same up to the biases
+    if kind == "bpr":
+        difference = users @ items.T - found.users @ found.items.T
+        np.testing.assert_allclose(difference, np.tile(items[:, 4], (30, 1)), atol=1e-5)
+
+
+def test_bias_columns_are_stripped_from_two_files_and_logistic_ones_without_users(tmp_path):
+    items, users = trained("bpr")
+    np.save(tmp_path / "items.npy", items)
+    np.save(tmp_path / "users.npy", users)
+    assert read_factors(tmp_path / "items.npy", tmp_path / "users.npy").items.shape == (20, 4)
+    # only the users' ones tell that the last column is a bias
+    assert read_factors(tmp_path / "items.npy").items.shape == (20, 5)
+    logistic, _ = trained("lmf")
+    np.save(tmp_path / "items.npy", logistic)
+    assert read_factors(tmp_path / "items.npy").items.shape == (20, 4)
+
+
+def test_ordinary_columns_are_left_alone():
+    rng = np.random.default_rng(2)
+    items, users = rng.standard_normal((9, 3)), rng.standard_normal((7, 3))
+    assert strip_biases(items, users) == (items, users, ())
+    assert strip_biases(np.ones((4, 1)), np.ones((3, 1)))[2] == ()
+    assert strip_biases(np.zeros((4, 3)), np.zeros((3, 3)))[2] == ()
+
+
+def test_components_of_scikit_learn_are_transposed(tmp_path):
+    from sklearn.decomposition import TruncatedSVD
+
+    X = np.random.default_rng(3).random((40, 15))
+    svd = TruncatedSVD(4, algorithm="arpack").fit(X)
+    np.savez(
+        tmp_path / "svd.npz", components_=svd.components_, singular_values_=svd.singular_values_
+    )
+    np.save(tmp_path / "users.npy", svd.transform(X))
+    found = read_factors(tmp_path / "svd.npz", tmp_path / "users.npy")
+    assert found.items.shape == (15, 4)
+    assert "transposed components_" in found.notes[0]
+    np.testing.assert_allclose(found.users @ found.items.T, svd.transform(X) @ svd.components_)
+
+
+def test_users_in_two_places_and_of_another_width_are_refused(tmp_path):
+    items, users = trained("als")
+    np.savez(tmp_path / "m.npz", user_factors=users, item_factors=items)
+    np.save(tmp_path / "users.npy", users[:, :3])
+    np.save(tmp_path / "items.npy", items)
+    with pytest.raises(ValueError, match="--users must be None where"):
+        read_factors(tmp_path / "m.npz", tmp_path / "users.npy")
+    with pytest.raises(ValueError, match="users must have as many columns as items"):
+        read_factors(tmp_path / "items.npy", tmp_path / "users.npy")
+
+
+def test_common_rows_are_matched_by_id_in_the_order_of_the_new_file():
+    def rows(ids, old):
+        return [part.tolist() for part in common_rows("new", np.array(ids), "old", np.array(old))]
+
+    assert rows(["b", "a", "c"], ["c", "x", "b"]) == [[0, 2], [2, 0]]
+    assert rows([7, 5], [5, 6, 7]) == [[0, 1], [2, 0]]
+    assert rows([0, 1, 2], [0, 1, 2]) == [[0, 1, 2], [0, 1, 2]]
+    with pytest.raises(FastcosFormatError, match="old must hold as many items as new"):
+        rows([0, 1, 2], [0, 1])
+    with pytest.raises(FastcosFormatError, match="old must hold items of new"):
+        rows(["a"], ["b"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("item,count\na,1\na,2\n", "must have one row an item"),
+        ("item,count\na,-1\n", "must hold numbers of at least 0, got -1"),
+        ("item,count\nz,1\n", "must label some items"),
+        ("item,colour\na,1\n", "column must be given"),
+        ("item,count\na,many\n", "count"),
+    ],
+)
+def test_wrong_popularity_is_refused(tmp_path, text, message):
+    (tmp_path / "p.csv").write_text(text)
+    with pytest.raises(FastcosFormatError, match=message):
+        read_popularity(tmp_path / "p.csv", ["a", "b"])
+
+
+def test_popularity_is_matched_by_id(tmp_path):
+    (tmp_path / "p.csv").write_text("item,popularity\nb,3\nx,9\n")
+    found = read_popularity(tmp_path / "p.csv", ["a", "b"])
+    assert (found.values.tolist(), found.n_missing, found.n_unknown) == ([0, 3], 1, 1)
