@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validate
-from fastcos.auditing import Audit
+from fastcos.card import Audit
 from fastcos.factorization import LinearMF
 from fastcos.house_style import COLOURS, drawing, line
 from fastcos.rescaling import rescalings
