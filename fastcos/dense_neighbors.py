@@ -81,6 +81,13 @@ class Exclusions(NamedTuple):
         return Exclusions(self.own[first:last], self.indptr[first : last + 1], self.indices)
 
 
+def no_exclusions(n: int, *, own: bool, first: int = 0) -> Exclusions:
+    """None but itself, if own, for n queries that are the rows first and on."""
+    itself = np.arange(first, first + n, dtype=np.int64) if own else np.full(n, -1, np.int64)
+    empty = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
+    return Exclusions(*map(validate.read_only, (itself, *empty)))
+
+
 class Prepared(NamedTuple):
     """Items in panels, with the units of their scaled rows."""
 

@@ -132,7 +132,8 @@ def top_k(
     if min_score is not None:
         min_score = validate.as_real("min_score", min_score)
     if streams:
-        question = Question(given, searched, k, measure, candidates, exclusions, min_score)
+        some = None if allowed is None else candidates
+        question = Question(given, searched, k, measure, some, exclusions, min_score)
         return Neighbors(*streamed_top_k(question, work, out))
     validate.as_scorable("queries", given, searched)
     fitted = get_measure(measure).fit(searched)
@@ -163,13 +164,13 @@ def top_k(
 
 def as_exclusions(exclude: Any, n: int, n_items: int, own: bool) -> dense.Exclusions:
     """Settle what each of n queries may not find: itself if own, and the non-zeros of exclude."""
-    indptr, indices = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
-    if exclude is not None:
-        matrix = as_interactions("exclude", exclude)
-        validate.as_shape("exclude", matrix.shape, (n, n_items))
-        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
-    itself = np.arange(n, dtype=np.int64) if own else np.full(n, -1, np.int64)
-    return dense.Exclusions(*map(validate.read_only, (itself, indptr, indices)))
+    everything = dense.no_exclusions(n, own=own)
+    if exclude is None:
+        return everything
+    matrix = as_interactions("exclude", exclude)
+    validate.as_shape("exclude", matrix.shape, (n, n_items))
+    pairs = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+    return dense.Exclusions(everything.own, *map(validate.read_only, pairs))
 
 
 def as_work(

@@ -1,6 +1,6 @@
 """Products with a matrix that comes in shards of rows, one after the other."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import validate
+from fastcos.operators import Operator
 from fastcos.sparse_operator import Matrix, SparseOperator
 
 
@@ -21,10 +22,28 @@ class Shards(Protocol):
         """First row and rows of every block."""
 
 
+def tree_sum(terms: Iterable[Any]) -> Any:
+    """Sum neighbours, then neighbouring sums, and so on; holds one sum per level.
+
+    An odd one out goes up unchanged. The tree depends on the number of terms only.
+    """
+    levels: list[tuple[int, Any]] = []
+    for term in terms:
+        size = 1
+        while levels and levels[-1][0] == size:
+            term = levels.pop()[1] + term
+            size *= 2
+        levels.append((size, term))
+    total = levels.pop()[1]
+    while levels:
+        total = levels.pop()[1] + total
+    return total
+
+
 class ShardedOperator:
     """X by its products; every call goes through all blocks of rows once.
 
-    Sums over rows are added block by block, in order.
+    Sums over rows are added by :func:`tree_sum`, so that several machines can add the same bits.
     """
 
     def __init__(self, X: Shards, n_threads: int | None = None) -> None:
@@ -40,23 +59,19 @@ class ShardedOperator:
 
     def rmatmul(self, Y: Matrix) -> Matrix:
         """Return X'Y."""
-        Z = np.zeros((self.shape[1], Y.shape[1]), np.result_type(self.dtype, Y.dtype))
-        for first, block in self._operators():
-            Z += block.rmatmul(Y[first : first + block.shape[0]])
+        Z: Matrix = tree_sum(
+            block.rmatmul(Y[first : first + block.shape[0]]) for first, block in self._operators()
+        )
         return Z
 
     def gram_matmul(self, Q: Matrix) -> Matrix:
         """Return X'(X Q)."""
-        Z = np.zeros((self.shape[1], Q.shape[1]), np.result_type(self.dtype, Q.dtype))
-        for _, block in self._operators():
-            Z += block.gram_matmul(Q)
+        Z: Matrix = tree_sum(block.gram_matmul(Q) for _, block in self._operators())
         return Z
 
     def gram(self) -> npt.NDArray[np.float64]:
         """Return X'X in float64."""
-        total = np.zeros((self.shape[1], self.shape[1]))
-        for _, block in self._operators():
-            total += block.gram()
+        total: npt.NDArray[np.float64] = tree_sum(block.gram() for _, block in self._operators())
         return total
 
     def transposed(self) -> "TransposedOperator":
@@ -71,7 +86,7 @@ class ShardedOperator:
 class TransposedOperator:
     """X' by the products of X; X'X of it, which is X X', takes two passes over X."""
 
-    def __init__(self, X: ShardedOperator) -> None:
+    def __init__(self, X: Operator) -> None:
         self.shape, self.dtype = (X.shape[1], X.shape[0]), X.dtype
         self._X = X
 
@@ -91,6 +106,6 @@ class TransposedOperator:
         """Return X X' in float64."""
         return self.gram_matmul(np.eye(self.shape[1])).astype(np.float64, copy=False)
 
-    def transposed(self) -> ShardedOperator:
+    def transposed(self) -> Operator:
         """Return X."""
         return self._X

@@ -25,15 +25,16 @@ _BYTES_PER_NEIGHBOR = 80
 class Question(NamedTuple):
     """What is asked, and of whom; arrays may lie on disk.
 
-    searched: the items; candidates: rising numbers of those that may be found.
+    searched: the items; candidates: rising numbers of those that may be found, None for all.
+    exclusions: of all queries; None where the caller of best_among has them.
     """
 
     queries: Any
     searched: Any
     k: int
     measure: str | Measure
-    candidates: dense.Integers
-    exclusions: dense.Exclusions
+    candidates: dense.Integers | None
+    exclusions: dense.Exclusions | None
     min_score: float | None
 
 
@@ -52,13 +53,7 @@ def streamed_top_k(question: Question, work: dense.Work, out: Any) -> tuple[dens
     measure = get_measure(question.measure)
     validate.as_measure_of_blocks("measure", not needs_no_fit(measure), measure.name)
     n = len(question.queries)
-    per_query = _bytes_per_row(measure, "queries", question.queries)
-    per_query += _BYTES_PER_NEIGHBOR * question.k
-    per_item = _bytes_per_row(measure, "items", question.searched)
-    memory = work.working_memory
-    block = rows_on_disk.rows_that_fit(memory, _QUERIES_SHARE, per_query, n)
-    items_block = rows_on_disk.rows_that_fit(memory, _ITEMS_SHARE, per_item, len(question.searched))
-    work = work._replace(working_memory=(1 - _QUERIES_SHARE - _ITEMS_SHARE) * memory)
+    block, items_block, work = blocks_that_fit(question, measure, work)
     if out is None:
         indices = threads.poisoned((n, question.k), np.int64)
         scores = threads.poisoned((n, question.k), np.float32)
@@ -70,7 +65,7 @@ def streamed_top_k(question: Question, work: dense.Work, out: Any) -> tuple[dens
         return indices, scores
     run = ResumableRun(
         out,
-        _asked(question, measure),
+        asked(question, measure),
         {"indices": ((n, question.k), np.int64), "scores": ((n, question.k), np.float32)},
         block,
     )
@@ -80,6 +75,21 @@ def streamed_top_k(question: Question, work: dense.Work, out: Any) -> tuple[dens
         run.write(lo, indices=columns, scores=some)
     arrays = run.finished()
     return arrays["indices"], arrays["scores"]
+
+
+def blocks_that_fit(
+    question: Question, measure: Measure, work: dense.Work
+) -> tuple[int, int, dense.Work]:
+    """Queries and items of a block, and what the search of a block may use."""
+    memory = work.working_memory
+    per_query = _bytes_per_row(measure, "queries", question.queries)
+    per_query += _BYTES_PER_NEIGHBOR * question.k
+    per_item = _bytes_per_row(measure, "items", question.searched)
+    n, m = len(question.queries), len(question.searched)
+    block = rows_on_disk.rows_that_fit(memory, _QUERIES_SHARE, per_query, n)
+    items_block = rows_on_disk.rows_that_fit(memory, _ITEMS_SHARE, per_item, m)
+    rest = (1 - _QUERIES_SHARE - _ITEMS_SHARE) * memory
+    return block, items_block, work._replace(working_memory=rest)
 
 
 def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
@@ -101,30 +111,58 @@ def _block_of_queries(
 ) -> tuple[dense.Integers, Scores]:
     """Neighbours of queries [lo, hi) among all items."""
     Q = rows_on_disk.read_rows("queries", question.queries, lo, hi)
+    items = range(len(question.searched))
+    exclusions = question.exclusions or dense.no_exclusions(len(question.queries), own=False)
+    exclusions = exclusions.of_rows(lo, hi)
+    columns, keys = best_among(question, measure, Q, exclusions, items, items_block, work, told)
+    return finished(question, measure, Q, columns, keys)
+
+
+def best_among(
+    question: Question,
+    measure: Measure,
+    Q: validate.Rows,
+    exclusions: dense.Exclusions,
+    items: range,
+    items_block: int,
+    work: dense.Work,
+    told: Callable[[float], object],
+) -> tuple[dense.Integers, dense.Floats]:
+    """Columns and keys (m, k) of the best of some items for the queries Q (m, d)."""
     validate.as_scorable("queries", Q, Q)
     queries = dense.side(measure.queries(Q), None, work.n_threads)
-    n_items, k = len(question.searched), question.k
-    best_columns = np.full((hi - lo, k), -1, np.int64)
-    best_keys = np.full((hi - lo, k), -np.inf)
-    exclusions = question.exclusions.of_rows(lo, hi)
-    for first, last, candidates in _blocks_with(question.candidates, n_items, items_block):
+    k = question.k
+    best_columns = np.full((len(Q), k), -1, np.int64)
+    best_keys = np.full((len(Q), k), -np.inf)
+    for first, last, candidates in _blocks_with(question.candidates, items, items_block):
         B = rows_on_disk.read_rows("items", question.searched, first, last)
         validate.as_scorable("items", B, B)
         side = dense.side(measure.items(B), measure.item_offsets(B), work.n_threads)
         columns, keys = _search(
             measure.form, side, candidates - first, queries, _among(exclusions, first, last),
-            k, work._replace(progress=_share(told, first, last, n_items, hi - lo)),
+            k, work._replace(progress=_share(told, first, last, len(items), len(Q))),
             best_keys[:, -1],
         )  # fmt: skip
         columns[columns >= 0] += first
-        _merge(best_columns, best_keys, columns, keys, work)
-    scores = measure.finish(best_keys, Q)
+        best_columns, best_keys = merged((best_columns, best_keys), (columns, keys), work)
+    return best_columns, best_keys
+
+
+def finished(
+    question: Question,
+    measure: Measure,
+    Q: validate.Rows,
+    columns: dense.Integers,
+    keys: dense.Floats,
+) -> tuple[dense.Integers, Scores]:
+    """Indices and scores of the queries Q from the columns and keys of their neighbours."""
+    scores = measure.finish(keys, Q)
+    columns = columns.copy()
     if question.min_score is not None:
-        low = scores < question.min_score
-        best_columns[low] = -1
-    scores[best_columns < 0] = -np.inf
+        columns[scores < question.min_score] = -1
+    scores[columns < 0] = -np.inf
     with np.errstate(over="ignore"):  # infinite beyond float32, as top_k's
-        return best_columns, scores.astype(np.float32)
+        return columns, scores.astype(np.float32)
 
 
 def _search(
@@ -145,29 +183,33 @@ def _search(
     return dense.search(prepared, queries, exclusions, k, work, floors=floors)
 
 
-def _merge(
-    best_columns: dense.Integers,
-    best_keys: dense.Floats,
-    columns: dense.Integers,
-    keys: dense.Floats,
-    work: dense.Work,
-) -> None:
-    """Put the k best of both into best_columns and best_keys, in place."""
-    both_columns = np.stack([best_columns, columns], axis=1)
-    both_keys = np.stack([best_keys, keys], axis=1)
+Found = tuple[dense.Integers, dense.Floats]
+
+
+def merged(some: Found, others: Found, work: dense.Work) -> Found:
+    """Columns and keys (m, k) of the k best of both."""
+    both_columns = np.stack([some[0], others[0]], axis=1)
+    both_keys = np.stack([some[1], others[1]], axis=1)
+    columns = threads.poisoned(some[0].shape, np.int64)
+    keys = threads.poisoned(some[0].shape, np.float64)
     threads.run(
         topk.merge_rows, threads.cuts_by_rows(len(columns), 4096),
-        both_keys, both_columns, best_keys, best_columns, n_threads=work.n_threads,
+        validate.read_only(both_keys), validate.read_only(both_columns), keys, columns,
+        n_threads=work.n_threads,
     )  # fmt: skip
+    return columns, keys
 
 
 def _blocks_with(
-    candidates: dense.Integers, n: int, block: int
+    candidates: dense.Integers | None, items: range, block: int
 ) -> Iterator[tuple[int, int, dense.Integers]]:
-    """Blocks [first, last) of n items that have candidates, with these."""
-    for first in range(0, n, block):
-        last = min(n, first + block)
-        some = candidates[slice(*np.searchsorted(candidates, [first, last]))]
+    """Blocks [first, last) of items that have candidates, with these."""
+    for first in range(items.start, items.stop, block):
+        last = min(items.stop, first + block)
+        if candidates is None:
+            some = np.arange(first, last, dtype=np.int64)
+        else:
+            some = candidates[slice(*np.searchsorted(candidates, [first, last]))]
         if len(some):
             yield first, last, some
 
@@ -184,7 +226,7 @@ def _among(exclusions: dense.Exclusions, first: int, last: int) -> dense.Exclusi
     return dense.Exclusions(*map(validate.read_only, (own, indptr, indices[kept] - first)))
 
 
-def _asked(question: Question, measure: Measure) -> dict[str, Any]:
+def asked(question: Question, measure: Measure) -> dict[str, Any]:
     """All that the result depends on."""
     same = question.queries is question.searched
     return {
@@ -192,10 +234,14 @@ def _asked(question: Question, measure: Measure) -> dict[str, Any]:
         "items": "the queries" if same else rows_on_disk.identity(question.searched),
         "k": question.k,
         "measure": {"name": measure.name, **{key: repr(v) for key, v in vars(measure).items()}},
-        "candidates": rows_on_disk.identity(question.candidates),
-        "exclusions": [rows_on_disk.identity(array) for array in question.exclusions],
+        "candidates": _identities(question.candidates),
+        "exclusions": _identities(*(question.exclusions or ())),
         "min_score": question.min_score,
     }
+
+
+def _identities(*arrays: npt.NDArray[Any] | None) -> list[Any]:
+    return [array if array is None else rows_on_disk.identity(array) for array in arrays]
 
 
 def _told(progress: threads.Progress | None, lo: int, hi: int, n: int) -> Callable[[float], object]:

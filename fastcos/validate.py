@@ -351,6 +351,15 @@ def as_enough_memory(name: str, given: float, needed: float) -> None:
         )
 
 
+def as_share_of_worker(name: str, given: float, most: float, worker: str) -> None:
+    """Refuse bytes for a task that a worker of a cluster does not have."""
+    if given > most:
+        raise ValueError(
+            f"{name} must be at most {most / 2**20:.0f} MiB a task for worker {worker} (half of "
+            f"its memory limit by its threads), got {given / 2**20:.0f}"
+        )
+
+
 def as_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
     """Refuse an array of another shape."""
     if tuple(shape) != wanted:

@@ -1,0 +1,428 @@
+"""The same answers on a Dask cluster (``pip install 'fastcos[dask]'``).
+
+Inputs are files that every worker sees under the same path; a task is told a path and a range of
+rows, maps them, and returns small arrays. Nothing large is scattered, so that a worker that dies
+takes nothing with it. Blocks are cut by the data and merged in a fixed tree: ``top_k`` has the bits
+of :func:`fastcos.top_k`, and products and the SVD those of :class:`fastcos.InteractionShards` on
+one machine, whatever the number of workers.
+
+A worker's tasks share one pool of as many threads as the worker has. Its dashboard, performance
+reports and annotations are Dask's own; nothing here schedules.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from dask import config as dask_config
+from distributed import Client, Future, as_completed, get_client, get_worker
+
+from fastcos import config, rows_on_disk, storage, threads, validate
+from fastcos import dense_neighbors as dense
+from fastcos import streamed_neighbors as streamed
+from fastcos.factorization import LinearMF
+from fastcos.measure import get_measure
+from fastcos.neighbors import Neighbors
+from fastcos.resumable import ResumableRun
+from fastcos.sharded_operator import TransposedOperator
+from fastcos.shards import InteractionShards
+from fastcos.sparse_operator import Matrix, SparseOperator
+from fastcos.svd import SVD
+from fastcos.svd import randomized_svd as svd_of
+
+# of one task: some seconds of one core at 128 columns
+QUERIES_PER_TASK, ITEMS_PER_TASK = 1 << 14, 1 << 20
+# of a worker's memory for what its tasks hold at once; the rest is Python, results, Dask
+_SHARE_OF_A_WORKER = 0.5
+# the graph carries Q (p, l) of a product, which a scattered copy could lose
+_LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
+
+Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
+
+
+def top_k(
+    queries: storage.PathLike,
+    items: storage.PathLike | None = None,
+    k: int = 10,
+    *,
+    out: storage.PathLike,
+    measure: str = "cosine",
+    exclude_self: bool = True,
+    client: Client | None = None,
+    working_memory: float | None = None,
+    progress: threads.Progress | None = None,
+) -> Neighbors:
+    """The k items most similar to every query, as :func:`fastcos.top_k` finds them, bit for bit.
+
+    Parameters
+    ----------
+    queries : path-like
+        A .npy file (n, d) that every worker can read under this path.
+    items : path-like, optional
+        What is searched, (m, d). None: the queries themselves.
+    k : int
+        From 1 to the number of items.
+    out : path-like
+        A new directory of this process: indices.npy, scores.npy and run.json, written as blocks of
+        queries come in. The same call after a crash goes on with the blocks that are missing.
+    measure : str
+        One that learns nothing from the items.
+    exclude_self : bool
+        With items=None, whether a row is kept from being its own neighbour.
+    client : distributed.Client, optional
+        Default: the current one.
+    working_memory : float, optional
+        MiB for one task. Default: the setting ``working_memory``, or what half of the smallest
+        worker's memory leaves each of its threads, if that is less.
+    progress : callable, optional
+        Called as progress(done, total) with numbers of queries.
+
+    Returns
+    -------
+    Neighbors
+        Memory maps of what is in out.
+
+    Raises
+    ------
+    ValueError
+        As of :func:`fastcos.top_k`; a working_memory that a worker does not have.
+    distributed.KilledWorker
+        A task has outlived more workers than Dask's ``allowed-failures``.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from distributed import Client
+    >>> from fastcos import distributed
+    >>> folder = tempfile.mkdtemp()
+    >>> np.save(f"{folder}/items.npy", np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]]))
+    >>> with Client(processes=False, dashboard_address=None) as client:
+    ...     found = distributed.top_k(f"{folder}/items.npy", k=1, out=f"{folder}/neighbors")
+    >>> np.array(found.indices).ravel().tolist()
+    [1, 0, 1]
+    """
+    client = get_client() if client is None else client
+    memory = _memory_of_a_task(client, working_memory)
+    search = _Search.of(queries, items, k, measure, exclude_self, memory)
+    question = search.question()
+    n, m = len(question.queries), len(question.searched)
+    run = ResumableRun(
+        out,
+        streamed.asked(question, get_measure(measure)) | {"exclude_self": search.own},
+        {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)},
+        search.queries_per_task(),
+    )
+    ranges = [(lo, min(m, lo + ITEMS_PER_TASK)) for lo in range(0, m, ITEMS_PER_TASK)]
+    blocks = {}
+    for lo, hi in run.left():
+        parts = [client.submit(search.best, lo, hi, *some, pure=False) for some in ranges]
+        best = _in_a_tree(client, _merged, parts)
+        blocks[client.submit(search.finished, lo, hi, best, pure=False)] = (lo, hi)
+    done = n - sum(hi - lo for lo, hi in blocks.values())
+    for future in as_completed(list(blocks)):
+        lo, hi = blocks.pop(future)
+        indices, scores = future.result()
+        run.write(lo, indices=indices, scores=scores)
+        done += hi - lo
+        if progress is not None:
+            progress(done, n)
+    arrays = run.finished()
+    return Neighbors(arrays["indices"], arrays["scores"])
+
+
+def gram_matmul(
+    path: storage.PathLike, Q: npt.ArrayLike, *, client: Client | None = None
+) -> Matrix:
+    """Return X'(X Q) for interactions in shards, each shard a task.
+
+    Parameters
+    ----------
+    path : path-like
+        Of :class:`fastcos.InteractionShards`, the same for every worker.
+    Q : array_like (p, l), float32 or float64
+    client : distributed.Client, optional
+        Default: the current one.
+
+    Returns
+    -------
+    ndarray (p, l)
+        The bits of :func:`fastcos.gram_matmul` of the shards.
+
+    Raises
+    ------
+    ValueError
+        Q does not fit X.
+    """
+    from fastcos.products import gram_matmul as gram_matmul_of
+
+    return gram_matmul_of(ClusterShards(path, client), Q)
+
+
+def randomized_svd(
+    path: storage.PathLike, n_components: int, *, client: Client | None = None, **options: Any
+) -> SVD:
+    """Truncated SVD of interactions in shards; every product is a task per shard.
+
+    Parameters
+    ----------
+    path : path-like
+        Of :class:`fastcos.InteractionShards`, the same for every worker.
+    n_components : int
+        k.
+    client : distributed.Client, optional
+        Default: the current one.
+    **options
+        As in :func:`fastcos.randomized_svd`.
+
+    Returns
+    -------
+    SVD
+        With the certificate of every triplet; the bits of one machine.
+
+    Raises
+    ------
+    ValueError
+        An argument is not valid.
+    """
+    return svd_of(ClusterShards(path, client), n_components, **options)
+
+
+def fit(model: LinearMF, path: storage.PathLike, *, client: Client | None = None) -> LinearMF:
+    """Fit a LinearMF to interactions in shards; every product is a task per shard.
+
+    Parameters
+    ----------
+    model : LinearMF
+    path : path-like
+        Of :class:`fastcos.InteractionShards`, the same for every worker.
+    client : distributed.Client, optional
+        Default: the current one.
+
+    Returns
+    -------
+    LinearMF
+        model, fitted.
+
+    Raises
+    ------
+    ValueError
+        An argument is not valid.
+    """
+    return model.fit(ClusterShards(path, client))
+
+
+class ClusterShards(InteractionShards):
+    """InteractionShards whose products are computed by the workers of a cluster.
+
+    Parameters
+    ----------
+    path : path-like
+        The same for every worker.
+    client : distributed.Client, optional
+        Default: the current one.
+    """
+
+    def __init__(self, path: storage.PathLike, client: Client | None = None) -> None:
+        super().__init__(path, verify=False)
+        self._client = get_client() if client is None else client
+
+    def as_operator(self, n_threads: int | None) -> Any:
+        """Products with X, a task per shard, on the workers' threads.
+
+        Parameters
+        ----------
+        n_threads : int or None
+            Not used.
+
+        Returns
+        -------
+        Operator
+        """
+        return _ClusterOperator(self, self._client)
+
+
+class _ClusterOperator:
+    """X by its products, each a task per shard and a tree of sums."""
+
+    def __init__(self, X: InteractionShards, client: Client) -> None:
+        self.shape, self.dtype = X.shape, X.dtype
+        self._path, self._first_rows, self._client = str(X.path), X.first_rows, client
+
+    def matmul(self, A: Matrix) -> Matrix:
+        """Return X A."""
+        futures = self._each("matmul", A)
+        Y = np.empty((self.shape[0], A.shape[1]), np.result_type(self.dtype, A.dtype))
+        firsts = dict(zip(futures, self._first_rows[:-1], strict=True))
+        for future in as_completed(futures):
+            rows = future.result()
+            Y[firsts[future] : firsts[future] + len(rows)] = rows
+        return Y
+
+    def rmatmul(self, Y: Matrix) -> Matrix:
+        """Return X'Y."""
+        Z: Matrix = self._sum("rmatmul", Y)
+        return Z
+
+    def gram_matmul(self, Q: Matrix) -> Matrix:
+        """Return X'(X Q)."""
+        Z: Matrix = self._sum("gram_matmul", Q)
+        return Z
+
+    def gram(self) -> npt.NDArray[np.float64]:
+        """Return X'X in float64."""
+        total: npt.NDArray[np.float64] = self._sum("gram", None)
+        return total
+
+    def transposed(self) -> TransposedOperator:
+        """Return X'."""
+        return TransposedOperator(self)
+
+    def _sum(self, product: str, factor: Matrix | None) -> Any:
+        return _in_a_tree(self._client, _added, self._each(product, factor)).result()
+
+    def _each(self, product: str, factor: Matrix | None) -> list[Future[Any]]:
+        """One product of every shard. The factor is a task's result, which can be made again."""
+        with dask_config.set(_LARGE_GRAPH):
+            held = self._client.submit(_as_it_is, factor, pure=False)
+        return [
+            self._client.submit(
+                _product, self._path, number, product, held,
+                self._first_rows[number] if product == "rmatmul" else 0, pure=False,
+            )
+            for number in range(len(self._first_rows) - 1)
+        ]  # fmt: skip
+
+
+class _Search:
+    """A search as tasks see it: paths and numbers, no arrays."""
+
+    def __init__(
+        self, queries: str, items: str | None, k: int, measure: str, own: bool, memory: float
+    ) -> None:
+        self._queries, self._items, self._k = queries, items, k
+        self._measure, self.own, self._memory = measure, own, memory
+
+    @classmethod
+    def of(
+        cls, queries: Any, items: Any, k: Any, measure: Any, exclude_self: Any, memory: float
+    ) -> "_Search":
+        """Settle the arguments of top_k."""
+        name = validate.as_instance("measure", measure, str, "a name")
+        fitted = get_measure(name)
+        validate.as_measure_of_blocks("measure", not streamed.needs_no_fit(fitted), name)
+        itself = items is None and validate.as_flag("exclude_self", exclude_self)
+        searched = _opened("items" if items is not None else "queries", items or queries)
+        k = validate.as_count("k", k, high=len(searched) - itself)
+        validate.as_same_width("items", searched, "queries", _opened("queries", queries))
+        paths = [
+            None if path is None else str(validate.as_path("path", path).absolute())
+            for path in (queries, items)
+        ]
+        return cls(str(paths[0]), paths[1], k, name, itself, memory)
+
+    def question(self) -> streamed.Question:
+        """What is asked, of maps of the files."""
+        queries = _opened("queries", self._queries)
+        items = queries if self._items is None else _opened("items", self._items)
+        return streamed.Question(queries, items, self._k, self._measure, None, None, None)
+
+    def queries_per_task(self) -> int:
+        """Queries of a task, as many as fit its memory."""
+        fits, _, _ = self._blocks(self.question())
+        return min(fits, QUERIES_PER_TASK)
+
+    def best(self, lo: int, hi: int, first: int, last: int) -> Pairs:
+        """Columns and keys of queries [lo, hi) among items [first, last); runs on a worker."""
+        question = self.question()
+        _, items_block, work = self._blocks(question)
+        Q = rows_on_disk.read_rows("queries", question.queries, lo, hi)
+        measure = get_measure(self._measure)
+        exclusions = dense.no_exclusions(hi - lo, own=self.own, first=lo)
+        items = range(first, last)
+        return streamed.best_among(
+            question, measure, Q, exclusions, items, items_block, work, lambda share: None
+        )
+
+    def finished(self, lo: int, hi: int, best: Pairs) -> Any:
+        """Indices and scores of queries [lo, hi); runs on a worker."""
+        question = self.question()
+        Q = rows_on_disk.read_rows("queries", question.queries, lo, hi)
+        return streamed.finished(question, get_measure(self._measure), Q, *best)
+
+    def _blocks(self, question: streamed.Question) -> tuple[int, int, dense.Work]:
+        work = dense.Work(_threads_of_this_worker(), self._memory)
+        return streamed.blocks_that_fit(question, get_measure(self._measure), work)
+
+
+def _in_a_tree(client: Client, combine: Any, parts: Sequence[Future[Any]]) -> Future[Any]:
+    """Combine neighbours, then neighbouring results, and so on; an odd one out goes up."""
+    while len(parts) > 1:
+        pairs = [
+            client.submit(combine, parts[i], parts[i + 1], pure=False)
+            for i in range(0, len(parts) - 1, 2)
+        ]
+        parts = pairs + list(parts[2 * len(pairs) :])
+    return parts[0]
+
+
+def _merged(some: Pairs, others: Pairs) -> Pairs:
+    return streamed.merged(some, others, dense.Work(_threads_of_this_worker(), 0))
+
+
+def _added(some: Matrix, others: Matrix) -> Matrix:
+    return some + others
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _product(path: str, number: int, product: str, factor: Matrix | None, first: int) -> Matrix:
+    """One product of one shard; runs on a worker. first: the shard's first row in the factor."""
+    X = _shards(path).shard(number)
+    operator = SparseOperator(X, _threads_of_this_worker())
+    if factor is None:
+        return operator.gram()
+    if product == "rmatmul":
+        factor = factor[first : first + X.shape[0]]
+    made: Matrix = getattr(operator, product)(validate.read_only(np.ascontiguousarray(factor)))
+    return made
+
+
+@functools.lru_cache(maxsize=4)
+def _shards(path: str) -> InteractionShards:
+    return InteractionShards(path, verify=False)
+
+
+def _opened(name: str, path: Any) -> Any:
+    file = validate.as_path(name, path)
+    return rows_on_disk.as_rows_on_disk(name, np.load(file, mmap_mode="r", allow_pickle=False))
+
+
+def _threads_of_this_worker() -> int:
+    """As many as the worker has, or the setting outside one; its tasks share one pool."""
+    try:
+        return int(get_worker().state.nthreads)
+    except ValueError:
+        return config.num_threads()
+
+
+def _memory_of_a_task(client: Client, given: float | None) -> float:
+    """Bytes for one task, which every worker must have for as many tasks as it has threads."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    shares = {
+        address: _SHARE_OF_A_WORKER * about["memory_limit"] / about["nthreads"]
+        for address, about in workers.items()
+        if about["memory_limit"]
+    }
+    wanted = config.working_memory() if given is None else given
+    memory = validate.as_real("working_memory", wanted, above=0) * 2**20
+    if not shares:
+        return memory
+    poorest = min(shares, key=lambda address: shares[address])
+    if given is None:
+        return float(min(memory, shares[poorest]))
+    validate.as_share_of_worker("working_memory", memory, shares[poorest], poorest)
+    return memory
