@@ -24,8 +24,8 @@ HERE = Path(__file__).parent
 class OnePass:
     """What asv reads of a benchmark, for one of many processes."""
 
-    repeat = (5, 60, 0.12)
-    warmup_time = 0.05
+    repeat = (5, 40, 0.06)
+    warmup_time = 0.03
 
 
 class Quick:

@@ -21,8 +21,10 @@ LAYERS = (
     "neighbor_pairs neighbors_transformer index",
     "factorization recommendation metrics datasets io distributed sampling "
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",
-    "card conventions survival spread recovery auditing versions comparison",
-    "report house_style plots displays gate page",
+    "card conventions survival spread recovery auditing versions comparison "
+    "speed speed_jobs speed_worker",
+    "report house_style plots displays page "
+    "speed_display gate",
     "cli",
 )
 LEVEL_OF = {word: level for level, words in enumerate(LAYERS) for word in words.split()}

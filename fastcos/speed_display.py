@@ -1,0 +1,97 @@
+"""The figure of a speed report: what the machine could do, and how the search scales."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastcos import house_style
+from fastcos.speed import OURS, SpeedReport
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class SpeedDisplay:
+    """Roofline, and pairs a second against rows.
+
+    Attributes
+    ----------
+    report : SpeedReport
+    """
+
+    report: SpeedReport
+
+    def plot(self) -> "Figure":
+        """Return the figure; nothing is shown."""
+        from matplotlib.figure import Figure
+
+        with house_style.rules():
+            panels = 2 if self.report.scaling else 1
+            figure = Figure(figsize=(5.0 * panels, 3.6), layout="constrained")
+            axes = np.atleast_1d(figure.subplots(1, panels))
+            self._roofline(axes[0])
+            if self.report.scaling:
+                self._scaling(axes[1])
+        return figure
+
+    def _roofline(self, ax: Any) -> None:
+        peak, timed = self.report.peak, [s for s in self.report.speeds if s.gflops is not None]
+        ridge = peak.gflops / peak.gigabytes
+        ends = [ridge, *(speed.intensity for speed in timed)]
+        x = np.geomspace(min(ends) / 3, max(ends) * 3, 200)
+        bound = [peak.bound(value) for value in x]
+        ax.plot(x, bound, color="0.3", label=f"sgemm {peak.gflops:,.0f}, copy {peak.gigabytes:.0f}")
+        works = list(dict.fromkeys(speed.work for speed in timed))
+        libraries = list(dict.fromkeys(speed.library for speed in timed))
+        for speed in timed:
+            number = libraries.index(speed.library)
+            ax.plot(
+                speed.intensity,
+                speed.gflops,
+                linestyle="none",
+                marker=house_style.MARKERS[number % len(house_style.MARKERS)],
+                color=house_style.COLOURS[number % len(house_style.COLOURS)],
+                markersize=8 if speed.library == OURS else 5,
+                label=speed.library if speed.work == works[0] else None,
+            )
+        for work in works:
+            ours = next(s for s in timed if s.work == work and s.library == OURS)
+            ax.annotate(
+                work,
+                (ours.intensity, ours.gflops),
+                xytext=(8, 4),
+                textcoords="offset points",
+                fontsize=8,
+            )
+        ax.set(
+            xscale="log",
+            yscale="log",
+            xlabel="operations per byte of inputs and outputs",
+            ylabel="GFLOP/s of the plain method",
+            title="What the machine can do",
+        )
+        ax.grid(visible=True)
+        ax.legend(loc="lower right", title="GFLOP/s and GB/s measured", title_fontsize=8)
+
+    def _scaling(self, ax: Any) -> None:
+        counts = sorted({point.threads for point in self.report.scaling})
+        for number, n_threads in enumerate(counts):
+            points = [point for point in self.report.scaling if point.threads == n_threads]
+            label = f"{n_threads} thread" + ("s" if n_threads > 1 else "")
+            ax.plot(
+                [point.n for point in points],
+                [point.pairs for point in points],
+                label=label,
+                **house_style.line(number),
+            )
+        ax.set(
+            xscale="log",
+            xlabel="rows",
+            ylabel="10⁹ pairs a second",
+            title="Neighbours of every row",
+        )
+        ax.set_ylim(bottom=0)
+        ax.grid(visible=True)
+        ax.legend()
