@@ -122,11 +122,20 @@ class Whole(answers.Situation):
         self.X = fastcos.simulate_interactions(2_000, 200, seed=0)
         report, table = self.time_audit(), self.time_compare()
         self.arbitrariness = report.arbitrariness
+        recovered, change = self.time_recovery_range(), self.time_version_change()
+        ordered = recovered.low <= recovered.given <= recovered.high
+        answers.at_most(0, float(not (ordered and change.after_linear == 1)))
         scores = [row.pair_auc for row in table.named]
         answers.at_most(0, float(not (0 <= self.arbitrariness <= 1 and max(scores) > 0.8)))
 
     def time_audit(self):
         return fastcos.audit(self.rows, labels=self.labels)
+
+    def time_recovery_range(self):
+        return fastcos.recovery_range(self.rows, self.labels)
+
+    def time_version_change(self):
+        return fastcos.version_change(self.rows[:, ::-1], self.rows)
 
     def time_compare(self):
         return fastcos.compare(self.X.X, self.X.item_cluster, n_components=8)

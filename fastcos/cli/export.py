@@ -1,0 +1,113 @@
+"""fastcos export: item embeddings that no rescaling of the model changes, ready for an index."""
+
+import argparse
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import io, report, validate
+from fastcos.cli import options
+from fastcos.cli.terminal import print_json, say
+
+DESCRIPTION = """\
+Write item embeddings in a form that is the same for every parametrisation of the model, as float32
+.npy files that FAISS, usearch or SimilarityIndex take unchanged.
+  query_metric  items.npy, whose inner products compare predicted scores over the users (centred);
+                map.npy: embeddings of new items times it are in the same form
+  canonical     items.npy and users.npy, the balanced factors of the same predictions, and
+                singular_values.npy
+With both, ids.npy, where the file has ids, and export.json, which tells what is what."""
+EPILOG = """\
+examples:
+  fastcos export items.npy --users users.npy --out served
+  fastcos export model.npz --form canonical --out canonical
+  fastcos export model.npz --unit-rows --out served
+input: .npy, .npz (also as implicit saves models), .safetensors, .parquet, word2vec or GloVe text,
+word2vec .bin"""
+FORMS = ("query_metric", "canonical")
+_MEANING = {
+    "query_metric": "cosine of two rows: correlation over users of the items' predicted scores",
+    "canonical": "users @ items.T are the predictions; both sides have orthogonal columns of equal "
+    "norms",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes."""
+    parser.add_argument("items", metavar="ITEMS", help="file of item embeddings, or of a model")
+    parser.add_argument("--users", metavar="FILE", help="file of user or query embeddings")
+    parser.add_argument(
+        "--form",
+        default=FORMS[0],
+        metavar="NAME",
+        help=f"{' or '.join(FORMS)} (default {FORMS[0]})",
+    )
+    parser.add_argument(
+        "--unit-rows",
+        action="store_true",
+        help="items of length 1: an index of inner products then answers cosines",
+    )
+    options.add_output(parser, "export")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Read, transform, write."""
+    form = validate.as_choice("--form", given.form, FORMS)
+    model = io.read_factors(given.items, given.users)
+    for note in model.notes:
+        say(note)
+    users = validate.as_instance("--users", model.users, np.ndarray, "given: both forms need users")
+    arrays = _arrays(form, model.items, users)
+    if given.unit_rows:
+        arrays["items"] = _unit(arrays["items"])
+    if not np.array_equal(model.ids, np.arange(len(model.ids))):
+        arrays["ids"] = model.ids
+    folder = Path(given.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    described = {}
+    for name, array in arrays.items():
+        written = array if name == "ids" else np.ascontiguousarray(array, np.float32)
+        io.write_npy(folder / f"{name}.npy", written)
+        described[name] = {
+            "file": f"{name}.npy",
+            "shape": list(written.shape),
+            "dtype": str(written.dtype),
+        }
+    files = {"items": given.items, "users": given.users}
+    parameters = {"files": files, "read": list(model.notes), "form": form}
+    document = {
+        **report.provenance({**parameters, "unit_rows": given.unit_rows}),
+        "meaning": _MEANING[form],
+        "arrays": described,
+    }
+    io.write_json(folder / "export.json", document)
+    if given.json:
+        print_json(document)
+    say(f"wrote {', '.join(f'{name}.npy' for name in arrays)} and export.json to {folder}")
+    return 0
+
+
+def _arrays(form: str, items: validate.Rows, users: validate.Rows) -> dict[str, npt.NDArray[Any]]:
+    from fastcos.repairs import canonicalize, query_metric
+
+    if form == "canonical":
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            factors: dict[str, npt.NDArray[Any]] = canonicalize(users, items)._asdict()
+        for warning in caught:
+            say(str(warning.message))
+        return factors
+    found = query_metric(users)
+    rank = found.factor.shape[1]
+    validate.as_count("the rank of the users' covariance", rank)
+    return {"items": found.transform(items), "map": found.factor}
+
+
+def _unit(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Rows of length 1; zero rows stay."""
+    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    unit: npt.NDArray[Any] = np.divide(rows, norms, out=np.zeros(rows.shape), where=norms > 0)
+    return unit
