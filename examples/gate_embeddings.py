@@ -3,8 +3,8 @@
     python examples/gate_embeddings.py old.npz new.npz --least-jaccard 0.6
 
 Each file holds the arrays ``users`` (n, k) and ``items`` (p, k) of one training. Three numbers say
-three things: model_change, whether the predictions changed; CCA similarity, whether the items span
-the same space; Jaccard@10, whether the neighbours by cosine changed. If only the last one moves, the
+three things: model_change, whether the predictions changed; CCA similarity, whether items span
+the same space; Jaccard@10, whether neighbours by cosine changed. If only the last one moves, the
 model is no better and no worse: it is the same one, rescaled, and the remedy is to bring both
 versions into canonical form before they are compared or served. Without files: a demonstration.
 """
