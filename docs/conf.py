@@ -18,13 +18,12 @@ release = version = metadata.version("fastcos")
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
 ]
 exclude_patterns = ["_build", "README.md"]
-myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 napoleon_google_docstring = False
 napoleon_use_rtype = False
@@ -39,6 +38,7 @@ html_title = f"fastcos {release}"
 html_static_path = ["static"]
 html_css_files = ["fastcos.css"]
 html_show_sphinx = False
+html_show_copyright = False
 
 
 def setup(app: Any) -> None:

@@ -2,17 +2,73 @@
 
 from pathlib import Path
 
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
 import fastcos
 from fastcos.displays import RescalingsDisplay, SurvivalDisplay
+from fastcos.house_style import COLOURS
 from fastcos.plots import ExponentGridDisplay
 
 FOLDER = Path(__file__).parent / "figures"
 DOTS_PER_INCH = 130
 
 
+def kernel() -> Figure:
+    """Draw the way of a pair through the dense search."""
+    figure = Figure(figsize=(8.6, 3.1), layout="constrained")
+    ax = figure.subplots()
+    ax.set_xlim(0, 100)
+    ax.set_ylim(0, 34)
+    ax.axis("off")
+    steps = (
+        (
+            "1  pack",
+            "rows to int8 codes\nin panels; the rounding\nof each row is kept",
+            "p x d bytes",
+        ),
+        (
+            "2  screen",
+            "a tile of integer scores\nin registers, compared\nwith a rigorous bound",
+            "every pair",
+        ),
+        (
+            "3  score",
+            "float64, fixed order,\nfrom the rows\nthat were given",
+            "the few that are left",
+        ),
+        ("4  order", "the k best by score,\nequal scores by\nlower index", "k per query"),
+    )
+    for number, (title, text, amount) in enumerate(steps):
+        left = 1 + number * 25.2
+        deciding = number >= 2
+        ax.add_patch(
+            Rectangle(
+                (left, 8),
+                20.5,
+                22,
+                facecolor=COLOURS[number] + "22",
+                edgecolor=COLOURS[number],
+                linewidth=2 if deciding else 1,
+                linestyle="-" if deciding else "--",
+            )
+        )
+        ax.text(left + 1.2, 27, title, va="center", weight="bold", fontsize=11)
+        ax.text(left + 1.2, 17.5, text, va="center", fontsize=9, linespacing=1.5)
+        ax.text(left + 10.2, 4.5, amount, ha="center", va="center", fontsize=9, style="italic")
+        if number < 3:
+            ax.annotate(
+                "", (left + 25, 19), (left + 20.7, 19), arrowprops={"arrowstyle": "->", "lw": 1.5}
+            )
+    ax.text(51.5, 32.5, "solid: decides the answer", ha="left", va="center", fontsize=9)
+    ax.text(1, 32.5, "dashed: only drops what cannot be a neighbour", va="center", fontsize=9)
+    return figure
+
+
 def main() -> None:
     """Simulate at the size of the paper, fit, and draw."""
     FOLDER.mkdir(exist_ok=True)
+    kernel().savefig(FOLDER / "kernel.png", dpi=DOTS_PER_INCH)
     data = fastcos.simulate_interactions(seed=0)
     comparison = fastcos.compare(data.X, data.item_cluster, regularization=10_000)
     model = comparison.models["dropout"]
