@@ -32,8 +32,7 @@ DESCRIPTION = """\
 Exact similarity at scale, and what the cosine similarity of your embeddings means."""
 EPILOG = """\
 fastcos VERB --help tells inputs, outputs and examples. Start with: fastcos reproduce
-Results go to files or stdout (--json), talk and progress to stderr. Exit status: 0 fine,
-1 the answer is no, 2 bad input."""
+Results: files or stdout (--json); talk: stderr. Exit status: 0 fine, 1 no, 2 bad input."""
 
 
 class _Parser(argparse.ArgumentParser):
