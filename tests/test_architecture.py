@@ -23,8 +23,7 @@ LAYERS = (
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",
     "card conventions survival spread recovery auditing versions comparison "
     "speed speed_jobs speed_worker",
-    "report house_style plots displays page "
-    "speed_display gate",
+    "report house_style plots displays page speed_display gate",
     "cli",
 )
 LEVEL_OF = {word: level for level, words in enumerate(LAYERS) for word in words.split()}
