@@ -23,14 +23,15 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import scipy.linalg
 import scipy.stats
 
 from fastcos import (
     CosineMF,
     LinearMF,
     get_measure,
+    gram_matmul,
     measures,
-    randomized_svd,
     similarity_blocks,
     simulate_interactions,
 )
@@ -98,11 +99,14 @@ def parameters_of(name, model, items, X, cluster, seed):
 
 def linear_items(X, **centres):
     """Item embeddings of Eq. 1, D = I, with λ at the knee as ``default_regularization`` has it."""
-    svd = randomized_svd(X, K, compute_u=False, **centres)
-    knee = svd.s[math.ceil(K / 5) - 1]
+    p = X.shape[1]
+    gram = gram_matmul(X, np.eye(p), **centres)
+    squares, V = scipy.linalg.eigh(gram, subset_by_index=(p - K, p - 1))
+    squares, V = np.maximum(squares[::-1], 0), V[:, ::-1]
+    knee = squares[math.ceil(K / 5) - 1]
     if knee == 0:
         raise SystemExit("too few interactions: give more --users")
-    return svd.Vt.T * (svd.s / np.hypot(svd.s, knee))
+    return V * np.sqrt(squares / (squares + knee))
 
 
 def preprocessed(X):
@@ -121,7 +125,6 @@ def preprocessed(X):
         "correspondence scaling": lambda: linear_items(half(0.5, 0.5).fit_transform(X)),
         "towards popular items, power -3/4": lambda: linear_items(half(-0.75).fit_transform(X)),
         "shifted PPMI": lambda: linear_items(ShiftedPPMI().fit(X).ppmi_),
-        "shifted PPMI, 5 negatives": lambda: linear_items(ShiftedPPMI(shift=5).fit(X).ppmi_),
     }
 
 

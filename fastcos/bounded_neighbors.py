@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from fastcos import dense_neighbors as dense
-from fastcos import threads, validate
+from fastcos import threads
+from fastcos.guided_neighbors import best_of_lists
 from fastcos.measure import Bounded
 
 # candidates of the first search, and how many times more the next one asks for
@@ -44,10 +45,11 @@ def in_chunks(
             some = left[first : first + chunk]
             Q = given[some]
             sides = dense.side(measure.queries(Q), None, work.n_threads)
-            columns, loose = find(sides, _of(exclusions, some), work, width)
-            found, keys, kth = _best(measure, Q, facts, columns, k)
+            columns, loose = find(sides, exclusions.of(some), work, width)
+            exact = measure.rescore(Q, facts, np.maximum(columns, 0))
+            found, keys = best_of_lists(columns, exact, k, work)
             complete = (width >= most) | (columns[:, -1] < 0)
-            sure = complete | (kth > measure.bound(Q, loose[:, -1]))
+            sure = complete | (keys[:, -1] > measure.bound(Q, loose[:, -1]))
             final = measure.finish(keys, Q)
             if min_score is not None:
                 low = final < min_score
@@ -58,24 +60,3 @@ def in_chunks(
         left = np.concatenate(uncertain)
         width = min(most, _WIDER * width)
     return indices, scores
-
-
-def _best(
-    measure: Bounded, Q: dense.Rows, facts: Any, columns: dense.Integers, k: int
-) -> tuple[dense.Integers, dense.Floats, dense.Floats]:
-    """The k best of each row by exact key, equal keys by lower number; and the k-th keys."""
-    exact = measure.rescore(Q, facts, np.maximum(columns, 0))
-    exact[columns < 0] = -np.inf
-    numbers = np.where(columns < 0, np.iinfo(np.int64).max, columns)
-    order = np.lexsort((numbers, -exact), axis=-1)[:, :k]
-    keys = np.take_along_axis(exact, order, axis=1)
-    return np.take_along_axis(columns, order, axis=1), keys, keys[:, -1]
-
-
-def _of(exclusions: dense.Exclusions, queries: dense.Integers) -> dense.Exclusions:
-    """The exclusions of some queries, in their order."""
-    starts, ends = exclusions.indptr[queries], exclusions.indptr[queries + 1]
-    indptr = np.concatenate([[0], np.cumsum(ends - starts)])
-    places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)
-    arrays = exclusions.own[queries], indptr.astype(np.int64), exclusions.indices[places]
-    return dense.Exclusions(*map(validate.read_only, arrays))

@@ -80,6 +80,14 @@ class Exclusions(NamedTuple):
         """Those of queries first .. last."""
         return Exclusions(self.own[first:last], self.indptr[first : last + 1], self.indices)
 
+    def of(self, queries: Integers) -> "Exclusions":
+        """Those of some queries, in their order."""
+        starts, ends = self.indptr[queries], self.indptr[queries + 1]
+        indptr = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
+        places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)
+        parts = (self.own[queries], indptr, self.indices[places])
+        return Exclusions(*map(validate.read_only, parts))
+
 
 def no_exclusions(n: int, *, own: bool, first: int = 0) -> Exclusions:
     """None but itself, if own, for n queries that are the rows first and on."""

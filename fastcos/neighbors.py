@@ -1,5 +1,6 @@
 """Exact nearest neighbours by any measure that reduces to inner products."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -7,9 +8,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import bounded_neighbors, config, rows_on_disk, storage, threads, validate
+from fastcos import (
+    bounded_neighbors,
+    config,
+    guided_neighbors,
+    rows_on_disk,
+    storage,
+    threads,
+    validate,
+)
 from fastcos import dense_neighbors as dense
-from fastcos.measure import Bounded, Measure, Plain, get_measure
+from fastcos.measure import Bounded, Guided, Measure, Plain, get_measure
 from fastcos.sparse_neighbors import sparse_top_k
 from fastcos.streamed_neighbors import Question, needs_no_fit, streamed_top_k
 from fastcos.validate_csr import as_interactions
@@ -139,10 +148,19 @@ def top_k(
     fitted = get_measure(measure).fit(searched)
     form = fitted.form
     item_side = dense.side(fitted.items(searched), fitted.item_offsets(searched), n_threads)
+    listed = None
+    if own and allowed is None and exclude is None and isinstance(fitted, Guided):
+        listed = fitted.candidates()
     if len(given) <= dense.SCORES_PER_PACKING:
 
         def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k) -> Any:
             return dense.score_all(form, item_side, candidates, side, excluded, k, work)
+    elif listed is not None:
+        met = listed
+        prepare = functools.cache(lambda: dense.prepare(form, item_side, candidates, n_threads))
+
+        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k) -> Any:
+            return guided_neighbors.search(form, item_side, prepare, met, side, excluded, k, work)
     else:
         prepared = dense.prepare(form, item_side, candidates, n_threads)
 

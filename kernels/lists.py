@@ -1,6 +1,28 @@
-"""Distances of two short lists of items."""
+"""Short lists of items: the best of a list, distances of two lists."""
+
+import numpy as np
 
 from .jit import kernel
+from .select import keep_best
+from .topk import write_run
+
+
+@kernel
+def best_of_lists(lo, hi, listed, listed_keys, keys, columns):
+    """The best k of every list, for lists lo .. hi: by falling key, equal keys by lower item.
+
+    listed (n, c) int64, -1 for no item; listed_keys (n, c) float64; keys (n, k) float64, columns
+    (n, k) int64 out, padded by -inf and -1. O((hi - lo) c).
+    """
+    c = listed.shape[1]
+    some, some_keys, scratch = np.empty(c, np.int64), np.empty(c), np.empty(c)
+    for i in range(lo, hi):
+        count = 0
+        for entry in range(c):
+            some[count], some_keys[count] = listed[i, entry], listed_keys[i, entry]
+            count += listed[i, entry] >= 0
+        count = keep_best(some_keys, some, count, columns.shape[1], scratch)
+        write_run(some_keys, some, count, keys[i], columns[i])
 
 
 @kernel

@@ -7,9 +7,11 @@ rows stay equal, so that ties are still broken by item number. BLAS does not pro
 import numpy as np
 
 from .jit import kernel
-from .pair_scores import DOT, pair_keys
+from .pair_scores import pair_keys
 
 _ROWS = 4
+# rows hashed at once: a row's own steps wait for each other
+_HASHED = 8
 
 
 @kernel
@@ -101,16 +103,17 @@ def unit_rows(lo, hi, rows, norms, powers, out):
 
 
 @kernel
-def list_keys(lo, hi, form, queries, query_norms, items, item_norms, columns, keys):
+def list_keys(
+    lo, hi, form, queries, query_norms, items, item_norms, item_offsets, columns, keys
+):  # fmt: skip
     """keys[i] = float64 keys of query i and the items columns[i], for queries lo .. hi.
 
-    queries (n, d), items (p, d) of one dtype; norms float64; columns (n, k) int64; keys (n, k)
-    float64 out. O((hi - lo) k d).
+    queries (n, d), items (p, d) of one dtype; norms and offsets float64; columns (n, k) int64;
+    keys (n, k) float64 out. O((hi - lo) k d).
     """
-    offsets = np.zeros(item_norms.shape[0] if form == DOT else 0)
     for i in range(lo, hi):
         pair_keys(
-            form, queries, i, query_norms[i], items, item_norms, offsets, columns[i],
+            form, queries, i, query_norms[i], items, item_norms, item_offsets, columns[i],
             columns.shape[1], keys[i],
         )  # fmt: skip
 
@@ -143,16 +146,22 @@ def fingerprint_rows(lo, hi, rows, out):
     rows (n, d) float, out (n,) uint64 out. -0 counts as 0.
     """
     depth = rows.shape[1]
-    values = np.empty(depth)
+    values = np.empty((depth, _HASHED))
     bits = values.view(np.uint64)
-    for i in range(lo, hi):
+    totals = np.empty(_HASHED, np.uint64)
+    for first in range(lo, hi, _HASHED):
+        count = min(_HASHED, hi - first)
+        for i in range(_HASHED):
+            row = rows[first + min(i, count - 1)]
+            for j in range(depth):
+                values[j, i] = np.float64(row[j]) + 0.0
+        totals[:] = np.uint64(depth)
         for j in range(depth):
-            values[j] = np.float64(rows[i, j]) + 0.0
-        total = np.uint64(depth)
-        for j in range(depth):
-            # splitmix64's finalizer, chained: small integers differ in a few high bits only
-            total = (total ^ bits[j]) + np.uint64(0x9E3779B97F4A7C15)
-            total = (total ^ (total >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            total = (total ^ (total >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            total ^= total >> np.uint64(31)
-        out[i] = total
+            for i in range(_HASHED):
+                # splitmix64's finalizer, chained: small integers differ in a few high bits only
+                total = (totals[i] ^ bits[j, i]) + np.uint64(0x9E3779B97F4A7C15)
+                total = (total ^ (total >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+                total = (total ^ (total >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+                totals[i] = total ^ (total >> np.uint64(31))
+        for i in range(count):
+            out[first + i] = totals[i]

@@ -37,6 +37,8 @@ from fastcos.measure import (  # noqa: F401  they register their classes
 )
 from fastcos.measure.base import (
     Bounded,
+    Candidates,
+    Guided,
     Invariances,
     Measure,
     Plain,
@@ -47,6 +49,8 @@ from fastcos.measure.base import (
 
 __all__ = [
     "Bounded",
+    "Candidates",
+    "Guided",
     "Invariances",
     "Measure",
     "Plain",

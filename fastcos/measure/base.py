@@ -77,6 +77,35 @@ class Bounded(Measure, Protocol):
         ...
 
 
+class Candidates(NamedTuple):
+    """Likely neighbours of every item among the others.
+
+    Attributes
+    ----------
+    columns : ndarray (p, c), int64
+        Different items, not the item itself.
+    ceilings : ndarray (p,), float64
+        No key of an item that is not listed exceeds it; -inf where all are.
+    """
+
+    columns: npt.NDArray[np.int64]
+    ceilings: Keys
+
+
+@runtime_checkable
+class Guided(Measure, Protocol):
+    """A similarity that has met likely neighbours of its items while it was fitted.
+
+    A search of the items among themselves scores them first. Where the ceiling shows that nothing
+    else can be better it is done; for the other items the worst of the best k says below what the
+    engine need not look.
+    """
+
+    def candidates(self) -> Candidates | None:
+        """What fit has met; None where it sought somewhere else."""
+        ...
+
+
 class Invariances(NamedTuple):
     """What a change of the embeddings does to the scores: "y" nothing, "rank" only monotone, "-".
 

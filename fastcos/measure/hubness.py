@@ -5,15 +5,39 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastcos import validate, validate_measures
-from fastcos.measure.base import Form, Invariances, Keys, Plain, Rows, invariances, register
+from fastcos.measure.base import (
+    Candidates,
+    Form,
+    Invariances,
+    Keys,
+    Plain,
+    Rows,
+    invariances,
+    register,
+)
 from fastcos.measure.population import (
     Lists,
+    Neighborhoods,
     census,
     cosine_moments,
     nearest,
-    nearest_others,
+    neighborhoods,
 )
-from fastcos.measure.rows import Floats, Integers, centroid_distances, mean_of, norms_of, unit_rows
+from fastcos.measure.rows import (
+    Floats,
+    Integers,
+    centroid_distances,
+    list_keys,
+    mean_of,
+    norms_of,
+    unit_rows,
+)
+
+# neighbours kept by fit: with these most of 40,000 Gaussian rows need no second pass for 10; more
+# cost the first pass more than they save
+_MET = 23
+# what rounding may add to a ceiling
+_SLACK = 1e-9
 
 
 @register
@@ -53,6 +77,7 @@ class _Local(Plain):
 
     form: ClassVar[Form] = "dot"
     metric: ClassVar[str] = "cosine"
+    met: ClassVar[int] = _MET
 
     def __init__(self, n_neighbors: int = 10, *, other: Any = None) -> None:
         self.n_neighbors = validate.as_count("n_neighbors", n_neighbors)
@@ -66,8 +91,12 @@ class _Local(Plain):
         others = len(items) - 1 if other is None else len(other)
         k = validate.as_count("n_neighbors", self.n_neighbors, high=others)
         self._census = census(items)
+        self._near: Neighborhoods | None = None
         if other is None:
-            self._there, found = self._rows, nearest_others(self._rows, k, self.metric)
+            self._there = self._rows
+            self._near = neighborhoods(self._rows, min(others, max(k, self.met)), self.metric)
+            columns = self._near.columns[:, :k]
+            found = Lists(columns, list_keys(self.metric, self._rows, self._rows, columns))
         else:
             validate.as_same_width("other", other, "items", items)
             self._there = self._prepared(other)
@@ -97,6 +126,17 @@ class _Local(Plain):
             given, k = self._prepared(rows[new]), min(self.n_neighbors, len(there))
             local[new] = self._local(given, nearest(given, there, k, self.metric), there)
         return local
+
+    def candidates(self) -> Candidates | None:
+        """Return the nearest others of every item, unless its neighbours are of another side."""
+        validate_measures.as_fitted(self, "_rows")
+        if self._near is None:
+            return None
+        return Candidates(self._near.columns, self._ceilings(self._near.ceilings))
+
+    def _ceilings(self, nearest: Floats) -> Floats:
+        """What a key can be at most, (p,), where the metric's key is at most nearest (p,)."""
+        return np.full(len(nearest), np.inf)
 
     def _prepared(self, rows: Rows) -> Rows:
         return rows
@@ -141,6 +181,10 @@ class CSLS(_Local):
     def _offsets(self, local: Floats) -> Keys:
         return -0.5 * local
 
+    def _ceilings(self, nearest: Floats) -> Floats:
+        ceilings: Floats = nearest - 0.5 * self._locals.min() + _SLACK
+        return ceilings
+
 
 @register
 class LocalScaling(_Local):
@@ -181,6 +225,11 @@ class LocalScaling(_Local):
 
     def _offsets(self, local: Floats) -> Keys:
         return -1 / self._positive(local)
+
+    def _ceilings(self, nearest: Floats) -> Floats:
+        scales = self._positive(self._locals)
+        ceilings: Floats = (nearest - 1) / scales.max() + _SLACK / scales.min()
+        return ceilings
 
     def _positive(self, scales: Floats) -> Floats:
         positive = self._locals[self._locals > 0]

@@ -1,6 +1,6 @@
 """The items as a population: which rows are its members, and each row's nearest members."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,22 +44,35 @@ class Lists(NamedTuple):
     keys: Floats
 
 
-def nearest_others(items: Rows, k: int, form: str) -> Lists:
-    """The k nearest other items of every item, by cosine or by Euclidean distance."""
-    return _search(items, None, k, form)
+class Neighborhoods(NamedTuple):
+    """The nearest c of every row: item numbers (n, c), and keys (n,) that no others exceed."""
+
+    columns: Integers
+    ceilings: Floats
+
+
+def neighborhoods(items: Rows, width: int, form: str) -> Neighborhoods:
+    """The nearest other items of every item, by cosine or by Euclidean distance."""
+    found = _top_k(items, None, width, form)
+    if width >= len(items) - 1:
+        return Neighborhoods(found.indices, np.full(len(items), -np.inf))
+    last = found.scores[:, -1].astype(np.float64)
+    # scores are rounded to float32
+    if form == "cosine":
+        return Neighborhoods(found.indices, last + 1e-7)
+    return Neighborhoods(found.indices, -np.square(last * (1 - 1e-7)))
 
 
 def nearest(queries: Rows, items: Rows, k: int, form: str) -> Lists:
     """The k nearest items of every query."""
-    return _search(queries, items, k, form)
+    columns = _top_k(queries, items, k, form).indices
+    return Lists(columns, list_keys(form, queries, items, columns))
 
 
-def _search(queries: Rows, items: Rows | None, k: int, form: str) -> Lists:
+def _top_k(queries: Rows, items: Rows | None, k: int, form: str) -> Any:
     from fastcos.neighbors import top_k  # the engine knows measures: only at the time of a search
 
-    by = "cosine" if form == "cosine" else "neg_euclidean"
-    columns = top_k(queries, items, k, measure=by).indices
-    return Lists(columns, list_keys(form, queries, queries if items is None else items, columns))
+    return top_k(queries, items, k, measure="cosine" if form == "cosine" else "neg_euclidean")
 
 
 class CosineMoments(NamedTuple):

@@ -101,14 +101,14 @@ def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
 
 
 def list_keys(form: str, queries: Rows, items: Rows, columns: Integers) -> Floats:
-    """The engine's float64 keys of every query and the items of its list, (n, k)."""
+    """The engine's float64 keys of every query and the items of its list, (n, k); no offsets."""
     if queries.dtype != items.dtype:
         queries, items = queries.astype(np.float64), items.astype(np.float64)
     keys = threads.poisoned(columns.shape, np.float64)
-    cuts = threads.cuts_by_rows(len(queries), max(1, 200_000 // keys.shape[1]))
+    cuts = threads.cuts_by_rows(len(queries), max(1, 20_000 // keys.shape[1]))
     threads.run(
         maps.list_keys, cuts, FORMS[form], _given(queries), norms_of(queries), _given(items),
-        norms_of(items), _given(columns), keys,
+        norms_of(items), np.zeros(len(items)), _given(columns), keys,
     )  # fmt: skip
     return keys
 
