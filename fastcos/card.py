@@ -181,8 +181,11 @@ class Audit:
     def verdict(self) -> str:
         """The card in one sentence."""
         low, high = sorted((self.point.certified, self.point.survives_attack))
+        shares = f"Between {low:.0%} and {high:.0%}"
+        if f"{low:.0%}" == f"{high:.0%}":
+            shares = f"About {low:.0%}"
         return (
-            f"Between {low:.0%} and {high:.0%} of the {self.k} nearest neighbours survive every "
+            f"{shares} of the {self.k} nearest neighbours survive every "
             f"rescaling of condition {self.condition:g}, none of which changes a prediction; those "
             f"under {self.worst.name} ({self.worst.meaning}) have a Jaccard index of "
             f"{self.worst.jaccard:.2f} with them."
@@ -213,6 +216,11 @@ class Audit:
             found.append(
                 "Do not show or count single neighbours by this cosine as facts; use those that "
                 "certified_neighbors certifies, or check them against labels or interactions."
+            )
+        if self.recovery is not None and self.recovery.high < 0.55:
+            found.append(
+                "Do not expect the labels from these embeddings: over all rescalings tried, cosine "
+                f"recovers them with an AUC of {self.recovery.high:.2f} at best; 0.5 is chance."
             )
         if self.recovery is not None and self.recovery.high - self.recovery.low > 0.1:
             found.append(

@@ -102,6 +102,7 @@ def test_labels_that_the_items_do_not_know_are_not_recovered_by_any_embedding():
     card = audit(items, users, labels=rng.integers(0, 3, len(items)), k=5)
     for row in (card.given, *card.family, *card.alternatives):
         assert abs(row.auc - 0.5) < 0.03
+    assert "Do not expect the labels" in card.advice[-1]
 
 
 def test_a_rotation_changes_only_what_depends_on_the_basis():
@@ -219,3 +220,17 @@ def test_duplicates_are_counted():
     items[[7, 9, 200]] = items[3]
     items[20] = items[21] = 0
     assert audit(items, k=5).n_duplicates == 3
+
+
+def test_the_advice_follows_from_the_card():
+    _, users, items, labels = model(16)
+    alone, both = audit(items, k=5), audit(items, users, labels=labels, k=5, condition=4.0)
+    assert "--users" in alone.advice[0]
+    assert "query metric" in both.advice[0]
+    assert any("single neighbours" in line for line in both.advice)
+    U, V = np.linalg.qr(users)[0], np.linalg.qr(items)[0]
+    assert "weight decay" in audit(V, U, k=5).advice[0]
+    assert audit(V * [9, 5, 4, 3, 2, 1], U, k=5).convention.name == "users orthonormal"
+    wide = audit(items / np.geomspace(1, 30, 6), users, labels=labels, k=5, condition=30.0)
+    assert wide.recovery.high - wide.recovery.low > 0.1
+    assert "Fix the rescaling with outside information" in wide.advice[-1]

@@ -169,3 +169,31 @@ def test_the_gate_passes_a_rescaled_model_and_fails_another_one(tmp_path):
     status, _, err = ran("gate_embeddings", tmp_path / "old.npz", tmp_path / "other.npz")
     assert status == 1
     assert "failed: Jaccard@10 is less than 0.6" in err
+
+
+def test_the_audits_of_known_answers_say_so(tmp_path):
+    status, out, err = ran("audit_your_embeddings", tmp_path / "out")
+    assert status == 0, err
+    cards = {
+        path.stem: json.loads(path.read_text())["audit"]
+        for path in (tmp_path / "out").glob("*.json")
+    }
+    assert len(cards) == 4
+    assert all((tmp_path / "out" / f"{name}.html").is_file() for name in cards)
+    assert (tmp_path / "out" / "survival.png").stat().st_size > 10_000
+    assert (tmp_path / "out" / "summary.md").read_text() in out
+    # weight decay on both sides fixes the rescaling
+    assert cards["simulation-eq-2"]["convention"]["name"] == "balanced"
+    assert cards["simulation-eq-1"]["convention"] is None
+
+    def jaccard(name, form):
+        rows = (*cards[name]["family"], *cards[name]["alternatives"])
+        return next(row["jaccard"] for row in rows if row["name"] == form)
+
+    # undone, a planted rescaling changes the neighbours: the card shows it
+    planted, plain = "simulation-planted-d", "simulation-eq-1"
+    assert jaccard(planted, "balanced") < 0.8 < jaccard(plain, "half_columns")
+    # noise knows no labels under any rescaling
+    recovery = cards["isotropic-noise"]["recovery"]
+    assert 0.47 < recovery["low"] <= recovery["high"] < 0.53
+    assert max(cards["isotropic-noise"]["dimensions"]) < 1.5 / 32

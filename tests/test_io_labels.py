@@ -67,12 +67,14 @@ def test_rows_of_one_item_are_taken_together(tmp_path):
 
 
 def test_labels_of_items_that_do_not_exist_are_one_clear_line(movies):
-    with pytest.raises(FastcosFormatError, match=r"must label some items .* got 6 of 6") as caught:
+    with pytest.raises(
+        FastcosFormatError, match=r"must name some of the items .* got 6 of 6"
+    ) as caught:
         io.read_labels(movies, [100, 200], column="genres")
     assert "\n" not in str(caught.value)
-    with pytest.raises(FastcosFormatError, match=r"must label only items .* got 1 of 6 .*: '9'"):
+    with pytest.raises(FastcosFormatError, match=r"must name only items .* got 1 of 6 .*: '9'"):
         io.read_labels(movies, [1, 2, 3, 4, 5], column="genres", strict=True)
-    with pytest.raises(FastcosFormatError, match="must label some"):
+    with pytest.raises(FastcosFormatError, match="must name some"):
         io.read_labels(movies, ["01", "02"], column="genres")
 
 

@@ -210,7 +210,7 @@ def test_common_rows_are_matched_by_id_in_the_order_of_the_new_file():
     [
         ("item,count\na,1\na,2\n", "must have one row an item"),
         ("item,count\na,-1\n", "must hold numbers of at least 0, got -1"),
-        ("item,count\nz,1\n", "must label some items"),
+        ("item,count\nz,1\n", "must name some of the items"),
         ("item,colour\na,1\n", "column must be given"),
         ("item,count\na,many\n", "count"),
     ],

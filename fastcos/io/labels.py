@@ -211,10 +211,10 @@ class Places:
         places = np.array([self._places.get(text, -1) for text in texts], dtype=np.int64)
         unknown = np.flatnonzero(places < 0)
         if len(unknown) == len(texts) or (strict and len(unknown)):
-            rule = "label only" if strict else "label some"
+            rule = "name only" if strict else "name some of the"
             shown = ", ".join(repr(texts[one][:40]) for one in unknown[:5])
             raise FastcosFormatError(
-                f"{path} must {rule} items of the interactions (such as "
+                f"{path} must {rule} items (such as "
                 f"{', '.join(map(repr, self.ids[:3].tolist()))}), got {len(unknown)} of "
                 f"{len(texts)} without any: {shown}"
             )

@@ -99,7 +99,7 @@ def as_vectors(path: Path, arrays: Mapping[str, Array]) -> Vectors:
     """Return the one 2-dimensional array of numbers, with ids where there are some."""
     found = [array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "fiub"]
     if len(found) != 1:
-        held = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        held = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items())
         raise FastcosFormatError(
             f"{path} must hold one 2-dimensional array of numbers, got {held[:200] or 'nothing'}"
         )

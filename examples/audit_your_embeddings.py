@@ -1,0 +1,204 @@
+"""Audits of real embeddings, and of some whose answer is known: the figures of docs/audit.md.
+
+    python examples/audit_your_embeddings.py OUT                # simulated data only, seconds
+    python examples/audit_your_embeddings.py OUT --data DATA    # minutes
+
+DATA holds ml-latest-small/ (MovieLens), mtg/ (deck lists), glove50/ with words/ (GloVe), and
+completejourney/ (groceries). Writes a page and the numbers of every case, summary.md and
+survival.png.
+"""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fastcos
+from fastcos import io, report
+from fastcos.displays import SurvivalDisplay
+from fastcos.page import audit_page
+
+CONDITION = 1.2
+DOTS_PER_INCH = 130
+
+
+@dataclass
+class Case:
+    """Embeddings, and what else is known of their items."""
+
+    items: Any
+    users: Any = None
+    labels: Any = None
+    popularity: Any = None
+
+
+def factors(X: Any, rank: int, objective: str = "dropout", **known: Any) -> Case:
+    """Both sides of a linear model; the knee of its shrinkage at singular value number rank / 5."""
+    model = fastcos.LinearMF(rank, random_state=0).fit(X)
+    strength = model.default_regularization(objective)
+    model = model.reregularized(objective, strength)
+    users = model.user_embeddings(X)
+    popularity = np.asarray((X != 0).sum(axis=0)).ravel()
+    return Case(model.item_embeddings(), users, popularity=popularity, **known)
+
+
+def films(data: Path, objective: str = "dropout") -> Case:
+    """MovieLens latest-small: 610 users, 9,724 films; labels: films of one genre."""
+    folder = data / "ml-latest-small"
+    read = fastcos.read_interactions(folder / "ratings.csv.zip", value="")
+    labels = io.read_labels(folder / "movies.csv", read.item_ids, column="genres")
+    return factors(read.X, 50, objective, labels=texts(labels))
+
+
+def cards(data: Path) -> Case:
+    """Deck lists of a card game: 385,215 decks, 17,192 cards; labels: cards of one colour."""
+    read = fastcos.read_interactions(data / "mtg" / "mtg_csr.npz")
+    labels = io.read_labels(
+        data / "mtg" / "cards.csv", read.item_ids, column="color", only=set("WUBRG")
+    )
+    X = read.X
+    X.data[:] = 1  # a card is in a deck or not
+    return factors(X, 64, labels=texts(labels))
+
+
+def words(data: Path) -> Case:
+    """8,347 GloVe vectors; labels: the categories of Battig. There is no other side."""
+    found = io.read_vectors(data / "glove50" / "glove50.npz")
+    labels = io.read_labels(
+        data / "words" / "battig.csv", found.ids, column="category", item="word", separator=None
+    )
+    return Case(found.vectors, labels=texts(labels))
+
+
+def groceries(data: Path) -> Case:
+    """Completejourney: departments cannot be told from who buys what. A negative control."""
+    folder = data / "completejourney"
+    read = fastcos.read_interactions(
+        folder / "completejourney_pairs.csv.gz", user="household_id", item="product_id", value=""
+    )
+    labels = io.read_labels(
+        folder / "completejourney_products.csv.gz", read.item_ids, column="department",
+        item="product_id", separator=None,
+    )  # fmt: skip
+    return factors(read.X, 50, labels=texts(labels))
+
+
+def simulated(small: bool, objective: str) -> Case:
+    """Section 4 of the paper: the labels are the clusters that the interactions came from."""
+    data = fastcos.simulate_interactions(*((600, 120) if small else (20_000, 1_000)), seed=0)
+    return factors(data.X, 12 if small else 50, objective, labels=data.item_cluster)
+
+
+def stretched(case: Case) -> Case:
+    """The same model under a planted rescaling of condition 8."""
+    D = np.geomspace(1, 8, case.items.shape[1])
+    return Case(case.items / D, case.users * D, case.labels, case.popularity)
+
+
+def noise(small: bool) -> Case:
+    """Isotropic noise: no dimension is to blame, and no neighbour means anything."""
+    rng = np.random.default_rng(0)
+    n = 500 if small else 10_000
+    return Case(rng.standard_normal((n, 32), dtype=np.float32), labels=rng.integers(0, 5, n))
+
+
+def texts(labels: io.ItemLabels) -> list[str | None]:
+    """One label an item, None for an item without."""
+    return [None if code < 0 else str(labels.classes[code]) for code in labels.labels]
+
+
+def cases(data: Path | None) -> dict[str, Callable[[], Case]]:
+    """What is audited, by name."""
+    small = data is None
+    found: dict[str, Callable[[], Case]] = {
+        "simulation, Eq. 1": lambda: simulated(small, "dropout"),
+        "simulation, planted D": lambda: stretched(simulated(small, "dropout")),
+        "simulation, Eq. 2": lambda: simulated(small, "weight_decay"),
+        "isotropic noise": lambda: noise(small),
+    }
+    if data is None:
+        return found
+    return {
+        "films, Eq. 1": lambda: films(data),
+        "films, Eq. 2": lambda: films(data, "weight_decay"),
+        "cards, Eq. 1": lambda: cards(data),
+        "GloVe words": lambda: words(data),
+        "groceries, Eq. 1": lambda: groceries(data),
+        **found,
+    }
+
+
+def audited(name: str, case: Case, out: Path) -> fastcos.Audit:
+    """Audit one case and write its page and numbers."""
+    card = fastcos.audit(
+        case.items, case.users, labels=case.labels, popularity=case.popularity, condition=CONDITION
+    )
+    stem = "".join(letter for letter in name.casefold().replace(" ", "-") if letter not in ",.")
+    facts = report.provenance({"case": name, "condition": CONDITION, "k": card.k, "seed": 0})
+    io.write_json(out / f"{stem}.json", {**facts, "audit": report.json_ready(card.to_dict())})
+    io.write_text(out / f"{stem}.html", audit_page(card, name=name, provenance=facts))
+    print(f"{name}: {card.verdict}", flush=True)
+    return card
+
+
+def summary(cards: dict[str, fastcos.Audit]) -> str:
+    """The table of docs/audit.md."""
+    lines = [
+        "| embeddings | items | convention told | certified | not lost | unit columns | "
+        "query metric | AUC given | AUC range |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, card in cards.items():
+        rows = {row.name: row for row in (*card.family, *card.alternatives)}
+        query = rows.get("query_metric")
+        recovery = card.recovery
+        told = "-" if card.convention is None else card.convention.name
+        lines.append(
+            f"| {name} | {card.n_items:,} x {card.n_dimensions} | {told} "
+            f"| {card.point.certified:.0%} ± {card.point.certified_error:.0%} "
+            f"| {card.point.survives_attack:.0%} ± {card.point.attack_error:.0%} "
+            f"| {rows['unit_columns'].jaccard:.2f} "
+            f"| {'-' if query is None else f'{query.jaccard:.2f}'} "
+            + ("| - | - |" if recovery is None else
+               f"| {recovery.given:.3f} | {recovery.low:.3f}-{recovery.high:.3f} |")
+        )  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def figure(cards: dict[str, fastcos.Audit]) -> Any:
+    """The bracket of every case, three a row."""
+    from matplotlib.figure import Figure
+
+    n_rows = -(-len(cards) // 3)
+    drawn = Figure(figsize=(10.5, 3.1 * n_rows), layout="constrained")
+    axes = drawn.subplots(n_rows, 3, squeeze=False, sharex=True, sharey=True)
+    for number, ((name, card), ax) in enumerate(zip(cards.items(), axes.flat, strict=False)):
+        SurvivalDisplay.from_audit(card).plot(ax=ax)
+        ax.set_title(name)
+        if number and (legend := ax.get_legend()) is not None:
+            legend.remove()
+        ax.label_outer()
+    for ax in axes.flat[len(cards) :]:
+        ax.remove()
+    return drawn
+
+
+def main() -> None:
+    """Audit every case, write the pages, the table and the figure."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("out", type=Path, help="folder for pages, table and figure")
+    parser.add_argument("--data", type=Path, help="folder of the real data; simulated if left out")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    found = {name: audited(name, make(), given.out) for name, make in cases(given.data).items()}
+    io.write_text(given.out / "summary.md", summary(found))
+    with io.atomic_path(given.out / "survival.png") as path:
+        figure(found).savefig(path, format="png", dpi=DOTS_PER_INCH)
+    print(summary(found))
+
+
+if __name__ == "__main__":
+    main()
