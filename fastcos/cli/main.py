@@ -15,7 +15,7 @@ from fastcos.cli.terminal import fail
 
 # each verb is the module of its name, imported when it is called: the help must come at once
 VERBS = {
-    "reproduce": "Figure 1 of the paper and its table",
+    "reproduce": "Figure 1 of the paper and its table: start here",
     "simulate": "the paper's simulated interactions as files",
     "compare": "the same question on your own interactions",
     "ingest": "a table larger than memory as shards on disk",
@@ -31,8 +31,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 DESCRIPTION = """\
 Exact similarity at scale, and what the cosine similarity of your embeddings means."""
 EPILOG = """\
-fastcos VERB --help tells inputs, outputs and examples. Start with: fastcos reproduce
-Results: files or stdout (--json); talk: stderr. Exit status: 0 fine, 1 no, 2 bad input."""
+fastcos VERB --help tells inputs, outputs, examples. Exit status: 0 fine, 1 no, 2 bad input."""
 
 
 class _Parser(argparse.ArgumentParser):
