@@ -3,8 +3,8 @@
 Inputs are files that every worker sees under the same path; a task is told a path and a range of
 rows, maps them, and returns small arrays. Nothing large is scattered, so that a worker that dies
 takes nothing with it. Blocks are cut by the data and merged in a fixed tree: ``top_k`` has the bits
-of :func:`fastcos.top_k`, and products and the SVD those of :class:`fastcos.InteractionShards` on
-one machine, whatever the number of workers.
+of :func:`fastcos.top_k`, and products those of :class:`fastcos.InteractionShards` on one machine,
+whatever the number of workers; an SVD agrees within its certificate.
 
 A worker's tasks share one pool of as many threads as the worker has. Its dashboard, performance
 reports and annotations are Dask's own; nothing here schedules.
@@ -179,7 +179,7 @@ def randomized_svd(
     Returns
     -------
     SVD
-        With the certificate of every triplet; the bits of one machine.
+        With the certificate of every triplet.
 
     Raises
     ------

@@ -41,6 +41,19 @@ _COLUMNS_TO_PAY = (32, 256)
 _DENSE_GRAM_SHARE = 30
 
 
+class Workspace:
+    """Memory kept between calls: faulting it in costs as much as a narrow product."""
+
+    def __init__(self) -> None:
+        self._kept: Matrix = np.empty(0, np.float32)
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
+        """Return uninitialised memory, the same as long as the same is asked for."""
+        if self._kept.shape != shape or self._kept.dtype != dtype:
+            self._kept = _aligned(shape, dtype)
+        return self._kept
+
+
 class SparseOperator:
     """The products of a CSR array as validate_csr.as_interactions returns it.
 
@@ -49,11 +62,13 @@ class SparseOperator:
     per column for that to pay, X' is built and its rows are summed.
     """
 
-    def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
+    def __init__(
+        self, X: sp.csr_array, n_threads: int | None = None, workspace: Workspace | None = None
+    ) -> None:
         self.shape: tuple[int, int] = X.shape
         self.dtype: np.dtype[Any] = X.dtype
         self._X, self._n_threads = X, n_threads
-        self._kept: Matrix = np.empty(0, X.dtype)
+        self._memory = Workspace() if workspace is None else workspace
         self._columns_multiplied = 0
         indptr, indices, data = csr_arrays(X)
         if indices.dtype == np.int64 and X.shape[1] <= _LARGEST_INT32:
@@ -164,11 +179,8 @@ class SparseOperator:
         threads.run(sparse.add_parts, cuts, *arrays, n_threads=self._n_threads)
 
     def _workspace(self, width: int, dtype: np.dtype[Any]) -> Matrix:
-        """Return memory kept between calls: faulting it in costs as much as a narrow product."""
-        shape = (len(self._part_cuts) - 1, self.shape[1], width)
-        if self._kept.shape != shape or self._kept.dtype != dtype:
-            self._kept = _aligned(shape, dtype)
-        return self._kept
+        """Return a sum for every part."""
+        return self._memory.array((len(self._part_cuts) - 1, self.shape[1], width), dtype)
 
     @functools.cached_property
     def _n_parts(self) -> int:
@@ -197,7 +209,7 @@ class SparseOperator:
     def _transposes_pay(self, Q: Matrix) -> bool:
         """Whether blocks with transposes are worth their making and their memory by now."""
         n, p = self.shape
-        indptr, _, data = self._arrays
+        indptr = self._arrays[0]
         if _is_plain() or 2 * p * _PANEL_BYTES <= _CACHED_BYTES:
             return False
         is_dense = indptr[-1] * sparse_blocks.ROWS >= _NNZ_PER_COLUMN_OF_A_BLOCK * n * p
@@ -205,11 +217,16 @@ class SparseOperator:
         has_paid = self._columns_multiplied >= _COLUMNS_TO_PAY[0 if in_pieces else 1]
         if not (is_dense and has_paid):
             return False
-        starts = 4 * p * (n // sparse_blocks.ROWS + self._n_parts)
-        values = 0 if data is None else data.nbytes
         cuts = self._block_cuts[1]
         fits_int32 = np.diff(indptr[cuts]).max() <= _LARGEST_INT32
-        return bool(fits_int32 and starts + 2 * indptr[-1] + values <= _working_bytes())
+        return bool(fits_int32 and self.transposes_bytes() <= _working_bytes())
+
+    def transposes_bytes(self) -> int:
+        """Memory of the transposes of blocks that gram_matmul may come to keep."""
+        n, p = self.shape
+        indptr, _, data = self._arrays
+        starts = 4 * p * (n // sparse_blocks.ROWS + self._n_parts)
+        return int(starts + 2 * indptr[-1] + (0 if data is None else data.nbytes))
 
     @functools.cached_property
     def _block_cuts(self) -> tuple[threads.Cuts, threads.Cuts]:

@@ -1,0 +1,192 @@
+"""The same bits on a cluster of processes, also when workers are killed."""
+
+import os
+import random
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import fastcos
+from tests.compare import assert_same_bits
+
+dask_distributed = pytest.importorskip("distributed", reason="dask is an extra")
+
+from fastcos import distributed  # noqa: E402 # needs dask
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of Dask's own dependencies
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with dask_distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+        memory_limit="2GiB",
+    ) as cluster:  # fmt: skip
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with dask_distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def small_tasks(monkeypatch):
+    monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 700)
+    monkeypatch.setattr(distributed, "ITEMS_PER_TASK", 900)
+
+
+@pytest.fixture
+def rows(tmp_path):
+    X = np.random.default_rng(0).standard_normal((4000, 24)).astype(np.float32)
+    X[3000:3100] = X[:100]
+    np.save(tmp_path / "rows.npy", X)
+    return X
+
+
+@pytest.fixture
+def shards(tmp_path):
+    X = sp.random_array((900, 80), density=0.2, rng=np.random.default_rng(1), format="csr")
+    return fastcos.InteractionShards.write(tmp_path / "x", X, entries_per_shard=2000)
+
+
+def assert_same(found, expected):
+    assert_same_bits(found.indices, expected.indices)
+    assert_same_bits(found.scores, expected.scores)
+
+
+def assert_agree(found, expected):
+    """BLAS, which the dense parts use, may round otherwise in a process with fewer threads."""
+    np.testing.assert_allclose(found.s, expected.s, rtol=1e-9)
+    np.testing.assert_allclose(found.Vt, expected.Vt, atol=1e-6)
+    assert found.residuals.max() <= 1e-3
+
+
+@pytest.mark.usefixtures("small_tasks")
+@pytest.mark.parametrize("measure", ["cosine", "neg_euclidean"])
+def test_neighbours_are_those_of_one_machine(client, rows, tmp_path, measure):
+    told = []
+    file, out = tmp_path / "rows.npy", tmp_path / "out"
+    found = distributed.top_k(
+        file, k=5, measure=measure, out=out, progress=lambda *seen: told.append(seen)
+    )
+    assert_same(found, fastcos.top_k(rows, k=5, measure=measure))
+    assert told[-1] == (4000, 4000)
+    assert len(told) == 6
+    np.save(tmp_path / "queries.npy", rows[:50] + 1)
+    found = distributed.top_k(tmp_path / "queries.npy", file, k=3, out=tmp_path / "other")
+    assert_same(found, fastcos.top_k(rows[:50] + 1, rows, k=3))
+
+
+def test_a_run_goes_on_after_its_client_has_gone(client, rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 500)
+
+    class Gone(Exception):
+        pass
+
+    def leave(done, total):
+        if done >= 1500:
+            raise Gone
+
+    file = tmp_path / "rows.npy"
+    with pytest.raises(Gone):
+        distributed.top_k(file, k=5, out=tmp_path / "out", progress=leave)
+    told = []
+    found = distributed.top_k(
+        file, k=5, out=tmp_path / "out", progress=lambda *seen: told.append(seen)
+    )
+    assert told[0] == (2000, 4000)
+    assert_same(found, fastcos.top_k(rows, k=5))
+
+
+def test_products_and_svd_are_those_of_one_machine(client, shards):
+    assert len(shards) > 5
+    Q = np.random.default_rng(2).standard_normal((80, 7))
+    assert_same_bits(distributed.gram_matmul(shards.path, Q), fastcos.gram_matmul(shards, Q))
+    found = distributed.randomized_svd(shards.path, 4)
+    assert_agree(found, fastcos.randomized_svd(shards, 4))
+    model = distributed.fit(fastcos.LinearMF(3, center=True), shards.path)
+    on_one = fastcos.LinearMF(3, center=True).fit(shards)
+    np.testing.assert_allclose(model.item_embeddings(), on_one.item_embeddings(), atol=1e-8)
+
+
+def test_wide_interactions_are_solved_on_the_other_side(client, tmp_path):
+    X = sp.random_array((60, 500), density=0.2, rng=np.random.default_rng(1), format="csr")
+    path = fastcos.InteractionShards.write(tmp_path / "w", X, entries_per_shard=900).path
+    found = distributed.randomized_svd(path, 3)
+    expected = np.linalg.svd(X.toarray(), compute_uv=False)[:3]
+    np.testing.assert_allclose(found.s, expected, rtol=1e-3)
+
+
+def test_wrong_arguments_are_refused(client, rows, tmp_path):
+    file = tmp_path / "rows.npy"
+    with pytest.raises(ValueError, match=r"working_memory must be at most \d+ MiB a task for work"):
+        distributed.top_k(file, out=tmp_path / "out", working_memory=1e5)
+    with pytest.raises(ValueError, match="measure must learn nothing"):
+        distributed.top_k(file, measure="whitened_cosine", out=tmp_path / "out")
+    with pytest.raises(ValueError, match="k must be"):
+        distributed.top_k(file, k=4000, out=tmp_path / "out")
+    with pytest.raises(FileNotFoundError):
+        distributed.top_k(tmp_path / "no.npy", out=tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.npy"]
+
+
+def test_rows_that_are_not_finite_are_told_by_the_worker(client, rows, tmp_path):
+    rows[1234, 5] = np.nan
+    np.save(tmp_path / "rows.npy", rows)
+    with pytest.raises(ValueError, match="must be finite, got NaN or infinity in row 1234"):
+        distributed.top_k(tmp_path / "rows.npy", out=tmp_path / "out")
+
+
+def killer(cluster, stop, every, killed):
+    chance = random.Random(0)
+    while not stop.wait(every):
+        pids = [w.process.pid for w in cluster.workers.values() if w.process and w.process.pid]
+        if pids:
+            killed.append(chance.choice(pids))
+            os.kill(killed[-1], signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="kills by signal")
+def test_killed_workers_cost_time_and_change_nothing(tmp_path, monkeypatch):
+    """A random worker of four is killed every 2 s for 30 s and more: the answers are the same."""
+    import dask
+
+    monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 2000)
+    rows = np.random.default_rng(0).standard_normal((40_000, 64)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    X = sp.random_array((20_000, 400), density=0.05, rng=np.random.default_rng(1), format="csr")
+    path = fastcos.InteractionShards.write(tmp_path / "x", X, entries_per_shard=40_000).path
+    expected = fastcos.top_k(rows, k=5)
+    svd = fastcos.randomized_svd(fastcos.InteractionShards(path), 8)
+    killed, stop = [], threading.Event()
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 30}),
+        dask_distributed.LocalCluster(
+            n_workers=4, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        dask_distributed.Client(cluster) as client,
+    ):
+        thread = threading.Thread(target=killer, args=(cluster, stop, 2.0, killed))
+        thread.start()
+        start, runs = time.monotonic(), 0
+        try:
+            while time.monotonic() < start + 30 or not runs:
+                out = tmp_path / f"out{runs}"
+                found = distributed.top_k(tmp_path / "rows.npy", k=5, out=out, client=client)
+                assert_same(found, expected)
+                assert_agree(distributed.randomized_svd(path, 8, client=client), svd)
+                runs += 1
+        finally:
+            stop.set()
+            thread.join()
+    assert len(killed) >= 10
