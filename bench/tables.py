@@ -1,0 +1,180 @@
+"""Every ratio against the rivals, in one command: `python -m bench.tables [PART ...]`.
+
+Runs the suites of bench/rivals, each of which checks the answers before it times them, and writes
+bench/tables.json and bench/tables.md. A part is run as a whole, so a ratio is always of one run;
+parts that are not asked for keep their rows and their date. `--readme` copies the markdown into the
+README, between its two marks. The rivals must be installed for this interpreter;
+FASTCOS_RIVALS_PYTHON names another one for the dense part. Those that are not are left out.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RECORD, MARKDOWN = ROOT / "bench" / "tables.json", ROOT / "bench" / "tables.md"
+PARTS = {
+    "dense": ("test_dense_neighbors.py", "Exact neighbours of dense rows"),
+    "products": ("test_products.py", "Products of a sparse matrix"),
+    "sparse": ("test_sparse_neighbors.py", "Exact neighbours of sparse rows"),
+    "svd": ("test_svd.py", "Truncated SVD at equal residual"),
+}
+LIBRARIES = (
+    "fastcos", "numba", "numpy", "scipy", "scikit-learn", "faiss-cpu", "usearch", "implicit",
+    "chunkdot", "sparse_dot_topn", "sparse_dot_mkl", "torch", "fbpca",
+)  # fmt: skip
+BEGIN, END = "<!-- begin bench/tables.md -->\n", "<!-- end bench/tables.md -->\n"
+OURS = re.compile(r"^ours$|^our_(?!prepared)")
+PREPARED = re.compile(r"^our_prepared")
+
+
+def cpu_name():
+    """As the system calls it, with what was measured to tell kinds of virtual CPUs apart."""
+    try:
+        (line, *_) = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    except (OSError, ValueError):
+        line = platform.processor() or platform.machine()
+    from llvmlite import binding
+
+    return f"{line} ({binding.get_host_cpu_name()})"
+
+
+def versions():
+    """Of this interpreter, and of the one that has the rivals where it is another."""
+    names = ",".join(LIBRARIES)
+    code = (
+        "import importlib.metadata as m, json\nfound = {}\n"
+        f"for name in {names!r}.split(','):\n"
+        "    try: found[name] = m.version(name)\n"
+        "    except m.PackageNotFoundError: pass\nprint(json.dumps(found))"
+    )
+    other = os.environ.get("FASTCOS_RIVALS_PYTHON")
+    if not other:
+        other = sys.executable
+    run = subprocess.run([other, "-c", code], capture_output=True, text=True, check=True)
+    found = json.loads(run.stdout)
+    ours = {"fastcos", "numba"} & set(LIBRARIES)
+    return found | {name: metadata.version(name) for name in ours}
+
+
+def rows_of_groups(path):
+    """Rows from pytest-benchmark's JSON: in each group, every rival against us."""
+    rows, groups = [], {}
+    for entry in json.loads(path.read_text())["benchmarks"]:
+        # the library is the parameter that is a function
+        (library,) = re.findall(r"<function (\w+)", json.dumps(entry["params"]))
+        groups.setdefault(entry["group"], {})[library] = entry
+    for work, entries in groups.items():
+        seconds = {name: entry["stats"]["median"] for name, entry in entries.items()}
+        ours = [second for name, second in seconds.items() if OURS.match(name)]
+        if not ours:
+            continue
+        rows += [
+            {
+                "work": work,
+                "rival": name.removesuffix("_product").removesuffix("_gram").replace("_", " "),
+                "ours_s": ours[0], "rival_s": second, "ratio": second / ours[0], "correct": True,
+            }
+            for name, second in seconds.items()
+            if not OURS.match(name) and not PREPARED.match(name)
+        ]  # fmt: skip
+    return rows
+
+
+def run_part(part):
+    """Rows of one part; its tests may fail where a promise is not kept, and the rows tell that."""
+    with tempfile.TemporaryDirectory() as folder:
+        table, groups = Path(folder, "table.json"), Path(folder, "groups.json")
+        file = ROOT / "bench" / "rivals" / PARTS[part][0]
+        command = [
+            sys.executable, "-m", "pytest", "-q", "--no-header", str(file),
+            f"--benchmark-json={groups}", "-p", "no:cacheprovider", "-W", "default",
+        ]  # fmt: skip
+        if part == "dense":  # it keeps a decomposition there
+            command = [word for word in command if word not in ("-p", "no:cacheprovider")]
+        environment = {**os.environ, "FASTCOS_TABLE": str(table), "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=sys.stderr)
+        rows = json.loads(table.read_text()) if table.exists() else []
+        if not rows and groups.exists() and groups.stat().st_size:
+            rows = rows_of_groups(groups)
+    if not rows:
+        raise SystemExit(f"bench.tables: {part} gave no rows")
+    return rows
+
+
+def seconds_text(seconds):
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+
+
+def markdown(record):
+    """The tables as the README shows them."""
+    lines = []
+    for part, (_, title) in PARTS.items():
+        if part not in record:
+            continue
+        found = record[part]
+        libraries = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+        lines += [
+            f"**{title}.** {found['date']}, {found['cpu']}, {found['threads']} threads.", "",
+            "| work | against | its time | ours | ratio | promised |",
+            "|---|---|---:|---:|---:|---:|",
+        ]  # fmt: skip
+        for row in sorted(found["rows"], key=lambda row: (row["work"], row["ratio"])):
+            least = f"{row['at_least']:g}x" if row.get("at_least") else ""
+            ratio = f"{row['ratio']:.2f}x" if row["correct"] else "wrong answer"
+            lines.append(
+                f"| {row['work']} | {row['rival']} | {seconds_text(row['rival_s'])} "
+                f"| {seconds_text(row['ours_s'])} | {ratio} | {least} |"
+            )
+        lines += ["", f"Versions: {libraries}.", ""]
+    return "\n".join(lines)
+
+
+def into_readme(text):
+    """Put the tables between the marks."""
+    path = ROOT / "README.md"
+    before, rest = path.read_text("utf8").split(BEGIN)
+    after = rest.split(END)[1]
+    path.write_text(f"{before}{BEGIN}{text}{END}{after}", "utf8")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m bench.tables", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all")
+    parser.add_argument("--readme", action="store_true", help="copy the tables into the README")
+    given = parser.parse_args()
+    unknown = set(given.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"PART must be one of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    for part in given.parts or ([] if given.readme else PARTS):
+        record[part] = {
+            "date": datetime.date.today().isoformat(),
+            "cpu": cpu_name(),
+            "threads": int(os.environ.get("FASTCOS_NUM_THREADS", 0)) or available_cores(),
+            "versions": versions(),
+            "rows": run_part(part),
+        }
+        RECORD.write_text(json.dumps(record, indent=1) + "\n")
+        MARKDOWN.write_text(markdown(record), "utf8")
+    if given.readme:
+        into_readme(MARKDOWN.read_text("utf8"))
+    return 0
+
+
+def available_cores():
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

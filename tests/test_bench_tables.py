@@ -1,0 +1,61 @@
+"""The table of the README is what bench.tables wrote, and says what was measured."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def tables():
+    specification = importlib.util.spec_from_file_location("tables", ROOT / "bench" / "tables.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+ROW = {
+    "work": "search", "rival": "faiss SkylakeX", "ours_s": 0.5, "rival_s": 2.0, "ratio": 4.0,
+    "correct": True, "at_least": 3.0, "aim": 6.0,
+}  # fmt: skip
+PART = {"date": "2026-01-02", "cpu": "Some CPU", "threads": 2, "versions": {"numpy": "2.0"}}
+
+
+def test_the_markdown_names_machine_versions_and_every_row(tables):
+    wrong = ROW | {"rival": "other", "correct": False, "at_least": None}
+    text = tables.markdown({"dense": PART | {"rows": [ROW, wrong]}})
+    assert "2026-01-02, Some CPU, 2 threads" in text
+    assert "| search | faiss SkylakeX | 2 s | 500 ms | 4.00x | 3x |" in text
+    assert "| search | other | 2 s | 500 ms | wrong answer |  |" in text
+    assert "numpy 2.0" in text
+
+
+def test_groups_of_pytest_benchmark_become_rows(tables, tmp_path):
+    def entry(function, median):
+        params = {"width": 64, "product": f"UNSERIALIZABLE[<function {function} at 0x7f>]"}
+        return {"group": "X A", "params": params, "stats": {"median": median}}
+
+    path = tmp_path / "groups.json"
+    names = {"our_product": 1.0, "our_prepared_product": 0.5, "scipy_product": 3.0}
+    path.write_text(json.dumps({"benchmarks": [entry(*pair) for pair in names.items()]}))
+    (row,) = tables.rows_of_groups(path)
+    assert (row["work"], row["rival"], row["ratio"]) == ("X A", "scipy", 3.0)
+
+
+def test_the_record_and_the_markdown_agree(tables):
+    if not tables.RECORD.exists():
+        pytest.skip("no tables were made yet")
+    record = json.loads(tables.RECORD.read_text("utf8"))
+    assert tables.markdown(record) == tables.MARKDOWN.read_text("utf8")
+    assert all(part["rows"] and part["versions"] for part in record.values())
+
+
+def test_the_readme_shows_the_tables(tables):
+    readme = (ROOT / "README.md").read_text("utf8")
+    if tables.BEGIN not in readme:
+        pytest.skip("the README has no marks for the tables")
+    shown = readme.split(tables.BEGIN)[1].split(tables.END)[0]
+    assert shown == tables.MARKDOWN.read_text("utf8")
