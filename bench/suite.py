@@ -19,6 +19,7 @@ from pathlib import Path
 from asv_runner.discovery import disc_benchmarks, update_sys_path
 
 HERE = Path(__file__).parent
+SKIPPED = object()
 
 
 class OnePass:
@@ -62,7 +63,7 @@ def named(benchmark):
 
 
 def measured(kinds, wanted, sampling):
-    """Name and result of every benchmark of these kinds whose name passes."""
+    """Name and result of every benchmark of these kinds whose name passes; None where it failed."""
     update_sys_path(str(HERE))
     for benchmark in disc_benchmarks(str(HERE), ignore_import_errors=True):
         if benchmark.type not in kinds:
@@ -79,13 +80,15 @@ def measured(kinds, wanted, sampling):
                     cache = benchmark.do_setup_cache()
                 benchmark.set_cache(cache)
                 benchmark._redo_setup_next = False
-                if not benchmark.do_setup():
-                    yield name, benchmark.do_run()
+                result = SKIPPED if benchmark.do_setup() else benchmark.do_run()
             except Exception as error:
                 print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+                result = None
             finally:
                 with contextlib.suppress(Exception):
                     benchmark.do_teardown()
+            if result is not SKIPPED:
+                yield name, result
 
 
 def main():
@@ -106,7 +109,8 @@ def main():
     kinds = {"track"} if given.tracks else {"time"}
     # what a benchmark prints is no result
     with contextlib.redirect_stdout(sys.stderr):
-        found = dict(measured(kinds, wanted, Quick if given.quick else OnePass))
+        every = measured(kinds, wanted, Quick if given.quick else OnePass)
+        found = {name: result for name, result in every if result is not None}
     if not given.tracks:
         found = {name: statistics.median(result["samples"]) for name, result in found.items()}
     json.dump(found, sys.stdout, indent=0)

@@ -1,0 +1,76 @@
+"""Is the suite whole? `python -m bench.check`, in two minutes: no times are judged but one ratio.
+
+Every benchmark of small size runs once and its answer is right; what is tracked of exactness is
+exact and the recovery of the simulation's clusters spans what the paper says; and a search takes no
+longer than sgemm with argpartition in the same process, which it beats several times over.
+"""
+
+import statistics
+import sys
+import time
+
+import numpy as np
+
+from bench import inputs, suite
+from fastcos import top_k
+
+# sizes that need seconds to be made, and what starts processes
+LARGE = ("40,000", "20,000", "50000", "5000", "5_000", "3000", "10,000", "starting.")
+LEAST_BENCHMARKS = 90
+
+
+def small(name):
+    return not any(size in name for size in LARGE)
+
+
+def yardstick(rows, k):
+    """The scores of all pairs in one product, and the k best."""
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    scores = unit @ unit.T
+    np.fill_diagonal(scores, -np.inf)
+    best = np.argpartition(scores, -k, axis=1)[:, -k:]
+    order = np.argsort(-np.take_along_axis(scores, best, 1), axis=1)
+    return np.take_along_axis(best, order, 1)
+
+
+def ratio_to_yardstick():
+    """Median over interleaved calls of our time over that of the yardstick."""
+    rows, ratios = inputs.gaussian(4_000, 128), []
+    for _ in range(7):
+        seconds = []
+        for call in (lambda: top_k(rows, k=10), lambda: yardstick(rows, 10)):
+            started = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - started)
+        ratios.append(seconds[0] / seconds[1])
+    return statistics.median(ratios[2:])
+
+
+def complaints():
+    ran = dict(suite.measured({"time"}, small, suite.Quick))
+    yield from (f"{name} has no time" for name, result in ran.items() if result is None)
+    if len(ran) < LEAST_BENCHMARKS:
+        yield f"{len(ran)} benchmarks ran, at least {LEAST_BENCHMARKS} are there"
+    tracked = dict(suite.measured({"track"}, lambda name: "recovery" in name, suite.Quick))
+    for name, value in tracked.items():
+        exact = "track_exact_share" in name or "track_same_bits" in name
+        if value is None or (exact and value != 1):
+            yield f"{name} is {value}"
+    areas = [value for name, value in tracked.items() if "track_pair_auc" in name and value]
+    if not areas or max(areas) - min(areas) < 0.2 or max(areas) < 0.8:
+        yield f"pairwise AUC over the rescalings is {areas}"
+    ratio = ratio_to_yardstick()
+    if ratio > 1:
+        yield f"top_k takes {ratio:.2f} times the time of sgemm and argpartition"
+    print(
+        f"bench.check: {len(ran)} benchmarks ran, {len(tracked)} tracks, "
+        f"top_k takes {ratio:.2f} of the time of sgemm and argpartition",
+        file=sys.stderr,
+    )
+
+
+if __name__ == "__main__":
+    found = list(complaints())
+    for complaint in found:
+        print(f"bench.check: {complaint}", file=sys.stderr)
+    sys.exit(bool(found))
