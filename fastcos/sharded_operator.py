@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import config, validate
+from fastcos import validate
 from fastcos.operators import Operator
 from fastcos.sparse_operator import Matrix, SparseOperator, Workspace
 
@@ -44,15 +44,12 @@ class ShardedOperator:
     """X by its products; every call goes through all blocks of rows once.
 
     Sums over rows are added by :func:`tree_sum`, so that several machines can add the same bits.
-    What a block's products have prepared is kept while all of it fits the working memory.
     """
 
     def __init__(self, X: Shards, n_threads: int | None = None) -> None:
         self.shape, self.dtype = X.shape, X.dtype
         self._X, self._n_threads = X, n_threads
         self._workspace = Workspace()
-        self._kept: dict[int, SparseOperator] = {}
-        self._left = config.working_memory() * 2**20
 
     def matmul(self, A: Matrix) -> Matrix:
         """Return X A."""
@@ -84,14 +81,7 @@ class ShardedOperator:
 
     def _operators(self) -> Iterator[tuple[int, SparseOperator]]:
         for first, X in self._X.blocks():
-            block = self._kept.get(first)
-            if block is None:
-                block = SparseOperator(X, self._n_threads, self._workspace)
-                size = block.transposes_bytes()
-                if size <= self._left:
-                    self._kept[first] = block
-                    self._left -= size
-            yield first, block
+            yield first, SparseOperator(X, self._n_threads, self._workspace)
 
 
 class TransposedOperator:

@@ -211,9 +211,10 @@ class ShardWriter:
 
     def add(self, X: sp.csr_array, user_ids: Ids) -> None:
         """Write the next rows, a canonical CSR of all items' columns."""
-        small = X.shape[1] <= _LARGEST_INT32
-        indices = X.indices.astype(np.int32 if small else np.int64, copy=False)
-        arrays = {"indptr": X.indptr.astype(np.int64), "indices": indices}
+        # of one type: SciPy would copy the narrower of the two
+        kind = np.int32 if max(X.shape[1], X.nnz) <= _LARGEST_INT32 else np.int64
+        indices = X.indices.astype(kind, copy=False)
+        arrays = {"indptr": X.indptr.astype(kind), "indices": indices}
         if not (X.data == 1).all():
             arrays["data"] = X.data
             self._dtype = np.result_type(self._dtype, X.data)

@@ -209,7 +209,7 @@ class SparseOperator:
     def _transposes_pay(self, Q: Matrix) -> bool:
         """Whether blocks with transposes are worth their making and their memory by now."""
         n, p = self.shape
-        indptr = self._arrays[0]
+        indptr, _, data = self._arrays
         if _is_plain() or 2 * p * _PANEL_BYTES <= _CACHED_BYTES:
             return False
         is_dense = indptr[-1] * sparse_blocks.ROWS >= _NNZ_PER_COLUMN_OF_A_BLOCK * n * p
@@ -219,14 +219,9 @@ class SparseOperator:
             return False
         cuts = self._block_cuts[1]
         fits_int32 = np.diff(indptr[cuts]).max() <= _LARGEST_INT32
-        return bool(fits_int32 and self.transposes_bytes() <= _working_bytes())
-
-    def transposes_bytes(self) -> int:
-        """Memory of the transposes of blocks that gram_matmul may come to keep."""
-        n, p = self.shape
-        indptr, _, data = self._arrays
         starts = 4 * p * (n // sparse_blocks.ROWS + self._n_parts)
-        return int(starts + 2 * indptr[-1] + (0 if data is None else data.nbytes))
+        values = 0 if data is None else data.nbytes
+        return bool(fits_int32 and starts + 2 * indptr[-1] + values <= _working_bytes())
 
     @functools.cached_property
     def _block_cuts(self) -> tuple[threads.Cuts, threads.Cuts]:

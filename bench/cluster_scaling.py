@@ -1,0 +1,80 @@
+"""Neighbours on a Dask cluster of processes: what a second worker brings, and what Dask costs.
+
+    python -m bench.cluster_scaling [--rows 400000] [--columns 128]
+
+Self-neighbours of rows in a file, in turns: in this process on one thread, on a cluster of one
+worker with one thread, and on one of two. Prints JSON: seconds of each, the gain of the second
+worker, the share of time that the cluster adds to one worker, and whether all bits agree.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from dask.distributed import Client, LocalCluster
+
+import fastcos
+from bench.beyond_memory import K, write_rows
+from fastcos import distributed
+
+
+def on_cluster(folder: Path, workers: int) -> tuple[float, np.ndarray]:
+    """Seconds and indices; the workers have compiled and read the rows before."""
+    with (
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit="4GiB"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        client.run(warm, str(folder / "rows.npy"))
+        start = time.perf_counter()
+        found = distributed.top_k(
+            folder / "rows.npy", k=K, out=folder / f"on{workers}", client=client
+        )
+        seconds = time.perf_counter() - start
+        return seconds, np.array(found.indices)
+
+
+def warm(file: str) -> float:
+    """Compile the search, and bring the rows into the page cache."""
+    small = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
+    fastcos.top_k(small, k=K)
+    return float(sum(block.sum() for block in np.array_split(np.load(file, mmap_mode="r"), 64)))
+
+
+def main() -> None:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=400_000)
+    parser.add_argument("--columns", type=int, default=128)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_rows(folder / "rows.npy", given.rows, given.columns, seed=0)
+        warm(str(folder / "rows.npy"))
+        start = time.perf_counter()
+        rows = np.load(folder / "rows.npy", mmap_mode="r")
+        here = fastcos.top_k(rows, k=K, n_threads=1)
+        seconds = {"here": time.perf_counter() - start}
+        answers = [here.indices]
+        for workers in (1, 2):
+            seconds[f"{workers} workers"], indices = on_cluster(folder, workers)
+            answers.append(indices)
+    report = {
+        "rows": given.rows,
+        "columns": given.columns,
+        "k": K,
+        "seconds": seconds,
+        "gain_of_a_second_worker": seconds["1 workers"] / seconds["2 workers"],
+        "added_by_the_cluster": seconds["1 workers"] / seconds["here"] - 1,
+        "pairs_per_second_of_a_core": given.rows**2 / seconds["here"],
+        "same_bits": all(np.array_equal(answers[0], other) for other in answers),
+    }
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
