@@ -1,4 +1,4 @@
-"""Audits of real embeddings, and of some whose answer is known: the figures of docs/audit.md.
+"""Audits of real embeddings, and of some whose answer is known: the figures of docs/howto/audit.md.
 
     python examples/audit_your_embeddings.py OUT                # simulated data only, seconds
     python examples/audit_your_embeddings.py OUT --data DATA    # minutes
@@ -145,26 +145,28 @@ def audited(name: str, case: Case, out: Path) -> fastcos.Audit:
 
 
 def summary(cards: dict[str, fastcos.Audit]) -> str:
-    """The table of docs/audit.md."""
-    lines = [
-        "| embeddings | items | convention told | certified | not lost | unit columns | "
-        "query metric | AUC given | AUC range |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    """The table of docs/howto/audit.md."""
+    heads = (
+        "embeddings", "items", "convention told", "certified", "not lost", "unit columns, Jaccard",
+        "query metric, Jaccard", "AUC given", "AUC range", "AUC, query metric",
+    )  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, card in cards.items():
         rows = {row.name: row for row in (*card.family, *card.alternatives)}
-        query = rows.get("query_metric")
-        recovery = card.recovery
-        told = "-" if card.convention is None else card.convention.name
-        lines.append(
-            f"| {name} | {card.n_items:,} x {card.n_dimensions} | {told} "
-            f"| {card.point.certified:.0%} ± {card.point.certified_error:.0%} "
-            f"| {card.point.survives_attack:.0%} ± {card.point.attack_error:.0%} "
-            f"| {rows['unit_columns'].jaccard:.2f} "
-            f"| {'-' if query is None else f'{query.jaccard:.2f}'} "
-            + ("| - | - |" if recovery is None else
-               f"| {recovery.given:.3f} | {recovery.low:.3f}-{recovery.high:.3f} |")
-        )  # fmt: skip
+        query, found, point = rows.get("query_metric"), card.recovery, card.point
+        cells = [
+            name,
+            f"{card.n_items:,} x {card.n_dimensions}",
+            "-" if card.convention is None else card.convention.name,
+            f"{point.certified:.0%} ± {point.certified_error:.0%}",
+            f"{point.survives_attack:.0%} ± {point.attack_error:.0%}",
+            f"{rows['unit_columns'].jaccard:.2f}",
+            "-" if query is None else f"{query.jaccard:.2f}",
+            "-" if found is None else f"{found.given:.2f}",
+            "-" if found is None else f"{found.low:.2f} to {found.high:.2f}",
+            "-" if query is None or query.auc is None else f"{query.auc:.2f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -173,16 +175,20 @@ def figure(cards: dict[str, fastcos.Audit]) -> Any:
     from matplotlib.figure import Figure
 
     n_rows = -(-len(cards) // 3)
-    drawn = Figure(figsize=(10.5, 3.1 * n_rows), layout="constrained")
-    axes = drawn.subplots(n_rows, 3, squeeze=False, sharex=True, sharey=True)
+    drawn = Figure(figsize=(10.5, 3.0 * n_rows), layout="constrained")
+    axes = drawn.subplots(n_rows, 3, squeeze=False, sharey=True)
     for number, ((name, card), ax) in enumerate(zip(cards.items(), axes.flat, strict=False)):
         SurvivalDisplay.from_audit(card).plot(ax=ax)
-        ax.set_title(name)
-        if number and (legend := ax.get_legend()) is not None:
-            legend.remove()
-        ax.label_outer()
+        ax.set_title(name, loc="left")
+        ax.set_xlabel("")
+        ax.set_ylabel("")
+        ax.set_xticks(ticks := (1.02, 1.1, 1.2, 1.5, 2.0), [f"{tick:g}" for tick in ticks])
+        if number:
+            ax.get_legend().remove()
     for ax in axes.flat[len(cards) :]:
         ax.remove()
+    drawn.supxlabel("condition of the rescaling D", fontsize="medium")
+    drawn.supylabel("share of the 10 nearest neighbours", fontsize="medium")
     return drawn
 
 

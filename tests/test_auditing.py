@@ -1,11 +1,12 @@
 """The card on data whose answer is known."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fastcos import metrics
+from fastcos import io, metrics
 from fastcos.auditing import audit
 from fastcos.certificates import certified_neighbors
 from fastcos.datasets import simulate_interactions
@@ -13,6 +14,8 @@ from fastcos.factorization import LinearMF
 from fastcos.intervals import tv_index
 from fastcos.survival import CONDITIONS
 from tests.audit_oracles import cosine_matrix, random_rotation
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 def model(seed, n=200, p=260, d=6):
@@ -234,3 +237,28 @@ def test_the_advice_follows_from_the_card():
     wide = audit(items / np.geomspace(1, 30, 6), users, labels=labels, k=5, condition=30.0)
     assert wide.recovery.high - wide.recovery.low > 0.1
     assert "Fix the rescaling with outside information" in wide.advice[-1]
+
+
+@pytest.mark.slow
+def test_departments_that_interactions_do_not_know_are_said_to_be_lost():
+    folder = DATA / "completejourney"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    read = io.read_interactions(
+        folder / "completejourney_pairs.csv.gz", user="household_id", item="product_id", value=""
+    )
+    labels = io.read_labels(
+        folder / "completejourney_products.csv.gz", read.item_ids, column="department",
+        item="product_id", separator=None,
+    )  # fmt: skip
+    fitted = LinearMF(50, regularization=400.0, random_state=0).fit(read.X)
+    card = audit(
+        fitted.item_embeddings(),
+        fitted.user_embeddings(read.X),
+        labels=[None if code < 0 else int(code) for code in labels.labels],
+    )
+    assert card.recovery.high < 0.55
+    assert max(row.auc for row in (card.given, *card.family, *card.alternatives)) < 0.58
+    assert "Do not expect the labels" in " ".join(card.advice)
+    # many products were bought by one household only
+    assert card.n_duplicates > 5000

@@ -252,3 +252,18 @@ def test_neighbor_purity_refuses_lists_that_cannot_be():
         metrics.neighbor_purity([[1], [2]], [0, 0, 1])
     with pytest.raises(ValueError, match="query_labels must be among the labels, got 7"):
         metrics.neighbor_purity([[1], [2]], [0, 0, 1], query_labels=[0, 7])
+
+
+def test_auc_of_counts_is_exact_on_both_sides_of_sixty_three_bits():
+    from fastcos.metrics.auc import auc_of_counts
+
+    near = np.zeros((2, 1), np.int64)
+    for scale in (1, 10, 2**30, 2**31):
+        counts = np.array([[3, 1, 0, 4], [1, 0, 5, 2]], np.int64) * scale
+        other, same = ([int(c) for c in row] for row in counts)
+        twice = sum(
+            same[a] * other[b] * (2 * (a > b) + (a == b)) for a in range(4) for b in range(4)
+        )
+        value, low, high = auc_of_counts(counts, near)
+        assert value == twice / (2 * sum(same) * sum(other))
+        assert low <= value <= high

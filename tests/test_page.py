@@ -1,6 +1,9 @@
 """The page of a card: whole, safe, self-contained, and readable by eye and by ear."""
 
 import re
+import shutil
+import subprocess
+from html import escape
 from html.parser import HTMLParser
 
 import numpy as np
@@ -157,3 +160,34 @@ def test_markup_escapes_what_is_no_markup():
     assert joined(["<", 3, element("i")]) == "&lt;3<i></i>"
     assert element("a", class_="x", id=None) == '<a class="x"></a>'
     assert "<script>" not in table("<script>", ["<script>"], [["<script>", "<script>"]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_browser_lays_the_page_out_without_scrolling_sideways(full, tmp_path, width):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None:
+        pytest.skip("chromium is not there")
+    page = audit_page(full[0], change=full[1])
+    told = """<script>
+      const shown = [...document.querySelectorAll("svg")].filter(s => s.clientWidth > 0);
+      const small = [...document.querySelectorAll("svg text")].filter(
+        t => t.getClientRects().length && parseFloat(getComputedStyle(t).fontSize) < 12);
+      parent.document.title = [document.documentElement.scrollWidth, innerWidth, shown.length,
+                        small.length].join(" ");
+    </script>"""
+    # in a frame: a window of headless Chromium is at least 500 points wide
+    framed = escape(page.replace("</body>", told + "</body>"))
+    frame = f'<iframe style="width:{width}px;height:900px;border:0" srcdoc="{framed}"></iframe>'
+    (tmp_path / "page.html").write_text(f"<title>none</title>{frame}", "utf8")
+    done = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+         "--window-size=1500,900", "--dump-dom", f"file://{tmp_path}/page.html"],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    title = re.search(r"<title>([\d ]+)</title>", done.stdout).group(1)
+    content, window, shown, small = map(int, title.split())
+    assert content <= window == width
+    # of every chart one drawing is shown, at its own size
+    assert shown == page.count("<svg") // 2
+    assert small == 0
