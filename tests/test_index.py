@@ -2,7 +2,6 @@ import copy
 import multiprocessing
 import pickle
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import scipy.sparse as sp
 from fastcos import FastcosFormatError, SimilarityIndex, top_k
 from tests import dense_oracle
 from tests.compare import assert_same_bits
+from tests.soak import soak
 
 
 def gaussian(n, d, seed=0):
@@ -165,43 +165,18 @@ def test_forked_children_search_the_same_index(items, queries):
         process.join()
 
 
-def soak(seconds, items, queries):
-    """Searches while the items switch between two sets; returns (searches, mixtures)."""
-    index = SimilarityIndex().fit(items)
-    either = [
-        {top_k(queries[i : i + 1], rows, 5).indices.tobytes() for rows in (items, items[::-1])}
-        for i in range(50)
-    ]
-    counts, stop = [0, 0], time.monotonic() + seconds
-
-    def search():
-        call = 0
-        while time.monotonic() < stop:
-            found = index.search(queries[call % 50 : call % 50 + 1], 5).indices.tobytes()
-            counts[0] += 1
-            counts[1] += found not in either[call % 50]
-            call += 1
-
-    threads = [threading.Thread(target=search) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    numbers, turn = np.arange(len(items)), 0
-    while time.monotonic() < stop:
-        turn += 1
-        index.replace(numbers, items[::-1] if turn % 2 else items)
-    for thread in threads:
-        thread.join()
-    return counts
-
-
 def test_a_search_during_a_change_sees_the_old_or_the_new_items(items, queries):
-    searches, mixtures = soak(3, items, queries)
-    assert searches > 100
-    assert mixtures == 0
+    found = soak(2, items, queries[:50])
+    assert found["searches"] > 100
+    assert found["replacements"] > 2
+    assert found["wrong"] == 0
 
 
 @pytest.mark.slow
-def test_a_long_soak_finds_no_mixture(items, queries):
-    searches, mixtures = soak(120, items, queries)
-    assert searches > 10_000
-    assert mixtures == 0
+def test_a_long_soak_finds_no_mixture_and_leaves_nothing_behind(items, queries):
+    found = soak(90, items, queries, every=2)
+    assert found["searches"] > 10_000
+    assert found["wrong"] == 0
+    assert found["grown"]["threads"] <= 0
+    assert found["grown"]["descriptors"] <= 0
+    assert found["grown"]["resident_mib"] < 64

@@ -3,6 +3,9 @@
 import contextlib
 import csv
 import gzip
+import json
+import os
+import subprocess
 import sys
 import zipfile
 from collections import defaultdict
@@ -19,6 +22,7 @@ from hypothesis import strategies as st
 from fastcos import io
 from fastcos.storage import FastcosFormatError
 
+ROOT = Path(__file__).parents[1]
 ROWS = "user,item,value\n10,b,1\n9,a,2.5\n10,a,-1\n"
 DENSE = [[2.5, 0.0], [-1.0, 1.0]]
 
@@ -272,6 +276,10 @@ def test_absurd_or_inconsistent_declarations_are_refused_before_memory_is_asked_
     refused(
         written(tmp_path, "x.mtx", head.replace("real", "complex") + "1 1 1\n1 1 1 1\n"), "real"
     )
+    # these crash SciPy's reader
+    refused(written(tmp_path, "x.mtx", f"{head}2 2 1\n1 1 1\0\n"), "no zero bytes")
+    crooked = written(tmp_path, "x.mtx", f"{head}2 2 1\n1 1 1 7")
+    assert io.read_interactions(crooked).X.toarray().tolist() == [[1, 0], [0, 0]]
     plain = {"indptr": [0, 1, 2], "indices": [0, 1], "data": [1, 1], "shape": [2, 2]}
     wrong = [
         {"shape": [2, 10**12]},
@@ -326,6 +334,37 @@ def test_damaged_files_are_refused_or_read_alike(tmp_path):
             written(tmp_path, "u.npy", whole[: len(whole) * part // 32]), reader=io.read_vectors
         )
     refused(written(tmp_path, "u.npy", whole + b"x"), reader=io.read_vectors)
+
+
+def survived(seed, cases, *formats):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.damaged_files", str(seed), str(cases), *formats],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space by /proc")
+def test_files_damaged_at_random_crash_nothing():
+    found = survived(0, 30, "npy", "npz", "mtx", "csv.gz")
+    assert all(sum(counts) == 30 and counts[0] > 5 for counts in found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space by /proc")
+@pytest.mark.parametrize(
+    "form", ["csv", "csv.gz", "zip", "npz", "mtx", "npy", "model", "index", "shards", "parquet"]
+)
+def test_2000_damaged_files_of_every_format_crash_nothing(form):
+    if form == "parquet":
+        pytest.importorskip("pyarrow", reason="pyarrow is an extra")
+    assert sum(survived(1, 2000, form)[form]) == 2000
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):

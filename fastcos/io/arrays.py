@@ -2,6 +2,7 @@
 
 import lzma
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ DAMAGE = (
     TypeError,
     OverflowError,
     MemoryError,
+    tokenize.TokenError,  # of a header whose brackets do not close
 )
 
 

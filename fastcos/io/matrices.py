@@ -69,7 +69,12 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
     """Return the matrix of a Matrix Market file, plain or compressed; a pattern's entries are 1."""
     with open_bytes(path) as stream:
         content = stream.read()
+    # SciPy's reader looks for the end of a line past zero bytes and the end of the file: a crash
+    if not content.endswith(b"\n"):
+        content += b"\n"
     try:
+        if b"\0" in content:
+            raise ValueError("text must hold no zero bytes")
         rows, columns, entries, layout, field, _ = scipy.io.mminfo(io.BytesIO(content))
         if field not in ("real", "double", "integer", "unsigned-integer", "pattern"):
             raise ValueError(f"entries must be real, got {field}")

@@ -1,6 +1,7 @@
 """Parquet, by pyarrow, which is an extra."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,25 +35,22 @@ class ParquetTable:
             ) from None
         self.path = path
         self._arrow = arrow
-        try:
+        with self._reading():
             self._file = parquet.ParquetFile(path)
-        except arrow.ArrowException as error:
-            raise self._damaged(error) from None
-        self.schema = self._file.schema_arrow
+            self.schema = self._file.schema_arrow
+            self.names: list[str] = list(self.schema.names)
         self.types = arrow.types
-        self.names: list[str] = list(self.schema.names)
 
     def read(self, texts: Sequence[str], number: str | None) -> Columns:
         """Read columns of texts and one of finite numbers."""
         table = self.arrow_columns([*texts, *([number] if number is not None else [])])
-        return self._columns(table, texts, number, np.arange(1, table.num_rows + 1))
+        with self._reading():
+            return self._columns(table, texts, number, np.arange(1, table.num_rows + 1))
 
     def arrow_columns(self, names: Sequence[str]) -> Any:
         """Return a table of these columns, as pyarrow has it, of at least one row."""
-        try:
+        with self._reading():
             table = self._file.read(columns=list(names))
-        except (self._arrow.ArrowException, OSError) as error:
-            raise self._damaged(error) from None
         if not table.num_rows:
             raise FastcosFormatError(f"{self.path} must have at least one row, got none")
         return table
@@ -64,7 +62,7 @@ class ParquetTable:
         arrow = self._arrow
         wanted = [*texts, *([number] if number is not None else [])]
         first = 1
-        try:
+        with self._reading():
             for batch in self._file.iter_batches(columns=wanted, batch_size=_ROWS):
                 lines = np.arange(first, first + batch.num_rows)
                 first += batch.num_rows
@@ -75,7 +73,17 @@ class ParquetTable:
                     for column, known in zip(columns, vocabularies, strict=True)
                 ]
                 yield Chunk(codes, values, lines)
-        except (arrow.ArrowException, OSError) as error:
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """What pyarrow says of damage, as a FastcosFormatError."""
+        try:
+            yield
+        except (self._arrow.ArrowException, UnicodeDecodeError) as error:
+            raise self._damaged(error) from None
+        except OSError as error:
+            if error.errno is not None:  # no such file, for one
+                raise
             raise self._damaged(error) from None
 
     def refuse_broken_numbers(
