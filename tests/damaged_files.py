@@ -135,8 +135,7 @@ def try_case(form: Format, whole: Path, copy: Path, expected: Any, random: Any) 
     target.write_bytes(damaged(target.read_bytes(), random))
     try:
         found = form.read(copy)
-    except FastcosFormatError as error:
-        assert "\n" not in str(error)
+    except FastcosFormatError:
         return 0
     finally:
         shutil.rmtree(copy) if copy.is_dir() else copy.unlink()
