@@ -2,6 +2,8 @@ import itertools
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -220,3 +222,23 @@ def test_a_reader_overtaken_by_a_writer_reads_the_new_content(saved, monkeypatch
     stored = load_arrays(saved, "Example")
     assert stored.fields == {"version": 2}
     assert_same_arrays(stored.arrays, {"rows": np.ones(3)})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("kind", ["model", "index", "json"])
+def test_200_killed_writers_leave_the_old_content_or_the_new(kind):
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.killed_writers", "200", kind],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    old, new, _ = json.loads(done.stdout)[kind]
+    assert old + new == 200
+    assert min(old, new) > 0
