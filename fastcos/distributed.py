@@ -32,8 +32,10 @@ from fastcos.sparse_operator import Matrix, SparseOperator
 from fastcos.svd import SVD
 from fastcos.svd import randomized_svd as svd_of
 
-# of one task: some seconds of one core at 128 columns
-QUERIES_PER_TASK, ITEMS_PER_TASK = 1 << 14, 1 << 20
+# the cuts of a search follow from its size alone: tasks of some seconds, and not too many for Dask.
+# Queries of a task are read once, its items once per task: the more queries, the less is read
+FEWEST_QUERIES, MOST_QUERIES, SHARES_OF_QUERIES = 1 << 14, 1 << 17, 64
+FEWEST_ITEMS, MOST_TASKS = 1 << 20, 1 << 15
 # of a worker's memory for what its tasks hold at once; the rest is Python, results, Dask
 _SHARE_OF_A_WORKER = 0.5
 # the graph carries Q (p, l) of a product, which a scattered copy could lose
@@ -114,7 +116,8 @@ def top_k(
         {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)},
         search.queries_per_task(),
     )
-    ranges = [(lo, min(m, lo + ITEMS_PER_TASK)) for lo in range(0, m, ITEMS_PER_TASK)]
+    step = items_per_task(-(-n // run.block), m)
+    ranges = [(lo, min(m, lo + step)) for lo in range(0, m, step)]
     blocks = {}
     for lo, hi in run.left():
         parts = [client.submit(search.best, lo, hi, *some, pure=False) for some in ranges]
@@ -330,8 +333,10 @@ class _Search:
 
     def queries_per_task(self) -> int:
         """Queries of a task, as many as fit its memory."""
-        fits, _, _ = self._blocks(self.question())
-        return min(fits, QUERIES_PER_TASK)
+        question = self.question()
+        fits, _, _ = self._blocks(question)
+        share = len(question.queries) // SHARES_OF_QUERIES
+        return min(fits, max(FEWEST_QUERIES, min(share, MOST_QUERIES)))
 
     def best(self, lo: int, hi: int, first: int, last: int) -> Pairs:
         """Columns and keys of queries [lo, hi) among items [first, last); runs on a worker."""
@@ -354,6 +359,12 @@ class _Search:
     def _blocks(self, question: streamed.Question) -> tuple[int, int, dense.Work]:
         work = dense.Work(_threads_of_this_worker(), self._memory)
         return streamed.blocks_that_fit(question, get_measure(self._measure), work)
+
+
+def items_per_task(n_blocks: int, n_items: int) -> int:
+    """Items that a task searches for one of so many blocks of queries."""
+    most_ranges = max(1, MOST_TASKS // n_blocks)
+    return max(FEWEST_ITEMS, -(-n_items // most_ranges))
 
 
 def _in_a_tree(client: Client, combine: Any, parts: Sequence[Future[Any]]) -> Future[Any]:

@@ -36,6 +36,13 @@ class ResumableRun:
         Arrays to be written; the first dimension is cut into blocks.
     block : int
         Rows of a block. A run that goes on keeps the blocks it began with.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    block : int
+        Rows of a block, in force.
+    is_complete : bool
     """
 
     def __init__(
@@ -53,9 +60,9 @@ class ResumableRun:
         self.is_complete = (self.path / _RUN).is_file()
         folder = self.path if self.is_complete else self._partial
         if (folder / _RUN).is_file():
-            self._n, self._block = _known_run(folder, asked)
+            self._n, self.block = _known_run(folder, asked)
         else:
-            self._n, self._block = next(iter(arrays.values()))[0][0], block
+            self._n, self.block = next(iter(arrays.values()))[0][0], block
             self._begin(asked, arrays)
 
     def left(self) -> Iterator[tuple[int, int]]:
@@ -64,7 +71,7 @@ class ResumableRun:
             return
         done = _opened(self._partial / _DONE, "r")
         for number in np.flatnonzero(done == 0).tolist():
-            yield number * self._block, min(self._n, (number + 1) * self._block)
+            yield number * self.block, min(self._n, (number + 1) * self.block)
 
     def write(self, lo: int, **rows: Array) -> None:
         """Keep the rows of the block that starts at lo, and then say so."""
@@ -73,7 +80,7 @@ class ResumableRun:
             whole[lo : lo + len(rows[name])] = rows[name]
             whole.flush()
         done = _opened(self._partial / _DONE, "r+")
-        done[lo // self._block] = 1
+        done[lo // self.block] = 1
         done.flush()
 
     def finished(self) -> dict[str, Array]:
@@ -97,10 +104,10 @@ class ResumableRun:
         for name, (shape, dtype) in arrays.items():
             np.lib.format.open_memmap(self._partial / f"{name}.npy", "w+", dtype, shape).flush()
         flags = np.lib.format.open_memmap(
-            self._partial / _DONE, "w+", np.uint8, (-(-self._n // self._block),)
+            self._partial / _DONE, "w+", np.uint8, (-(-self._n // self.block),)
         )
         flags.flush()
-        text = json.dumps({"asked": asked, "rows": self._n, "block": self._block}, indent=1)
+        text = json.dumps({"asked": asked, "rows": self._n, "block": self.block}, indent=1)
         temporary = self._partial / f".{_RUN}"
         temporary.write_text(text + "\n", encoding="utf8")
         temporary.replace(self._partial / _RUN)

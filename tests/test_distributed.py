@@ -41,8 +41,8 @@ def client(cluster):
 
 @pytest.fixture
 def small_tasks(monkeypatch):
-    monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 700)
-    monkeypatch.setattr(distributed, "ITEMS_PER_TASK", 900)
+    monkeypatch.setattr(distributed, "FEWEST_QUERIES", 700)
+    monkeypatch.setattr(distributed, "FEWEST_ITEMS", 900)
 
 
 @pytest.fixture
@@ -87,8 +87,16 @@ def test_neighbours_are_those_of_one_machine(client, rows, tmp_path, measure):
     assert_same(found, fastcos.top_k(rows[:50] + 1, rows, k=3))
 
 
+def test_a_search_is_cut_by_its_size_into_a_bounded_number_of_tasks():
+    for n, m in ((10, 10), (10**6, 10**6), (10**8, 10**8), (10**9, 10**9)):
+        block = max(distributed.FEWEST_QUERIES, min(n // 64, distributed.MOST_QUERIES))
+        blocks = -(-n // block)
+        tasks = blocks * -(-m // distributed.items_per_task(blocks, m))
+        assert tasks <= max(distributed.MOST_TASKS, blocks)
+
+
 def test_a_run_goes_on_after_its_client_has_gone(client, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 500)
+    monkeypatch.setattr(distributed, "FEWEST_QUERIES", 500)
 
     class Gone(Exception):
         pass
@@ -163,7 +171,7 @@ def kill_for(seconds, cluster, killed):
 @pytest.mark.skipif(os.name != "posix", reason="kills by signal")
 def test_killed_workers_cost_time_and_change_nothing(tmp_path, monkeypatch):
     """A random worker of four is killed every 2 s for 30 s: the answers are the same."""
-    monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 2000)
+    monkeypatch.setattr(distributed, "FEWEST_QUERIES", 2000)
     rows = np.random.default_rng(0).standard_normal((40_000, 64)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
     X = sp.random_array((20_000, 400), density=0.05, rng=np.random.default_rng(1), format="csr")

@@ -1,0 +1,124 @@
+"""What a cluster should need, from the rates of one core; and whether a given cluster does.
+
+    python -m bench.cluster_model                          # the tables of docs/scale.md
+    python -m bench.cluster_model --check ADDRESS FOLDER   # a small job on a Dask cluster
+
+The model: a task reads its rows once and computes at the rate of one core times the worker's
+threads; reading and computing overlap; results and merges are small. The check writes rows to
+FOLDER, which every worker must see, and compares the time of a search with the model's.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+import fastcos
+from bench.beyond_memory import K, write_rows
+
+COLUMNS = 128
+RANK = 64
+
+
+def core_rates() -> dict[str, float]:
+    """Pairs a second of a search with 128 columns, and non-zeros times columns of X'(X Q)."""
+    rng = np.random.default_rng(0)
+    items = rng.standard_normal((100_000, COLUMNS)).astype(np.float32)
+    fastcos.top_k(items[:4000], items, k=K, n_threads=1)
+    start = time.perf_counter()
+    fastcos.top_k(items[:40_000], items, k=K, n_threads=1)
+    pairs = 40_000 * 100_000 / (time.perf_counter() - start)
+    X = sp.random_array((200_000, 20_000), density=5e-3, rng=0, format="csr", dtype=np.float32)
+    Q = rng.standard_normal((20_000, RANK)).astype(np.float32)
+    fastcos.gram_matmul(X, Q, n_threads=1)
+    start = time.perf_counter()
+    fastcos.gram_matmul(X, Q, n_threads=1)
+    products = 2 * X.nnz * RANK / (time.perf_counter() - start)
+    return {"pairs_per_second": pairs, "multiplications_per_second": products}
+
+
+def search(n: int, m: int, rates: dict[str, float], workers: int, cores: int) -> dict[str, float]:
+    """Hours, tasks, bytes and memory of n queries among m items."""
+    from fastcos import distributed
+
+    block = max(distributed.FEWEST_QUERIES, min(n // 64, distributed.MOST_QUERIES))
+    blocks = -(-n // block)
+    step = min(m, distributed.items_per_task(blocks, m))
+    tasks = blocks * -(-m // step)
+    seconds = n * m / (rates["pairs_per_second"] * workers * cores)
+    read = tasks * (step + block) * 4 * COLUMNS
+    return {
+        "tasks": tasks,
+        "seconds_a_task": block * step / rates["pairs_per_second"],
+        "hours": seconds / 3600,
+        "terabytes_read": read / 1e12,
+        "megabytes_a_second_and_worker": read / seconds / workers / 1e6,
+        "gigabytes_of_results": n * K * 12 / 1e9,
+        "gibibytes_of_a_worker": cores * 1.0 + 1.0,
+    }
+
+
+def factorisation(nnz: int, rates: dict[str, float], workers: int, cores: int) -> dict[str, float]:
+    """Minutes, tasks and bytes of an SVD of rank 64 with 20 passes, values not all one."""
+    from fastcos.shards import ENTRIES_PER_SHARD
+
+    passes, shards = 20, -(-nnz // ENTRIES_PER_SHARD)
+    seconds = passes * 2 * nnz * RANK / (rates["multiplications_per_second"] * workers * cores)
+    read = passes * nnz * 8
+    return {
+        "tasks": 2 * shards * passes,
+        "seconds_a_task": seconds * workers * cores / passes / shards,
+        "minutes": seconds / 60,
+        "terabytes_read": read / 1e12,
+        "megabytes_a_second_and_worker": read / seconds / workers / 1e6,
+    }
+
+
+def check(address: str, folder: Path, n: int) -> dict[str, float]:
+    """A search of n rows on the cluster against the model's time, with rates of its workers."""
+    from distributed import Client
+
+    from fastcos import distributed
+
+    with Client(address) as client:
+        rates = list(client.run(core_rates).values())
+        threads = sum(client.nthreads().values())
+        slowest = min(rate["pairs_per_second"] for rate in rates)
+        write_rows(folder / "rows.npy", n, COLUMNS, seed=0)
+        with tempfile.TemporaryDirectory() as out:
+            start = time.perf_counter()
+            distributed.top_k(folder / "rows.npy", k=K, out=Path(out) / "found", client=client)
+            seconds = time.perf_counter() - start
+    model = n * n / (slowest * threads)
+    return {"threads": threads, "seconds": seconds, "model": model, "ratio": seconds / model}
+
+
+def main() -> None:
+    """Print the tables, or the check."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", nargs=2, metavar=("ADDRESS", "FOLDER"))
+    parser.add_argument("--rows", type=int, default=400_000, help="of the check")
+    parser.add_argument("--workers", type=int, default=64)
+    parser.add_argument("--cores", type=int, default=16, help="of a worker")
+    given = parser.parse_args()
+    if given.check:
+        print(json.dumps(check(given.check[0], Path(given.check[1]), given.rows), indent=1))
+        return
+    rates = core_rates()
+    size = given.workers, given.cores
+    report = {
+        "rates_of_a_core": rates,
+        "workers": given.workers,
+        "cores_of_a_worker": given.cores,
+        "neighbours of 100 M items x 128": search(10**8, 10**8, rates, *size),
+        "SVD of 10 G non-zeros": factorisation(10**10, rates, *size),
+    }
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
