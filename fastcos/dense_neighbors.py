@@ -149,7 +149,7 @@ def _aligned(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 def _signs(depth: int) -> npt.NDArray[np.float32]:
     bits = np.random.default_rng(20240308).integers(0, 2, (3, depth))
-    return (2 * bits - 1).astype(np.float32)
+    return validate.read_only((2 * bits - 1).astype(np.float32))
 
 
 def prepare(form: str, given: Side, candidates: Integers, n_threads: int | None = None) -> Prepared:

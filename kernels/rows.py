@@ -40,10 +40,11 @@ def load_panel(rows, numbers, first, last, factors, panel):
 
 
 @screen_kernel
-def _hadamard(panel, first, size):
-    half = 1
+def _hadamard(panel):
+    """Transform all coordinates of panel (a power of two, 32)."""
+    size, half = panel.shape[0], 1
     while half < size:
-        for start in range(first, first + size, 2 * half):
+        for start in range(0, size, 2 * half):
             for j in range(start, start + half):
                 for i in range(PANEL):
                     x, y = panel[j, i], panel[j + half, i]
@@ -51,7 +52,7 @@ def _hadamard(panel, first, size):
                     panel[j + half, i] = x - y
         half *= 2
     scale = np.float32(1.0 / np.sqrt(size))
-    for j in range(first, first + size):
+    for j in range(size):
         for i in range(PANEL):
             panel[j, i] *= scale
 
@@ -72,12 +73,12 @@ def rotate_panel(panel, signs):
     while 2 * size <= depth:
         size *= 2
     _flip(panel, signs[0])
-    _hadamard(panel, 0, size)
+    _hadamard(panel[:size])
     if size < depth:
         _flip(panel, signs[1])
-        _hadamard(panel, depth - size, size)
+        _hadamard(panel[depth - size :])
         _flip(panel, signs[2])
-        _hadamard(panel, 0, size)
+        _hadamard(panel[:size])
 
 
 @screen_kernel
