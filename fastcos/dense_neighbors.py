@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, threads, validate
-from fastcos.kernels import pair_scores, rows, screen, tiles, topk
+from fastcos.kernels import dense_topk, pair_scores, rows, screen, tiles, topk
 from fastcos.measure import Measure
 
 Rows = validate.Rows
@@ -285,7 +285,7 @@ def search(
             threads.poisoned(shape, np.float64), threads.poisoned(shape, np.int64)
         )  # fmt: skip
         threads.run(
-            screen.scan_panels, cuts, *common, scaled, items, capacity,
+            dense_topk.scan_panels, cuts, *common, scaled, items, capacity,
             *_guess(min(wanted, per_run * 4), per_run), per_run, *types, part_keys, part_columns,
             n_threads=work.n_threads, progress=work.progress,
         )  # fmt: skip
@@ -309,8 +309,13 @@ def search(
     block = _block(capacity, k, depth, work)
     while len(batch):
         threads.run(
+<<<<<<< HEAD
             screen.search_rows, threads.cuts_by_rows(len(batch), block), 0, n_panels, *common,
             batch, scaled, items, capacity, stride, rank, *types,
+=======
+            dense_topk.search_rows, threads.cuts_by_rows(len(batch), block), 0, n_panels, *common,
+            validate.read_only(batch), scaled, items, capacity, stride, rank, *types,
+>>>>>>> 860bffd (Screen, candidates and pairs told apart: one tile sweep each; hits listed by the tile's own code; every rival of the dense table as data)
             known, keys, columns, again,
             n_threads=work.n_threads, progress=work.progress,
         )  # fmt: skip

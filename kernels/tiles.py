@@ -237,57 +237,89 @@ def _store(builder, value, start, offset):
 
 
 @intrinsic
-def passing(typingctx, scores, lanes, lane0, statistics, panel, masks):
-    """Whether any score of the panel reaches its query's threshold; if so, which.
+def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
+    """Number of scores of the panel that reach their query's threshold; hits: which.
 
-    scores (32, 32) flat, int32 or float32; lanes: from lane0 on, rows of 32 float32: threshold,
+    scores (32, 32), int32 or float32; lanes: from number lane0 on, rows of 32 float32: threshold,
     query residual, coded norm and offset weight, in units of the query's scale; statistics
-    (n_panels, 4): 1 / scale, largest norm, residual norm and offset. masks (16,) uint64 out: bit
-    32 i + q of the 1024 says that item i passes for query q.
+    (n_panels, 4): 1 / scale, largest norm, residual norm and offset. hits (1024,) int32 out,
+    rising: 32 i + q says that item i passes for query q; items from n_items on do not count.
     """
-    signature = types.boolean(scores, lanes, lane0, statistics, panel, masks)
+    signature = types.int64(scores, lanes, lane0, statistics, panel, n_items, hits)
 
     def codegen(context, builder, sig, a):
         values = pointer(context, builder, sig.args[0], a[0], I64(0))
         queries = pointer(context, builder, sig.args[1], a[1], a[2])
         at = builder.mul(a[4], I64(4))
         panel = pointer(context, builder, sig.args[3], a[3], at)
-        words = pointer(context, builder, sig.args[5], a[5], I64(0))
-        integer = values.type.pointee == I32
-        kind = _V_I32 if integer else _V_F32
-        inverse, norm, residual, offset = (
-            broadcast(builder, builder.load(builder.gep(panel, [I64(s)])), _V_F32) for s in range(4)
-        )
-        thresholds = []
-        for half in (0, 1):
-            bound, query_residual, coded_norm, weight = (
-                load(builder, queries, _V_F32, row * PANEL + half * 16) for row in range(4)
-            )
-            for factor, term in (
-                (query_residual, norm), (coded_norm, residual), (weight, offset)
-            ):  # fmt: skip
-                bound = builder.fsub(bound, builder.fmul(factor, term))
-            bound = builder.fmul(bound, inverse)
-            thresholds.append(_whole(builder, bound) if integer else bound)
-        compare = builder.icmp_signed if integer else builder.fcmp_ordered
-        found = None
-        for half in (0, 1):
-            top = _largest(builder, values, half)
-            reached = compare(">=", top, thresholds[half])
-            found = reached if found is None else builder.or_(found, reached)
-        hit = builder.icmp_unsigned("!=", builder.bitcast(found, I16), I16(0))
-        with builder.if_then(hit):
-            for word in range(16):
-                bits = None
-                for part in range(4):
-                    value = load(builder, values, kind, word * 64 + part * 16)
-                    lane_bits = builder.bitcast(compare(">=", value, thresholds[part % 2]), I16)
-                    wide = builder.shl(builder.zext(lane_bits, I64), I64(16 * part))
-                    bits = wide if bits is None else builder.or_(bits, wide)
-                builder.store(bits, builder.gep(words, [I64(word)]))
-        return hit
+        out = pointer(context, builder, sig.args[6], a[6], I64(0))
+        compare = builder.icmp_signed if values.type.pointee == I32 else builder.fcmp_ordered
+        thresholds = _thresholds(builder, values, queries, panel)
+        reached = [
+            compare(">=", _largest(builder, values, half), thresholds[half]) for half in (0, 1)
+        ]
+        some = builder.bitcast(builder.or_(*reached), I16)
+        found = cgutils.alloca_once_value(builder, I64(0))
+        with builder.if_then(builder.icmp_unsigned("!=", some, I16(0))):
+            masks = _masks(builder, values, thresholds, compare)
+            end = builder.mul(a[5], I64(PANEL))
+            builder.store(_list_bits(builder, masks, end, out), found)
+        return builder.load(found)
 
     return signature, codegen
+
+
+def _thresholds(builder, values, queries, panel):
+    """Least values of the two halves of the queries that may reach their thresholds."""
+    inverse, norm, residual, offset = (
+        broadcast(builder, builder.load(builder.gep(panel, [I64(s)])), _V_F32) for s in range(4)
+    )
+    thresholds = []
+    for half in (0, 1):
+        bound, query_residual, coded_norm, weight = (
+            load(builder, queries, _V_F32, row * PANEL + half * 16) for row in range(4)
+        )
+        for factor, term in ((query_residual, norm), (coded_norm, residual), (weight, offset)):
+            bound = builder.fsub(bound, builder.fmul(factor, term))
+        bound = builder.fmul(bound, inverse)
+        thresholds.append(_whole(builder, bound) if values.type.pointee == I32 else bound)
+    return thresholds
+
+
+def _masks(builder, values, thresholds, compare):
+    """Memory of 16 words: bit b of word w says that score 64 w + b reaches its threshold."""
+    kind = _V_I32 if values.type.pointee == I32 else _V_F32
+    masks = cgutils.alloca_once(builder, I64, 16)
+    for word in range(16):
+        bits = I64(0)
+        for part in range(4):
+            value = load(builder, values, kind, word * 64 + part * 16)
+            lane_bits = builder.bitcast(compare(">=", value, thresholds[part % 2]), I16)
+            wide = builder.shl(builder.zext(lane_bits, I64), I64(16 * part))
+            bits = builder.or_(bits, wide)
+        builder.store(bits, builder.gep(masks, [I64(word)]))
+    return masks
+
+
+def _list_bits(builder, masks, end, out):
+    """Write the numbers below end of the set bits of 16 words; returns how many."""
+    count_bits = function(builder, "llvm.ctpop.i64", I64, [I64])
+    lowest_bit = function(builder, "llvm.cttz.i64", I64, [I64, ir.IntType(1)])
+
+    def list_word(word, counts):
+        def list_bit(_, carried):
+            bits, count = carried
+            lowest = builder.call(lowest_bit, [bits, ir.IntType(1)(1)])
+            number = builder.add(builder.shl(word, I64(6)), lowest)
+            builder.store(builder.trunc(number, I32), builder.gep(out, [count]))
+            inside = builder.zext(builder.icmp_signed("<", number, end), I64)
+            left = builder.and_(bits, builder.sub(bits, I64(1)))
+            return [left, builder.add(count, inside)]
+
+        bits = builder.load(builder.gep(masks, [word]))
+        return [loop(builder, builder.call(count_bits, [bits]), [bits, *counts], list_bit)[1]]
+
+    return loop(builder, I64(16), [I64(0)], list_word)[0]
 
 
 def _largest(builder, values, half):

@@ -16,9 +16,9 @@ def one_panel(isa, items, stride, queries, depth, starts, state, scores):
 
 
 @kernel
-def which_pass(scores, lanes, statistics, masks, largest):
+def which_pass(scores, lanes, statistics, n_items, hits, largest):
     tiles.largest_scores(scores, largest)
-    return tiles.passing(scores, lanes, 0, statistics, 0, masks)
+    return tiles.passing(scores, lanes, 0, statistics, 0, n_items, hits)
 
 
 def codes(depth, seed):
@@ -67,25 +67,27 @@ def test_float_tiles_are_within_their_bound(isa, depth):
     assert (np.abs(scores.reshape(32, 32) - exact) <= bound).all()
 
 
+@pytest.mark.parametrize("n_items", [1, 19, 32])
 @pytest.mark.parametrize("kind", [np.int32, np.float32])
 @pytest.mark.parametrize("threshold", [-1e12, -50.0, 90.5, 99.0, 99.5, 1e12, 3e38])
-def test_a_score_passes_exactly_when_it_may_reach_the_threshold(kind, threshold):
+def test_a_score_passes_exactly_when_it_may_reach_the_threshold(kind, threshold, n_items):
     scores = np.random.default_rng(0).integers(-100, 100, 1024).astype(kind)
     lanes = np.zeros((4, 32), np.float32)
     lanes[0] = threshold
     lanes[0, 5] = 3e38
     lanes[1], lanes[2], lanes[3] = 0.25, 0.5, 2.0
     statistics = np.array([2.0, 4.0, 6.0, 0.5], np.float32)
-    masks, largest = np.full(16, 249, np.uint64), np.full(32, np.nan, np.float32)
-    found = which_pass(scores, lanes.reshape(-1), statistics, masks, largest)
+    hits, largest = np.full(1024, -7, np.int32), np.full(32, np.nan, np.float32)
+    found = which_pass(scores, lanes.reshape(-1), statistics, n_items, hits, largest)
     table = scores.reshape(32, 32)
     np.testing.assert_array_equal(largest, table.max(axis=0))
     least = (lanes[0].astype(float) - 0.25 * 4 - 0.5 * 6 - 2 * 0.5) * 2
     must = table >= least
     may = table >= np.clip(least, -1e9, 1e9) - 2 if kind is np.int32 else must
-    assert found == bool(must.any()) or may.any()
-    if found:
-        passed = (masks[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
-        passed = passed.astype(bool).reshape(32, 32)
-        assert (passed >= must).all()
-        assert (passed <= may).all()
+    assert (np.diff(hits[:found]) > 0).all()
+    passed = np.zeros(1024, bool)
+    passed[hits[:found]] = True
+    passed = passed.reshape(32, 32)
+    assert not passed[n_items:].any()
+    assert (passed >= must)[:n_items].all()
+    assert (passed <= may).all()
