@@ -309,13 +309,8 @@ def search(
     block = _block(capacity, k, depth, work)
     while len(batch):
         threads.run(
-<<<<<<< HEAD
-            screen.search_rows, threads.cuts_by_rows(len(batch), block), 0, n_panels, *common,
-            batch, scaled, items, capacity, stride, rank, *types,
-=======
             dense_topk.search_rows, threads.cuts_by_rows(len(batch), block), 0, n_panels, *common,
-            validate.read_only(batch), scaled, items, capacity, stride, rank, *types,
->>>>>>> 860bffd (Screen, candidates and pairs told apart: one tile sweep each; hits listed by the tile's own code; every rival of the dense table as data)
+            batch, scaled, items, capacity, stride, rank, *types,
             known, keys, columns, again,
             n_threads=work.n_threads, progress=work.progress,
         )  # fmt: skip

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from fastcos import (
     bounded_neighbors,
     config,
+    equal_rows,
     guided_neighbors,
     rows_on_disk,
     storage,
@@ -146,27 +147,10 @@ def top_k(
         return Neighbors(*streamed_top_k(question, work, out))
     validate.as_scorable("queries", given, searched)
     fitted = get_measure(measure).fit(searched)
-    form = fitted.form
     item_side = dense.side(fitted.items(searched), fitted.item_offsets(searched), n_threads)
-    listed = None
-    if own and allowed is None and exclude is None and isinstance(fitted, Guided):
-        listed = fitted.candidates()
-    if len(given) <= dense.SCORES_PER_PACKING:
-
-        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k) -> Any:
-            return dense.score_all(form, item_side, candidates, side, excluded, k, work)
-    elif listed is not None:
-        met = listed
-        prepare = functools.cache(lambda: dense.prepare(form, item_side, candidates, n_threads))
-
-        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k) -> Any:
-            return guided_neighbors.search(form, item_side, prepare, met, side, excluded, k, work)
-    else:
-        prepared = dense.prepare(form, item_side, candidates, n_threads)
-
-        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k) -> Any:
-            return dense.search(prepared, side, excluded, k, work)
-
+    restricted = allowed is not None or exclude is not None
+    guide = fitted if own and not restricted and isinstance(fitted, Guided) else None
+    find = _engine(fitted.form, item_side, candidates, k, len(given), restricted, guide, n_threads)
     if isinstance(fitted, Bounded):
         most = len(candidates) - own
         return Neighbors(
@@ -178,6 +162,41 @@ def top_k(
     same = items is None and getattr(type(fitted), "queries", None) is Plain.queries
     known = item_side if same else None
     return Neighbors(*dense.in_chunks(fitted, given, exclusions, k, min_score, work, find, known))
+
+
+def _engine(
+    form: str,
+    items: dense.Side,
+    candidates: dense.Integers,
+    k: int,
+    n_queries: int,
+    restricted: bool,
+    guide: Guided | None,
+    n_threads: int | None,
+) -> Any:
+    """The way to search the candidates that is fastest for so many queries.
+
+    restricted: whether queries may not find some items besides themselves; guide: the measure,
+    where its fit may have met the neighbours of these queries.
+    """
+    if n_queries <= dense.SCORES_PER_PACKING:
+        return lambda side, out, work, k=k: dense.score_all(
+            form, items, candidates, side, out, k, work
+        )
+    groups = None if restricted else equal_rows.grouped(items)
+    if groups is not None:
+        distinct = dense.prepare(form, items, groups.first, n_threads)
+        return lambda side, out, work, k=k: equal_rows.search(
+            distinct, groups, side, out.own, k, work
+        )
+    listed = None if guide is None else guide.candidates()
+    if listed is not None:
+        prepare = functools.cache(lambda: dense.prepare(form, items, candidates, n_threads))
+        return lambda side, out, work, k=k: guided_neighbors.search(
+            form, items, prepare, listed, side, out, k, work
+        )
+    prepared = dense.prepare(form, items, candidates, n_threads)
+    return lambda side, out, work, k=k: dense.search(prepared, side, out, k, work)
 
 
 def as_exclusions(exclude: Any, n: int, n_items: int, own: bool) -> dense.Exclusions:

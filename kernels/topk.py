@@ -123,3 +123,38 @@ def keep_above(
                 some_keys[kept], some[kept] = some_keys[entry], some[entry]
                 kept += 1
         counts[i] = kept
+
+
+@kernel
+def expand_copies(
+    lo, hi, group_of, own, found, found_keys, item_groups, starts, members, keys, columns
+):
+    """Best k of rows lo .. hi, where every found item stands for all its copies.
+
+    group_of (n,): whose row of found (u, w), best first, padded by -1, and of found_keys is a
+    row's; own (n,): the item that a row may not find, or -1; item_groups (p,); members (p,): from
+    starts[g] on the items of group g, rising. keys (n, k) float64, columns (n, k) int64 out.
+    """
+    k = columns.shape[1]
+    capacity = 4 * k + 64
+    run_keys, scratch = np.empty(capacity), np.empty(capacity)
+    run_columns = np.empty(capacity, np.int64)
+    for i in range(lo, hi):
+        row, count = group_of[i], 0
+        for entry in range(found.shape[1]):
+            key = found_keys[row, entry]
+            if found[row, entry] < 0 or (count >= k and key < found_keys[row, entry - 1]):
+                break
+            group, taken = item_groups[found[row, entry]], 0
+            for at in range(starts[group], starts[group + 1]):
+                if taken == k:
+                    break
+                if members[at] == own[i]:
+                    continue
+                run_keys[count], run_columns[count] = key, members[at]
+                count += 1
+                taken += 1
+                if count == capacity:
+                    count = keep_best(run_keys, run_columns, count, k, scratch)
+        count = keep_best(run_keys, run_columns, count, k, scratch)
+        write_run(run_keys, run_columns, count, keys[i], columns[i])
