@@ -1,6 +1,7 @@
 """Truncated SVD of sparse, dense and implicit matrices, with a certificate per triplet."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -266,19 +267,15 @@ def _finished(operator: Operator, side: Operator, vectors: Matrix, *, compute_u:
     s, vectors = s[order], vectors[:, order]
     s[s <= _RANK_TOLERANCE * s[0]] = 0
     residuals = _residuals(Z[:, order], exact[:, order], s)
-    U: Matrix | None = None
+    V: Matrix
     if side is operator:
-        V = vectors
-        U = _divided(operator.matmul(V), s) if compute_u else None
+        V = vectors * _signs(vectors)
+        U = _images(operator.matmul, V, s) if compute_u else None
     else:
-        U, V = vectors, _divided(operator.rmatmul(vectors), s)
-    signs = _signs(V)
-    return SVD(
-        U * signs if compute_u and U is not None else None,
-        s,
-        np.ascontiguousarray((V * signs).T),
-        residuals,
-    )
+        V = _images(operator.rmatmul, vectors, s)
+        U = vectors * _signs(V) if compute_u else None
+        V *= _signs(V)
+    return SVD(U, s, np.ascontiguousarray(V.T), residuals)
 
 
 def _residuals(Z: Matrix, vectors: Matrix, s: Vector) -> Vector:
@@ -316,13 +313,14 @@ def _signs(V: Matrix) -> Matrix:
     return np.where(V[largest, np.arange(V.shape[1])] < 0, -1, 1).astype(V.dtype)
 
 
-def _divided(Y: Matrix, s: Vector) -> Matrix:
-    """Return Y / s; where s is 0, columns that complete the others to an orthonormal set.
+def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Vector) -> Matrix:
+    """Return product(vectors) / s; where s is 0, columns that complete the others.
 
-    All non-zero singular values come first, so whatever is orthogonal to their vectors is null.
+    All non-zero singular values come first, so whatever is orthogonal to their vectors is null. The
+    shorter vectors are divided: a pass over the images costs as much as making them.
     """
     rank = int(np.count_nonzero(s))
-    Y[:, :rank] /= s[:rank].astype(Y.dtype)
+    Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))
     if rank < len(s):
         free = np.random.default_rng(0).standard_normal((len(Y), len(s) - rank)).astype(Y.dtype)
         for _ in range(2):

@@ -1,68 +1,34 @@
 """X A and X'(X Q) against SciPy and MKL: `pytest bench/rivals/test_products.py`.
 
-MKL is loaded by sparse_dot_mkl; LD_LIBRARY_PATH must hold libmkl_rt.so.
+"prepared" is ours on a matrix that was checked once, as every iterative method has it. The .npy
+rows of an answer that are kept are compared before a ratio is made.
 """
 
 import numpy as np
 import pytest
+import sparse_ratios
 
-import fastcos
-from fastcos.operators import as_operator
-
-
-def scipy_product(X):
-    return lambda A: X @ A
-
-
-def mkl_product(X):
-    mkl = pytest.importorskip("sparse_dot_mkl", exc_type=ImportError)
-    return lambda A: mkl.dot_product_mkl(X, A)
-
-
-def our_product(X):
-    return lambda A: fastcos.matmul(X, A)
+# case: task, columns, ours, {rival: (at least, aim)}
+CASES = {
+    "decks X A, 64 columns": ("matmul", 64, "ours", {"scipy": (3.0, 6.0), "mkl": (1.2, 2.0)}),
+    "decks X A, 128 columns": ("matmul", 128, "ours", {"scipy": (3.0, 6.0), "mkl": (1.2, 2.0)}),
+    "decks X'(X Q), 64 columns": ("gram", 64, "ours", {"scipy": (3.0, 6.0), "mkl": (None, None)}),
+    "zipf X'(X Q), 64 columns": ("gram", 64, "ours", {"scipy": (3.0, 6.0), "mkl": (None, None)}),
+    "zipf X A, 64 columns": ("matmul", 64, "ours", {"scipy": (None, None), "mkl": (None, None)}),
+    "decks X A, 64 columns, prepared": ("matmul", 64, "prepared", {"scipy": (None, None)}),
+    "decks X'(X Q), 64 columns, prepared": ("gram", 64, "prepared", {"scipy": (None, None)}),
+    "zipf X'(X Q), 64 columns, prepared": ("gram", 64, "prepared", {"scipy": (None, None)}),
+}
 
 
-def our_prepared_product(X):
-    return as_operator(X).matmul
+def agree(theirs, ours):
+    return np.allclose(theirs[1], ours[1], atol=1e-4 * np.abs(ours[1]).max())
 
 
-def scipy_gram(X):
-    transpose = X.T
-    return lambda Q: transpose @ (X @ Q)
-
-
-def mkl_gram(X):
-    mkl = pytest.importorskip("sparse_dot_mkl", exc_type=ImportError)
-    transpose = X.T
-    return lambda Q: mkl.dot_product_mkl(transpose, mkl.dot_product_mkl(X, Q))
-
-
-def our_gram(X):
-    return lambda Q: fastcos.gram_matmul(X, Q)
-
-
-def our_prepared_gram(X):
-    return as_operator(X).gram_matmul
-
-
-def run(benchmark, product, X, width, truth):
-    A = np.random.default_rng(0).standard_normal((X.shape[1], width)).astype(np.float32)
-    call = product(X)
-    expected = truth(A)
-    np.testing.assert_allclose(call(A), expected, atol=1e-4 * np.abs(expected).max())
-    benchmark.pedantic(call, args=(A,), rounds=7, warmup_rounds=2)
-
-
-@pytest.mark.parametrize("width", [64, 128])
-@pytest.mark.parametrize("product", [scipy_product, mkl_product, our_product, our_prepared_product])
-def test_product(benchmark, interactions, product, width):
-    benchmark.group = f"X A, {interactions.shape[0]} rows, {width} columns"
-    run(benchmark, product, interactions, width, lambda A: interactions @ A)
-
-
-@pytest.mark.parametrize("width", [32, 64, 128])
-@pytest.mark.parametrize("product", [scipy_gram, mkl_gram, our_gram, our_prepared_gram])
-def test_gram_product(benchmark, interactions, product, width):
-    benchmark.group = f"X'(X Q), {interactions.shape[0]} rows, {width} columns"
-    run(benchmark, product, interactions, width, lambda A: interactions.T @ (interactions @ A))
+@pytest.mark.parametrize("case", CASES)
+def test_ratio(case, matrix, tmp_path, capsys):
+    task, width, ours, promised = CASES[case]
+    job = {"task": task, "width": width, "matrix": matrix}
+    rivals = [(name, name, {}, "", *promise) for name, promise in promised.items()]
+    rows = sparse_ratios.compared(case, job, rivals, tmp_path, agree, ours)
+    sparse_ratios.kept(rows, capsys)
