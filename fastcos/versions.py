@@ -37,11 +37,12 @@ class VersionChange(NamedTuple):
         Share of the k nearest of the new version that were so in the old one, mean over the listed
         items.
     after_rescaling : float or None
-        The same once the old columns have the scales that fit the new ones best; None where the
-        widths differ.
+        The same once the old columns have the scales that fit the new ones best, and at least kept:
+        no rescaling is one too. None where the widths differ.
     after_linear : float
-        The same once the old items went through the linear map that fits the new ones best. 1 where
-        the new version is a linear image of the old one: what is missing from 1 is a real change.
+        The same once the old items went through the linear map that fits the new ones best, and at
+        least the two before. 1 where the new version is a linear image of the old one: what is
+        missing from 1 is a real change.
     kept_error, linear_error : float
         Standard errors of kept and after_linear, over items.
     of_new, of_old : float
@@ -80,10 +81,9 @@ class VersionChange(NamedTuple):
     def verdict(self) -> str:
         """The change in one sentence."""
         changed, real = 1 - self.kept, 1 - self.after_linear
-        mere = max(changed - real, 0.0)
         return (
             f"{changed:.1%} of the {self.k} nearest neighbours are not those of the old version: "
-            f"{mere:.1%} by a mere linear change of coordinates, {min(real, changed):.1%} really."
+            f"{changed - real:.1%} by a mere linear change of coordinates, {real:.1%} really."
         )
 
 
@@ -150,9 +150,9 @@ def version_change(
             ("old_users", old_users, old, "old_items"),
         )
     ]
-    kept = np.flatnonzero(new.any(axis=1) & old.any(axis=1))
-    validate_audit.as_many("items", len(kept), k + 1)
-    new, old = new[kept], old[kept]
+    directed = np.flatnonzero(new.any(axis=1) & old.any(axis=1))
+    validate_audit.as_many("items", len(directed), k + 1)
+    new, old = new[directed], old[directed]
     listed = np.sort(generator.choice(len(new), min(_LISTED_ROWS, len(new)), replace=False))
 
     def lists(rows: Any) -> Integers:
@@ -164,9 +164,10 @@ def version_change(
     of_old = _linear_image(new, old)[2]
     wanted = lists(new)
     before, after = _kept(lists(old), wanted), _kept(lists(linear), wanted)
+    kept, mapped = float(before.mean()), float(after.mean())
     rescaled = None
     if old.shape[1] == new.shape[1]:
-        rescaled = metrics.overlap_at_k(lists(old * _best_scales(old, new)), wanted)
+        rescaled = max(kept, metrics.overlap_at_k(lists(old * _best_scales(old, new)), wanted))
     by_users = predictions = None
     if sides[0] is not None and sides[1] is not None:
         by_users = metrics.overlap_at_k(
@@ -182,9 +183,9 @@ def version_change(
         n_items=len(new),
         n_listed=len(listed),
         k=k,
-        kept=float(before.mean()),
+        kept=kept,
         after_rescaling=rescaled,
-        after_linear=float(after.mean()),
+        after_linear=max(kept, rescaled or 0.0, mapped),
         kept_error=standard_error(before, len(new)),
         linear_error=standard_error(after, len(new)),
         of_new=of_new,
@@ -192,7 +193,7 @@ def version_change(
         condition=condition,
         query_metric=by_users,
         predictions=predictions,
-        most_changed=kept[listed[order[after[order] < 1][:_MOST_CHANGED]]],
+        most_changed=directed[listed[order[after[order] < 1][:_MOST_CHANGED]]],
     )
 
 

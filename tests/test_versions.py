@@ -48,6 +48,9 @@ def test_a_rescaling_is_told_from_a_rotation():
     turned = version_change(items * D @ random_rotation(rng, 6), items, k=5)
     assert turned.after_rescaling < 0.9
     assert turned.after_linear == 1
+    # a rotation changes no cosine: the best scales would be worse than none
+    still = version_change(items @ random_rotation(rng, 6), items, k=5)
+    assert still.kept == still.after_rescaling == still.after_linear == 1
 
 
 def test_items_that_moved_are_named_although_all_are_reparametrised():
