@@ -17,11 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fastcos.gate import LEAST_PAIRS, command_measure, judged
+from fastcos.gate import LEAST_PAIRS, command_measure, interval
 
 SUITE = Path(__file__).with_name("suite.py")
 ARMS = {"plain": 0.0, "again": 0.0, "ten": 0.10, "twenty": 0.20}
 TOLERANCE, CONFIDENCE = 0.10, 0.99
+REACHED = 0.15
 
 
 def record(path, minutes, select):
@@ -40,48 +41,57 @@ def record(path, minutes, select):
             file.write(json.dumps(times) + "\n")
 
 
-def verdicts(rounds, arm):
-    """Flagged at the first look, and at both, for every benchmark and block of 10 rounds."""
-    rounds = [one for one in rounds if arm in one]
-    blocks = []
-    for start in range(0, len(rounds) - LEAST_PAIRS + 1, LEAST_PAIRS):
-        block = rounds[start : start + LEAST_PAIRS]
-        found = [one["plain"] for one in block], [one[arm] for one in block]
-        ratios = judged(found, LEAST_PAIRS, CONFIDENCE, seed=start)
-        blocks.append({one.name: one.low > 1 + TOLERANCE for one in ratios})
-    for first, second in zip(blocks, blocks[1:] + blocks[:1], strict=True):
-        yield from ((slow, slow and second[name]) for name, slow in first.items())
+def times_of(rounds, arm, name):
+    """Seconds of plain and of arm, in the rounds that have both."""
+    both = [one for one in rounds if arm in one and name in one["plain"]]
+    return np.array([[one["plain"][name], one[arm][name]] for one in both]).T
+
+
+def verdicts(times):
+    """Slow at the first look, and at both, for every block of 10 rounds of one benchmark."""
+    slow = []
+    for start in range(0, times.shape[1] - LEAST_PAIRS + 1, LEAST_PAIRS):
+        plain, other = times[:, start : start + LEAST_PAIRS]
+        low, _, _ = interval(np.log(other / plain), CONFIDENCE, seed=start)
+        slow.append(low > 1 + TOLERANCE)
+    if len(slow) < 2:
+        return []
+    return [(one, one and again) for one, again in zip(slow, slow[1:] + slow[:1], strict=True)]
 
 
 def report(path):
     rounds = [json.loads(line) for line in path.read_text().splitlines()]
-    names = sorted(rounds[0]["plain"])
-    logs = {
-        arm: {
-            name: np.log([one[arm][name] / one["plain"][name] for one in rounds if arm in one])
-            for name in names
-        }
+    names = sorted({name for one in rounds for name in one["plain"]})
+    times = {
+        (arm, name): times_of(rounds, arm, name)
         for arm in ("again", "ten", "twenty")
+        for name in names
     }
-    print(f"{len(rounds)} rounds, {len(names)} benchmarks\n")
-    print("| injected | seen, median | comparisons | slow at the first look | failed by the gate |")
-    print("|---|---:|---:|---:|---:|")
-    for arm, of_names in logs.items():
-        judgements = list(verdicts(rounds, arm))
+    logs = {key: np.log(other / plain) for key, (plain, other) in times.items()}
+    # an operation that spends half of its time outside of kernels gets half of what is injected
+    arrived = {name for name in names if np.median(logs["twenty", name]) > np.log(1 + REACHED)}
+    print(f"{len(rounds)} rounds, {len(names)} benchmarks; in {len(arrived)} of them more than "
+          f"{REACHED:.0%} of the 20% arrived\n")  # fmt: skip
+    print("| injected | benchmarks | seen, median | comparisons | slow at first | failed |")
+    print("|---|---|---:|---:|---:|---:|")
+    for arm, which in (("again", names), ("ten", arrived), ("twenty", arrived)):
+        judgements = [verdict for name in which for verdict in verdicts(times[arm, name])]
+        if not judgements:
+            continue
         flagged, failed = (sum(column) for column in zip(*judgements, strict=True))
-        seen, n = np.median(np.concatenate([*of_names.values()])), len(judgements)
+        seen = np.median(np.concatenate([logs[arm, name] for name in which]))
+        n = len(judgements)
         print(
-            f"| {ARMS[arm]:.0%} | {np.expm1(seen):+.1%} | {n} | {flagged} ({flagged / n:.1%}) "
-            f"| {failed} ({failed / n:.1%}) |"
+            f"| {ARMS[arm]:.0%} | {'all' if which is names else 'arrived'} | {np.expm1(seen):+.1%} "
+            f"| {n} | {flagged} ({flagged / n:.1%}) | {failed} ({failed / n:.1%}) |"
         )
-    print("\n| benchmark | ms | 10% seen as | 20% seen as | spread of A/A ratios |")
-    print("|---|---:|---:|---:|---:|")
+    print("\n| benchmark | ms | 20% seen as | spread of A/A ratios |")
+    print("|---|---:|---:|---:|")
     for name in names:
-        milliseconds = 1e3 * np.median([one["plain"][name] for one in rounds])
-        seen = [np.expm1(np.median(logs[arm][name])) for arm in ("ten", "twenty")]
+        milliseconds = 1e3 * np.median(times["again", name][0])
         print(
-            f"| `{name}` | {milliseconds:.3g} | {seen[0]:+.1%} | {seen[1]:+.1%} "
-            f"| {np.std(logs['again'][name]):.1%} |"
+            f"| `{name}` | {milliseconds:.3g} | {np.expm1(np.median(logs['twenty', name])):+.1%} "
+            f"| {np.std(logs['again', name]):.1%} |"
         )
 
 

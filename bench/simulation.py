@@ -45,7 +45,7 @@ class Reading(answers.Situation):
         self.path = Path(self.folder.name, "interactions.csv")
         rows = np.stack([X.row, X.col, X.data], axis=1).astype(int)
         np.savetxt(self.path, rows, "%d", ",", header="user,item,value", comments="")
-        self.number = itertools.count()  # a folder of shards is written once
+        self.fresh = (Path(self.folder.name, str(i)) for i in itertools.count())
         read, shards = self.time_read().X, self.time_ingest()
         answers.at_most(0, abs(float(read.sum() - X.data.sum())) + abs(shards.nnz - read.nnz))
 
@@ -53,6 +53,4 @@ class Reading(answers.Situation):
         return fastcos.read_interactions(self.path)
 
     def time_ingest(self):
-        return fastcos.ingest_interactions(
-            self.path, Path(self.folder.name, str(next(self.number)))
-        )
+        return fastcos.ingest_interactions(self.path, next(self.fresh))
