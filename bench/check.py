@@ -75,7 +75,7 @@ def complaints():
         if value is None or (exact and value != 1):
             yield f"{name} is {value}"
     areas = [value for name, value in tracked.items() if "track_pair_auc" in name and value]
-    if not areas or max(areas) - min(areas) < 0.2 or max(areas) < 0.8:
+    if not areas or max(areas) - min(areas) < 0.1 or max(areas) < 0.9:
         yield f"pairwise AUC over the rescalings is {areas}"
     ratio = ratio_to_yardstick()
     if ratio > 1:
