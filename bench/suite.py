@@ -1,8 +1,9 @@
 """One pass over the suite in this process: `python -P bench/suite.py` prints JSON.
 
 {benchmark: seconds of the fastest call}, for what interferes with a call only adds to it; or with
---tracks {benchmark: value}. What fails is told on stderr and left out. The installed fastcos is measured, whatever checkout this file lies in; asv's own discovery and
-timing do the work, with less time for each benchmark than asv takes.
+--tracks {benchmark: value}. What fails is told on stderr and left out. The installed fastcos is
+measured, whatever checkout this file lies in; asv's own discovery and timing do the work, with less
+time for each benchmark than asv takes.
 """
 
 import argparse
@@ -24,8 +25,8 @@ SKIPPED = object()
 class OnePass:
     """What asv reads of a benchmark, for one of many processes."""
 
-    repeat = (5, 40, 0.06)
-    warmup_time = 0.03
+    repeat = (5, 40, 0.05)
+    warmup_time = 0.02
 
 
 class Quick:
