@@ -2,7 +2,8 @@
 
 Runs the suites of bench/rivals, each of which checks the answers before it times them, and writes
 bench/tables.json and bench/tables.md. A part is run as a whole, so a ratio is always of one run;
-parts that are not asked for keep their rows and their date. `--readme` copies the markdown into the
+parts that are not asked for keep their rows and their date. A long part can be run in pieces with
+FASTCOS_TABLE=FILE in the environment; `--rows FILE` then takes the rows from there. `--readme` copies the markdown into the
 README, between its two marks. The rivals must be installed for this interpreter;
 FASTCOS_RIVALS_PYTHON names another one for the dense part. Those that are not are left out.
 """
@@ -110,6 +111,12 @@ def run_part(part):
     return rows
 
 
+def rows_of_pieces(path):
+    """Rows that FASTCOS_TABLE gathered; of a work that was run again, the last run."""
+    rows = json.loads(Path(path).read_text("utf8"))
+    return list({(row["work"], row["rival"].split()[0]): row for row in rows}.values())
+
+
 def seconds_text(seconds):
     return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
 
@@ -149,11 +156,14 @@ def into_readme(text):
 def main():
     parser = argparse.ArgumentParser(prog="python -m bench.tables", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all")
+    parser.add_argument("--rows", metavar="FILE", help="of the one PART, run before in pieces")
     parser.add_argument("--readme", action="store_true", help="copy the tables into the README")
     given = parser.parse_args()
     unknown = set(given.parts) - set(PARTS)
     if unknown:
         parser.error(f"PART must be one of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
+    if given.rows and len(given.parts) != 1:
+        parser.error(f"--rows goes with one PART, got {len(given.parts)}")
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     for part in given.parts or ([] if given.readme else PARTS):
         record[part] = {
@@ -161,7 +171,7 @@ def main():
             "cpu": cpu_name(),
             "threads": int(os.environ.get("FASTCOS_NUM_THREADS", 0)) or available_cores(),
             "versions": versions(),
-            "rows": run_part(part),
+            "rows": rows_of_pieces(given.rows) if given.rows else run_part(part),
         }
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
         MARKDOWN.write_text(markdown(record), "utf8")
