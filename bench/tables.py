@@ -3,9 +3,10 @@
 Runs the suites of bench/rivals, each of which checks the answers before it times them, and writes
 bench/tables.json and bench/tables.md. A part is run as a whole, so a ratio is always of one run;
 parts that are not asked for keep their rows and their date. A long part can be run in pieces with
-FASTCOS_TABLE=FILE in the environment; `--rows FILE` then takes the rows from there. `--readme` copies the markdown into the
-README, between its two marks. The rivals must be installed for this interpreter;
-FASTCOS_RIVALS_PYTHON names another one for the dense part. Those that are not are left out.
+FASTCOS_TABLE=FILE in the environment; `--rows FILE` then takes the rows from there. `--readme`
+copies the markdown into the README, between its two marks. The rivals must be installed for this
+interpreter; FASTCOS_RIVALS_PYTHON names another one for the dense part. Those that are not are left
+out.
 """
 
 import argparse
