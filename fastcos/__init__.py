@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from fastcos.certificates import certified_neighbors as certified_neighbors
     from fastcos.comparison import Comparison as Comparison
     from fastcos.comparison import Scores as Scores
+    from fastcos.comparison import Standings as Standings
     from fastcos.comparison import compare as compare
+    from fastcos.comparison import compare_vectors as compare_vectors
     from fastcos.config import Config as Config
     from fastcos.config import get_config as get_config
     from fastcos.config import set_config as set_config
@@ -65,7 +67,7 @@ _HOMES = {
     "auditing": ("audit",),
     "card": ("Audit",),
     "certificates": ("certified_neighbors",),
-    "comparison": ("Comparison", "Scores", "compare"),
+    "comparison": ("Comparison", "Scores", "Standings", "compare", "compare_vectors"),
     "config": ("Config", "get_config", "set_config"),
     "cosine_mf": ("CosineMF",),
     "datasets": ("Simulation", "simulate_interactions"),

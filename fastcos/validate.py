@@ -255,6 +255,12 @@ def as_none(name: str, value: Any, reason: str) -> None:
         raise ValueError(f"{name} must be None {reason}, got {what}")
 
 
+def as_asked(name: str, values: Collection[Any], reason: str) -> None:
+    """Refuse none at all where one is needed."""
+    if not values:
+        raise ValueError(f"{name} must be given {reason}, got none")
+
+
 def as_path(name: str, value: Any) -> Path:
     """Return value as a path that is not empty."""
     if not isinstance(value, (str, os.PathLike)) or not str(value):

@@ -93,3 +93,11 @@ def as_varied(name: str, values: npt.NDArray[Any]) -> None:
     """Refuse values that are all equal."""
     if values.min() == values.max():
         raise ValueError(f"{name} must have two different values, got only {values[0]:g}")
+
+
+def as_met(name: str, needs: str) -> None:
+    """Refuse a measure whose needs are not there."""
+    raise ValueError(
+        f"measures must be such as the data can serve, got {name}, which needs {needs}: give it as "
+        "an object of get_measure"
+    )

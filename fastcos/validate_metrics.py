@@ -20,9 +20,9 @@ def as_shared_labels(name: str, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.
 
 
 def as_neighbor_lists(
-    name: str, indices: Any, k: Any = None, *, n_items: int | None = None
+    name: str, indices: Any, k: Any = None, *, n_items: int | None = None, padded: bool = False
 ) -> npt.NDArray[np.int64]:
-    """Return the first k columns of neighbour lists (n, K) as int64; no item twice in a list."""
+    """Return the first k columns of lists (n, K) as int64; no item twice, -1 only where padded."""
     array = np.asarray(indices)
     if array.dtype.kind not in "iu" or array.ndim != 2 or 0 in array.shape:
         raise ValueError(
@@ -31,12 +31,14 @@ def as_neighbor_lists(
         )
     k = array.shape[1] if k is None else as_count("k", k, 1, array.shape[1])
     lists = np.ascontiguousarray(array[:, :k], dtype=np.int64)
-    if lists.min() < 0 or (n_items is not None and lists.max() >= n_items):
-        bounds = "of at least 0" if n_items is None else f"from 0 to {n_items - 1}"
-        odd = lists.min() if lists.min() < 0 else lists.max()
+    least = -1 if padded else 0
+    if lists.min() < least or (n_items is not None and lists.max() >= n_items):
+        bounds = f"of at least {least}" if n_items is None else f"from {least} to {n_items - 1}"
+        odd = lists.min() if lists.min() < least else lists.max()
         raise ValueError(f"{name} must hold item numbers {bounds}, got {odd}")
     ordered = np.sort(lists, axis=1)
-    repeated = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    repeated = np.flatnonzero(twice.any(axis=1))
     if len(repeated):
         raise ValueError(
             f"{name} must hold no item twice in a list, got one in {some_rows(repeated)}"

@@ -87,7 +87,15 @@ def test_wrong_columns_and_too_few_classes_are_refused(movies):
         io.read_labels(movies, [1, 2], column="genres")
     movies.write_text("movieId,genres\n1,a\n,b\n")
     with pytest.raises(FastcosFormatError, match=r"'movieId' must have an id .*\(row 3\)"):
-        io.read_labels(movies, [1, 2], column="genres")
+        io.read_labels(movies, [1, 2], column="genres", strict=True)
+
+
+def test_a_row_without_an_id_labels_nothing_and_is_counted(movies):
+    # as BLESS comes
+    movies.write_text("movieId,genres\n1,a\n,b\n2,b\n")
+    found = io.read_labels(movies, [1, 2], column="genres")
+    assert found.labels.tolist() == [0, 1]
+    assert found.n_unknown == 1
 
 
 def test_names_are_read_alone(movies):

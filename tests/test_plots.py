@@ -9,7 +9,7 @@ from tests.test_comparison import clustered_interactions
 @pytest.fixture(scope="module")
 def comparison():
     X, clusters = clustered_interactions()
-    return compare(X, clusters, n_components=6, regularization=30.0)
+    return compare(X, clusters, n_components=6, regularization=30.0, measures=["cosine"])
 
 
 def cosine_matrix(rows):
@@ -55,7 +55,7 @@ def test_panels_are_truth_then_rising_auc_then_eq2(comparison):
 
 def test_without_labels_there_is_no_truth_panel():
     X, _ = clustered_interactions()
-    display = SimilarityMapsDisplay.from_comparison(compare(X, n_components=4))
+    display = SimilarityMapsDisplay.from_comparison(compare(X, n_components=4, measures=["cosine"]))
     assert not display.titles[0].startswith("truth")
     assert len(display.images) == 7
 

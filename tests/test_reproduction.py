@@ -26,6 +26,7 @@ def reproduction(seed):
         n_components=50,
         regularization=10_000,
         weight_decay=100,
+        measures=["cosine"],
         seed=seed,
     )
 

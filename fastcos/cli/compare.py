@@ -1,4 +1,4 @@
-"""fastcos compare: every rescaling of one model of a person's own data."""
+"""fastcos compare: which similarity to use for a person's own data."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,31 +9,52 @@ import numpy as np
 
 from fastcos import io, validate
 from fastcos.cli import options
+from fastcos.cli.labels import counts_of_labels, labels_or_none, told_of_labels
 from fastcos.cli.results import show_comparison, write_comparison
+from fastcos.cli.standings import show_standings, write_standings
 from fastcos.cli.terminal import print_table, progress_bar, say, spinner
+from fastcos.cli.vectors import compare_vectors_of
 
 if TYPE_CHECKING:
     from fastcos.comparison import Comparison, Scores
 
 DESCRIPTION = """\
-Factorise interactions once and compare item-item cosine similarity under every rescaling D of that
-one model, and under Eq. 2: scores against labels, and the ten nearest neighbours of well-known
-items side by side. Writes comparison.png, .svg, .csv, .json, neighbors.csv and, with labels,
-exponents.png."""
+Which similarity to use, by how much, and whether that is more than chance.
+
+Of interactions: factorise them once, and judge every measure under every rescaling D of that one
+model, and under Eq. 2; by how they recover labels, or, without --labels, by interactions that are
+held out. Prints the measures ranked and a conclusion in one sentence, and the paper's own table
+and ten nearest neighbours of well-known items under several D. Writes measures.csv, .png and .svg,
+comparison.csv, .png, .svg and .json, neighbors.csv and, with labels, exponents.png.
+
+Of vectors (.npy, .npz): judge every measure by --labels, or by how it follows the ratings of
+--pairs. Writes comparison.json and a csv, png and svg for each question.
+
+Exit status 1: no measure does better than knowing nothing."""
 EPILOG = """\
 examples:
   fastcos compare ratings.csv --labels movies.csv --label-column genres
   fastcos compare clicks.npz --rank 128 --regularization 5000 --out clicks-compared
+  fastcos compare clicks.npz --preprocessing all --measures dot,csls
+  fastcos compare words.npz --pairs MEN.txt SimLex.txt
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
-.mtx, or .parquet (pip install 'fastcos[io]')"""
+.mtx, or .parquet (pip install 'fastcos[io]');
+vectors in .npy or .npz, with their words or ids beside them"""
 # the terminal holds so many columns of names side by side
 N_SHOWN_COLUMNS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes."""
-    options.add_interactions(parser)
+    options.add_interactions(parser, "file of interactions, or of vectors")
     options.add_labels(parser)
+    parser.add_argument(
+        "--pairs",
+        nargs="+",
+        metavar="FILE",
+        help="for vectors: tables of two items and a rating a line, such as WS-353",
+    )
+    options.add_choices(parser)
     options.add_model(parser, "square of the singular value number K/5")
     options.add_output(parser, "comparison")
     parser.add_argument(
@@ -44,64 +65,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, compare, write, show."""
+    options.apply_common(given)
+    validate.as_count("--show", given.show, low=0)
+    if given.pairs is not None or io.holds_vectors(given.interactions):
+        return compare_vectors_of(given)
+    return _compare_interactions(given)
+
+
+def _compare_interactions(given: argparse.Namespace) -> int:
     from fastcos.comparison import compare
 
-    options.apply_common(given)
-    n_shown = validate.as_count("--show", given.show, low=0)
+    chosen: dict[str, Any] = {
+        "measures": options.chosen_measures(given),
+        "preprocessing": options.chosen_preprocessings(given),
+    }
     with spinner("reading"):
         data = options.read_interactions(given)
     model = options.model_arguments(given, data.X.shape)
     labelled = options.read_labels(given, data.item_ids)
     n, p = data.X.shape
     say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items")
-    with progress_bar("comparing rescalings") as progress:
+    with progress_bar("comparing measures") as progress:
         comparison = compare(
             data.X,
-            None if labelled is None else _labels_or_none(labelled),
+            None if labelled is None else labels_or_none(labelled),
             **model,
+            **chosen,
             progress=progress,
         )
     parameters = {"files": _files(given), "model": comparison.parameters}
     if labelled is not None:
-        parameters["labels"] = _counts(labelled)
-        say(_told(labelled))
+        parameters["labels"] = counts_of_labels(labelled)
+        say(told_of_labels(labelled))
     names = [str(name) for name in (data.item_ids if labelled is None else labelled.names)]
     with spinner("drawing"):
         written = write_comparison(comparison, given.out, stem="comparison", parameters=parameters)
+        written += write_standings(comparison.standings, Path(given.out), "measures")
     written.append(_write_neighbors(comparison, names, Path(given.out)))
     show_comparison(comparison, written, parameters, as_json=given.json)
     if not given.json:
-        for item in well_known(comparison, n_shown):
+        for item in well_known(comparison, given.show):
             _print_neighbors(comparison, names, item)
-    return 0
-
-
-def _labels_or_none(labelled: io.ItemLabels) -> list[str | None]:
-    return [None if code < 0 else str(labelled.classes[code]) for code in labelled.labels]
+        show_standings(comparison.standings)
+    return 0 if comparison.standings.answers else 1
 
 
 def _files(given: argparse.Namespace) -> dict[str, str | None]:
     return {"interactions": given.interactions, "labels": given.labels}
-
-
-def _counts(labelled: io.ItemLabels) -> dict[str, Any]:
-    return {
-        "classes": labelled.classes.tolist(),
-        "labelled": int((labelled.labels >= 0).sum()),
-        "left_out_several": labelled.n_several,
-        "left_out_none": labelled.n_none,
-        "left_out_other": labelled.n_other,
-        "unknown_items_in_file": labelled.n_unknown,
-    }
-
-
-def _told(labelled: io.ItemLabels) -> str:
-    return (
-        f"labels: {(labelled.labels >= 0).sum():,} items in {len(labelled.classes)} classes; "
-        f"left out {labelled.n_several:,} with several labels, {labelled.n_none:,} with none, "
-        f"{labelled.n_other:,} with another; {labelled.n_unknown:,} items of the file have no "
-        "interactions"
-    )
 
 
 def well_known(comparison: "Comparison", n: int) -> list[int]:

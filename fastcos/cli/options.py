@@ -58,9 +58,9 @@ def simulate(given: argparse.Namespace) -> "Simulation":
     )
 
 
-def add_interactions(parser: argparse.ArgumentParser) -> None:
+def add_interactions(parser: argparse.ArgumentParser, what: str = "file of interactions") -> None:
     """Add the interactions file and how to read it."""
-    parser.add_argument("interactions", metavar="INTERACTIONS", help="file of interactions")
+    parser.add_argument("interactions", metavar="INTERACTIONS", help=what)
     group = parser.add_argument_group(
         "columns of the interactions (told by their names if left out)"
     )
@@ -146,6 +146,49 @@ def add_model(parser: argparse.ArgumentParser, default: str) -> None:
         default="both",
         help="Eq. 1 is dropout, Eq. 2 is weight_decay (default both)",
     )
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """Add which measures and preprocessings to compare."""
+    group = parser.add_argument_group("candidates")
+    group.add_argument(
+        "--measures",
+        default="all",
+        metavar="A,B,...",
+        help="measures besides the cosine (default all that the data can serve; a wrong name "
+        "lists them)",
+    )
+    group.add_argument(
+        "--preprocessing",
+        default="none",
+        metavar="A,B,...",
+        help="what to do to the interactions before the model, each on top of nothing at all "
+        "(default none; all; a wrong name lists them)",
+    )
+
+
+def chosen_measures(given: argparse.Namespace) -> list[str] | None:
+    """Return the names of --measures, None for all."""
+    from fastcos.measure import measures
+
+    if given.measures == "all":
+        return None
+    return [
+        validate.as_choice("--measures", name, ("all", *measures()))
+        for name in given.measures.split(",")
+    ]
+
+
+def chosen_preprocessings(given: argparse.Namespace) -> list[str]:
+    """Return the names of --preprocessing."""
+    from fastcos.comparison.models import PREPROCESSINGS
+
+    if given.preprocessing == "all":
+        return list(PREPROCESSINGS)
+    return [
+        validate.as_choice("--preprocessing", name, ("all", *PREPROCESSINGS))
+        for name in given.preprocessing.split(",")
+    ]
 
 
 def model_arguments(given: argparse.Namespace, shape: tuple[int, int]) -> dict[str, Any]:

@@ -49,6 +49,7 @@ def run(given: argparse.Namespace) -> int:
             simulation.X,
             simulation.item_cluster,
             **model,
+            measures=("cosine",),
             progress=progress,
         )
     parameters = {"simulation": simulation.parameters, "model": comparison.parameters}

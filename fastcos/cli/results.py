@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fastcos import io, report
+from fastcos.cli.standings import standings_document, write_figure
 from fastcos.cli.terminal import print_json, print_table, say
 from fastcos.comparison import EQ2, Comparison, Scores
 
@@ -21,7 +22,6 @@ COLUMNS = (
     ("eff. rank", "effective_rank"),
     ("Jaccard@10", "jaccard_at_10"),
 )
-DOTS_PER_INCH = 200
 
 
 def document(comparison: Comparison, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +30,12 @@ def document(comparison: Comparison, parameters: dict[str, Any]) -> dict[str, An
         "named": [row._asdict() for row in comparison.named],
         "grid": [row._asdict() for row in comparison.grid],
     }
-    return {**report.provenance(parameters), "scores": report.json_ready(scores)}
+    standings = standings_document(comparison.standings)
+    return {
+        **report.provenance(parameters),
+        "scores": report.json_ready(scores),
+        "standings": standings,
+    }
 
 
 def write_comparison(
@@ -41,18 +46,14 @@ def write_comparison(
 
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
-    figures = {
-        f"{stem}.png": (maps := SimilarityMapsDisplay.from_comparison(comparison).plot().figure_),
-        f"{stem}.svg": maps,
-    }
+    maps = SimilarityMapsDisplay.from_comparison(comparison).plot().figure_
+    written = write_figure(maps, folder, stem)
     if comparison.labels is not None and comparison.grid:
-        figures["exponents.png"] = ExponentGridDisplay.from_comparison(comparison).plot().figure_
-    for name, figure in figures.items():
-        with io.atomic_path(folder / name) as path:
-            figure.savefig(path, format=name.rpartition(".")[2], dpi=DOTS_PER_INCH)
+        grid = ExponentGridDisplay.from_comparison(comparison).plot().figure_
+        written += write_figure(grid, folder, "exponents", kinds=("png",))
     io.write_csv(folder / f"{stem}.csv", Scores._fields, [*comparison.named, *comparison.grid])
     io.write_json(folder / f"{stem}.json", document(comparison, parameters))
-    return [folder / name for name in (*figures, f"{stem}.csv", f"{stem}.json")]
+    return [*written, folder / f"{stem}.csv", folder / f"{stem}.json"]
 
 
 def show_comparison(

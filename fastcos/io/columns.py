@@ -12,7 +12,7 @@ USER_WORDS = frozenset((
 ))
 ITEM_WORDS = frozenset((
     "item", "product", "movie", "film", "book", "track", "song", "artist", "album", "anime", "game",
-    "article", "stock", "card", "asin", "isbn", "sku",
+    "article", "stock", "card", "asin", "isbn", "sku", "word",
 ))
 VALUE_WORDS = frozenset((
     "value", "rating", "feedback", "quantity", "count", "score", "weight", "plays",

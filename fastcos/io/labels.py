@@ -85,7 +85,8 @@ def read_labels(
     missing : collection of str
         Cells that mean no label.
     strict : bool
-        Refuse a file with items that have no interactions, in place of counting them.
+        Refuse a file with items that have no interactions, or rows without an id, in place of
+        counting them as unknown.
     member, delimiter, header
         As in read_interactions.
 
@@ -124,7 +125,8 @@ def read_labels(
         name = find_column("name", name, NAME_WORDS, table.names, path)
         wanted = [item, column] if name is None else [item, column, name]
         read = table.read(wanted, None)
-    refuse_empty(path, item, read.texts[0], read.lines)
+    if strict:
+        refuse_empty(path, item, read.texts[0], read.lines)
     rows, at, n_unknown = places.match(path, read.texts[0].texts, read.texts[0].codes, strict)
     parts = [_split(text, separator, missing) for text in read.texts[1].texts]
     found: dict[int, set[str]] = defaultdict(set)

@@ -36,6 +36,37 @@ class Vectors(NamedTuple):
     ids: npt.NDArray[Any]
 
 
+def holds_vectors(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is .npy, or an .npz with a 2-dimensional array: vectors, no sparse matrix.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    FastcosFormatError
+        A damaged .npz file.
+    OSError
+        No such .npz file.
+
+    Examples
+    --------
+    >>> from fastcos.io import holds_vectors
+    >>> holds_vectors("vectors.npy"), holds_vectors("ratings.csv")
+    (True, False)
+    """
+    path = Path(path)
+    kind = path.suffix.lower()
+    return kind == ".npy" or (
+        kind == ".npz" and any(array.ndim == 2 for array in read_npz(path).values())
+    )
+
+
 def read_vectors(path: str | os.PathLike[str]) -> Vectors:
     """Read dense vectors, with their words or ids where the file has them. Nothing is unpickled.
 

@@ -25,6 +25,7 @@ from fastcos.metrics.lists import (
 from fastcos.metrics.neighborhoods import Trustworthiness, trustworthiness
 from fastcos.metrics.popularity import PopularityBias, popularity_bias
 from fastcos.metrics.precision import MapAtR, NeighborPurity, map_at_r, neighbor_purity
+from fastcos.metrics.recommendations import ndcg_at_k, recall_at_k
 from fastcos.metrics.separation import Silhouette, WithinBetween, silhouette, within_between
 from fastcos.metrics.shape import (
     MeanCosine,
@@ -62,6 +63,7 @@ __all__ = [
     "map_at_r",
     "mean_cosine",
     "model_change",
+    "ndcg_at_k",
     "neighbor_purity",
     "overlap_at_k",
     "pair_auc",
@@ -69,6 +71,7 @@ __all__ = [
     "popularity_bias",
     "procrustes",
     "rank_biased_overlap",
+    "recall_at_k",
     "rsa",
     "silhouette",
     "stratified_auc",

@@ -1,0 +1,121 @@
+"""How a measure finds what users do next: recall and NDCG of held-out interactions, per user."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from fastcos import threads, validate, validate_metrics
+from fastcos.comparison.candidates import USER_ITEM, Embeddings, Entrant
+from fastcos.comparison.ranking import Question, Test, mean_chance, mean_estimate
+from fastcos.kernels import list_votes
+from fastcos.measure.rows import Floats, Integers
+from fastcos.metrics.recommendations import hits_of, ndcgs_at_k, recalls_at_k
+from fastcos.neighbors import top_k
+from fastcos.training import split_held_out
+
+N_ASKED = 2000
+N_VOTES = 20
+N_RECOMMENDED = 20
+HELD_OUT_SHARE = 0.2
+
+
+class UserScores(NamedTuple):
+    """What every asked user gets, (n,) float64 each.
+
+    Attributes
+    ----------
+    ndcg, recall : ndarray
+        At 20, of the items held out.
+    """
+
+    ndcg: Floats
+    recall: Floats
+
+
+class HeldOutQuestion:
+    """Hides a fifth of every user's interactions, and asks for that of some users.
+
+    Attributes
+    ----------
+    known : csr_array (n, p)
+        What is left: all that a model may see.
+    asked : ndarray (m,), int64
+        Numbers of the users that are asked, rising.
+    """
+
+    def __init__(self, X: sp.csr_array, random: np.random.Generator) -> None:
+        self.known, held = split_held_out(X, HELD_OUT_SHARE, random)
+        able = np.flatnonzero(np.diff(held.indptr))
+        validate_metrics.as_enough("X", len(able), 2, "users with interactions to hold out")
+        self.asked = np.sort(random.permutation(able)[:N_ASKED])
+        self._seen = sp.csr_array(self.known[self.asked])
+        self._held = sp.csr_array(held[self.asked])
+        self._k = min(N_RECOMMENDED, X.shape[1])
+
+    def most_popular(self) -> UserScores:
+        """Scores of recommending what most users know: of knowing nothing of the user."""
+        count = np.bincount(self.known.indices, minlength=self.known.shape[1])
+        order = np.argsort(-count, kind="stable")
+        return self._scores(_unseen(order, self._seen, self._k))
+
+    def answer(self, entrant: Entrant, embeddings: Embeddings) -> UserScores:
+        """Score a measure: the lists of items seen vote; or users' rows against items'."""
+        measure = entrant.measure(embeddings)
+        if entrant.name in USER_ITEM:
+            users: Any = embeddings.users
+            found = top_k(
+                users[self.asked], embeddings.items, self._k, measure=measure, exclude=self._seen
+            ).indices
+            return self._scores(found)
+        rows = entrant.rows(embeddings)
+        lists = top_k(rows, k=min(N_VOTES, len(rows) - 1), measure=measure).indices
+        return self._scores(self._voted(lists))
+
+    def question(self, answers: Sequence[UserScores]) -> Question:
+        """Which candidate finds what users did next; one must beat what is most popular."""
+        ndcg, recall = (mean_estimate(np.stack(one)) for one in zip(*answers, strict=True))
+        return Question(
+            question="what users do next: held-out interactions",
+            unit="users",
+            n_units=len(self.asked),
+            score=f"NDCG@{self._k}",
+            estimate=ndcg,
+            tests=(
+                Test(
+                    f"NDCG@{self._k}",
+                    ndcg,
+                    mean_chance(self.most_popular().ndcg),
+                    "what is most popular has",
+                ),
+            ),
+            others={f"recall@{self._k}": recall},
+            failure="No measure says what users do next",
+        )
+
+    def _voted(self, lists: Integers) -> Integers:
+        best = threads.poisoned((len(self.asked), self._k), np.int64)
+        weights = 1 / np.log2(np.arange(2, lists.shape[1] + 2))
+        threads.run(
+            list_votes.recommend_by_lists, threads.cuts_by_rows(len(best), 32),
+            validate.read_only(self._seen.indptr.astype(np.int64)),
+            validate.read_only(self._seen.indices.astype(np.int32)),
+            validate.read_only(np.ascontiguousarray(lists)), validate.read_only(weights), best,
+        )  # fmt: skip
+        return best
+
+    def _scores(self, recommended: Integers) -> UserScores:
+        hits, n_held = hits_of(recommended, self._held)
+        return UserScores(ndcgs_at_k(hits, n_held), recalls_at_k(hits, n_held))
+
+
+def _unseen(order: Integers, seen: sp.csr_array, k: int) -> Integers:
+    """The first k of the order that each user has not seen, -1 where there are fewer."""
+    lists = np.full((seen.shape[0], k), -1, np.int64)
+    for user in range(seen.shape[0]):
+        known = seen.indices[seen.indptr[user] : seen.indptr[user + 1]]
+        some = order[: k + len(known)]
+        some = some[~np.isin(some, known)][:k]
+        lists[user, : len(some)] = some
+    return lists

@@ -1,0 +1,67 @@
+"""What a fitted measure ranks by, for queries against a pool of items, a block at a time."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fastcos import validate
+from fastcos.measure import Bounded, Measure
+from fastcos.measure.rows import Floats, Integers, list_keys, norms_of, unit_rows
+from fastcos.metrics.rows import packed, products
+from fastcos.validate import Rows
+
+# numbers in one block of keys
+_BLOCK = 2**21
+
+
+def key_blocks(measure: Measure, queries: Rows, items: Rows) -> Iterator[tuple[slice, Floats]]:
+    """Keys (b, m) of the queries with the items, for a slice of b queries after another.
+
+    In float64. Keys of one query have the order of its scores, which ``finish`` keeps.
+    """
+    n, m = len(queries), len(items)
+    block = max(1, _BLOCK // m)
+    facts = _facts(measure, items)
+    for first in range(0, n, block):
+        part = slice(first, min(n, first + block))
+        yield part, _keys(measure, queries[part], facts, m)
+
+
+def _facts(measure: Measure, items: Rows) -> Any:
+    if isinstance(measure, Bounded):
+        return measure.facts(items)
+    rows = np.ascontiguousarray(measure.items(items), dtype=np.float64)
+    if measure.form == "cosine":
+        rows = unit_rows(rows)
+    if measure.form == "euclidean":
+        offsets: Floats | None = -0.5 * np.square(norms_of(rows))
+    else:
+        offsets = measure.item_offsets(items) if measure.form == "dot" else None
+    return packed(rows), offsets
+
+
+def _keys(measure: Measure, queries: Rows, facts: Any, m: int) -> Floats:
+    if isinstance(measure, Bounded):
+        return measure.rescore(queries, facts, np.tile(np.arange(m), (len(queries), 1)))
+    panels, offsets = facts
+    rows = np.ascontiguousarray(measure.queries(queries), dtype=np.float64)
+    if measure.form == "cosine":
+        rows = unit_rows(rows)
+    keys: Floats = products(rows, panels, m)
+    if offsets is not None:
+        keys += offsets
+    return keys
+
+
+def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
+    """Scores (m,) of pairs (m, 2) of rows, as ``top_k`` would give them, in float64."""
+    queries, columns = rows[pairs[:, 0]], np.ascontiguousarray(pairs[:, 1:])
+    if isinstance(measure, Bounded):
+        keys = measure.rescore(queries, measure.facts(rows), columns)
+    else:
+        keys = list_keys(measure.form, measure.queries(queries), measure.items(rows), columns)
+        offsets = measure.item_offsets(rows)
+        if offsets is not None:
+            keys = keys + offsets[columns]
+    return validate.read_only(measure.finish(keys, queries)[:, 0])

@@ -1,0 +1,133 @@
+"""What a comparison returns: the table over rescalings, and the standings of all measures."""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.comparison.candidates import EQ2
+from fastcos.comparison.standings import Standings
+from fastcos.factorization import LinearMF
+from fastcos.rescaling import Rescaling
+
+Items = npt.NDArray[np.floating[Any]]
+Lists = npt.NDArray[np.int64]
+
+
+class Scores(NamedTuple):
+    """How one set of item embeddings recovers the labels by cosine; None without labels.
+
+    Attributes
+    ----------
+    name : str
+        Name of the rescaling; "eq2" for the second objective.
+    formula : str
+        D in letters.
+    objective : str
+        "dropout" (Eq. 1) or "weight_decay" (Eq. 2).
+    shrinkage, spectrum : float or None
+        Exponents of D = S^shrinkage Σ^spectrum; None for Eq. 2, which leaves D no freedom.
+    pair_auc, pair_auc_low, pair_auc_high : float or None
+        Probability that a pair with one label has a larger cosine than a pair with two, and the
+        interval that certainly holds it.
+    map_at_r, ami, ari, silhouette, within, between, contrast : float or None
+        See fastcos.metrics. No clustering for the grid: ami and ari are None there.
+    effective_rank : float
+        Of the item embeddings.
+    jaccard_at_10 : float
+        Overlap of the ten nearest neighbours with those under D = I (of Eq. 2 itself where Eq. 1
+        is not compared), mean over items.
+    zero_items : int
+        Items without a direction: nobody touched them, or no column is left for them.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> data = fastcos.simulate_interactions(300, 60, seed=0)
+    >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
+    >>> row = found.named[0]
+    >>> row.name, row.formula, row.pair_auc_low <= row.pair_auc <= row.pair_auc_high
+    ('identity', 'I', True)
+    """
+
+    name: str
+    formula: str
+    objective: str
+    shrinkage: float | None
+    spectrum: float | None
+    pair_auc: float | None
+    pair_auc_low: float | None
+    pair_auc_high: float | None
+    map_at_r: float | None
+    ami: float | None
+    ari: float | None
+    silhouette: float | None
+    within: float | None
+    between: float | None
+    contrast: float | None
+    effective_rank: float
+    jaccard_at_10: float
+    zero_items: int
+
+    @property
+    def rescaling(self) -> Rescaling | None:
+        """D, or None for Eq. 2."""
+        if self.shrinkage is None or self.spectrum is None:
+            return None
+        return Rescaling(self.shrinkage, self.spectrum)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The same items under every rescaling, and by every measure.
+
+    Attributes
+    ----------
+    standings : Standings
+        Every measure under every rescaling, ranked: by recovery of the labels, or, without labels,
+        by held-out interactions; with the conclusion in one sentence.
+    named : list of Scores
+        The named rescalings of objective (1), then objective (2).
+    grid : list of Scores
+        Objective (1) under D = S^shrinkage Σ^spectrum over a grid of exponents.
+    neighbors : dict of str to ndarray (p, 10), int64
+        Ten nearest neighbours under the named ones, by cosine.
+    labels : ndarray (p,), int64, or None
+        Label numbers by sorted value; -1 for items that were left out.
+    popularity : ndarray (p,), int64
+        Number of users per item.
+    parameters : dict
+        Everything needed to repeat the comparison on the same data.
+    models : dict of str to LinearMF
+        The fitted model of each objective that was compared.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> data = fastcos.simulate_interactions(300, 60, seed=0)
+    >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
+    >>> [row.name for row in found.named][-1]
+    'eq2'
+    >>> found.item_embeddings(found.named[0]).shape
+    (60, 8)
+    """
+
+    standings: Standings
+    named: list[Scores]
+    grid: list[Scores]
+    neighbors: dict[str, Lists] = field(repr=False)
+    labels: npt.NDArray[np.int64] | None = field(repr=False)
+    popularity: npt.NDArray[np.int64] = field(repr=False)
+    parameters: dict[str, Any]
+    models: dict[str, LinearMF] = field(repr=False)
+
+    def item_embeddings(self, row: Scores) -> Items:
+        """Return the item embeddings (p, k) behind a row of scores."""
+        return self.models[row.objective].item_embeddings(row.rescaling)
+
+    def auc_range(self, *, grid: bool = False) -> float | None:
+        """Return the largest minus the smallest pairwise AUC of objective (1), named or grid."""
+        rows = self.grid if grid else [row for row in self.named if row.name != EQ2]
+        values = [row.pair_auc for row in rows if row.pair_auc is not None]
+        return max(values) - min(values) if values else None

@@ -1,0 +1,112 @@
+"""compare_vectors: which similarity to use for given vectors, by labels or by people's scores."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastcos import validate, validate_measures
+from fastcos.comparison.agreement import PairQuestion
+from fastcos.comparison.candidates import Candidate, Embeddings, entrants
+from fastcos.comparison.contest import Asker, Entries
+from fastcos.comparison.recovery import LabelQuestion
+from fastcos.comparison.standings import Standings
+from fastcos.measure import Measure
+from fastcos.threads import Progress
+
+
+class RatedPairs(NamedTuple):
+    """Pairs of rows, and how alike people find them.
+
+    Attributes
+    ----------
+    pairs : array_like (m, 2), int
+        Row numbers.
+    ratings : array_like (m,)
+        On any scale.
+    """
+
+    pairs: Any
+    ratings: Any
+
+
+def compare_vectors(
+    vectors: Any,
+    labels: Any = None,
+    *,
+    pairs: Any = None,
+    measures: Sequence[str | Measure] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Standings:
+    """Which similarity to use for given vectors: every measure that needs nothing else.
+
+    With labels it is asked how rows find others of their label, as in :func:`fastcos.compare`.
+    With pairs it is how the scores follow people's: Spearman's correlation, which must exceed 0.
+    The lead of the best measure over the plain cosine is that of a choice on one half of the rows
+    or pairs which is judged on the other half, and the reverse.
+
+    Parameters
+    ----------
+    vectors : array_like (n, d), float32 or float64
+        One row per item.
+    labels : sequence (n,) of int or str, optional
+        One label per row; None for a row to be left out. Give labels or pairs.
+    pairs : (pairs, ratings), optional
+        ``pairs`` (m, 2) row numbers and ``ratings`` (m,), larger for more alike.
+    measures : sequence of str or Measure, optional
+        Default: all that need no more than the rows.
+    seed : int, default 0
+        For what is asked and for the bootstrap.
+    progress : callable, optional
+        progress(done, total), in numbers of measures.
+
+    Returns
+    -------
+    Standings
+
+    Raises
+    ------
+    ValueError
+        An argument breaks its rule.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastcos
+    >>> random = np.random.default_rng(0)
+    >>> vectors = random.standard_normal((200, 8)) * [9, 1, 1, 1, 1, 1, 1, 1]
+    >>> pairs = random.integers(0, 200, (400, 2))
+    >>> ratings = (vectors[pairs[:, 0], 1:] * vectors[pairs[:, 1], 1:]).sum(axis=1)
+    >>> found = fastcos.compare_vectors(
+    ...     vectors, pairs=(pairs, ratings), measures=["zscore_cosine"]
+    ... )
+    >>> str(found.recommended)
+    'zscore_cosine'
+    """
+    rows = validate.as_rows("vectors", vectors)
+    seed = validate.as_count("seed", seed, low=0)
+    validate_measures.as_one_of("labels", labels, "pairs", pairs)
+    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)]
+    if pairs is None:
+        codes = validate.as_partial_labels("labels", labels, len(rows))
+        asker: Asker = LabelQuestion(codes, np.asarray(rows.any(axis=1)), streams[0])
+    else:
+        asker = PairQuestion(*_as_rated("pairs", pairs, len(rows)))
+    embeddings = Embeddings(rows)
+    taking_part, left_out = entrants(measures, embeddings)
+    entries = Entries(asker, left_out, chosen=measures is not None)
+    for done, entrant in enumerate(taking_part):
+        entries.judge(Candidate(entrant.name), entrant, embeddings)
+        if progress is not None:
+            progress(done + 1, len(taking_part))
+    return entries.standings(streams[1])
+
+
+def _as_rated(name: str, given: Any, n: int) -> RatedPairs:
+    rated = RatedPairs(*given)
+    pairs = validate_measures.as_pairs(name, rated.pairs)
+    validate_measures.as_numbers_below(name, pairs, n)
+    ratings = validate.as_vector("ratings", rated.ratings, len(pairs))
+    validate_measures.as_varied("ratings", ratings)
+    return RatedPairs(pairs, ratings)
