@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from fastcos import FastcosFormatError, SimilarityIndex, top_k
 from tests import dense_oracle
 from tests.compare import assert_same_bits
+from tests.preforked import total_of_answers
 from tests.soak import soak
 
 
@@ -180,3 +181,27 @@ def test_a_long_soak_finds_no_mixture_and_leaves_nothing_behind(items, queries):
     assert found["grown"]["threads"] <= 0
     assert found["grown"]["descriptors"] <= 0
     assert found["grown"]["resident_mib"] < 64
+
+
+GUNICORN_APP = """
+import json
+import numpy as np
+from fastcos import SimilarityIndex
+rows = np.random.default_rng(0).standard_normal((20_000, 32)).astype(np.float32)
+index = SimilarityIndex().fit(rows)
+expected = index.search(rows[:64], 10)  # warmed in the master
+def app(environ, start_response):
+    wrong = 0
+    for query in range(50):
+        found = index.search(rows[query : query + 1], 10)
+        wrong += found.indices.tobytes() != expected.indices[query].tobytes()
+        wrong += found.scores.tobytes() != expected.scores[query].tobytes()
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps(wrong).encode()]
+"""
+
+
+@pytest.mark.slow
+def test_10_000_searches_under_a_pre_forking_server_are_right(tmp_path):
+    pytest.importorskip("gunicorn", reason="gunicorn is not installed")
+    assert total_of_answers(GUNICORN_APP, tmp_path, 200) == 0

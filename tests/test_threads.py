@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastcos import config, threads
+from tests.preforked import total_of_answers
 
 ROOT = Path(__file__).parents[1]
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and signals")
@@ -550,44 +551,8 @@ def app(environ, start_response):
 @LAYERS
 def test_no_wrong_answer_under_gunicorn_warmed_in_the_master(backend, layer, tmp_path):
     pytest.importorskip("gunicorn", reason="gunicorn is not installed")
-    from concurrent.futures import ThreadPoolExecutor
-    from urllib.request import urlopen
-
-    (tmp_path / "application.py").write_text(GUNICORN_APP)
-    address = f"127.0.0.1:{20000 + os.getpid() % 20000}"
-    path = os.pathsep.join([str(tmp_path), str(ROOT / "tests"), str(ROOT), *sys.path])
-    arguments = ["--preload", "-w", "2", "--threads", "4", "-b", address]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", *arguments, "application:app"],
-        env={
-            **os.environ,
-            "PYTHONPATH": path,
-            "FASTCOS_BACKEND": backend,
-            "NUMBA_THREADING_LAYER": layer,
-        },
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-    def ask(_):
-        for _ in range(100):
-            try:
-                with urlopen(f"http://{address}", timeout=30) as answer:
-                    return json.load(answer)
-            except ConnectionRefusedError:
-                time.sleep(0.1)
-            except OSError as error:
-                if "refused" not in str(error):
-                    raise
-                time.sleep(0.1)
-        return 1000
-
-    try:
-        with ThreadPoolExecutor(8) as clients:
-            assert sum(clients.map(ask, range(48))) == 0
-    finally:
-        server.terminate()
-        server.communicate(timeout=20)
+    environment = {"FASTCOS_BACKEND": backend, "NUMBA_THREADING_LAYER": layer}
+    assert total_of_answers(GUNICORN_APP, tmp_path, 48, **environment) == 0
 
 
 # prange
