@@ -1,0 +1,73 @@
+"""What the first run of each verb costs: python -m bench.first_run [VERB ...]
+
+Every verb runs in a folder of its own with an empty code cache, then three times with the code that
+the first run left; import fastcos five times in new processes. Prints a table for the README and the
+seconds of fastcos/cli/compilation.py. A few minutes on two cores.
+"""
+
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+FASTCOS = Path(sys.executable).parent / "fastcos"
+SMALL = ["--users", "2000", "--items", "200"]
+PREPARED = {  # what a verb reads, written by other verbs beforehand
+    "compare": [["simulate", *SMALL]],
+    "fit": [["simulate", *SMALL]],
+    "neighbors": [["simulate", *SMALL], ["fit", "simulation/interactions.npz", "--rank", "20"]],
+    "audit": [],
+}
+VERBS = {
+    "simulate": ["simulate", *SMALL],
+    "fit": ["fit", "simulation/interactions.npz", "--rank", "20"],
+    "neighbors": ["neighbors", "model"],
+    "compare": ["compare", "simulation/interactions.npz", "--rank", "20"],
+    "audit": ["audit", "items.npy"],
+    "reproduce": ["reproduce"],
+    "warmup": ["warmup"],
+}
+VECTORS = (
+    "import numpy as np; np.save('items.npy', np.random.default_rng(0).random((500, 16), 'f4'))"
+)
+
+
+def seconds(command: list[str], folder: Path, cache: Path) -> tuple[float, float]:
+    """Wall seconds of a command, and those of them that it says it compiled."""
+    environment = {**os.environ, "FASTCOS_CACHE_DIR": str(cache)}
+    started = time.perf_counter()
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    taken = time.perf_counter() - started
+    compiled = re.search(r"compiled for (\d+\.\d) s", done.stderr)
+    return taken, float(compiled[1]) if compiled else 0.0
+
+
+def main(chosen: list[str]) -> None:
+    """Time the import and the chosen verbs."""
+    imports = [
+        seconds([sys.executable, "-c", "import fastcos"], Path(), Path())[0]
+        - seconds([sys.executable, "-c", "pass"], Path(), Path())[0]
+        for _ in range(5)
+    ]
+    print(f"import fastcos: {statistics.median(imports) * 1e3:.0f} ms")
+    print("| verb | first run, s | of it compiling, s | later runs, s |\n|---|---|---|---|")
+    for verb in chosen or VERBS:
+        with tempfile.TemporaryDirectory() as name:
+            folder, elsewhere = Path(name), Path(name) / "other"
+            seconds([sys.executable, "-c", VECTORS], folder, elsewhere)
+            for words in PREPARED.get(verb, []):
+                seconds([str(FASTCOS), *words], folder, elsewhere)
+            command = [str(FASTCOS), *VERBS[verb]]
+            first, compiled = seconds(command, folder, folder / "cache")
+            later = [seconds(command, folder, folder / "cache")[0] for _ in range(3)]
+            print(f"| {verb} | {first:.1f} | {compiled:.1f} | {statistics.median(later):.1f} |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
