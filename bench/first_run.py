@@ -1,7 +1,7 @@
 """What the first run of each verb costs: python -m bench.first_run [VERB ...]
 
-Every verb runs in a folder of its own with an empty code cache, then three times with the code that
-the first run left; import fastcos five times in new processes. Prints a table for the README and the
+Every verb runs in a folder of its own with an empty code cache, then three times with the code
+that the first run left; import fastcos five times in new processes. Prints a table and the
 seconds of fastcos/cli/compilation.py. A few minutes on two cores.
 """
 

@@ -9,6 +9,7 @@ import pytest
 
 import fastcos
 from fastcos import displays, metrics, plots
+from fastcos.cli.main import VERBS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -50,3 +51,10 @@ def test_every_display_stands_in_the_reference():
         for name, thing in vars(module).items():
             if name.endswith("Display") and inspect.isclass(thing):
                 assert f".. autoclass:: {module.__name__}.{name}\n" in REFERENCE
+
+
+def test_the_readme_tells_every_verb():
+    told = re.findall(
+        r"^\| `fastcos (\w+)` \|", (ROOT / "README.md").read_text("utf8"), re.MULTILINE
+    )
+    assert told == list(VERBS)

@@ -6,12 +6,12 @@ from typing import Any
 
 from fastcos.cli.terminal import say
 
-# what the first run of a verb takes longer than the second: bench/first_run.py, 2 cores
+# what the first run of a verb takes longer than the second: python -m bench.first_run, 2 cores
 SECONDS = {
-    "reproduce": 20,
-    "simulate": 5,
+    "reproduce": 25,
+    "simulate": 3,
     "compare": 20,
-    "fit": 5,
+    "fit": 2,
     "neighbors": 15,
     "audit": 60,
     "warmup": 90,
