@@ -14,15 +14,18 @@ import time
 from pathlib import Path
 
 import numpy as np
-from dask.distributed import Client, LocalCluster
 
 import fastcos
 from bench.beyond_memory import K, write_rows
-from fastcos import distributed
 
 
 def on_cluster(folder: Path, workers: int) -> tuple[float, np.ndarray]:
     """Seconds and indices; the workers have compiled and read the rows before."""
+    # here, for asv imports every file of this folder and Dask need not be there
+    from dask.distributed import Client, LocalCluster
+
+    from fastcos import distributed
+
     with (
         LocalCluster(
             n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit="4GiB"
