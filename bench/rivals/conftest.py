@@ -11,37 +11,36 @@ from bench import inputs
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-def files_of(X, folder):
-    """Save X with int32 indices; return the names of the files."""
-    parts = {
-        "data": X.data, "indices": X.indices.astype(np.int32), "indptr": X.indptr.astype(np.int32),
-        "shape": np.array(X.shape),
-    }  # fmt: skip
-    files = [folder / f"{name}.npy" for name in parts]
-    for file, part in zip(files, parts.values(), strict=True):
-        np.save(file, part)
-    return [str(file) for file in files]
+PARTS = ("data", "indices", "indptr", "shape")
+
+
+def made(name):
+    if name == "decks":
+        return inputs.decks()
+    X = inputs.zipf_interactions()
+    return X if name == "zipf" else inputs.zipf_items(X).T.tocsr()
 
 
 @pytest.fixture(scope="session")
-def matrices(tmp_path_factory):
-    """Files of decks, zipf and the users of zipf's 27,000 x 20,000 slice; decks may be absent."""
-    X, decks = inputs.zipf_interactions(), inputs.decks()
-    found = {"zipf": X, "zipf_slice": inputs.zipf_items(X).T.tocsr()}
-    if decks is not None:
-        found["decks"] = decks
-    folder = tmp_path_factory.mktemp("matrices")
-    names = {}
-    for name, matrix in found.items():
-        (folder / name).mkdir()
-        names[name] = files_of(matrix, folder / name)
-    return names
+def folder(request, tmp_path_factory):
+    """Pytest's cache, where it has one: zipf takes half a minute to make."""
+    cache = getattr(request.config, "cache", None)
+    return cache.mkdir("sparse_inputs") if cache else tmp_path_factory.mktemp("sparse_inputs")
 
 
 @pytest.fixture
-def matrix(request, matrices):
-    """Files of the matrix that the test's case begins with."""
+def matrix(request, folder):
+    """Files of the matrix that the test's case begins with: decks, zipf or zipf_slice.
+
+    zipf_slice is zipf's users whose 27,000 x 20,000 transpose has 6.3 M non-zeros.
+    """
     name = request.node.callspec.params["case"].split()[0]
-    if name not in matrices:
-        pytest.skip("no deck data beside the repository")
-    return matrices[name]
+    files = [folder / f"{name}_{part}.npy" for part in PARTS]
+    if not all(file.exists() for file in files):
+        X = made(name)
+        if X is None:
+            pytest.skip("no deck data beside the repository")
+        parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32), np.array(X.shape)
+        for file, part in zip(files, parts, strict=True):
+            np.save(file, part)
+    return [str(file) for file in files]
