@@ -9,8 +9,9 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
-from fastcos import storage, validate
+from fastcos import validate
 from fastcos.products import matmul
+from fastcos.saved_model import SavedModelMixin
 from fastcos.training import Settings, train
 from fastcos.validate_csr import as_interactions
 
@@ -19,8 +20,6 @@ Progress = Callable[[int, int], object]
 
 SIMILARITIES = ("cosine", "layer_norm", "dot")
 LOSSES = ("info_nce", "negative_sampling")
-_KIND = "CosineMF"
-_FITTED_ARRAYS = ("components", "encoder", "item_bias", "loss_curve", "validation_curve")
 
 
 class Recommendation(NamedTuple):
@@ -38,6 +37,7 @@ class Recommendation(NamedTuple):
 
 
 class CosineMF(
+    SavedModelMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
@@ -144,6 +144,9 @@ class CosineMF(
     >>> bool(pair_auc(model.item_embeddings(), cluster).value > 0.9)
     True
     """
+
+    _saved_as = "CosineMF"
+    _fitted_arrays = ("components", "encoder", "item_bias", "loss_curve", "validation_curve")
 
     def __init__(
         self,
@@ -307,55 +310,12 @@ class CosineMF(
             np.column_stack([self.item_embeddings(), self.item_bias_]),
         )
 
-    def save(self, path: storage.PathLike) -> None:
-        """Write the fitted model to the directory path, whole or not at all.
-
-        Parameters
-        ----------
-        path : path-like
-            A new directory, or one with a model that is replaced.
-
-        Raises
-        ------
-        ValueError
-            path holds something else.
-        """
-        check_is_fitted(self)
-        arrays = {name: getattr(self, f"{name}_") for name in _FITTED_ARRAYS}
-        if hasattr(self, "feature_names_in_"):
-            arrays["feature_names_in"] = self.feature_names_in_.astype(str)
+    def _saved_fields(self) -> dict[str, Any]:
         parameters = self._settings()._asdict() | {"random_state": self._seed()}
-        fields = {"parameters": parameters, "n_iter": self.n_iter_}
-        storage.save_arrays(path, _KIND, arrays, fields)
+        return {"parameters": parameters, "n_iter": self.n_iter_}
 
-    @classmethod
-    def load(cls, path: storage.PathLike) -> "CosineMF":
-        """Return the model that save wrote; its arrays are read-only memory maps.
-
-        Parameters
-        ----------
-        path : path-like
-
-        Returns
-        -------
-        CosineMF
-
-        Raises
-        ------
-        FileNotFoundError
-            There is no directory path.
-        FastcosFormatError
-            It is damaged, or holds something else.
-        """
-        arrays, fields = storage.load_arrays(path, _KIND)
-        model = cls(**fields["parameters"])
-        for name in _FITTED_ARRAYS:
-            setattr(model, f"{name}_", arrays[name])
-        model.n_iter_ = fields["n_iter"]
-        model.n_features_in_ = model.components_.shape[1]
-        if "feature_names_in" in arrays:
-            model.feature_names_in_ = arrays["feature_names_in"].astype(object)
-        return model
+    def _restore(self, fields: dict[str, Any]) -> None:
+        self.n_iter_ = fields["n_iter"]
 
     @property
     def _n_features_out(self) -> int:

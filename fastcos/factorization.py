@@ -10,11 +10,12 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastcos import column_facts, storage, validate
+from fastcos import column_facts, validate
 from fastcos.operators import as_operator
 from fastcos.products import matmul
 from fastcos.recommendation import RecommenderMixin
 from fastcos.rescaling import Rescaling, as_diagonal
+from fastcos.saved_model import SavedModelMixin
 from fastcos.shards import InteractionShards
 from fastcos.sparse_operator import Matrix
 from fastcos.svd import SVD, direct_svd, randomized_svd
@@ -22,7 +23,6 @@ from fastcos.validate_csr import as_interactions
 
 OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")
-_KIND = "LinearMF"
 # up to here the direct solver takes about the time of the randomised one: at n = 20,000, 3 M
 # non-zeros and k = 50, 0.95 s against 0.76 s for p = 1,000, but 3.4 s against 0.6 s for p = 2,000
 _DIRECT_SIDE = 1024
@@ -54,6 +54,7 @@ class _Settings(NamedTuple):
 
 class LinearMF(
     RecommenderMixin,
+    SavedModelMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
@@ -152,6 +153,9 @@ class LinearMF(
            [0.  , 0.  , 0.  , 0.  ],
            [0.  , 0.  , 0.  , 0.  ]])
     """
+
+    _saved_as = "LinearMF"
+    _fitted_arrays = ("components", "singular_values", "shrinkage", "residuals", "mean")
 
     def __init__(
         self,
@@ -351,59 +355,13 @@ class LinearMF(
         A = self._scaled_components(np.sqrt(self.shrinkage_) * self._diagonal(rescaling))
         return matmul(X, A, center=self.mean_)
 
-    def save(self, path: storage.PathLike) -> None:
-        """Write the fitted model to the directory path, whole or not at all.
-
-        Parameters
-        ----------
-        path : path-like
-            A new directory, or one with a model that is replaced.
-
-        Raises
-        ------
-        ValueError
-            path holds something else, or random_state is a generator.
-        """
-        check_is_fitted(self)
+    def _saved_fields(self) -> dict[str, Any]:
         settings = self._settings(len(self.singular_values_))
         seed = validate.as_count("random_state", settings.random_state, low=0)
-        arrays = {name: getattr(self, f"{name}_") for name in _FITTED_ARRAYS}
-        if self.mean_ is not None:
-            arrays["mean"] = self.mean_
-        if hasattr(self, "feature_names_in_"):
-            arrays["feature_names_in"] = self.feature_names_in_.astype(str)
-        parameters = settings._replace(random_state=seed)._asdict()
-        storage.save_arrays(path, _KIND, arrays, {"parameters": parameters})
+        return {"parameters": settings._replace(random_state=seed)._asdict()}
 
-    @classmethod
-    def load(cls, path: storage.PathLike) -> "LinearMF":
-        """Return the model that save wrote; its arrays are read-only memory maps.
-
-        Parameters
-        ----------
-        path : path-like
-
-        Returns
-        -------
-        LinearMF
-
-        Raises
-        ------
-        FileNotFoundError
-            There is no directory path.
-        FastcosFormatError
-            It is damaged, or holds something else.
-        """
-        arrays, fields = storage.load_arrays(path, _KIND)
-        model = cls(**fields["parameters"])
-        for name in _FITTED_ARRAYS:
-            setattr(model, f"{name}_", arrays[name])
-        model.mean_ = arrays.get("mean")
-        model.effective_rank_ = int(np.count_nonzero(model.shrinkage_))
-        model.n_features_in_ = model.components_.shape[1]
-        if "feature_names_in" in arrays:
-            model.feature_names_in_ = arrays["feature_names_in"].astype(object)
-        return model
+    def _restore(self, fields: dict[str, Any]) -> None:
+        self._shrink(self.shrinkage_)
 
     @property
     def _n_features_out(self) -> int:
@@ -450,9 +408,6 @@ class LinearMF(
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-_FITTED_ARRAYS = ("components", "singular_values", "shrinkage", "residuals")
 
 
 def _svd(X: Any, mean: Matrix | None, settings: _Settings) -> SVD:

@@ -19,7 +19,7 @@ LAYERS = (
     "sharded_operator shards column_facts "
     "neighbors bounded_neighbors guided_neighbors dense_neighbors equal_rows "
     "sparse_neighbors streamed_neighbors neighbor_pairs neighbors_transformer index",
-    "factorization recommendation metrics datasets io distributed sampling "
+    "factorization saved_model recommendation metrics datasets io distributed sampling "
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",
     "card conventions survival spread recovery auditing versions comparison "
     "speed speed_jobs speed_worker",
