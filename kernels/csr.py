@@ -32,30 +32,31 @@ def check_rows(
 
 @kernel
 def _all_fine(lo, hi, indptr, indices, columns, bits, magnitude, infinity, n_columns):
-    """Whether no row has a finding, by maxima of patterns: loops that vectorise."""
+    """Whether no row has a finding, by two loops that vectorise and a look at the ends of rows."""
     start, stop = indptr[lo], indptr[hi]
     if start == stop:
         return True
     # slices, for numba lets an index that could be negative count from the end, entry by entry
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
-    # without its sign, a pattern from infinity on is not finite, and 0 is zero
-    largest, smallest, last_column = bits[0] & magnitude, infinity, columns[0]
+    # without its sign, a pattern from infinity on is not finite; less one, 0 is the largest
+    one = bits.dtype.type(1)
+    largest = bits.dtype.type(0)
     for t in range(stop - start):
-        largest = max(largest, bits[t] & magnitude)
-    for t in range(stop - start):
-        smallest = min(smallest, bits[t] & magnitude)
-    for t in range(stop - start):
-        last_column = max(last_column, columns[t])
-    if largest >= infinity or smallest == 0 or last_column >= n_columns:
+        largest = max(largest, bits.dtype.type((bits[t] & magnitude) - one))
+    if largest >= bits.dtype.type(infinity - one):
         return False
     descents = 0
     for t in range(1, stop - start):
         descents += indices[t] <= indices[t - 1]
-    # those from the last of one row to the first of the next are fine
     for i in range(lo, hi):
-        t = indptr[i] - start
-        if 0 < t < indptr[i + 1] - start:
-            descents -= indices[t] <= indices[t - 1]
+        first, last = indptr[i] - start, indptr[i + 1] - start
+        if first < last:
+            # a row that rises lies between its ends; as unsigned, a negative column is too large
+            if columns[first] >= n_columns or columns[last - 1] >= n_columns:
+                return False
+            # from the last of one row to the first of the next it may fall
+            if first > 0:
+                descents -= indices[first] <= indices[first - 1]
     return descents == 0
 
 
