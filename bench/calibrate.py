@@ -1,7 +1,7 @@
 """How often is the gate wrong? `python -m bench.calibrate RECORD.jsonl --minutes 4`, repeatedly.
 
 Four arms run in turn, each in a fresh process: this fastcos, the same again, and with every kernel
-driver made to take 10% and 20% longer; 10% in every second round. Each round appends one line to
+driver made to take 10% and 20% longer; 10% in every third round. Each round appends one line to
 the record, so that a calibration can be made in slices on a machine that is quiet at times.
 `--report` judges what was recorded as the gate does: 10 pairs are a first look, the next 10 the
 second look at what looked slow (and the first look of the next verdict).
@@ -34,7 +34,7 @@ def record(path, minutes, select):
     for number in itertools.count():
         if time.monotonic() > stop:
             return
-        arms = [arm for arm in ARMS if arm != "ten" or number % 2 == 0]
+        arms = [arm for arm in ARMS if arm != "ten" or number % 3 == 0]
         order = random.sample(arms, len(arms))
         times = {arm: sides[arm]([]) for arm in order}
         with path.open("a") as file:

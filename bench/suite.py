@@ -25,8 +25,8 @@ SKIPPED = object()
 class OnePass:
     """What asv reads of a benchmark, for one of many processes."""
 
-    repeat = (5, 40, 0.05)
-    warmup_time = 0.02
+    repeat = (5, 40, 0.04)
+    warmup_time = 0.01
 
 
 class Quick:

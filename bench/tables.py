@@ -4,9 +4,8 @@ Runs the suites of bench/rivals, each of which checks the answers before it time
 bench/tables.json and bench/tables.md. A part is run as a whole, so a ratio is always of one run;
 parts that are not asked for keep their rows and their date. A long part can be run in pieces with
 FASTCOS_TABLE=FILE in the environment; `--rows FILE` then takes the rows from there. `--readme`
-copies the markdown into the README, between its two marks. The rivals must be installed for this
-interpreter; FASTCOS_RIVALS_PYTHON names another one for the dense part. Those that are not are left
-out.
+copies the markdown into the README, between its two marks. Rivals that are
+not installed are left out; FASTCOS_RIVALS_PYTHON names another interpreter that has them.
 """
 
 import argparse
@@ -34,8 +33,6 @@ LIBRARIES = (
     "chunkdot", "sparse_dot_topn", "sparse_dot_mkl", "torch", "fbpca",
 )  # fmt: skip
 BEGIN, END = "<!-- begin bench/tables.md -->\n", "<!-- end bench/tables.md -->\n"
-OURS = re.compile(r"^ours$|^our_(?!prepared)")
-PREPARED = re.compile(r"^our_prepared")
 
 
 def cpu_name():
@@ -58,68 +55,41 @@ def versions():
         "    try: found[name] = m.version(name)\n"
         "    except m.PackageNotFoundError: pass\nprint(json.dumps(found))"
     )
-    other = os.environ.get("FASTCOS_RIVALS_PYTHON")
-    if not other:
-        other = sys.executable
+    other = os.environ.get("FASTCOS_RIVALS_PYTHON") or sys.executable
     run = subprocess.run([other, "-c", code], capture_output=True, text=True, check=True)
     found = json.loads(run.stdout)
-    ours = {"fastcos", "numba"} & set(LIBRARIES)
-    return found | {name: metadata.version(name) for name in ours}
-
-
-def rows_of_groups(path):
-    """Rows from pytest-benchmark's JSON: in each group, every rival against us."""
-    rows, groups = [], {}
-    for entry in json.loads(path.read_text())["benchmarks"]:
-        # the library is the parameter that is a function
-        (library,) = re.findall(r"<function (\w+)", json.dumps(entry["params"]))
-        groups.setdefault(entry["group"], {})[library] = entry
-    for work, entries in groups.items():
-        seconds = {name: entry["stats"]["median"] for name, entry in entries.items()}
-        ours = [second for name, second in seconds.items() if OURS.match(name)]
-        if not ours:
-            continue
-        rows += [
-            {
-                "work": work,
-                "rival": name.removesuffix("_product").removesuffix("_gram").replace("_", " "),
-                "ours_s": ours[0], "rival_s": second, "ratio": second / ours[0], "correct": True,
-            }
-            for name, second in seconds.items()
-            if not OURS.match(name) and not PREPARED.match(name)
-        ]  # fmt: skip
-    return rows
+    return found | {name: metadata.version(name) for name in ("fastcos", "numba")}
 
 
 def run_part(part):
     """Rows of one part; its tests may fail where a promise is not kept, and the rows tell that."""
     with tempfile.TemporaryDirectory() as folder:
-        table, groups = Path(folder, "table.json"), Path(folder, "groups.json")
-        file = ROOT / "bench" / "rivals" / PARTS[part][0]
+        table = Path(folder, "table.json")
         command = [
-            sys.executable, "-m", "pytest", "-q", "--no-header", str(file),
-            f"--benchmark-json={groups}", "-p", "no:cacheprovider", "-W", "default",
-        ]  # fmt: skip
-        if part == "dense":  # it keeps a decomposition there
-            command = [word for word in command if word not in ("-p", "no:cacheprovider")]
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            str(ROOT / "bench/rivals" / PARTS[part][0]),
+        ]
         environment = {**os.environ, "FASTCOS_TABLE": str(table), "PYTHONPATH": str(ROOT)}
         subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=sys.stderr)
-        rows = json.loads(table.read_text()) if table.exists() else []
-        if not rows and groups.exists() and groups.stat().st_size:
-            rows = rows_of_groups(groups)
-    if not rows:
-        raise SystemExit(f"bench.tables: {part} gave no rows")
-    return rows
+        if not table.exists():
+            raise SystemExit(f"bench.tables: {part} gave no rows")
+        return rows_of_pieces(table)
 
 
 def rows_of_pieces(path):
     """Rows that FASTCOS_TABLE gathered; of a work that was run again, the last run."""
     rows = json.loads(Path(path).read_text("utf8"))
-    return list({(row["work"], row["rival"].split()[0]): row for row in rows}.values())
+    return list({(row["work"], row["rival"]): row for row in rows}.values())
 
 
-def seconds_text(seconds):
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+def cost(row, seconds, peak):
+    """Time, and the peak memory of the process where it was measured."""
+    taken = row[seconds]
+    text = f"{taken:.3g} s" if taken >= 1 else f"{1e3 * taken:.3g} ms"
+    return f"{text}, {row[peak]:.0f} MiB" if row.get(peak) else text
 
 
 def markdown(record):
@@ -139,8 +109,8 @@ def markdown(record):
             least = f"{row['at_least']:g}x" if row.get("at_least") else ""
             ratio = f"{row['ratio']:.2f}x" if row["correct"] else "wrong answer"
             lines.append(
-                f"| {row['work']} | {row['rival']} | {seconds_text(row['rival_s'])} "
-                f"| {seconds_text(row['ours_s'])} | {ratio} | {least} |"
+                f"| {row['work']} | {row['rival']} | {cost(row, 'rival_s', 'rival_peak_mib')} "
+                f"| {cost(row, 'ours_s', 'peak_mib')} | {ratio} | {least} |"
             )
         lines += ["", f"Versions: {libraries}.", ""]
     return "\n".join(lines)

@@ -33,16 +33,15 @@ def test_the_markdown_names_machine_versions_and_every_row(tables):
     assert "numpy 2.0" in text
 
 
-def test_groups_of_pytest_benchmark_become_rows(tables, tmp_path):
-    def entry(function, median):
-        params = {"width": 64, "product": f"UNSERIALIZABLE[<function {function} at 0x7f>]"}
-        return {"group": "X A", "params": params, "stats": {"median": median}}
+def test_a_piece_that_was_run_again_counts_once(tables, tmp_path):
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([ROW, ROW | {"rival": "numpy"}, ROW | {"ratio": 5.0}]))
+    assert [row["ratio"] for row in tables.rows_of_pieces(path)] == [5.0, 4.0]
 
-    path = tmp_path / "groups.json"
-    names = {"our_product": 1.0, "our_prepared_product": 0.5, "scipy_product": 3.0}
-    path.write_text(json.dumps({"benchmarks": [entry(*pair) for pair in names.items()]}))
-    (row,) = tables.rows_of_groups(path)
-    assert (row["work"], row["rival"], row["ratio"]) == ("X A", "scipy", 3.0)
+
+def test_memory_stands_beside_the_time_where_it_is_known(tables):
+    text = tables.markdown({"dense": PART | {"rows": [ROW | {"peak_mib": 90.4}]}})
+    assert "| 2 s | 500 ms, 90 MiB |" in text
 
 
 def test_the_record_and_the_markdown_agree(tables):
