@@ -1,0 +1,109 @@
+"""What dense exact top-k costs: curves, and a million rows against the matrix product alone.
+
+`python -m bench.dense_costs curves > curves.csv`: seconds of self-neighbours against rows, columns,
+neighbours and threads, Gaussian rows, median of up to five calls.
+
+`python -m bench.dense_costs million`: all 1,000,000 x 128 self-neighbours, k = 10, once, with a
+progress bar, against sgemm of the same operations at the rate it has for blocks of 4,096 rows in
+this process (set OPENBLAS_CORETYPE to what is best for it). JSON to stdout.
+"""
+
+import csv
+import json
+import statistics
+import sys
+import time
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+import fastcos
+from bench import inputs
+
+# what varies: values of (rows, columns, neighbours, threads)
+CURVES = {
+    "rows": [(10_000 * 2**i, 64, 10, 2) for i in range(7)],
+    "columns": [(20_000, 32 * 2**i, 10, 2) for i in range(6)],
+    "neighbours": [(20_000, 128, k, 2) for k in (1, 3, 10, 30, 100, 300, 1000)],
+    "threads": [(40_000, 128, 10, threads) for threads in (1, 2)],
+}
+MILLION, DEPTH = 1_000_000, 128
+
+
+def seconds_of(call):
+    """Median of up to five calls, fewer where they take long."""
+    taken = []
+    while len(taken) < 5 and sum(taken) < 4:
+        started = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken)
+
+
+def assert_exact(X, found, n_rows=20):
+    """Some rows' neighbours against float64."""
+    norms = np.linalg.norm(X.astype(np.float64), axis=1)
+    for i in np.linspace(0, len(X) - 1, n_rows).astype(int):
+        cosines = X @ X[i].astype(np.float64) / (norms * norms[i])
+        cosines[i] = -2
+        order = np.argsort(-cosines, kind="stable")[: found.indices.shape[1]]
+        np.testing.assert_array_equal(found.indices[i], order)
+
+
+def curves():
+    table = csv.writer(sys.stdout)
+    table.writerow(["varies", "rows", "columns", "neighbours", "threads", "seconds", "ps_per_term"])
+    fastcos.top_k(inputs.gaussian(2_000, 64), k=10)  # compiles
+    for varies, points in CURVES.items():
+        for n, d, k, n_threads in points:
+            X = inputs.gaussian(n, d)
+            assert_exact(X[:5_000], fastcos.top_k(X[:5_000], k=k))
+            seconds = seconds_of(lambda X=X, k=k, t=n_threads: fastcos.top_k(X, k=k, n_threads=t))
+            row = [
+                varies,
+                n,
+                d,
+                k,
+                n_threads,
+                f"{seconds:.4f}",
+                f"{seconds / n / n / d * 1e12:.3f}",
+            ]
+            table.writerow(row)
+            sys.stdout.flush()
+
+
+def sgemm_rate(X):
+    """Multiply-adds a second of X's first rows with all, in blocks."""
+    block, out = X[:4096], np.empty((4096, 100_000), np.float32)
+    items = X[:100_000].T
+    np.matmul(block, items, out=out)
+    seconds = seconds_of(lambda: np.matmul(block, items, out=out))
+    return out.size * X.shape[1] / seconds
+
+
+def million():
+    X = inputs.gaussian(MILLION, DEPTH)
+    fastcos.top_k(X[:2_000], k=10)
+    rates = [sgemm_rate(X)]
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("neighbours", total=MILLION)
+        started = time.perf_counter()
+        found = fastcos.top_k(X, k=10, progress=lambda done, _: bar.update(task, completed=done))
+        seconds = time.perf_counter() - started
+    rates.append(sgemm_rate(X))
+    assert_exact(X, found)
+    sgemm = MILLION * MILLION * DEPTH / max(rates)
+    print(
+        json.dumps(
+            {
+                "work": "self-neighbours 1,000,000 x 128, k = 10", "rival": "sgemm alone",
+                "ratio": sgemm / seconds, "ours_s": seconds, "rival_s": sgemm, "correct": True,
+                "at_least": 1.0, "aim": 3.0, "sgemm_gflops": 2e-9 * max(rates),
+            }
+        )
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    {"curves": curves, "million": million}[sys.argv[1]]()
