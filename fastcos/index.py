@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fastcos import bounded_neighbors, storage, threads, validate
 from fastcos import dense_neighbors as dense
-from fastcos.measure import Bounded, Measure, get_measure
+from fastcos.measure import Bounded, Measure, get_measure, saved
 from fastcos.neighbors import Neighbors, as_exclusions, as_work
 
 _KIND = "SimilarityIndex"
@@ -217,18 +217,19 @@ class SimilarityIndex:
         Raises
         ------
         TypeError
-            The measure was given as an object: only a name can be stored.
+            The measure is an object of a class that is not registered, or made with a model: only
+            names, numbers and arrays can be stored.
         """
-        name = validate.as_instance("measure", self.measure, str, "a name to be saved")
+        measure, of_measure = saved.parts_of(self.measure)
         state = self._fitted()
         packed = {field: getattr(state.prepared.items, _field(field)) for field in _PACKED}
         fields = {
-            "measure": name,
+            "measure": measure,
             "tiling": list(state.prepared.tiling),
             "unit": state.prepared.unit,
             "offset_unit": state.prepared.offset_unit,
         }
-        arrays = {"rows": state.rows, "numbers": state.numbers, **packed}
+        arrays = {"rows": state.rows, "numbers": state.numbers, **packed, **of_measure}
         storage.save_arrays(path, _KIND, arrays, fields)
 
     @classmethod
@@ -253,7 +254,7 @@ class SimilarityIndex:
             It is damaged, or holds something else.
         """
         stored = storage.load_arrays(path, _KIND)
-        index = cls(stored.fields["measure"])
+        index = cls(saved.measure_of(stored.fields["measure"], stored.arrays))
         rows, numbers = stored.arrays["rows"], stored.arrays["numbers"]
         index._state = index._restored(rows, numbers, stored)
         return index

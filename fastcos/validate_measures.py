@@ -101,3 +101,26 @@ def as_met(name: str, needs: str) -> None:
         f"measures must be such as the data can serve, got {name}, which needs {needs}: give it as "
         "an object of get_measure"
     )
+
+
+def as_registered(measure: Any, makers: dict[str, Any]) -> str:
+    """Return the name under which the measure's very class is registered."""
+    name = getattr(measure, "name", "")
+    if makers.get(name) is not type(measure):
+        raise TypeError(
+            "measure must be a name or of a registered class to be saved, "
+            f"got {type(measure).__name__}"
+        )
+    return str(name)
+
+
+def as_storable(measure: Any, parameter: str) -> Any:
+    """Return the parameter of a measure if it is None, a number, text or an array."""
+    value = getattr(measure, parameter, measure)
+    if value is not None and not isinstance(value, (bool, int, float, str, np.ndarray)):
+        kind = "a model" if value is measure else type(value).__name__
+        raise TypeError(
+            f"{parameter} of the measure must be a number, a text or an array to be saved, "
+            f"got {kind}"
+        )
+    return value

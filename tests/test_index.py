@@ -2,12 +2,13 @@ import copy
 import multiprocessing
 import pickle
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fastcos import FastcosFormatError, SimilarityIndex, top_k
+from fastcos import FastcosFormatError, SimilarityIndex, get_measure, top_k
 from tests import dense_oracle
 from tests.compare import assert_same_bits
 from tests.preforked import total_of_answers
@@ -83,6 +84,34 @@ def test_a_saved_index_finds_the_same(items, queries, tmp_path):
         loaded = SimilarityIndex.load(tmp_path / "index")
         assert_same_bits(loaded.search(queries, 9).scores, index.search(queries, 9).scores)
         assert loaded.n_items_ == 2998
+
+
+def test_a_saved_index_keeps_the_parameters_of_its_measure(items, queries, tmp_path):
+    popularity = np.arange(1.0, 3001)
+    for measure in (
+        get_measure("csls", n_neighbors=3),
+        get_measure("radial_cosine", power=0.25),
+        get_measure("feature_augmented", weight=0.5, normalized=True),
+        get_measure("popularity_whitened_cosine", popularity=popularity, ridge=0.1),
+        get_measure("query_metric_cosine", other=queries, centered=True),
+    ):
+        index = SimilarityIndex(measure).fit(items)
+        index.save(tmp_path / "index")
+        loaded = SimilarityIndex.load(tmp_path / "index")
+        assert type(loaded.measure) is type(measure)
+        assert_same_bits(loaded.search(queries, 9).scores, index.search(queries, 9).scores)
+
+
+def test_a_measure_that_no_file_can_hold_is_refused_by_name(items, tmp_path):
+    class Own(type(get_measure("cosine"))):
+        pass
+
+    with pytest.raises(TypeError, match="measure must be a name or of a registered class to be"):
+        SimilarityIndex(Own()).fit(items).save(tmp_path / "index")
+    model = SimpleNamespace(shrinkage_=np.ones(20), singular_values_=np.arange(20.0, 0, -1))
+    index = SimilarityIndex(get_measure("rescaled_cosine:smoothed", model=model)).fit(items)
+    with pytest.raises(TypeError, match="model of the measure must be a number, a text or an arr"):
+        index.save(tmp_path / "index")
 
 
 def test_a_damaged_index_is_refused(items, tmp_path):

@@ -10,11 +10,13 @@ import pytest
 import scipy.sparse as sp
 
 import fastcos
+from bench import dense_exactness
 from fastcos import config, dense_neighbors, threads
 from fastcos.kernels import cpu
 from fastcos.neighbors import top_k
 from tests import dense_oracle
 from tests.compare import assert_same_bits
+from tests.dense_families import FAMILIES, duplicates, gaussian, near_ties, wild_norms
 
 FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 each_measure = pytest.mark.parametrize("measure", FORMS)
@@ -35,59 +37,6 @@ def assert_exact(X, Y=None, k=10, measure="cosine", **options):
     assert found.scores.dtype == np.float32
 
 
-def gaussian(n, d, seed=0):
-    return np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
-
-
-def near_ties(n, d):
-    rng = np.random.default_rng(1)
-    centres = rng.standard_normal((7, d))
-    return (centres[rng.integers(0, 7, n)] + 1e-6 * rng.standard_normal((n, d))).astype(np.float32)
-
-
-def duplicates(n, d):
-    return gaussian(n // 4 + 1, d)[np.random.default_rng(2).integers(0, n // 4 + 1, n)]
-
-
-def integer_grid(n, d):
-    return np.random.default_rng(3).integers(-2, 3, (n, d)).astype(np.float32)
-
-
-def all_equal(n, d):
-    return np.full((n, d), 0.3, np.float32)
-
-
-def wild_norms(n, d):
-    sizes = 10.0 ** np.random.default_rng(4).uniform(-30, 30, (n, 1))
-    return (gaussian(n, d) * sizes).astype(np.float32)
-
-
-def dominated(n, d):
-    X = gaussian(n, d)
-    X[:, d // 2] *= 1e4
-    return X
-
-
-def denormals(n, d):
-    X = gaussian(n, d)
-    X[::3] *= np.float32(1e-42)
-    return X
-
-
-def with_zero_rows(n, d):
-    X = gaussian(n, d)
-    X[::5] = 0
-    return X
-
-
-def one_hot(n, d):
-    return np.eye(d, dtype=np.float32)[np.arange(n) % d] * np.float32(2)
-
-
-FAMILIES = [
-    gaussian, near_ties, duplicates, integer_grid, all_equal, wild_norms, dominated, denormals,
-    with_zero_rows, one_hot,
-]  # fmt: skip
 each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
 
 
@@ -357,16 +306,9 @@ def test_memory_holds_under_a_hard_limit_of_address_space():
 
 @pytest.mark.slow
 def test_a_million_cases_are_exact():
-    cases = 0
-    rng = np.random.default_rng(0)
-    while cases < 1_000_000:
-        family = FAMILIES[rng.integers(len(FAMILIES))]
-        measure = list(FORMS)[rng.integers(3)]
-        n, d = int(rng.integers(2, 1500)), int(rng.integers(1, 150))
-        k = int(min(n - 1, rng.choice([1, 3, 10, 50, 100])))
-        X = family(n, d)[rng.permutation(n)]
-        assert_exact(X.astype(rng.choice([np.float32, np.float64])), k=k, measure=measure)
-        cases += n * k  # every prefix of k is a case too
+    told = dense_exactness.judged(1_000_000)
+    assert told["cases"] >= 1_000_000
+    assert told["wrong"] == 0
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")

@@ -1,0 +1,58 @@
+"""Rows that a search by bounds finds hard, n x d float32."""
+
+import numpy as np
+
+
+def gaussian(n, d, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
+
+
+def near_ties(n, d):
+    rng = np.random.default_rng(1)
+    centres = rng.standard_normal((7, d))
+    return (centres[rng.integers(0, 7, n)] + 1e-6 * rng.standard_normal((n, d))).astype(np.float32)
+
+
+def duplicates(n, d):
+    return gaussian(n // 4 + 1, d)[np.random.default_rng(2).integers(0, n // 4 + 1, n)]
+
+
+def integer_grid(n, d):
+    return np.random.default_rng(3).integers(-2, 3, (n, d)).astype(np.float32)
+
+
+def all_equal(n, d):
+    return np.full((n, d), 0.3, np.float32)
+
+
+def wild_norms(n, d):
+    sizes = 10.0 ** np.random.default_rng(4).uniform(-30, 30, (n, 1))
+    return (gaussian(n, d) * sizes).astype(np.float32)
+
+
+def dominated(n, d):
+    X = gaussian(n, d)
+    X[:, d // 2] *= 1e4
+    return X
+
+
+def denormals(n, d):
+    X = gaussian(n, d)
+    X[::3] *= np.float32(1e-42)
+    return X
+
+
+def with_zero_rows(n, d):
+    X = gaussian(n, d)
+    X[::5] = 0
+    return X
+
+
+def one_hot(n, d):
+    return np.eye(d, dtype=np.float32)[np.arange(n) % d] * np.float32(2)
+
+
+FAMILIES = [
+    gaussian, near_ties, duplicates, integer_grid, all_equal, wild_norms, dominated, denormals,
+    with_zero_rows, one_hot,
+]  # fmt: skip
