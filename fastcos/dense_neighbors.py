@@ -253,8 +253,7 @@ def search(
     permitted: rising numbers of the items that may be found, all that were prepared if None.
     floors (n,): items with lower keys need not be found, and may be or not.
     """
-    n, depth = queries.rows.shape
-    layout, items = prepared.tiling, prepared.items
+    items = prepared.items
     n_items, n_panels = len(items.order), len(items.statistics)
     share = 1.0 if permitted is None else max(1, len(permitted)) / n_items
     wanted = k / share
@@ -266,52 +265,85 @@ def search(
     if permitted is not None:
         mask = np.zeros(len(items.rows), np.uint8)
         mask[permitted] = 1
-    capacity = max(256, 1 << math.ceil(8 * wanted + 64).bit_length())
-    columns = threads.poisoned((n, k), np.int64)
-    keys = threads.poisoned((n, k), np.float64)
-    queries = _as_wide(queries, items.rows)
-    scaled = packed_queries(prepared, queries, exclusions, mask)
-    common = (
-        tiles.ISA_TUPLES[layout.isa], FORMS[prepared.form],
-        (layout.quantised, layout.unsigned, layout.depth),
+    scaled = packed_queries(prepared, _as_wide(queries, items.rows), exclusions, mask)
+    if len(scaled.norms) <= FEW_QUERIES and n_panels >= 512:
+        return _scan(prepared, scaled, k, wanted, work)
+    zero = np.zeros(0, np.int64)
+    if not scaled.weights.any():
+        # every key of a zero query is 0: no screen could drop a single item
+        zero = np.flatnonzero(scaled.norms == 0)
+    columns, keys = _sweep(prepared, scaled, zero, k, wanted, work, floors)
+    found = np.sort(items.order) if permitted is None else permitted
+    for query in zero:
+        columns[query], keys[query] = _lowest(found, exclusions, int(query), k)
+    return columns, keys
+
+
+def _code(prepared: Prepared) -> tuple[Any, int, tuple[bool, bool, int]]:
+    """What the kernels are told about tiles and keys: isa, form, shape."""
+    layout = prepared.tiling
+    shape = layout.quantised, layout.unsigned, layout.depth
+    return tiles.ISA_TUPLES[layout.isa], FORMS[prepared.form], shape
+
+
+def _capacity(wanted: float) -> int:
+    """Candidates that a query's buffer holds."""
+    return max(256, 1 << math.ceil(8 * wanted + 64).bit_length())
+
+
+def _scan(
+    prepared: Prepared, scaled: Any, k: int, wanted: float, work: Work
+) -> tuple[Integers, Floats]:
+    """Search for few queries: threads share the items, and the parts' answers are merged."""
+    n, n_panels = len(scaled.norms), len(prepared.items.statistics)
+    # runs of at least 0.1 ms, at most 64 of them
+    per_run = max(256, -(-n_panels // 64))
+    cuts = threads.cuts_by_rows(n_panels, per_run)
+    shape = (len(cuts) - 1, n, k)
+    part_keys, part_columns = (
+        threads.poisoned(shape, np.float64), threads.poisoned(shape, np.int64)
     )  # fmt: skip
-    types = tile_types(layout)
-    if n <= FEW_QUERIES and n_panels >= 512:
-        # runs of at least 0.1 ms, at most 64 of them
-        per_run = max(256, -(-n_panels // 64))
-        cuts = threads.cuts_by_rows(n_panels, per_run)
-        shape = (len(cuts) - 1, n, k)
-        part_keys, part_columns = (
-            threads.poisoned(shape, np.float64), threads.poisoned(shape, np.int64)
-        )  # fmt: skip
-        threads.run(
-            dense_topk.scan_panels, cuts, *common, scaled, items, capacity,
-            *_guess(min(wanted, per_run * 4), per_run), per_run, *types, part_keys, part_columns,
-            n_threads=work.n_threads, progress=work.progress,
-        )  # fmt: skip
-        part_keys = np.ascontiguousarray(part_keys.swapaxes(0, 1))
-        part_columns = np.ascontiguousarray(part_columns.swapaxes(0, 1))
-        topk.merge_rows(0, n, part_keys, part_columns, keys, columns)
-        return columns, keys
-    known = np.full(n, -3e38, np.float32)
-    again = np.zeros(n, np.uint8)
+    threads.run(
+        dense_topk.scan_panels, cuts, *_code(prepared), scaled, prepared.items, _capacity(wanted),
+        *_guess(min(wanted, per_run * 4), per_run), per_run, *tile_types(prepared.tiling),
+        part_keys, part_columns,
+        n_threads=work.n_threads, progress=work.progress,
+    )  # fmt: skip
+    part_keys = np.ascontiguousarray(part_keys.swapaxes(0, 1))
+    part_columns = np.ascontiguousarray(part_columns.swapaxes(0, 1))
+    columns, keys = threads.poisoned((n, k), np.int64), threads.poisoned((n, k), np.float64)
+    topk.merge_rows(0, n, part_keys, part_columns, keys, columns)
+    return columns, keys
+
+
+def _sweep(
+    prepared: Prepared,
+    scaled: Any,
+    zero: Integers,
+    k: int,
+    wanted: float,
+    work: Work,
+    floors: Floats | None,
+) -> tuple[Integers, Floats]:
+    """Search for all queries but `zero`: threads share the queries, and each sweeps the items.
+
+    The symmetry of a self-join is not used. On 40,000 x 128 rows the tiles are 0.11 of 0.28 s at
+    k = 10 and of 0.70 s at k = 100, so half of them are a fifth and a twelfth at most; and both
+    sides would have to be compared, and the buffers of all queries, not of a block, be held.
+    """
+    n, n_panels = len(scaled.norms), len(prepared.items.statistics)
+    columns, keys = threads.poisoned((n, k), np.int64), threads.poisoned((n, k), np.float64)
+    known, again = np.full(n, -3e38, np.float32), np.zeros(n, np.uint8)
     stride, rank = _guess(wanted, n_panels)
     if floors is not None and np.isfinite(floors).all():
         known, stride, rank = _known(scaled, floors), 0, 0
-    batch = np.arange(n, dtype=np.int64)
-    if not scaled.weights.any():
-        # every key of a zero query is 0: no screen could drop a single item
-        zero = np.flatnonzero(queries.norms == 0)
-        found = np.sort(items.order) if permitted is None else permitted
-        for query in zero:
-            columns[query], keys[query] = _lowest(found, exclusions, int(query), k)
-        batch = np.delete(batch, zero)
-    block = _block(capacity, k, depth, work)
+    batch = np.delete(np.arange(n, dtype=np.int64), zero)
+    block = _block(_capacity(wanted), k, scaled.rows.shape[1], work)
     while len(batch):
         threads.run(
-            dense_topk.search_rows, threads.cuts_by_rows(len(batch), block), 0, n_panels, *common,
-            batch, scaled, items, capacity, stride, rank, *types,
-            known, keys, columns, again,
+            dense_topk.search_rows, threads.cuts_by_rows(len(batch), block), 0, n_panels,
+            *_code(prepared), batch, scaled, prepared.items, _capacity(wanted), stride, rank,
+            *tile_types(prepared.tiling), known, keys, columns, again,
             n_threads=work.n_threads, progress=work.progress,
         )  # fmt: skip
         batch, stride, rank = np.flatnonzero(again), 0, 0

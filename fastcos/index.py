@@ -32,7 +32,7 @@ class SimilarityIndex:
 
     Many threads may search at once, also while another adds, replaces or removes items: a search
     sees the items as they were before a change or after it. Works after fork. Needs the rows, and
-    beside them ``bytes_per_item`` bytes an item (rows of a multiple of 64 codes, or 4 bytes a
+    beside them ``bytes_per_item_`` bytes an item (rows of a multiple of 64 codes, or 4 bytes a
     column on CPUs without int8 instructions, and 60 bytes).
 
     Parameters
