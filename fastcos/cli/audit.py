@@ -81,20 +81,10 @@ def run(given: argparse.Namespace) -> int:
             progress=progress,
         )
     change = _change(given, model)
-    files = ("items", "users", "labels", "popularity", "against", "old_users")
-    parameters = {
-        "files": {name: getattr(given, name) for name in files},
-        "read": list(model.notes),
-        "seed": given.seed,
-        "k": card.k,
-        "condition": card.condition,
-    }
-    facts = report.provenance(parameters)
+    facts = report.provenance(_parameters(given, card, model))
     document = {**facts, "audit": report.json_ready(card.to_dict())}
     if change is not None:
-        described = {"verdict": change.verdict, **change._asdict()}
-        described["most_changed"] = [str(model.ids[item]) for item in change.most_changed]
-        document["change"] = report.json_ready(described)
+        document["change"] = _described(change, model.ids)
     folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
     io.write_json(folder / "audit.json", document)
@@ -109,6 +99,24 @@ def run(given: argparse.Namespace) -> int:
             _show_change(change, model.ids)
     say(f"wrote {folder / 'audit.json'} and {folder / 'audit.html'}")
     return _judged(card, change, limits)
+
+
+def _parameters(given: argparse.Namespace, card: "Audit", model: io.Factors) -> dict[str, Any]:
+    names = ("items", "users", "labels", "popularity", "against", "old_users")
+    return {
+        "files": {name: getattr(given, name) for name in names},
+        "read": list(model.notes),
+        "seed": given.seed,
+        "k": card.k,
+        "condition": card.condition,
+    }
+
+
+def _described(change: "VersionChange", ids: Any) -> Any:
+    """Return a change as JSON-ready values, with the ids of the items that changed most."""
+    named = {"verdict": change.verdict, **change._asdict()}
+    named["most_changed"] = [str(ids[item]) for item in change.most_changed]
+    return report.json_ready(named)
 
 
 def _texts(labelled: io.ItemLabels) -> list[str | None]:

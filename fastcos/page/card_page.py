@@ -54,7 +54,8 @@ def audit_page(
         _change(change),
         _survival(card),
         _dimensions(card),
-        _otherwise(card),
+        _conventions(card),
+        _unchanged(card),
         _recovery(card),
         _shape(card),
         _method(card),
@@ -160,63 +161,58 @@ def _dimensions(card: Audit) -> Markup:
     )
 
 
-def _otherwise(card: Audit) -> Markup:
+def _conventions(card: Audit) -> Markup:
+    told = f" The given factors: {card.convention.meaning}." if card.convention else ""
+    return _section(
+        "The same model under other conventions",
+        element(
+            "p",
+            "Each row is the same model with the same predictions. Where its neighbours differ "
+            f"from the given ones, the difference is a matter of convention.{told}",
+        ),
+        _comparisons("Rescalings", "rescaling", (card.given, *card.family), card),
+        element(
+            "p",
+            f"Jaccard of the {card.k} nearest neighbours of {card.n_listed:,} items with those of "
+            "the given embeddings, ± one standard error where it is at least 0.005; RSA: "
+            "correlation of all their cosines; hubness: skewness of how often an item is listed; "
+            "condition: of the rescaling that leads there.",
+            class_="quiet",
+        ),
+    )
+
+
+def _unchanged(card: Audit) -> Markup:
+    with_users = any(row.name == "query_metric" for row in card.alternatives)
+    needed = "" if with_users else " Those that know what users do need the users' embeddings."
+    return _section(
+        "What no rescaling changes",
+        element(
+            "p",
+            "Cosines of these forms are the same for every rescaling, and for every linear map, of "
+            "the model. Low agreement with the given embeddings is not a fault of theirs."
+            f"{needed}",
+        ),
+        _comparisons("Alternatives", "form", card.alternatives, card),
+    )
+
+
+def _comparisons(caption: str, kind: str, rows: Iterable[Comparison], card: Audit) -> Markup:
+    """A table of comparisons; the column of AUC where there are labels."""
     labelled = card.given.auc is not None
-
-    def lines(rows: Iterable[Comparison]) -> Iterable[tuple[object, ...]]:
-        for row in rows:
-            yield (
-                joined([row.name.replace("_", " "), element("small", row.meaning)]),
-                charts.meter(row.jaccard, row.jaccard_error),
-                _optional(row.rsa, ".2f"),
-                f"{row.hubness:.1f}",
-                *([_optional(row.auc, ".3f")] if labelled else []),
-                _optional(row.condition, ".3g"),
-            )
-
     header = ("Jaccard with given", "RSA", "hubness", *(["AUC"] if labelled else []), "condition")
-    foot = element(
-        "p",
-        f"Jaccard of the {card.k} nearest neighbours of {card.n_listed:,} items with those of the "
-        "given embeddings, ± one standard error where it is at least 0.005; RSA: correlation of "
-        "all their cosines; hubness: skewness of how often an item is listed; condition: of the "
-        "rescaling that leads there.",
-        class_="quiet",
+    lines = (
+        (
+            joined([row.name.replace("_", " "), element("small", row.meaning)]),
+            charts.meter(row.jaccard, row.jaccard_error),
+            _optional(row.rsa, ".2f"),
+            f"{row.hubness:.1f}",
+            *([_optional(row.auc, ".3f")] if labelled else []),
+            _optional(row.condition, ".3g"),
+        )
+        for row in rows
     )
-    return joined(
-        [
-            _section(
-                "The same model under other conventions",
-                element(
-                    "p",
-                    "Each row is the same model with the same predictions. Where its neighbours "
-                    "differ from the given ones, the difference is a matter of convention.",
-                    *(
-                        [f" The given factors: {card.convention.meaning}."]
-                        if card.convention
-                        else []
-                    ),
-                ),
-                table("Rescalings", ("rescaling", *header), lines((card.given, *card.family))),
-                foot,
-            ),
-            _section(
-                "What no rescaling changes",
-                element(
-                    "p",
-                    "Cosines of these forms are the same for every rescaling, and for every linear "
-                    "map, of the model. Low agreement with the given embeddings is not a fault of "
-                    "theirs. ",
-                    *(
-                        []
-                        if any(row.name == "query_metric" for row in card.alternatives)
-                        else ["Those that know what users do need the users' embeddings."]
-                    ),
-                ),
-                table("Alternatives", ("form", *header), lines(card.alternatives)),
-            ),
-        ]
-    )
+    return table(caption, (kind, *header), lines)
 
 
 def _recovery(card: Audit) -> Markup:
