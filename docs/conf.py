@@ -33,6 +33,7 @@ autodoc_typehints = "none"  # the docstrings say shape and dtype, which types ca
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
+smartquotes = False  # X' is a transpose
 html_theme = "furo"
 html_title = f"fastcos {release}"
 html_static_path = ["static"]
