@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, threads, validate
-from fastcos.kernels import dense_topk, pair_scores, rows, screen, tiles, topk
+from fastcos.kernels import bands, dense_topk, pair_scores, rows, screen, tiles, topk
 from fastcos.measure import Measure
 
 Rows = validate.Rows
@@ -19,7 +19,10 @@ FORMS = {
     "dot": pair_scores.DOT,
     "cosine": pair_scores.COSINE,
     "euclidean": pair_scores.EUCLIDEAN,
+    "norm_angle": pair_scores.NORM_ANGLE,
 }
+# forms that screen by the cosine
+_OF_DIRECTIONS = ("cosine", "norm_angle")
 # offsets weigh at most this much more than inner products, so that float32 holds both
 _LARGEST_WEIGHT = 2.0**20
 # below this many queries the items are split, not the queries
@@ -161,9 +164,11 @@ def prepare(form: str, given: Side, candidates: Integers, n_threads: int | None 
         offsets = -0.5 * given.norms * given.norms
     unit = _power_of_two(float(given.norms.max()))
     offset_unit = _power_of_two(float(np.abs(offsets).max()))
-    if form == "cosine":
+    if form in _OF_DIRECTIONS:
         factors = np.divide(1.0, given.norms, out=np.zeros(len(given.rows)), where=given.norms > 0)
         unit, order = 1.0, candidates
+        if form == "norm_angle":
+            order = candidates[np.argsort(given.norms[candidates], kind="stable")]
     else:
         factors = np.full(len(given.rows), unit)
         size = offsets if offsets.any() else given.norms
@@ -212,7 +217,7 @@ def packed_queries(
     norms = np.where(given.norms > 0, given.norms, 1.0)
     slopes, intercepts = np.ones(len(norms)), np.zeros(len(norms))
     weights = np.zeros(len(norms), np.float32)
-    if prepared.form != "cosine":
+    if prepared.form not in _OF_DIRECTIONS:
         floor = prepared.unit / (prepared.offset_unit * _LARGEST_WEIGHT)
         norms = np.maximum(norms, floor)
         weights = (prepared.unit / (norms * prepared.offset_unit)).astype(np.float32)
@@ -266,6 +271,8 @@ def search(
         mask = np.zeros(len(items.rows), np.uint8)
         mask[permitted] = 1
     scaled = packed_queries(prepared, _as_wide(queries, items.rows), exclusions, mask)
+    if prepared.form == "norm_angle":
+        return _search_bands(prepared, scaled, k, work)
     if len(scaled.norms) <= FEW_QUERIES and n_panels >= 512:
         return _scan(prepared, scaled, k, wanted, work)
     zero = np.zeros(0, np.int64)
@@ -347,6 +354,26 @@ def _sweep(
             n_threads=work.n_threads, progress=work.progress,
         )  # fmt: skip
         batch, stride, rank = np.flatnonzero(again), 0, 0
+    return columns, keys
+
+
+def _search_bands(prepared: Prepared, scaled: Any, k: int, work: Work) -> tuple[Integers, Floats]:
+    """Search by norm gap and angle: queries and panels by norm."""
+    columns = threads.poisoned((len(scaled.norms), k), np.int64)
+    keys = threads.poisoned((len(scaled.norms), k), np.float64)
+    isa, _, shape = _code(prepared)
+    items = prepared.items
+    ends = np.arange(tiles.PANEL, len(items.order) + tiles.PANEL, tiles.PANEL)
+    norms = items.norms[items.order]
+    firsts, lasts = norms[:: tiles.PANEL].copy(), norms[np.minimum(ends, len(norms)) - 1]
+    batch = np.argsort(scaled.norms, kind="stable")
+    capacity = max(32, 2 * k)
+    threads.run(
+        bands.search_bands, threads.cuts_by_rows(len(batch), _block(capacity, k, 0, work)),
+        isa, shape, batch, scaled, items, firsts, lasts, capacity, *tile_types(prepared.tiling),
+        keys, columns,
+        n_threads=work.n_threads, progress=work.progress,
+    )  # fmt: skip
     return columns, keys
 
 

@@ -291,16 +291,19 @@ def _blocks(
         return
     offsets = measure.item_offsets(searched)
     right = dense.side(measure.items(searched), offsets, None)
-    if measure.form == "cosine":
+    of_directions = measure.form in ("cosine", "norm_angle")
+    if of_directions:
         right = right._replace(rows=_unit(right))
     for first in range(0, len(given), block):
         Q = given[first : first + block]
         left = dense.side(measure.queries(Q), None, None)
-        if measure.form == "cosine":
+        if of_directions:
             left = left._replace(rows=_unit(left))
         keys = left.rows @ right.rows.T
-        if measure.form == "cosine":
+        if of_directions:
             np.clip(keys, -1, 1, out=keys)
+        if measure.form == "norm_angle":
+            keys = -np.arccos(keys) - np.abs(left.norms[:, None] - right.norms)
         elif measure.form == "euclidean":
             keys = 2.0 * keys - left.norms[:, None] ** 2 - right.norms**2
             np.minimum(keys, 0.0, out=keys)

@@ -103,7 +103,9 @@ def _cut(count, k, tau, scratch):
 
 
 @kernel
-def _score(form, query, queries, items, columns, count, keys, length, best_keys, best_columns):
+def merge_scores(
+    form, query, queries, items, columns, count, keys, length, best_keys, best_columns
+):
     """Merge the float64 keys of count columns into the best `length` of k; returns their number."""
     pair_keys(
         form, queries.rows, query, queries.norms[query], items.rows, items.norms, items.offsets,
@@ -130,7 +132,7 @@ def _tighten(form, i, query, queries, items, block, found, scratch, ending):
     count = _unpack(entries, found.counts[i], query, queries, items, lanes, scratch)
     count, tau = _cut(count, k, lanes[TAU], scratch)
     if ending or count > entries.shape[0] // 2:
-        found.lengths[i] = _score(
+        found.lengths[i] = merge_scores(
             form, query, queries, items, scratch.columns, count, scratch.keys, found.lengths[i],
             keys, found.columns[i],
         )  # fmt: skip

@@ -31,7 +31,7 @@ from .vector_ir import (
 LANES = 16
 # rows asked for ahead of their scoring: 49 to 35 ns a row of 128 in a list of 40,000
 _AHEAD = 4
-DOT, COSINE, EUCLIDEAN = 0, 1, 2
+DOT, COSINE, EUCLIDEAN, NORM_ANGLE = 0, 1, 2, 3
 
 
 def _emit(difference):
@@ -152,7 +152,7 @@ def pair_keys(form, queries, query, query_norm, items, norms, offsets, columns, 
     queries (n, d), items (p, d) of one dtype; norms, offsets (p,); columns (>= count,) item
     numbers; keys (>= count,) out. DOT: <x, y> + offset. COSINE: <x, y> / (|x| |y|) clipped to
     [-1, 1], 0 where a norm is 0. EUCLIDEAN: -|x - y|^2, by differences, so that near-duplicates do
-    not cancel.
+    not cancel. NORM_ANGLE: -(||x| - |y|| + arccos of the cosine).
     """
     depth = items.shape[1]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
@@ -169,10 +169,13 @@ def pair_keys(form, queries, query, query_norm, items, norms, offsets, columns, 
     if form == DOT:
         for entry in range(count):
             keys[entry] += offsets[columns[entry]]
-    elif form == COSINE:
+    elif form != EUCLIDEAN:
         for entry in range(count):
             norm = query_norm * norms[columns[entry]]
             keys[entry] = min(max(keys[entry] / norm, -1.0), 1.0) if norm > 0.0 else 0.0
+    if form == NORM_ANGLE:
+        for entry in range(count):
+            keys[entry] = -(abs(query_norm - norms[columns[entry]]) + math.acos(keys[entry]))
 
 
 @kernel

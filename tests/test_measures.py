@@ -179,7 +179,9 @@ def scores(name, P, B):
         return fitted.finish(fitted.rescore(queries, fitted.facts(items), every), queries)
     X, Y = (np.asarray(rows, np.float64) for rows in (fitted.queries(queries), fitted.items(items)))
     offsets = fitted.item_offsets(items)
-    if fitted.form == "cosine":
+    if fitted.form == "norm_angle":
+        keys = oracles.norm_angle(X, Y, 1.0)
+    elif fitted.form == "cosine":
         keys = oracles.cosine(X, Y)
     elif fitted.form == "dot":
         keys = X @ Y.T + (0 if offsets is None else offsets)
@@ -465,7 +467,7 @@ def bags(seed, n, w=7):
 
 
 @pytest.mark.parametrize("shape", ["even", "long", "spiky", "clusters"])
-@pytest.mark.parametrize("name", ["mutual_proximity", "norm_angle_distance", "recos"])
+@pytest.mark.parametrize("name", ["mutual_proximity", "recos"])
 def test_no_item_exceeds_the_bound_of_its_candidates_key(name, shape):
     random = np.random.default_rng(5)
     rows = random.standard_normal((300, 9))
@@ -555,6 +557,103 @@ def test_a_narrow_memory_changes_no_bounded_answer():
     np.testing.assert_array_equal(wide.scores, narrow.scores)
 
 
+# --- neighbours that fit has met, and bands of similar norm
+
+
+def uneven_rows(n, d, seed=0):
+    """Clusters of all densities with hubs, norms from 0.1 to 10, duplicates and a zero row."""
+    random = np.random.default_rng(seed)
+    centres = random.standard_normal((6, d))
+    spread = 10 ** random.uniform(-2, 0, (6, 1))
+    of = random.integers(0, 6, n)
+    rows = centres[of] + spread[of] * random.standard_normal((n, d))
+    rows *= 10 ** random.uniform(-1, 1, (n, 1))
+    rows[[5, 17, 90]] = rows[40]
+    rows[11] = 0
+    return rows.astype(np.float32)
+
+
+def one_by_one(name, rows, k):
+    """The best of all scores, from blocks that no search has pruned; ties by lower number."""
+    fitted = get_measure(name).fit(rows)
+    sides = [oracles.unit(part(rows)) for part in (fitted.queries, fitted.items)]
+    if fitted.form == "dot":
+        sides = [np.asarray(part(rows), np.float64) for part in (fitted.queries, fitted.items)]
+    keys = sides[0] @ sides[1].T
+    offsets = fitted.item_offsets(rows)
+    keys = fitted.finish(keys + (0 if offsets is None else offsets), rows)
+    np.fill_diagonal(keys, -np.inf)
+    return -np.sort(-keys, axis=1)[:, :k]
+
+
+@pytest.mark.parametrize("k", [3, 10, 40])
+@pytest.mark.parametrize("name", ["csls", "local_scaling", "dis_sim_local"])
+def test_neighbours_met_by_fit_leave_nobody_out(name, k):
+    rows = uneven_rows(700, 12)
+    found = top_k(rows, k=k, measure=name)
+    np.testing.assert_allclose(found.scores, one_by_one(name, rows, k), rtol=2e-6, atol=1e-6)
+    fitted = get_measure(name).fit(rows)
+    met = fitted.candidates()
+    every = np.full((len(rows), len(rows)), True)
+    np.put_along_axis(every, met.columns, values=False, axis=1)
+    np.fill_diagonal(every, False)
+    keys = np.asarray(fitted.queries(rows), np.float64) @ np.asarray(fitted.items(rows)).T
+    assert (
+        np.where(every, keys + fitted.item_offsets(rows), -np.inf) <= met.ceilings[:, None]
+    ).all()
+
+
+def test_neighbours_met_by_fit_are_not_used_where_some_may_not_be_found():
+    rows = uneven_rows(300, 5)
+    allowed = np.arange(0, 300, 3)
+    found = top_k(rows, k=4, measure="csls", allowed=allowed)
+    assert np.isin(found.indices, allowed).all()
+    seen = scipy.sparse.csr_array(
+        (np.ones(300), top_k(rows, k=1, measure="csls").indices.ravel(), np.arange(301)),
+        shape=(300, 300),
+    )
+    without = top_k(rows, k=4, measure="csls", exclude=seen)
+    assert not (without.indices == seen.indices[:, None]).any()
+
+
+@pytest.mark.parametrize("weight", [0.05, 1.0, 30.0])
+@pytest.mark.parametrize(("n", "d"), [(130, 1), (700, 3), (900, 40)])
+def test_bands_of_similar_norm_leave_nobody_out(n, d, weight):
+    rows = uneven_rows(n, d)
+    measure = get_measure("norm_angle_distance", weight=weight)
+    truth = oracles.norm_angle(rows, rows, weight)
+    np.fill_diagonal(truth, -np.inf)
+    best = -np.sort(-truth, axis=1)[:, :7]
+    found = top_k(rows, k=7, measure=measure)
+    np.testing.assert_allclose(found.scores, best, rtol=1e-6, atol=1e-6 * weight)
+    np.testing.assert_allclose(
+        np.take_along_axis(truth, found.indices, axis=1), best, rtol=1e-7, atol=1e-7 * weight
+    )
+    # the columns of equal rows rise
+    for row in found.indices.tolist():
+        same = [j for j in row if j in (5, 17, 40, 90)]
+        assert same == sorted(same)
+    for n_threads in (1, 3):
+        again = top_k(rows, k=7, measure=measure, n_threads=n_threads)
+        np.testing.assert_array_equal(again.indices, found.indices)
+        np.testing.assert_array_equal(again.scores, found.scores)
+
+
+def test_bands_of_similar_norm_keep_exclusions_and_masks():
+    rows = uneven_rows(600, 8)
+    queries = uneven_rows(120, 8, seed=1)
+    random = np.random.default_rng(0)
+    seen, allowed = random.random((120, 600)) < 0.2, random.random(600) < 0.6
+    truth = oracles.norm_angle(queries, rows, 1.0)
+    truth[seen], truth[:, ~allowed] = -np.inf, -np.inf
+    given = {"allowed": allowed, "exclude": scipy.sparse.csr_array(seen)}
+    best = -np.sort(-truth, axis=1)[:, :5]
+    by_index = fastcos.SimilarityIndex("norm_angle_distance").fit(rows).search(queries, 5, **given)
+    found = top_k(queries, rows, 5, measure="norm_angle_distance", **given)
+    for scores in (found.scores, by_index.scores):
+        np.testing.assert_allclose(scores, best, rtol=1e-6)
+
+
 # --- degenerate rows
 
 
@@ -622,6 +721,7 @@ REFUSED = {
     ("scaled_similarity", "alpha"): ({"alpha": 1.1}, r"alpha must be .*<= 1.*got 1\.1"),
     ("scaled_similarity", "below"): ({"alpha": -0.1}, r"alpha must be .*>= 0.*got -0\.1"),
     ("radial_cosine", "power"): ({"power": -1}, "power must be .*>= 0"),
+    ("norm_angle_distance", "weight"): ({"weight": 0}, "weight must be .*> 0.*got 0"),
     ("feature_augmented", "weight"): ({"weight": np.nan}, "weight must be a finite number"),
     ("csls", "K"): ({"n_neighbors": 0}, "n_neighbors must be a whole number"),
     ("all_but_the_top", "r"): ({"n_directions": 0.5}, "n_directions must be a whole number"),
@@ -733,6 +833,25 @@ def test_fit_leaves_the_measure_that_was_given_as_it_was(name):
     assert vars(measure).keys() == before.keys()
     assert all(vars(measure)[key] is value for key, value in before.items())
     np.testing.assert_array_equal(first.items(items), kept)
+
+
+def test_declared_invariances_are_those_of_the_list():
+    if not LIST.is_file():
+        pytest.skip(f"{LIST} is not there")
+    with LIST.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["kind"] == "measure"]
+    told = {}
+    for row in rows:
+        cells = row["invariances"].split()[:6]
+        if all(len(pair.split("=")) == 2 for pair in cells) and len(cells) == 6:
+            told[row["name"]] = dict(pair.rstrip(";").split("=") for pair in cells)
+    assert len(told) > 30
+    for name, cells in told.items():
+        maker = getattr(_MAKERS[name], "func", _MAKERS[name])
+        ours = maker.invariances._asdict()
+        # "only along (1,..,1)" is a "-" with a remark
+        differ = {cell for cell in cells if ours[cell] != cells[cell].replace("only", "-")}
+        assert not differ, (name, ours, cells)
 
 
 def test_an_unknown_name_lists_the_known_ones():

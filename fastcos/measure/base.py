@@ -11,7 +11,7 @@ from fastcos import validate
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Keys = npt.NDArray[np.float64]
-Form = Literal["dot", "cosine", "euclidean"]
+Form = Literal["dot", "cosine", "euclidean", "norm_angle"]
 
 
 @runtime_checkable
@@ -20,14 +20,15 @@ class Measure(Protocol):
 
     The engine ranks item b for query q by a float64 key of x = queries(q) and y = items(b):
     ``form`` "dot": <x, y> + item_offsets(b); "cosine": <x, y> / (|x| |y|), 0 for a zero row;
-    "euclidean": -|x - y|^2. ``finish`` then turns keys into the scores that a caller sees; it must
-    never decrease where keys of one query increase.
+    "euclidean": -|x - y|^2; "norm_angle": -(||x| - |y|| + the angle of x and y). ``finish`` then
+    turns keys into the scores that a caller sees; it must never decrease where keys of one query
+    increase.
 
     Attributes
     ----------
     name : str
         The name by which ``measure=`` finds the class.
-    form : {"dot", "cosine", "euclidean"}
+    form : {"dot", "cosine", "euclidean", "norm_angle"}
         How a pair of transformed rows is scored.
     """
 

@@ -113,3 +113,33 @@ class FeatureAugmented(_MeanNorm):
         norms = self.weight * self._relative_norms(B)
         rows = np.column_stack([unit_rows(B), norms])
         return unit_rows(rows) if self.normalized else rows
+
+
+@register
+class NormAngleDistance(Plain):
+    """-(||x| - |y|| + λ arccos(cosine)): nearer is larger.
+
+    What some slides print as "WRD" without the bars; it is not Word Rotator's Distance. No inner
+    product: the engine has a search of its own, by bands of similar norm. Pitfall: norms are in the
+    units of the rows, so λ depends on them. Source: repaired from You arXiv:2504.16318.
+
+    Parameters
+    ----------
+    weight : float, default 1
+        λ > 0.
+    """
+
+    name: ClassVar[str] = "norm_angle_distance"
+    form: ClassVar[Form] = "norm_angle"
+    invariances: ClassVar[Invariances] = invariances("s=- r=- R=y D=- G=- t=-")
+
+    def __init__(self, weight: float = 1.0) -> None:
+        self.weight = validate.as_real("weight", weight, above=0)
+
+    def items(self, B: Rows) -> Rows:
+        """Return the rows / λ, float64 unless λ = 1."""
+        return B if self.weight == 1 else B.astype(np.float64) / self.weight
+
+    def finish(self, keys: Keys, Q: Rows) -> Keys:
+        """Return λ times the keys."""
+        return self.weight * keys

@@ -15,52 +15,8 @@ from fastcos.measure.rows import Floats, Integers, list_keys, norms_of, unit_row
 # what rounding may add to a bound
 _SLACK = 1e-9
 _LEAST_DEVIATION = 1e-12
-_GRID = np.linspace(-1, 1, 1025)
-
-
-@register
-class NormAngleDistance(Plain):
-    """-(||x| - |y|| + λ arccos(cosine)): nearer is larger.
-
-    What some slides print as "WRD" without the bars; it is not Word Rotator's Distance. Candidates
-    by the Euclidean distance of [λ unit x, |x|], which it cannot be below. Pitfalls: norms are in
-    the units of the rows, so λ depends on them; where no two rows are near in angle the bound is
-    loose and most items are scored (5,000 Gaussian rows of 128: 8 s, 0.03 s for the cosine).
-    Source: repaired from You arXiv:2504.16318.
-
-    Parameters
-    ----------
-    weight : float, default 1
-        λ >= 0.
-    """
-
-    name: ClassVar[str] = "norm_angle_distance"
-    form: ClassVar[Form] = "euclidean"
-    invariances: ClassVar[Invariances] = invariances("s=- r=- R=y D=- G=- t=-")
-
-    def __init__(self, weight: float = 1.0) -> None:
-        self.weight = validate.as_real("weight", weight, low=0)
-
-    def items(self, B: Rows) -> Rows:
-        """Return [λ unit b, |b|], (p, d + 1) float64."""
-        return np.column_stack([unit_rows(B, np.full(len(B), self.weight)), norms_of(B)])
-
-    def facts(self, B: Rows) -> tuple[Rows, Floats]:
-        """Return the rows and their norms."""
-        return B, norms_of(B)
-
-    def rescore(self, Q: Rows, facts: tuple[Rows, Floats], columns: Integers) -> Keys:
-        """Return minus the distances."""
-        B, norms = facts
-        angles = np.arccos(list_keys("cosine", Q, B, columns))
-        keys: Keys = -(np.abs(norms_of(Q)[:, None] - norms[columns]) + self.weight * angles)
-        return keys
-
-    def bound(self, Q: Rows, keys: Keys) -> Keys:
-        """Return minus the Euclidean distance: a chord is no longer than its arc."""
-        distances = np.sqrt(-keys)
-        bounds: Keys = -distances + _SLACK * (distances + norms_of(Q))
-        return bounds
+# the largest of many rising lines is convex: a chord between two places is never below it
+_GRID = np.linspace(-1, 1, 65)
 
 
 @register
@@ -147,9 +103,10 @@ class MutualProximity(Plain):
     def bound(self, Q: Rows, keys: Keys) -> Keys:
         """Return the logarithm for the item to which the cosine says most."""
         mean, deviation = self._crowd(Q)
-        above = np.minimum(np.searchsorted(_GRID, keys), len(_GRID) - 1)
         own = log_ndtr((keys - mean) / deviation)
-        bounds: Keys = (own + log_ndtr(self._largest[above])) * (1 - _SLACK)
+        best = np.interp(keys, _GRID, self._largest)
+        best += _SLACK * (1 + np.abs(best))
+        bounds: Keys = (own + log_ndtr(best)) * (1 - _SLACK)
         return bounds
 
     def finish(self, keys: Keys, Q: Rows) -> Keys:

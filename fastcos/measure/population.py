@@ -103,7 +103,8 @@ class CosineMoments(NamedTuple):
 def cosine_moments(items: Rows) -> CosineMoments:
     """Moments over the items that are not zero rows."""
     units = unit_rows(items)
-    present = units[units.any(axis=1)]
+    there = units.any(axis=1)
+    present = units if there.all() else units[there]
     if not len(present):
         d = items.shape[1]
         return CosineMoments(np.zeros(d), np.zeros((d, d)), 0)

@@ -16,6 +16,7 @@ FORMS = {
     "dot": pair_scores.DOT,
     "cosine": pair_scores.COSINE,
     "euclidean": pair_scores.EUCLIDEAN,
+    "norm_angle": pair_scores.NORM_ANGLE,
 }
 _WORK_PER_BLOCK = 4_000_000
 
