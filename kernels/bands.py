@@ -57,7 +57,7 @@ def _next_panel(left, right, least, largest, firsts, lasts):
 def _flush(query, queries, items, waiting, count, run, run_keys, run_columns, keys):
     """Score what waits for a query; the length of its run and its new reach."""
     run = merge_scores(
-        NORM_ANGLE, query, queries, items, waiting, count, run, run_keys, run_columns, keys
+        NORM_ANGLE, query, queries, items, waiting, count, keys, run, run_keys, run_columns
     )
     if run < run_keys.shape[0]:
         return run, np.inf

@@ -68,14 +68,16 @@ def test_list_keys_are_those_of_the_search():
     Q, B = random.standard_normal((7, 19)), random.standard_normal((11, 19))
     columns = random.integers(0, 11, (7, 4))
     q, b = np.linalg.norm(Q, axis=1), np.linalg.norm(B, axis=1)
-    keys = threads.poisoned((7, 4), np.float64)
+    keys, offsets = threads.poisoned((7, 4), np.float64), random.standard_normal(11)
+    angles = np.arccos((Q @ B.T) / np.outer(q, b))
     truths = {
-        pair_scores.DOT: Q @ B.T,
+        pair_scores.DOT: Q @ B.T + offsets,
+        pair_scores.NORM_ANGLE: -(np.abs(q[:, None] - b) + angles),
         pair_scores.COSINE: (Q @ B.T) / np.outer(q, b),
         pair_scores.EUCLIDEAN: -np.square(Q[:, None] - B).sum(axis=2),
     }
     for form, truth in truths.items():
-        cut(maps.list_keys, 7, form, Q, q, B, b, columns, keys)
+        cut(maps.list_keys, 7, form, Q, q, B, b, offsets, columns, keys)
         np.testing.assert_allclose(keys, np.take_along_axis(truth, columns, axis=1), rtol=1e-12)
 
 
