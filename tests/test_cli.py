@@ -91,7 +91,7 @@ def test_compare_reads_scores_and_shows_neighbours(files, tmp_path, capsys):
         "compare",
         files / "seen.csv",
         *("--labels", files / "items.csv", "--label-column", "kind"),
-        *("--rank", 6, "--out", tmp_path),
+        *("--rank", 6, "--measures", "dot", "--out", tmp_path),
     )
     assert status == 0, err
     assert "1 with several labels" in err
@@ -113,12 +113,79 @@ def test_simulate_then_compare_is_reproduce(reproduced, tmp_path, capsys):
         capsys,
         *("compare", tmp_path / "s" / "interactions.npz", "--labels", tmp_path / "s" / "items.csv"),
         *("--label-column", "cluster", "--rank", 8, "--regularization", 150),
-        *("--out", tmp_path / "c"),
+        *("--measures", "cosine", "--out", tmp_path / "c"),
     )
     assert status == 0, err
     assert (tmp_path / "c" / "comparison.csv").read_bytes() == (
         reproduced / "figure1.csv"
     ).read_bytes()
+
+
+def test_compare_ranks_the_measures_and_says_which_to_use(files, tmp_path, capsys):
+    status, out, err = told(
+        capsys,
+        *("compare", files / "seen.csv", "--labels", files / "items.csv"),
+        *("--label-column", "kind", "--rank", 6, "--measures", "dot,csls", "--out", tmp_path),
+    )
+    assert status == 0, err
+    assert out.splitlines()[-1].startswith(("Use ", "Stay with "))
+    standings = json.loads((tmp_path / "comparison.json").read_text())["standings"]
+    assert standings["answers"]
+    assert standings["conclusion"] == out.splitlines()[-1]
+    with (tmp_path / "measures.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["measure"] for row in rows} == {"cosine", "dot", "csls"}
+    assert [float(row["score"]) for row in rows] == sorted(
+        (float(row["score"]) for row in rows), reverse=True
+    )
+    assert (tmp_path / "measures.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "measures.svg").stat().st_size > 1000
+
+
+def test_labels_that_nobody_acts_on_are_told_not_to_be_recoverable(files, tmp_path, capsys):
+    lines = (files / "items.csv").read_text().splitlines()
+    kinds = np.random.default_rng(3).permutation([line.split(",")[2] for line in lines[1:]])
+    body = [
+        f"{line.rpartition(',')[0]},{kind}" for line, kind in zip(lines[1:], kinds, strict=True)
+    ]
+    (tmp_path / "shuffled.csv").write_text("\n".join([lines[0], *body]))
+    status, out, _ = told(
+        capsys,
+        *("compare", files / "seen.csv", "--labels", tmp_path / "shuffled.csv"),
+        *("--label-column", "kind", "--rank", 6, "--measures", "dot", "--out", tmp_path / "c"),
+    )
+    assert status == 1  # the answer is no
+    assert out.splitlines()[-1].startswith("No measure recovers these labels: ")
+
+
+def test_compare_of_vectors_by_labels_and_pairs(tmp_path, capsys):
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, 90)
+    vectors = random.standard_normal((3, 5))[labels] * 3 + random.standard_normal((90, 5))
+    words = np.array([f"w{i}" for i in range(90)])
+    np.savez(tmp_path / "v.npz", vectors=vectors, words=words)
+    table = "\n".join(f"{w},k{c}" for w, c in zip(words, labels, strict=True))
+    (tmp_path / "kinds.csv").write_text(f"word,kind\n{table}\n,k1\n")
+    pairs = random.integers(0, 90, (60, 2))
+    rated = [f"w{a}\tW{b}\t{(vectors[a] @ vectors[b]):.3f}" for a, b in pairs]
+    (tmp_path / "people.txt").write_text("\n".join([*rated, "w1\tnobody\t3"]))
+    status, out, err = told(
+        capsys,
+        *("compare", tmp_path / "v.npz", "--labels", tmp_path / "kinds.csv", "--label-column"),
+        *("kind", "--pairs", tmp_path / "people.txt", "--measures", "dot", "--json"),
+        *("--out", tmp_path / "c"),
+    )
+    assert status == 0, err
+    assert "60 pairs; 1 with an unknown item left out" in err
+    document = json.loads(out)
+    assert set(document["standings"]) == {"labels", "people"}
+    best = document["standings"]["people"]["rows"][0]
+    assert best["measure"] == "dot"
+    assert best["score"] == pytest.approx(1, abs=1e-3)
+    assert {path.name for path in (tmp_path / "c").iterdir()} == {
+        "comparison.json",
+        *(f"{stem}.{kind}" for stem in ("labels", "people") for kind in ("csv", "png", "svg")),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +281,9 @@ WRONG = [
         "colour",
     ),
     (["compare", "{}/seen.csv", "--item", "movie"], "movie"),
+    (["compare", "{}/seen.csv", "--measures", "cos"], "--measures must be one of all, "),
+    (["compare", "{}/seen.csv", "--preprocessing", "tf"], "--preprocessing must be one of all, "),
+    (["compare", "{}/v.npy"], "--labels or --pairs must be given for vectors, got none"),
     (["compare", "{}/text.csv"], "(row 4)"),
     (["compare", "{}/empty.csv"], "empty.csv"),
     (["compare", "{}/nan.npz"], "nan"),
@@ -231,6 +301,7 @@ def test_a_wrong_call_is_told_in_one_line_and_writes_nothing(
 ):
     (files / "text.csv").write_text("user,item,count\na,1,1\na,2,2\nb,1,many\n")
     (files / "empty.csv").write_text("")
+    np.save(files / "v.npy", np.eye(4))
     nan = sp.csr_array(np.array([[1.0, np.nan], [2.0, 3.0]]))
     sp.save_npz(files / "nan.npz", nan)
     monkeypatch.chdir(tmp_path)
@@ -290,3 +361,57 @@ def test_compare_of_cards_by_colour(tmp_path, capsys):
     auc = {row["name"]: row["pair_auc"] for row in document["scores"]["named"]}
     assert auc["orthonormal"] < 0.66
     assert auc["eq2"] > 0.8
+    assert document["standings"]["answers"]
+    assert document["standings"]["chance"]["accuracy of ten votes"] < 0.25
+
+
+@pytest.mark.slow
+@needs("anime/anime.zip")
+def test_compare_of_anime_by_type(tmp_path, capsys):
+    file = DATA / "anime/anime.zip"
+    status, out, err = told(
+        capsys,
+        *("compare", file, "--member", "anime/anime_history.dat", "--labels", file),
+        *("--label-member", "anime/anime_info.dat", "--label-column", "type", "--out", tmp_path),
+    )
+    assert status == 0, err
+    assert out.splitlines()[-1].startswith("Use ")
+
+
+@pytest.mark.slow
+@needs(
+    "completejourney/completejourney_pairs.csv.gz",
+    "completejourney/completejourney_products.csv.gz",
+)
+def test_departments_are_not_recoverable_from_baskets(tmp_path, capsys):
+    folder = DATA / "completejourney"
+    status, out, err = told(
+        capsys,
+        *("compare", folder / "completejourney_pairs.csv.gz", "--label-column", "department"),
+        *("--labels", folder / "completejourney_products.csv.gz", "--out", tmp_path),
+    )
+    assert status == 1, err
+    assert out.splitlines()[-1].startswith("No measure recovers these labels: ")
+
+
+@pytest.mark.slow
+@needs("glove50/glove50.npz", "words/battig.csv", "words/bless.csv", "words/EN-MEN-TR-3k.txt")
+@pytest.mark.parametrize("categories", ["battig", "bless"])
+def test_compare_of_words_by_category_and_by_ratings(tmp_path, capsys, categories):
+    words = DATA / "words"
+    status, out, err = told(
+        capsys,
+        *("compare", DATA / "glove50/glove50.npz", "--labels", words / f"{categories}.csv"),
+        *("--label-column", "category", "--out", tmp_path, "--json"),
+        *("--pairs", words / "EN-MEN-TR-3k.txt", words / "EN-SIMLEX-999.txt"),
+    )
+    assert status == 0, err
+    found = json.loads(out)["standings"]
+    assert all(one["answers"] for one in found.values())
+    cosine = {
+        name: next(row["score"] for row in one["rows"] if row["measure"] == "cosine")
+        for name, one in found.items()
+    }
+    assert 0.64 < cosine["EN-MEN-TR-3k"] < 0.67
+    assert 0.2 < cosine["EN-SIMLEX-999"] < 0.27
+    assert found["EN-MEN-TR-3k"]["gain"]["low"] > 0

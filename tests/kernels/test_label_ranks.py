@@ -1,0 +1,70 @@
+"""Ranks of same-label columns, and votes of lists."""
+
+import numpy as np
+import pytest
+
+from fastcos import threads
+from fastcos.kernels import label_ranks, list_votes
+
+
+def lines(seed, n, m, levels):
+    """Scores with many ties where levels is small."""
+    return np.random.default_rng(seed).integers(0, levels, (n, m)).astype(np.float64)
+
+
+def by_loops(line, own, codes, k):
+    """AUC, average precision at R and vote, from the definition; equal scores by lower column."""
+    others = [j for j in range(len(line)) if j != own]
+    ranked = sorted(others, key=lambda j: (-line[j], j))
+    same = [j for j in others if codes[j] == codes[own]]
+    rest = [j for j in others if codes[j] != codes[own]]
+    wins = sum((line[i] > line[j]) + 0.5 * (line[i] == line[j]) for i in same for j in rest)
+    hits, total = 0, 0.0
+    for rank, j in enumerate(ranked[: len(same)], 1):
+        if codes[j] == codes[own]:
+            hits += 1
+            total += hits / rank
+    votes = [codes[j] for j in ranked[:k]]
+    voted = max(votes, key=lambda code: (votes.count(code), -votes.index(code)))
+    return wins / (len(same) * len(rest)), total / len(same), voted
+
+
+@pytest.mark.parametrize("levels", [2, 5, 10_000])
+@pytest.mark.parametrize(("m", "n_codes", "k"), [(4, 2, 1), (23, 3, 5), (90, 4, 10)])
+def test_label_ranks_are_those_of_the_definition(levels, m, n_codes, k):
+    codes = np.arange(m) % n_codes
+    np.random.default_rng(m).shuffle(codes)
+    owns = np.arange(m)
+    table = lines(levels, m, m, levels)
+    auc, precision = threads.poisoned(m, np.float64), threads.poisoned(m, np.float64)
+    voted = threads.poisoned(m, np.int64)
+    sizes = np.bincount(codes)
+    label_ranks.score_label_ranks(0, m, table, owns, codes, sizes, k, auc, precision, voted)
+    truth = [by_loops(table[i], i, codes, k) for i in range(m)]
+    np.testing.assert_allclose(auc, [one[0] for one in truth], rtol=1e-13)
+    np.testing.assert_allclose(precision, [one[1] for one in truth], rtol=1e-13)
+    assert voted.tolist() == [one[2] for one in truth]
+
+
+@pytest.mark.parametrize("k", [1, 3, 7])
+def test_votes_of_lists_are_those_of_a_dictionary(k):
+    random = np.random.default_rng(k)
+    p, width = 12, 4
+    neighbors = np.stack([random.permutation(p)[:width] for _ in range(p)])
+    neighbors[3, 2:] = -1
+    weights = np.array([8.0, 4.0, 2.0, 1.0])
+    seen = random.random((9, p)) < 0.3
+    seen[0] = True
+    indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
+    indices = np.flatnonzero(seen.ravel()) % p
+    best = threads.poisoned((9, k), np.int64)
+    list_votes.recommend_by_lists(0, 9, indptr, indices, neighbors, weights, best)
+    for u in range(9):
+        votes = dict.fromkeys(range(p), 0.0)
+        for item in np.flatnonzero(seen[u]):
+            for rank in range(width):
+                if neighbors[item, rank] >= 0:
+                    votes[neighbors[item, rank]] += weights[rank]
+        wanted = [j for j in votes if votes[j] > 0 and not seen[u, j]]
+        wanted = sorted(wanted, key=lambda j: (-votes[j], j))[:k]
+        assert best[u].tolist() == wanted + [-1] * (k - len(wanted))
