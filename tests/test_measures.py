@@ -594,6 +594,9 @@ def test_neighbours_met_by_fit_leave_nobody_out(name, k):
     np.testing.assert_allclose(found.scores, one_by_one(name, rows, k), rtol=2e-6, atol=1e-6)
     fitted = get_measure(name).fit(rows)
     met = fitted.candidates()
+    if name == "dis_sim_local":
+        assert met is None
+        return
     every = np.full((len(rows), len(rows)), True)
     np.put_along_axis(every, met.columns, values=False, axis=1)
     np.fill_diagonal(every, False)

@@ -128,15 +128,15 @@ class _Local(Plain):
         return local
 
     def candidates(self) -> Candidates | None:
-        """Return the nearest others of every item, unless its neighbours are of another side."""
+        """Return the nearest others of every item, unless of another side or of little use."""
         validate_measures.as_fitted(self, "_rows")
-        if self._near is None:
+        if self._near is None or self.met == 0:
             return None
         return Candidates(self._near.columns, self._ceilings(self._near.ceilings))
 
     def _ceilings(self, nearest: Floats) -> Floats:
         """What a key can be at most, (p,), where the metric's key is at most nearest (p,)."""
-        return np.full(len(nearest), np.inf)
+        raise NotImplementedError
 
     def _prepared(self, rows: Rows) -> Rows:
         return rows
@@ -253,6 +253,8 @@ class DisSimLocal(_Local):
 
     name: ClassVar[str] = "dis_sim_local"
     metric: ClassVar[str] = "euclidean"
+    # |y - c|² differs more between items than the distances of a query's nearest
+    met: ClassVar[int] = 0
     invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=- G=- t=y")
 
     def learn(self, items: Rows, users: Rows | None) -> None:
