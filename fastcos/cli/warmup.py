@@ -117,10 +117,14 @@ def _measures() -> None:
 
 def _audit() -> None:
     from fastcos.auditing import audit
+    from fastcos.kernels import tiles
 
-    labels = [str(i % 3) for i in range(60)]
+    # from 512 panels of items on, a search for few queries shares the panels among the threads
+    n = 512 * tiles.PANEL
+    labels = [str(i % 3) for i in range(n)]
     for dtype in ("float32", "float64"):
-        audit(_vectors(dtype, 60), _vectors("float64", 40), labels=labels, k=5)
+        audit(_vectors(dtype, 60), _vectors("float64", 40), labels=labels[:60], k=5)
+        audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)
 
 
 def _products() -> None:
