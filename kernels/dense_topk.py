@@ -175,6 +175,7 @@ def search_rows(
         guessed[i] = max(block.lanes[q, TAU, lane], bound)
         block.lanes[q, TAU, lane] = guessed[i]
     bits = block.scores.view(np.int32)
+    sweeping, ended = np.bool_(False), np.bool_(True)  # literals would be compiled apart
     for p in range(first_panel, last_panel):
         for q in range(block.lanes.shape[0]):
             score_panel(
@@ -191,11 +192,13 @@ def search_rows(
                 found.entries[i, found.counts[i]] = (np.int64(bits[hit]) << 32) | position
                 found.counts[i] += 1
                 if found.counts[i] == capacity:
-                    _tighten(form, i, batch[lo + i], queries, items, block, found, scratch, False)
+                    _tighten(
+                        form, i, batch[lo + i], queries, items, block, found, scratch, sweeping
+                    )
     end_tiles(isa)
     for i in range(n):
         query, scale = batch[lo + i], block.scales[i >> 5, i & 31]
-        _tighten(form, i, query, queries, items, block, found, scratch, True)
+        _tighten(form, i, query, queries, items, block, found, scratch, ended)
         write_run(found.keys[i], found.columns[i], found.lengths[i], keys[query], columns[query])
         again[query] = sample_stride > 0
         if sample_stride > 0 and found.lengths[i] == k:
