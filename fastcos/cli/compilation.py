@@ -13,7 +13,7 @@ SECONDS = {
     "compare": 20,
     "fit": 2,
     "neighbors": 15,
-    "audit": 60,
+    "audit": 35,
     "warmup": 90,
 }
 
