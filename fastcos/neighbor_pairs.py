@@ -7,9 +7,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import dense_neighbors as dense
-from fastcos import threads, validate
+from fastcos import threads, validate, validate_measures
 from fastcos.kernels import screen, tiles, topk
-from fastcos.measure import Measure, get_measure
+from fastcos.measure import Bounded, Measure, get_measure
 from fastcos.neighbors import as_exclusions, as_work
 
 _BYTES_PER_PAIR = 8 + 8 + 4 + 8
@@ -71,6 +71,7 @@ def neighbors_above(
     least = validate.as_real("threshold", threshold)
     work = as_work(n_threads, max_memory, progress)
     fitted = get_measure(measure).fit(searched)
+    validate_measures.as_reduced("measure", fitted, bounded=isinstance(fitted, Bounded))
     right = dense.side(fitted.items(searched), fitted.item_offsets(searched), n_threads)
     left = dense.side(fitted.queries(given), None, n_threads)
     exclusions = as_exclusions(None, len(given), len(searched), items is None)

@@ -28,6 +28,12 @@ def as_fitted(measure: Any, attribute: str) -> None:
         raise ValueError(f"the measure must be fitted first, got {type(measure).__name__} as made")
 
 
+def as_reduced(name: str, measure: Any, *, bounded: bool) -> None:
+    """Refuse a measure whose keys are only bounds of its scores."""
+    if bounded:
+        raise ValueError(f"{name} must reduce to inner products here, got {measure.name}")
+
+
 def as_symmetric(name: str, matrix: Any) -> npt.NDArray[np.float64]:
     """Return matrix as a finite, symmetric, read-only float64 array (d, d)."""
     S = validate.as_rows(name, matrix, dtype=np.float64)

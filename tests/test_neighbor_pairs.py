@@ -76,3 +76,19 @@ def test_blocks_together_are_the_matrix_of_scores(measure, block):
 def test_a_block_of_no_rows_is_refused_at_once():
     with pytest.raises(ValueError, match="block must be a whole number of at least 1, got 0"):
         similarity_blocks(np.ones((3, 2)), block=0)
+
+
+@pytest.mark.parametrize("measure", ["mutual_proximity", "recos"])
+def test_a_measure_whose_keys_are_only_bounds_is_refused(measure):
+    with pytest.raises(ValueError, match=f"measure must reduce to inner products.*got {measure}"):
+        neighbors_above(np.eye(4), 0.5, measure=measure)
+
+
+def test_pairs_by_norm_and_angle_are_those_of_all_scores():
+    rows = np.random.default_rng(0).standard_normal((300, 6)).astype(np.float32)
+    norms = np.linalg.norm(rows.astype(float), axis=1)
+    cosines = (rows.astype(float) @ rows.T) / np.outer(norms, norms)
+    truth = -(np.abs(norms[:, None] - norms) + np.arccos(np.clip(cosines, -1, 1)))
+    np.fill_diagonal(truth, -np.inf)
+    found = neighbors_above(rows, -1.1, measure="norm_angle_distance")
+    np.testing.assert_array_equal(found.toarray() != 0, truth >= -1.1)

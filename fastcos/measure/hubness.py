@@ -152,7 +152,8 @@ class _Local(Plain):
 class CSLS(_Local):
     """2 cosine - r(x) - r(y), with r the mean cosine to the K nearest of the other side.
 
-    Hubs, near to everything, lose. Pitfall: two passes of the engine, three for new queries.
+    Hubs, near to everything, lose. Pitfall: fitting searches too; most items end there, new queries
+    need two more passes.
     Source: Conneau et al. arXiv:1710.04087.
 
     Parameters

@@ -27,7 +27,7 @@ class Recos(Plain):
     fall together. Never below the cosine in magnitude; 0 where undefined. Candidates by cosine: the
     sorted rows are within an angle of their mean, which bounds the ratio of the two. Pitfalls:
     depends on the basis; where sorted rows differ much (few large entries) many candidates are
-    needed. Source: Ai arXiv:2602.05266.
+    needed: 200 times the cosine's time on 17,192 real rows. Source: Ai arXiv:2602.05266.
     """
 
     name: ClassVar[str] = "recos"
