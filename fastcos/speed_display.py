@@ -29,9 +29,12 @@ class SpeedDisplay:
 
         with house_style.rules():
             panels = 2 if self.report.scaling else 1
-            figure = Figure(figsize=(5.0 * panels, 3.6), layout="constrained")
+            figure = Figure(figsize=(5.0 * panels, 3.8), layout="constrained")
             axes = np.atleast_1d(figure.subplots(1, panels))
             self._roofline(axes[0])
+            # beside the axes: a mark may lie anywhere in them
+            named = axes[0].get_legend_handles_labels()
+            figure.legend(*named, loc="outside lower left", ncols=6)
             if self.report.scaling:
                 self._scaling(axes[1])
         return figure
@@ -42,7 +45,8 @@ class SpeedDisplay:
         ends = [ridge, *(speed.intensity for speed in timed)]
         x = np.geomspace(min(ends) / 3, max(ends) * 3, 200)
         bound = [peak.bound(value) for value in x]
-        ax.plot(x, bound, color="0.3", label=f"sgemm {peak.gflops:,.0f}, copy {peak.gigabytes:.0f}")
+        label = f"sgemm {peak.gflops:,.0f} GFLOP/s, copy {peak.gigabytes:,.0f} GB/s"
+        ax.plot(x, bound, color="0.3", label=label)
         works = list(dict.fromkeys(speed.work for speed in timed))
         libraries = list(dict.fromkeys(speed.library for speed in timed))
         for speed in timed:
@@ -73,7 +77,9 @@ class SpeedDisplay:
             title="What the machine can do",
         )
         ax.grid(visible=True)
-        ax.legend(loc="lower right", title="GFLOP/s and GB/s measured", title_fontsize=8)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter("")
 
     def _scaling(self, ax: Any) -> None:
         counts = sorted({point.threads for point in self.report.scaling})
@@ -92,6 +98,9 @@ class SpeedDisplay:
             ylabel="10⁹ pairs a second",
             title="Neighbours of every row",
         )
+        sizes = sorted({point.n for point in self.report.scaling})
+        ax.minorticks_off()
+        ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
         ax.set_ylim(bottom=0)
         ax.grid(visible=True)
         ax.legend()
