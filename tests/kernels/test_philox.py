@@ -17,7 +17,7 @@ KNOWN = [
 
 
 @kernel
-def _fill(rows, key_0, key_1, pairs):
+def fill(rows, key_0, key_1, pairs):
     for i in range(rows):
         for step in range(pairs.shape[1]):
             pairs[i, step, 0], pairs[i, step, 1] = uniform_pair(step, 0, i, key_0, key_1)
@@ -25,7 +25,7 @@ def _fill(rows, key_0, key_1, pairs):
 
 def uniform_numbers(rows, steps, key=(3, 4)):
     pairs = np.full((rows, steps, 2), np.nan)
-    _fill(rows, *key, pairs)
+    fill(rows, *key, pairs)
     return pairs
 
 
