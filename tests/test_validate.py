@@ -1,6 +1,9 @@
 """The gate: what passes comes out in one form, what does not is refused by name, rule and value."""
 
+import os
 import re
+import subprocess
+import sys
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -518,3 +521,21 @@ def test_an_instance_is_of_its_kind():
 )
 def test_rows_are_named_in_words(rows, text):
     assert validate.some_rows(np.array(rows)) == text
+
+
+@pytest.mark.slow
+def test_2000_odd_dense_arrays_are_refused_by_name_or_searched_right():
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.malformed_dense", "0", "2000"],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    refused, accepted = map(int, done.stdout.split())
+    assert refused + accepted == 2000
+    assert min(refused, accepted) > 400
