@@ -1,0 +1,79 @@
+"""Cost of the sparse parts against non-zeros, k and threads: `python -m bench.sparse_costs`.
+
+Every line is one run of the decks (or, where they are absent, of Zipfian interactions of the same
+shape) in a process of its own: median seconds, and the peak memory that a call added, as JSON.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fastcos
+from bench import inputs
+
+USERS, ITEMS, NNZ = 385_215, 17_192, 12_000_000
+CALLS = 3
+# task: (what varies, its values); the others stay at the base
+BASE = {"share": 1.0, "k": 64, "threads": len(os.sched_getaffinity(0))}
+AXES = {
+    "share": [0.25, 0.5, 1.0],
+    "k": [16, 64, 128],
+    "threads": sorted({1, BASE["threads"]}),
+}
+TASKS = {
+    "gram_matmul": lambda X, k, threads: fastcos.gram_matmul(
+        X, X[:k].T.toarray(), n_threads=threads
+    ),
+    "randomized_svd": lambda X, k, threads: fastcos.randomized_svd(X, k, n_threads=threads),
+    "top_k": lambda X, k, threads: fastcos.top_k(X.T, k=k, n_threads=threads),
+}
+
+
+def resident(field):
+    """VmRSS or VmHWM of this process in MiB."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.split(f"{field}:")[1].split()[0]) / 1024
+
+
+def measured(task, share, k, threads):
+    """One line of the table, in this process."""
+    X = inputs.decks()
+    if X is None:
+        X = inputs.zipf_interactions(USERS, ITEMS, NNZ)
+    X = X[: int(share * X.shape[0])]
+    call = TASKS[task]
+    call(X, k, threads)
+    before = resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again
+    seconds = []
+    for _ in range(CALLS):
+        started = time.perf_counter()
+        call(X, k, threads)
+        seconds.append(time.perf_counter() - started)
+    return {
+        "task": task, "nnz": int(X.nnz), "k": k, "threads": threads,
+        "seconds": round(statistics.median(seconds), 4),
+        "peak_mib": round(resident("VmHWM") - before),
+    }  # fmt: skip
+
+
+def main():
+    for task in TASKS:
+        for axis, values in AXES.items():
+            for value in values:
+                given = BASE | {axis: value}
+                if given == BASE and axis != "share":
+                    continue  # told already
+                job = json.dumps([task, *given.values()])
+                subprocess.run([sys.executable, "-m", "bench.sparse_costs", job], check=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(json.dumps(measured(*json.loads(sys.argv[1]))), flush=True)
+    else:
+        main()
