@@ -11,6 +11,12 @@ from bench import inputs
 sys.path.insert(0, str(Path(__file__).parent))
 
 
+def pytest_collection_modifyitems(config):
+    """Two tests at once are no timing."""
+    if getattr(config.option, "numprocesses", None) or hasattr(config, "workerinput"):
+        pytest.exit("timings need one process: run with -n 0", returncode=2)
+
+
 PARTS = ("data", "indices", "indptr", "shape")
 
 
