@@ -1,10 +1,11 @@
 """Dense exact top-k against the best-tuned rivals, as ratios of one run.
 
-`pytest bench/rivals/test_dense_neighbors.py -s`. Every library runs in a process of its own, the
-rivals with the fastest OPENBLAS_CORETYPE of CORE_TYPES for up to 2,000 of the queries; ours runs
-before and after each of them. FASTCOS_RIVALS_PYTHON names an interpreter that has the rivals where
-this one has not; FASTCOS_TABLE a JSON file that every row is appended to, those without a promise
-too. The scores of all answers are compared before any ratio is made.
+`pytest -n 0 -s bench/rivals/test_dense_neighbors.py`, one test at a time, for they are timed.
+Every library runs in a process of its own, the rivals with the fastest OPENBLAS_CORETYPE of
+CORE_TYPES for up to 2,000 of the queries; ours runs before and after each of them.
+FASTCOS_RIVALS_PYTHON names an interpreter that has the rivals where this one has not; FASTCOS_TABLE
+a JSON file that every row is appended to, those without a promise too. The scores of all answers
+are compared before any ratio is made.
 """
 
 import json
