@@ -134,6 +134,7 @@ class WordRotatorsDistance(Plain):
     """-(optimal transport between two bags of vectors, masses |w| / sum |w|, cost 1 - cosine).
 
     A row holds the weights (counts) of the vectors in a bag: of a user's items, a text's words.
+    Rows are dense, (n, w): of a sparse matrix of bags give ``toarray()``.
     Candidates by the distance of the bags' mean directions, which bounds it from below. Between
     bags of one vector it is 1 - cosine; an empty bag is at distance 1 from all. Pitfall: a linear
     programme per candidate, O(m³ log m) for bags of m: milliseconds. Source: Yokoi et al.
