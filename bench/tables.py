@@ -70,6 +70,7 @@ def run_part(part):
             "-m",
             "pytest",
             "-q",
+            "-n0",  # one process: two at once are no timing
             str(ROOT / "bench/rivals" / PARTS[part][0]),
         ]
         environment = {**os.environ, "FASTCOS_TABLE": str(table), "PYTHONPATH": str(ROOT)}
