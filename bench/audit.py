@@ -137,6 +137,9 @@ class Whole(answers.Situation):
     def time_version_change(self):
         return fastcos.version_change(self.rows[:, ::-1], self.rows)
 
+    def time_compare_vectors(self):
+        return fastcos.compare_vectors(self.rows, self.labels, measures=["dot"])
+
     def time_compare(self):
         return fastcos.compare(self.X.X, self.X.item_cluster, n_components=8)
 

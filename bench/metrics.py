@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.manifold import trustworthiness
 from sklearn.metrics import roc_auc_score, silhouette_score
 
@@ -23,6 +24,13 @@ def embeddings(n):
 def first_number(result):
     """Of a record of scores, the one that it is about."""
     return float(result[0] if isinstance(result, tuple) else result)
+
+
+def as_matrix(lists):
+    """One row per list, 1 at its members."""
+    n, k = lists.shape
+    ones, indptr = np.ones(n * k, np.float32), np.arange(0, n * k + 1, k)
+    return sp.csr_array((ones, lists.ravel(), indptr), shape=(n, n))
 
 
 def cosines(rows):
@@ -134,6 +142,8 @@ class Lists(answers.Situation):
         "overlap_at_k": metrics.overlap_at_k,
         "kendall_distance": metrics.kendall_distance,
         "rank_biased_overlap": metrics.rank_biased_overlap,
+        "recall_at_k": lambda first, second: metrics.recall_at_k(first, as_matrix(second)),
+        "ndcg_at_k": lambda first, second: metrics.ndcg_at_k(first, as_matrix(second)),
         "hubness": lambda first, second: metrics.hubness(first),
         "neighbor_purity": lambda first, second: metrics.neighbor_purity(
             first, np.arange(len(first)) % 7
