@@ -140,7 +140,7 @@ def cut_indices(X, rng):
 
 
 def add_trailing_data(X, rng):
-    X.indices = np.append(X.indices, np.full(3, -9, X.indices.dtype))
+    X.indices = np.append(X.indices, np.full(3, -9).astype(X.indices.dtype))
     X.data = np.concatenate([X.data, np.full((3, *X.data.shape[1:]), 99, X.data.dtype)])
 
 
