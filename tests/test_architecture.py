@@ -200,3 +200,38 @@ def test_files_and_functions_stay_readable(path):
 def test_every_word_of_the_layers_is_on_one_layer_only():
     words = " ".join(LAYERS).split()
     assert len(words) == len(set(words))
+
+
+def decorated_kernels(path):
+    """Names of the functions of a file that a decorator of jit.py compiles."""
+    return {
+        function.name
+        for function in nodes(parsed(path), ast.FunctionDef)
+        for decorator in function.decorator_list
+        if ast.unparse(decorator) in {"kernel", "screen_kernel"}
+    }
+
+
+PRIVATE_KERNELS = {
+    name for path in KERNELS for name in decorated_kernels(path) if name.startswith("_")
+}
+PYTHON = [
+    *PACKAGE,
+    *sorted((ROOT / "tests").rglob("*.py")),
+    *sorted((ROOT / "bench").rglob("*.py")),
+]
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name_of)
+def test_kernels_without_an_entry_from_python_are_called_by_kernels_only(path):
+    """jit.py spares a kernel called _name its entry from Python: a call from there is a crash."""
+    own = {name for name in decorated_kernels(path) if name.startswith("_")}
+    calls = nodes(parsed(path), ast.Call)
+    called = {ast.unparse(call.func).rpartition(".")[2] for call in calls}
+    imported_ones = {name.rpartition(".")[2] for name, _ in imported(path)}
+    of_kernels = {
+        node.attr for node in nodes(parsed(path), ast.Attribute) if node.attr in PRIVATE_KERNELS
+    }
+    assert not own & called
+    assert not PRIVATE_KERNELS & imported_ones
+    assert not of_kernels, "a private kernel, or a method of the same name: rename one"
