@@ -1,6 +1,6 @@
 """Neighbours on a Dask cluster of processes: what a second worker brings, and what Dask costs.
 
-    python -m bench.cluster_scaling [--rows 400000] [--columns 128]
+    python -m bench.cluster_scaling [--rows 500000] [--columns 128]
 
 Self-neighbours of rows in a file, in turns: in this process on one thread, on a cluster of one
 worker with one thread, and on one of two. Prints JSON: seconds of each, the gain of the second
@@ -51,7 +51,7 @@ def warm(file: str) -> float:
 def main() -> None:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=400_000)
+    parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--columns", type=int, default=128)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

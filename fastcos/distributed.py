@@ -33,9 +33,9 @@ from fastcos.svd import SVD
 from fastcos.svd import randomized_svd as svd_of
 
 # the cuts of a search follow from its size alone: tasks of some seconds, and not too many for Dask.
-# Queries of a task are read once, its items once per task: the more queries, the less is read
-FEWEST_QUERIES, MOST_QUERIES, SHARES_OF_QUERIES = 1 << 14, 1 << 17, 64
-FEWEST_ITEMS, MOST_TASKS = 1 << 20, 1 << 15
+# A task reads and packs its items anew, so what that costs falls with its number of queries
+FEWEST_QUERIES, MOST_QUERIES, SHARES_OF_QUERIES = 1 << 16, 1 << 17, 64
+FEWEST_ITEMS, MOST_TASKS = 1 << 18, 1 << 15
 # of a worker's memory for what its tasks hold at once; the rest is Python, results, Dask
 _SHARE_OF_A_WORKER = 0.5
 # the graph carries Q (p, l) of a product, which a scattered copy could lose

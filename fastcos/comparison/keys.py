@@ -11,6 +11,7 @@ from fastcos.measure.rows import Floats, Integers, list_keys, norms_of, unit_row
 from fastcos.metrics.rows import packed, products
 from fastcos.validate import Rows
 
+_OF_DIRECTIONS = ("cosine", "norm_angle")
 # numbers in one block of keys
 _BLOCK = 2**21
 
@@ -32,23 +33,27 @@ def _facts(measure: Measure, items: Rows) -> Any:
     if isinstance(measure, Bounded):
         return measure.facts(items)
     rows = np.ascontiguousarray(measure.items(items), dtype=np.float64)
-    if measure.form == "cosine":
+    norms = norms_of(rows)
+    if measure.form in _OF_DIRECTIONS:
         rows = unit_rows(rows)
-    if measure.form == "euclidean":
-        offsets: Floats | None = -0.5 * np.square(norms_of(rows))
-    else:
-        offsets = measure.item_offsets(items) if measure.form == "dot" else None
-    return packed(rows), offsets
+    offsets = -0.5 * np.square(norms) if measure.form == "euclidean" else None
+    if measure.form == "dot":
+        offsets = measure.item_offsets(items)
+    return packed(rows), norms, offsets
 
 
 def _keys(measure: Measure, queries: Rows, facts: Any, m: int) -> Floats:
     if isinstance(measure, Bounded):
         return measure.rescore(queries, facts, np.tile(np.arange(m), (len(queries), 1)))
-    panels, offsets = facts
+    panels, norms, offsets = facts
     rows = np.ascontiguousarray(measure.queries(queries), dtype=np.float64)
-    if measure.form == "cosine":
+    own_norms = norms_of(rows)
+    if measure.form in _OF_DIRECTIONS:
         rows = unit_rows(rows)
     keys: Floats = products(rows, panels, m)
+    if measure.form == "norm_angle":
+        angles = np.arccos(np.clip(keys, -1, 1))
+        return np.asarray(-angles - np.abs(own_norms[:, None] - norms))
     if offsets is not None:
         keys += offsets
     return keys
