@@ -28,7 +28,7 @@ def on_cluster(folder: Path, workers: int) -> tuple[float, np.ndarray]:
 
     with (
         LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit="4GiB"
+            n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit="4GiB"
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -100,7 +100,7 @@ def top_k(
     >>> from fastcos import distributed
     >>> folder = tempfile.mkdtemp()
     >>> np.save(f"{folder}/items.npy", np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]]))
-    >>> with Client(processes=False, dashboard_address=None) as client:
+    >>> with Client(processes=False, dashboard_address=":0") as client:
     ...     found = distributed.top_k(f"{folder}/items.npy", k=1, out=f"{folder}/neighbors")
     >>> np.array(found.indices).ravel().tolist()
     [1, 0, 1]

@@ -27,7 +27,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def cluster():
     with dask_distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
         memory_limit="2GiB",
     ) as cluster:  # fmt: skip
         yield cluster
@@ -182,7 +182,7 @@ def test_killed_workers_cost_time_and_change_nothing(tmp_path, monkeypatch):
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 100}),
         dask_distributed.LocalCluster(
-            n_workers=4, threads_per_worker=1, dashboard_address=None
+            n_workers=4, threads_per_worker=1, dashboard_address=":0"
         ) as cluster,
         dask_distributed.Client(cluster) as client,
     ):
