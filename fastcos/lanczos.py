@@ -187,6 +187,9 @@ class _Basis:
         if missing:
             Q = np.hstack([Q, self._fresh(missing, Q)])
             R = np.vstack([R, np.zeros((missing, len(squares)))])
+        # what rounding left of the basis has grown with the scaling of short columns: 1e-11 of a
+        # large eigenvalue is the residual of one that is 1e8 times smaller
+        self._remove_basis(Q)
         squares, E = np.linalg.eigh(_gram64(Q))
         Q = Q @ (E / np.sqrt(squares) @ E.T).astype(self.dtype)
         return np.ascontiguousarray(Q), (E * np.sqrt(squares)) @ E.T @ R

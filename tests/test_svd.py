@@ -216,3 +216,15 @@ def test_residuals_expose_a_wrong_value_and_a_wrong_vector():
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         randomized_svd(np.ones((40, 30)), **arguments)
+
+
+def test_small_values_far_below_the_largest_are_found_to_tol():
+    """As in baskets of households: the 50th value is 1e-4 of the first, and the tail is slow."""
+    rng = np.random.default_rng(0)
+    values = np.concatenate([[4e5], np.linspace(60, 30, 49), np.linspace(29.8, 5, 550)])
+    U = np.linalg.qr(rng.standard_normal((900, 600)))[0]
+    V = np.linalg.qr(rng.standard_normal((2400, 600)))[0]
+    X = (U * values) @ V.T
+    found = randomized_svd(X, 50, tol=1e-3)
+    assert found.residuals.max() <= 1e-3
+    np.testing.assert_allclose(found.s, values[:50], rtol=1e-6)
