@@ -1,7 +1,7 @@
 """The dense search engine under ``top_k`` and ``SimilarityIndex``: prepare items once, search."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from fastcos import config, threads, validate
 from fastcos.kernels import bands, dense_topk, pair_scores, rows, screen, tiles, topk
-from fastcos.measure import Measure
 
 Rows = validate.Rows
 Integers = npt.NDArray[np.int64]
@@ -345,13 +344,13 @@ def _sweep(
     if floors is not None and np.isfinite(floors).all():
         known, stride, rank = _known(scaled, floors), 0, 0
     batch = np.delete(np.arange(n, dtype=np.int64), zero)
-    block = _block(_capacity(wanted), k, scaled.rows.shape[1], work)
+    block, n_threads = _blocks(_capacity(wanted), k, scaled.rows.shape[1], work)
     while len(batch):
         threads.run(
             dense_topk.search_rows, threads.cuts_by_rows(len(batch), block), 0, n_panels,
             *_code(prepared), batch, scaled, prepared.items, _capacity(wanted), stride, rank,
             *tile_types(prepared.tiling), known, keys, columns, again,
-            n_threads=work.n_threads, progress=work.progress,
+            n_threads=n_threads, progress=work.progress,
         )  # fmt: skip
         batch, stride, rank = np.flatnonzero(again), 0, 0
     return columns, keys
@@ -368,11 +367,12 @@ def _search_bands(prepared: Prepared, scaled: Any, k: int, work: Work) -> tuple[
     firsts, lasts = norms[:: tiles.PANEL].copy(), norms[np.minimum(ends, len(norms)) - 1]
     batch = np.argsort(scaled.norms, kind="stable")
     capacity = max(32, 2 * k)
+    block, n_threads = _blocks(capacity, k, 0, work)
     threads.run(
-        bands.search_bands, threads.cuts_by_rows(len(batch), _block(capacity, k, 0, work)),
+        bands.search_bands, threads.cuts_by_rows(len(batch), block),
         isa, shape, batch, scaled, items, firsts, lasts, capacity, *tile_types(prepared.tiling),
         keys, columns,
-        n_threads=work.n_threads, progress=work.progress,
+        n_threads=n_threads, progress=work.progress,
     )  # fmt: skip
     return columns, keys
 
@@ -396,13 +396,18 @@ def _lowest(
     return columns, keys
 
 
-def _block(capacity: int, k: int, depth: int, work: Work) -> int:
-    """Queries of a block: what fits the L2 cache and the working memory, in whole panels."""
+def _blocks(capacity: int, k: int, depth: int, work: Work) -> tuple[int, int]:
+    """Queries of a block, in whole panels, and threads: what fits the working memory.
+
+    A machine of many cores with little memory searches on some of them.
+    """
     a_query = 8 * capacity + 24 * k + 4 * depth + 64
-    fits = int(work.working_memory / 2 / work.size / a_query)
-    validate.as_enough_memory("working_memory", work.working_memory, 2 * work.size * 32 * a_query)
+    least = 2 * tiles.PANEL * a_query
+    validate.as_enough_memory("working_memory", work.working_memory, least)
+    n_threads = min(work.size, int(work.working_memory / least))
+    fits = int(work.working_memory / 2 / n_threads / a_query)
     block = min(_LARGEST_BLOCK, fits, (1 << 21) // (8 * capacity))
-    return max(1, block // tiles.PANEL) * tiles.PANEL
+    return max(1, block // tiles.PANEL) * tiles.PANEL, n_threads
 
 
 def score_all(
@@ -443,52 +448,3 @@ def _as_wide(queries: Side, items: Rows) -> Side:
     if queries.rows.dtype == items.dtype or items.dtype != np.float64:
         return queries
     return queries._replace(rows=validate.read_only(queries.rows.astype(np.float64)))
-
-
-Search = Callable[[Side, Exclusions, Work], tuple[Integers, Floats]]
-
-
-def in_chunks(
-    measure: Measure,
-    given: Rows,
-    exclusions: Exclusions,
-    k: int,
-    min_score: float | None,
-    work: Work,
-    find: Search,
-    known: Side | None = None,
-) -> tuple[Integers, npt.NDArray[np.float32]]:
-    """Indices and scores of all queries; transformed rows and keys of some at a time.
-
-    known: the transformed queries, where they are there already.
-    """
-    n, depth = given.shape
-    indices = threads.poisoned((n, k), np.int64)
-    scores = threads.poisoned((n, k), np.float32)
-    chunk = max(1024, int(work.working_memory / 4 / (24 * k + 24 * depth + 128)))
-    for first in range(0, n, chunk):
-        last = min(n, first + chunk)
-        told = work.progress
-        if told is not None and n > chunk:
-            told = _shifted(told, first, n)
-        Q = given[first:last]
-        columns, keys = find(
-            side(measure.queries(Q), None, work.n_threads)
-            if known is None
-            else Side(known.rows[first:last], known.norms[first:last], known.offsets[first:last]),
-            exclusions.of_rows(first, last),
-            work._replace(progress=told),
-        )
-        found = measure.finish(keys, Q)
-        if min_score is not None:
-            low = found < min_score
-            columns[low], found[low] = -1, -np.inf
-        found[columns < 0] = -np.inf
-        indices[first:last] = columns
-        with np.errstate(over="ignore"):  # infinite beyond float32; the order is that of float64
-            scores[first:last] = found
-    return indices, scores
-
-
-def _shifted(progress: threads.Progress, first: int, n: int) -> threads.Progress:
-    return lambda done, total: progress(first + done, n)

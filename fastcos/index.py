@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import bounded_neighbors, storage, threads, validate
+from fastcos import bounded_neighbors, query_chunks, storage, threads, validate
 from fastcos import dense_neighbors as dense
 from fastcos.measure import Bounded, Measure, get_measure, saved
 from fastcos.neighbors import Neighbors, as_exclusions, as_work
@@ -146,7 +146,7 @@ class SimilarityIndex:
                 )
             )  # fmt: skip
         return Neighbors(
-            *dense.in_chunks(state.measure, given, exclusions, k, min_score, work, find)
+            *query_chunks.in_chunks(state.measure, given, exclusions, k, min_score, work, find)
         )
 
     def add(self, items: Any) -> npt.NDArray[np.int64]:

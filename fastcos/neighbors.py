@@ -13,6 +13,7 @@ from fastcos import (
     config,
     equal_rows,
     guided_neighbors,
+    query_chunks,
     rows_on_disk,
     storage,
     threads,
@@ -161,7 +162,9 @@ def top_k(
     # one map for both sides: the queries are mapped already
     same = items is None and getattr(type(fitted), "queries", None) is Plain.queries
     known = item_side if same else None
-    return Neighbors(*dense.in_chunks(fitted, given, exclusions, k, min_score, work, find, known))
+    return Neighbors(
+        *query_chunks.in_chunks(fitted, given, exclusions, k, min_score, work, find, known)
+    )
 
 
 def _engine(

@@ -17,7 +17,7 @@ LAYERS = (
     "validate validate_csr validate_metrics validate_audit validate_measures",
     "measure operators sparse_operator preprocessing products lanczos svd rescaling transposition "
     "sharded_operator shards column_facts "
-    "neighbors bounded_neighbors guided_neighbors dense_neighbors equal_rows "
+    "neighbors bounded_neighbors guided_neighbors dense_neighbors query_chunks equal_rows "
     "sparse_neighbors streamed_neighbors neighbor_pairs neighbors_transformer index",
     "factorization saved_model recommendation metrics datasets io distributed sampling "
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",

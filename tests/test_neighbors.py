@@ -233,6 +233,12 @@ def test_too_little_working_memory_is_refused_with_what_is_needed():
         top_k(gaussian(3000, 16), k=100, working_memory=0.01)
 
 
+def test_many_threads_share_little_working_memory():
+    X = gaussian(3000, 16)
+    found = top_k(X, k=20, working_memory=1.0, n_threads=64)
+    assert_same_bits(found.indices, top_k(X, k=20, n_threads=1).indices)
+
+
 def test_little_working_memory_does_not_change_the_answer():
     X = gaussian(5000, 16)
     assert_same_bits(top_k(X, k=20, working_memory=2.0).indices, top_k(X, k=20).indices)
