@@ -1,0 +1,6 @@
+"""What every test process has: Ctrl-C as in a terminal."""
+
+import signal
+
+# a shell without job control starts its background jobs with SIGINT ignored, and children inherit it
+signal.signal(signal.SIGINT, signal.default_int_handler)
