@@ -2,5 +2,5 @@
 
 import signal
 
-# a shell without job control starts its background jobs with SIGINT ignored, and children inherit it
+# a shell without job control starts its background jobs with SIGINT ignored, children inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
