@@ -23,7 +23,7 @@ from fastcos import config, rows_on_disk, storage, threads, validate
 from fastcos import dense_neighbors as dense
 from fastcos import streamed_neighbors as streamed
 from fastcos.factorization import LinearMF
-from fastcos.measure import get_measure
+from fastcos.measure import Bounded, Measure, Plain, get_measure
 from fastcos.neighbors import Neighbors
 from fastcos.resumable import ResumableRun
 from fastcos.sharded_operator import TransposedOperator
@@ -314,7 +314,7 @@ class _Search:
         """Settle the arguments of top_k."""
         name = validate.as_instance("measure", measure, str, "a name")
         fitted = get_measure(name)
-        validate.as_measure_of_blocks("measure", not streamed.needs_no_fit(fitted), name)
+        validate.as_measure_of_tasks("measure", _learns(fitted), name)
         itself = items is None and validate.as_flag("exclude_self", exclude_self)
         searched = _opened("items" if items is not None else "queries", items or queries)
         k = validate.as_count("k", k, high=len(searched) - itself)
@@ -410,6 +410,11 @@ def _shards(path: str) -> InteractionShards:
 def _opened(name: str, path: Any) -> Any:
     file = validate.as_path(name, path)
     return rows_on_disk.as_rows_on_disk(name, np.load(file, mmap_mode="r", allow_pickle=False))
+
+
+def _learns(measure: Measure) -> bool:
+    learn = getattr(type(measure), "learn", None)
+    return isinstance(measure, Bounded) or learn is not Plain.learn
 
 
 def _threads_of_this_worker() -> int:

@@ -1,14 +1,15 @@
 """An exact index of dense rows, prepared once and searched many times."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import bounded_neighbors, query_chunks, storage, threads, validate
+from fastcos import bounded_neighbors, query_chunks, rows_on_disk, storage, threads, validate
 from fastcos import dense_neighbors as dense
 from fastcos.measure import Bounded, Measure, get_measure, saved
 from fastcos.neighbors import Neighbors, as_exclusions, as_work
+from fastcos.streamed_neighbors import Question, can_stream, search_in_blocks
 
 _KIND = "SimilarityIndex"
 _PACKED = ("order", "packed", "starts", "small_offsets", "statistics")
@@ -27,6 +28,13 @@ class _State(NamedTuple):
     prepared: dense.Prepared
 
 
+class _OnDisk(NamedTuple):
+    """What a search reads of memory-mapped rows: nothing is prepared."""
+
+    rows: Any
+    measure: Measure
+
+
 class SimilarityIndex:
     """Exact nearest neighbours of queries among items that are prepared once.
 
@@ -34,6 +42,11 @@ class SimilarityIndex:
     sees the items as they were before a change or after it. Works after fork. Needs the rows, and
     beside them ``bytes_per_item_`` bytes an item (rows of a multiple of 64 codes, or 4 bytes a
     column on CPUs without int8 instructions, and 60 bytes).
+
+    Memory-mapped rows (``np.load(path, mmap_mode="r")``) stay on disk, by measures that need no
+    search before: nothing is prepared, and every search reads all rows once, in blocks that fit its
+    working_memory. So give it many queries at a time; the answers are the same bits. Such an index
+    is not changed or saved. What a learning measure needs is one more reading, in ``fit``.
 
     Parameters
     ----------
@@ -63,7 +76,7 @@ class SimilarityIndex:
     def __init__(self, measure: str | Measure = "cosine", *, n_threads: int | None = None) -> None:
         self.measure = measure
         self.n_threads = n_threads
-        self._state: _State | None = None
+        self._state: _State | _OnDisk | None = None
 
     def fit(self, items: Any) -> "SimilarityIndex":
         """Prepare the items, which become numbers 0 .. p-1. O(p d).
@@ -71,13 +84,19 @@ class SimilarityIndex:
         Parameters
         ----------
         items : array_like (p, d), float32 or float64
-            Kept, not copied, where they are C-contiguous: do not change them afterwards.
+            Kept, not copied, where they are C-contiguous: do not change them afterwards. Those of a
+            memory map are checked as they are read, that is by every search.
 
         Returns
         -------
         SimilarityIndex
             Itself.
         """
+        if rows_on_disk.is_on_disk(items) and can_stream(self.measure):
+            mapped = rows_on_disk.as_rows_on_disk("items", items)
+            with threads.one_writer():
+                self._state = _OnDisk(mapped, get_measure(self.measure).fit(mapped))
+            return self
         rows = validate.as_rows("items", items)
         with threads.one_writer():
             self._state = self._prepared(rows, np.arange(len(rows), dtype=np.int64))
@@ -127,13 +146,17 @@ class SimilarityIndex:
         permitted = None
         if allowed is not None:
             permitted = validate.as_item_numbers("allowed", allowed, len(state.rows))
-            permitted = np.intersect1d(permitted, state.numbers, assume_unique=True)
-        found = state.numbers if permitted is None else permitted
-        k = validate.as_count("k", k, high=len(found))
+            if isinstance(state, _State):
+                permitted = np.intersect1d(permitted, state.numbers, assume_unique=True)
+        n_found = self.n_items_ if permitted is None else len(permitted)
+        k = validate.as_count("k", k, high=n_found)
         exclusions = as_exclusions(exclude, len(given), len(state.rows), own=False)
         work = as_work(n_threads, working_memory, progress)
         if min_score is not None:
             min_score = validate.as_real("min_score", min_score)
+        if isinstance(state, _OnDisk):
+            asked = Question(given, state.rows, k, state.measure, permitted, exclusions, min_score)
+            return Neighbors(*search_in_blocks(asked, state.measure, work))
 
         def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k) -> Any:
             return dense.search(state.prepared, side, excluded, k, work, permitted)
@@ -141,7 +164,7 @@ class SimilarityIndex:
         if isinstance(state.measure, Bounded):
             return Neighbors(
                 *bounded_neighbors.in_chunks(
-                    state.measure, given, state.rows, exclusions, k, len(found), min_score, work,
+                    state.measure, given, state.rows, exclusions, k, n_found, min_score, work,
                     find,
                 )
             )  # fmt: skip
@@ -164,7 +187,7 @@ class SimilarityIndex:
         """
         new = validate.as_rows("items", items)
         with threads.one_writer():
-            old = self._fitted()
+            old = self._in_memory()
             validate.as_same_width("items", new, "the items of the index", old.rows)
             numbers = np.arange(len(old.rows), len(old.rows) + len(new), dtype=np.int64)
             rows = np.concatenate([old.rows, new.astype(old.rows.dtype, copy=False)])
@@ -183,7 +206,7 @@ class SimilarityIndex:
         """
         new = validate.as_rows("items", items)
         with threads.one_writer():
-            old = self._fitted()
+            old = self._in_memory()
             validate.as_same_width("items", new, "the items of the index", old.rows)
             unique = validate.as_item_numbers("numbers", numbers, len(old.rows))
             validate.as_shape("items", new.shape, (len(unique), old.rows.shape[1]))
@@ -200,7 +223,7 @@ class SimilarityIndex:
             Item numbers; at least one item must be left.
         """
         with threads.one_writer():
-            old = self._fitted()
+            old = self._in_memory()
             gone = validate.as_item_numbers("numbers", numbers, len(old.rows))
             left = np.setdiff1d(old.numbers, gone, assume_unique=True)
             validate.as_count("items left", len(left))
@@ -220,8 +243,8 @@ class SimilarityIndex:
             The measure is an object of a class that is not registered, or made with a model: only
             names, numbers and arrays can be stored.
         """
+        state = self._in_memory()
         measure, of_measure = saved.parts_of(self.measure)
-        state = self._fitted()
         packed = {field: getattr(state.prepared.items, _field(field)) for field in _PACKED}
         fields = {
             "measure": measure,
@@ -262,7 +285,8 @@ class SimilarityIndex:
     @property
     def n_items_(self) -> int:
         """Items that can be found."""
-        return len(self._fitted().numbers)
+        state = self._fitted()
+        return len(state.rows if isinstance(state, _OnDisk) else state.numbers)
 
     @property
     def n_features_in_(self) -> int:
@@ -273,6 +297,8 @@ class SimilarityIndex:
     def bytes_per_item_(self) -> float:
         """Memory of the prepared index beside the rows, per item."""
         state = self._fitted()
+        if isinstance(state, _OnDisk):
+            return 0.0
         arrays = [getattr(state.prepared.items, _field(field)) for field in _PACKED]
         size = sum(array.nbytes for array in [*arrays, state.side.norms, state.side.offsets])
         return float(size / len(state.rows))
@@ -282,8 +308,13 @@ class SimilarityIndex:
         self.__dict__.update(state)
         self._state = _frozen(self._state)
 
-    def _fitted(self) -> _State:
-        return validate.as_fitted(_KIND, self._state)
+    def _fitted(self) -> _State | _OnDisk:
+        return cast(_State | _OnDisk, validate.as_fitted(_KIND, self._state))
+
+    def _in_memory(self) -> _State:
+        state = self._fitted()
+        rule = "of rows in memory to be changed or saved"
+        return validate.as_instance("the index", state, _State, rule)
 
     def _side(self, rows: validate.Rows, numbers: npt.NDArray[np.int64]) -> tuple[Any, dense.Side]:
         live = rows if len(numbers) == len(rows) else rows[numbers]

@@ -22,7 +22,7 @@ from fastcos import (
 from fastcos import dense_neighbors as dense
 from fastcos.measure import Bounded, Guided, Measure, Plain, get_measure
 from fastcos.sparse_neighbors import sparse_top_k
-from fastcos.streamed_neighbors import Question, needs_no_fit, streamed_top_k
+from fastcos.streamed_neighbors import Question, can_stream, streamed_top_k
 from fastcos.validate_csr import as_interactions
 
 
@@ -68,7 +68,7 @@ def top_k(
     Exact: the order is that of the float64 scores of the given rows, the same bits for any number
     of threads, block size, instruction set and driver. Time O(n m d); no n x m matrix is held.
     Memory-mapped rows (``np.load(path, mmap_mode="r")``) are read in blocks that fit working_memory
-    and never held as a whole, by measures that learn nothing from the items.
+    and never held as a whole, by measures that need no search before.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def top_k(
     out : path-like, optional
         A new directory, written block by block: indices.npy, scores.npy and run.json. The same call
         after an interrupt or a crash goes on where that stopped; what is returned are memory maps.
-        For measures that learn nothing from the items.
+        For measures that see one row at a time, or means and moments of all before.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def top_k(
         )  # fmt: skip
         return Neighbors(indices, scores)
     on_disk = rows_on_disk.is_on_disk(queries) or rows_on_disk.is_on_disk(items)
-    streams = out is not None or (on_disk and needs_no_fit(measure))
+    streams = out is not None or (on_disk and can_stream(measure))
     as_rows = rows_on_disk.as_rows_on_disk if streams else validate.as_rows
     given = as_rows("queries", queries)
     searched = given if items is None else as_rows("items", items)

@@ -2,6 +2,7 @@
 
 import hashlib
 import mmap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from fastcos import validate
 
 # rows of a block: with fewer, a search would spend its time between blocks
 _FEWEST = 64
+# rows from here and there that are copied before their pages are let go: the system maps up to
+# 16 pages around each
+_TAKEN_AT_ONCE = 1024
 
 
 def is_on_disk(X: Any) -> bool:
@@ -30,15 +34,37 @@ def as_rows_on_disk(name: str, X: Any) -> Any:
 def read_rows(name: str, X: Any, lo: int, hi: int) -> validate.Rows:
     """Return rows [lo, hi) of X as valid rows; those of a map are copied, and its pages let go.
 
-    Meanwhile the system reads as many rows more, into its own memory.
+    Meanwhile the system reads as many rows more, into its own memory. Rows in memory are valid.
     """
     if not is_on_disk(X):
-        return validate.as_rows(name, X[lo:hi])
+        rows_in_memory: validate.Rows = X[lo:hi]
+        return rows_in_memory
     rows = np.array(X[lo:hi], order="C", subok=False)
     if X.mode != "c":  # the pages of a private copy may hold what was written to it
         release(X[lo:hi])
     read_ahead(X[hi : 2 * hi - lo])
     return validate.as_rows(f"{name}[{lo}:{hi}]", rows)
+
+
+def blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validate.Rows]]:
+    """Yield the first row and the valid rows of every block of so many rows of X."""
+    for lo in range(0, len(X), block):
+        yield lo, read_rows(name, X, lo, min(len(X), lo + block))
+
+
+def taken(name: str, X: Any, numbers: npt.NDArray[np.integer[Any]]) -> validate.Rows:
+    """Return the rows of X of these numbers as valid rows of this process."""
+    if not is_on_disk(X):
+        rows_in_memory: validate.Rows = validate.read_only(X[numbers])
+        return rows_in_memory
+    rows = np.empty((len(numbers), X.shape[1]), X.dtype)
+    order = np.argsort(numbers, kind="stable")
+    for start in range(0, len(order), _TAKEN_AT_ONCE):
+        some = order[start : start + _TAKEN_AT_ONCE]
+        rows[some] = X[numbers[some]]
+        if X.mode != "c":
+            release(X)
+    return validate.as_rows(name, rows)
 
 
 def release(X: npt.NDArray[Any]) -> None:

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from fastcos import dense_neighbors as dense
 from fastcos import rows_on_disk, threads, validate
 from fastcos.kernels import topk
-from fastcos.measure import Bounded, Measure, Plain, get_measure
+from fastcos.measure import Measure, Plain, get_measure
+from fastcos.measure.base import learns_in_blocks
 from fastcos.resumable import ResumableRun
 
 Scores = npt.NDArray[np.float32]
@@ -20,6 +21,9 @@ _QUERIES_SHARE, _ITEMS_SHARE = 0.25, 0.5
 _BYTES_PER_ROW, _BYTES_PER_CODE, _BYTES_PER_MAPPED_ENTRY = 160, 2, 16
 # columns and keys of a query: the best so far, those of the block, and both while they are merged
 _BYTES_PER_NEIGHBOR = 80
+# blocks of items begin at multiples: a map that multiplies so many rows at a time has the same bits
+# in a block as in the whole
+ROWS_OF_A_MAP = 4096
 
 
 class Question(NamedTuple):
@@ -38,43 +42,52 @@ class Question(NamedTuple):
     min_score: float | None
 
 
-def needs_no_fit(measure: str | Measure) -> bool:
-    """Whether the measure's maps of a block of items are the same whatever the others are."""
-    given = get_measure(measure)
-    return getattr(type(given), "learn", None) is Plain.learn and not isinstance(given, Bounded)
+def can_stream(measure: str | Measure) -> bool:
+    """Whether items can be searched by the measure in blocks."""
+    return learns_in_blocks(get_measure(measure))
 
 
 def streamed_top_k(question: Question, work: dense.Work, out: Any) -> tuple[dense.Integers, Scores]:
     """Indices and scores (n, k) as top_k has them; in the directory out if that is given.
 
-    Every block of queries reads the items once, in blocks; one block of each is in memory. The keys
-    are float64 scores of the given rows, so cutting them into blocks changes no bit.
+    A measure that learns reads the items once more, before all others.
     """
     measure = get_measure(question.measure)
-    validate.as_measure_of_blocks("measure", not needs_no_fit(measure), measure.name)
-    n = len(question.queries)
-    block, items_block, work = blocks_that_fit(question, measure, work)
+    validate.as_measure_of_blocks("measure", not learns_in_blocks(measure), measure.name)
     if out is None:
-        indices = threads.poisoned((n, question.k), np.int64)
-        scores = threads.poisoned((n, question.k), np.float32)
-        for lo in range(0, n, block):
-            hi = min(n, lo + block)
-            told = _told(work.progress, lo, hi, n)
-            found = _block_of_queries(question, measure, lo, hi, items_block, work, told)
-            indices[lo:hi], scores[lo:hi] = found
-        return indices, scores
-    run = ResumableRun(
-        out,
-        asked(question, measure),
-        {"indices": ((n, question.k), np.int64), "scores": ((n, question.k), np.float32)},
-        block,
-    )
+        return search_in_blocks(question, measure.fit(question.searched), work)
+    n, k = len(question.queries), question.k
+    block, items_block, work = blocks_that_fit(question, measure, work)
+    arrays = {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)}
+    run = ResumableRun(out, asked(question, measure), arrays, block)
+    if not run.is_complete:
+        measure = measure.fit(question.searched)
     for lo, hi in run.left():
         told = _told(work.progress, lo, hi, n)
         columns, some = _block_of_queries(question, measure, lo, hi, items_block, work, told)
         run.write(lo, indices=columns, scores=some)
-    arrays = run.finished()
-    return arrays["indices"], arrays["scores"]
+    done = run.finished()
+    return done["indices"], done["scores"]
+
+
+def search_in_blocks(
+    question: Question, measure: Measure, work: dense.Work
+) -> tuple[dense.Integers, Scores]:
+    """The same by a fitted measure.
+
+    Every block of queries reads the items once, in blocks; one block of each is in memory. The keys
+    are float64 scores of the given rows, so cutting them into blocks changes no bit.
+    """
+    n = len(question.queries)
+    block, items_block, work = blocks_that_fit(question, measure, work)
+    indices = threads.poisoned((n, question.k), np.int64)
+    scores = threads.poisoned((n, question.k), np.float32)
+    for lo in range(0, n, block):
+        hi = min(n, lo + block)
+        told = _told(work.progress, lo, hi, n)
+        found = _block_of_queries(question, measure, lo, hi, items_block, work, told)
+        indices[lo:hi], scores[lo:hi] = found
+    return indices, scores
 
 
 def blocks_that_fit(
@@ -88,6 +101,7 @@ def blocks_that_fit(
     n, m = len(question.queries), len(question.searched)
     block = rows_on_disk.rows_that_fit(memory, _QUERIES_SHARE, per_query, n)
     items_block = rows_on_disk.rows_that_fit(memory, _ITEMS_SHARE, per_item, m)
+    items_block -= items_block % ROWS_OF_A_MAP if items_block > ROWS_OF_A_MAP else 0
     rest = (1 - _QUERIES_SHARE - _ITEMS_SHARE) * memory
     return block, items_block, work._replace(working_memory=rest)
 
@@ -95,7 +109,9 @@ def blocks_that_fit(
 def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
     """Memory of a row of one side of a block, with its mapped copy if the map makes one."""
     entry = max(4, X.dtype.itemsize) + _BYTES_PER_CODE
-    if getattr(type(measure), side, None) is not getattr(Plain, side):
+    kind = type(measure)
+    maps = {getattr(kind, "items", None), getattr(kind, side, None)}
+    if not maps <= {Plain.items, Plain.queries}:
         entry += _BYTES_PER_MAPPED_ENTRY
     return int(entry * X.shape[1] + _BYTES_PER_ROW)
 

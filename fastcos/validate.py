@@ -291,12 +291,21 @@ def as_same_run(name: str, path: Path, before: Mapping[str, Any], asked: Mapping
             )
 
 
-def as_measure_of_blocks(name: str, learns: bool, measure: str) -> None:
-    """Refuse a measure that learns from all items where only some of them are seen at a time."""
+def as_measure_of_blocks(name: str, refused: bool, measure: str) -> None:
+    """Refuse a measure that looks for neighbours, or for extremes, before the search."""
+    if refused:
+        raise ValueError(
+            f"{name} must see one row at a time, or means and moments of all, where rows are read "
+            f"in blocks (cosine, dot, whitened_cosine and the like), got {measure!r}"
+        )
+
+
+def as_measure_of_tasks(name: str, learns: bool, measure: str) -> None:
+    """Refuse a measure that learns from all items where a task sees only some of them."""
     if learns:
         raise ValueError(
-            f"{name} must learn nothing from the items where out is given (cosine, dot, "
-            f"neg_euclidean, angular and the like), got {measure!r}"
+            f"{name} must learn nothing from the items on a cluster (cosine, dot, neg_euclidean, "
+            f"angular and the like), got {measure!r}"
         )
 
 

@@ -57,6 +57,50 @@ def test_allowed_excluded_and_minimum_restrict_the_search(items, queries, share)
     np.testing.assert_array_equal(found.indices, columns)
 
 
+@pytest.fixture
+def on_disk(items, tmp_path):
+    np.save(tmp_path / "items.npy", items)
+    return np.load(tmp_path / "items.npy", mmap_mode="r")
+
+
+@pytest.mark.parametrize("measure", ["cosine", "neg_euclidean", "whitened_cosine"])
+def test_rows_on_disk_stay_there_and_are_found_as_rows_in_memory(items, on_disk, queries, measure):
+    index, in_memory = (SimilarityIndex(measure).fit(rows) for rows in (on_disk, items))
+    assert (index.n_items_, index.n_features_in_, index.bytes_per_item_) == (3000, 20, 0)
+    options = {"allowed": np.arange(0, 3000, 7), "min_score": -9.0}
+    for asked in ({}, options):
+        found = index.search(queries, 9, working_memory=0.8, **asked)
+        expected = in_memory.search(queries, 9, **asked)
+        assert_same_bits(found.indices, expected.indices)
+        assert_same_bits(found.scores, expected.scores)
+    copied = pickle.loads(pickle.dumps(index))
+    assert_same_bits(copied.search(queries, 9).indices, in_memory.search(queries, 9).indices)
+
+
+def test_an_index_of_rows_on_disk_is_not_changed_and_not_saved(items, on_disk, tmp_path):
+    index = SimilarityIndex().fit(on_disk)
+    for change in (
+        lambda: index.add(items[:1]),
+        lambda: index.replace([0], items[:1]),
+        lambda: index.remove([0]),
+        lambda: index.save(tmp_path / "index"),
+    ):
+        with pytest.raises(TypeError, match="index must be of rows in memory to be changed or sav"):
+            change()
+    assert not (tmp_path / "index").exists()
+    # what looks for neighbours while it is fitted takes the rows into memory
+    assert SimilarityIndex("csls").fit(on_disk).bytes_per_item_ > 0
+
+
+def test_rows_on_disk_are_checked_as_they_are_read(items, tmp_path):
+    broken = items.copy()
+    broken[1234, 5] = np.inf
+    np.save(tmp_path / "items.npy", broken)
+    index = SimilarityIndex().fit(np.load(tmp_path / "items.npy", mmap_mode="r"))
+    with pytest.raises(ValueError, match=r"items\[.*\] must be finite, got NaN or infinity in row"):
+        index.search(items[:3], 2)
+
+
 def test_added_replaced_and_removed_items_are_searched_as_they_are(items, queries):
     index = SimilarityIndex().fit(items[:2000])
     np.testing.assert_array_equal(index.add(items[2000:]), np.arange(2000, 3000))

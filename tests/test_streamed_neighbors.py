@@ -45,6 +45,16 @@ def test_rows_on_disk_have_the_neighbours_of_rows_in_memory(rows, on_disk, measu
     assert_same(found, top_k(rows, k=k, measure=measure))
 
 
+@pytest.mark.parametrize(
+    "measure",
+    ["whitened_cosine", "centered_cosine", "zscore_cosine", "unit_column_cosine", "all_but_the_top",
+     "scaled_similarity"],
+)  # fmt: skip
+def test_measures_that_learn_means_and_moments_learn_them_from_disk(rows, on_disk, measure):
+    expected = top_k(rows, k=5, measure=measure)
+    assert_same(top_k(on_disk, k=5, measure=measure, working_memory=SMALL), expected)
+
+
 def test_the_neighbours_are_those_of_the_oracle(rows, on_disk):
     queries = rows[4000:4050]
     found = top_k(queries, on_disk, k=7, working_memory=SMALL)
@@ -159,8 +169,8 @@ def test_an_out_that_holds_something_else_is_refused(rows, tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(ValueError, match=r"out must be a new directory or one with a run\.json"):
         top_k(rows, k=4, out=tmp_path)
-    with pytest.raises(ValueError, match=r"measure must learn nothing from .*whitened"):
-        top_k(rows, k=4, measure="whitened_cosine", out=tmp_path / "out")
+    with pytest.raises(ValueError, match=r"measure must see one row at a time, .*'csls'"):
+        top_k(rows, k=4, measure="csls", out=tmp_path / "out")
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 
 

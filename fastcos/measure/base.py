@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_c
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validate
+from fastcos import rows_on_disk, validate
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Keys = npt.NDArray[np.float64]
@@ -141,10 +141,13 @@ class Plain:
     form: ClassVar[Form] = "cosine"
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=y D=- G=- t=-")
     needs: ClassVar[str] = ""
+    # whether learn takes memory-mapped rows and reads them a block at a time
+    learns_in_blocks: ClassVar[bool] = False
 
     def fit(self, items: Rows, users: Rows | None = None) -> Self:
         """Return a fitted copy, so that a measure that others hold never changes."""
-        items = validate.as_rows("items", items)
+        as_rows = rows_on_disk.as_rows_on_disk if learns_in_blocks(self) else validate.as_rows
+        items = as_rows("items", items)
         if users is not None:
             users = validate.as_rows("users", users)
         fitted = copy.copy(self)
@@ -169,6 +172,14 @@ class Plain:
     def finish(self, keys: Keys, Q: Rows) -> Keys:
         """Return the keys as they are."""
         return keys
+
+
+def learns_in_blocks(measure: Any) -> bool:
+    """Whether a measure can be fitted to, and its maps be had of, a block of rows at a time."""
+    kind = type(measure)
+    if isinstance(measure, Bounded):
+        return False
+    return getattr(kind, "learn", None) is Plain.learn or getattr(kind, "learns_in_blocks", False)
 
 
 _MAKERS: dict[str, Callable[..., Any]] = {}

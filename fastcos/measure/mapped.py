@@ -1,6 +1,6 @@
 """The base of all measures that are the cosine of (row - mean) root."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ RANK_TOLERANCE = 1e-12
 class Mapped(Plain):
     """Cosine of (row - mean_) root_; subclasses learn the two."""
 
+    learns_in_blocks: ClassVar[bool] = True
     mean_: Floats
     root_: Floats
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fastcos import validate
 from fastcos.measure.base import Form, Invariances, Keys, Plain, Rows, invariances, register
-from fastcos.measure.rows import Floats, norms_of, unit_rows
+from fastcos.measure.rows import Floats, blocks_of, norms_of, unit_rows
 
 
 @register
@@ -39,11 +39,12 @@ class _MeanNorm(Plain):
 
     form: ClassVar[Form] = "dot"
     invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=- G=- t=-")
+    learns_in_blocks: ClassVar[bool] = True
     mean_norm_: float
 
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the mean norm of the items that are not zero."""
-        norms = norms_of(items)
+        norms = np.concatenate([norms_of(some) for _, some in blocks_of(items)])
         self.mean_norm_ = float(norms[norms > 0].mean()) if norms.any() else 1.0
 
     def _relative_norms(self, rows: Rows) -> Floats:

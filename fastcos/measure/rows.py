@@ -1,11 +1,12 @@
 """Rows as the measures need them: float64, of unit norm, mapped, ranked."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import threads, validate
+from fastcos import rows_on_disk, threads, validate
 from fastcos.kernels import maps, pair_scores
 from fastcos.measure.base import Rows
 
@@ -19,6 +20,8 @@ FORMS = {
     "norm_angle": pair_scores.NORM_ANGLE,
 }
 _WORK_PER_BLOCK = 4_000_000
+# numbers in one partial sum over rows
+_SUMMED_AT_ONCE = 2**21
 
 
 def norms_of(rows: Rows) -> Floats:
@@ -79,12 +82,17 @@ def row_centred(rows: Rows) -> Floats:
 
 def mean_of(rows: Rows, shares: Floats | None = None) -> Floats:
     """Mean row in float64, by shares (n,) that sum to 1; exact for a constant column."""
+    mean = np.zeros(rows.shape[1])
+    first, same = rows[0], np.full(rows.shape[1], True)
+    for lo, some in blocks_of(rows):
+        if shares is None:
+            mean += some.sum(axis=0, dtype=np.float64)
+        else:
+            mean += shares[lo : lo + len(some)] @ some
+        same &= (some.max(axis=0) == first) & (some.min(axis=0) == first)
     if shares is None:
-        mean: Floats = rows.mean(axis=0, dtype=np.float64)
-    else:
-        mean = shares @ rows
-    same = rows.max(axis=0) == rows.min(axis=0)
-    mean[same] = rows[0, same]
+        mean /= len(rows)
+    mean[same] = first[same]
     return mean
 
 
@@ -92,13 +100,20 @@ def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
     """Sum over rows of share (1/n each by default) times the outer square of row - mean."""
     d = rows.shape[1]
     total = np.zeros((d, d))
-    step = max(1, 2**21 // d)
-    for lo in range(0, len(rows), step):
-        block = rows[lo : lo + step] - mean
-        weights = 1 / len(rows) if shares is None else shares[lo : lo + step, None]
+    for lo, some in blocks_of(rows):
+        block = some - mean
+        weights = 1 / len(rows) if shares is None else shares[lo : lo + len(some), None]
         total += block.T @ (block * weights)
     total += total.T
     return total / 2
+
+
+def mean_squares_of(rows: Rows, mean: Floats) -> Floats:
+    """Mean over rows of the squared entries of row - mean, (d,)."""
+    total = np.zeros(rows.shape[1])
+    for _, some in blocks_of(rows):
+        total += np.square(some - mean).sum(axis=0)
+    return total / len(rows)
 
 
 def list_keys(form: str, queries: Rows, items: Rows, columns: Integers) -> Floats:
@@ -130,3 +145,8 @@ def _cuts(rows: Rows, work: int) -> threads.Cuts:
     return threads.cuts_by_rows(
         len(rows), max(4, _WORK_PER_BLOCK // (rows.shape[1] * work) // 4 * 4)
     )
+
+
+def blocks_of(rows: Rows) -> Iterator[tuple[int, Rows]]:
+    """First row and rows of blocks, of rows in memory or on disk."""
+    return rows_on_disk.blocks("items", rows, max(1, _SUMMED_AT_ONCE // rows.shape[1]))

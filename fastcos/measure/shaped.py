@@ -7,7 +7,7 @@ import numpy as np
 from fastcos import validate
 from fastcos.measure.base import Invariances, Plain, Rows, invariances, register
 from fastcos.measure.mapped import Mapped, spectrum
-from fastcos.measure.rows import Floats, gram_of, mean_of, ranked_rows, row_centred
+from fastcos.measure.rows import Floats, gram_of, mean_of, mean_squares_of, ranked_rows, row_centred
 
 
 @register
@@ -72,7 +72,8 @@ class UnitColumnCosine(Mapped):
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the columns' norms."""
         self.mean_ = np.zeros(items.shape[1])
-        self.root_ = _inverse(np.sqrt(np.einsum("ij,ij->j", items, items, dtype=np.float64)))
+        mean_squares = mean_squares_of(items, self.mean_)
+        self.root_ = _inverse(np.sqrt(mean_squares * len(items)))
 
 
 @register
@@ -89,10 +90,7 @@ class ZScoreCosine(Mapped):
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the columns' means and standard deviations."""
         self.mean_ = mean_of(items)
-        squares = np.zeros(items.shape[1])
-        for lo in range(0, len(items), 4096):
-            squares += np.square(items[lo : lo + 4096] - self.mean_).sum(axis=0)
-        self.root_ = _inverse(np.sqrt(squares / len(items)))
+        self.root_ = _inverse(np.sqrt(mean_squares_of(items, self.mean_)))
 
 
 @register
