@@ -252,7 +252,9 @@ def as_none(name: str, value: Any, reason: str) -> None:
     """Refuse any value, for the reason given."""
     if value is not None:
         what = f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
-        raise ValueError(f"{name} must be None {reason}, got {what}")
+        # a flag is left out, an argument of a function is None
+        absent = "left out" if name.startswith("--") else "None"
+        raise ValueError(f"{name} must be {absent} {reason}, got {what}")
 
 
 def as_asked(name: str, values: Collection[Any], reason: str) -> None:
@@ -279,6 +281,20 @@ def as_new_directory(name: str, path: Path) -> None:
     """Refuse a path that exists, unless it is an empty directory."""
     if path.exists() and not (path.is_dir() and next(path.iterdir(), None) is None):
         raise ValueError(f"{name} must be a new or an empty directory, got {str(path)!r}")
+
+
+def as_output_directory(name: str, value: Any) -> Path:
+    """Return value as the path of a directory that files can be written to, now or once made."""
+    path = as_path(name, value)
+    nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"{name} must be a directory, got {str(path)!r}: {nearest} is a file")
+    if not os.access(nearest, os.W_OK):
+        raise ValueError(
+            f"{name} must be a directory that can be written, got {str(path)!r}: no right to write "
+            f"to {nearest}"
+        )
+    return path
 
 
 def as_same_run(name: str, path: Path, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
@@ -312,7 +328,8 @@ def as_measure_of_tasks(name: str, learns: bool, measure: str) -> None:
 def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
     """Return value if it is an instance of kind; rule says what that is in words."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be {rule}, got {type(value).__name__}")
+        came = "None" if value is None else type(value).__name__
+        raise TypeError(f"{name} must be {rule}, got {came}")
     return value
 
 

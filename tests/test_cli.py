@@ -274,7 +274,10 @@ WRONG = [
     (["reproduce", "--threads", "0"], "--threads must be a whole number of at least 1, got 0"),
     (["reproduce", "--rank", "many"], "argument --rank: invalid int value: 'many'"),
     (["compare", "absent.csv"], "absent.csv"),
-    (["compare", "{}/seen.csv", "--label-column", "kind"], "--label-column must be None without"),
+    (
+        ["compare", "{}/seen.csv", "--label-column", "kind"],
+        "--label-column must be left out",
+    ),
     (["compare", "{}/seen.csv", "--labels", "{}/items.csv"], "--label-column must be given with"),
     (
         ["compare", "{}/seen.csv", "--labels", "{}/items.csv", "--label-column", "colour"],

@@ -116,4 +116,4 @@ def test_the_command_line_ingests_and_fits(tmp_path, capsys):
     np.testing.assert_allclose(found.singular_values_, expected.singular_values_, rtol=1e-6)
     np.testing.assert_allclose(found.components_, expected.components_, atol=1e-5)
     assert main(["fit", str(tmp_path / "x"), "--user", "u", "--out", str(tmp_path / "o")]) == 2
-    assert "--user must be None for a folder of shards" in capsys.readouterr().err
+    assert "--user must be left out for a folder of shards" in capsys.readouterr().err

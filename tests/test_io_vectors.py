@@ -186,7 +186,7 @@ def test_users_in_two_places_and_of_another_width_are_refused(tmp_path):
     np.savez(tmp_path / "m.npz", user_factors=users, item_factors=items)
     np.save(tmp_path / "users.npy", users[:, :3])
     np.save(tmp_path / "items.npy", items)
-    with pytest.raises(ValueError, match="--users must be None where"):
+    with pytest.raises(ValueError, match="--users must be left out where"):
         read_factors(tmp_path / "m.npz", tmp_path / "users.npy")
     with pytest.raises(ValueError, match="users must have as many columns as items"):
         read_factors(tmp_path / "items.npy", tmp_path / "users.npy")

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastcos import io, report, validate
 from fastcos.cli import options
@@ -22,9 +22,9 @@ of the change since an old version is a mere change of coordinates. Exit status 
 EPILOG = """\
 examples:
   fastcos audit items.npy --users users.npy
-  fastcos audit vectors.npz --labels words.csv --label-column category --condition 1.2
+  fastcos audit vectors.npz --labels words.csv --label-column category
   fastcos audit new.npy --against old.npy --fail-under unchanged=0.9
-  fastcos audit items.npy --condition 1.1 --fail-under certified=0.2,jaccard=0.5
+  fastcos audit items.npy --fail-under certified=0.2,jaccard=0.5
 input: .npy, .npz (also as implicit saves models), .safetensors, .parquet, word2vec or GloVe text,
 word2vec .bin"""
 LIMITS = ("certified", "jaccard", "unchanged")
@@ -64,10 +64,13 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.page import audit_page
 
     options.apply_common(given)
+    folder = options.out_directory(given)
+    options.check_labels(given)
     limits = _limits(given)
     model = io.read_factors(given.items, given.users)
     for note in model.notes:
         say(note)
+    old = _old_version(given, model.ids)
     labelled = options.read_labels(given, model.ids)
     with progress_bar("searching neighbours") as progress:
         card = audit(
@@ -80,12 +83,11 @@ def run(given: argparse.Namespace) -> int:
             seed=given.seed,
             progress=progress,
         )
-    change = _change(given, model)
+    change = None if old is None else _change(given, model, old)
     facts = report.provenance(_parameters(given, card, model))
     document = {**facts, "audit": report.json_ready(card.to_dict())}
     if change is not None:
         document["change"] = _described(change, model.ids)
-    folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
     io.write_json(folder / "audit.json", document)
     name = Path(given.items).name
@@ -132,27 +134,40 @@ def _popularity(given: argparse.Namespace, ids: Any) -> Any:
     return found.values
 
 
-def _change(given: argparse.Namespace, model: io.Factors) -> "VersionChange | None":
-    """Compare the items that both versions have."""
+class _OldVersion(NamedTuple):
+    """The old factors, and which of their rows are which of the new ones."""
+
+    factors: io.Factors
+    rows: Any
+    old_rows: Any
+
+
+def _old_version(given: argparse.Namespace, ids: Any) -> _OldVersion | None:
+    """Read the old version before the work begins, and match its items."""
     if given.against is None:
         validate.as_none("--old-users", given.old_users, "without --against")
         return None
-    from fastcos.versions import version_change
-
     old = io.read_factors(given.against, given.old_users)
     for note in old.notes:
         say(f"old version: {note}")
-    rows, old_rows = io.common_rows(given.items, model.ids, given.against, old.ids)
+    rows, old_rows = io.common_rows(given.items, ids, given.against, old.ids)
     say(f"{len(rows):,} items are in both versions")
+    return _OldVersion(old, rows, old_rows)
+
+
+def _change(given: argparse.Namespace, model: io.Factors, old: _OldVersion) -> "VersionChange":
+    """Compare the items that both versions have."""
+    from fastcos.versions import version_change
+
     change = version_change(
-        model.items[rows],
-        old.items[old_rows],
+        model.items[old.rows],
+        old.factors.items[old.old_rows],
         users=model.users,
-        old_users=old.users,
+        old_users=old.factors.users,
         k=given.k,
         seed=given.seed,
     )
-    return change._replace(most_changed=rows[change.most_changed])
+    return change._replace(most_changed=old.rows[change.most_changed])
 
 
 def show(card: "Audit") -> None:
@@ -235,8 +250,8 @@ def _limits(given: argparse.Namespace) -> dict[str, float]:
     for part in [] if given.fail_under is None else given.fail_under.split(","):
         name, _, share = part.partition("=")
         name = validate.as_choice("--fail-under", name.strip(), LIMITS)
-        number = validate.as_number("--fail-under", share)
-        limits[name] = validate.as_real("--fail-under", number, low=0, high=1)
+        number = validate.as_number(f"--fail-under {name}", share)
+        limits[name] = validate.as_real(f"--fail-under {name}", number, low=0, high=1)
     if "unchanged" in limits:
         validate.as_instance("--against", given.against, str, "given for --fail-under unchanged")
     return limits

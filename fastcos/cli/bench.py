@@ -48,6 +48,7 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.speed_display import SpeedDisplay
 
     options.apply_common(given)
+    folder = options.out_directory(given)
     rivals = None if given.rivals is None else [name for name in given.rivals.split(",") if name]
     data, name = _data(given)
     with progress_bar("measuring") as progress:
@@ -64,7 +65,6 @@ def run(given: argparse.Namespace) -> int:
             "skipped": found.skipped,
         }
     )
-    folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
     io.write_json(folder / "bench.json", document)
     with io.atomic_path(folder / "bench.png") as path:

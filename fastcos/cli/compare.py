@@ -34,7 +34,7 @@ Exit status 1: no measure does better than knowing nothing."""
 EPILOG = """\
 examples:
   fastcos compare ratings.csv --labels movies.csv --label-column genres
-  fastcos compare clicks.npz --rank 128 --regularization 5000 --out clicks-compared
+  fastcos compare clicks.npz --rank 128 --regularization 5000 --out compared
   fastcos compare clicks.npz --preprocessing all --measures dot,csls
   fastcos compare words.npz --pairs MEN.txt SimLex.txt
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
@@ -66,6 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Read, compare, write, show."""
     options.apply_common(given)
+    options.out_directory(given)
+    options.check_labels(given)
     validate.as_count("--show", given.show, low=0)
     if given.pairs is not None or io.holds_vectors(given.interactions):
         return compare_vectors_of(given)
@@ -98,10 +100,11 @@ def _compare_interactions(given: argparse.Namespace) -> int:
         parameters["labels"] = counts_of_labels(labelled)
         say(told_of_labels(labelled))
     names = [str(name) for name in (data.item_ids if labelled is None else labelled.names)]
+    folder = Path(given.out)
     with spinner("drawing"):
-        written = write_comparison(comparison, given.out, stem="comparison", parameters=parameters)
-        written += write_standings(comparison.standings, Path(given.out), "measures")
-    written.append(_write_neighbors(comparison, names, Path(given.out)))
+        written = write_comparison(comparison, folder, stem="comparison", parameters=parameters)
+        written += write_standings(comparison.standings, folder, "measures")
+    written.append(_write_neighbors(comparison, names, folder))
     show_comparison(comparison, written, parameters, as_json=given.json)
     if not given.json:
         for item in well_known(comparison, given.show):

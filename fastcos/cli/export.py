@@ -2,7 +2,6 @@
 
 import argparse
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,11 @@ from fastcos.cli.terminal import print_json, say
 DESCRIPTION = """\
 Write item embeddings in a form that is the same for every parametrisation of the model, as float32
 .npy files that FAISS, usearch or SimilarityIndex take unchanged.
-  query_metric  items.npy, whose inner products compare predicted scores over the users (centred);
-                map.npy: embeddings of new items times it are in the same form
-  canonical     items.npy and users.npy, the balanced factors of the same predictions, and
-                singular_values.npy
+  query_metric  items.npy, whose inner products compare predicted scores over
+                the users (centred); map.npy: embeddings of new items times it
+                are in the same form
+  canonical     items.npy and users.npy, the balanced factors of the same
+                predictions, and singular_values.npy
 With both, ids.npy, where the file has ids, and export.json, which tells what is what."""
 EPILOG = """\
 examples:
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, transform, write."""
+    folder = options.out_directory(given)
     form = validate.as_choice("--form", given.form, FORMS)
     model = io.read_factors(given.items, given.users)
     for note in model.notes:
@@ -65,7 +66,6 @@ def run(given: argparse.Namespace) -> int:
         arrays["items"] = _unit(arrays["items"])
     if not np.array_equal(model.ids, np.arange(len(model.ids))):
         arrays["ids"] = model.ids
-    folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
     described = {}
     for name, array in arrays.items():

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes."""
     options.add_interactions(parser)
     group = parser.add_argument_group("model")
-    group.add_argument("--rank", type=int, default=50, metavar="K", help="rank k (default 50)")
+    options.add_rank(group)
     group.add_argument(
         "--objective",
         choices=("dropout", "weight_decay"),
@@ -53,14 +53,15 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.factorization import LinearMF
 
     options.apply_common(given)
+    folder = options.out_directory(given)
+    tol = validate.as_real("--tol", given.tol, above=0)
     seed = validate.as_count("--seed", given.seed, low=0)
     if given.regularization is not None:
         validate.as_real("--regularization", given.regularization, low=0)
     with spinner("reading"):
         X, item_ids = _interactions(given)
     n, p = X.shape
-    rank = validate.as_count("--rank", given.rank, high=min(n, p))
-    tol = validate.as_real("--tol", given.tol, above=0)
+    rank = options.rank(given, (n, p))
     say(f"read {X.nnz:,} interactions of {n:,} users with {p:,} items")
     with spinner("factorising"):
         model = LinearMF(rank, tol=tol, random_state=seed).fit(X)
@@ -68,7 +69,6 @@ def run(given: argparse.Namespace) -> int:
     if strength is None:
         strength = model.default_regularization(given.objective)
     model = model.reregularized(given.objective, strength)
-    folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
     model.save(folder / "model")
     io.write_npz(folder / "items.npz", {"ids": item_ids})

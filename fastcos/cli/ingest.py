@@ -33,10 +33,11 @@ def run(given: argparse.Namespace) -> int:
     """Read, write."""
     from fastcos.io import ingest_interactions
 
+    folder = options.out_directory(given)
     with progress_bar("writing shards") as progress:
         shards = ingest_interactions(
             given.interactions,
-            given.out,
+            folder,
             user=given.user,
             item=given.item,
             value=given.value,

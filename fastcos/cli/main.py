@@ -5,7 +5,9 @@ Exit status: 0 fine; 1 the answer is no; 2 bad input, told in one line without a
 """
 
 import argparse
+import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib import import_module, metadata
 from typing import Any, NoReturn
@@ -29,9 +31,9 @@ VERBS = {
 }
 SHELLS = ("bash", "zsh", "tcsh")
 DESCRIPTION = """\
-Exact similarity at scale, and what the cosine similarity of your embeddings means."""
+Exact similarity at scale, and what the cosines of your embeddings mean."""
 EPILOG = """\
-fastcos VERB --help tells inputs, outputs, examples. Exit status: 0 fine, 1 no, 2 bad input."""
+fastcos VERB --help has examples. Exit status: 0 fine, 1 no, 2 bad input."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -43,10 +45,30 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Keeps the lines of descriptions, and a verb on the line of its summary."""
+    """Fills paragraphs to the terminal, keeps indented lines, and a verb beside its summary."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=26)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        told: list[str] = []
+        paragraph: list[str] = []
+        for line in (*text.split("\n"), ""):
+            kept = not line or line.startswith(" ")
+            if not kept:
+                paragraph.append(line)
+            if paragraph and (kept or line.endswith(":")):
+                told.append(textwrap.fill(" ".join(paragraph), width))
+                paragraph = []
+            if kept:
+                told.append(line)
+        return "\n".join(told[:-1])
+
+    def _format_action(self, action: argparse.Action) -> str:
+        told = super()._format_action(action)
+        if isinstance(action, argparse._SubParsersAction):
+            return told.partition("\n")[2]  # without a line that says VERB
+        return told
 
 
 class _Completion(argparse.Action):
@@ -78,7 +100,7 @@ def whole_parser(called: Sequence[str] | dict[str, str]) -> argparse.ArgumentPar
         "--completion",
         action=_Completion,
         choices=SHELLS,
-        help=f"print the completion script of a shell ({', '.join(SHELLS)})",
+        help=f"print completion for a shell ({', '.join(SHELLS)})",
         metavar="SHELL",
     )
     verbs = top.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
@@ -93,7 +115,7 @@ def whole_parser(called: Sequence[str] | dict[str, str]) -> argparse.ArgumentPar
                 formatter_class=_Help,
             )
             verb.add_arguments(parser)
-            parser.set_defaults(run=verb.run)
+            parser.set_defaults(run=verb.run, parser=parser)
         else:
             verbs.add_parser(name, help=summary)
     return top
@@ -102,16 +124,33 @@ def whole_parser(called: Sequence[str] | dict[str, str]) -> argparse.ArgumentPar
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
-    given = whole_parser(words).parse_args(words)
+    given, unknown = whole_parser(words).parse_known_args(words)
+    if unknown:
+        given.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         with compilation_told(given.verb):
             return int(given.run(given))
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-        fail(f"fastcos {given.verb}", str(error) or type(error).__name__)
+        fail(f"fastcos {given.verb}", _in_words_of_flags(error, given.parser))
         return 2
     except KeyboardInterrupt:
         fail(f"fastcos {given.verb}", "interrupted")
         return 130
+
+
+def _in_words_of_flags(error: Exception, parser: argparse.ArgumentParser) -> str:
+    """Tell an error of the library with the flag for its argument, one of a file without errno."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
+    text = str(error) or type(error).__name__
+    names = {
+        action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)
+        for action in parser._actions
+    }
+    places = [action for action in parser._actions if not action.option_strings]
+    if len(places) == 1:
+        names["path"] = names[places[0].dest]  # what a reader calls its only file
+    return re.sub(r"^\w+", lambda first: names.get(first[0], first[0]), text)
 
 
 def entry_point() -> NoReturn:

@@ -57,6 +57,7 @@ def run(given: argparse.Namespace) -> int:
 
     options.apply_common(given)
     out = Path(given.out)
+    validate.as_output_directory("the folder of --out", out.parent)
     validate.as_choice("the suffix of --out", out.suffix, (".csv", ".npz"))
     measure = validate.as_choice("--measure", given.measure, measures())
     items, ids = _items(given)
@@ -87,6 +88,7 @@ def run(given: argparse.Namespace) -> int:
 def _items(given: argparse.Namespace) -> tuple[Any, Any]:
     """Return the rows to search and their ids."""
     source = Path(given.source)
+    source.stat()  # a missing file is told before its suffix is judged
     if source.is_dir():
         from fastcos.factorization import LinearMF
 

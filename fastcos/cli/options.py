@@ -1,6 +1,7 @@
 """Flags that several verbs share, and how they become arguments."""
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastcos import config, validate
@@ -10,12 +11,17 @@ if TYPE_CHECKING:
     from fastcos.io import Interactions, ItemLabels
 
 
+RANK = 50
+
+
 def add_simulation(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the simulation; the defaults are the paper's."""
     group = parser.add_argument_group("simulation (section 4 of the paper)")
     group.add_argument("--users", type=int, default=20_000, metavar="N", help="default 20000")
     group.add_argument("--items", type=int, default=1_000, metavar="P", help="default 1000")
-    group.add_argument("--clusters", type=int, default=5, metavar="C", help="default 5")
+    group.add_argument(
+        "--clusters", dest="n_clusters", type=int, default=5, metavar="C", help="default 5"
+    )
     group.add_argument(
         "--item-exponent",
         type=float,
@@ -40,17 +46,21 @@ def add_simulation(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def simulated_shape(given: argparse.Namespace) -> tuple[int, int]:
+    """Return users and items, checked."""
+    users = validate.as_count("--users", given.users)
+    return users, validate.as_count("--items", given.items, low=2)
+
+
 def simulate(given: argparse.Namespace) -> "Simulation":
     """Simulate as the flags say."""
     from fastcos.datasets import simulate_interactions
 
-    validate.as_count("--users", given.users)
-    validate.as_count("--items", given.items, low=2)
     validate.as_count("--seed", given.seed, low=0)
     return simulate_interactions(
         given.users,
         given.items,
-        n_clusters=given.clusters,
+        n_clusters=given.n_clusters,
         item_exponent=tuple(given.item_exponent),
         user_exponent=given.user_exponent,
         preset=given.preset,
@@ -104,14 +114,20 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check_labels(given: argparse.Namespace) -> None:
+    """Refuse a column without a file and a file without a column, before anything is read."""
+    if given.labels is None:
+        validate.as_none("--label-column", given.label_column, "without --labels")
+    else:
+        validate.as_instance("--label-column", given.label_column, str, "given with --labels")
+
+
 def read_labels(given: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
-    """Read labels as the flags say; None where there are none."""
+    """Read labels as the flags say, once they are checked; None where there are none."""
     from fastcos.io import read_labels
 
     if given.labels is None:
-        validate.as_none("--label-column", given.label_column, "without --labels")
         return None
-    validate.as_instance("--label-column", given.label_column, str, "given with --labels")
     return read_labels(
         given.labels,
         item_ids,
@@ -124,10 +140,27 @@ def read_labels(given: argparse.Namespace, item_ids: Any) -> "ItemLabels | None"
     )
 
 
+def add_rank(group: "argparse._ArgumentGroup") -> None:
+    """Add the rank of the model."""
+    group.add_argument(
+        "--rank",
+        type=int,
+        metavar="K",
+        help=f"rank k (default {RANK}, or all of a smaller matrix)",
+    )
+
+
+def rank(given: argparse.Namespace, shape: tuple[int, int]) -> int:
+    """Return the rank to use for interactions of that shape."""
+    if given.rank is None:
+        return min(RANK, *shape)
+    return validate.as_count("--rank", given.rank, high=min(shape))
+
+
 def add_model(parser: argparse.ArgumentParser, default: str) -> None:
     """Add the flags of the model; default tells that of --regularization."""
     group = parser.add_argument_group("model")
-    group.add_argument("--rank", type=int, default=50, metavar="K", help="rank k (default 50)")
+    add_rank(group)
     group.add_argument(
         "--regularization",
         type=float,
@@ -201,7 +234,7 @@ def model_arguments(given: argparse.Namespace, shape: tuple[int, int]) -> dict[s
         )
     }
     return {
-        "n_components": validate.as_count("--rank", given.rank, high=min(shape)),
+        "n_components": rank(given, shape),
         "objective": given.objective,
         "seed": validate.as_count("--seed", given.seed, low=0),
         **strengths,
@@ -215,6 +248,11 @@ def add_output(parser: argparse.ArgumentParser, directory: str) -> None:
         "--out", default=directory, metavar="DIR", help=f"folder for files (default {directory})"
     )
     group.add_argument("--json", action="store_true", help="print JSON in place of tables")
+
+
+def out_directory(given: argparse.Namespace) -> Path:
+    """Return the folder for files, refused before the work where it cannot be one."""
+    return validate.as_output_directory("--out", given.out)
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ the same model; their scores differ. Writes figure1.png, figure1.svg, figure1.cs
 exponents.png."""
 EPILOG = """\
 examples:
-  fastcos reproduce                          20,000 users, 1,000 items, as in the paper
+  fastcos reproduce                    20,000 users, 1,000 items as in the paper
   fastcos reproduce --users 2000 --items 200 --rank 20 --out small
   fastcos reproduce --seed 4 --preset zipf_pareto --json > table.json
 source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4"""
@@ -35,9 +35,10 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.comparison import compare
 
     options.apply_common(given)
+    folder = options.out_directory(given)
     if given.regularization is None:
         given.regularization = REGULARIZATION_PER_USER * given.users
-    model = options.model_arguments(given, (given.users, given.items))
+    model = options.model_arguments(given, options.simulated_shape(given))
     with spinner("simulating"):
         simulation = options.simulate(given)
     say(
@@ -54,6 +55,6 @@ def run(given: argparse.Namespace) -> int:
         )
     parameters = {"simulation": simulation.parameters, "model": comparison.parameters}
     with spinner("drawing"):
-        written = write_comparison(comparison, given.out, stem="figure1", parameters=parameters)
+        written = write_comparison(comparison, folder, stem="figure1", parameters=parameters)
     show_comparison(comparison, written, parameters, as_json=given.json)
     return 0

@@ -39,12 +39,11 @@ def document(comparison: Comparison, parameters: dict[str, Any]) -> dict[str, An
 
 
 def write_comparison(
-    comparison: Comparison, directory: str, *, stem: str, parameters: dict[str, Any]
+    comparison: Comparison, folder: Path, *, stem: str, parameters: dict[str, Any]
 ) -> list[Path]:
     """Write figure, table and provenance; each file appears whole or not at all."""
     from fastcos.plots import ExponentGridDisplay, SimilarityMapsDisplay
 
-    folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     maps = SimilarityMapsDisplay.from_comparison(comparison).plot().figure_
     written = write_figure(maps, folder, stem)

@@ -1,7 +1,6 @@
 """fastcos simulate: the paper's interactions as files."""
 
 import argparse
-from pathlib import Path
 
 import scipy.sparse as sp
 
@@ -14,8 +13,9 @@ Simulate interactions as in section 4 of the paper. Writes interactions.npz (Sci
 items.csv (item, cluster, popularity) and simulation.json (every parameter and version)."""
 EPILOG = """\
 example:
-  fastcos simulate --users 5000 --items 500 --out simulated
-  fastcos compare simulated/interactions.npz --labels simulated/items.csv --label-column cluster"""
+  fastcos simulate --users 5000 --items 500 --out sim
+  fastcos compare sim/interactions.npz --labels sim/items.csv \\
+    --label-column cluster"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Simulate and write."""
     options.apply_common(given)
+    folder = options.out_directory(given)
+    options.simulated_shape(given)
     with spinner("simulating"):
         simulation = options.simulate(given)
-    folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
     with io.atomic_path(folder / "interactions.npz") as path, path.open("wb") as file:
         sp.save_npz(file, simulation.X)

@@ -80,18 +80,20 @@ def _bar(console: "Console") -> "Progress":
 
 
 def _lines(name: str) -> Callable[[int, int], None]:
-    started = last = time.monotonic()
+    last = time.monotonic()
+    # the first step may compile, so the pace is that of the steps after it
+    first: tuple[int, float] | None = None
 
     def progress(done: int, total: int) -> None:
-        nonlocal last
+        nonlocal last, first
         now = time.monotonic()
-        if now - last >= _SECONDS_PER_LINE and done:
+        if first is None and done:
+            first = done, now
+        if now - last >= _SECONDS_PER_LINE and first:
             last = now
-            rate = done / (now - started)
-            say(
-                f"{name}: {done:,} of {total:,}, {_pace(rate)}, "
-                f"about {(total - done) / rate:.0f} s left"
-            )
+            rate = (done - first[0]) / (now - first[1]) if now > first[1] else 0.0
+            left = f", {_pace(rate)}, about {(total - done) / rate:.0f} s left" if rate else ""
+            say(f"{name}: {done:,} of {total:,}{left}")
 
     return progress
 

@@ -27,6 +27,8 @@ def compare_vectors_of(given: argparse.Namespace) -> int:
     measures = options.chosen_measures(given)
     validate.as_choice("--preprocessing", given.preprocessing, ("none",))
     seed = validate.as_count("--seed", given.seed, low=0)
+    asked = [given.labels] if given.labels is not None else given.pairs or ()
+    validate.as_asked("--labels or --pairs", asked, "for vectors")
     vectors, ids = io.read_vectors(given.interactions)
     say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
     questions = _questions(given, ids)
@@ -72,5 +74,4 @@ def _questions(given: argparse.Namespace, ids: Any) -> list[_Question]:
         say(f"{path}: {len(read.pairs):,} pairs; {read.n_unknown:,} with an unknown item left out")
         counts = {"file": path, "pairs": len(read.pairs), "left_out_unknown": read.n_unknown}
         questions.append(_Question(Path(path).stem, {"pairs": (read.pairs, read.ratings)}, counts))
-    validate.as_asked("--labels or --pairs", questions, "for vectors")
     return questions

@@ -1,0 +1,159 @@
+"""Wrong calls of every verb: exit status 2, one line that names the flag, nothing on stdout."""
+
+import re
+
+import numpy as np
+import pytest
+
+from fastcos.cli.main import VERBS, main
+
+# the call, and what the line says
+CALLS = """
+reproduce --users 0                                  | --users must be a whole number of at least
+reproduce --users many                               | argument --users: invalid int value: 'many'
+reproduce --items 1                                  | --items must be a whole number of at least
+reproduce --users 300 --items 60 --clusters 2000     | --clusters must be a whole number from 1 to
+reproduce --rank 5000                                | --rank must be a whole number from 1 to 100
+reproduce --preset zipf                              | --preset must be one of zipf_bounded, zipf_
+reproduce --regularization -1                        | --regularization must be a finite number >=
+reproduce --objective none                           | --objective: invalid choice: 'none'
+reproduce --item-exponent 2 1                        | --item-exponent[1] must be a finite number
+reproduce --seed -1                                  | --seed must be a whole number of at least 0
+reproduce --out items.npy                            | --out must be a directory, got 'items.npy'
+reproduce --fast                                     | unrecognized arguments: --fast (see fastcos
+simulate --users -5                                  | --users must be a whole number of at least
+simulate --items 0                                   | --items must be a whole number of at least
+simulate --clusters 0                                | --clusters must be a whole number from 1
+simulate --clusters 3.5                              | --clusters: invalid int value: '3.5'
+simulate --item-exponent 0.5                         | --item-exponent: expected 2 arguments
+simulate --user-exponent nan                         | --user-exponent must be a finite number
+simulate --preset zipf                               | --preset must be one of
+simulate --threads -1                                | --threads must be a whole number of at least
+simulate --out items.npy/simulated                   | --out must be a directory, got 'items.npy/s
+simulate twice                                       | unrecognized arguments: twice (see fastcos
+compare                                              | arguments are required: INTERACTIONS
+compare missing.csv                                  | missing.csv: no such file or directory
+compare empty.csv                                    | empty.csv must start with a header line
+compare columns.csv                                  | --user must be given for columns.csv: no nam
+compare seen.csv --user person                       | --user must name one column of seen.csv (use
+compare seen.csv --labels kinds.csv                  | --label-column must be given with --labels,
+compare seen.csv --label-column kind                 | --label-column must be left out without --la
+compare seen.csv --labels kinds.csv --label-column no | column must name one column of kinds.csv
+compare seen.csv --rank 100                          | --rank must be a whole number from 1 to 9, g
+compare seen.csv --measures cosin                    | --measures must be one of all,
+compare seen.csv --preprocessing tfidf               | --preprocessing must be one of all, none,
+compare items.npy                                    | --labels or --pairs must be given for vector
+compare seen.csv --out items.npy                     | --out must be a directory
+ingest                                               | arguments are required: INTERACTIONS
+ingest missing.csv                                   | missing.csv: no such file or directory
+ingest empty.csv                                     | empty.csv must start with a header line
+ingest columns.csv                                   | --user must be given for columns.csv
+ingest items.npy                                     | items.npy must be UTF-8 text
+ingest seen.csv --duplicates mean                    | --duplicates: invalid choice: 'mean'
+ingest seen.csv --item film                          | --item must name one column of seen.csv
+ingest seen.csv --value stars                        | --value must name one column of seen.csv
+ingest seen.csv --out items.npy                      | --out must be a directory
+ingest seen.csv --threads 2                          | unrecognized arguments: --threads 2
+fit missing.npz                                      | missing.npz: no such file or directory
+fit empty.csv                                        | empty.csv must start with a header line
+fit seen.csv --rank 0                                | --rank must be a whole number from 1 to 9
+fit seen.csv --rank two                              | --rank: invalid int value: 'two'
+fit seen.csv --objective both                        | --objective: invalid choice: 'both'
+fit seen.csv --regularization -3                     | --regularization must be a finite number >=
+fit seen.csv --tol 0                                 | --tol must be a finite number > 0, got 0.0
+fit seen.csv --seed -1                               | --seed must be a whole number of at least 0
+fit seen.csv --out items.npy                         | --out must be a directory
+fit .                                                | INTERACTIONS must be a saved InteractionShar
+neighbors missing                                    | missing: no such file or directory
+neighbors .                                          | SOURCE must be a saved LinearMF, got no such
+neighbors seen.csv                                   | seen.csv must be a file of vectors (.npy,
+neighbors nan.npy                                    | nan.npy: vectors must be finite, got NaN
+neighbors line.npy                                   | line.npy must hold one 2-dimensional array
+neighbors items.npy --k 5000                         | --k must be a whole number from 1 to 49, got
+neighbors items.npy --measure cosin                  | --measure must be one of all_but_the_top,
+neighbors items.npy --rescaling balanced             | --rescaling must be left out for vectors
+neighbors items.npy --show 99                        | --show must be an id of the items, such as 0
+neighbors items.npy --out n.txt                      | the suffix of --out must be one of .csv, .np
+neighbors items.npy --out items.npy/n.csv            | the folder of --out must be a directory
+audit missing.npy                                    | missing.npy: no such file or directory
+audit nan.npy                                        | nan.npy: vectors must be finite
+audit items.npy --users five.npy                     | --users must have as many columns as items (
+audit items.npy --k 60                               | --k must be a whole number from 1 to 49, got
+audit items.npy --condition 0.5                      | --condition must be a finite number >= 1
+audit items.npy --popularity missing.csv             | missing.csv: no such file or directory
+audit items.npy --old-users five.npy                 | --old-users must be left out without --again
+audit items.npy --fail-under sure=1                  | --fail-under must be one of certified, jacca
+audit items.npy --fail-under certified               | --fail-under certified must be a number
+audit items.npy --fail-under certified=2             | --fail-under certified must be a finite numb
+audit items.npy --fail-under unchanged=0.5           | --against must be given for --fail-under unc
+audit items.npy --labels kinds.csv                   | --label-column must be given with --labels,
+audit items.npy --out items.npy                      | --out must be a directory
+export                                               | arguments are required: ITEMS
+export missing.npy                                   | missing.npy: no such file or directory
+export items.npy                                     | --users must be given: both forms need users
+export items.npy --users five.npy                    | --users must have as many columns as items (
+export items.npy --form raw                          | --form must be one of query_metric, canonica
+export items.npy --users missing.npy                 | missing.npy: no such file or directory
+export nan.npy --users items.npy                     | nan.npy: vectors must be finite
+export line.npy --users items.npy                    | line.npy must hold one 2-dimensional array
+export seen.csv --users items.npy                    | seen.csv must be a file of vectors
+export items.npy --users items.npy --out items.npy   | --out must be a directory
+bench missing.npy                                    | missing.npy: no such file or directory
+bench nan.npy                                        | nan.npy: vectors must be finite
+bench line.npy                                       | line.npy must hold one 2-dimensional array
+bench --k 0                                          | --k must be a whole number from 1 to 19999
+bench items.npy --k 500                              | --k must be a whole number from 1 to 49, got
+bench --seconds 0                                    | --seconds must be a finite number > 0, got 0
+bench --rivals fais                                  | --rivals must be one of faiss,
+bench --threads 0                                    | --threads must be a whole number of at least
+bench --seed -1                                      | --seed must be a whole number of at least 0
+bench items.npy --out items.npy                      | --out must be a directory
+doctor now                                           | unrecognized arguments: now (see fastcos doc
+doctor --json=3                                      | --json: ignored explicit argument '3'
+warmup now                                           | unrecognized arguments: now (see fastcos war
+warmup --threads 2                                   | unrecognized arguments: --threads 2 (see fas
+"""
+LINES = [tuple(map(str.strip, line.split("|"))) for line in CALLS.strip().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wrong")
+    rows = np.random.default_rng(0).random((50, 6))
+    np.save(folder / "items.npy", rows)
+    np.save(folder / "five.npy", rows[:, :5])
+    np.save(folder / "line.npy", rows[0])
+    rows[3, 2] = np.nan
+    np.save(folder / "nan.npy", rows)
+    cells = "".join(f"u{i % 9},i{i * 7 % 11},1\n" for i in range(60))
+    (folder / "seen.csv").write_text("user,item,value\n" + cells)
+    (folder / "kinds.csv").write_text(
+        "item,kind\n" + "".join(f"i{i},k{i % 3}\n" for i in range(11))
+    )
+    (folder / "empty.csv").write_text("")
+    (folder / "columns.csv").write_text("a,b\n1,2\n")
+    return folder
+
+
+def test_every_verb_that_takes_something_has_nine_wrong_calls_or_more():
+    verbs = [call.split()[0] for call, _ in LINES]
+    assert all(verbs.count(verb) > 8 for verb in set(VERBS) - {"doctor", "warmup"})
+
+
+@pytest.mark.parametrize(("call", "words"), LINES, ids=[call for call, _ in LINES])
+def test_a_wrong_call_is_told_in_one_line(call, words, folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    before = sorted(folder.iterdir())
+    try:
+        status = main(call.split())
+    except SystemExit as left:
+        status = left.code
+    out, err = capsys.readouterr()
+    # talk, such as that kernels are compiled, may stand before the error
+    *talk, line = err.splitlines()
+    assert status == 2
+    assert out == ""
+    assert re.match(rf"fastcos {call.split()[0]}: ", line), err
+    assert words in line
+    assert not any(one.startswith("fastcos ") for one in talk)
+    assert sorted(folder.iterdir()) == before
