@@ -1,8 +1,9 @@
 """How fast this machine is at these data, and how fast the rivals are that are installed.
 
-Every library runs in processes of its own (``speed_worker``), in turn, with every choice of BLAS
-kernels that may suit it; the fastest counts. Answers are compared with float64 before a time is
-told. The machine's peak is measured in the same run, so shares of it mean something.
+Every library (``speed_libraries``) runs in processes of its own (``speed_worker``), in turn, with
+every choice of BLAS kernels that may suit it; the fastest counts. Answers are compared with float64
+before a time is told. The machine's peak is measured in the same run, so shares of it mean
+something.
 """
 
 import json

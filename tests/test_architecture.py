@@ -22,7 +22,7 @@ LAYERS = (
     "factorization saved_model recommendation metrics datasets io distributed sampling "
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",
     "card conventions survival spread recovery auditing versions comparison "
-    "speed speed_jobs speed_worker",
+    "speed speed_jobs speed_worker speed_libraries",
     "report house_style plots displays page speed_display gate",
     "cli",
 )

@@ -16,7 +16,7 @@ import numpy as np
 
 WORKER = Path(__file__).with_name("sparse_worker.py")
 RIVALS_PYTHON = os.environ.get("FASTCOS_RIVALS_PYTHON", sys.executable)
-OURS = ("ours", "prepared")
+OURS = ("fastcos", "prepared")
 MISSING = ("ModuleNotFoundError", "ImportError")
 
 
@@ -42,7 +42,7 @@ def run(job, library, folder, setting=None, core_type=""):
     return json.loads(done.stdout), np.load(answer)
 
 
-def compared(work, job, rivals, folder, agree, ours="ours", our_setting=None):
+def compared(work, job, rivals, folder, agree, ours="fastcos", our_setting=None):
     """Rows of one case. rivals: (name, library, setting, core type, at least, aim) each.
 
     agree(rival's run, our run) says whether the rival's answer may have a time.

@@ -2,12 +2,12 @@
 
 The job names the task, the library and its setting, the .npy files of the CSR matrix, and where the
 answer goes. Prints JSON: the seconds of every call, the peak memory that a call added, in MiB, and
-for an SVD the largest relative residual. Kept free of fastcos where a rival runs, and of rivals
-where fastcos runs, so that each may live in an environment of its own.
+for an SVD the largest relative residual. Adapters that fastcos.speed has too are read by path from
+fastcos/speed_libraries.py: a rival may live in an environment without fastcos.
 """
 
 import json
-import os
+import runpy
 import sys
 import time
 from pathlib import Path
@@ -15,103 +15,16 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-CORES = len(os.sched_getaffinity(0))
+LIBRARIES = runpy.run_path(str(Path(__file__).parents[2] / "fastcos" / "speed_libraries.py"))
+CORES = LIBRARIES["n_cores"]()
 # rows of an answer that are kept
 KEPT = 1000
-
-
-# X A and X'(X Q): call(A) gives the product
-
-
-def matmul_ours(X):
-    import fastcos
-
-    return lambda A: fastcos.matmul(X, A)
-
-
-def matmul_prepared(X):
-    from fastcos.operators import as_operator
-
-    return as_operator(X).matmul
-
-
-def matmul_scipy(X):
-    return lambda A: X @ A
-
-
-def matmul_mkl(X):
-    from sparse_dot_mkl import dot_product_mkl
-
-    return lambda A: dot_product_mkl(X, A)
-
-
-def gram_ours(X):
-    import fastcos
-
-    return lambda Q: fastcos.gram_matmul(X, Q)
-
-
-def gram_prepared(X):
-    from fastcos.operators import as_operator
-
-    return as_operator(X).gram_matmul
-
-
-def gram_scipy(X):
-    transpose = X.T
-    return lambda Q: transpose @ (X @ Q)
-
-
-def gram_mkl(X):
-    from sparse_dot_mkl import dot_product_mkl
-
-    transpose = X.T
-    return lambda Q: dot_product_mkl(transpose, dot_product_mkl(X, Q))
-
-
-# nearest items of every item, by cosine between columns of X: call() gives the k-th best scores.
-# The rivals are handed normalised and transposed matrices, and that is not timed
-
-
-def kth_scores(answer, k):
-    """The k-th best score besides itself, per row of a sparse answer."""
-    rows = (answer.data[a:b] for a, b in zip(answer.indptr, answer.indptr[1:], strict=False))
-    return np.array([np.sort(row)[::-1][k] if len(row) > k else 0.0 for row in rows])
-
-
-def neighbors_ours(X, k):
-    import fastcos
-
-    return lambda: fastcos.top_k(X.T, k=k), lambda found: found.scores[:, -1]
-
-
-def neighbors_sparse_dot_topn(X, k, dtype):
-    from sparse_dot_topn import sp_matmul_topn
-
-    items = X.T.tocsr().astype(dtype)
-    lengths = np.sqrt(items.power(2).sum(axis=1))
-    rows = sp.csr_matrix(sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ items).astype(
-        dtype
-    )
-    columns = sp.csr_matrix(rows.T.tocsr())
-    # itself is the best one
-    call = lambda: sp_matmul_topn(rows, columns, top_n=k + 1, n_threads=CORES, sort=True)  # noqa: E731
-    return call, lambda found: kth_scores(found, k)
-
-
-def neighbors_implicit(X, k):
-    from implicit.nearest_neighbours import CosineRecommender
-
-    users = sp.csr_matrix(X.astype(np.float64))
-    model = CosineRecommender(K=k + 1, num_threads=CORES)
-    call = lambda: (model.fit(users, show_progress=False), model.similarity)[1]  # noqa: E731
-    return call, lambda found: kth_scores(found, k)
 
 
 # truncated SVD: call() gives U, s, Vt
 
 
-def svd_ours(X, k, **setting):
+def svd_fastcos(X, k, **setting):
     import fastcos
 
     return lambda: fastcos.randomized_svd(X, k, **setting)[:3]
@@ -170,6 +83,16 @@ def svd_dask(X, k, n_iter, n_oversamples):
     return call
 
 
+SVDS = {
+    "fastcos": svd_fastcos,
+    "scikit_learn": svd_scikit_learn,
+    "arpack": svd_arpack,
+    "fbpca": svd_fbpca,
+    "torch": svd_torch,
+    "dask": svd_dask,
+}
+
+
 def largest_residual(X, s, Vt):
     """The largest of min(r / s, r^½) / s with r = |X'Xv - s²v|, in float64 by SciPy."""
     V, s = np.asarray(Vt, np.float64).T, np.asarray(s, np.float64)
@@ -187,15 +110,17 @@ def prepared(job):
     """The call to be timed, and what is kept of its answer."""
     parts = [np.load(file) for file in job["matrix"]]
     X = sp.csr_array(tuple(parts[:3]), shape=parts[3])
-    make = globals()[f"{job['task']}_{job['library']}"]
-    if job["task"] in ("matmul", "gram"):
+    task, library, k = job["task"], job["library"], job["k"]
+    if task in ("product", "gram"):
         rng = np.random.default_rng(0)
         A = rng.standard_normal((X.shape[1], job["width"])).astype(np.float32)
-        product = make(X)
+        product = LIBRARIES[task](library, X)
         return lambda: product(A), some_rows
-    if job["task"] == "neighbors":
-        return make(X, job["k"], **job["setting"])
-    return make(X, job["k"], **job["setting"]), lambda found: largest_residual(X, *found[1:])
+    if task == "items":
+        call, read = LIBRARIES["items"](library, X, k, **job["setting"])
+        return call, lambda found: read(found)[:, -1]
+    call = SVDS[library](X, k, **job["setting"])
+    return call, lambda found: largest_residual(X, *found[1:])
 
 
 def resident(field):

@@ -28,6 +28,6 @@ def agree(theirs, ours):
 
 @pytest.mark.parametrize("case", CASES)
 def test_ratio(case, matrix, tmp_path, capsys):
-    job = {"task": "neighbors", "k": CASES[case], "matrix": matrix}
+    job = {"task": "items", "k": CASES[case], "matrix": matrix}
     rows = sparse_ratios.compared(case, job, RIVALS, tmp_path, agree)
     sparse_ratios.kept(rows, capsys)
