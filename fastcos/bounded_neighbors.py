@@ -44,7 +44,7 @@ def in_chunks(
         for first in range(0, len(left), chunk):
             some = left[first : first + chunk]
             Q = given[some]
-            sides = dense.side(measure.queries(Q), None, work.n_threads)
+            sides = dense.side(measure.queries(Q), None, work.n_threads, measure.form)
             columns, loose = find(sides, exclusions.of(some), work, width)
             exact = measure.rescore(Q, facts, np.maximum(columns, 0))
             found, keys = best_of_lists(columns, exact, k, work)

@@ -138,8 +138,8 @@ def as_edges(items: Any, k: Any, condition: Any, rows: Any) -> tuple[Side, int, 
     k = validate.as_count("k", k, high=p - 1)
     condition = validate_audit.as_condition("condition", condition)
     chosen = np.arange(p) if rows is None else validate.as_item_numbers("rows", rows, p)
-    norms = dense_neighbors.side(given, None, None).norms
-    return Side(given, norms, validate.read_only(chosen)), k, condition
+    side = dense_neighbors.side(given, None, None, "cosine")
+    return Side(side.rows, side.norms, validate.read_only(chosen)), k, condition
 
 
 def nearest(

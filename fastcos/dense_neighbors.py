@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import config, threads, validate
+from fastcos import config, short_rows, threads, validate
 from fastcos.kernels import bands, dense_topk, pair_scores, rows, screen, tiles, topk
 
 Rows = validate.Rows
@@ -121,20 +121,39 @@ class Work(NamedTuple):
         return config.num_threads() if self.n_threads is None else self.n_threads
 
 
-def side(given: Rows, offsets: Floats | None, n_threads: int | None) -> Side:
-    """Norms of the rows, and offsets 0 where there are none."""
+def side(given: Rows, offsets: Floats | None, n_threads: int | None, form: str = "dot") -> Side:
+    """Norms of the rows, and offsets 0 where there are none.
+
+    For the form "cosine" very short float64 rows are made longer, which no cosine sees.
+    """
     rows_in_order = cast(Rows, validate.read_only(np.ascontiguousarray(given)))
-    norms = threads.poisoned(len(given), np.float64)
-    cuts = threads.cuts_by_rows(len(given), max(1, 1_000_000 // given.shape[1]))
-    threads.run(pair_scores.row_norms, cuts, rows_in_order, norms, n_threads=n_threads)
+    norms = _norms(rows_in_order, n_threads)
+    short = short_rows.are_short(norms, given.dtype) if form == "cosine" else None
+    if short is not None and given[short].any():
+        rows_in_order = _lengthened(rows_in_order, short)
+        norms = _norms(rows_in_order, n_threads)
     if offsets is None:
         offsets = np.zeros(len(given))
-    return Side(rows_in_order, validate.read_only(norms), validate.read_only(offsets))
+    return Side(rows_in_order, norms, validate.read_only(offsets))
+
+
+def _norms(given: Rows, n_threads: int | None) -> Floats:
+    norms = threads.poisoned(len(given), np.float64)
+    cuts = threads.cuts_by_rows(len(given), max(1, 1_000_000 // given.shape[1]))
+    threads.run(pair_scores.row_norms, cuts, given, norms, n_threads=n_threads)
+    return validate.read_only(norms)
+
+
+def _lengthened(given: Rows, short: npt.NDArray[np.bool_]) -> Rows:
+    rows_in_order = given.copy()
+    largest = np.abs(given[short]).max(axis=1, keepdims=True)
+    rows_in_order[short] = np.ldexp(given[short], short_rows.exponents(largest))
+    return validate.read_only(rows_in_order)
 
 
 def _power_of_two(size: float) -> float:
-    """1 / the power of two above size; 1 for 0."""
-    return 2.0 ** -math.frexp(size)[1] if size > 0 else 1.0
+    """1 / the power of two above size, at most 2^1000; 1 for 0."""
+    return 2.0 ** min(1000, -math.frexp(size)[1]) if size > 0 else 1.0
 
 
 def _aligned(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -217,9 +236,9 @@ def packed_queries(
     slopes, intercepts = np.ones(len(norms)), np.zeros(len(norms))
     weights = np.zeros(len(norms), np.float32)
     if prepared.form not in _OF_DIRECTIONS:
-        floor = prepared.unit / (prepared.offset_unit * _LARGEST_WEIGHT)
-        norms = np.maximum(norms, floor)
-        weights = (prepared.unit / (norms * prepared.offset_unit)).astype(np.float32)
+        ratio = prepared.unit / prepared.offset_unit
+        norms = np.maximum(norms, ratio / _LARGEST_WEIGHT)
+        weights = (ratio / norms).astype(np.float32)
         slopes = prepared.unit / norms
         if prepared.form == "euclidean":
             intercepts = 0.5 * given.norms * given.norms * slopes
@@ -275,9 +294,11 @@ def search(
     if len(scaled.norms) <= FEW_QUERIES and n_panels >= 512:
         return _scan(prepared, scaled, k, wanted, work)
     zero = np.zeros(0, np.int64)
-    if not scaled.weights.any():
+    if prepared.form != "euclidean" and not items.offsets.any():
         # every key of a zero query is 0: no screen could drop a single item
         zero = np.flatnonzero(scaled.norms == 0)
+        # norms vanish before rows do
+        zero = zero[~scaled.rows[zero].any(axis=1)]
     columns, keys = _sweep(prepared, scaled, zero, k, wanted, work, floors)
     found = np.sort(items.order) if permitted is None else permitted
     for query in zero:

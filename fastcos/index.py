@@ -321,7 +321,7 @@ class SimilarityIndex:
         measure = get_measure(self.measure).fit(live)
         offsets = measure.item_offsets(rows)
         validate.as_scorable("items", rows, rows)
-        return measure, dense.side(measure.items(rows), offsets, self.n_threads)
+        return measure, dense.side(measure.items(rows), offsets, self.n_threads, measure.form)
 
     def _prepared(self, rows: validate.Rows, numbers: npt.NDArray[np.int64]) -> _State:
         measure, side = self._side(rows, numbers)

@@ -72,8 +72,9 @@ def neighbors_above(
     work = as_work(n_threads, max_memory, progress)
     fitted = get_measure(measure).fit(searched)
     validate_measures.as_reduced("measure", fitted, bounded=isinstance(fitted, Bounded))
-    right = dense.side(fitted.items(searched), fitted.item_offsets(searched), n_threads)
-    left = dense.side(fitted.queries(given), None, n_threads)
+    offsets = fitted.item_offsets(searched)
+    right = dense.side(fitted.items(searched), offsets, n_threads, fitted.form)
+    left = dense.side(fitted.queries(given), None, n_threads, fitted.form)
     exclusions = as_exclusions(None, len(given), len(searched), items is None)
     bounds = _least_keys(fitted, given, least)
     prepared = dense.prepare(

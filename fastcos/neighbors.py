@@ -148,7 +148,9 @@ def top_k(
         return Neighbors(*streamed_top_k(question, work, out))
     validate.as_scorable("queries", given, searched)
     fitted = get_measure(measure).fit(searched)
-    item_side = dense.side(fitted.items(searched), fitted.item_offsets(searched), n_threads)
+    item_side = dense.side(
+        fitted.items(searched), fitted.item_offsets(searched), n_threads, fitted.form
+    )
     restricted = allowed is not None or exclude is not None
     guide = fitted if own and not restricted and isinstance(fitted, Guided) else None
     find = _engine(fitted.form, item_side, candidates, k, len(given), restricted, guide, n_threads)
@@ -293,13 +295,13 @@ def _blocks(
             yield slice(first, first + len(Q)), measure.finish(exact, Q).astype(np.float32)
         return
     offsets = measure.item_offsets(searched)
-    right = dense.side(measure.items(searched), offsets, None)
+    right = dense.side(measure.items(searched), offsets, None, measure.form)
     of_directions = measure.form in ("cosine", "norm_angle")
     if of_directions:
         right = right._replace(rows=_unit(right))
     for first in range(0, len(given), block):
         Q = given[first : first + block]
-        left = dense.side(measure.queries(Q), None, None)
+        left = dense.side(measure.queries(Q), None, None, measure.form)
         if of_directions:
             left = left._replace(rows=_unit(left))
         keys = left.rows @ right.rows.T
@@ -318,4 +320,5 @@ def _blocks(
 
 def _unit(side: dense.Side) -> validate.Rows:
     norms = np.where(side.norms > 0, side.norms, 1.0)[:, None]
-    return np.divide(side.rows, norms, dtype=side.rows.dtype, casting="same_kind")
+    # in float64, also where norms are below the range of float32
+    return np.divide(side.rows, norms, out=np.empty_like(side.rows), casting="same_kind")

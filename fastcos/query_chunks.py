@@ -37,7 +37,7 @@ def in_chunks(
             told = _shifted(told, first, n)
         Q = given[first:last]
         columns, keys = find(
-            dense.side(measure.queries(Q), None, work.n_threads)
+            dense.side(measure.queries(Q), None, work.n_threads, measure.form)
             if known is None
             else dense.Side(
                 known.rows[first:last], known.norms[first:last], known.offsets[first:last]

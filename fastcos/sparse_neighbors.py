@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import threads, validate
+from fastcos import short_rows, threads, validate
 from fastcos.kernels import sparse_topk
 from fastcos.measure import Measure, get_measure
 from fastcos.transposition import transposed
@@ -88,8 +88,8 @@ def sparse_top_k(
     the items, and O(m) per thread. A CSC matrix, such as the transpose of a CSR one, is as good.
     """
     name = validate.as_choice("measure", get_measure(measure).name, MEASURES)
-    given = _checked("queries", queries, n_threads)
-    searched = given if items is None else _checked("items", items, n_threads)
+    given = _checked("queries", queries, name, n_threads)
+    searched = given if items is None else _checked("items", items, name, n_threads)
     validate.as_same_width("items", searched, "queries", given)
     (n, _), n_items = given.shape, searched.shape[0]
     own = np.arange(n) if items is None and exclude_self else np.full(n, -1)
@@ -126,13 +126,29 @@ def sparse_top_k(
     return found, keys.astype(np.float32)
 
 
-def _checked(name: str, X: Any, n_threads: int | None) -> SparseRows:
+def _checked(name: str, X: Any, measure: str, n_threads: int | None) -> SparseRows:
     """Pass the gate; CSC is the CSR of the transpose, and is not converted."""
     if sp.issparse(X) and X.ndim == 2 and X.format == "csc":
         clean = as_interactions(f"{name}.T", X.T)
-        return SparseRows(clean.shape[::-1], None, _compact(clean), n_threads)
-    clean = as_interactions(name, X)
-    return SparseRows(clean.shape, _compact(clean), None, n_threads)
+        rows = SparseRows(clean.shape[::-1], None, _compact(clean), n_threads)
+    else:
+        clean = as_interactions(name, X)
+        rows = SparseRows(clean.shape, _compact(clean), None, n_threads)
+    return _lengthened(rows, n_threads) if measure == "cosine" else rows
+
+
+def _lengthened(rows: SparseRows, n_threads: int | None) -> SparseRows:
+    """Rows of which those too short for their squares are multiplied by powers of two."""
+    indptr, indices, data = rows.by_row
+    short = None if data is None else short_rows.are_short(rows.norms, data.dtype)
+    if data is None or short is None:
+        return rows
+    row_of = np.repeat(np.arange(len(short)), np.diff(indptr))
+    largest = np.zeros(len(short))
+    np.maximum.at(largest, row_of, np.abs(data))
+    steps = np.where(short, short_rows.exponents(largest), 0)
+    longer = np.ldexp(data, steps[row_of])
+    return SparseRows(rows.shape, (indptr, indices, longer), None, n_threads)
 
 
 def _compact(X: sp.csr_array) -> Arrays:

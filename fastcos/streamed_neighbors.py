@@ -146,14 +146,14 @@ def best_among(
 ) -> tuple[dense.Integers, dense.Floats]:
     """Columns and keys (m, k) of the best of some items for the queries Q (m, d)."""
     validate.as_scorable("queries", Q, Q)
-    queries = dense.side(measure.queries(Q), None, work.n_threads)
+    queries = dense.side(measure.queries(Q), None, work.n_threads, measure.form)
     k = question.k
     best_columns = np.full((len(Q), k), -1, np.int64)
     best_keys = np.full((len(Q), k), -np.inf)
     for first, last, candidates in _blocks_with(question.candidates, items, items_block):
         B = rows_on_disk.read_rows("items", question.searched, first, last)
         validate.as_scorable("items", B, B)
-        side = dense.side(measure.items(B), measure.item_offsets(B), work.n_threads)
+        side = dense.side(measure.items(B), measure.item_offsets(B), work.n_threads, measure.form)
         columns, keys = _search(
             measure.form, side, candidates - first, queries, _among(exclusions, first, last),
             k, work._replace(progress=_share(told, first, last, len(items), len(Q))),

@@ -30,7 +30,8 @@ class SVD(NamedTuple):
     Attributes
     ----------
     U : ndarray (n, k) or None
-        Left singular vectors as columns. None where they were not asked for.
+        Left singular vectors as columns. None where they were not asked for. On the longer side of
+        X, orthogonal to a few eps (s[0] / s)².
     s : ndarray (k,), float64
         Singular values, falling; 0 where not above 1e-7 s[0].
     Vt : ndarray (k, p)

@@ -25,6 +25,7 @@ from .screen import (
     TAU,
     WEIGHT,
     guess_thresholds,
+    key_rounding,
     pack_block,
     threshold_of,
 )
@@ -55,8 +56,10 @@ def _buffers(n, k, capacity, score_type):
 
 
 @kernel
-def _unpack(entries, count, query, queries, items, lanes, scratch):
+def _unpack(entries, count, query, queries, items, lanes, unit, scratch):
     """Drop what the query may not find; bounds of the rest in units of the query's scale."""
+    # of two keys that are compared
+    rounding = np.float32(min(2.0 * key_rounding(query, queries) * unit, NEVER))
     values, positions, columns = scratch.values, scratch.positions, scratch.columns
     lower, upper = scratch.lower, scratch.upper
     bits = values.view(np.int32)
@@ -80,7 +83,7 @@ def _unpack(entries, count, query, queries, items, lanes, scratch):
         offset = weight * items.small_offsets[position]
         middle = np.float32(values[entry]) / items.statistics[panel, 0] + offset
         error = residual * items.statistics[panel, 1] + coded * items.statistics[panel, 2]
-        error += abs(offset) * SLACK
+        error += abs(offset) * SLACK + rounding
         lower[entry], upper[entry] = middle - error, middle + error
     return kept
 
@@ -129,7 +132,7 @@ def _tighten(form, i, query, queries, items, block, found, scratch, ending):
     lanes, unit = block.lanes[i >> 5, :, i & 31], np.float32(1.0) / block.scales[i >> 5, i & 31]
     entries, keys = found.entries[i], found.keys[i]
     k = keys.shape[0]
-    count = _unpack(entries, found.counts[i], query, queries, items, lanes, scratch)
+    count = _unpack(entries, found.counts[i], query, queries, items, lanes, unit, scratch)
     count, tau = _cut(count, k, lanes[TAU], scratch)
     if ending or count > entries.shape[0] // 2:
         found.lengths[i] = merge_scores(

@@ -13,7 +13,8 @@ residual R and offset O, an item can have K >= tau only if
 
 The tile compares with the integer below this. (float32 tiles: s = t = 1, R = 0, |e| is the rounding
 bound of a float32 sum.) SLACK also covers the rounding of this expression, of tau to float32 and of
-the float64 keys, so what is dropped has a float64 key strictly below every kept bound.
+float64 products; what rounds in a squared distance may be larger by |a| / |b| and is key_rounding.
+So what is dropped has a float64 key strictly below every kept bound.
 """
 
 from collections import namedtuple
@@ -60,6 +61,8 @@ Queries = namedtuple(
 Block = namedtuple("Block", "packed size lanes scales scores hits")
 
 NEVER = np.float32(3e38)
+# sums of products below the range of float64 may be off by this, up to 2^22 of them
+_UNDERFLOW = 2.0**-1050
 # rows of lanes
 TAU, RESIDUAL, CODED, WEIGHT = range(4)
 
@@ -162,7 +165,14 @@ def guess_thresholds(isa, depth, items, first_panel, last_panel, stride, rank, b
 def threshold_of(query, queries, key, unit):
     """The key as a tau in units of the query's scale, not above it."""
     bound = queries.slopes[query] * key + queries.intercepts[query]
-    return np.float32((bound - 1e-12 * abs(queries.intercepts[query])) * unit)
+    # an infinite one has no whole number
+    return np.float32(max((bound - key_rounding(query, queries)) * unit, -3e38))
+
+
+@kernel
+def key_rounding(query, queries):
+    """How far rounding may move the float64 key of an item from its K."""
+    return 1e-12 * abs(queries.intercepts[query]) + queries.slopes[query] * _UNDERFLOW
 
 
 @kernel

@@ -68,8 +68,6 @@ def expected_scores(Q: Any, B: Any, k: int) -> Any:
     Q, B = (np.asarray(X, np.float64) for X in (Q, B))
     if not (np.isfinite(Q).all() and np.isfinite(B).all()):
         return None
-    # a row whose square is 0 in float64 is a zero row: docs/reliability.md
-    Q, B = (np.where(np.square(X).sum(axis=1, keepdims=True) > 0, X, 0.0) for X in (Q, B))
     Q, B = (X / np.maximum(np.abs(X).max(axis=1, keepdims=True), 5e-324) for X in (Q, B))
     norms = np.outer(np.linalg.norm(Q, axis=1), np.linalg.norm(B, axis=1))
     scores = np.divide(Q @ B.T, norms, out=np.zeros_like(norms), where=norms > 0)
