@@ -173,6 +173,24 @@ def test_the_pace_in_a_log_leaves_out_the_first_step_which_may_compile(capsys, m
     assert second == "comparing: 12 of 32, 1/s, about 20 s left"
 
 
+def test_a_table_wider_than_the_terminal_goes_on_below_with_every_number_whole(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich take stdout for a terminal
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    header = ["name", *(f"number {i}" for i in range(12)), "meaning"]
+    rows = [[f"row {i}", *(i + j / 100 for j in range(12)), "what it says"] for i in range(3)]
+    for columns, tables in (("40", 4), ("160", 1)):
+        monkeypatch.setenv("COLUMNS", columns)
+        terminal.print_table("a title", header, rows)
+        out = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
+        assert "…" not in out
+        assert max(map(len, out.splitlines())) <= int(columns)
+        assert out.count("row 2") >= tables
+        assert (out.count("row 2") == 1) == (tables == 1)
+        assert all(f"{row[j]:.3f}" in out for row in rows for j in range(1, 13))
+        assert out.count("a title") == 1
+
+
 @pytest.mark.parametrize(
     ("rate", "text"), [(0.1, "10 s each"), (12.34, "12.3/s"), (1234567, "1.23M/s"), (2e10, "20G/s")]
 )

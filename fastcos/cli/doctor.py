@@ -111,9 +111,10 @@ def _allowed_cores() -> int | None:
 def _cgroup_quota() -> str | None:
     for name in CGROUP_FILES:
         try:
-            return Path(name).read_text().strip()
+            quota = Path(name).read_text().strip()
         except OSError:
             continue
+        return None if quota.startswith(("max", "-1")) else quota
     return None
 
 

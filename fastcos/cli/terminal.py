@@ -125,20 +125,51 @@ def spinner(name: str) -> Iterator[None]:
 def print_table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, numbers: bool = True
 ) -> None:
-    """Print a table on stdout: the first column left, numbers right with 3 decimals."""
+    """Print a table on stdout: text left, numbers right with 3 decimals.
+
+    Columns that the terminal has no room for go into further tables below, with the first column
+    again: a squeezed number is none. With numbers=False long texts are wrapped instead.
+    """
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH_OF_NO_TERMINAL)
-    table = Table(title=title, title_justify="left")
-    for number, name in enumerate(header):
-        is_text = number == 0 or not numbers
-        table.add_column(name, justify="left" if is_text else "right", no_wrap=number == 0)
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    console.print(table)
+    columns = [[_cell(row[number]) for row in rows] for number in range(len(header))]
+    is_text = [all(isinstance(row[number], str) for row in rows) for number in range(len(header))]
+    shown = [list(range(len(header)))]
+    if numbers:
+        widths = [
+            max(map(len, (*name.split(), *cells)), default=0)
+            for name, cells in zip(header, columns, strict=True)
+        ]
+        shown = _groups(widths, console.width)
+    for group in shown:
+        table = Table(title=title, title_justify="left")
+        for number in group:
+            table.add_column(
+                header[number],
+                justify="left" if number == 0 or is_text[number] else "right",
+                no_wrap=number == 0,
+            )
+        for row in range(len(rows)):
+            table.add_row(*(columns[number][row] for number in group))
+        console.print(table)
+        title = ""
+
+
+def _groups(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Return the columns that stand beside each other, each group led by the first column."""
+    margin = 3  # two spaces and a line
+    groups, taken = [[0]], widths[0] + margin + 1
+    for number, width in enumerate(widths[1:], 1):
+        if len(groups[-1]) > 1 and taken + width + margin > room:
+            groups.append([0])
+            taken = widths[0] + margin + 1
+        groups[-1].append(number)
+        taken += width + margin
+    return groups
 
 
 def print_json(content: Any) -> None:
