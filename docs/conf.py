@@ -33,7 +33,7 @@ autodoc_typehints = "none"  # the docstrings say shape and dtype, which types ca
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-smartquotes = False  # X' is a transpose
+smartquotes_action = "D"  # dashes only: X' is a transpose
 html_theme = "furo"
 html_title = f"fastcos {release}"
 html_static_path = ["static"]
@@ -45,7 +45,7 @@ html_show_copyright = False
 def setup(app: Any) -> None:
     """Write the pages that are made from the code itself, and read docstrings as plain text."""
     app.connect("autodoc-process-docstring", _as_plain_text, priority=900)  # after napoleon
-    app.connect("autodoc-skip-member", _is_scikit_learns_own)
+    app.connect("autodoc-skip-member", _is_not_ours)
     GENERATED.mkdir(exist_ok=True)
     (GENERATED / "cli.md").write_text(_commands(), "utf8")
     (GENERATED / "measures.md").write_text(_measures(), "utf8")
@@ -56,17 +56,20 @@ def _as_plain_text(app: Any, what: str, name: str, thing: Any, options: Any, lin
     for number, line in enumerate(lines):
         if line.lstrip().startswith((">>>", "..")):
             continue
-        plain = line.replace("|", r"\|")
-        if not line.startswith(":"):  # napoleon has seen to the names of fields
-            plain = re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", plain)
-        lines[number] = plain
+        # what stands in ``code`` is plain already
+        parts = re.split(r"(``.+?``)", line)
+        parts[::2] = [
+            re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", part.replace("|", r"\|")) for part in parts[::2]
+        ]
+        lines[number] = "".join(parts)
 
 
-def _is_scikit_learns_own(
+def _is_not_ours(
     app: Any, what: str, name: str, thing: Any, skip: bool, options: Any
 ) -> bool | None:
-    """Leave out set_fit_request and its like, which no page of ours explains."""
-    return True if re.fullmatch(r"set_\w+_request", name) else None
+    """Leave out set_fit_request and the fields of tuples, which no docstring of ours explains."""
+    told_above = (inspect.getdoc(thing) or "").startswith("Alias for field number")
+    return True if told_above or re.fullmatch(r"set_\w+_request", name) else None
 
 
 def _commands() -> str:
@@ -86,11 +89,9 @@ def _measures() -> str:
         "`neighbors_above` and `NeighborsTransformer`; `fastcos.get_measure(name, ...)` takes its",
         "parameters.",
         "",
-        "| name | parameters | what it is |",
-        "|---|---|---|",
     ]
-    makers, lines_of = registered(), summaries()
-    for name, summary in lines_of.items():
+    makers = registered()
+    for name, summary in summaries().items():
         parameters = ", ".join(inspect.signature(makers[name]).parameters)
-        lines.append(f"| `{name}` | {parameters} | {summary.replace('|', chr(92) + '|')} |")
-    return "\n".join([*lines, ""])
+        lines += [f"`{name}({parameters})`" if parameters else f"`{name}`", f": {summary}", ""]
+    return "\n".join(lines)

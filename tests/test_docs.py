@@ -3,13 +3,16 @@
 import doctest
 import inspect
 import re
+import shlex
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fastcos
 from fastcos import displays, metrics, plots
-from fastcos.cli.main import VERBS
+from fastcos.cli.main import VERBS, main, whole_parser
 from fastcos.measure import base
 
 ROOT = Path(__file__).parents[1]
@@ -17,6 +20,34 @@ PAGES = sorted(
     page
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
     if ">>> " in page.read_text("utf8") and "_build" not in page.parts
+)
+TEXTS = {
+    str(page.relative_to(ROOT)): page.read_text("utf8")
+    for page in (
+        *ROOT.glob("*.md"),
+        *(ROOT / ".github").glob("*.md"),
+        *(ROOT / "bench").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+    )
+    if not {"_build", "generated"} & set(page.parts)
+}
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SCRIPTS = [
+    (page, code)
+    for page, text in TEXTS.items()
+    for language, code in FENCED.findall(text)
+    if language == "python" and ">>> " not in code
+]
+CLUSTER = "Client("  # such a block needs a cluster: tests/test_distributed.py makes one
+COMMANDS = sorted(
+    {
+        (page, re.sub(r"\s+#.*|\s+>\s.*", "", command))
+        for page, text in TEXTS.items()
+        for _, block in FENCED.findall(text)
+        for command in re.findall(
+            r"^(?:\$ )?(fastcos [a-z].*)$", re.sub(r"\\\n\s*", "", block), re.MULTILINE
+        )
+    }
 )
 NAMES = [name for name in fastcos.__all__ if not inspect.ismodule(getattr(fastcos, name))]
 REFERENCE = "".join(
@@ -35,9 +66,87 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     assert found.failed == 0
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_public_name_has_an_example_that_runs(name):
-    assert ">>> " in (inspect.getdoc(getattr(fastcos, name)) or "")
+def export_page(folder):
+    """What the examples above the blocks of docs/howto/export.md have made."""
+    rows = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
+    return {"np": np, "rows": rows, "queries": rows[:3]}
+
+
+def movielens_page(folder):
+    """Ratings in a zip, and the model that the page's command makes of them."""
+    seen = fastcos.simulate_interactions(200, 40, seed=0)
+    lines = "".join(f"{u},{i},5\n" for u, i in zip(*seen.X.nonzero(), strict=True))
+    with zipfile.ZipFile(folder / "ratings.csv.zip", "w") as archive:
+        archive.writestr("ratings.csv", "userId,movieId,rating\n" + lines)
+    assert main(["fit", "ratings.csv.zip", "--rank", "5", "--out", "films"]) == 0
+    return {}
+
+
+def scale_page(folder):
+    """Items on disk."""
+    np.save(folder / "items.npy", np.random.default_rng(0).standard_normal((300, 8)))
+    queries = np.random.default_rng(1).standard_normal((20, 8))
+    return {"np": np, "fastcos": fastcos, "queries": queries}
+
+
+PREPARED = {
+    "docs/howto/export.md": export_page,
+    "docs/tutorial/movielens.md": movielens_page,
+    "docs/scale.md": scale_page,
+}
+# two interpreters and a benchmark of the reader's: tests/test_gate.py runs such a gate
+NOT_RUN = {"bench/README.md"}
+
+
+@pytest.mark.parametrize(
+    ("page", "code"), SCRIPTS, ids=[f"{page}: {code.splitlines()[0]}" for page, code in SCRIPTS]
+)
+def test_a_script_of_a_page_runs(page, code, tmp_path, monkeypatch):
+    if page in NOT_RUN or CLUSTER in code:
+        compile(code, page, "exec")
+        return
+    for name in re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE):
+        pytest.importorskip(name, reason=f"{page} needs {name}")
+    monkeypatch.chdir(tmp_path)
+    exec(code, PREPARED[page](tmp_path))
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS)
+def test_a_command_of_a_page_is_one_that_parses(page, command):
+    words = shlex.split(command)[1:]
+    if words[0] in VERBS and words[1:] != ["--help"]:
+        assert whole_parser(words).parse_args(words).verb == words[0]
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_a_page_names_only_flags_and_files_that_exist(page):
+    parsers = next(
+        action for action in whole_parser(VERBS)._actions if action.dest == "verb"
+    ).choices
+    for command in re.findall(r"`fastcos ([a-z]+ [^`]*--[^`]*)`", TEXTS[page]):
+        verb, *words = command.split()
+        known = set(parsers[verb]._option_string_actions)
+        assert {word for word in words if word.startswith("--")} <= known, command
+    for path in re.findall(r"\b((?:tests|bench|examples|fastcos)/[\w./-]+\.\w+)", TEXTS[page]):
+        assert (ROOT / path).exists() or path == "bench/tables.json", path
+    for module in re.findall(r"python -m ((?:tests|bench)[\w.]+)", TEXTS[page]):
+        assert (ROOT / (module.replace(".", "/") + ".py")).exists(), module
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(fastcos, name) for name in NAMES]
+    # the tuples that metrics return are shown by the functions
+    + [(metrics, name) for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))]
+    + [
+        (module, name)
+        for module in (plots, displays)
+        for name, thing in vars(module).items()
+        if name.endswith("Display") and inspect.isclass(thing)
+    ],
+)
+def test_a_public_name_has_an_example_that_runs(module, name):
+    assert ">>> " in (inspect.getdoc(getattr(module, name)) or "")
 
 
 @pytest.mark.parametrize(

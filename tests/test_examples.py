@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -67,6 +68,7 @@ def serving(app, **settings):
             with refused:
                 return refused.code, json.load(refused)
 
+    ask.url = f"http://127.0.0.1:{port}"
     try:
         yield ask
     finally:
@@ -150,7 +152,6 @@ def ran(name, *arguments):
         [sys.executable, EXAMPLES / f"{name}.py", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=240,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr
@@ -169,6 +170,43 @@ def test_the_gate_passes_a_rescaled_model_and_fails_another_one(tmp_path):
     status, _, err = ran("gate_embeddings", tmp_path / "old.npz", tmp_path / "other.npz")
     assert status == 1
     assert "failed: Jaccard@10 is less than 0.6" in err
+
+
+def test_the_load_test_counts_every_answer_of_the_service(ask):
+    status, out, err = ran(
+        "load_test", ask.url, "--items", 200, "--connections", 2, "--seconds", 0.5
+    )
+    assert status == 0, err
+    requests = re.match(r"2 connections: requests (\d+)", out)
+    assert requests
+    assert int(requests[1]) > 0
+
+
+@pytest.mark.slow
+def test_training_for_the_cosine_prints_every_training(tmp_path):
+    status, out, err = ran("train_for_cosine", "--users", 300, "--items", 100, "--seeds", 1)
+    assert status == 0, err
+    _, *rows = out.splitlines()
+    assert len(rows) == 10
+    aucs = {row[:32].strip(): float(row[32:42]) for row in rows}
+    assert aucs["CosineMF"] > aucs["Eq. 1, orthonormal"]
+
+
+@pytest.mark.slow
+def test_the_table_of_remedies_can_be_made_again(tmp_path):
+    words = ("--users", 300, "--items", 100, "--seeds", 2, "--output", tmp_path / "remedies.csv")
+    status, out, err = ran("which_remedy", *words)
+    assert status == 0, err
+    assert "| measure | `query_metric_cosine` |" in out
+    assert len((tmp_path / "remedies.csv").read_text().splitlines()) > 80
+
+
+def test_every_example_is_run_here_or_says_where():
+    text = Path(__file__).read_text("utf8")
+    elsewhere = {"Dockerfile": "its steps are pip, fastcos warmup and the service"}
+    for path in EXAMPLES.iterdir():
+        if not path.name.startswith("_"):
+            assert path.name in elsewhere or f'"{path.stem}"' in text, path.name
 
 
 def test_the_audits_of_known_answers_say_so(tmp_path):

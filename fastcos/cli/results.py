@@ -62,18 +62,22 @@ def show_comparison(
     if as_json:
         print_json(document(comparison, parameters))
     else:
+        columns = [  # without labels most of them are empty
+            (heading, name)
+            for heading, name in COLUMNS
+            if any(getattr(row, name) is not None for row in comparison.named)
+        ]
         rows = [
-            (f"{row.name}  D = {row.formula}" if row.name != EQ2 else "eq2  unique", *_values(row))
+            [
+                f"{row.name}  D = {row.formula}" if row.name != EQ2 else "eq2  unique",
+                *(getattr(row, name) for _, name in columns),
+            ]
             for row in comparison.named
         ]
         title = "Item-item cosine under every rescaling D of one model (Eq. 1), and under Eq. 2"
-        print_table(title, ["rescaling", *(heading for heading, _ in COLUMNS)], rows)
+        print_table(title, ["rescaling", *(heading for heading, _ in columns)], rows)
         _print_conclusion(comparison)
     say("wrote " + ", ".join(str(path) for path in written))
-
-
-def _values(row: Scores) -> list[Any]:
-    return [getattr(row, name) for _, name in COLUMNS]
 
 
 def _print_conclusion(comparison: Comparison) -> None:

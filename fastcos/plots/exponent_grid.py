@@ -26,6 +26,15 @@ class ExponentGridDisplay:
         The values of a and b.
     figure_, ax_
         What ``plot`` drew on.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> from fastcos.plots import ExponentGridDisplay
+    >>> data = fastcos.simulate_interactions(300, 60, seed=0)
+    >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
+    >>> ExponentGridDisplay.from_comparison(found).plot().auc.shape
+    (3, 5)
     """
 
     auc: Floats

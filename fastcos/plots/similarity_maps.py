@@ -77,6 +77,15 @@ class SimilarityMapsDisplay:
         Fractions of the side at which the label changes.
     figure_, axes_
         What ``plot`` drew on.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> from fastcos.plots import SimilarityMapsDisplay
+    >>> data = fastcos.simulate_interactions(300, 60, seed=0)
+    >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
+    >>> len(SimilarityMapsDisplay.from_comparison(found).plot().images)
+    9
     """
 
     images: list[Image]

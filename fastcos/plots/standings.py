@@ -26,6 +26,16 @@ class StandingsDisplay:
     standings : Standings
     figure_, ax_
         What ``plot`` drew on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastcos
+    >>> from fastcos.plots import StandingsDisplay
+    >>> vectors = np.random.default_rng(0).standard_normal((100, 4))
+    >>> found = fastcos.compare_vectors(vectors, np.argmax(vectors, axis=1), measures=["dot"])
+    >>> len(StandingsDisplay.from_standings(found).plot().rows)
+    2
     """
 
     rows: list[Standing]
