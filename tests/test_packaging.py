@@ -105,7 +105,7 @@ def test_the_wheel_holds_every_module_once_and_only_fastcos(tmp_path):
         names = wheel.namelist()
         assert len(names) == len(set(names))
         code = {name for name in names if ".dist-info/" not in name}
-        assert code == modules() | {"fastcos/py.typed"}
+        assert code == modules() | {"fastcos/py.typed", "fastcos/page/style.css"}
         info = next(name.split("/")[0] for name in names if ".dist-info/" in name)
         assert wheel.read(f"{info}/top_level.txt").split() == [b"fastcos"]
         metadata = email.message_from_bytes(wheel.read(f"{info}/METADATA"))
