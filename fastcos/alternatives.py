@@ -1,17 +1,20 @@
 """Item embeddings to set beside the given ones: rescalings of them, and forms that are not free."""
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validate
+from fastcos import rows_on_disk, validate
+from fastcos.measure import Plain
+from fastcos.streamed_neighbors import ROWS_OF_A_MAP
 
 Floats = npt.NDArray[np.float64]
+Map = Callable[[validate.Rows], validate.Rows]
 
 # rows that are widened to float64 at once
-_BLOCK = 65_536
+_BLOCK = 8192
 
 
 class Moments(NamedTuple):
@@ -44,27 +47,45 @@ class Variant(NamedTuple):
     condition : float or None
         Largest over smallest entry of the rescaling that leads to it from the given items; None
         where it is not a rescaling.
-    rows : ndarray (p, r), of the type of the items
+    mapped : callable or None
+        From rows of the items to the variant's, of the same type; None: as they are.
     """
 
     name: str
     meaning: str
     condition: float | None
-    rows: validate.Rows
+    mapped: Map | None
+
+    def rows(self, items: validate.Rows) -> validate.Rows:
+        """The variant of some rows of the items."""
+        return items if self.mapped is None else self.mapped(items)
 
 
-def moments(rows: validate.Rows) -> Moments:
+class VariantCosine(Plain):
+    """The cosine of a variant's rows, as a measure of the given rows."""
+
+    name: ClassVar[str] = "variant"
+
+    def __init__(self, variant: Variant) -> None:
+        self._variant = variant
+
+    def items(self, B: validate.Rows) -> validate.Rows:
+        """Return the variant's rows."""
+        return self._variant.rows(B)
+
+
+def moments(items: Any) -> Moments:
     """Mean and mean outer product of the rows, float64, in blocks of rows."""
-    n, d = rows.shape
+    n, d = items.shape
     total, second = np.zeros(d), np.zeros((d, d))
-    for start in range(0, n, _BLOCK):
-        block = rows[start : start + _BLOCK].astype(np.float64)
+    for _, rows in rows_on_disk.blocks("rows", items, _BLOCK):
+        block = rows.astype(np.float64)
         total += block.sum(axis=0)
         second += block.T @ block
     return Moments(total / n, second / n)
 
 
-def rescaled(items: validate.Rows, own: Moments, users: Moments | None) -> Iterator[Variant]:
+def rescaled(own: Moments, users: Moments | None) -> Iterator[Variant]:
     """The given items under the scales of columns that other conventions would have chosen.
 
     Columns that are zero on either side stay as they are.
@@ -80,10 +101,10 @@ def rescaled(items: validate.Rows, own: Moments, users: Moments | None) -> Itera
         scales["weighted"] = ("columns times the users': columns of predictions", other)
     for name, (meaning, scale) in scales.items():
         condition = float(scale.max() / scale.min())
-        yield Variant(name, meaning, condition, items * scale.astype(items.dtype))
+        yield Variant(name, meaning, condition, _scaled_by(scale))
 
 
-def unfree(items: validate.Rows, own: Moments, users: Moments | None) -> Iterator[Variant]:
+def unfree(own: Moments, users: Moments | None) -> Iterator[Variant]:
     """Forms that every rescaling of the model leaves as they are, to the accuracy of a card.
 
     Whitening sees the directions of the items only; the two others see what users do with them.
@@ -95,13 +116,30 @@ def unfree(items: validate.Rows, own: Moments, users: Moments | None) -> Iterato
         ):
             values, vectors = _eigen(metric)
             if len(values):
-                factor = (vectors * values**0.5).astype(items.dtype)
-                yield Variant(name, meaning, None, items @ factor)
+                zero = np.zeros(len(vectors))
+                yield Variant(name, meaning, None, _times(vectors * values**0.5, zero))
     values, vectors = _eigen(own.covariance)
     if len(values):
-        whitening = (vectors * values**-0.5).astype(items.dtype)
-        rows = (items - own.mean.astype(items.dtype)) @ whitening
-        yield Variant("whitened", "directions of the items, all alike", None, rows)
+        whitening = _times(vectors * values**-0.5, own.mean)
+        yield Variant("whitened", "directions of the items, all alike", None, whitening)
+
+
+def _scaled_by(scale: Floats) -> Map:
+    return lambda rows: rows * scale.astype(rows.dtype)
+
+
+def _times(factor: Floats, mean: Floats) -> Map:
+    """The map to (rows - mean) factor, in the type of the rows, some of them at a time."""
+
+    def mapped(rows: validate.Rows) -> validate.Rows:
+        left, right = mean.astype(rows.dtype), factor.astype(rows.dtype)
+        out = np.empty((len(rows), factor.shape[1]), rows.dtype)
+        for lo in range(0, len(rows), ROWS_OF_A_MAP):
+            some: Any = rows[lo : lo + ROWS_OF_A_MAP]
+            np.matmul(some - left if mean.any() else some, right, out=out[lo : lo + len(some)])
+        return out
+
+    return mapped
 
 
 def in_random_basis(rows: validate.Rows, generator: np.random.Generator) -> Floats:

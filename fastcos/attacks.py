@@ -1,5 +1,6 @@
 """Rescalings that take a nearest neighbour away, found by attack: facts, each with its witness."""
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,10 +114,18 @@ def attack(
     n, k = floors.shape
     d = side.items.shape[1]
     radius, weights = threads.poisoned((n, k), np.float64), threads.poisoned((n, k, d), np.float64)
-    threads.run(
-        attacks.attacked_radii, threads.cuts_by_rows(n, 4), *side, validate.read_only(neighbors),
-        _RIVALS, validate.read_only(floors), validate.read_only(levels), certificates.DEPTH,
-        radius, weights,
-        n_threads=n_threads, progress=progress,
-    )  # fmt: skip
+    told = None
+    for part, some, lists in certificates.parts(side, validate.read_only(neighbors)):
+        if progress is not None:
+            told = functools.partial(_shifted, progress, part.start, n)
+        threads.run(
+            attacks.attacked_radii, threads.cuts_by_rows(len(lists), 4), *some, lists,
+            _RIVALS, validate.read_only(floors[part]), validate.read_only(levels),
+            certificates.DEPTH, radius[part], weights[part],
+            n_threads=n_threads, progress=told,
+        )  # fmt: skip
     return Attack(neighbors[:, :k].copy(), radius, weights**-0.5)
+
+
+def _shifted(progress: threads.Progress, first: int, n: int, done: int, total: int) -> None:
+    progress(first + done, n)

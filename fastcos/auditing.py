@@ -10,10 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import alternatives, certificates, metrics, threads, validate, validate_audit
+from fastcos import (
+    alternatives,
+    certificates,
+    metrics,
+    rows_on_disk,
+    threads,
+    validate,
+    validate_audit,
+)
 from fastcos.card import Audit
 from fastcos.conventions import convention
 from fastcos.kernels import intervals
+from fastcos.measure.rows import fingerprints
 from fastcos.recovery import searched_range
 from fastcos.spread import Judge
 from fastcos.survival import survival
@@ -26,6 +35,7 @@ Integers = npt.NDArray[np.int64]
 _CERTIFIED_ROWS, _LISTED_ROWS, _LABELLED_ROWS, _INDEXED_ROWS = 48, 500, 1000, 2000
 _RANDOM_BASES = 3
 _ROWS_PER_PART = 128
+_HASHED_AT_ONCE = 8192
 
 
 def audit(
@@ -44,6 +54,10 @@ def audit(
 
     One ``top_k`` of all items, and samples of them for what costs more: 48 items for certificates
     and attacks under rescalings, 500 for lists, 1,000 for labels, 2,000 for the local index.
+
+    Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit the
+    setting ``working_memory``; the card has the same numbers. Besides that memory it takes about
+    30 (k + 1) bytes an item, and about 20 readings of the file.
 
     Parameters
     ----------
@@ -98,7 +112,7 @@ def audit(
     """
     side, k, condition = certificates.as_edges(items, k, condition, None)
     p, d = side.items.shape
-    queries = None if users is None else validate.as_rows("users", users)
+    queries = None if users is None else rows_on_disk.as_rows_on_disk("users", users)
     if queries is not None:
         validate.as_same_width("users", queries, "items", side.items)
     codes = None if labels is None else validate.as_partial_labels("labels", labels, p)
@@ -107,23 +121,26 @@ def audit(
     directed = np.flatnonzero(side.norms > 0)
     validate_audit.as_many("items", len(directed), k + 1)
 
-    found = certificates.nearest(side, min(k + 1, p - 1), n_threads, progress)
-    lists = validate.read_only(np.ascontiguousarray(found.indices[:, :k]))
-    _, linear = certificates.linear_radii(side, found.indices, k, n_threads)
+    found = certificates.nearest(side, min(k + 1, p - 1), n_threads, progress).indices
+    _, linear = certificates.linear_radii(side, found, k, n_threads)
+    lists = validate.read_only(np.ascontiguousarray(found[:, :k]))
     indexed = _draw(generator, directed, _INDEXED_ROWS)
-    part = side._replace(rows=indexed)
-    index, shares = local_arbitrariness(part, lists[indexed], n_threads)
+    part, listed_there = side._replace(rows=indexed), lists[indexed]
+    if rows_on_disk.is_on_disk(side.items):
+        part, listed_there = certificates.named_by(part, listed_there)
+    index, shares = local_arbitrariness(part, listed_there, n_threads)
     sample = side._replace(rows=_draw(generator, directed, _CERTIFIED_ROWS))
     listed = _draw(generator, directed, _LISTED_ROWS)
     labelled = recovery = None
     if codes is not None:
         rows = _draw(generator, np.flatnonzero((side.norms > 0) & (codes >= 0)), _LABELLED_ROWS)
         labelled = (rows, codes[rows])
-        recovery = searched_range(side.items[rows], codes[rows], condition, generator)
+        labelled_rows = rows_on_disk.taken("items", side.items, rows)
+        recovery = searched_range(labelled_rows, codes[rows], condition, generator)
     judge = Judge(side._replace(rows=listed), lists[listed], labelled)
     own = alternatives.moments(side.items)
     others = None if queries is None else alternatives.moments(queries)
-    as_given = alternatives.Variant("given", "the embeddings as they are", 1.0, side.items)
+    as_given = alternatives.Variant("given", "the embeddings as they are", 1.0, None)
     spectrum = np.diag(alternatives.singular_values(own.second))
     centred = np.diag(alternatives.singular_values(own.covariance))
     return Audit(
@@ -141,8 +158,8 @@ def audit(
         dimensions=shares,
         survival=survival(sample, linear, k, condition, n_threads),
         given=judge.compare(as_given, n_threads),
-        family=judge.compare_all(alternatives.rescaled(side.items, own, others), n_threads),
-        alternatives=judge.compare_all(alternatives.unfree(side.items, own, others), n_threads),
+        family=judge.compare_all(alternatives.rescaled(own, others), n_threads),
+        alternatives=judge.compare_all(alternatives.unfree(own, others), n_threads),
         recovery=recovery,
         hubness=metrics.hubness(lists),
         popularity=None if counts is None else metrics.popularity_bias(side.items, counts, lists),
@@ -178,10 +195,16 @@ def _draw(generator: np.random.Generator, rows: Integers, most: int) -> Integers
 
 
 def _n_duplicates(side: certificates.Side) -> int:
-    """Rows that are not zero and stand earlier already."""
-    _, number, count = np.unique(side.norms, return_inverse=True, return_counts=True)
-    rows = side.items[(count[number] > 1) & (side.norms > 0)]
-    return len(rows) - len(np.unique(rows, axis=0)) if len(rows) else 0
+    """Rows that are not zero and stand earlier already: of the same norm and 64 bits of a hash."""
+    norms, number, count = np.unique(side.norms, return_inverse=True, return_counts=True)
+    shared = np.flatnonzero((count[number] > 1) & (norms[number] > 0))
+    hashes = np.empty(len(shared), np.uint64)
+    for lo in range(0, len(shared), _HASHED_AT_ONCE):
+        some = shared[lo : lo + _HASHED_AT_ONCE]
+        hashes[lo : lo + len(some)] = fingerprints(rows_on_disk.taken("items", side.items, some))
+    order = np.lexsort((hashes, number[shared]))
+    same = (np.diff(hashes[order]) == 0) & (np.diff(number[shared][order]) == 0)
+    return int(same.sum())
 
 
 def _in_random_bases(
@@ -191,17 +214,10 @@ def _in_random_bases(
     generator: np.random.Generator,
     n_threads: int | None,
 ) -> float:
-    edges = np.column_stack([rows, lists[rows]])
-    used, numbers = np.unique(edges, return_inverse=True)
-    numbers = numbers.reshape(edges.shape)
-    part = validate.read_only(np.ascontiguousarray(numbers[:, 1:]))
+    part, listed = certificates.named_by(side._replace(rows=rows), lists[rows])
     values = []
     for _ in range(_RANDOM_BASES):
-        turned = alternatives.in_random_basis(side.items[used], generator)
-        rotated = certificates.Side(
-            validate.read_only(turned),
-            validate.read_only(side.norms[used]),
-            validate.read_only(np.ascontiguousarray(numbers[:, 0])),
-        )
-        values.append(local_arbitrariness(rotated, part, n_threads)[0])
+        turned = alternatives.in_random_basis(part.items, generator)
+        rotated = part._replace(items=validate.read_only(turned))
+        values.append(local_arbitrariness(rotated, listed, n_threads)[0])
     return float(np.mean(values))

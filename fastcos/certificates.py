@@ -6,12 +6,13 @@ map of a lower condition the neighbour stays among the k nearest. Two families o
 "rescaling" is every diagonal D: the radius is larger and takes a search over rivals.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import dense_neighbors, threads, validate, validate_audit
+from fastcos import config, dense_neighbors, rows_on_disk, threads, validate, validate_audit
 from fastcos.index import SimilarityIndex
 from fastcos.kernels import certificates
 from fastcos.neighbors import Neighbors, top_k
@@ -27,6 +28,8 @@ _FIRST_LIST, _GROWTH, _LONGEST_LIST = 48, 8, 4096
 _BATCH = 4096
 # levels between which radii are searched: how far their logarithms are apart, the least of them
 _LEVEL_STEP, _LEAST_LEVEL = 0.01, 1e-7
+# of the working memory, for rows that are read from disk at once
+_ROWS_SHARE = 0.5
 
 
 class CertifiedNeighbors(NamedTuple):
@@ -52,9 +55,9 @@ class CertifiedNeighbors(NamedTuple):
 
 
 class Side(NamedTuple):
-    """Items with their norms, and the rows whose edges are looked at."""
+    """Items, in memory or on disk, with their norms, and the rows whose edges are looked at."""
 
-    items: validate.Rows
+    items: Any
     norms: Floats
     rows: Integers
 
@@ -132,14 +135,51 @@ def certified_neighbors(
 
 def as_edges(items: Any, k: Any, condition: Any, rows: Any) -> tuple[Side, int, float]:
     """Return the checked arguments of a search over the k nearest of some rows."""
-    given = validate.as_rows("items", items)
-    validate.as_scorable("items", given, given)
+    given = rows_on_disk.as_rows_on_disk("items", items)
     p = len(given)
     k = validate.as_count("k", k, high=p - 1)
     condition = validate_audit.as_condition("condition", condition)
     chosen = np.arange(p) if rows is None else validate.as_item_numbers("rows", rows, p)
-    side = dense_neighbors.side(given, None, None, "cosine")
-    return Side(side.rows, side.norms, validate.read_only(chosen)), k, condition
+    norms = threads.poisoned(p, np.float64)
+    for lo, block in rows_on_disk.blocks("items", given, _rows_at_once(given, 1)):
+        validate.as_scorable("items", block, block)
+        side = dense_neighbors.side(block, None, None, "cosine")
+        norms[lo : lo + len(block)] = side.norms
+    items = given if rows_on_disk.is_on_disk(given) else side.rows
+    return Side(items, validate.read_only(norms), validate.read_only(chosen)), k, condition
+
+
+def _rows_at_once(items: Any, listed: int) -> int:
+    """How many rows to look at, with as many listed rows each; all of them in memory."""
+    if not rows_on_disk.is_on_disk(items):
+        return len(items)
+    fits = _ROWS_SHARE * config.working_memory() * 2**20 / (12 * items.shape[1] * listed)
+    return max(1, int(fits))
+
+
+def parts(side: Side, lists: Integers) -> Iterator[tuple[slice, Side, Integers]]:
+    """Cut the rows of a side and their lists into parts whose items are in memory.
+
+    Yields which rows, a side of the items that these and their lists name, and the lists by the
+    numbers that the items have there. Items in memory stay as they are, in one part.
+    """
+    if not rows_on_disk.is_on_disk(side.items):
+        yield slice(0, len(lists)), side, lists
+        return
+    step = _rows_at_once(side.items, lists.shape[1] + 1)
+    for lo in range(0, len(lists), step):
+        part = slice(lo, min(len(lists), lo + step))
+        yield part, *named_by(side._replace(rows=side.rows[part]), lists[part])
+
+
+def named_by(side: Side, lists: Integers) -> tuple[Side, Integers]:
+    """Return a side of the items that the rows and their lists name, in memory, and the lists."""
+    edges = np.column_stack([side.rows, lists])
+    used, numbers = np.unique(edges, return_inverse=True)
+    numbers = numbers.reshape(edges.shape)
+    own, listed = (numbers[:, place].astype(np.int64) for place in (0, slice(1, None)))
+    few = dense_neighbors.side(rows_on_disk.taken("items", side.items, used), None, None, "cosine")
+    return Side(few.rows, few.norms, validate.read_only(own)), validate.read_only(listed)
 
 
 def nearest(
@@ -163,7 +203,8 @@ def nearest_of(
     progress: threads.Progress | None = None,
 ) -> Neighbors:
     """Return the same of items that are prepared already."""
-    longer = index.search(side.items[side.rows], length + 1, n_threads=n_threads, progress=progress)
+    queries = rows_on_disk.taken("items", side.items, side.rows)
+    longer = index.search(queries, length + 1, n_threads=n_threads, progress=progress)
     own = longer.indices == side.rows[:, np.newaxis]
     # among many duplicates the row itself may not be listed: then the last one goes
     own[~own.any(axis=1), -1] = True
@@ -177,11 +218,12 @@ def linear_radii(
     """Fisher z of the listed neighbours, and the radius of the first k under all linear maps."""
     n, m = neighbors.shape
     z, radius = threads.poisoned((n, m), np.float64), threads.poisoned((n, k), np.float64)
-    cuts = threads.cuts_by_rows(n, max(1, 4_000_000 // (side.items.shape[1] * m)))
-    threads.run(
-        certificates.linear_radii, cuts, *side, validate.read_only(neighbors), z, radius,
-        n_threads=n_threads,
-    )  # fmt: skip
+    for part, some, lists in parts(side, validate.read_only(neighbors)):
+        cuts = threads.cuts_by_rows(len(lists), max(1, 4_000_000 // (side.items.shape[1] * m)))
+        threads.run(
+            certificates.linear_radii, cuts, *some, lists, z[part], radius[part],
+            n_threads=n_threads,
+        )  # fmt: skip
     return z, radius
 
 
@@ -221,11 +263,13 @@ def rescaling_radii(
             neighbors = validate.read_only(nearest_of(index, part, length, n_threads).indices)
             found = threads.poisoned(met.shape, np.float64)
             short = threads.poisoned(len(batch), np.uint8)
-            threads.run(
-                certificates.rescaling_radii, threads.cuts_by_rows(len(batch), 4), *part,
-                neighbors, first, length == others, levels, DEPTH, met, found, short,
-                n_threads=n_threads,
-            )  # fmt: skip
+            for here, some, lists in parts(part, neighbors):
+                threads.run(
+                    certificates.rescaling_radii, threads.cuts_by_rows(len(lists), 4), *some,
+                    lists, first, length == others, levels, DEPTH, met[here], found[here],
+                    short[here],
+                    n_threads=n_threads,
+                )  # fmt: skip
             radius[batch] = found
             unsure = (short > 0) & (length < longest)
             batch, met, first, length = batch[unsure], met[unsure], length, length * _GROWTH

@@ -15,7 +15,7 @@ from fastcos import validate
 _FEWEST = 64
 # rows from here and there that are copied before their pages are let go: the system maps up to
 # 16 pages around each
-_TAKEN_AT_ONCE = 1024
+_TAKEN_AT_ONCE = 256
 
 
 def is_on_disk(X: Any) -> bool:

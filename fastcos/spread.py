@@ -5,8 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import alternatives, certificates, metrics, validate
+from fastcos import alternatives, certificates, metrics, rows_on_disk, validate
 from fastcos.card import Comparison
+from fastcos.index import SimilarityIndex
 from fastcos.metrics.lists import jaccard_per_query
 from fastcos.survival import standard_error
 
@@ -31,13 +32,16 @@ class Judge:
     def compare(self, variant: alternatives.Variant, n_threads: int | None = None) -> Comparison:
         """Return how one variant differs."""
         side, lists = self._side, self.lists
-        if variant.rows is not side.items:
-            other = side._replace(items=validate.read_only(variant.rows))
-            lists = certificates.nearest(other, lists.shape[1], n_threads).indices
+        own = rows_on_disk.taken("items", side.items, side.rows)
+        if variant.mapped is not None:
+            index = SimilarityIndex(alternatives.VariantCosine(variant), n_threads=n_threads)
+            found = certificates.nearest_of(index.fit(side.items), side, lists.shape[1], n_threads)
+            lists = found.indices
         auc = None
         if self._labelled is not None:
             rows, labels = self._labelled
-            auc = metrics.pair_auc(variant.rows[rows], labels, exact=False).value
+            some = rows_on_disk.taken("items", side.items, rows)
+            auc = metrics.pair_auc(variant.rows(some), labels, exact=False).value
         shared = jaccard_per_query(lists, self.lists)
         return Comparison(
             name=variant.name,
@@ -46,7 +50,7 @@ class Judge:
             jaccard=float(shared.mean()),
             overlap=metrics.rank_biased_overlap(lists, self.lists).value,
             jaccard_error=standard_error(shared, len(side.items)),
-            rsa=_correlation(variant.rows[side.rows], side.items[side.rows]),
+            rsa=_correlation(variant.rows(own), own),
             hubness=metrics.hubness(lists, n_items=len(side.items)).skewness,
             auc=auc,
         )

@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos import validate, validate_metrics
+from fastcos import rows_on_disk, validate_metrics
 from fastcos.metrics.hubs import occurrences
-from fastcos.metrics.rows import Floats, unit_rows
+from fastcos.metrics.rows import CHUNK, Floats, unit_rows
 
 
 class PopularityBias(NamedTuple):
@@ -85,14 +85,21 @@ def popularity_bias(
     >>> round(bias.norm_correlation, 2), round(bias.lift, 2), round(bias.gini, 2)
     (0.99, 1.9, 0.95)
     """
-    rows = validate.as_rows("items", items)
+    rows = rows_on_disk.as_rows_on_disk("items", items)
     counts = validate_metrics.as_nonnegative("popularity", popularity, len(rows))
     listed = occurrences(neighbors, len(rows), k).astype(np.float64)
-    kept = rows.any(axis=1) & (counts > 0)
+    resultant, directed = np.zeros(rows.shape[1]), np.empty(len(rows), np.bool_)
+    lengths, cosines = np.empty(len(rows)), np.empty(len(rows))
+    for lo, chunk in rows_on_disk.blocks("items", rows, CHUNK):
+        part = slice(lo, lo + len(chunk))
+        directed[part] = chunk.any(axis=1)
+        lengths[part] = np.sqrt(np.square(chunk.astype(np.float64)).sum(axis=1))
+        resultant += unit_rows(chunk)[counts[part] > 0].sum(axis=0)
+    kept = directed & (counts > 0)
     n = validate_metrics.as_enough("items", int(kept.sum()), 10, "popular rows that are not zero")
-    logs, unit = np.log(counts[kept]), unit_rows(rows[kept])
-    cosines = ((unit * unit.sum(axis=0)).sum(axis=1) - 1) / (n - 1)
-    lengths = np.sqrt(np.square(rows[kept].astype(np.float64)).sum(axis=1))
+    for lo, chunk in rows_on_disk.blocks("items", rows, CHUNK):
+        cosines[lo : lo + len(chunk)] = (unit_rows(chunk) * resultant).sum(axis=1)
+    logs, cosines, lengths = np.log(counts[kept]), (cosines[kept] - 1) / (n - 1), lengths[kept]
     order = np.argsort(logs, kind="stable")
     return PopularityBias(
         _correlation(logs, cosines),

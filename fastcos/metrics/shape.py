@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos import validate, validate_metrics
+from fastcos import rows_on_disk, validate, validate_metrics
 from fastcos.metrics.rows import CHUNK, Floats, unit_rows
 
 
@@ -159,12 +159,12 @@ def mean_cosine(items: Any) -> MeanCosine:
     >>> mean_cosine([[1, 0], [2, 0], [0, 0]])
     MeanCosine(value=1.0, n_left_out=1)
     """
-    rows = validate.as_rows("items", items)
-    n_directed = int(rows.any(axis=1).sum())
+    rows = rows_on_disk.as_rows_on_disk("items", items)
+    resultant, n_directed = np.zeros(rows.shape[1]), 0
+    for _, chunk in rows_on_disk.blocks("items", rows, CHUNK):
+        n_directed += int(chunk.any(axis=1).sum())
+        resultant += unit_rows(chunk).sum(axis=0)
     n = validate_metrics.as_enough("items", n_directed, 2, "rows that are not zero")
-    resultant = np.zeros(rows.shape[1])
-    for first in range(0, len(rows), CHUNK):
-        resultant += unit_rows(rows[first : first + CHUNK]).sum(axis=0)
     total = float(np.square(resultant).sum())
     return MeanCosine((total - n) / (n * (n - 1)), len(rows) - n)
 
