@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastcos import rows_on_disk
 from fastcos.comparison.candidates import Embeddings, Entrant
 from fastcos.comparison.keys import pair_scores
 from fastcos.comparison.ranking import Question, Test
@@ -59,7 +60,9 @@ class PairQuestion:
         """The ranks of a measure's scores of the pairs; fitted to all rows."""
         rows = entrant.rows(embeddings)
         measure = entrant.measure(embeddings).fit(rows)
-        return ranks_of(pair_scores(measure, rows, self._pairs))
+        used, numbers = np.unique(self._pairs, return_inverse=True)
+        some = rows_on_disk.taken("vectors", rows, used)
+        return ranks_of(pair_scores(measure, some, numbers.reshape(self._pairs.shape)))
 
     def question(self, answers: Sequence[Ranks]) -> Question:
         """Which measure's scores follow the ratings; one must do so at all."""

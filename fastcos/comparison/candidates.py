@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fastcos import validate, validate_measures
 from fastcos.factorization import LinearMF
 from fastcos.measure import Measure, get_measure, measures
-from fastcos.measure.base import Invariances, Plain, registered
+from fastcos.measure.base import Invariances, Plain, learns_in_blocks, registered
 from fastcos.validate import Rows, as_rows
 
 EQ2 = "eq2"
@@ -138,6 +138,23 @@ def entrants(
             validate_measures.as_met(name, needs)
     taking_part = {one.name: one for one in [_entrant(BASELINE), *asked]}
     return [one for one in taking_part.values() if one.name not in left_out], left_out
+
+
+def readable_in_blocks(
+    taking_part: Sequence[Entrant], embeddings: Embeddings, *, chosen: bool
+) -> tuple[list[Entrant], dict[str, str]]:
+    """Those of the measures that rows on disk can serve; and what the others need, by name.
+
+    A chosen one that needs the rows in memory is refused.
+    """
+    served, left_out = [], {}
+    for one in taking_part:
+        if learns_in_blocks(one.measure(embeddings)):
+            served.append(one)
+        else:
+            validate.as_measure_of_blocks("measures", chosen, one.name)
+            left_out[one.name] = "rows in memory"
+    return served, left_out
 
 
 def _entrant(choice: str | Measure) -> Entrant:

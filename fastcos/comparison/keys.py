@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fastcos import validate
+from fastcos import config, rows_on_disk, validate
 from fastcos.measure import Bounded, Measure
 from fastcos.measure.rows import Floats, Integers, list_keys, norms_of, unit_rows
 from fastcos.metrics.rows import packed, products
@@ -14,19 +14,40 @@ from fastcos.validate import Rows
 _OF_DIRECTIONS = ("cosine", "norm_angle")
 # numbers in one block of keys
 _BLOCK = 2**21
+# of rows on disk: shares of the working memory for keys, and for items of the pool, whose entries
+# are there as given, mapped, of unit norm and packed
+_KEYS_SHARE, _POOL_SHARE, _BYTES_PER_ENTRY = 0.25, 0.25, 32
 
 
-def key_blocks(measure: Measure, queries: Rows, items: Rows) -> Iterator[tuple[slice, Floats]]:
-    """Keys (b, m) of the queries with the items, for a slice of b queries after another.
+def key_blocks(
+    measure: Measure, rows: Any, asked: Integers, pool: Integers
+) -> Iterator[tuple[slice, Floats]]:
+    """Keys (b, m) of the asked rows with the pool's, for a slice of b asked after another.
 
-    In float64. Keys of one query have the order of its scores, which ``finish`` keeps.
+    In float64. Keys of one query have the order of its scores, which ``finish`` keeps. Rows on disk
+    are read once a slice, which is as wide as fits the working memory.
     """
-    n, m = len(queries), len(items)
-    block = max(1, _BLOCK // m)
-    facts = _facts(measure, items)
+    n, m = len(asked), len(pool)
+    queries = rows_on_disk.taken("vectors", rows, asked)
+    on_disk = rows_on_disk.is_on_disk(rows)
+    block, step = max(1, _BLOCK // m), m
+    if on_disk:
+        memory = config.working_memory() * 2**20
+        block = max(1, int(_KEYS_SHARE * memory / (8 * m)))
+        step = max(1, int(_POOL_SHARE * memory / (_BYTES_PER_ENTRY * rows.shape[1])))
+    known = None if on_disk else list(_pieces(measure, rows, pool, step))
     for first in range(0, n, block):
         part = slice(first, min(n, first + block))
-        yield part, _keys(measure, queries[part], facts, m)
+        pieces = _pieces(measure, rows, pool, step) if known is None else known
+        keys = [_keys(measure, queries[part], facts, width) for facts, width in pieces]
+        yield part, keys[0] if len(keys) == 1 else np.hstack(keys)
+
+
+def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
+    """Facts of so many items of the pool at a time, and how many they are."""
+    for lo in range(0, len(pool), step):
+        items = rows_on_disk.taken("vectors", rows, pool[lo : lo + step])
+        yield _facts(measure, items), len(items)
 
 
 def _facts(measure: Measure, items: Rows) -> Any:

@@ -63,7 +63,7 @@ class LabelQuestion:
         auc, precision = threads.poisoned(n, np.float64), threads.poisoned(n, np.float64)
         voted = threads.poisoned(n, np.int64)
         k = min(N_VOTERS, len(self._pool) - 1)
-        for part, keys in key_blocks(measure, rows[self.asked], rows[self._pool]):
+        for part, keys in key_blocks(measure, rows, self.asked, self._pool):
             threads.run(
                 label_ranks.score_label_ranks, threads.cuts_by_rows(len(keys), 4),
                 validate.read_only(keys), self._places[part], self._codes, self._sizes, k,

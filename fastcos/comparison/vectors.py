@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos import validate, validate_measures
+from fastcos import rows_on_disk, validate, validate_measures
 from fastcos.comparison.agreement import PairQuestion
-from fastcos.comparison.candidates import Candidate, Embeddings, entrants
+from fastcos.comparison.candidates import Candidate, Embeddings, entrants, readable_in_blocks
 from fastcos.comparison.contest import Asker, Entries
 from fastcos.comparison.recovery import LabelQuestion
 from fastcos.comparison.standings import Standings
 from fastcos.measure import Measure
+from fastcos.measure.rows import blocks_of
 from fastcos.threads import Progress
 
 
@@ -45,6 +46,11 @@ def compare_vectors(
     With pairs it is how the scores follow people's: Spearman's correlation, which must exceed 0.
     The lead of the best measure over the plain cosine is that of a choice on one half of the rows
     or pairs which is judged on the other half, and the reverse.
+
+    Memory-mapped vectors (``np.load(path, mmap_mode="r")``) are read in blocks that fit the setting
+    ``working_memory``; the standings have the same numbers. Measures that look for neighbours while
+    they are fitted need the rows in memory, and are left out, or refused where they were chosen.
+    With labels a measure reads the file about 1,000 x rows x 32 bytes / working_memory times.
 
     Parameters
     ----------
@@ -84,17 +90,23 @@ def compare_vectors(
     >>> str(found.recommended)
     'zscore_cosine'
     """
-    rows = validate.as_rows("vectors", vectors)
+    rows = rows_on_disk.as_rows_on_disk("vectors", vectors)
     seed = validate.as_count("seed", seed, low=0)
     validate_measures.as_one_of("labels", labels, "pairs", pairs)
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)]
     if pairs is None:
         codes = validate.as_partial_labels("labels", labels, len(rows))
-        asker: Asker = LabelQuestion(codes, np.asarray(rows.any(axis=1)), streams[0])
+        present = np.concatenate([some.any(axis=1) for _, some in blocks_of(rows)])
+        asker: Asker = LabelQuestion(codes, present, streams[0])
     else:
         asker = PairQuestion(*_as_rated("pairs", pairs, len(rows)))
     embeddings = Embeddings(rows)
     taking_part, left_out = entrants(measures, embeddings)
+    if rows_on_disk.is_on_disk(rows):
+        taking_part, others = readable_in_blocks(
+            taking_part, embeddings, chosen=measures is not None
+        )
+        left_out |= others
     entries = Entries(asker, left_out, chosen=measures is not None)
     for done, entrant in enumerate(taking_part):
         entries.judge(Candidate(entrant.name), entrant, embeddings)

@@ -7,11 +7,12 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from fastcos import config
 from fastcos.io.streams import LARGEST_RATIO, LARGEST_UNPROVEN
 from fastcos.storage import FastcosFormatError
 
@@ -52,15 +53,23 @@ def read_npz(path: Path) -> Mapping[str, Array]:
 
 
 def read_npy(path: Path) -> Array:
-    """Return the array of an .npy file; nothing is unpickled."""
+    """Return the array of an .npy file; nothing is unpickled.
+
+    One that is larger than the working memory is memory-mapped, read-only.
+    """
     with path.open("rb") as file:
         try:
-            return _read_npy(file, path.stat().st_size)
+            size = path.stat().st_size
+            if size <= config.working_memory() * 2**20:
+                return _read_npy(file, size)
+            shape, order, dtype = _header(file, size)
+            return np.memmap(path, dtype, "r", file.tell(), shape, order)
         except DAMAGE as error:
             raise _damaged(path, ".npy", error) from None
 
 
-def _read_npy(file: BinaryIO, size: int) -> Array:
+def _header(file: BinaryIO, size: int) -> tuple[tuple[int, ...], Literal["C", "F"], Any]:
+    """Shape, order and type of an array, whose bytes are all there."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         header = np.lib.format.read_array_header_1_0(file)
@@ -75,6 +84,12 @@ def _read_npy(file: BinaryIO, size: int) -> Array:
     there = size - file.tell()
     if declared != there:
         raise ValueError(f"its header declares {declared} bytes, {there} are there")
+    return shape, "F" if in_fortran_order else "C", dtype
+
+
+def _read_npy(file: BinaryIO, size: int) -> Array:
+    shape, order, dtype = _header(file, size)
+    declared = math.prod(shape) * dtype.itemsize
     array = np.empty(math.prod(shape), dtype=dtype)
     content = array.view(np.uint8) if declared else np.empty(0, np.uint8)
     filled = 0
@@ -84,7 +99,7 @@ def _read_npy(file: BinaryIO, size: int) -> Array:
             raise ValueError(f"{declared - filled} bytes are missing")
         content[filled : filled + len(block)] = np.frombuffer(block, np.uint8)
         filled += len(block)
-    return array.reshape(shape, order="F" if in_fortran_order else "C")
+    return array.reshape(shape, order=order)
 
 
 def _damaged(path: Path, kind: str, error: BaseException) -> FastcosFormatError:

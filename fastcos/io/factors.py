@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.vectors import as_vectors, read_arrays, read_vectors
+from fastcos.rows_on_disk import as_rows_on_disk, blocks
 from fastcos.storage import FastcosFormatError
-from fastcos.validate import Rows, as_none, as_rows, as_same_width
+from fastcos.validate import Rows, as_none, as_same_width
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
+_ROWS_AT_ONCE = 8192
 
 # what a file calls the items and the users of one model
 SIDES = (
@@ -108,8 +110,8 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
         kept, note = d - 1, "stripped the bias column of the items (BPR)"
     else:
         return items, users, ()
-    fewer = None if users is None else as_rows("users", users[:, :kept])
-    return as_rows("items", items[:, :kept]), fewer, (note,)
+    fewer = None if users is None else as_rows_on_disk("users", users[:, :kept])
+    return as_rows_on_disk("items", items[:, :kept]), fewer, (note,)
 
 
 def common_rows(
@@ -160,7 +162,12 @@ def _sides(
     return items, None, ids, ()
 
 
-def _ones(rows: Rows, column: int) -> bool:
+def _ones(rows: Any, column: int) -> bool:
     """Whether a column is 1 in every row that is not zero, and there is such a row."""
-    directed = rows.any(axis=1)
-    return bool(directed.any() and (rows[directed, column] == 1).all())
+    found = False
+    for _, some in blocks("vectors", rows, _ROWS_AT_ONCE):
+        directed = some.any(axis=1)
+        if not (some[directed, column] == 1).all():
+            return False
+        found = found or bool(directed.any())
+    return found

@@ -12,11 +12,13 @@ from fastcos.io.arrays import read_npy, read_npz
 from fastcos.io.tensors import read_safetensors
 from fastcos.io.vector_tables import read_vector_table
 from fastcos.io.word_vectors import read_binary_vectors, read_text_vectors
+from fastcos.rows_on_disk import as_rows_on_disk, blocks
 from fastcos.storage import FastcosFormatError
-from fastcos.validate import Rows, as_rows
 
 Array = npt.NDArray[Any]
 
+# rows of a memory map
+_CHECKED_AT_ONCE = 8192
 ID_NAMES = ("ids", "words", "names")
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".pq", ".txt", ".vec", ".bin")
 
@@ -27,12 +29,13 @@ class Vectors(NamedTuple):
     Attributes
     ----------
     vectors : ndarray (n, d), float32 or float64
-        Finite, C-contiguous, read-only.
+        Finite, C-contiguous, read-only. Of an .npy file larger than the setting ``working_memory``:
+        memory-mapped, of the file's type.
     ids : ndarray (n,), int64 or str
         In the order of the rows; the positions 0 .. n-1 where the file has none.
     """
 
-    vectors: Rows
+    vectors: Any
     ids: npt.NDArray[Any]
 
 
@@ -135,7 +138,9 @@ def as_vectors(path: Path, arrays: Mapping[str, Array]) -> Vectors:
             f"{path} must hold one 2-dimensional array of numbers, got {held[:200] or 'nothing'}"
         )
     try:
-        vectors = as_rows("vectors", found[0])
+        vectors = as_rows_on_disk("vectors", found[0])
+        for _ in blocks("vectors", vectors, _CHECKED_AT_ONCE):
+            pass  # what is not finite is told as it is read
     except ValueError as error:
         raise FastcosFormatError(f"{path}: {error}") from None
     named = [name for name in ID_NAMES if name in arrays]
