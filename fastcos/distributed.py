@@ -33,9 +33,11 @@ from fastcos.svd import SVD
 from fastcos.svd import randomized_svd as svd_of
 
 # the cuts of a search follow from its size alone: tasks of some seconds, and not too many for Dask.
-# A task reads and packs its items anew, so what that costs falls with its number of queries
+# A task reads and packs its items anew, so what that costs falls with its number of queries; and
+# finds the best k of them alone, which costs a query as much as 100,000 more items (2^18 items a
+# task: 1.20 of the time of one search, bench.cluster_scaling)
 FEWEST_QUERIES, MOST_QUERIES, SHARES_OF_QUERIES = 1 << 16, 1 << 17, 64
-FEWEST_ITEMS, MOST_TASKS = 1 << 18, 1 << 15
+FEWEST_ITEMS, MOST_TASKS = 1 << 19, 1 << 15
 # of a worker's memory for what its tasks hold at once; the rest is Python, results, Dask
 _SHARE_OF_A_WORKER = 0.5
 # the graph carries Q (p, l) of a product, which a scattered copy could lose
