@@ -4,12 +4,12 @@ Source: Golub & Underwood 1977 (block Lanczos); Wu & Simon 2000 (thick restart).
 space (Musco & Musco 2015) needs far fewer products than power iteration for the same residual.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 
 from fastcos.sparse_operator import Matrix
 
@@ -17,6 +17,8 @@ Vector = npt.NDArray[np.float64]
 
 # after a block was widened, steps before the new directions have shown what they hold
 _STEPS_AFTER_WIDENING = 4
+# share of the basis in a column from which on its removal loses digits, and is repeated
+_LARGE_REST = 0.1
 
 
 class Ritz(NamedTuple):
@@ -42,12 +44,12 @@ class Ritz(NamedTuple):
 
 def block_width(k: int) -> int:
     """Columns of a block: narrow ones need fewer columns in all, wide ones cost less each."""
-    return 16 if k <= 32 else 32 if k <= 256 else 64
+    return 16 if k <= 256 else 32 if k <= 512 else 64
 
 
 def largest_basis(k: int) -> int:
     """Basis vectors held before a restart."""
-    return 2 * k + 12 * block_width(k)
+    return 3 * k + 12 * block_width(k)
 
 
 def leading_eigenpairs(
@@ -67,13 +69,14 @@ def leading_eigenpairs(
     few blocks.
     """
     basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator)
-    next_check = 2 * k
+    next_check, before = 3 * k // 2, None
     for step in range(1, max_iter + 1):
         basis.extend()
         if step < max_iter and not basis.is_full and basis.size < next_check:
             continue
         values, weights, residuals = basis.ritz(k)
-        next_check = basis.size + 2 * basis.width
+        now = _Check(basis.size, float(residuals.max()))
+        next_check, before = basis.size + _columns_left(before, now, tol, basis.width), now
         is_limited = basis.rounding(values) > tol
         if is_limited or step == max_iter:
             break
@@ -83,8 +86,26 @@ def leading_eigenpairs(
             next_check = basis.size + _STEPS_AFTER_WIDENING * basis.width
         if basis.is_full:
             basis.restart(values, weights)
-            next_check = basis.size + 2 * basis.width
+            next_check, before = basis.size + 2 * basis.width, None
     return Ritz(basis.vectors(weights), values, residuals, is_limited)
+
+
+class _Check(NamedTuple):
+    """The largest residual at a size of the basis."""
+
+    size: int
+    residual: float
+
+
+def _columns_left(before: _Check | None, now: _Check, tol: float, width: int) -> int:
+    """Columns to add until the next look, which costs as much as a product or two.
+
+    Half of what is left at the pace between the last two looks, for the pace rises.
+    """
+    if before is None or now.residual >= before.residual or now.residual <= tol:
+        return 2 * width
+    pace = math.log(before.residual / now.residual) / (now.size - before.size)
+    return max(1, int(math.log(now.residual / tol) / pace / 2 / width)) * width
 
 
 def zero_level(dtype: np.dtype[Any]) -> float:
@@ -130,16 +151,17 @@ class _Basis:
         self.size = last
         Z = self._gram_matmul(self._Q)
         C = self._remove_basis(Z)
-        C += self._remove_basis(Z)
+        self._Q, self._R, rest = self._orthonormal(Z)
+        C += rest
         self._H[:last, first:last] = C
         self._H[first:last, :last] = C.T
-        self._Q, self._R = self._orthonormal(Z)
 
     def ritz(self, k: int) -> tuple[Vector, Matrix, Vector]:
         """Return the k largest Ritz values, their weights on the rows, and relative residuals."""
         m = self.size
-        values, weights = scipy.linalg.eigh(self._H[:m, :m], subset_by_index=[m - k, m - 1])
-        values, weights = np.maximum(values[::-1], 0), weights[:, ::-1]
+        # all of them: by divide and conquer that is faster than a part by scipy.linalg.eigh
+        values, weights = np.linalg.eigh(self._H[:m, :m])
+        values, weights = np.maximum(values[: -k - 1 : -1], 0), weights[:, : -k - 1 : -1]
         r = np.linalg.norm(self._R @ weights[m - self._R.shape[1] :], axis=0)
         reference = np.where(values > zero_level(self.dtype) * values[0], values, values[0])
         return values, weights, np.divide(r, reference, out=np.zeros(k), where=reference > 0)
@@ -176,8 +198,12 @@ class _Basis:
         Z -= rows.T @ C
         return C
 
-    def _orthonormal(self, Z: Matrix) -> tuple[Matrix, Matrix]:
-        """Return Q, R with Z = Q R to working precision; where Z lacks rank, Q is at random."""
+    def _orthonormal(self, Z: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+        """Return Q, R, C with Z = Q R + B' C, to working precision; Q at random where Z lacks rank.
+
+        Z is orthogonal to the basis but for rounding, which grows with the scaling of short
+        columns: 1e-11 of a large eigenvalue is the residual of one that is 1e8 times smaller.
+        """
         squares, E = np.linalg.eigh(_gram64(Z))
         noise = 8 * np.finfo(self.dtype).eps * self._H.diagonal().max()
         good = squares > noise**2
@@ -187,12 +213,14 @@ class _Basis:
         if missing:
             Q = np.hstack([Q, self._fresh(missing, Q)])
             R = np.vstack([R, np.zeros((missing, len(squares)))])
-        # what rounding left of the basis has grown with the scaling of short columns: 1e-11 of a
-        # large eigenvalue is the residual of one that is 1e8 times smaller
-        self._remove_basis(Q)
-        squares, E = np.linalg.eigh(_gram64(Q))
-        Q = Q @ (E / np.sqrt(squares) @ E.T).astype(self.dtype)
-        return np.ascontiguousarray(Q), (E * np.sqrt(squares)) @ E.T @ R
+        rest = np.zeros((self.size, len(squares)))
+        removed: Matrix = np.ones(1)
+        while np.abs(removed).max() > _LARGE_REST:
+            removed = self._remove_basis(Q)
+            rest += removed @ R
+            Q, S = _whitened(Q)
+            R = S @ R
+        return np.ascontiguousarray(Q), R, rest
 
     def _fresh(self, count: int, beside: Matrix | None = None) -> Matrix:
         """Return orthonormal random columns, orthogonal to the rows and to the columns beside."""
@@ -201,8 +229,15 @@ class _Basis:
             self._remove_basis(Z)
             if beside is not None:
                 Z -= beside @ (beside.T @ Z)
-            Z = np.linalg.qr(Z)[0]
+            Z = _whitened(Z)[0]
         return Z
+
+
+def _whitened(Z: Matrix) -> tuple[Matrix, Matrix]:
+    """Return Q, S with Z = Q S, Q'Q = 1 and S symmetric; Z has well-conditioned columns."""
+    squares, E = np.linalg.eigh(_gram64(Z))
+    Q: Matrix = Z @ (E / np.sqrt(squares) @ E.T).astype(Z.dtype)
+    return Q, (E * np.sqrt(squares)) @ E.T
 
 
 def _gram64(Z: Matrix) -> Matrix:
