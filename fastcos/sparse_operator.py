@@ -35,8 +35,8 @@ _CACHED_BYTES = 1 << 20
 _NNZ_PER_PIECE = 8
 # non-zeros in a column of a block of rows, for its transpose to pay
 _NNZ_PER_COLUMN_OF_A_BLOCK = 2
-# columns multiplied until the transposes have earned their making, with rows in pieces and without
-_COLUMNS_TO_PAY = (32, 256)
+# columns multiplied until the transposes have earned their making
+_COLUMNS_TO_PAY = 32
 # X'X by dense blocks beats sparse products from one non-zero in so many cells on
 _DENSE_GRAM_SHARE = 30
 
@@ -210,12 +210,10 @@ class SparseOperator:
         """Whether blocks with transposes are worth their making and their memory by now."""
         n, p = self.shape
         indptr, _, data = self._arrays
-        if _is_plain() or 2 * p * _PANEL_BYTES <= _CACHED_BYTES:
-            return False
-        is_dense = indptr[-1] * sparse_blocks.ROWS >= _NNZ_PER_COLUMN_OF_A_BLOCK * n * p
+        # with whole rows they gain nothing: the decks, 98 and 102 ms of one core with 64 columns
         in_pieces = self._item_rows(Q) < p
-        has_paid = self._columns_multiplied >= _COLUMNS_TO_PAY[0 if in_pieces else 1]
-        if not (is_dense and has_paid):
+        is_dense = indptr[-1] * sparse_blocks.ROWS >= _NNZ_PER_COLUMN_OF_A_BLOCK * n * p
+        if not (in_pieces and is_dense and self._columns_multiplied >= _COLUMNS_TO_PAY):
             return False
         cuts = self._block_cuts[1]
         fits_int32 = np.diff(indptr[cuts]).max() <= _LARGEST_INT32

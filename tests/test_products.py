@@ -111,7 +111,7 @@ def test_blocks_and_pieces_have_the_bits_of_whole_rows(rng, monkeypatch, dtype, 
     whole = [(operator.matmul(Q), operator.gram_matmul(Q)) for Q in factors]
     monkeypatch.setattr(sparse_operator, "_CACHED_BYTES", 2**12)
     monkeypatch.setattr(sparse_operator, "_NNZ_PER_PIECE", 0.1)
-    monkeypatch.setattr(sparse_operator, "_COLUMNS_TO_PAY", (0, 0))
+    monkeypatch.setattr(sparse_operator, "_COLUMNS_TO_PAY", 0)
     assert operator._item_rows(factors[0]) < 700
     assert operator._transposes_pay(factors[0])
     for Q, truth in zip(factors, whole, strict=True):
@@ -123,7 +123,8 @@ def test_blocks_give_way_where_their_numbers_or_the_memory_would_not_do(rng, mon
     X = sp.random_array((9000, 700), density=0.02, rng=rng, format="csr", dtype=np.float32)
     Q = np.ones((700, 64), np.float32)
     monkeypatch.setattr(sparse_operator, "_CACHED_BYTES", 2**14)
-    monkeypatch.setattr(sparse_operator, "_COLUMNS_TO_PAY", (0, 0))
+    monkeypatch.setattr(sparse_operator, "_NNZ_PER_PIECE", 0.1)
+    monkeypatch.setattr(sparse_operator, "_COLUMNS_TO_PAY", 0)
     operator = sparse_operator.SparseOperator(X)
     truth = operator.gram_matmul(Q)
     assert operator._transposes_pay(Q)
