@@ -4,14 +4,18 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import validate
 from fastcos.neighbors import top_k
 
 
-class NeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped there
+class NeighborsTransformer(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # untyped there
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """Rows to the sparse graph of their nearest items, for scikit-learn's pipelines.
 
     Like ``sklearn.neighbors.KNeighborsTransformer``: the graph holds distances for measures that

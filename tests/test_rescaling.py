@@ -46,6 +46,7 @@ def test_embeddings_and_formulas_are_written_out():
     }
     assert Rescaling(0.25, -2).formula == Rescaling(0.25, -2).name == "S^0.25 Σ^-2"
     assert Rescaling().formula == "I"
+    assert Rescaling(-0.5, 0.5).formula == "S^-1/2 Σ^1/2"
 
 
 def test_every_way_to_say_a_rescaling_gives_the_same_diagonal():

@@ -222,12 +222,20 @@ KILLED = """
     import signal, random, time
     chance, kills, runs = random.Random(0), 0, 0
     while kills < n_kills:
+        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            top_k(rows, k=3, n_threads=1, working_memory=0.6, out=f"{out}{runs}")
+            tell = lambda done, total: os.write(writing, b".")
+            top_k(rows, k=3, n_threads=1, working_memory=0.6, out=f"{out}{runs}", progress=tell)
             os._exit(0)
-        time.sleep(chance.random() * 0.25)
+        os.close(writing)
+        # a kill after so much progress, not after so much time: slow machines get as far as others
+        left = chance.randrange(int(sys.argv[4]))
+        while left and (told := len(os.read(reading, left))):
+            left -= told
+        time.sleep(chance.random() * 0.005)
         os.kill(child, signal.SIGKILL)
+        os.close(reading)
         if os.waitpid(child, 0)[1] == 0:
             runs += 1
         else:
@@ -237,10 +245,11 @@ KILLED = """
 """
 
 
-def kills(rows, tmp_path, n_kills):
+def kills(rows, tmp_path, n_kills, progress):
+    """Kill runs at random points of so many calls of progress; return how many had to be made."""
     np.save(tmp_path / "rows.npy", rows)
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path / "rows.npy")]
-    command += [str(tmp_path / "out"), str(n_kills)]
+    command += [str(tmp_path / "out"), str(n_kills), str(progress)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     killed, runs = map(int, done.stdout.split())
@@ -258,14 +267,15 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this
 
 @needs_fork
 def test_runs_that_are_killed_end_with_the_same_bits(rows, tmp_path):
-    kills(rows, tmp_path, 3)
+    kills(rows, tmp_path, 3, 100)
 
 
 @needs_fork
 @pytest.mark.slow
 def test_two_hundred_kills_lose_nothing(tmp_path):
     rows = np.random.default_rng(1).standard_normal((30_000, 16)).astype(np.float32)
-    assert kills(rows, tmp_path, 200) >= 3
+    # 95 blocks of about 250 calls: two blocks a kill, of which the last is done again
+    assert kills(rows, tmp_path, 200, 1000) >= 3
 
 
 LIMITED = """
