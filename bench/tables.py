@@ -4,7 +4,7 @@ Runs the suites of bench/rivals, each of which checks the answers before it time
 bench/tables.json and bench/tables.md. A part is run as a whole, so a ratio is always of one run;
 parts that are not asked for keep their rows and their date. A long part can be run in pieces with
 FASTCOS_TABLE=FILE in the environment; `--rows FILE` then takes the rows from there. `--readme`
-copies the markdown into the README, between its two marks. Rivals that are
+puts the best rival of every work into the README, between its two marks. Rivals that are
 not installed are left out; FASTCOS_RIVALS_PYTHON names another interpreter that has them.
 """
 
@@ -108,8 +108,8 @@ def table(rows):
     return [*lines, ""]
 
 
-def markdown(record):
-    """The tables as the README shows them: the best rival of every work, then all the others."""
+def markdown(record, everyone=True):
+    """The best rival of every work; then, for everyone, all the others and the versions."""
     lines = []
     for part, (_, title) in PARTS.items():
         if part not in record:
@@ -126,10 +126,14 @@ def markdown(record):
             f"**{title}**, the best rival of each; {found['date']}, {found['cpu']}, "
             f"{found['threads']} threads.", "", *table(best),
         ]  # fmt: skip
+        if not everyone:
+            continue
         if others:
             lines += ["<details><summary>All the others</summary>", "", *table(others)]
             lines += ["</details>", ""]
         lines += [f"Versions: {libraries}.", ""]
+    if not everyone:
+        lines += ["All rivals, and the versions: [bench/tables.md](bench/tables.md).", ""]
     return "\n".join(lines)
 
 
@@ -164,7 +168,7 @@ def main():
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
         MARKDOWN.write_text(markdown(record), "utf8")
     if given.readme:
-        into_readme(MARKDOWN.read_text("utf8"))
+        into_readme(markdown(record, everyone=False))
     return 0
 
 

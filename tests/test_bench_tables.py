@@ -57,4 +57,12 @@ def test_the_readme_shows_the_tables(tables):
     if tables.BEGIN not in readme:
         pytest.skip("the README has no marks for the tables")
     shown = readme.split(tables.BEGIN)[1].split(tables.END)[0]
-    assert shown == tables.MARKDOWN.read_text("utf8")
+    record = json.loads(tables.RECORD.read_text("utf8"))
+    assert shown == tables.markdown(record, everyone=False)
+
+
+def test_the_short_table_has_the_best_rival_alone(tables):
+    rows = [ROW, ROW | {"rival": "numpy", "ratio": 3.0}, ROW | {"rival": "x", "correct": False}]
+    text = tables.markdown({"dense": PART | {"rows": rows}}, everyone=False)
+    assert "| search | numpy |" in text
+    assert "faiss" not in text
