@@ -177,16 +177,18 @@ def figure(cards: dict[str, fastcos.Audit]) -> Any:
     n_rows = -(-len(cards) // 3)
     drawn = Figure(figsize=(10.5, 3.0 * n_rows), layout="constrained")
     axes = drawn.subplots(n_rows, 3, squeeze=False, sharey=True)
-    for number, ((name, card), ax) in enumerate(zip(cards.items(), axes.flat, strict=False)):
+    for (name, card), ax in zip(cards.items(), axes.flat, strict=False):
         SurvivalDisplay.from_audit(card).plot(ax=ax)
         ax.set_title(name, loc="left")
         ax.set_xlabel("")
         ax.set_ylabel("")
         ax.set_xticks(ticks := (1.02, 1.1, 1.2, 1.5, 2.0), [f"{tick:g}" for tick in ticks])
-        if number:
-            ax.get_legend().remove()
+        ax.get_legend().remove()
     for ax in axes.flat[len(cards) :]:
         ax.remove()
+    # outside: some curves leave no corner free
+    handles, names = axes.flat[0].get_legend_handles_labels()
+    drawn.legend(handles, names, loc="outside upper center", ncols=4, frameon=False)
     drawn.supxlabel("condition of the rescaling D", fontsize="medium")
     drawn.supylabel("share of the 10 nearest neighbours", fontsize="medium")
     return drawn

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from fastcos.svd import svd_residuals as svd_residuals
     from fastcos.versions import version_change as version_change
 
+    __version__: str
+
 _HOMES = {
     "attacks": ("vertex_attack",),
     "auditing": ("audit",),
@@ -104,6 +106,8 @@ __all__ = [*sorted(_HOME_OF), "metrics"]
 def __getattr__(name: str) -> Any:
     if name == "metrics":
         return import_module("fastcos.metrics")
+    if name == "__version__":
+        return import_module("importlib.metadata").version("fastcos")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'fastcos' has no attribute {name!r}")
     return getattr(import_module(f"fastcos.{_HOME_OF[name]}"), name)

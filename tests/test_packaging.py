@@ -55,6 +55,13 @@ def test_the_link_to_the_kernels_is_committed():
     assert listed.startswith("120000 ")
 
 
+def test_the_version_is_the_same_everywhere():
+    version = PROJECT["project"]["version"]
+    citation = (ROOT / "CITATION.cff").read_text("utf8")
+    assert f"\nversion: {version}\n" in citation
+    assert f"\n## {version}," in (ROOT / "CHANGELOG.md").read_text("utf8")
+
+
 def test_importing_the_folder_of_kernels_by_its_own_name_is_refused():
     done = subprocess.run(
         [sys.executable, "-c", "import kernels"],

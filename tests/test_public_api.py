@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,10 @@ def test_nothing_else_is_public():
 
 def test_dir_shows_the_public_names():
     assert set(dir(fastcos)) >= set(NAMES)
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert fastcos.__version__ == metadata.version("fastcos")
 
 
 def test_an_unknown_name_is_an_attribute_error():
