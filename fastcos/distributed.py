@@ -11,24 +11,35 @@ reports and annotations are Dask's own; nothing here schedules.
 """
 
 import functools
-from collections.abc import Sequence
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import numpy.typing as npt
-from dask import config as dask_config
-from distributed import Client, Future, as_completed, get_client, get_worker
+from distributed import Client, as_completed, get_client
 
 from fastcos import config, rows_on_disk, storage, threads, validate
 from fastcos import dense_neighbors as dense
 from fastcos import streamed_neighbors as streamed
+from fastcos.cluster_operator import (
+    ClusterShards,
+    in_a_tree,
+    memory_of_poorest,
+    threads_of_this_worker,
+    use_threads_of_this_worker,
+)
+from fastcos.comparison import Comparison
+from fastcos.comparison.interactions import compare_over
+from fastcos.comparison.judging import Judge
 from fastcos.factorization import LinearMF
 from fastcos.measure import Bounded, Measure, Plain, get_measure
 from fastcos.neighbors import Neighbors
 from fastcos.resumable import ResumableRun
-from fastcos.sharded_operator import TransposedOperator
-from fastcos.shards import InteractionShards
-from fastcos.sparse_operator import Matrix, SparseOperator
+from fastcos.sparse_operator import Matrix
 from fastcos.svd import SVD
 from fastcos.svd import randomized_svd as svd_of
 
@@ -38,10 +49,6 @@ from fastcos.svd import randomized_svd as svd_of
 # task: 1.20 of the time of one search, bench.cluster_scaling)
 FEWEST_QUERIES, MOST_QUERIES, SHARES_OF_QUERIES = 1 << 16, 1 << 17, 64
 FEWEST_ITEMS, MOST_TASKS = 1 << 19, 1 << 15
-# of a worker's memory for what its tasks hold at once; the rest is Python, results, Dask
-_SHARE_OF_A_WORKER = 0.5
-# the graph carries Q (p, l) of a product, which a scattered copy could lose
-_LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
 
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 
@@ -123,7 +130,7 @@ def top_k(
     blocks = {}
     for lo, hi in run.left():
         parts = [client.submit(search.best, lo, hi, *some, pure=False) for some in ranges]
-        best = _in_a_tree(client, _merged, parts)
+        best = in_a_tree(client, _merged, parts)
         blocks[client.submit(search.finished, lo, hi, best, pure=False)] = (lo, hi)
     done = n - sum(hi - lo for lo, hi in blocks.values())
     for future in as_completed(list(blocks)):
@@ -218,86 +225,66 @@ def fit(model: LinearMF, path: storage.PathLike, *, client: Client | None = None
     return model.fit(ClusterShards(path, client))
 
 
-class ClusterShards(InteractionShards):
-    """InteractionShards whose products are computed by the workers of a cluster.
+def compare(
+    X: Any,
+    labels: Any = None,
+    *,
+    folder: storage.PathLike,
+    client: Client | None = None,
+    **options: Any,
+) -> Comparison:
+    """Which similarity to use, as :func:`fastcos.compare` finds it; every cell is a task.
+
+    A cell is a measure under a rescaling after a preprocessing, or a row of the paper's table. This
+    process fits the models; what the cells need is written to a file that every worker reads once,
+    so that a worker must have memory for X and the models.
 
     Parameters
     ----------
-    path : path-like
-        The same for every worker.
+    X, labels
+        As in :func:`fastcos.compare`.
+    folder : path-like
+        A directory that every worker sees under this path; a temporary one in it is used.
     client : distributed.Client, optional
         Default: the current one.
+    **options
+        As in :func:`fastcos.compare`.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    ValueError
+        An argument breaks its rule.
     """
-
-    def __init__(self, path: storage.PathLike, client: Client | None = None) -> None:
-        super().__init__(path, verify=False)
-        self._client = get_client() if client is None else client
-
-    def as_operator(self, n_threads: int | None) -> Any:
-        """Products with X, a task per shard, on the workers' threads.
-
-        Parameters
-        ----------
-        n_threads : int or None
-            Not used.
-
-        Returns
-        -------
-        Operator
-        """
-        return _ClusterOperator(self, self._client)
+    on = get_client() if client is None else client
+    where = validate.as_path("folder", folder).absolute()
+    with tempfile.TemporaryDirectory(prefix=".comparison.", dir=where) as scratch:
+        return compare_over(functools.partial(_on_workers, on, Path(scratch)), X, labels, **options)
 
 
-class _ClusterOperator:
-    """X by its products, each a task per shard and a tree of sums."""
+def _on_workers(client: Client, folder: Path, judge: Judge, cells: Sequence[Any]) -> Iterator[Any]:
+    """Have the cells answered by copies of the judge that the workers read from the folder."""
+    file = folder / uuid.uuid4().hex
+    joblib.dump(judge, file)
+    futures = [client.submit(_answer, str(file), cell, pure=False) for cell in cells]
+    for future in futures:
+        yield future.result()
+    file.unlink()
 
-    def __init__(self, X: InteractionShards, client: Client) -> None:
-        self.shape, self.dtype = X.shape, X.dtype
-        self._path, self._first_rows, self._client = str(X.path), X.first_rows, client
 
-    def matmul(self, A: Matrix) -> Matrix:
-        """Return X A."""
-        futures = self._each("matmul", A)
-        Y = np.empty((self.shape[0], A.shape[1]), np.result_type(self.dtype, A.dtype))
-        firsts = dict(zip(futures, self._first_rows[:-1], strict=True))
-        for future in as_completed(futures):
-            rows = future.result()
-            Y[firsts[future] : firsts[future] + len(rows)] = rows
-        return Y
+def _answer(file: str, cell: Any) -> Any:
+    """One cell's answer; runs on a worker."""
+    use_threads_of_this_worker()
+    return _judge(file).answer(cell)
 
-    def rmatmul(self, Y: Matrix) -> Matrix:
-        """Return X'Y."""
-        Z: Matrix = self._sum("rmatmul", Y)
-        return Z
 
-    def gram_matmul(self, Q: Matrix) -> Matrix:
-        """Return X'(X Q)."""
-        Z: Matrix = self._sum("gram_matmul", Q)
-        return Z
-
-    def gram(self) -> npt.NDArray[np.float64]:
-        """Return X'X in float64."""
-        total: npt.NDArray[np.float64] = self._sum("gram", None)
-        return total
-
-    def transposed(self) -> TransposedOperator:
-        """Return X'."""
-        return TransposedOperator(self)
-
-    def _sum(self, product: str, factor: Matrix | None) -> Any:
-        return _in_a_tree(self._client, _added, self._each(product, factor)).result()
-
-    def _each(self, product: str, factor: Matrix | None) -> list[Future[Any]]:
-        """One product of every shard. The factor is a task's result, which can be made again."""
-        with dask_config.set(_LARGE_GRAPH):
-            held = self._client.submit(_as_it_is, factor, pure=False)
-        return [
-            self._client.submit(
-                _product, self._path, number, product, held,
-                self._first_rows[number] if product == "rmatmul" else 0, pure=False,
-            )
-            for number in range(len(self._first_rows) - 1)
-        ]  # fmt: skip
+@functools.lru_cache(maxsize=1)
+def _judge(file: str) -> Judge:
+    judge: Judge = joblib.load(file)
+    return judge
 
 
 class _Search:
@@ -359,7 +346,7 @@ class _Search:
         return streamed.finished(question, get_measure(self._measure), Q, *best)
 
     def _blocks(self, question: streamed.Question) -> tuple[int, int, dense.Work]:
-        work = dense.Work(_threads_of_this_worker(), self._memory)
+        work = dense.Work(threads_of_this_worker(), self._memory)
         return streamed.blocks_that_fit(question, get_measure(self._measure), work)
 
 
@@ -369,44 +356,8 @@ def items_per_task(n_blocks: int, n_items: int) -> int:
     return max(FEWEST_ITEMS, -(-n_items // most_ranges))
 
 
-def _in_a_tree(client: Client, combine: Any, parts: Sequence[Future[Any]]) -> Future[Any]:
-    """Combine neighbours, then neighbouring results, and so on; an odd one out goes up."""
-    while len(parts) > 1:
-        pairs = [
-            client.submit(combine, parts[i], parts[i + 1], pure=False)
-            for i in range(0, len(parts) - 1, 2)
-        ]
-        parts = pairs + list(parts[2 * len(pairs) :])
-    return parts[0]
-
-
 def _merged(some: Pairs, others: Pairs) -> Pairs:
-    return streamed.merged(some, others, dense.Work(_threads_of_this_worker(), 0))
-
-
-def _added(some: Matrix, others: Matrix) -> Matrix:
-    return some + others
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _product(path: str, number: int, product: str, factor: Matrix | None, first: int) -> Matrix:
-    """One product of one shard; runs on a worker. first: the shard's first row in the factor."""
-    X = _shards(path).shard(number)
-    operator = SparseOperator(X, _threads_of_this_worker())
-    if factor is None:
-        return operator.gram()
-    if product == "rmatmul":
-        factor = factor[first : first + X.shape[0]]
-    made: Matrix = getattr(operator, product)(validate.read_only(np.ascontiguousarray(factor)))
-    return made
-
-
-@functools.lru_cache(maxsize=4)
-def _shards(path: str) -> InteractionShards:
-    return InteractionShards(path, verify=False)
+    return streamed.merged(some, others, dense.Work(threads_of_this_worker(), 0))
 
 
 def _opened(name: str, path: Any) -> Any:
@@ -419,28 +370,12 @@ def _learns(measure: Measure) -> bool:
     return isinstance(measure, Bounded) or learn is not Plain.learn
 
 
-def _threads_of_this_worker() -> int:
-    """As many as the worker has, or the setting outside one; its tasks share one pool."""
-    try:
-        return int(get_worker().state.nthreads)
-    except ValueError:
-        return config.num_threads()
-
-
 def _memory_of_a_task(client: Client, given: float | None) -> float:
     """Bytes for one task, which every worker must have for as many tasks as it has threads."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    shares = {
-        address: _SHARE_OF_A_WORKER * about["memory_limit"] / about["nthreads"]
-        for address, about in workers.items()
-        if about["memory_limit"]
-    }
     wanted = config.working_memory() if given is None else given
     memory = validate.as_real("working_memory", wanted, above=0) * 2**20
-    if not shares:
-        return memory
-    poorest = min(shares, key=lambda address: shares[address])
+    least, poorest = memory_of_poorest(client)
     if given is None:
-        return float(min(memory, shares[poorest]))
-    validate.as_share_of_worker("working_memory", memory, shares[poorest], poorest)
+        return min(memory, least)
+    validate.as_share_of_worker("working_memory", memory, least, poorest)
     return memory

@@ -392,6 +392,16 @@ def as_share_of_worker(name: str, given: float, most: float, worker: str) -> Non
         )
 
 
+def as_memory_of_worker(worker: str, given: float, needed: float) -> None:
+    """Refuse work for a cluster of which a worker has too little memory."""
+    if given < needed:
+        raise ValueError(
+            f"worker {worker} must have {needed / 2**20:.0f} MiB a task for these products, got "
+            f"{given / 2**20:.0f} (half of its memory limit by its threads): give it more memory "
+            "or fewer threads, or write smaller shards"
+        )
+
+
 def as_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
     """Refuse an array of another shape."""
     if tuple(shape) != wanted:

@@ -19,9 +19,10 @@ LAYERS = (
     "sharded_operator shards column_facts "
     "neighbors bounded_neighbors guided_neighbors dense_neighbors query_chunks equal_rows "
     "short_rows sparse_neighbors streamed_neighbors neighbor_pairs neighbors_transformer index",
-    "factorization saved_model recommendation metrics datasets io distributed sampling "
+    "factorization saved_model recommendation metrics datasets io sampling "
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",
     "card conventions survival spread recovery auditing versions comparison "
+    "cluster_operator distributed "
     "speed speed_jobs speed_worker speed_libraries",
     "report house_style plots displays page speed_display gate",
     "cli",

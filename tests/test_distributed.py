@@ -139,13 +139,59 @@ def test_wrong_arguments_are_refused(client, rows, tmp_path):
     file = tmp_path / "rows.npy"
     with pytest.raises(ValueError, match=r"working_memory must be at most \d+ MiB a task for work"):
         distributed.top_k(file, out=tmp_path / "out", working_memory=1e5)
-    with pytest.raises(ValueError, match="measure must learn nothing"):
+    with pytest.raises(ValueError, match="measure must learn nothing from the items on a cluster"):
         distributed.top_k(file, measure="whitened_cosine", out=tmp_path / "out")
     with pytest.raises(ValueError, match="k must be"):
         distributed.top_k(file, k=4000, out=tmp_path / "out")
     with pytest.raises(FileNotFoundError):
         distributed.top_k(tmp_path / "no.npy", out=tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.npy"]
+
+
+def test_a_worker_with_too_little_memory_is_told_so_before_anything_runs(client, shards):
+    operator = distributed.ClusterShards(shards.path, client).as_operator(None)
+    wide = np.broadcast_to(1.0, (80, 3_000_000))
+    with pytest.raises(ValueError, match=r"worker \S+ must have \d+ MiB a task .* got 1024 \(half"):
+        operator.gram_matmul(wide)
+    with pytest.raises(ValueError, match=r"worker \S+ must have"):
+        operator.matmul(wide)
+    assert_same_bits(
+        distributed.gram_matmul(shards.path, np.ones((80, 2)), client=client),
+        fastcos.gram_matmul(shards, np.ones((80, 2))),
+    )
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_comparisons_are_those_of_one_machine(client, tmp_path, labelled):
+    data = fastcos.simulate_interactions(900, 120, seed=1)
+    labels = data.item_cluster if labelled else None
+    options = {
+        "n_components": 8,
+        "measures": ["dot", "csls"] if labelled else ["dot", "user_item_dot"],
+        "preprocessing": ["normalize_rows"],
+    }
+    expected = fastcos.compare(data.X, labels, **options)
+    told = []
+    found = distributed.compare(
+        data.X, labels, folder=tmp_path, progress=lambda *seen: told.append(seen), **options
+    )
+    assert found.standings.rows == expected.standings.rows
+    assert found.standings.conclusion == expected.standings.conclusion
+    assert (found.named, found.grid) == (expected.named, expected.grid)
+    for name, lists in expected.neighbors.items():
+        assert_same_bits(found.neighbors[name], lists)
+    assert told[-1] == (len(told), len(told))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_of_a_cell_is_told_as_on_one_machine(client, tmp_path):
+    data = fastcos.simulate_interactions(900, 120, seed=1)
+    asked = {"n_components": 8, "measures": [fastcos.get_measure("csls", n_neighbors=4000)]}
+    with pytest.raises(ValueError, match="n_neighbors must be"):
+        fastcos.compare(data.X, data.item_cluster, **asked)
+    with pytest.raises(ValueError, match="n_neighbors must be"):
+        distributed.compare(data.X, data.item_cluster, folder=tmp_path, **asked)
+    assert not list(tmp_path.iterdir())
 
 
 def test_rows_that_are_not_finite_are_told_by_the_worker(client, rows, tmp_path):

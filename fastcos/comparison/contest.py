@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fastcos.comparison.candidates import Candidate, Embeddings, Entrant, entrants, field
+from fastcos.comparison.judging import Over
 from fastcos.comparison.models import Fitted, Settings, fit_models
 from fastcos.comparison.ranking import Question, rank
 from fastcos.comparison.rescaled import Variant
@@ -26,6 +27,14 @@ class Asker(Protocol):
         ...
 
 
+def answer_of(asker: Asker, entrant: Entrant, embeddings: Embeddings) -> Any:
+    """An entrant's answer, or the error that says why these rows cannot serve it."""
+    try:
+        return asker.answer(entrant, embeddings)
+    except ValueError as error:
+        return error
+
+
 class Entries:
     """Candidates and their answers, as they come in.
 
@@ -37,14 +46,12 @@ class Entries:
         self._candidates: list[Candidate] = []
         self._answers: list[Any] = []
 
-    def judge(self, candidate: Candidate, entrant: Entrant, embeddings: Embeddings) -> None:
-        """Take the answer of one candidate."""
-        try:
-            answer = self._asker.answer(entrant, embeddings)
-        except ValueError as error:
+    def take(self, candidate: Candidate, answer: Any) -> None:
+        """Take what answer_of said of one candidate."""
+        if isinstance(answer, ValueError):
             if self._chosen or not self._candidates:
-                raise
-            self._left_out[str(candidate)] = str(error)
+                raise answer
+            self._left_out[str(candidate)] = str(answer)
             return
         self._candidates.append(candidate)
         self._answers.append(answer)
@@ -53,6 +60,43 @@ class Entries:
         """Rank what came in."""
         question = self._asker.question(self._answers)
         return rank(question, self._candidates, self._left_out, random)
+
+
+class _ModelJudge:
+    """Answers cells (name of a rescaling, entrant) from the models of one preprocessing."""
+
+    def __init__(
+        self,
+        asker: Asker,
+        fitted: Fitted,
+        variants: dict[str, Variant],
+        popularity: Floats,
+    ) -> None:
+        self._asker, self._fitted = asker, fitted
+        self._variants, self._popularity = variants, popularity
+        self._last: tuple[str, Embeddings] | None = None
+
+    def answer(self, cell: tuple[str, Entrant]) -> Any:
+        """The answer of one measure under one rescaling."""
+        name, entrant = cell
+        return answer_of(self._asker, entrant, self.embeddings(name))
+
+    def embeddings(self, name: str) -> Embeddings:
+        """The rows under a rescaling; those asked for last are kept."""
+        last = self._last
+        if last is None or last[0] != name:
+            variant, fitted = self._variants[name], self._fitted
+            last = self._last = (
+                name,
+                Embeddings(
+                    items=variant.embeddings(fitted.models),
+                    popularity=self._popularity,
+                    model=fitted.models[variant.objective],
+                    X=fitted.users,
+                    rescaling=variant.rescaling,
+                ),
+            )
+        return last[1]
 
 
 class Contest:
@@ -69,9 +113,9 @@ class Contest:
         *,
         with_users: bool,
     ) -> None:
-        self._fitted, self._popularity = fitted, popularity
+        self._asker, self._fitted, self._popularity = asker, fitted, popularity
         self._steps, self._variants = steps, {variant.name: variant for variant in variants}
-        template = self._embeddings(fitted, variants[0])
+        template = self._judge(fitted).embeddings(variants[0].name)
         taking_part, left_out = entrants(measures, template, with_users=with_users)
         self._field = list(field(taking_part, list(self._variants)))
         self._entries = Entries(asker, left_out, chosen=measures is not None)
@@ -82,24 +126,22 @@ class Contest:
         return len(self._steps) * sum(len(some) for _, some in self._field)
 
     def standings(
-        self, X: Any, settings: Settings, random: np.random.Generator, tick: Callable[[], None]
+        self,
+        X: Any,
+        settings: Settings,
+        random: np.random.Generator,
+        tick: Callable[[], None],
+        over: Over,
     ) -> Standings:
         """Judge every candidate of models of X, and rank them."""
+        cells = [(name, entrant) for name, some in self._field for entrant in some]
         for step in self._steps:
             fitted = self._fitted if step == "none" else fit_models(X, settings, step)
-            for name, some in self._field:
-                embeddings = self._embeddings(fitted, self._variants[name])
-                for entrant in some:
-                    candidate = Candidate(entrant.name, name, step)
-                    self._entries.judge(candidate, entrant, embeddings)
-                    tick()
+            answers = over(self._judge(fitted), cells)
+            for (name, entrant), answer in zip(cells, answers, strict=True):
+                self._entries.take(Candidate(entrant.name, name, step), answer)
+                tick()
         return self._entries.standings(random)
 
-    def _embeddings(self, fitted: Fitted, variant: Variant) -> Embeddings:
-        return Embeddings(
-            items=variant.embeddings(fitted.models),
-            popularity=self._popularity,
-            model=fitted.models[variant.objective],
-            X=fitted.users,
-            rescaling=variant.rescaling,
-        )
+    def _judge(self, fitted: Fitted) -> _ModelJudge:
+        return _ModelJudge(self._asker, fitted, self._variants, self._popularity)

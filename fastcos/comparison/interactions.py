@@ -8,6 +8,7 @@ import numpy as np
 from fastcos import validate
 from fastcos.comparison.contest import Contest
 from fastcos.comparison.held_out import HeldOutQuestion
+from fastcos.comparison.judging import Over, here
 from fastcos.comparison.models import PREPROCESSINGS, Settings, fit_models
 from fastcos.comparison.recovery import LabelQuestion
 from fastcos.comparison.rescaled import grid_variants, named_variants, score_rescalings
@@ -117,6 +118,29 @@ def compare(
     >>> comparison.standings.answers
     True
     """
+    return compare_over(
+        here, X, labels, n_components=n_components, regularization=regularization,
+        weight_decay=weight_decay, objective=objective, rescalings=rescalings, measures=measures,
+        preprocessing=preprocessing, seed=seed, progress=progress,
+    )  # fmt: skip
+
+
+def compare_over(
+    over: Over,
+    X: Any,
+    labels: Any = None,
+    *,
+    n_components: int = 50,
+    regularization: float | None = None,
+    weight_decay: float | None = None,
+    objective: str = "both",
+    rescalings: Sequence[str | Rescaling] | None = None,
+    measures: Sequence[str | Measure] | None = None,
+    preprocessing: Sequence[str] = ("none",),
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Comparison:
+    """compare, with cells that ``over`` has answered wherever it likes."""
     X = as_interactions("X", X)
     p = X.shape[1]
     settings = _settings(min(X.shape), n_components, objective, regularization, weight_decay, seed)
@@ -138,8 +162,8 @@ def compare(
         asker, seen, named, steps, measures, popularity.astype(float), with_users=codes is None
     )
     tick = _counter(progress, len(named) + len(grid) + contest.n_candidates)
-    tables = score_rescalings(fitted.models, named, grid, codes, settings.seed, tick)
-    standings = contest.standings(X, settings, streams[1], tick)
+    tables = score_rescalings(fitted.models, named, grid, codes, settings.seed, tick, over)
+    standings = contest.standings(X, settings, streams[1], tick, over)
     return Comparison(
         standings=standings,
         **tables._asdict(),

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from fastcos import metrics, validate
 from fastcos.comparison.candidates import EQ2
+from fastcos.comparison.judging import Over
 from fastcos.comparison.result import Items, Lists, Scores
 from fastcos.factorization import LinearMF
 from fastcos.measure.rows import Integers
@@ -59,39 +60,55 @@ def score_rescalings(
     codes: Integers | None,
     seed: int,
     tick: Callable[[], None],
+    over: Over,
 ) -> Tables:
     """Score the cosines of every variant; one that is on the grid too is judged once."""
-    judge = _Judge(codes, seed, next(iter(models.values())).item_embeddings())
     tables = Tables([], [], {})
+    cells = [_Cell(variant, cluster=True) for variant in named]
+    of_named = {cell.variant.rescaling for cell in cells}
+    every = list(grid)
+    cells += [_Cell(one, cluster=False) for one in every if one.rescaling not in of_named]
     judged: dict[Rescaling | None, Scores] = {}
-    for variant in named:
-        row, tables.neighbors[variant.name] = judge.score(variant, variant.embeddings(models))
-        judged[variant.rescaling] = row
-        tables.named.append(row)
+    for cell, (row, lists) in zip(cells, over(_Judge(models, codes, seed), cells), strict=True):
+        judged[cell.variant.rescaling] = row
+        if cell.cluster:
+            tables.named.append(row)
+            tables.neighbors[cell.variant.name] = lists
         tick()
-    for variant in grid:
-        known = judged.get(variant.rescaling)
-        row = known or judge.score(variant, variant.embeddings(models), cluster=False)[0]
+    for variant in every:
+        row = judged[variant.rescaling]
         tables.grid.append(row._replace(name=variant.name, ami=None, ari=None))
-        tick()
+        if variant.rescaling in of_named:
+            tick()
     return tables
+
+
+class _Cell(NamedTuple):
+    """A variant to score; whether its clusters are sought too."""
+
+    variant: Variant
+    cluster: bool
 
 
 class _Judge:
     """Scores embeddings of the same items against the same labels and reference neighbours."""
 
-    def __init__(self, codes: Integers | None, seed: int, reference_items: Items) -> None:
-        self._codes, self._seed = codes, seed
+    def __init__(self, models: Mapping[str, LinearMF], codes: Integers | None, seed: int) -> None:
+        self._models, self._codes, self._seed = models, codes, seed
+        reference_items = next(iter(models.values())).item_embeddings()
         self._k = min(N_NEIGHBORS, len(reference_items) - 1)
         self._reference = self._neighbors(reference_items)
+
+    def answer(self, cell: _Cell) -> tuple[Scores, Lists]:
+        """The scores and the neighbour lists of one variant."""
+        variant, cluster = cell
+        items = variant.embeddings(self._models)
+        return self._score(variant, items, cluster=cluster)
 
     def _neighbors(self, items: Items) -> Lists:
         return top_k(items, k=self._k).indices
 
-    def score(
-        self, variant: Variant, items: Items, *, cluster: bool = True
-    ) -> tuple[Scores, Lists]:
-        """Return the scores and the neighbour lists of one variant."""
+    def _score(self, variant: Variant, items: Items, *, cluster: bool) -> tuple[Scores, Lists]:
         lists = self._neighbors(items)
         free = variant.rescaling
         scores = Scores(

@@ -8,7 +8,7 @@ import numpy as np
 from fastcos import rows_on_disk, validate, validate_measures
 from fastcos.comparison.agreement import PairQuestion
 from fastcos.comparison.candidates import Candidate, Embeddings, entrants, readable_in_blocks
-from fastcos.comparison.contest import Asker, Entries
+from fastcos.comparison.contest import Asker, Entries, answer_of
 from fastcos.comparison.recovery import LabelQuestion
 from fastcos.comparison.standings import Standings
 from fastcos.measure import Measure
@@ -109,7 +109,7 @@ def compare_vectors(
         left_out |= others
     entries = Entries(asker, left_out, chosen=measures is not None)
     for done, entrant in enumerate(taking_part):
-        entries.judge(Candidate(entrant.name), entrant, embeddings)
+        entries.take(Candidate(entrant.name), answer_of(asker, entrant, embeddings))
         if progress is not None:
             progress(done + 1, len(taking_part))
     return entries.standings(streams[1])
