@@ -1,14 +1,17 @@
 """Neighbours on a Dask cluster of processes: what a second worker brings, and what Dask costs.
 
-    python -m bench.cluster_scaling [--rows 500000] [--columns 128]
+    python -m bench.cluster_scaling [--rows 500000] [--columns 128] [--turns 2]
 
 Self-neighbours of rows in a file, in turns: in this process on one thread, on a cluster of one
-worker with one thread, and on one of two. Prints JSON: seconds of each, the gain of the second
-worker, the share of time that the cluster adds to one worker, and whether all bits agree.
+worker with one thread, and on one of two; every other turn the other way round. Prints JSON: median
+seconds of each, the gain of the second worker, the share of time that the cluster adds to one
+worker, and whether all bits agree.
 """
 
 import argparse
+import functools
 import json
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -34,11 +37,21 @@ def on_cluster(folder: Path, workers: int) -> tuple[float, np.ndarray]:
     ):
         client.run(warm, str(folder / "rows.npy"))
         start = time.perf_counter()
-        found = distributed.top_k(
-            folder / "rows.npy", k=K, out=folder / f"on{workers}", client=client
-        )
-        seconds = time.perf_counter() - start
-        return seconds, np.array(found.indices)
+        with tempfile.TemporaryDirectory(dir=folder) as out:
+            found = distributed.top_k(
+                folder / "rows.npy", k=K, out=Path(out) / "found", client=client
+            )
+            seconds = time.perf_counter() - start
+            return seconds, np.array(found.indices)
+
+
+def in_this_process(folder: Path) -> tuple[float, np.ndarray]:
+    """The same of one thread here."""
+    warm(str(folder / "rows.npy"))
+    start = time.perf_counter()
+    rows = np.load(folder / "rows.npy", mmap_mode="r")
+    found = fastcos.top_k(rows, k=K, n_threads=1)
+    return time.perf_counter() - start, found.indices
 
 
 def warm(file: str) -> float:
@@ -53,26 +66,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--columns", type=int, default=128)
+    parser.add_argument("--turns", type=int, default=2)
     given = parser.parse_args()
+    runs = {
+        "here": in_this_process,
+        "1 worker": functools.partial(on_cluster, workers=1),
+        "2 workers": functools.partial(on_cluster, workers=2),
+    }
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    answers = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_rows(folder / "rows.npy", given.rows, given.columns, seed=0)
-        warm(str(folder / "rows.npy"))
-        start = time.perf_counter()
-        rows = np.load(folder / "rows.npy", mmap_mode="r")
-        here = fastcos.top_k(rows, k=K, n_threads=1)
-        seconds = {"here": time.perf_counter() - start}
-        answers = [here.indices]
-        for workers in (1, 2):
-            seconds[f"{workers} workers"], indices = on_cluster(folder, workers)
-            answers.append(indices)
+        for turn in range(given.turns):
+            for which in list(runs) if turn % 2 == 0 else reversed(runs):
+                took, indices = runs[which](folder)
+                times[which].append(took)
+                answers.append(indices)
+    seconds = {which: statistics.median(some) for which, some in times.items()}
     report = {
         "rows": given.rows,
         "columns": given.columns,
         "k": K,
         "seconds": seconds,
-        "gain_of_a_second_worker": seconds["1 workers"] / seconds["2 workers"],
-        "added_by_the_cluster": seconds["1 workers"] / seconds["here"] - 1,
+        "all_seconds": times,
+        "gain_of_a_second_worker": seconds["1 worker"] / seconds["2 workers"],
+        "added_by_the_cluster": seconds["1 worker"] / seconds["here"] - 1,
         "pairs_per_second_of_a_core": given.rows**2 / seconds["here"],
         "same_bits": all(np.array_equal(answers[0], other) for other in answers),
     }

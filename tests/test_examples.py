@@ -235,3 +235,18 @@ def test_the_audits_of_known_answers_say_so(tmp_path):
     recovery = cards["isotropic-noise"]["recovery"]
     assert 0.47 < recovery["low"] <= recovery["high"] < 0.53
     assert max(cards["isotropic-noise"]["dimensions"]) < 1.5 / 32
+
+
+@pytest.mark.slow
+def test_the_cluster_example_goes_on_where_it_stopped(tmp_path):
+    pytest.importorskip("distributed", reason="dask is an extra")
+    status, out, err = ran("neighbors_on_a_cluster", tmp_path)
+    assert status == 0, err
+    assert "neighbours of 300 items" in out
+    lists = np.load(tmp_path / "neighbors" / "indices.npy")
+    units = np.load(tmp_path / "items.npy").astype(np.float64)
+    assert lists[5].tolist() == [int(one) for one in nearest(units, units[5], 11)[1:]]
+    before = (tmp_path / "neighbors" / "indices.npy").stat().st_mtime_ns
+    again = ran("neighbors_on_a_cluster", tmp_path)
+    assert again[:2] == (0, out)
+    assert (tmp_path / "neighbors" / "indices.npy").stat().st_mtime_ns == before
