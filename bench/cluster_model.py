@@ -4,8 +4,10 @@
     python -m bench.cluster_model --check ADDRESS FOLDER   # a small job on a Dask cluster
 
 The model: a task reads its rows once and computes at the rate of one core times the worker's
-threads; reading and computing overlap; results and merges are small. The check writes rows to
-FOLDER, which every worker must see, and compares the time of a search with the model's.
+threads; reading and computing overlap; what is sent between workers, and what the scheduler does,
+come on top. Assumed, not measured: BYTES_PER_SECOND of a worker from storage and over the network,
+SECONDS_PER_TASK of Dask's scheduler. The check writes rows to FOLDER, which every worker must see,
+and compares the time of a search with the model's.
 """
 
 import argparse
@@ -21,7 +23,10 @@ import fastcos
 from bench.beyond_memory import K, write_rows
 
 COLUMNS = 128
-RANK = 64
+# of the SVD: items, columns of a block of the iteration, passes over X
+ITEMS, RANK, PASSES = 1_000_000, 64, 20
+BYTES_PER_SECOND = 1e9
+SECONDS_PER_TASK = 1e-3
 
 
 def core_rates() -> dict[str, float]:
@@ -42,39 +47,56 @@ def core_rates() -> dict[str, float]:
 
 
 def search(n: int, m: int, rates: dict[str, float], workers: int, cores: int) -> dict[str, float]:
-    """Hours, tasks, bytes and memory of n queries among m items."""
+    """Time, tasks, bytes and memory of n queries among m items."""
     from fastcos import distributed
 
     block = max(distributed.FEWEST_QUERIES, min(n // 64, distributed.MOST_QUERIES))
     blocks = -(-n // block)
     step = min(m, distributed.items_per_task(blocks, m))
-    tasks = blocks * -(-m // step)
-    seconds = n * m / (rates["pairs_per_second"] * workers * cores)
-    read = tasks * (step + block) * 4 * COLUMNS
+    ranges = -(-m // step)
+    tasks = blocks * ranges
+    # columns and keys of the best so far, 16 bytes each: to be merged, and to the client
+    sent = 16 * n * K * (ranges - 1) / workers + 12 * n * K
     return {
         "tasks": tasks,
         "seconds_a_task": block * step / rates["pairs_per_second"],
-        "hours": seconds / 3600,
-        "terabytes_read": read / 1e12,
-        "megabytes_a_second_and_worker": read / seconds / workers / 1e6,
-        "gigabytes_of_results": n * K * 12 / 1e9,
         "gibibytes_of_a_worker": cores * 1.0 + 1.0,
-    }
+    } | _times(
+        n * m / (rates["pairs_per_second"] * workers * cores),
+        tasks * (step + block) * 4 * COLUMNS / workers, sent, 2 * tasks,
+    )  # fmt: skip
 
 
 def factorisation(nnz: int, rates: dict[str, float], workers: int, cores: int) -> dict[str, float]:
-    """Minutes, tasks and bytes of an SVD of rank 64 with 20 passes, values not all one."""
-    from fastcos.shards import ENTRIES_PER_SHARD
+    """The same of an SVD of a binary matrix: a product in float32 every pass."""
+    from fastcos.shards import ENTRIES_PER_BLOCK
 
-    passes, shards = 20, -(-nnz // ENTRIES_PER_SHARD)
-    seconds = passes * 2 * nnz * RANK / (rates["multiplications_per_second"] * workers * cores)
-    read = passes * nnz * 8
+    blocks = -(-nnz // ENTRIES_PER_BLOCK)
+    product = 4 * ITEMS * RANK
+    # the factor to every worker; of the sums, a share that is not on the worker that adds them
+    sent = PASSES * product * (1 + blocks / workers)
     return {
-        "tasks": 2 * shards * passes,
-        "seconds_a_task": seconds * workers * cores / passes / shards,
-        "minutes": seconds / 60,
-        "terabytes_read": read / 1e12,
-        "megabytes_a_second_and_worker": read / seconds / workers / 1e6,
+        "tasks": 2 * blocks * PASSES,
+        "seconds_a_task": 2 * ENTRIES_PER_BLOCK * RANK / rates["multiplications_per_second"],
+        "gibibytes_of_a_worker": cores * (ENTRIES_PER_BLOCK * 18 + 2 * product) / 2**30,
+    } | _times(
+        PASSES * 2 * nnz * RANK / (rates["multiplications_per_second"] * workers * cores),
+        PASSES * nnz * 4 / workers, sent, 2 * blocks * PASSES,
+    )  # fmt: skip
+
+
+def _times(computing: float, read: float, sent: float, tasks: int) -> dict[str, float]:
+    """Seconds of each part, of bytes read and sent by the busiest worker, and of the whole."""
+    reading, sending = read / BYTES_PER_SECOND, sent / BYTES_PER_SECOND
+    scheduling = tasks * SECONDS_PER_TASK
+    return {
+        "gigabytes_read_by_a_worker": read / 1e9,
+        "gigabytes_sent": sent / 1e9,
+        "seconds_computing": computing,
+        "seconds_reading": reading,
+        "seconds_sending": sending,
+        "seconds_scheduling": scheduling,
+        "minutes": (max(computing, reading, scheduling) + sending) / 60,
     }
 
 
@@ -112,10 +134,16 @@ def main() -> None:
     size = given.workers, given.cores
     report = {
         "rates_of_a_core": rates,
+        "assumed": {
+            "bytes_per_second_of_a_worker": BYTES_PER_SECOND,
+            "seconds_per_task_of_the_scheduler": SECONDS_PER_TASK,
+        },
         "workers": given.workers,
         "cores_of_a_worker": given.cores,
         "neighbours of 100 M items x 128": search(10**8, 10**8, rates, *size),
-        "SVD of 10 G non-zeros": factorisation(10**10, rates, *size),
+        f"SVD of rank {RANK} of 10 G ones of {ITEMS:,} items, {PASSES} passes": factorisation(
+            10**10, rates, *size
+        ),
     }
     print(json.dumps(report, indent=1))
 

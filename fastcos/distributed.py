@@ -147,7 +147,7 @@ def top_k(
 def gram_matmul(
     path: storage.PathLike, Q: npt.ArrayLike, *, client: Client | None = None
 ) -> Matrix:
-    """Return X'(X Q) for interactions in shards, each shard a task.
+    """Return X'(X Q) for interactions in shards, each block of rows a task.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def gram_matmul(
 def randomized_svd(
     path: storage.PathLike, n_components: int, *, client: Client | None = None, **options: Any
 ) -> SVD:
-    """Truncated SVD of interactions in shards; every product is a task per shard.
+    """Truncated SVD of interactions in shards; every product is a task per block of rows.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def randomized_svd(
 
 
 def fit(model: LinearMF, path: storage.PathLike, *, client: Client | None = None) -> LinearMF:
-    """Fit a LinearMF to interactions in shards; every product is a task per shard.
+    """Fit a LinearMF to interactions in shards; every product is a task per block of rows.
 
     Parameters
     ----------

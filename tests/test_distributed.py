@@ -116,8 +116,9 @@ def test_a_run_goes_on_after_its_client_has_gone(client, rows, tmp_path, monkeyp
     assert_same(found, fastcos.top_k(rows, k=5))
 
 
-def test_products_and_svd_are_those_of_one_machine(client, shards):
-    assert len(shards) > 5
+def test_products_and_svd_are_those_of_one_machine(client, shards, monkeypatch):
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_PER_BLOCK", 2000)
+    assert len(shards.block_cuts) > 6
     Q = np.random.default_rng(2).standard_normal((80, 7))
     assert_same_bits(distributed.gram_matmul(shards.path, Q), fastcos.gram_matmul(shards, Q))
     found = distributed.randomized_svd(shards.path, 4)
@@ -127,7 +128,8 @@ def test_products_and_svd_are_those_of_one_machine(client, shards):
     np.testing.assert_allclose(model.item_embeddings(), on_one.item_embeddings(), atol=1e-8)
 
 
-def test_wide_interactions_are_solved_on_the_other_side(client, tmp_path):
+def test_wide_interactions_are_solved_on_the_other_side(client, tmp_path, monkeypatch):
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_PER_BLOCK", 900)
     X = sp.random_array((60, 500), density=0.2, rng=np.random.default_rng(1), format="csr")
     path = fastcos.InteractionShards.write(tmp_path / "w", X, entries_per_shard=900).path
     found = distributed.randomized_svd(path, 3)
@@ -218,6 +220,7 @@ def kill_for(seconds, cluster, killed):
 def test_killed_workers_cost_time_and_change_nothing(tmp_path, monkeypatch):
     """A random worker of four is killed every 2 s for 30 s: the answers are the same."""
     monkeypatch.setattr(distributed, "FEWEST_QUERIES", 2000)
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_PER_BLOCK", 40_000)
     rows = np.random.default_rng(0).standard_normal((40_000, 64)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
     X = sp.random_array((20_000, 400), density=0.05, rng=np.random.default_rng(1), format="csr")

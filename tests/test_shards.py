@@ -1,6 +1,7 @@
 """Interactions in shards: the same matrix, the same products, damage told, memory bounded."""
 
 import shutil
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def test_the_shards_are_the_matrix(matrix, shards):
     assert (shards.shape, shards.nnz, shards.dtype) == (matrix.shape, matrix.nnz, np.float32)
     whole = sp.vstack([block for _, block in shards.blocks()])
     np.testing.assert_array_equal(whole.toarray(), matrix.toarray())
-    assert [first for first, _ in shards.blocks()] == shards.first_rows[:-1]
+    assert [first for first, _ in shards.blocks()] == [0]
     np.testing.assert_array_equal(shards.user_ids, np.arange(700))
 
 
@@ -72,21 +73,47 @@ def test_products_are_those_of_the_matrix(matrix, shards):
 
 
 class InMemory:
-    """The same cuts, without files."""
+    """Blocks of rows without files."""
 
-    def __init__(self, X, first_rows):
-        self.shape, self.dtype, self._X, self._cuts = X.shape, X.dtype, X, first_rows
+    def __init__(self, X, cuts):
+        self.shape, self.dtype, self._X, self._cuts = X.shape, X.dtype, X, cuts
 
     def blocks(self):
-        for lo, hi in zip(self._cuts[:-1], self._cuts[1:], strict=True):
+        for lo, hi in pairwise(self._cuts):
             yield lo, self._X[lo:hi]
 
 
-def test_bits_are_those_of_the_same_cuts_in_memory_on_any_number_of_threads(matrix, shards):
-    Q = np.random.default_rng(2).standard_normal((60, 20)).astype(np.float32)
-    expected = ShardedOperator(InMemory(matrix, shards.first_rows)).gram_matmul(Q)
-    for n_threads in (1, 2, 3, 8):
-        assert_same_bits(fastcos.gram_matmul(shards, Q, n_threads=n_threads), expected)
+def test_bits_are_those_of_one_matrix_in_memory_on_any_number_of_threads(matrix, shards):
+    rng = np.random.default_rng(2)
+    for dtype in (np.float32, np.float64):
+        Q, Y = (rng.standard_normal((n, 20)).astype(dtype) for n in (60, 700))
+        for n_threads in (1, 2, 3, 8):
+            options = {"n_threads": n_threads}
+            for product, factor in (("matmul", Q), ("rmatmul", Y), ("gram_matmul", Q)):
+                product = getattr(fastcos, product)
+                assert_same_bits(product(shards, factor, **options), product(matrix, factor))
+    found, expected = fastcos.randomized_svd(shards, 4), fastcos.randomized_svd(matrix, 4)
+    for one, other in zip(found, expected, strict=True):
+        assert_same_bits(one, other)
+
+
+def test_larger_sums_are_cut_by_entries_and_not_by_shards(matrix, shards, tmp_path, monkeypatch):
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_PER_BLOCK", 1500)
+    Q = np.random.default_rng(3).standard_normal((60, 5))
+    cuts = row_cuts(matrix.indptr, 1500)
+    assert len(cuts) > 3
+    expected = ShardedOperator(InMemory(matrix, cuts)).gram_matmul(Q)
+    for entries in (900, 1500, 200, 10**6):
+        path = tmp_path / str(entries)
+        other = InteractionShards.write(path, matrix, entries_per_shard=entries)
+        assert other.block_cuts == cuts
+        assert_same_bits(fastcos.gram_matmul(other, Q), expected)
+    np.testing.assert_allclose(expected, fastcos.gram_matmul(matrix, Q), rtol=1e-9)
+
+
+def test_rows_are_read_across_shards(matrix, shards):
+    for lo, hi in ((0, 700), (3, 4), (100, 650), (0, shards.first_rows[1]), (500, 502)):
+        np.testing.assert_array_equal(shards.rows(lo, hi).toarray(), matrix[lo:hi].toarray())
 
 
 def test_the_svd_carries_its_certificate(matrix, shards):
