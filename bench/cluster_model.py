@@ -23,8 +23,9 @@ import fastcos
 from bench.beyond_memory import K, write_rows
 
 COLUMNS = 128
-# of the SVD: items, columns of a block of the iteration, passes over X
-ITEMS, RANK, PASSES = 1_000_000, 64, 20
+# of the SVD: items (with more than some 300,000, a block has so few entries a column that X' is
+# built in every pass), columns of a block of the iteration, passes over X
+ITEMS, RANK, PASSES = 200_000, 64, 20
 BYTES_PER_SECOND = 1e9
 SECONDS_PER_TASK = 1e-3
 
