@@ -162,12 +162,13 @@ class SimilarityIndex:
             return dense.search(state.prepared, side, excluded, k, work, permitted)
 
         if isinstance(state.measure, Bounded):
+            queries_asked = bounded_neighbors.Asked(given, exclusions, k)
+            engine = bounded_neighbors.Engine(find, lambda: state.prepared, n_found, permitted)
             return Neighbors(
                 *bounded_neighbors.in_chunks(
-                    state.measure, given, state.rows, exclusions, k, n_found, min_score, work,
-                    find,
+                    state.measure, queries_asked, state.rows, min_score, work, engine
                 )
-            )  # fmt: skip
+            )
         return Neighbors(
             *query_chunks.in_chunks(state.measure, given, exclusions, k, min_score, work, find)
         )

@@ -8,9 +8,10 @@ import scipy.sparse as sp
 
 from fastcos import dense_neighbors as dense
 from fastcos import threads, validate, validate_measures
-from fastcos.kernels import screen, tiles, topk
+from fastcos.kernels import topk
 from fastcos.measure import Bounded, Measure, get_measure
 from fastcos.neighbors import as_exclusions, as_work
+from fastcos.reaching_pairs import list_reaching
 
 _BYTES_PER_PAIR = 8 + 8 + 4 + 8
 
@@ -128,19 +129,12 @@ def _candidates(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Starts (n + 1,) and columns of all pairs that may reach their bound."""
     n = len(bounds)
-    layout = prepared.tiling
-    counts = threads.poisoned(n, np.int64)
     starts, columns = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
-    for write in (False, True):
-        threads.run(
-            screen.pass_rows, threads.cuts_by_rows(n, 128), tiles.ISA_TUPLES[layout.isa],
-            dense.FORMS[prepared.form], (layout.quantised, layout.unsigned, layout.depth),
-            np.arange(n, dtype=np.int64),
-            dense.packed_queries(prepared, queries, exclusions, np.zeros(0, np.uint8)),
-            prepared.items, bounds, *dense.tile_types(layout), write, starts[:-1], counts, columns,
-            n_threads=work.n_threads, progress=work.progress,
-        )  # fmt: skip
-        if not write:
+    for room in (0, len(prepared.items.rows)):
+        counts = list_reaching(
+            prepared, queries, exclusions, bounds, room, starts[:-1], columns, work
+        )
+        if room == 0:
             np.cumsum(counts, out=starts[1:])
             validate.as_enough_memory(
                 "max_memory", work.working_memory, float(starts[-1] * _BYTES_PER_PAIR)

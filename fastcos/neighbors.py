@@ -155,11 +155,14 @@ def top_k(
     guide = fitted if own and not restricted and isinstance(fitted, Guided) else None
     find = _engine(fitted.form, item_side, candidates, k, len(given), restricted, guide, n_threads)
     if isinstance(fitted, Bounded):
-        most = len(candidates) - own
+        asked = bounded_neighbors.Asked(given, exclusions, k)
+        engine = bounded_neighbors.Engine(
+            find,
+            lambda: dense.prepare(fitted.form, item_side, candidates, n_threads),
+            len(candidates) - own,
+        )
         return Neighbors(
-            *bounded_neighbors.in_chunks(
-                fitted, given, searched, exclusions, k, most, min_score, work, find
-            )
+            *bounded_neighbors.in_chunks(fitted, asked, searched, min_score, work, engine)
         )
     # one map for both sides: the queries are mapped already
     same = items is None and getattr(type(fitted), "queries", None) is Plain.queries
@@ -196,9 +199,10 @@ def _engine(
         )
     listed = None if guide is None else guide.candidates()
     if listed is not None:
+        mutual = guided_neighbors.mutual_lists(listed, n_threads)
         prepare = functools.cache(lambda: dense.prepare(form, items, candidates, n_threads))
         return lambda side, out, work, k=k: guided_neighbors.search(
-            form, items, prepare, listed, side, out, k, work
+            form, items, prepare, mutual, side, out, k, work
         )
     prepared = dense.prepare(form, items, candidates, n_threads)
     return lambda side, out, work, k=k: dense.search(prepared, side, out, k, work)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from .jit import kernel
+from .pair_scores import pair_keys
 from .select import keep_best
 from .topk import write_run
 
@@ -22,6 +23,41 @@ def best_of_lists(lo, hi, listed, listed_keys, keys, columns):
             some[count], some_keys[count] = listed[i, entry], listed_keys[i, entry]
             count += listed[i, entry] >= 0
         count = keep_best(some_keys, some, count, columns.shape[1], scratch)
+        write_run(some_keys, some, count, keys[i], columns[i])
+
+
+@kernel
+def best_of_mutual_lists(
+    lo, hi, form, queries, query_norms, items, item_norms, item_offsets, numbers, listed,
+    naming_indptr, naming, keys, columns,
+):  # fmt: skip
+    """The best k of the items on each list and of those whose lists it is on, for rows lo .. hi.
+
+    queries, query_norms (n, d), (n,): rows that are the items numbers (n,); listed (p, c) int64:
+    every item's list, without itself; naming: from naming_indptr[j] on the items on whose list j
+    is, rising. keys (n, k) float64, columns (n, k) int64 out, padded by -inf and -1.
+    """
+    c, k = listed.shape[1], columns.shape[1]
+    longest = 0
+    for i in range(lo, hi):
+        longest = max(longest, naming_indptr[numbers[i] + 1] - naming_indptr[numbers[i]])
+    some, some_keys = np.empty(c + longest, np.int64), np.empty(c + longest)
+    scratch = np.empty(c + longest)
+    for i in range(lo, hi):
+        own = listed[numbers[i]]
+        some[:c] = own
+        count = c
+        for at in range(naming_indptr[numbers[i]], naming_indptr[numbers[i] + 1]):
+            other, known = naming[at], False
+            for entry in range(c):
+                known |= own[entry] == other
+            some[count] = other
+            count += not known
+        pair_keys(
+            form, queries, i, query_norms[i], items, item_norms, item_offsets, some, count,
+            some_keys,
+        )  # fmt: skip
+        count = keep_best(some_keys, some, count, k, scratch)
         write_run(some_keys, some, count, keys[i], columns[i])
 
 

@@ -39,6 +39,7 @@ from .tiles import (
     score_panel,
     start_tiles,
 )
+from .topk import is_excluded
 
 # rows (p, d) and norms, offsets (p,) float64 as given; order (m,) item of each position; codes
 # (flat, stride bytes a row) or float_rows (flat); starts, small_offsets by position; statistics
@@ -177,14 +178,15 @@ def key_rounding(query, queries):
 
 @kernel
 def pass_rows(
-    lo, hi, isa, form, shape, batch, queries, items, bounds, code_type, score_type, write, starts,
+    lo, hi, isa, form, shape, batch, queries, items, bounds, code_type, score_type, room, starts,
     counts, columns,
 ):  # fmt: skip
-    """Count, or write, the items of queries batch[lo:hi] that may have a key of at least bounds.
+    """Count the items of queries batch[lo:hi] that may have a key of at least bounds; write some.
 
-    bounds (n,) float64: least keys wanted; counts (n,) int64 out; if write, columns out: item
-    numbers from starts[query] on, unordered.
+    bounds (n,) float64: least keys wanted; counts (n,) int64 out; columns out: the numbers of the
+    first `room` of them, from starts[query] on, unordered.
     """
+    permitted = queries.permitted
     block = pack_block(lo, hi, shape, batch, queries, items, code_type, score_type)
     for i in range(hi - lo):
         q, lane, query = i >> 5, i & 31, batch[lo + i]
@@ -206,9 +208,14 @@ def pass_rows(
                 hit = block.hits[at]
                 query = batch[lo + q * PANEL + (hit & 31)]
                 column = items.order[p * PANEL + (hit >> 5)]
-                if column == queries.own[query]:
+                first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
+                if (
+                    column == queries.own[query]
+                    or (permitted.shape[0] > 0 and permitted[column] == 0)
+                    or (first < last and is_excluded(column, queries.excluded_indices, first, last))
+                ):
                     continue
-                if write:
+                if counts[query] < room:
                     columns[starts[query] + counts[query]] = column
                 counts[query] += 1
     end_tiles(isa)

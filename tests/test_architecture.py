@@ -18,7 +18,8 @@ LAYERS = (
     "measure operators sparse_operator preprocessing products lanczos svd rescaling transposition "
     "sharded_operator shards column_facts "
     "neighbors bounded_neighbors guided_neighbors dense_neighbors query_chunks equal_rows "
-    "short_rows sparse_neighbors streamed_neighbors neighbor_pairs neighbors_transformer index",
+    "short_rows sparse_neighbors streamed_neighbors reaching_pairs neighbor_pairs "
+    "neighbors_transformer index",
     "factorization saved_model recommendation metrics datasets io sampling "
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",
     "card conventions survival spread recovery auditing versions comparison "

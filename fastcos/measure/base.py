@@ -61,8 +61,8 @@ class Bounded(Measure, Protocol):
     """A similarity that is no inner product, but cannot exceed a bound that the engine can rank by.
 
     The engine's keys choose candidates, ``rescore`` ranks them, and ``bound`` shows when nothing
-    that was not chosen can be better; until then more are chosen. ``finish`` takes what ``rescore``
-    returns.
+    that was not chosen can be better; where it does not, all items whose bound reaches the k-th
+    best are scored. ``finish`` takes what ``rescore`` returns.
     """
 
     def facts(self, B: Rows) -> Any:
@@ -74,7 +74,29 @@ class Bounded(Measure, Protocol):
         ...
 
     def bound(self, Q: Rows, keys: Keys) -> Keys:
-        """A key (n,) that no item with an engine's key of at most keys (n,) can exceed."""
+        """A key (n,) that no item with an engine's key of at most keys (n,) can exceed.
+
+        It never decreases where keys increase.
+        """
+        ...
+
+
+@runtime_checkable
+class Sharp(Bounded, Protocol):
+    """A bounded similarity that another inner product tells apart better, once a floor is known.
+
+    Every item whose exact key is at least a query's floor has a key of ``sharp_form`` that is at
+    least the query's own least one.
+    """
+
+    sharp_form: ClassVar[Form]
+
+    def sharp_items(self, B: Rows) -> Rows:
+        """Transformed items, (p, d')."""
+        ...
+
+    def sharp_queries(self, Q: Rows, floors: Keys) -> tuple[Rows, Keys]:
+        """Transformed queries (n, d'), and the least key (n,) of what reaches the floors (n,)."""
         ...
 
 
@@ -86,7 +108,8 @@ class Candidates(NamedTuple):
     columns : ndarray (p, c), int64
         Different items, not the item itself.
     ceilings : ndarray (p,), float64
-        No key of an item that is not listed exceeds it; -inf where all are.
+        No key of a pair of items neither of which is on the other's list exceeds it; -inf where all
+        others are listed, inf where nothing is known.
     """
 
     columns: npt.NDArray[np.int64]
@@ -97,9 +120,9 @@ class Candidates(NamedTuple):
 class Guided(Measure, Protocol):
     """A similarity that has met likely neighbours of its items while it was fitted.
 
-    A search of the items among themselves scores them first. Where the ceiling shows that nothing
-    else can be better it is done; for the other items the worst of the best k says below what the
-    engine need not look.
+    A search of the items among themselves scores them first, and those whose likely neighbour the
+    item is. Where the ceiling shows that nothing else can be better it is done; for the other items
+    the worst of the best k says below what the engine need not look.
     """
 
     def candidates(self) -> Candidates | None:

@@ -16,10 +16,10 @@ from fastcos.measure.base import (
     register,
 )
 from fastcos.measure.population import (
-    Lists,
     Neighborhoods,
     census,
     cosine_moments,
+    mutual_ceilings,
     nearest,
     neighborhoods,
 )
@@ -28,8 +28,8 @@ from fastcos.measure.rows import (
     Integers,
     centroid_distances,
     list_keys,
-    mean_of,
     norms_of,
+    origin_of,
     unit_rows,
 )
 
@@ -54,7 +54,7 @@ class QueryNormalized(Plain):
 
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the moments of the items' directions."""
-        self._moments = cosine_moments(items)
+        self._moments = cosine_moments(unit_rows(items))
         self._census = census(items)
 
     def finish(self, keys: Keys, Q: Rows) -> Keys:
@@ -95,8 +95,7 @@ class _Local(Plain):
         if other is None:
             self._there = self._rows
             self._near = neighborhoods(self._rows, min(others, max(k, self.met)), self.metric)
-            columns = self._near.columns[:, :k]
-            found = Lists(columns, list_keys(self.metric, self._rows, self._rows, columns))
+            found = np.ascontiguousarray(self._near.columns[:, :k])
         else:
             validate.as_same_width("other", other, "items", items)
             self._there = self._prepared(other)
@@ -128,20 +127,20 @@ class _Local(Plain):
         return local
 
     def candidates(self) -> Candidates | None:
-        """Return the nearest others of every item, unless of another side or of little use."""
+        """Return the nearest others of every item, unless of another side."""
         validate_measures.as_fitted(self, "_rows")
-        if self._near is None or self.met == 0:
+        if self._near is None:
             return None
         return Candidates(self._near.columns, self._ceilings(self._near.ceilings))
 
     def _ceilings(self, nearest: Floats) -> Floats:
-        """What a key can be at most, (p,), where the metric's key is at most nearest (p,)."""
+        """What a key can be at most, (p,), where the metric's is at most the nearest of both."""
         raise NotImplementedError
 
     def _prepared(self, rows: Rows) -> Rows:
         return rows
 
-    def _local(self, rows: Rows, found: Lists, there: Rows) -> Floats:
+    def _local(self, rows: Rows, found: Integers, there: Rows) -> Floats:
         raise NotImplementedError
 
     def _offsets(self, local: Floats) -> Keys | None:
@@ -175,16 +174,15 @@ class CSLS(_Local):
         """Return 2 key - r(q)."""
         return 2 * keys - self._of_queries(Q)[:, None]
 
-    def _local(self, rows: Rows, found: Lists, there: Rows) -> Floats:
-        mean: Floats = found.keys.mean(axis=1)
+    def _local(self, rows: Rows, found: Integers, there: Rows) -> Floats:
+        mean: Floats = list_keys(self.metric, rows, there, found).mean(axis=1)
         return mean
 
     def _offsets(self, local: Floats) -> Keys:
         return -0.5 * local
 
     def _ceilings(self, nearest: Floats) -> Floats:
-        ceilings: Floats = nearest - 0.5 * self._locals.min() + _SLACK
-        return ceilings
+        return mutual_ceilings(nearest + _SLACK, -0.5 * self._locals, np.add)
 
 
 @register
@@ -220,17 +218,19 @@ class LocalScaling(_Local):
         scores: Keys = np.exp(2 * keys / self._positive(self._of_queries(Q))[:, None])
         return scores
 
-    def _local(self, rows: Rows, found: Lists, there: Rows) -> Floats:
-        distances: Floats = np.sqrt(np.maximum(0, 2 - 2 * found.keys[:, -1]))
+    def _local(self, rows: Rows, found: Integers, there: Rows) -> Floats:
+        last = np.ascontiguousarray(found[:, -1:])
+        cosines = list_keys(self.metric, rows, there, last)[:, 0]
+        distances: Floats = np.sqrt(np.maximum(0, 2 - 2 * cosines))
         return distances
 
     def _offsets(self, local: Floats) -> Keys:
         return -1 / self._positive(local)
 
     def _ceilings(self, nearest: Floats) -> Floats:
-        scales = self._positive(self._locals)
-        ceilings: Floats = (nearest - 1) / scales.max() + _SLACK / scales.min()
-        return ceilings
+        scales, below = self._positive(self._locals), nearest - 1 + _SLACK
+        ceilings = mutual_ceilings(np.minimum(below, 0), scales, np.divide)
+        return np.where(below < 0, ceilings, np.inf)
 
     def _positive(self, scales: Floats) -> Floats:
         positive = self._locals[self._locals > 0]
@@ -241,9 +241,8 @@ class LocalScaling(_Local):
 class DisSimLocal(_Local):
     """-(|x - y|² - |x - c_x|² - |y - c_y|²), c the centroid of the K nearest: nearer is larger.
 
-    Pitfalls: two passes of the engine, three for new queries; slow where norms differ by orders of
-    magnitude (17,192 real rows: 100 times the cosine's time). Rows are centred first, which changes
-    nothing but the rounding. Source: Hara et al., AAAI 2016.
+    Pitfalls: two passes of the engine, three for new queries. Rows that lie far from 0 are moved
+    there first, which changes nothing but the rounding. Source: Hara et al., AAAI 2016.
 
     Parameters
     ----------
@@ -255,17 +254,18 @@ class DisSimLocal(_Local):
 
     name: ClassVar[str] = "dis_sim_local"
     metric: ClassVar[str] = "euclidean"
-    # |y - c|² differs more between items than the distances of a query's nearest
+    # |y - c|² differs more between items than the distances of a query's nearest: no ceilings
     met: ClassVar[int] = 0
     invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=- G=- t=y")
 
     def learn(self, items: Rows, users: Rows | None) -> None:
-        """Take the mean row, and search."""
-        self._mean = mean_of(items)
+        """Settle from where to measure, and search."""
+        self._origin = origin_of(items)
+        self._moved = bool(self._origin.any())
         super().learn(items, users)
 
     def items(self, B: Rows) -> Rows:
-        """Return the rows less the mean row, float64."""
+        """Return the rows, less their middle where they lie far from 0."""
         return self._prepared(B)
 
     def item_offsets(self, B: Rows) -> Keys:
@@ -279,8 +279,11 @@ class DisSimLocal(_Local):
         return 2 * keys + (self._of_queries(Q) - norms * norms)[:, None]
 
     def _prepared(self, rows: Rows) -> Rows:
-        return rows - self._mean
+        return rows - self._origin if self._moved else rows
 
-    def _local(self, rows: Rows, found: Lists, there: Rows) -> Floats:
+    def _local(self, rows: Rows, found: Integers, there: Rows) -> Floats:
         """Squared distance to the centroid of the list."""
-        return centroid_distances(rows, there, found.columns)
+        return centroid_distances(rows, there, found)
+
+    def _ceilings(self, nearest: Floats) -> Floats:
+        return np.full(len(nearest), np.inf)

@@ -9,12 +9,21 @@ from scipy.special import log_ndtr
 
 from fastcos import validate, validate_measures
 from fastcos.measure.base import Form, Invariances, Keys, Plain, Rows, invariances, register
-from fastcos.measure.population import census, cosine_moments
-from fastcos.measure.rows import Floats, Integers, list_keys, norms_of, unit_rows
+from fastcos.measure.population import Census, census, cosine_moments
+from fastcos.measure.rows import (
+    Floats,
+    Integers,
+    list_keys,
+    mutual_proximities,
+    norms_of,
+    unit_rows,
+)
 
 # what rounding may add to a bound
 _SLACK = 1e-9
 _LEAST_DEVIATION = 1e-12
+# of recos: what float32 may add to an angle and to a difference, and the least weight of a row
+_ANGLE_SLACK, _SHARP_SLACK, _LEAST_WEIGHT = 1e-3, 3e-6, 0.1
 # the largest of many rising lines is convex: a chord between two places is never below it
 _GRID = np.linspace(-1, 1, 65)
 
@@ -24,21 +33,32 @@ class Recos(Plain):
     """x·y over the largest it could be if the entries of both were put in order.
 
     |x·y| / |sort(x)·sort(y)|, the second sorted falling where x·y < 0: 1 for rows that rise and
-    fall together. Never below the cosine in magnitude; 0 where undefined. Candidates by cosine: the
-    sorted rows are within an angle of their mean, which bounds the ratio of the two. Pitfalls:
-    depends on the basis; where sorted rows differ much (few large entries) many candidates are
-    needed: 200 times the cosine's time on 17,192 real rows. Source: Ai arXiv:2602.05266.
+    fall together. Never below the cosine in magnitude; 0 where undefined. Candidates by
+    x·y / (x·a y·a), a the mean direction of the sorted items: sorted rows are within an angle of
+    it, which bounds what they differ by. Then, with floors t known, all whose
+    x·y - t sort(x)·sort(y) is not negative. Pitfall: depends on the basis.
+    Source: Ai arXiv:2602.05266.
     """
 
     name: ClassVar[str] = "recos"
+    form: ClassVar[Form] = "dot"
+    sharp_form: ClassVar[Form] = "dot"
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
 
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the mean direction of the sorted items, and the largest angle to it."""
-        ordered = unit_rows(_rising(items))
-        self._axis = unit_rows(ordered.sum(axis=0)[None])[0]
-        cosines = (ordered @ self._axis)[ordered.any(axis=1)]
-        self._angle = float(np.arccos(np.clip(cosines.min(initial=1), -1, 1)))
+        rising = _rising(items)
+        norms = norms_of(rising)
+        there = norms > 0
+        shares = np.divide(1, norms, out=np.zeros(len(norms)), where=there)
+        axis = np.einsum("i,ij->j", shares, rising)
+        self._axis = unit_rows(axis[None])[0].astype(rising.dtype)
+        cosines = self._cosines(rising, norms)[there]
+        self._angle = float(np.arccos(np.clip(cosines.min(initial=1), -1, 1))) + _ANGLE_SLACK
+
+    def items(self, B: Rows) -> Rows:
+        """Return unit rows over the cosine of the sorted row and the axis, float64."""
+        return unit_rows(B, 1 / self._weights(B))
 
     def facts(self, B: Rows) -> tuple[Rows, Rows]:
         """Return the rows, and their entries rising."""
@@ -50,21 +70,50 @@ class Recos(Plain):
         ordered = _rising(Q)
         top = list_keys("dot", Q, B, columns)
         bottom = np.abs(list_keys("dot", ordered, rising, columns))
-        rows = np.flatnonzero((top < 0).any(axis=1))
+        rows = np.flatnonzero(top.min(axis=1) < 0)
         if len(rows):
             falling = np.abs(list_keys("dot", _rising(Q[rows])[:, ::-1], rising, columns[rows]))
             bottom[rows] = np.where(top[rows] < 0, falling, bottom[rows])
         ratio: Keys = np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
-        return np.clip(ratio, -1, 1)
+        return np.clip(ratio, -1, 1, out=ratio)
 
     def bound(self, Q: Rows, keys: Keys) -> Keys:
-        """Return cosine / least cosine of the sorted rows; the cosine itself where negative."""
-        cosines = unit_rows(_rising(Q)) @ self._axis
-        angles = np.arccos(np.clip(cosines, -1, 1)) + self._angle
-        least = np.where(angles < np.pi / 2, np.cos(angles), 0)
-        largest = np.divide(keys, least, out=np.full(len(keys), np.inf), where=least > 0)
-        bounds: Keys = np.where(keys < 0, keys, np.minimum(largest, 1)) + _SLACK
+        """Return the key by the least cosine of the sorted rows; by 1 where it is negative."""
+        own = self._weights(Q)
+        angles = np.arccos(np.clip(own, -1, 1)) + _ANGLE_SLACK + self._angle
+        least = np.where((angles < np.pi / 2) & (own > _LEAST_WEIGHT), np.cos(angles), 0)
+        furthest = max(np.cos(self._angle), _LEAST_WEIGHT)
+        largest = np.full(len(keys), np.inf)
+        np.divide(keys * own * furthest, least, out=largest, where=least > 0)
+        negative = keys * own * _LEAST_WEIGHT
+        bounds: Keys = np.where(keys < 0, negative, np.minimum(largest, 1)) + _SLACK
         return bounds
+
+    def sharp_items(self, B: Rows) -> Rows:
+        """Return unit rows and their entries rising, (p, 2 d) float32; zero rows reach no floor."""
+        rows = self._doubled(B)
+        rows[norms_of(B) == 0, B.shape[1] :] = self._axis
+        return rows
+
+    def sharp_queries(self, Q: Rows, floors: Keys) -> tuple[Rows, Keys]:
+        """Return unit rows and -floor times the entries rising; below a floor of 0, the first."""
+        rows = self._doubled(Q)
+        rows[:, Q.shape[1] :] *= -np.maximum(floors, 0)[:, None].astype(np.float32)
+        return rows, np.minimum(floors, 0) - _SHARP_SLACK
+
+    def _doubled(self, rows: Rows) -> npt.NDArray[np.float32]:
+        units = unit_rows(rows).astype(np.float32)
+        return np.hstack([units, _rising(units)])
+
+    def _weights(self, rows: Rows) -> Floats:
+        """Cosine of every sorted row and the axis, not too small to divide by."""
+        rising = _rising(rows)
+        return np.maximum(self._cosines(rising, norms_of(rising)), _LEAST_WEIGHT)
+
+    def _cosines(self, rising: Rows, norms: Floats) -> Floats:
+        cosines: Floats = np.zeros(len(rising))
+        np.divide(rising @ self._axis, norms, out=cosines, where=norms > 0)
+        return cosines
 
 
 @register
@@ -80,8 +129,11 @@ class MutualProximity(Plain):
 
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the moments, and the largest standardised cosine of any item on a grid."""
-        self._moments, self._census = cosine_moments(items), census(items)
-        mean, deviation = self._crowds = self._moments_of(items, np.full(len(items), True))
+        units = unit_rows(items)
+        self._items = items
+        self._census: Census | None = None
+        self._moments = cosine_moments(units)
+        mean, deviation = self._crowds = self._moments_of(units, np.full(len(items), True))
         self._largest = np.full(len(_GRID), -np.inf)
         for lo in range(0, len(items), 1024):
             part = (_GRID[:, None] - mean[lo : lo + 1024]) / deviation[lo : lo + 1024]
@@ -94,11 +146,8 @@ class MutualProximity(Plain):
     def rescore(self, Q: Rows, facts: tuple[Rows, Floats, Floats], columns: Integers) -> Keys:
         """Return the logarithm of the product."""
         B, means, deviations = facts
-        mean, deviation = self._crowd(Q)
         cosines = list_keys("cosine", Q, B, columns)
-        keys: Keys = log_ndtr((cosines - mean[:, None]) / deviation[:, None])
-        keys += log_ndtr((cosines - means[columns]) / deviations[columns])
-        return keys
+        return mutual_proximities(cosines, columns, *self._crowd(Q), means, deviations)
 
     def bound(self, Q: Rows, keys: Keys) -> Keys:
         """Return the logarithm for the item to which the cosine says most."""
@@ -116,16 +165,20 @@ class MutualProximity(Plain):
 
     def _crowd(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and deviation of every row's cosines; known for the items."""
+        if rows is self._items:
+            return self._crowds
+        if self._census is None:
+            self._census = census(self._items)
         number = self._census.find(rows)
         mean, deviation = (known[number] for known in self._crowds)
         new = np.flatnonzero(number < 0)
         if len(new):
             inside = np.full(len(new), False)
-            mean[new], deviation[new] = self._moments_of(rows[new], inside)
+            mean[new], deviation[new] = self._moments_of(unit_rows(rows[new]), inside)
         return mean, deviation
 
-    def _moments_of(self, rows: Rows, inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        mean, deviation = self._moments.of(unit_rows(rows), inside)
+    def _moments_of(self, units: Floats, inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        mean, deviation = self._moments.of(units, inside)
         return mean, np.maximum(deviation, _LEAST_DEVIATION)
 
 

@@ -1,5 +1,6 @@
 """The items as a population: which rows are its members, and each row's nearest members."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +12,10 @@ from fastcos.measure.rows import (
     Integers,
     fingerprints,
     gram_of,
-    list_keys,
     mean_of,
-    unit_rows,
 )
+
+_ROWS_PER_BLOCK = 2048
 
 
 class Census(NamedTuple):
@@ -37,13 +38,6 @@ def census(rows: Rows) -> Census:
     return Census(own[order], order)
 
 
-class Lists(NamedTuple):
-    """The nearest K of every row: item numbers (n, K), keys (n, K) falling."""
-
-    columns: Integers
-    keys: Floats
-
-
 class Neighborhoods(NamedTuple):
     """The nearest c of every row: item numbers (n, c), and keys (n,) that no others exceed."""
 
@@ -63,10 +57,27 @@ def neighborhoods(items: Rows, width: int, form: str) -> Neighborhoods:
     return Neighborhoods(found.indices, -np.square(last * (1 - 1e-7)))
 
 
-def nearest(queries: Rows, items: Rows, k: int, form: str) -> Lists:
-    """The k nearest items of every query."""
-    columns = _top_k(queries, items, k, form).indices
-    return Lists(columns, list_keys(form, queries, items, columns))
+def mutual_ceilings(
+    nearest: Floats, worth: Floats, key: Callable[[Floats, Floats], Floats]
+) -> Floats:
+    """What key(metric's key, worth) can be at most for every row and any item, (p,).
+
+    The metric's key of two rows is at most the nearest (p,) of either; key never falls where one of
+    its arguments rises. O(p log p).
+    """
+    order = np.argsort(nearest)
+    near, worth = nearest[order], worth[order]
+    of_nearer = np.maximum.accumulate(key(near, worth))
+    largest = np.maximum.accumulate(worth[::-1])[::-1]
+    ceilings = np.empty(len(order))
+    ceilings[order] = np.maximum(of_nearer, key(near, largest))
+    return ceilings
+
+
+def nearest(queries: Rows, items: Rows, k: int, form: str) -> Integers:
+    """The k nearest items of every query, (n, k)."""
+    columns: Integers = _top_k(queries, items, k, form).indices
+    return columns
 
 
 def _top_k(queries: Rows, items: Rows | None, k: int, form: str) -> Any:
@@ -87,8 +98,11 @@ class CosineMoments(NamedTuple):
 
         From d x d sums: no pass over pairs. 0 for both where there is nobody else.
         """
-        mean = units @ self.mean
-        square = np.einsum("ij,ij->i", units @ self.gram, units)
+        mean, square = np.empty(len(units)), np.empty(len(units))
+        for lo in range(0, len(units), _ROWS_PER_BLOCK):
+            block = units[lo : lo + _ROWS_PER_BLOCK]
+            mean[lo : lo + len(block)] = block @ self.mean
+            square[lo : lo + len(block)] = np.einsum("ij,ij->i", block @ self.gram, block)
         alone = inside & units.any(axis=1)
         others = np.maximum(self.n - 1, 1)
         mean = np.where(alone, (self.n * mean - 1) / others, mean)
@@ -100,12 +114,11 @@ class CosineMoments(NamedTuple):
         return mean, np.sqrt(np.where(variance > 1e-14, variance, 0))
 
 
-def cosine_moments(items: Rows) -> CosineMoments:
-    """Moments over the items that are not zero rows."""
-    units = unit_rows(items)
+def cosine_moments(units: Floats) -> CosineMoments:
+    """Moments over the rows of unit norm; the others are zero."""
     there = units.any(axis=1)
     present = units if there.all() else units[there]
     if not len(present):
-        d = items.shape[1]
+        d = units.shape[1]
         return CosineMoments(np.zeros(d), np.zeros((d, d)), 0)
-    return CosineMoments(mean_of(present), gram_of(present, np.zeros(items.shape[1])), len(present))
+    return CosineMoments(mean_of(present), gram_of(present, np.zeros(units.shape[1])), len(present))

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import rows_on_disk, threads, validate
-from fastcos.kernels import maps, pair_scores
+from fastcos.kernels import maps, normal_law, pair_scores
 from fastcos.measure.base import Rows
 
 Floats = npt.NDArray[np.float64]
@@ -20,6 +20,8 @@ FORMS = {
     "norm_angle": pair_scores.NORM_ANGLE,
 }
 _WORK_PER_BLOCK = 4_000_000
+# rows and steps that are enough to find a middle; and how far it may be, in median distances
+_SAMPLE, _WEISZFELD_STEPS, _NEAR_ORIGIN = 1024, 16, 2.0
 # numbers in one partial sum over rows
 _SUMMED_AT_ONCE = 2**21
 
@@ -96,6 +98,24 @@ def mean_of(rows: Rows, shares: Floats | None = None) -> Floats:
     return mean
 
 
+def origin_of(rows: Rows) -> Floats:
+    """A row to measure distances from: 0, or the geometric median where rows lie far from 0.
+
+    Products of rows that share a large part lose what tells them apart. Their mean would not do:
+    where few rows are large and most are nearly 0, most lie far from it. Weiszfeld's steps on some
+    rows.
+    """
+    some = rows[:: -(-len(rows) // _SAMPLE)].astype(np.float64)
+    centre: Floats = np.median(some, axis=0)
+    distances = np.linalg.norm(some - centre, axis=1)
+    for _ in range(_WEISZFELD_STEPS):
+        weights = 1 / np.maximum(distances, 1e-9 * distances.max() + np.finfo(np.float64).tiny)
+        centre = (weights @ some) / weights.sum()
+        distances = np.linalg.norm(some - centre, axis=1)
+    around = np.linalg.norm(centre) <= _NEAR_ORIGIN * np.median(distances)
+    return np.zeros_like(centre) if around else centre
+
+
 def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
     """Sum over rows of share (1/n each by default) times the outer square of row - mean."""
     d = rows.shape[1]
@@ -129,8 +149,28 @@ def list_keys(form: str, queries: Rows, items: Rows, columns: Integers) -> Float
     return keys
 
 
+def mutual_proximities(
+    cosines: Floats,
+    columns: Integers,
+    query_means: Floats,
+    query_deviations: Floats,
+    means: Floats,
+    deviations: Floats,
+) -> Floats:
+    """Logarithm of how likely smaller cosines are for both rows of each pair, (n, k)."""
+    keys = threads.poisoned(columns.shape, np.float64)
+    cuts = threads.cuts_by_rows(len(columns), max(1, 20_000 // columns.shape[1]))
+    of_rows = map(_given, (query_means, query_deviations, means, deviations))
+    threads.run(
+        normal_law.mutual_proximity_rows, cuts, _given(cosines), _given(columns), *of_rows, keys
+    )
+    return keys
+
+
 def centroid_distances(rows: Rows, items: Rows, columns: Integers) -> Floats:
     """Squared distance of every row to the mean of the items of its list, (n,)."""
+    if rows.dtype != items.dtype:
+        rows, items = rows.astype(np.float64), items.astype(np.float64)
     out = threads.poisoned(len(rows), np.float64)
     cuts = threads.cuts_by_rows(len(rows), max(1, 20_000 // columns.shape[1]))
     threads.run(maps.centroid_distances, cuts, _given(rows), _given(items), _given(columns), out)

@@ -1,0 +1,43 @@
+"""Items whose keys may reach a bound of each query, as the tiles see it: nothing is scored."""
+
+import numpy as np
+
+from fastcos import dense_neighbors as dense
+from fastcos import threads
+from fastcos.kernels import screen, tiles
+
+_QUERIES_PER_BLOCK = 128
+
+
+def list_reaching(
+    prepared: dense.Prepared,
+    queries: dense.Side,
+    exclusions: dense.Exclusions,
+    bounds: dense.Floats,
+    room: int,
+    starts: dense.Integers,
+    columns: dense.Integers,
+    work: dense.Work,
+    permitted: dense.Integers | None = None,
+) -> dense.Integers:
+    """How many items of each query may have a key of at least bounds (n,); their numbers.
+
+    columns out: the first `room` of them, unordered, from starts (n,) on. None is left out that
+    the query may find; some may be there whose keys are below. O(n m d) operations of the tiles.
+    permitted: rising numbers of the items that may be found, all that were prepared if None.
+    """
+    n, layout = len(bounds), prepared.tiling
+    counts = threads.poisoned(n, np.int64)
+    mask = np.zeros(0, np.uint8)
+    if permitted is not None:
+        mask = np.zeros(len(prepared.items.rows), np.uint8)
+        mask[permitted] = 1
+    threads.run(
+        screen.pass_rows, threads.cuts_by_rows(n, _QUERIES_PER_BLOCK),
+        tiles.ISA_TUPLES[layout.isa], dense.FORMS[prepared.form],
+        (layout.quantised, layout.unsigned, layout.depth), np.arange(n, dtype=np.int64),
+        dense.packed_queries(prepared, queries, exclusions, mask), prepared.items, bounds,
+        *dense.tile_types(layout), room, starts, counts, columns,
+        n_threads=work.n_threads, progress=work.progress,
+    )  # fmt: skip
+    return counts
