@@ -39,3 +39,15 @@ def test_the_best_are_kept_with_ties_by_lower_column(values):
         assert kept == min(count, k)
         np.testing.assert_array_equal(keys[:kept], expected[0])
         np.testing.assert_array_equal(columns[:kept], expected[1])
+
+
+def test_many_small_lists_keep_their_best():
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        count, k, values = rng.integers(1, 24), rng.integers(1, 12), rng.choice([2, 5, 1000])
+        keys, columns = rng.integers(0, values, count) * 1.0, rng.permutation(count)
+        order = np.lexsort((columns, -keys))[:k]
+        expected = keys[order], columns[order]
+        kept = keep_best(keys, columns, count, k, np.empty(count))
+        np.testing.assert_array_equal(keys[:kept], expected[0])
+        np.testing.assert_array_equal(columns[:kept], expected[1])

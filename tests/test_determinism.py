@@ -1,0 +1,182 @@
+"""Every public operation that promises the same bits gives them; the others say why they do not."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import fastcos
+from fastcos import metrics
+
+# a machine of many cores with little memory, and others; the first gives what is expected
+SETTINGS = [(1, 1024.0), (2, 1024.0), (3, 4.0), (8, 64.0)]
+
+NOT_PROMISED = {
+    "similarity_blocks": "a matrix product of BLAS: its last bits depend on the block",
+    "STSScorer": "the scores are those of another library's model",
+    "InteractionShards": "sums over rows depend on where the shards were cut",
+}
+# what holds or names things, and what reads or converts without arithmetic
+NO_ARITHMETIC = {
+    "AmbiguousSolutionWarning", "Audit", "Comparison", "Config", "FastcosFormatError",
+    "Interactions", "Neighbors", "Rescaling", "SVD", "Scores", "Simulation", "Standings",
+    "get_config", "get_measure", "ingest_interactions", "measures", "metrics",
+    "read_interactions", "rescalings", "set_config",
+}  # fmt: skip
+
+
+class Data:
+    """Small inputs that still are many blocks."""
+
+    def __init__(self) -> None:
+        random = np.random.default_rng(0)
+        self.simulation = fastcos.simulate_interactions(600, 150, seed=1, n_threads=1)
+        self.X = self.simulation.X.astype(np.float32)
+        self.labels = self.simulation.item_cluster
+        self.counts = np.asarray(self.X.sum(axis=0)).ravel()
+        self.items = random.standard_normal((150, 12)) + self.labels[:, None]
+        self.other = self.items + 0.3 * random.standard_normal(self.items.shape)
+        self.users = random.standard_normal((90, 12))
+        self.rows = random.standard_normal((900, 24)).astype(np.float32)
+        self.neighbors = fastcos.top_k(self.items, k=6, n_threads=1).indices
+        self.others = fastcos.top_k(self.other, k=6, n_threads=1).indices
+        self.left = random.standard_normal((600, 5)).astype(np.float32)
+        self.right = random.standard_normal((150, 5)).astype(np.float32)
+        self.svd = fastcos.randomized_svd(self.X, 4, n_threads=1)
+
+
+@functools.cache
+def data():
+    return Data()
+
+
+def searches(d):
+    return [
+        fastcos.top_k(d.rows, k=7, measure=measure)
+        for measure in ("cosine", "dot", "neg_euclidean", "norm_angle", "csls")
+        if measure in fastcos.measures()
+    ] + [
+        fastcos.top_k(d.rows[:3], d.rows, 7),
+        fastcos.top_k(d.X, k=5),
+        fastcos.top_k(d.X[:40], d.X, 5, measure="dot"),
+    ]
+
+
+def learned(*estimators):
+    return [(estimator, estimator.fit(d_X).transform(d_X)) for estimator, d_X in estimators]
+
+
+PROMISED = {
+    "top_k": searches,
+    "neighbors_above": lambda d: fastcos.neighbors_above(d.rows, 0.3),
+    "SimilarityIndex": lambda d: fastcos.SimilarityIndex().fit(d.rows).search(d.rows[:50], 5),
+    "NeighborsTransformer": lambda d: fastcos.NeighborsTransformer(4).fit_transform(d.rows),
+    "matmul": lambda d: fastcos.matmul(d.X, d.right, center=d.counts / 600),
+    "rmatmul": lambda d: fastcos.rmatmul(d.X, d.left),
+    "gram_matmul": lambda d: fastcos.gram_matmul(d.X, d.right, scale=1 + d.counts),
+    "randomized_svd": lambda d: fastcos.randomized_svd(d.X, 4),
+    "svd_residuals": lambda d: fastcos.svd_residuals(d.X, d.svd),
+    "LinearMF": lambda d: fitted(fastcos.LinearMF(4, regularization=10.0), d.X),
+    "CosineMF": lambda d: fitted(fastcos.CosineMF(4, max_iter=3, random_state=0), d.X),
+    "NormalizeRows": lambda d: fastcos.NormalizeRows().fit_transform(d.X),
+    "PopularityWeights": lambda d: fastcos.PopularityWeights().fit_transform(d.X),
+    "ShiftedPPMI": lambda d: fastcos.ShiftedPPMI().fit_transform(d.X),
+    "StandardizeColumns": lambda d: fastcos.StandardizeColumns().fit_transform(d.X),
+    "simulate_interactions": lambda d: fastcos.simulate_interactions(900, 120, seed=3),
+    "certified_neighbors": lambda d: fastcos.certified_neighbors(d.items, 5),
+    "vertex_attack": lambda d: fastcos.vertex_attack(d.items, 5, rows=range(20)),
+    "cosine_interval": lambda d: fastcos.cosine_interval(d.items, d.other, 3.0),
+    "tv_index": lambda d: fastcos.tv_index(d.items, d.other),
+    "fisher_z_interval": lambda d: fastcos.fisher_z_interval(np.linspace(-1, 1, 99), 2.0),
+    "unbounded_range": lambda d: fastcos.unbounded_range(d.items, d.other),
+    "rescaling_distance": lambda d: fastcos.rescaling_distance(np.eye(3), np.diag([1.0, 2, 3])),
+    "canonicalize": lambda d: fastcos.canonicalize(d.users, d.items),
+    "query_metric": lambda d: fastcos.query_metric(d.users),
+    "recovery_range": lambda d: fastcos.recovery_range(d.items, d.labels),
+    "rerank": lambda d: fastcos.rerank(
+        fastcos.top_k(d.items, k=6), lambda q, columns: -np.asarray(columns)
+    ),
+    "audit": lambda d: fastcos.audit(d.items, d.users, labels=d.labels, k=5),
+    "version_change": lambda d: fastcos.version_change(d.items, d.other, k=5),
+    "compare": lambda d: fastcos.compare(
+        d.X, d.labels, n_components=4, regularization=10.0, weight_decay=10.0
+    ),
+    "compare_vectors": lambda d: fastcos.compare_vectors(
+        d.items, d.labels, measures=["cosine", "dot"]
+    ),
+    "metrics.cca_similarity": lambda d: metrics.cca_similarity(d.items, d.other),
+    "metrics.cka": lambda d: metrics.cka(d.items, d.other),
+    "metrics.clustering_scores": lambda d: metrics.clustering_scores(d.items, d.labels),
+    "metrics.effective_rank": lambda d: metrics.effective_rank(d.items),
+    "metrics.hubness": lambda d: metrics.hubness(d.neighbors),
+    "metrics.isoscore": lambda d: metrics.isoscore(d.items),
+    "metrics.jaccard_at_k": lambda d: metrics.jaccard_at_k(d.neighbors, d.others),
+    "metrics.kendall_distance": lambda d: metrics.kendall_distance(d.neighbors, d.others),
+    "metrics.map_at_r": lambda d: metrics.map_at_r(d.items, d.labels),
+    "metrics.mean_cosine": lambda d: metrics.mean_cosine(d.items),
+    "metrics.model_change": lambda d: metrics.model_change(d.users, d.items, d.users, d.other),
+    "metrics.ndcg_at_k": lambda d: metrics.ndcg_at_k(d.neighbors, held_out(d)),
+    "metrics.neighbor_purity": lambda d: metrics.neighbor_purity(d.neighbors, d.labels),
+    "metrics.overlap_at_k": lambda d: metrics.overlap_at_k(d.neighbors, d.others),
+    "metrics.pair_auc": lambda d: metrics.pair_auc(d.items, d.labels),
+    "metrics.participation_ratio": lambda d: metrics.participation_ratio(d.items),
+    "metrics.popularity_bias": lambda d: metrics.popularity_bias(d.items, d.counts, d.neighbors),
+    "metrics.procrustes": lambda d: metrics.procrustes(d.items, d.other),
+    "metrics.rank_biased_overlap": lambda d: metrics.rank_biased_overlap(d.neighbors, d.others),
+    "metrics.recall_at_k": lambda d: metrics.recall_at_k(d.neighbors, held_out(d)),
+    "metrics.rsa": lambda d: metrics.rsa(d.items, d.other),
+    "metrics.silhouette": lambda d: metrics.silhouette(d.items, d.labels),
+    "metrics.stratified_auc": lambda d: metrics.stratified_auc(d.items, d.labels, d.counts),
+    "metrics.trustworthiness": lambda d: metrics.trustworthiness(d.rows, d.rows[:, :5]),
+    "metrics.within_between": lambda d: metrics.within_between(d.items, d.labels),
+}
+
+
+def held_out(d):
+    return sp.csr_array(d.labels[:, None] == d.labels[None, :]).astype(np.float32)
+
+
+def fitted(estimator, X):
+    return estimator.fit(X), estimator.transform(X)
+
+
+def bits(value):
+    """All numbers in a result, at any depth, as bytes."""
+    if isinstance(value, np.ndarray):
+        kind = value.tolist() if value.dtype == object else np.ascontiguousarray(value).tobytes()
+        return (value.dtype.str, value.shape, repr(kind) if value.dtype == object else kind)
+    if sp.issparse(value):
+        return tuple(map(bits, (value.data, value.indices, value.indptr)))
+    if isinstance(value, (float, np.floating)):
+        return np.float64(value).tobytes()
+    if isinstance(value, dict):
+        return tuple((str(key), bits(part)) for key, part in value.items())
+    if isinstance(value, (tuple, list)):
+        return tuple(map(bits, value))
+    if dataclasses.is_dataclass(value):
+        return tuple(bits(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if hasattr(value, "get_params"):
+        return bits({k: v for k, v in vars(value).items() if k.endswith("_")})
+    return repr(value)
+
+
+def test_every_public_name_is_promised_or_has_a_reason():
+    functions = {f"metrics.{name}" for name in metrics.__all__ if name.islower()}
+    listed = [*PROMISED, *NOT_PROMISED, *NO_ARITHMETIC]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {*fastcos.__all__, *functions}
+
+
+@pytest.mark.filterwarnings("ignore::fastcos.AmbiguousSolutionWarning")
+@pytest.mark.parametrize("operation", PROMISED)
+def test_the_bits_do_not_depend_on_threads_and_memory(operation, monkeypatch):
+    found = []
+    for n_threads, memory in SETTINGS:
+        monkeypatch.setattr(fastcos.config, "_given", {})
+        fastcos.set_config(num_threads=n_threads, working_memory=memory)
+        found.append(bits(PROMISED[operation](data())))
+    assert len(repr(found[0])) > 10
+    for other in found[1:]:
+        assert other == found[0]
