@@ -4,6 +4,7 @@ Source: Golub & Underwood 1977 (block Lanczos); Wu & Simon 2000 (thick restart).
 space (Musco & Musco 2015) needs far fewer products than power iteration for the same residual.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastcos import tall_products
 from fastcos.sparse_operator import Matrix
 
 Vector = npt.NDArray[np.float64]
@@ -19,6 +21,7 @@ Vector = npt.NDArray[np.float64]
 _STEPS_AFTER_WIDENING = 4
 # share of the basis in a column from which on its removal loses digits, and is repeated
 _LARGE_REST = 0.1
+_MOST_REMOVALS = 4
 
 
 class Ritz(NamedTuple):
@@ -61,6 +64,7 @@ def leading_eigenpairs(
     max_iter: int,
     dtype: npt.DTypeLike,
     generator: np.random.Generator,
+    n_threads: int | None = None,
 ) -> Ritz:
     """Return the k leading eigenpairs of X'X, by at most max_iter products with a block.
 
@@ -68,7 +72,7 @@ def leading_eigenpairs(
     there. p must exceed largest_basis(k) + 2 block_width(k). Memory: largest_basis(k) vectors and a
     few blocks.
     """
-    basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator)
+    basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator, n_threads)
     next_check, before = 3 * k // 2, None
     for step in range(1, max_iter + 1):
         basis.extend()
@@ -122,7 +126,7 @@ def _is_tied(values: Vector, width: int, tol: float) -> bool:
 
 
 class _Basis:
-    """Orthonormal rows B, H = B X'X B' and the next block Q: X'X B' = B'H + Q R (last block)."""
+    """Orthonormal columns B, H = B'X'X B and the next block Q: X'X B = B H + Q R (last block)."""
 
     def __init__(
         self,
@@ -131,25 +135,31 @@ class _Basis:
         k: int,
         dtype: np.dtype[Any],
         generator: np.random.Generator,
+        n_threads: int | None,
     ) -> None:
         self._gram_matmul, self._generator, self._k = gram_matmul, generator, k
+        self._cross = functools.partial(tall_products.cross, n_threads=n_threads)
+        self._add_product = functools.partial(tall_products.add_product, n_threads=n_threads)
+        self._product = functools.partial(tall_products.product, n_threads=n_threads)
         self.dtype, self.width, self.size = dtype, block_width(k), 0
-        self._rows = np.empty((largest_basis(k), p), dtype)
-        self._H = np.zeros((len(self._rows), len(self._rows)))
+        self._capacity = largest_basis(k)
+        # products read columns up to a whole tile
+        self._columns = np.zeros((p, self._capacity + tall_products.TILE), dtype)
+        self._H = np.zeros((self._capacity, self._capacity))
         self._Q = self._fresh(self.width)
         self._R: Matrix = np.zeros((self.width, 0))
 
     @property
     def is_full(self) -> bool:
         """Whether the next block has no room."""
-        return bool(self.size + self._Q.shape[1] > len(self._rows))
+        return bool(self.size + self._Q.shape[1] > self._capacity)
 
     def extend(self) -> None:
         """Append the next block and find the one after it."""
         first, last = self.size, self.size + self._Q.shape[1]
-        self._rows[first:last] = self._Q.T
+        self._columns[:, first:last] = self._Q
         self.size = last
-        Z = self._gram_matmul(self._Q)
+        Z = np.require(self._gram_matmul(self._Q), self.dtype, ["C", "W"])
         C = self._remove_basis(Z)
         self._Q, self._R, rest = self._orthonormal(Z)
         C += rest
@@ -157,7 +167,7 @@ class _Basis:
         self._H[first:last, :last] = C.T
 
     def ritz(self, k: int) -> tuple[Vector, Matrix, Vector]:
-        """Return the k largest Ritz values, their weights on the rows, and relative residuals."""
+        """Return the k largest Ritz values, their weights on B, and relative residuals."""
         m = self.size
         # all of them: by divide and conquer that is faster than a part by scipy.linalg.eigh
         values, weights = np.linalg.eigh(self._H[:m, :m])
@@ -173,19 +183,18 @@ class _Basis:
 
     def vectors(self, weights: Matrix) -> Matrix:
         """Return the Ritz vectors as columns."""
-        vectors: Matrix = self._rows[: len(weights)].T @ weights.astype(self.dtype)
-        return vectors
+        return self._product(self._columns, weights)
 
     def restart(self, values: Vector, weights: Matrix) -> None:
         """Keep the Ritz vectors of the given values only."""
-        self._rows[: len(values)] = self.vectors(weights).T
+        self._columns[:, : len(values)] = self.vectors(weights)
         self.size = len(values)
         self._H[:] = 0
         self._H[: self.size, : self.size] = np.diag(values)
 
     def widen(self) -> bool:
         """Double the next block by directions at random, if the basis has room for such blocks."""
-        if self._k + 6 * self.width > len(self._rows):
+        if self._k + 6 * self.width > self._capacity:
             return False
         self._Q = np.hstack([self._Q, self._fresh(self.width, self._Q)])
         self._R = np.vstack([self._R, np.zeros((self.width, self._R.shape[1]))])
@@ -193,9 +202,9 @@ class _Basis:
         return True
 
     def _remove_basis(self, Z: Matrix) -> Matrix:
-        rows = self._rows[: self.size]
-        C = rows @ Z
-        Z -= rows.T @ C
+        """Make the columns Z orthogonal to B, in place; return B'Z."""
+        C = self._cross(self._columns, Z, columns=self.size)
+        self._add_product(self._columns, -C, Z)
         return C
 
     def _orthonormal(self, Z: Matrix) -> tuple[Matrix, Matrix, Matrix]:
@@ -204,42 +213,41 @@ class _Basis:
         Z is orthogonal to the basis but for rounding, which grows with the scaling of short
         columns: 1e-11 of a large eigenvalue is the residual of one that is 1e8 times smaller.
         """
-        squares, E = np.linalg.eigh(_gram64(Z))
+        squares, E = np.linalg.eigh(self._gram(Z))
         noise = 8 * np.finfo(self.dtype).eps * self._H.diagonal().max()
         good = squares > noise**2
         lengths = np.sqrt(squares[good])
-        Q, R = Z @ (E[:, good] / lengths).astype(self.dtype), lengths[:, None] * E[:, good].T
+        Q, R = self._product(Z, E[:, good] / lengths), lengths[:, None] * E[:, good].T
         missing = len(squares) - len(lengths)
         if missing:
             Q = np.hstack([Q, self._fresh(missing, Q)])
             R = np.vstack([R, np.zeros((missing, len(squares)))])
         rest = np.zeros((self.size, len(squares)))
-        removed: Matrix = np.ones(1)
-        while np.abs(removed).max() > _LARGE_REST:
+        for _ in range(_MOST_REMOVALS):
             removed = self._remove_basis(Q)
             rest += removed @ R
-            Q, S = _whitened(Q)
+            Q, S = self._whitened(Q)
             R = S @ R
-        return np.ascontiguousarray(Q), R, rest
+            if np.abs(removed).max() <= _LARGE_REST:
+                break
+        return Q, R, rest
 
     def _fresh(self, count: int, beside: Matrix | None = None) -> Matrix:
-        """Return orthonormal random columns, orthogonal to the rows and to the columns beside."""
-        Z = self._generator.standard_normal((self._rows.shape[1], count)).astype(self.dtype)
+        """Return orthonormal random columns, orthogonal to B and to the columns beside."""
+        Z = self._generator.standard_normal((len(self._columns), count)).astype(self.dtype)
         for _ in range(2):
             self._remove_basis(Z)
             if beside is not None:
-                Z -= beside @ (beside.T @ Z)
-            Z = _whitened(Z)[0]
+                self._add_product(beside, -self._cross(beside, Z), Z)
+            Z = self._whitened(Z)[0]
         return Z
 
+    def _whitened(self, Z: Matrix) -> tuple[Matrix, Matrix]:
+        """Return Q, S with Z = Q S, Q'Q = 1 and S symmetric; Z has well-conditioned columns."""
+        squares, E = np.linalg.eigh(self._gram(Z))
+        return self._product(Z, E / np.sqrt(squares) @ E.T), (E * np.sqrt(squares)) @ E.T
 
-def _whitened(Z: Matrix) -> tuple[Matrix, Matrix]:
-    """Return Q, S with Z = Q S, Q'Q = 1 and S symmetric; Z has well-conditioned columns."""
-    squares, E = np.linalg.eigh(_gram64(Z))
-    Q: Matrix = Z @ (E / np.sqrt(squares) @ E.T).astype(Z.dtype)
-    return Q, (E * np.sqrt(squares)) @ E.T
-
-
-def _gram64(Z: Matrix) -> Matrix:
-    Z = Z.astype(np.float64, copy=False)
-    return Z.T @ Z
+    def _gram(self, Z: Matrix) -> Matrix:
+        """Return Z'Z in float64, in which short columns are told from nothing."""
+        Z = Z.astype(np.float64, copy=False)
+        return self._cross(Z, Z)

@@ -83,7 +83,9 @@ class SparseOperator:
         if self._item_rows(A) >= self.shape[1]:
             cuts = threads.cuts_by_work(indptr, max(1, _WORK_PER_BLOCK // A.shape[1]))
             arrays = *self._arrays, _on_cache_lines(A), Y
-            threads.run(_body("matmul_rows"), cuts, *arrays, n_threads=self._n_threads)
+            threads.run(
+                kernel_body(sparse, "matmul_rows"), cuts, *arrays, n_threads=self._n_threads
+            )
             return Y
         for column, width, panel in _panels(A):
             threads.run(
@@ -142,7 +144,7 @@ class SparseOperator:
         for column in range(0, width, step):
             sums = self._workspace(min(step, width - column), factor.dtype)
             threads.run(
-                _body(kernel),
+                kernel_body(sparse, kernel),
                 threads.cuts_by_rows(len(sums), 1),
                 self._part_cuts,
                 *self._arrays,
@@ -311,5 +313,6 @@ def _is_plain() -> bool:
     return bool(config.isa() == "generic" or numba.config.DISABLE_JIT)
 
 
-def _body(kernel: str) -> Any:
-    return getattr(sparse, f"{kernel}_plain" if _is_plain() else kernel)
+def kernel_body(module: Any, kernel: str) -> Any:
+    """Return the kernel of a module, or where vector IR is not to be had its plain twin."""
+    return getattr(module, f"{kernel}_plain" if _is_plain() else kernel)

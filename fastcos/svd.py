@@ -77,7 +77,7 @@ def randomized_svd(
     every wanted triplet's residual is at most tol; then the residuals are computed in float64. The
     iteration runs in X's precision, and once more in float64 where float32 cannot reach tol. A
     small or nearly full problem is solved directly. Time O(nnz l) per pass of l = 16 to 64 columns
-    and O(min(n, p) b^2) for b = 2 k + 12 l basis vectors; memory O(min(n, p) b) beside X and the
+    and O(min(n, p) b^2) for b = 3 k + 12 l basis vectors; memory O(min(n, p) b) beside X and the
     result.
 
     Parameters
@@ -144,7 +144,7 @@ def randomized_svd(
     tol = validate.as_real("tol", tol, above=0)
     max_iter = validate.as_count("max_iter", max_iter)
     generator = validate.as_generator("seed", seed)
-    found = _truncated(operator, k, tol, max_iter, generator, compute_u)
+    found = _truncated(operator, k, tol, max_iter, generator, compute_u, n_threads)
     if found.residuals.max() > tol:
         warnings.warn(
             f"randomized_svd stopped at a relative residual of {found.residuals.max():.1e}, above "
@@ -235,6 +235,7 @@ def _truncated(
     max_iter: int,
     generator: np.random.Generator,
     compute_u: bool,
+    n_threads: int | None,
 ) -> SVD:
     """Iterate in X's precision, then, if that cannot reach tol, in float64."""
     side = _shorter_side(operator)
@@ -249,6 +250,7 @@ def _truncated(
             max_iter=max_iter,
             dtype=dtype,
             generator=generator,
+            n_threads=n_threads,
         )
         if ritz.is_limited and dtype == np.float32:
             continue
