@@ -19,9 +19,9 @@ Vector = npt.NDArray[np.float64]
 
 # after a block was widened, steps before the new directions have shown what they hold
 _STEPS_AFTER_WIDENING = 4
-# share of the basis in a column from which on its removal loses digits, and is repeated
-_LARGE_REST = 0.1
-_MOST_REMOVALS = 4
+# lengths of columns, in roundings of the largest eigenvalue: below the one, what rounding left of
+# the basis is removed before they are scaled; below the other they are rounding
+_SHORT, _NOTHING = 100, 8
 
 
 class Ritz(NamedTuple):
@@ -161,6 +161,8 @@ class _Basis:
         self.size = last
         Z = np.require(self._gram_matmul(self._Q), self.dtype, ["C", "W"])
         C = self._remove_basis(Z)
+        # H's new diagonal tells how large a column is
+        self._H[first:last, first:last] = C[first:]
         self._Q, self._R, rest = self._orthonormal(Z)
         C += rest
         self._H[:last, first:last] = C
@@ -208,29 +210,32 @@ class _Basis:
         return C
 
     def _orthonormal(self, Z: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-        """Return Q, R, C with Z = Q R + B' C, to working precision; Q at random where Z lacks rank.
+        """Return Q, R, C with Z = Q R + B C, to working precision; Q at random where Z lacks rank.
 
-        Z is orthogonal to the basis but for rounding, which grows with the scaling of short
-        columns: 1e-11 of a large eigenvalue is the residual of one that is 1e8 times smaller.
+        Z, which is changed, is orthogonal to B but for rounding. That grows with the scaling of
+        short columns: 1e-11 of a large eigenvalue is the residual of one that is 1e8 times smaller.
         """
-        squares, E = np.linalg.eigh(self._gram(Z))
-        noise = 8 * np.finfo(self.dtype).eps * self._H.diagonal().max()
-        good = squares > noise**2
-        lengths = np.sqrt(squares[good])
-        Q, R = self._product(Z, E[:, good] / lengths), lengths[:, None] * E[:, good].T
-        missing = len(squares) - len(lengths)
+        level = np.finfo(self.dtype).eps * self._H.diagonal().max()
+        rest = np.zeros((self.size, Z.shape[1]))
+        if np.linalg.eigvalsh(self._gram(Z))[0] <= (_SHORT * level) ** 2:
+            rest += self._remove_basis(Z)
+        Q, R = self._factors(Z, _NOTHING * level)
+        rest += self._remove_basis(Q) @ R
+        # what looked short by the rounding of longer columns, or was left of the basis, drops out
+        Q, S = self._factors(Q, 0.5)
+        R = S @ R
+        missing = Z.shape[1] - Q.shape[1]
         if missing:
             Q = np.hstack([Q, self._fresh(missing, Q)])
-            R = np.vstack([R, np.zeros((missing, len(squares)))])
-        rest = np.zeros((self.size, len(squares)))
-        for _ in range(_MOST_REMOVALS):
-            removed = self._remove_basis(Q)
-            rest += removed @ R
-            Q, S = self._whitened(Q)
-            R = S @ R
-            if np.abs(removed).max() <= _LARGE_REST:
-                break
+            R = np.vstack([R, np.zeros((missing, R.shape[1]))])
         return Q, R, rest
+
+    def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:
+        """Return Q, R with Z = Q R and Q'Q = 1, but for directions in which Z is not so long."""
+        squares, E = np.linalg.eigh(self._gram(Z))
+        good = squares > shortest**2
+        lengths, E = np.sqrt(squares[good]), E[:, good]
+        return self._product(Z, E / lengths), lengths[:, None] * E.T
 
     def _fresh(self, count: int, beside: Matrix | None = None) -> Matrix:
         """Return orthonormal random columns, orthogonal to B and to the columns beside."""
@@ -239,13 +244,8 @@ class _Basis:
             self._remove_basis(Z)
             if beside is not None:
                 self._add_product(beside, -self._cross(beside, Z), Z)
-            Z = self._whitened(Z)[0]
+            Z = self._factors(Z, 0)[0]
         return Z
-
-    def _whitened(self, Z: Matrix) -> tuple[Matrix, Matrix]:
-        """Return Q, S with Z = Q S, Q'Q = 1 and S symmetric; Z has well-conditioned columns."""
-        squares, E = np.linalg.eigh(self._gram(Z))
-        return self._product(Z, E / np.sqrt(squares) @ E.T), (E * np.sqrt(squares)) @ E.T
 
     def _gram(self, Z: Matrix) -> Matrix:
         """Return Z'Z in float64, in which short columns are told from nothing."""
