@@ -9,12 +9,12 @@ from fastcos.cli.terminal import say
 # what the first run of a verb takes longer than the second: python -m bench.first_run, 2 cores
 SECONDS = {
     "reproduce": 25,
-    "simulate": 3,
-    "compare": 20,
-    "fit": 2,
-    "neighbors": 15,
-    "audit": 35,
-    "warmup": 90,
+    "simulate": 4,
+    "compare": 40,
+    "fit": 1,
+    "neighbors": 13,
+    "audit": 30,
+    "warmup": 80,
 }
 
 
