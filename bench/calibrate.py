@@ -1,6 +1,6 @@
 """How often is the gate wrong? `python -m bench.calibrate RECORD.jsonl --minutes 4`, repeatedly.
 
-Arms run in turn, each in a fresh process: this fastcos, the same again, and with every kernel
+Arms take turns, each in a fresh process: this fastcos, the same again, and with every kernel
 driver made to take 20% longer; in some rounds 10% longer, and twice as long, which tells what share
 of a benchmark's time kernels have. Each round appends one line to the record, so a calibration can
 be made in slices on a machine that is quiet at times, and on several cores at once.
@@ -18,7 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fastcos.gate import LEAST_PAIRS, command_measure, interval
+from bench.gate import TURNS
+from fastcos.gate import LEAST_PAIRS, Command, interval
+from fastcos.gate_processes import in_turns
 
 SUITE = Path(__file__).with_name("suite.py")
 ARMS = {"plain": 0.0, "again": 0.0, "ten": 0.10, "twenty": 0.20, "double": 1.0}
@@ -29,10 +31,8 @@ KERNELS_SHARE = 0.9
 
 
 def record(path, minutes, select):
-    command = [sys.executable, "-P", str(SUITE), "--select", select]
-    sides = {
-        arm: command_measure(command, {"BENCH_SLOWDOWN": str(share)}) for arm, share in ARMS.items()
-    }
+    words = [sys.executable, "-P", str(SUITE), "--serve", "--select", select]
+    sides = {arm: Command(words, {"BENCH_SLOWDOWN": str(share)}) for arm, share in ARMS.items()}
     stop = time.monotonic() + 60 * minutes
     done = len(path.read_text().splitlines()) if path.exists() else 0
     for number in itertools.count(done):
@@ -40,9 +40,9 @@ def record(path, minutes, select):
             return
         arms = [arm for arm in ARMS if number % EVERY.get(arm, 1) == 0]
         order = random.sample(arms, len(arms))
-        times = {arm: sides[arm]([]) for arm in order}
+        found = in_turns([sides[arm] for arm in order], TURNS, ())
         with path.open("a") as file:
-            file.write(json.dumps(times) + "\n")
+            file.write(json.dumps(dict(zip(order, found, strict=True))) + "\n")
 
 
 def times_of(rounds, arm, name):

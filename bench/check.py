@@ -65,11 +65,11 @@ def without_benchmark():
 
 def complaints():
     yield from (f"{name} has no benchmark" for name in without_benchmark())
-    ran = dict(suite.measured({"time"}, small, suite.Quick))
+    ran = dict(suite.measured({"time"}, small))
     yield from (f"{name} has no time" for name, result in ran.items() if result is None)
     if len(ran) < LEAST_BENCHMARKS:
         yield f"{len(ran)} benchmarks ran, at least {LEAST_BENCHMARKS} are there"
-    tracked = dict(suite.measured({"track"}, lambda name: "recovery" in name, suite.Quick))
+    tracked = dict(suite.measured({"track"}, lambda name: "recovery" in name))
     for name, value in tracked.items():
         exact = "track_exact_share" in name or "track_same_bits" in name
         if value is None or (exact and value != 1):

@@ -1,9 +1,9 @@
 """Is HEAD slower than BASE? `python -m bench.gate BASE HEAD` from the root of a clone.
 
 Both commits are installed into environments of their own under .gate/, with compiled code of their
-own; the suite of this working tree is run on them in interleaved pairs of fresh processes
-(fastcos.gate). The summary is markdown, on stdout and with --summary also in a file. Exit status: 0
-passed, 1 slower or nothing ran, 2 it could not be tried.
+own; the suite of this working tree is run on them in pairs of fresh processes that take turns at
+every benchmark (fastcos.gate). The summary is markdown, on stdout and with --summary also in a
+file. Exit status: 0 passed, 1 slower or nothing ran, 2 it could not be tried.
 """
 
 import argparse
@@ -13,10 +13,12 @@ import sys
 import venv
 from pathlib import Path
 
-from fastcos.gate import LEAST_PAIRS, command_measure, compare_speed
+from fastcos.gate import LEAST_PAIRS, Command, compare_speed
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".gate"
+# of base and head at every benchmark of a pair
+TURNS = 4
 # what the gate looks at unless told otherwise: everything that takes milliseconds
 DEFAULT = r"^(?!starting|recovery|audit\.Whole)"
 
@@ -54,16 +56,16 @@ def built(commit, role):
 
 
 def side(commit, role, select, threads):
-    """A function that measures this commit in a new process."""
+    """The command that measures this commit."""
     python, place = built(commit, role)
-    command = [str(python), "-P", str(ROOT / "bench" / "suite.py"), "--select", select]
+    words = [str(python), "-P", str(ROOT / "bench" / "suite.py"), "--select", select]
     environment = {
         "FASTCOS_CACHE_DIR": str(place / "cache"),
         "FASTCOS_NUM_THREADS": str(threads),
         "OPENBLAS_NUM_THREADS": str(threads),
         "PYTHONPATH": "",
     }
-    return command_measure(command, environment)
+    return Command(words, environment)
 
 
 def main(arguments=None):
@@ -85,10 +87,11 @@ def main(arguments=None):
             side(resolved(revision), role, given.select, given.threads)
             for role, revision in (("base", given.base), ("head", given.head))
         )
-        for measure in (base, head):  # compiles, and fills the caches of the disk
-            measure(["--quick"])
+        for command in (base, head):  # compiles, and fills the caches of the disk
+            command(["--quick"])
+        serving = [Command([*side.words, "--serve"], side.environment) for side in (base, head)]
         verdict = compare_speed(
-            base, head, pairs=given.pairs, tolerance=given.tolerance,
+            *serving, turns=TURNS, pairs=given.pairs, tolerance=given.tolerance,
             progress=lambda done, total: print(f"pair {done} of {total}", file=sys.stderr),
         )  # fmt: skip
     except (subprocess.CalledProcessError, ValueError, re.error) as error:

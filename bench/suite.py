@@ -1,42 +1,39 @@
 """The suite in this process: `python -P bench/suite.py` prints JSON.
 
 {benchmark: seconds of the fastest call of several passes}, for what interferes with a call only
-adds to it, and does so for a while; or with --tracks {benchmark: value}. On one thread the seconds
-are of CPU time: a machine that runs other work adds little to them. What fails is told on stderr
-and left out. The installed fastcos is measured, whatever checkout this file lies in; asv's own
-discovery and timing do the work, with less time for each benchmark than asv takes.
+adds to it, and does so for a while; or with --tracks {benchmark: value}. With --serve it stays, and
+times what it is asked for (fastcos.gate). On one thread the seconds are of CPU time: a machine that
+runs other work adds little to them. What fails is told on stderr and left out. The installed
+fastcos is measured, whatever checkout this file lies in; asv's own discovery and set-up are used,
+with less time for each benchmark than asv takes.
 """
 
 import argparse
 import contextlib
+import gc
 import itertools
 import json
-import math
 import os
 import re
 import sys
 import time
 from pathlib import Path
 
+from asv_runner.benchmarks.time import TimeBenchmark
 from asv_runner.discovery import disc_benchmarks, update_sys_path
 
 HERE = Path(__file__).parent
 SKIPPED = object()
+_caches = {}
 
 
-class Passes:
-    """What asv reads of a benchmark, for one of many processes."""
-
-    passes = 3
-    repeat = (1, 30, 0.02)
-    min_run_count = 1
-    warmup_time = 0
+# times of one visit: what a call may take in all, and how often
+SECONDS, MOST_CALLS, PASSES = 0.01, 30, 3
 
 
 class Quick:
-    """Each benchmark once: does it run, and is its answer right?"""
+    """What asv reads of a benchmark: one call. Does it run, and is its answer right?"""
 
-    passes = 1
     repeat = 1
     warmup_time = 0
 
@@ -75,68 +72,116 @@ def named(benchmark):
         yield index, benchmark.name + (f"({', '.join(values)})" if values else "")
 
 
-def measured(kinds, wanted, sampling):
-    """Name and result of every benchmark of these kinds whose name passes; None where it failed.
-
-    Pass by pass: what is slow for a second then meets one pass of a benchmark only.
-    """
+def every(kinds, wanted):
+    """Name, benchmark and index of its parameters, of these kinds and where the name passes."""
     update_sys_path(str(HERE))
-    every = disc_benchmarks(str(HERE), ignore_import_errors=True)
-    of_kind = [benchmark for benchmark in every if benchmark.type in kinds]
-    for benchmark in of_kind:
-        benchmark._attr_sources.insert(0, sampling)
-    for benchmark in of_kind * sampling.passes:
-        cache = None
-        for index, name in named(benchmark):
-            if not wanted(name):
-                continue
-            if benchmark.params:
-                benchmark.set_param_idx(index)
-            try:
-                if benchmark.setup_cache_key is not None and cache is None:
-                    cache = benchmark.do_setup_cache()
-                benchmark.set_cache(cache)
-                benchmark._redo_setup_next = False
-                result = SKIPPED if benchmark.do_setup() else benchmark.do_run()
-            except Exception as error:
-                print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
-                result = None
-            finally:
-                with contextlib.suppress(Exception):
-                    benchmark.do_teardown()
-            if result is not SKIPPED:
-                yield name, result
+    for benchmark in disc_benchmarks(str(HERE), ignore_import_errors=True):
+        if benchmark.type in kinds:
+            benchmark._attr_sources.insert(0, Quick)
+            for index, name in named(benchmark):
+                if wanted(name):
+                    yield name, benchmark, index
+
+
+def attempt(name, benchmark, index, action):
+    """What action(benchmark) returns after its set-up; SKIPPED, or None where it failed."""
+    if benchmark.params:
+        benchmark.set_param_idx(index)
+    try:
+        key = benchmark.setup_cache_key
+        if key is not None and key not in _caches:
+            _caches[key] = benchmark.do_setup_cache()
+        benchmark.set_cache(_caches.get(key))
+        benchmark._redo_setup_next = False
+        return SKIPPED if benchmark.do_setup() else action(benchmark)
+    except Exception as error:
+        print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+    finally:
+        with contextlib.suppress(Exception):
+            benchmark.do_teardown()
+
+
+def measured(kinds, wanted):
+    """Name and asv's result of every benchmark, called once; None where it failed."""
+    for name, benchmark, index in every(kinds, wanted):
+        result = attempt(name, benchmark, index, lambda benchmark: benchmark.do_run())
+        if result is not SKIPPED:
+            yield name, result
+
+
+class Times:
+    """Benchmarks that are set up and can be timed again and again."""
+
+    def __init__(self, wanted, now):
+        self.now, self.ready = now, {}
+        for name, benchmark, index in every({"time"}, wanted):
+            # timeraw_ starts processes, which have a clock of their own
+            if type(benchmark) is TimeBenchmark:
+                found = attempt(name, benchmark, index, lambda benchmark: benchmark)
+                if found is benchmark:
+                    self.ready[name] = benchmark, index
+
+    def __call__(self, names):
+        """Seconds of the fastest of some calls; what fails now is left out."""
+        found = {name: attempt(name, *self.ready[name], self.fastest_call) for name in names}
+        return {name: seconds for name, seconds in found.items() if seconds is not None}
+
+    def fastest_call(self, benchmark):
+        now, taken = self.now, []
+        gc.disable()
+        try:
+            while sum(taken) < SECONDS and len(taken) < MOST_CALLS:
+                started = now()
+                benchmark.func(*benchmark._current_params)
+                taken.append(now() - started)
+        finally:
+            gc.enable()
+        return min(taken)
+
+
+def serve(times):
+    """Answer lines of names with lines of times, until there are no more."""
+    out = sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):  # what a benchmark prints is no answer
+        for line in sys.stdin:
+            names = json.loads(line) or times.ready
+            found = times([name for name in names if name in times.ready])
+            print(json.dumps(found), file=out, flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="only these benchmarks, by full name")
     parser.add_argument("--select", default="", metavar="REGEX", help="only names that match")
-    parser.add_argument("--quick", action="store_true", help="one call each")
-    parser.add_argument("--tracks", action="store_true", help="what is tracked instead of times")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--quick", action="store_true", help="one call each")
+    how.add_argument("--serve", action="store_true", help="answer lines of names on stdin")
+    how.add_argument("--tracks", action="store_true", help="what is tracked instead of times")
     given = parser.parse_args()
-    share = float(os.environ.get("BENCH_SLOWDOWN", "0"))
-    Passes.timer = Quick.timer = clock()
+    share, now = float(os.environ.get("BENCH_SLOWDOWN", "0")), clock()
     if share:
-        slow_down(share, clock())
+        slow_down(share, now)
     chosen, pattern = set(given.names), re.compile(given.select)
 
     def wanted(name):
         return (not chosen or name in chosen) and pattern.search(name)
 
-    kinds = {"track"} if given.tracks else {"time"}
-    sampling = Quick if given.quick or given.tracks else Passes
-    found, failed = {}, set()
-    # what a benchmark prints is no result
+    if given.serve:
+        serve(Times(wanted, now))
+        return
     with contextlib.redirect_stdout(sys.stderr):
-        for name, result in measured(kinds, wanted, sampling):
-            if result is None:
-                failed.add(name)
-            elif given.tracks:
-                found[name] = result
-            else:
-                found[name] = min(found.get(name, math.inf), *result["samples"])
-    found = {name: value for name, value in found.items() if name not in failed}
+        if given.tracks:
+            found = {
+                name: value for name, value in measured({"track"}, wanted) if value is not None
+            }
+        else:
+            times = Times(wanted, now)
+            passes = [times(times.ready) for _ in range(1 if given.quick else PASSES)]
+            found = {
+                name: min(seconds[name] for seconds in passes)
+                for name in passes[0]
+                if all(name in seconds for seconds in passes)
+            }
     json.dump(found, sys.stdout, indent=0)
 
 

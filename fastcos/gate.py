@@ -8,10 +8,7 @@ than between calls. So base and head run in turn, each pair gives one ratio per 
 the machine cancels within a pair, and the verdict rests on an interval of the ratios' median.
 """
 
-import json
-import os
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validate
+from fastcos.gate_processes import Command, Measure, Pair, Seconds, as_measure, in_turns, one_by_one
+
+__all__ = ["Command", "Ratio", "Verdict", "compare_speed"]
 
 LEAST_PAIRS = 10
 _RESAMPLES = 9_999
-
-Seconds = dict[str, float]
-Measure = Callable[[Sequence[str]], Seconds]
 
 
 @dataclass(frozen=True)
@@ -116,6 +113,7 @@ def compare_speed(
     base: Measure | Sequence[str],
     head: Measure | Sequence[str],
     *,
+    turns: int | None = None,
     pairs: int = LEAST_PAIRS,
     tolerance: float = 0.10,
     confidence: float = 0.99,
@@ -132,7 +130,13 @@ def compare_speed(
     base, head : sequence of str, or callable
         A command that prints one JSON object, benchmark name to seconds, as the last thing on
         stdout; it is started anew for every sample, with the names to measure as further arguments
-        (none: all). Or a function from the names to such a dict.
+        (none: all). Or a Command, for variables of its environment; or a function from the names
+        to such a dict.
+    turns : int, optional
+        The commands serve: each reads lines from stdin, a JSON array of names each ([]: all), and
+        answers with one line of JSON, until its stdin ends. Base and head of a pair then live at
+        once and take so many turns at every benchmark, so that both meet the same moments of a busy
+        machine; the fastest answer of each counts. Costs them memory at the same time.
     pairs : int, default 10
         Pairs of processes; at least 10, for an interval of fewer ratios means little.
     tolerance : float, default 0.10
@@ -171,13 +175,13 @@ def compare_speed(
     pairs = validate.as_count("pairs", pairs, low=LEAST_PAIRS)
     tolerance = validate.as_real("tolerance", tolerance, low=0)
     confidence = validate.as_real("confidence", confidence, above=0, high=0.9999)
-    sides = as_measure(base), as_measure(head)
-    first = run_pairs(*sides, pairs, progress=progress)
+    pair = _pair(base, head, turns)
+    first = run_pairs(pair, pairs, progress=progress)
     ratios = judged(first, pairs, confidence, seed)
     doubtful = [ratio.name for ratio in ratios if ratio.low > 1 + tolerance]
     suspects: tuple[Ratio, ...] = ()
     if doubtful:
-        again = run_pairs(*sides, pairs, doubtful, progress=progress)
+        again = run_pairs(pair, pairs, doubtful, progress=progress)
         suspects = judged(again, pairs, confidence, seed)
     ran = {ratio.name for ratio in ratios}
     of_base, of_head = ({name for times in side for name in times} for side in first)
@@ -192,59 +196,36 @@ def compare_speed(
     )
 
 
-def as_measure(side: Measure | Sequence[str]) -> Measure:
-    """Return a command as a function that runs it."""
-    if callable(side):
-        return side
-    return command_measure(side)
+def _pair(base: Measure | Sequence[str], head: Measure | Sequence[str], turns: int | None) -> Pair:
+    """How one pair is measured."""
+    sides = as_measure(base), as_measure(head)
+    if turns is None:
+        return one_by_one(*sides)
+    turns = validate.as_count("turns", turns, low=1)
+    commands = [side for side in sides if isinstance(side, Command)]
+    if len(commands) < len(sides):
+        raise ValueError("turns are taken by commands, got a function")
 
+    def pair(names: Sequence[str]) -> tuple[Seconds, Seconds]:
+        first, second = in_turns(commands, turns, names)
+        return first, second
 
-def command_measure(
-    command: Sequence[str], environment: Mapping[str, str] | None = None
-) -> Measure:
-    """Return a function that runs a command in a new process and reads its JSON.
-
-    Parameters
-    ----------
-    command : sequence of str
-        As in :func:`compare_speed`.
-    environment : mapping, optional
-        Variables beside those of this process.
-
-    Returns
-    -------
-    callable
-        From a sequence of names to a dict of name to seconds.
-    """
-
-    def measure(names: Sequence[str]) -> Seconds:
-        done = subprocess.run(
-            [*command, *names],
-            env={**os.environ, **(environment or {})},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        found: Seconds = json.loads(done.stdout[done.stdout.rindex("{") :])
-        return found
-
-    return measure
+    return pair
 
 
 def run_pairs(
-    base: Measure,
-    head: Measure,
+    pair: Pair,
     pairs: int,
     names: Sequence[str] = (),
     *,
     progress: Callable[[int, int], object] | None = None,
 ) -> tuple[list[Seconds], list[Seconds]]:
-    """Measure base, head, head, base, base, head ...: whoever is second gains nothing.
+    """Measure base and head that often.
 
     Parameters
     ----------
-    base, head : callable
-        From names to a dict of name to seconds.
+    pair : callable
+        From names to the times of base and of head.
     pairs : int
     names : sequence of str
         What to measure; nothing means all.
@@ -256,11 +237,11 @@ def run_pairs(
         Of base and of head, in the order of the pairs.
     """
     found: tuple[list[Seconds], list[Seconds]] = ([], [])
-    for pair in range(pairs):
-        for side in (0, 1) if pair % 2 == 0 else (1, 0):
-            found[side].append((base, head)[side](names))
+    for number in range(pairs):
+        for side, times in zip(found, pair(names), strict=True):
+            side.append(times)
         if progress is not None:
-            progress(pair + 1, pairs)
+            progress(number + 1, pairs)
     return found
 
 

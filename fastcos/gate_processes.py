@@ -1,0 +1,154 @@
+"""Times of two commands, in pairs of fresh processes: one after the other, or taking turns."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import TracebackType
+
+Seconds = dict[str, float]
+Measure = Callable[[Sequence[str]], Seconds]
+# from names to the times of base and of head
+Pair = Callable[[Sequence[str]], tuple[Seconds, Seconds]]
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is started anew for every sample.
+
+    Attributes
+    ----------
+    words : sequence of str
+        The program and its arguments.
+    environment : mapping
+        Variables beside those of this process.
+    """
+
+    words: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, names: Sequence[str]) -> Seconds:
+        """Run it with the names as further arguments; the last thing on stdout is its answer."""
+        done = subprocess.run(
+            [*self.words, *names],
+            env={**os.environ, **self.environment},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        found: Seconds = json.loads(done.stdout[done.stdout.rindex("{") :])
+        return found
+
+    def serve(self) -> "Server":
+        """Start it once, to be asked often."""
+        return Server(self)
+
+
+class Server(AbstractContextManager["Server"]):
+    """A living process that answers a line of names, a JSON array, with a line of times.
+
+    Parameters
+    ----------
+    command : Command
+    """
+
+    def __init__(self, command: Command) -> None:
+        self.words = list(command.words)
+        self.process = subprocess.Popen(
+            self.words,
+            env={**os.environ, **command.environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, names: Sequence[str]) -> Seconds:
+        """Return the times of these benchmarks, or of all."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps(list(names)) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended: the empty line below tells
+        line = self.process.stdout.readline()
+        if not line:
+            raise subprocess.CalledProcessError(self.process.wait(), self.words)
+        found: Seconds = json.loads(line)
+        return found
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let it end: nothing more is asked."""
+        self.process.communicate()
+
+
+def as_measure(side: Measure | Sequence[str]) -> Measure:
+    """Return a command as a function that runs it."""
+    return side if callable(side) else Command(side)
+
+
+def one_by_one(base: Measure, head: Measure) -> Pair:
+    """Return a function that runs base, head, then head, base: whoever is second gains nothing.
+
+    Parameters
+    ----------
+    base, head : callable
+        From names to times.
+
+    Returns
+    -------
+    callable
+        From names to the times of both.
+    """
+    sides, order = (base, head), [0, 1]
+
+    def pair(names: Sequence[str]) -> tuple[Seconds, Seconds]:
+        found = {side: sides[side](names) for side in order}
+        order.reverse()
+        return found[0], found[1]
+
+    return pair
+
+
+def in_turns(commands: Sequence[Command], turns: int, names: Sequence[str]) -> list[Seconds]:
+    """Times of commands that live at once and take turns at every benchmark.
+
+    What disturbs a machine lasts from milliseconds to minutes. Here all sides meet it within
+    moments, again and again; the fastest answer of each counts.
+
+    Parameters
+    ----------
+    commands : sequence of Command
+        Each must serve: see :class:`Server`.
+    turns : int
+        How often each measures every benchmark, after a first pass over all.
+    names : sequence of str
+        What to measure; nothing means all.
+
+    Returns
+    -------
+    list of dict
+        One for each command.
+    """
+    servers = [command.serve() for command in commands]
+    try:
+        best = [server(names) for server in servers]
+        sides = list(zip(servers, best, strict=True))
+        known = list(dict.fromkeys(name for times in best for name in times))
+        for turn in range(turns):
+            for position, name in enumerate(known):
+                # each side begins as often as it ends
+                for server, times in sides if (turn + position) % 2 == 0 else sides[::-1]:
+                    if name in times:
+                        times[name] = min(times[name], *server([name]).values())
+    finally:
+        for server in servers:
+            server.__exit__(None, None, None)
+    return best
