@@ -1,12 +1,13 @@
 """The gate's verdict on times whose answer is known."""
 
+import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from fastcos import gate
+from fastcos import gate, gate_processes
 
 
 def noisy(means, seed, spread=0.02):
@@ -79,7 +80,7 @@ def test_the_sides_take_turns_at_going_first():
     def side(name):
         return lambda names: order.append(name) or {"search": 1.0}
 
-    gate.run_pairs(side("base"), side("head"), 4)
+    gate.run_pairs(gate_processes.one_by_one(side("base"), side("head")), 4)
     assert order == ["base", "head", "head", "base"] * 2
 
 
@@ -111,22 +112,67 @@ def test_commands_are_run_in_processes_of_their_own(tmp_path):
     script.write_text(
         "import json, sys\nprint('talk')\nprint(json.dumps({n: 2.0 for n in sys.argv[1:] or 'ab'}))"
     )
-    measure = gate.as_measure([sys.executable, str(script)])
+    measure = gate_processes.as_measure([sys.executable, str(script)])
     assert measure([]) == {"a": 2.0, "b": 2.0}
     assert measure(["a"]) == {"a": 2.0}
     with pytest.raises(subprocess.CalledProcessError):
-        gate.as_measure([sys.executable, "-c", "raise SystemExit(3)"])([])
+        gate_processes.as_measure([sys.executable, "-c", "raise SystemExit(3)"])([])
 
 
 def test_a_command_sees_the_variables_it_is_given():
     code = "import json, os; print(json.dumps({os.environ['GATE_NAME']: 1.0}))"
-    measure = gate.command_measure([sys.executable, "-c", code], {"GATE_NAME": "x"})
+    measure = gate.Command([sys.executable, "-c", code], {"GATE_NAME": "x"})
     assert measure([]) == {"x": 1.0}
+
+
+SERVER = """
+import json, sys, time
+from pathlib import Path
+label, diary = sys.argv[1:]
+for turn, line in enumerate(sys.stdin):
+    names = json.loads(line) or json.loads(label)
+    with open(diary, "a") as file:
+        file.write(f"{label} {names}\\n")
+    # a first answer that was disturbed
+    print(json.dumps({name: (1 + 8 * (turn == 0)) * len(name) for name in names}), flush=True)
+"""
+
+
+def serving(tmp_path, names):
+    script = tmp_path / "server.py"
+    script.write_text(SERVER)
+    return gate.Command([sys.executable, str(script), json.dumps(names), str(tmp_path / "diary")])
+
+
+def test_commands_that_serve_take_turns_at_every_benchmark(tmp_path):
+    base, head = serving(tmp_path, ["a", "b"]), serving(tmp_path, ["a", "b", "new"])
+    found = gate_processes.in_turns([base, head], 2, [])
+    assert found == [{"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0, "new": 3.0}]
+    diary = (tmp_path / "diary").read_text().splitlines()
+    first, second = '["a", "b"]', '["a", "b", "new"]'
+    assert diary[2:6] == [f"{first} ['a']", f"{second} ['a']", f"{second} ['b']", f"{first} ['b']"]
+    assert diary[7:9] == [f"{second} ['a']", f"{first} ['a']"]
+
+
+def test_the_gate_asks_servers_for_suspects_alone(tmp_path):
+    base = serving(tmp_path, ["a", "b"])
+    verdict = gate.compare_speed(base, base, turns=1)
+    assert verdict.passed
+    assert [one.ratio for one in verdict.ratios] == [1.0, 1.0]
+    assert len((tmp_path / "diary").read_text().splitlines()) == 10 * 2 * 3
+
+
+def test_a_server_that_dies_is_a_failed_command(tmp_path):
+    dead = gate.Command([sys.executable, "-c", "raise SystemExit(3)"])
+    with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
+        gate_processes.in_turns([serving(tmp_path, ["a"]), dead], 1, [])
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
+        ({"turns": 0}, "turns must be a whole number of at least 1, got 0"),
+        ({"turns": 1}, "turns are taken by commands, got a function"),
         ({"pairs": 9}, "pairs must be a whole number of at least 10, got 9"),
         ({"tolerance": -0.1}, "tolerance must be a finite number >= 0, got -0.1"),
         ({"confidence": 1}, "confidence must be a finite number > 0 and <= 0.9999, got 1"),

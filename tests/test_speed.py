@@ -53,6 +53,24 @@ def test_a_search_is_right_only_where_neighbours_and_order_are(rows):
     assert job.check(one_missed) == pytest.approx(0.98)
 
 
+def test_a_rival_may_swap_what_float32_cannot_tell_apart(rows):
+    near = np.concatenate([rows, rows[:1] * (1 + 1e-7)])  # two items with one direction, nearly
+    job, right = search_job(near, 5), brute_force(near, 5)
+    assert job.is_close(right)
+    other = right.copy()
+    both = [list(row).index(0) if 0 in row else None for row in other]
+    for row, at in enumerate(both):
+        if at is not None and 300 in other[row]:
+            partner = list(other[row]).index(300)
+            other[row, [at, partner]] = other[row, [partner, at]]
+    assert job.is_close(other)
+    for wrong in (np.roll(right, 1, axis=1), np.repeat(right[:, :1], 5, axis=1), right * 0 - 1):
+        assert not job.is_close(wrong)
+    itself = right.copy()
+    itself[:, 0] = np.arange(len(near))
+    assert not job.is_close(itself)
+
+
 def test_products_and_items_are_checked_against_float64(interactions):
     product, gram, items = sparse_jobs(interactions, 3)
     A, dense = product.inputs["A"], interactions.toarray().astype(np.float64)
@@ -65,8 +83,10 @@ def test_products_and_items_are_checked_against_float64(interactions):
     np.fill_diagonal(cosines, -np.inf)
     best = -np.sort(-cosines, axis=1)[:, :3]
     assert items.check(best) == 1
-    best[0] += 0.01
+    assert items.is_close(best)
+    best[0] += 1e-5
     assert items.check(best) == pytest.approx(1 - 1 / 40)
+    assert not items.is_close(best)
 
 
 def test_the_roofline_is_the_lower_of_the_two_peaks():
