@@ -157,6 +157,8 @@ def compare_speed(
     ------
     ValueError
         Fewer pairs, or a tolerance or confidence out of range; times that are not positive.
+    TypeError
+        A function where turns are taken.
     subprocess.CalledProcessError
         A command failed.
 
@@ -202,9 +204,11 @@ def _pair(base: Measure | Sequence[str], head: Measure | Sequence[str], turns: i
     if turns is None:
         return one_by_one(*sides)
     turns = validate.as_count("turns", turns, low=1)
-    commands = [side for side in sides if isinstance(side, Command)]
-    if len(commands) < len(sides):
-        raise ValueError("turns are taken by commands, got a function")
+    rule = "a command where turns are taken"
+    commands = [
+        validate.as_instance(name, side, Command, rule)
+        for name, side in zip(("base", "head"), sides, strict=True)
+    ]
 
     def pair(names: Sequence[str]) -> tuple[Seconds, Seconds]:
         first, second = in_turns(commands, turns, names)

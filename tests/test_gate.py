@@ -172,7 +172,6 @@ def test_a_server_that_dies_is_a_failed_command(tmp_path):
     ("setting", "message"),
     [
         ({"turns": 0}, "turns must be a whole number of at least 1, got 0"),
-        ({"turns": 1}, "turns are taken by commands, got a function"),
         ({"pairs": 9}, "pairs must be a whole number of at least 10, got 9"),
         ({"tolerance": -0.1}, "tolerance must be a finite number >= 0, got -0.1"),
         ({"confidence": 1}, "confidence must be a finite number > 0 and <= 0.9999, got 1"),
@@ -181,6 +180,11 @@ def test_a_server_that_dies_is_a_failed_command(tmp_path):
 def test_settings_that_mean_nothing_are_refused(setting, message):
     with pytest.raises(ValueError, match=message):
         gate.compare_speed(lambda names: {}, lambda names: {}, **setting)
+
+
+def test_functions_take_no_turns():
+    with pytest.raises(TypeError, match="base must be a command where turns are taken, got funct"):
+        gate.compare_speed(lambda names: {}, lambda names: {}, turns=1)
 
 
 def test_times_of_zero_are_refused():
