@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.gate import TURNS
-from fastcos.gate import LEAST_PAIRS, Command, interval
-from fastcos.gate_processes import in_turns
+from fastcos.gate import LEAST_PAIRS, interval
+from fastcos.gate_processes import Command, in_turns
 
 SUITE = Path(__file__).with_name("suite.py")
 ARMS = {"plain": 0.0, "again": 0.0, "ten": 0.10, "twenty": 0.20, "double": 1.0}

@@ -13,7 +13,8 @@ import sys
 import venv
 from pathlib import Path
 
-from fastcos.gate import LEAST_PAIRS, Command, compare_speed
+from fastcos.gate import LEAST_PAIRS, compare_speed
+from fastcos.gate_processes import Command
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".gate"

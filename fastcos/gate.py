@@ -18,8 +18,6 @@ import numpy.typing as npt
 from fastcos import validate
 from fastcos.gate_processes import Command, Measure, Pair, Seconds, as_measure, in_turns, one_by_one
 
-__all__ = ["Command", "Ratio", "Verdict", "compare_speed"]
-
 LEAST_PAIRS = 10
 _RESAMPLES = 9_999
 
@@ -130,7 +128,7 @@ def compare_speed(
     base, head : sequence of str, or callable
         A command that prints one JSON object, benchmark name to seconds, as the last thing on
         stdout; it is started anew for every sample, with the names to measure as further arguments
-        (none: all). Or a Command, for variables of its environment; or a function from the names
+        (none: all). Or a ``gate_processes.Command``, which has variables too; or a function from the names
         to such a dict.
     turns : int, optional
         The commands serve: each reads lines from stdin, a JSON array of names each ([]: all), and

@@ -1,12 +1,11 @@
 """Times of two commands, in pairs of fresh processes: one after the other, or taking turns."""
 
+import contextlib
 import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import TracebackType
 
 Seconds = dict[str, float]
 Measure = Callable[[Sequence[str]], Seconds]
@@ -46,7 +45,7 @@ class Command:
         return Server(self)
 
 
-class Server(AbstractContextManager["Server"]):
+class Server:
     """A living process that answers a line of names, a JSON array, with a line of times.
 
     Parameters
@@ -66,25 +65,17 @@ class Server(AbstractContextManager["Server"]):
 
     def __call__(self, names: Sequence[str]) -> Seconds:
         """Return the times of these benchmarks, or of all."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.write(json.dumps(list(names)) + "\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has ended: the empty line below tells
-        line = self.process.stdout.readline()
+        questions, answers = self.process.stdin, self.process.stdout
+        # where it has ended, the empty line below tells
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(list(names)), file=questions, flush=True)
+        line = "" if answers is None else answers.readline()
         if not line:
             raise subprocess.CalledProcessError(self.process.wait(), self.words)
         found: Seconds = json.loads(line)
         return found
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Let it end: nothing more is asked."""
         self.process.communicate()
 
@@ -150,5 +141,5 @@ def in_turns(commands: Sequence[Command], turns: int, names: Sequence[str]) -> l
                         times[name] = min(times[name], *server([name]).values())
     finally:
         for server in servers:
-            server.__exit__(None, None, None)
+            server.close()
     return best

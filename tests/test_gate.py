@@ -121,7 +121,7 @@ def test_commands_are_run_in_processes_of_their_own(tmp_path):
 
 def test_a_command_sees_the_variables_it_is_given():
     code = "import json, os; print(json.dumps({os.environ['GATE_NAME']: 1.0}))"
-    measure = gate.Command([sys.executable, "-c", code], {"GATE_NAME": "x"})
+    measure = gate_processes.Command([sys.executable, "-c", code], {"GATE_NAME": "x"})
     assert measure([]) == {"x": 1.0}
 
 
@@ -141,7 +141,9 @@ for turn, line in enumerate(sys.stdin):
 def serving(tmp_path, names):
     script = tmp_path / "server.py"
     script.write_text(SERVER)
-    return gate.Command([sys.executable, str(script), json.dumps(names), str(tmp_path / "diary")])
+    return gate_processes.Command(
+        [sys.executable, str(script), json.dumps(names), str(tmp_path / "diary")]
+    )
 
 
 def test_commands_that_serve_take_turns_at_every_benchmark(tmp_path):
@@ -163,7 +165,7 @@ def test_the_gate_asks_servers_for_suspects_alone(tmp_path):
 
 
 def test_a_server_that_dies_is_a_failed_command(tmp_path):
-    dead = gate.Command([sys.executable, "-c", "raise SystemExit(3)"])
+    dead = gate_processes.Command([sys.executable, "-c", "raise SystemExit(3)"])
     with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
         gate_processes.in_turns([serving(tmp_path, ["a"]), dead], 1, [])
 
