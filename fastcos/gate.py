@@ -128,8 +128,8 @@ def compare_speed(
     base, head : sequence of str, or callable
         A command that prints one JSON object, benchmark name to seconds, as the last thing on
         stdout; it is started anew for every sample, with the names to measure as further arguments
-        (none: all). Or a ``gate_processes.Command``, which has variables too; or a function from the names
-        to such a dict.
+        (none: all). Or a ``gate_processes.Command``, which has variables too; or a function from
+        the names to such a dict.
     turns : int, optional
         The commands serve: each reads lines from stdin, a JSON array of names each ([]: all), and
         answers with one line of JSON, until its stdin ends. Base and head of a pair then live at
