@@ -129,6 +129,8 @@ def test_a_page_names_only_flags_and_files_that_exist(page):
         assert {word for word in words if word.startswith("--")} <= known, command
     for path in re.findall(r"\b((?:tests|bench|examples|fastcos)/[\w./-]+\.\w+)", TEXTS[page]):
         assert (ROOT / path).exists() or path == "bench/tables.json", path
+    for link in re.findall(r"\]\((?!https?:)([^)#\s]+)", TEXTS[page]):
+        assert (ROOT / page).parent.joinpath(link).exists(), link
     for module in re.findall(r"python -m ((?:tests|bench)[\w.]+)", TEXTS[page]):
         assert (ROOT / (module.replace(".", "/") + ".py")).exists(), module
 
