@@ -20,6 +20,8 @@ _DENSE_SIDE = 2048
 _DENSE_SHARE = 5
 # a Gram matrix in float64 cannot tell smaller singular values from 0, relative to the largest
 _RANK_TOLERANCE = 1e-7
+# rows of the vectors whose residuals stay in the cache
+_ROWS_AT_ONCE = 1024
 # residual of the direct route, relative
 _WORKING_PRECISION = 1e-11
 
@@ -267,9 +269,11 @@ def _finished(operator: Operator, side: Operator, vectors: Matrix, *, compute_u:
     squares = np.einsum("ij,ij->j", exact, Z) / np.einsum("ij,ij->j", exact, exact)
     s = np.sqrt(np.maximum(squares, 0))
     order = np.argsort(-s, kind="stable")
-    s, vectors = s[order], vectors[:, order]
-    s[s <= _RANK_TOLERANCE * s[0]] = 0
-    residuals = _residuals(Z[:, order], exact[:, order], s)
+    values = np.where(s <= _RANK_TOLERANCE * s.max(), 0, s)
+    residuals = _residuals(Z, exact, values)[order]
+    s = values[order]
+    if (np.diff(order) < 0).any():
+        vectors = vectors[:, order]
     V: Matrix
     if side is operator:
         V = vectors * _signs(vectors)
@@ -283,9 +287,15 @@ def _finished(operator: Operator, side: Operator, vectors: Matrix, *, compute_u:
 
 def _residuals(Z: Matrix, vectors: Matrix, s: Vector) -> Vector:
     """Return svd_residuals from vectors as columns and their products Z with the Gram matrix."""
-    lengths = np.linalg.norm(vectors, axis=0)
+    squares, r_squares = np.zeros(len(s)), np.zeros(len(s))
+    for first in range(0, len(Z), _ROWS_AT_ONCE):
+        some = vectors[first : first + _ROWS_AT_ONCE]
+        rest = Z[first : first + _ROWS_AT_ONCE] - some * s**2
+        squares += np.einsum("ij,ij->j", some, some)
+        r_squares += np.einsum("ij,ij->j", rest, rest)
+    lengths = np.sqrt(squares)
     with np.errstate(divide="ignore", invalid="ignore"):
-        r = np.linalg.norm(Z - vectors * s**2, axis=0) / lengths
+        r = np.sqrt(r_squares) / lengths
         bound = np.fmin(r / s, np.sqrt(r))
     bound[~(lengths > 0)] = np.inf
     reference = np.where(s > _RANK_TOLERANCE * s.max(), s, s.max())
