@@ -26,13 +26,15 @@ class Engine(NamedTuple):
     """How the items of a search are found.
 
     find(side, exclusions, work, width) returns columns (n, width) and keys, best first; prepare()
-    the items in panels; of them only those permitted, all if None; n_items: how many those are.
+    the items in panels; of them only those permitted, all if None; n_items: how many those are;
+    known: the transformed queries, where they are there already.
     """
 
     find: Callable[..., tuple[dense.Integers, dense.Floats]]
     prepare: Callable[[], dense.Prepared]
     n_items: int
     permitted: dense.Integers | None = None
+    known: dense.Side | None = None
 
 
 class Asked(NamedTuple):
@@ -42,9 +44,14 @@ class Asked(NamedTuple):
     exclusions: dense.Exclusions
     k: int
 
+    @property
+    def n(self) -> int:
+        """How many; the rows of bags may be sparse, and those have no len."""
+        return int(self.rows.shape[0])
+
     def of(self, some: dense.Integers) -> "Asked":
         """Some of the queries, rising numbers; all of them as they are."""
-        if len(some) == len(self.rows):
+        if len(some) == self.n:
             return self
         return Asked(self.rows[some], self.exclusions.of(some), self.k)
 
@@ -65,7 +72,7 @@ def in_chunks(
     have it are listed and scored. In the worst case that is O(m) exact scores a query; memory stays
     working_memory.
     """
-    n, k = len(asked.rows), asked.k
+    n, k = asked.n, asked.k
     columns, keys = threads.poisoned((n, k), np.int64), threads.poisoned((n, k), np.float64)
     loose = threads.poisoned(n, np.float64)
     facts = measure.facts(searched)
@@ -73,7 +80,9 @@ def in_chunks(
     left = []
     for some in _chunks(np.arange(n, dtype=np.int64), width, work):
         part = asked.of(some)
-        side = dense.side(measure.queries(part.rows), None, work.n_threads, measure.form)
+        side = engine.known
+        if side is None or part is not asked:
+            side = dense.side(measure.queries(part.rows), None, work.n_threads, measure.form)
         listed, listed_keys = engine.find(side, part.exclusions, work, width)
         columns[some], keys[some] = _best(measure, part, facts, listed, work)
         loose[some] = listed_keys[:, -1]
@@ -127,7 +136,7 @@ def _reaching(
     engine: Engine,
 ) -> tuple[dense.Integers, dense.Floats]:
     """Columns and exact keys of the k best among all items that may reach the floors."""
-    n, k = len(asked.rows), asked.k
+    n, k = asked.n, asked.k
     prepared, form = engine.prepare(), measure.form
     sharp = isinstance(measure, Sharp) and n > dense.SCORES_PER_PACKING
     if isinstance(measure, Sharp) and sharp:

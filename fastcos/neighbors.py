@@ -121,7 +121,9 @@ def top_k(
     >>> found.indices.ravel().tolist()
     [1, 0, 1]
     """
-    if sp.issparse(queries) or sp.issparse(items):
+    sparse = sp.issparse(queries) or sp.issparse(items)
+    of_bags = sparse and getattr(measure, "of_bags", False)
+    if sparse and not of_bags:
         indices, scores = sparse_top_k(
             queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
             exclude=exclude, min_score=min_score, n_threads=n_threads, progress=progress,
@@ -129,16 +131,18 @@ def top_k(
         return Neighbors(indices, scores)
     on_disk = rows_on_disk.is_on_disk(queries) or rows_on_disk.is_on_disk(items)
     streams = out is not None or (on_disk and can_stream(measure))
-    as_rows = rows_on_disk.as_rows_on_disk if streams else validate.as_rows
+    as_rows: Any = rows_on_disk.as_rows_on_disk if streams else validate.as_rows
+    as_rows = as_interactions if of_bags else as_rows
     given = as_rows("queries", queries)
     searched = given if items is None else as_rows("items", items)
     validate.as_same_width("items", searched, "queries", given)
     own = items is None and exclude_self
-    candidates = np.arange(len(searched), dtype=np.int64)
+    n, n_items = given.shape[0], searched.shape[0]
+    candidates = np.arange(n_items, dtype=np.int64)
     if allowed is not None:
-        candidates = validate.as_item_numbers("allowed", allowed, len(searched))
+        candidates = validate.as_item_numbers("allowed", allowed, n_items)
     k = validate.as_count("k", k, high=len(candidates) - own)
-    exclusions = as_exclusions(exclude, len(given), len(searched), own)
+    exclusions = as_exclusions(exclude, n, n_items, own)
     work = as_work(n_threads, working_memory, progress)
     if min_score is not None:
         min_score = validate.as_real("min_score", min_score)
@@ -146,27 +150,29 @@ def top_k(
         some = None if allowed is None else candidates
         question = Question(given, searched, k, measure, some, exclusions, min_score)
         return Neighbors(*streamed_top_k(question, work, out))
-    validate.as_scorable("queries", given, searched)
+    if not of_bags:
+        validate.as_scorable("queries", given, searched)
     fitted = get_measure(measure).fit(searched)
     item_side = dense.side(
         fitted.items(searched), fitted.item_offsets(searched), n_threads, fitted.form
     )
     restricted = allowed is not None or exclude is not None
     guide = fitted if own and not restricted and isinstance(fitted, Guided) else None
-    find = _engine(fitted.form, item_side, candidates, k, len(given), restricted, guide, n_threads)
+    find = _engine(fitted.form, item_side, candidates, k, n, restricted, guide, n_threads)
+    # one map for both sides: the queries are mapped already
+    same = items is None and getattr(type(fitted), "queries", None) is Plain.queries
+    known = item_side if same else None
     if isinstance(fitted, Bounded):
         asked = bounded_neighbors.Asked(given, exclusions, k)
         engine = bounded_neighbors.Engine(
             find,
             lambda: dense.prepare(fitted.form, item_side, candidates, n_threads),
             len(candidates) - own,
+            known=known,
         )
         return Neighbors(
             *bounded_neighbors.in_chunks(fitted, asked, searched, min_score, work, engine)
         )
-    # one map for both sides: the queries are mapped already
-    same = items is None and getattr(type(fitted), "queries", None) is Plain.queries
-    known = item_side if same else None
     return Neighbors(
         *query_chunks.in_chunks(fitted, given, exclusions, k, min_score, work, find, known)
     )

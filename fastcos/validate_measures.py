@@ -70,7 +70,7 @@ def as_even_width(name: str, rows: validate.Rows) -> None:
 
 def as_nonnegative(name: str, values: npt.NDArray[Any]) -> None:
     """Refuse negative values."""
-    if values.min() < 0:
+    if values.min(initial=0) < 0:
         at = int(np.flatnonzero(values < 0)[0])
         raise ValueError(f"{name} must be at least 0, got {values[at]:g} at position {at}")
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 import fastcos
-from fastcos import get_measure, measures, top_k
+from fastcos import bounded_neighbors, get_measure, measures, top_k
 from fastcos.measure import Bounded, Plain, register, summaries
 from fastcos.measure.base import _MAKERS
 from fastcos.rescaling import rescalings
@@ -502,6 +502,30 @@ def test_word_rotators_distance_is_the_optimal_transport():
     np.testing.assert_allclose(np.take_along_axis(truth, found.indices, axis=1), best, atol=1e-9)
 
 
+def test_sparse_bags_have_the_neighbours_of_the_optimal_transport():
+    random = np.random.default_rng(3)
+    V = random.standard_normal((20, 5))
+    X = np.where(random.random((24, 20)) < 0.1, random.integers(1, 4, (24, 20)), 0.0)
+    X[7], X[9] = 0, X[8]
+    measure = get_measure("word_rotators_distance", vectors=V)
+    found = top_k(scipy.sparse.csr_array(X), k=3, measure=measure)
+    assert found.indices[8, 0] == 9
+    for i in (0, 8, 15):
+        truth = -np.array([oracles.word_rotator(X[i], y, V) if y.any() else 1.0 for y in X])
+        truth[i] = -np.inf
+        np.testing.assert_allclose(found.scores[i], -np.sort(-truth)[:3], atol=1e-7)
+        np.testing.assert_allclose(truth[found.indices[i]], found.scores[i], atol=1e-7)
+    some, allowed = scipy.sparse.csc_matrix(X[:2]), np.a
+    dense = top_k(X[:2], X, 3, measure=measure, allowed=allowed)
+    sparse = top_k(some, scipy.sparse.coo_array(X), 3, measure=measure, allowed=allowed)
+    np.testing.assert_array_equal(sparse.indices, dense.indices)
+    np.testing.assert_array_equal(sparse.scores, dense.scores)
+    with pytest.raises(ValueError, match="weights of bags must be at least 0, got -1"):
+        top_k(-scipy.sparse.eye_array(20), k=1, measure=measure)
+    with pytest.raises(ValueError, match="bags must have as many columns as"):
+        top_k(scipy.sparse.eye_array(19), k=1, measure=measure)
+
+
 def test_word_rotators_distance_of_single_vectors_and_empty_bags():
     V = np.random.default_rng(0).standard_normal((5, 4))
     measure = get_measure("word_rotators_distance", vectors=V)
@@ -602,6 +626,35 @@ def test_neighbours_met_by_fit_leave_nobody_out(name, k):
     assert (
         np.where(every, keys + fitted.item_offsets(rows), -np.inf) <= met.ceilings[:, None]
     ).all()
+
+
+def test_dis_sim_local_measures_rows_far_from_0_from_their_middle():
+    """Most rows lie close together; a few large ones must not settle from where to measure."""
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((400, 6))
+    rows[::20] *= 1000
+    for moved in (rows + 300, rows - random.uniform(1e4, 2e4, 6)):
+        fitted = get_measure("dis_sim_local").fit(moved)
+        norms = np.linalg.norm(fitted.items(moved), axis=1)
+        assert np.median(norms) < 3 * np.median(np.linalg.norm(rows, axis=1))
+        found, truth = (top_k(X, k=5, measure="dis_sim_local") for X in (moved, rows))
+        np.testing.assert_allclose(found.scores, truth.scores, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("memory", [0.5, None])
+@pytest.mark.parametrize("name", ["mutual_proximity", "recos"])
+def test_all_that_may_reach_the_best_are_scored_whatever_the_room(name, memory, monkeypatch):
+    """Rows whose first candidates settle little, among them zero rows and duplicates."""
+    rows = uneven_rows(700, 12) ** 3
+    fitted = get_measure(name).fit(rows)
+    exact = fitted.rescore(rows, fitted.facts(rows), np.tile(np.arange(700), (700, 1)))
+    np.fill_diagonal(exact, -np.inf)
+    truth = np.argsort(-exact, axis=1, kind="stable")[:, :9]
+    for more, room in ((0, 3), (0, 64), (14, 64)):
+        monkeypatch.setattr(bounded_neighbors, "_MORE", more)
+        monkeypatch.setattr(bounded_neighbors, "_ROOM", room)
+        found = top_k(rows, k=9, measure=name, working_memory=memory)
+        np.testing.assert_array_equal(found.indices, truth)
 
 
 def test_neighbours_met_by_fit_are_not_used_where_some_may_not_be_found():

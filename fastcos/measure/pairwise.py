@@ -1,10 +1,11 @@
 """Measures that are no inner product: exact by a bound and a second score of the candidates."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy.optimize
+import scipy.sparse as sp
 from scipy.special import log_ndtr
 
 from fastcos import validate, validate_measures
@@ -19,11 +20,15 @@ from fastcos.measure.rows import (
     unit_rows,
 )
 
+# rows of weights, dense or sparse; and of one of them which there are, and their shares
+Bags: TypeAlias = Rows | sp.csr_array
+Bag = tuple[Integers, Floats]
+
 # what rounding may add to a bound
 _SLACK = 1e-9
 _LEAST_DEVIATION = 1e-12
-# of recos: what float32 may add to an angle and to a difference, and the least weight of a row
-_ANGLE_SLACK, _SHARP_SLACK, _LEAST_WEIGHT = 1e-3, 3e-6, 0.1
+# of recos: what float32 may add to an angle, to a difference and to a key, and the least weight
+_ANGLE_SLACK, _SHARP_SLACK, _KEY_SLACK, _LEAST_WEIGHT = 1e-3, 3e-6, 1e-5, 0.1
 # the largest of many rising lines is convex: a chord between two places is never below it
 _GRID = np.linspace(-1, 1, 65)
 
@@ -57,8 +62,12 @@ class Recos(Plain):
         self._angle = float(np.arccos(np.clip(cosines.min(initial=1), -1, 1))) + _ANGLE_SLACK
 
     def items(self, B: Rows) -> Rows:
-        """Return unit rows over the cosine of the sorted row and the axis, float64."""
-        return unit_rows(B, 1 / self._weights(B))
+        """Return unit rows over the cosine of the sorted row and the axis: only candidates."""
+        rising, norms = _rising(B), norms_of(B)
+        weights = np.maximum(self._cosines(rising, norms), _LEAST_WEIGHT)
+        factors = np.divide(1, norms * weights, out=np.zeros(len(norms)), where=norms > 0)
+        scaled: Rows = np.multiply(B, factors[:, None], dtype=B.dtype, casting="same_kind")
+        return scaled
 
     def facts(self, B: Rows) -> tuple[Rows, Rows]:
         """Return the rows, and their entries rising."""
@@ -83,6 +92,7 @@ class Recos(Plain):
         angles = np.arccos(np.clip(own, -1, 1)) + _ANGLE_SLACK + self._angle
         least = np.where((angles < np.pi / 2) & (own > _LEAST_WEIGHT), np.cos(angles), 0)
         furthest = max(np.cos(self._angle), _LEAST_WEIGHT)
+        keys = keys + _KEY_SLACK / own
         largest = np.full(len(keys), np.inf)
         np.divide(keys * own * furthest, least, out=largest, where=least > 0)
         negative = keys * own * _LEAST_WEIGHT
@@ -187,11 +197,10 @@ class WordRotatorsDistance(Plain):
     """-(optimal transport between two bags of vectors, masses |w| / sum |w|, cost 1 - cosine).
 
     A row holds the weights (counts) of the vectors in a bag: of a user's items, a text's words.
-    Rows are dense, (n, w): of a sparse matrix of bags give ``toarray()``.
-    Candidates by the distance of the bags' mean directions, which bounds it from below. Between
-    bags of one vector it is 1 - cosine; an empty bag is at distance 1 from all. Pitfall: a linear
-    programme per candidate, O(m³ log m) for bags of m: milliseconds. Source: Yokoi et al.
-    arXiv:2004.15003.
+    Rows are dense or sparse, (n, w). Candidates by the distance of the bags' mean directions, which
+    bounds it from below; then all bags near enough. Between bags of one vector it is 1 - cosine; an
+    empty bag is at distance 1 from all. Pitfall: a linear programme per candidate, O(m³ log m) for
+    bags of m: milliseconds, some 25 of them a query. Source: Yokoi et al. arXiv:2004.15003.
 
     Parameters
     ----------
@@ -202,6 +211,7 @@ class WordRotatorsDistance(Plain):
     name: ClassVar[str] = "word_rotators_distance"
     form: ClassVar[Form] = "euclidean"
     needs: ClassVar[str] = "vectors"
+    of_bags: ClassVar[bool] = True
     invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=- G=- t=-")
 
     def __init__(self, vectors: Any = None) -> None:
@@ -209,43 +219,53 @@ class WordRotatorsDistance(Plain):
         self.vectors = validate.as_rows("vectors", given, dtype=np.float64)
         self._units, self._norms = unit_rows(self.vectors), norms_of(self.vectors)
 
-    def items(self, B: Rows) -> Rows:
-        """Return the bags' mean directions, (p, d) float64."""
-        return self._masses(B) @ self._units
+    def fit(self, items: Bags, users: Bags | None = None) -> Self:
+        """Return itself: nothing is learned from the bags."""
+        return self
 
-    def facts(self, B: Rows) -> Floats:
+    def items(self, B: Bags) -> Floats:
+        """Return the bags' mean directions, (p, d) float64."""
+        directions: Floats = self._masses(B) @ self._units
+        return directions
+
+    def facts(self, B: Bags) -> sp.csr_array:
         """Return the masses of the bags."""
         return self._masses(B)
 
-    def rescore(self, Q: Rows, facts: Floats, columns: Integers) -> Keys:
+    def rescore(self, Q: Bags, facts: sp.csr_array, columns: Integers) -> Keys:
         """Return minus the cost of transport."""
         keys = np.empty(columns.shape)
-        for i, mass in enumerate(self._masses(Q)):
-            for entry, column in enumerate(columns[i].tolist()):
-                keys[i, entry] = -self._cost(mass, facts[column])
+        masses = self._masses(Q)
+        for i, listed in enumerate(columns.tolist()):
+            own = _bag(masses, i)
+            for entry, column in enumerate(listed):
+                keys[i, entry] = -self._cost(own, _bag(facts, column))
         return keys
 
-    def bound(self, Q: Rows, keys: Keys) -> Keys:
+    def bound(self, Q: Bags, keys: Keys) -> Keys:
         """Return minus half the squared distance of the mean directions, by Jensen."""
         return keys / 2 + _SLACK
 
-    def _masses(self, bags: Rows) -> Floats:
+    def _masses(self, bags: Bags) -> sp.csr_array:
+        """Shares of the vectors in every bag, (n, w), without zeros."""
         validate.as_same_width("bags", bags, "vectors.T", self.vectors.T)
-        validate_measures.as_nonnegative("the weights of bags", bags.min(axis=1))
-        masses = bags * self._norms
-        total = masses.sum(axis=1, keepdims=True)
-        shares: Floats = np.divide(masses, total, out=np.zeros_like(masses), where=total > 0)
-        return shares
+        weights = sp.csr_array(bags, dtype=np.float64, copy=True)
+        validate_measures.as_nonnegative("the weights of bags", weights.data)
+        weights.data *= self._norms[weights.indices]
+        weights.eliminate_zeros()
+        totals = np.repeat(weights.sum(axis=1), np.diff(weights.indptr))
+        weights.data /= totals
+        return weights
 
-    def _cost(self, a: Floats, b: Floats) -> float:
-        rows, columns = np.flatnonzero(a), np.flatnonzero(b)
+    def _cost(self, first: Bag, second: Bag) -> float:
+        (rows, a), (columns, b) = first, second
         if not len(rows) or not len(columns):
             return 1.0
-        costs = np.maximum(0, 1 - self._units[rows] @ self._units[columns].T)
-        if np.array_equal(a, b):
+        if np.array_equal(rows, columns) and np.array_equal(a, b):
             return 0.0
+        costs = np.maximum(0, 1 - self._units[rows] @ self._units[columns].T)
         if len(rows) == 1 or len(columns) == 1:
-            return float(a[rows] @ costs @ b[columns])
+            return float(a @ costs @ b)
         n, m = costs.shape
         # each row gives its mass, each column but the last takes its own: the last one follows
         gives = np.kron(np.eye(n), np.ones(m))
@@ -253,10 +273,16 @@ class WordRotatorsDistance(Plain):
         done = scipy.optimize.linprog(
             costs.ravel(),
             A_eq=np.vstack([gives, takes]),
-            b_eq=np.concatenate([a[rows], b[columns][:-1]]),
+            b_eq=np.concatenate([a, b[:-1]]),
             method="highs-ds",
         )
         return float(done.fun)
+
+
+def _bag(masses: sp.csr_array, row: int) -> Bag:
+    """Vectors of a bag, and their shares."""
+    part = slice(masses.indptr[row], masses.indptr[row + 1])
+    return masses.indices[part], masses.data[part]
 
 
 def _rising(rows: Rows) -> Rows:
