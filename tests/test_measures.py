@@ -506,11 +506,14 @@ def test_sparse_bags_have_the_neighbours_of_the_optimal_transport():
     random = np.random.default_rng(3)
     V = random.standard_normal((20, 5))
     X = np.where(random.random((24, 20)) < 0.1, random.integers(1, 4, (24, 20)), 0.0)
+    X[np.arange(24), np.arange(24) % 20] += 1
+    X[8, :3] = 1, 2, 3
     X[7], X[9] = 0, X[8]
     measure = get_measure("word_rotators_distance", vectors=V)
     found = top_k(scipy.sparse.csr_array(X), k=3, measure=measure)
     assert found.indices[8, 0] == 9
     for i in (0, 8, 15):
+        assert X[i].any()
         truth = -np.array([oracles.word_rotator(X[i], y, V) if y.any() else 1.0 for y in X])
         truth[i] = -np.inf
         np.testing.assert_allclose(found.scores[i], -np.sort(-truth)[:3], atol=1e-7)
