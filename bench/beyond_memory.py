@@ -1,6 +1,7 @@
 """Neighbours among rows on disk: resident memory, and the throughput of rows in memory for it.
 
     python -m bench.beyond_memory [--rows 3000000] [--columns 256] [--queries 50000] [--memory 512]
+    python -m bench.beyond_memory --audit --rows 300000 --memory 64  # an audit instead
 
 Writes rows to a temporary file and searches them memory-mapped and read into memory, each in
 processes of its own, in turns, on two threads with a warm page cache. Prints JSON: seconds of both,
@@ -36,18 +37,30 @@ def write_rows(path: Path, n: int, width: int, seed: int) -> None:
     rows.flush()
 
 
-def search(folder: Path, where: str, memory: float) -> dict[str, object]:
-    """One warmed search in this process."""
-    fastcos.set_config(num_threads=THREADS)
+def search(folder: Path, where: str, memory: float, *, audit: bool) -> dict[str, object]:
+    """One warmed search, or audit, in this process."""
+    fastcos.set_config(num_threads=THREADS, working_memory=memory)
     small = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
-    fastcos.top_k(small, k=K)
+    work = audited if audit else searched
+    work(small, small)
     items = np.load(folder / "items.npy", mmap_mode="r" if where == "disk" else None)
     queries = np.load(folder / "queries.npy")
     start = time.perf_counter()
-    found = fastcos.top_k(queries, items, k=K, working_memory=memory)
+    found = work(queries, items)
     seconds = time.perf_counter() - start
-    digest = hashlib.sha256(found.indices.tobytes() + found.scores.tobytes()).hexdigest()
+    digest = hashlib.sha256(found).hexdigest()
     return {"seconds": seconds, "peak_mib": peak_mib(), "digest": digest}
+
+
+def searched(queries: np.ndarray, items: np.ndarray) -> bytes:
+    """The neighbours."""
+    found = fastcos.top_k(queries, items, k=K)
+    return found.indices.tobytes() + found.scores.tobytes()
+
+
+def audited(_queries: np.ndarray, items: np.ndarray) -> bytes:
+    """The card."""
+    return json.dumps(fastcos.audit(items, k=K).to_dict()).encode()
 
 
 def peak_mib() -> float:
@@ -64,12 +77,13 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=256)
     parser.add_argument("--queries", type=int, default=50_000)
     parser.add_argument("--memory", type=float, default=512, help="working_memory in MiB")
+    parser.add_argument("--audit", action="store_true", help="audit the rows instead")
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--child", nargs=2, metavar=("FOLDER", "WHERE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
         folder, where = given.child
-        print(json.dumps(search(Path(folder), where, given.memory)))
+        print(json.dumps(search(Path(folder), where, given.memory, audit=given.audit)))
         return
     runs: dict[str, list[dict[str, float]]] = {"disk": [], "memory": []}
     with tempfile.TemporaryDirectory() as folder:
@@ -78,6 +92,7 @@ def main() -> None:
         for _ in range(given.turns):
             for where, done in runs.items():
                 arguments = ["--child", folder, where, "--memory", str(given.memory)]
+                arguments += ["--audit"] if given.audit else []
                 command = [sys.executable, "-m", "bench.beyond_memory", *arguments]
                 output = subprocess.run(command, check=True, capture_output=True, text=True)
                 done.append(json.loads(output.stdout))
