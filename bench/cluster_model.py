@@ -23,9 +23,9 @@ import fastcos
 from bench.beyond_memory import K, write_rows
 
 COLUMNS = 128
-# of the SVD: items (with more than some 300,000, a block has so few entries a column that X' is
+# of the SVD: items (with more than some 170,000, a shard has so few entries a column that X' is
 # built in every pass), columns of a block of the iteration, passes over X
-ITEMS, RANK, PASSES = 200_000, 64, 20
+ITEMS, RANK, PASSES = 100_000, 64, 20
 BYTES_PER_SECOND = 1e9
 SECONDS_PER_TASK = 1e-3
 
@@ -51,7 +51,7 @@ def search(n: int, m: int, rates: dict[str, float], workers: int, cores: int) ->
     """Time, tasks, bytes and memory of n queries among m items."""
     from fastcos import distributed
 
-    block = max(distributed.FEWEST_QUERIES, min(n // 64, distributed.MOST_QUERIES))
+    block = distributed.queries_per_task(n)
     blocks = -(-n // block)
     step = min(m, distributed.items_per_task(blocks, m))
     ranges = -(-m // step)
@@ -70,19 +70,19 @@ def search(n: int, m: int, rates: dict[str, float], workers: int, cores: int) ->
 
 def factorisation(nnz: int, rates: dict[str, float], workers: int, cores: int) -> dict[str, float]:
     """The same of an SVD of a binary matrix: a product in float32 every pass."""
-    from fastcos.shards import ENTRIES_PER_BLOCK
+    from fastcos.shards import ENTRIES_PER_SHARD
 
-    blocks = -(-nnz // ENTRIES_PER_BLOCK)
+    shards = -(-nnz // ENTRIES_PER_SHARD)
     product = 4 * ITEMS * RANK
     # the factor to every worker; of the sums, a share that is not on the worker that adds them
-    sent = PASSES * product * (1 + blocks / workers)
+    sent = PASSES * product * (1 + shards / workers)
     return {
-        "tasks": 2 * blocks * PASSES,
-        "seconds_a_task": 2 * ENTRIES_PER_BLOCK * RANK / rates["multiplications_per_second"],
-        "gibibytes_of_a_worker": cores * (ENTRIES_PER_BLOCK * 18 + 2 * product) / 2**30,
+        "tasks": 2 * shards * PASSES,
+        "seconds_a_task": 2 * ENTRIES_PER_SHARD * RANK / rates["multiplications_per_second"],
+        "gibibytes_of_a_worker": cores * (ENTRIES_PER_SHARD * 18 + 2 * product) / 2**30,
     } | _times(
         PASSES * 2 * nnz * RANK / (rates["multiplications_per_second"] * workers * cores),
-        PASSES * nnz * 4 / workers, sent, 2 * blocks * PASSES,
+        PASSES * nnz * 4 / workers, sent, 2 * shards * PASSES,
     )  # fmt: skip
 
 

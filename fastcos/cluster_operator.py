@@ -1,9 +1,8 @@
-"""Interactions in shards by the products that a Dask cluster computes, a task a block."""
+"""Interactions in shards by the products that a Dask cluster computes, a task a shard."""
 
 import functools
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from distributed import Client, Future, as_completed, get_client, get_worker
 
 from fastcos import config, storage, validate
 from fastcos.sharded_operator import TransposedOperator
-from fastcos.shards import ENTRIES_PER_BLOCK, InteractionShards
+from fastcos.shards import InteractionShards
 from fastcos.sparse_operator import Matrix, SparseOperator
 
 # of a worker's memory for what its tasks hold at once; the rest is Python, results, Dask
@@ -41,7 +40,7 @@ class ClusterShards(InteractionShards):
         self._client = get_client() if client is None else client
 
     def as_operator(self, n_threads: int | None) -> Any:
-        """Products with X, a task per block of rows, on the workers' threads.
+        """Products with X, a task per shard, on the workers' threads.
 
         Parameters
         ----------
@@ -52,22 +51,23 @@ class ClusterShards(InteractionShards):
         -------
         Operator
         """
-        return _ClusterOperator(self, self._client)
+        largest = max(len(indices) for _, indices, _ in self._shards)
+        return _ClusterOperator(self, self._client, largest)
 
 
 class _ClusterOperator:
-    """X by its products, each a task per block and a tree of sums."""
+    """X by its products, each a task per shard and a tree of sums."""
 
-    def __init__(self, X: InteractionShards, client: Client) -> None:
+    def __init__(self, X: InteractionShards, client: Client, largest_shard: int) -> None:
         self.shape, self.dtype = X.shape, X.dtype
-        self._entries = min(X.nnz, ENTRIES_PER_BLOCK)
-        self._path, self._cuts, self._client = str(X.path), X.block_cuts, client
+        self._entries = largest_shard
+        self._path, self._first_rows, self._client = str(X.path), X.first_rows, client
 
     def matmul(self, A: Matrix) -> Matrix:
         """Return X A."""
         futures = self._each("matmul", A)
         Y = np.empty((self.shape[0], A.shape[1]), np.result_type(self.dtype, A.dtype))
-        firsts = dict(zip(futures, self._cuts[:-1], strict=True))
+        firsts = dict(zip(futures, self._first_rows[:-1], strict=True))
         for future in as_completed(futures):
             rows = future.result()
             Y[firsts[future] : firsts[future] + len(rows)] = rows
@@ -96,18 +96,21 @@ class _ClusterOperator:
         return in_a_tree(self._client, _added, self._each(product, factor)).result()
 
     def _each(self, product: str, factor: Matrix | None) -> list[Future[Any]]:
-        """One product of every block. The factor is a task's result, which can be made again."""
+        """One product of every shard. The factor is a task's result, which can be made again."""
         least, poorest = memory_of_poorest(self._client)
         validate.as_memory_of_worker(poorest, least, self._bytes_of_a_task(factor))
         with dask_config.set(_LARGE_GRAPH):
             held = self._client.submit(_as_it_is, factor, pure=False)
         return [
-            self._client.submit(_product, self._path, lo, hi, product, held, pure=False)
-            for lo, hi in pairwise(self._cuts)
-        ]
+            self._client.submit(
+                _product, self._path, number, product, held,
+                self._first_rows[number] if product == "rmatmul" else 0, pure=False,
+            )
+            for number in range(len(self._first_rows) - 1)
+        ]  # fmt: skip
 
     def _bytes_of_a_task(self, factor: Matrix | None) -> float:
-        """A block, X' of it where that is built, sums of its parts, the factor and the product."""
+        """A shard, X' of it where that is built, sums of its parts, the factor and the product."""
         p, entries = self.shape[1], self._entries
         copies = 1 if entries > _ENTRIES_PER_COLUMN * p else 2
         sums = min(_BYTES_OF_SUMS * entries, config.working_memory() * 2**20)
@@ -134,13 +137,14 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _product(path: str, lo: int, hi: int, product: str, factor: Matrix | None) -> Matrix:
-    """One product of rows lo .. hi - 1; runs on a worker."""
-    operator = SparseOperator(_shards(path).rows(lo, hi), threads_of_this_worker())
+def _product(path: str, number: int, product: str, factor: Matrix | None, first: int) -> Matrix:
+    """One product of one shard; runs on a worker. first: the shard's first row in the factor."""
+    X = _shards(path).shard(number)
+    operator = SparseOperator(X, threads_of_this_worker())
     if factor is None:
         return operator.gram()
     if product == "rmatmul":
-        factor = factor[lo:hi]
+        factor = factor[first : first + X.shape[0]]
     made: Matrix = getattr(operator, product)(validate.read_only(np.ascontiguousarray(factor)))
     return made
 

@@ -3,8 +3,8 @@
 Inputs are files that every worker sees under the same path; a task is told a path and a range of
 rows, maps them, and returns small arrays. Nothing large is scattered, so that a worker that dies
 takes nothing with it. Blocks are cut by the data and merged in a fixed tree: ``top_k`` has the bits
-of :func:`fastcos.top_k`, and products those of :class:`fastcos.InteractionShards` on one machine,
-whatever the number of workers; an SVD agrees within its certificate.
+of :func:`fastcos.top_k`, and products have the same on any number of workers; an SVD agrees with
+that of one machine within its certificate.
 
 A worker's tasks share one pool of as many threads as the worker has. Its dashboard, performance
 reports and annotations are Dask's own; nothing here schedules.
@@ -47,7 +47,7 @@ from fastcos.svd import randomized_svd as svd_of
 # A task reads and packs its items anew, so what that costs falls with its number of queries; and
 # finds the best k of them alone, which costs a query as much as 100,000 more items (2^18 items a
 # task: 1.20 of the time of one search, bench.cluster_scaling)
-FEWEST_QUERIES, MOST_QUERIES, SHARES_OF_QUERIES = 1 << 16, 1 << 17, 64
+QUERIES_PER_TASK = 1 << 17
 FEWEST_ITEMS, MOST_TASKS = 1 << 19, 1 << 15
 
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
@@ -147,7 +147,7 @@ def top_k(
 def gram_matmul(
     path: storage.PathLike, Q: npt.ArrayLike, *, client: Client | None = None
 ) -> Matrix:
-    """Return X'(X Q) for interactions in shards, each block of rows a task.
+    """Return X'(X Q) for interactions in shards, each shard a task.
 
     Parameters
     ----------
@@ -160,7 +160,8 @@ def gram_matmul(
     Returns
     -------
     ndarray (p, l)
-        The bits of :func:`fastcos.gram_matmul` of the shards.
+        The shards' products, added in a fixed tree: the same bits on any number of workers, and
+        those of :func:`fastcos.gram_matmul` of the shards where these have over 2^25 non-zeros.
 
     Raises
     ------
@@ -175,7 +176,7 @@ def gram_matmul(
 def randomized_svd(
     path: storage.PathLike, n_components: int, *, client: Client | None = None, **options: Any
 ) -> SVD:
-    """Truncated SVD of interactions in shards; every product is a task per block of rows.
+    """Truncated SVD of interactions in shards; every product is a task per shard.
 
     Parameters
     ----------
@@ -202,7 +203,7 @@ def randomized_svd(
 
 
 def fit(model: LinearMF, path: storage.PathLike, *, client: Client | None = None) -> LinearMF:
-    """Fit a LinearMF to interactions in shards; every product is a task per block of rows.
+    """Fit a LinearMF to interactions in shards; every product is a task per shard.
 
     Parameters
     ----------
@@ -324,8 +325,7 @@ class _Search:
         """Queries of a task, as many as fit its memory."""
         question = self.question()
         fits, _, _ = self._blocks(question)
-        share = len(question.queries) // SHARES_OF_QUERIES
-        return min(fits, max(FEWEST_QUERIES, min(share, MOST_QUERIES)))
+        return min(fits, queries_per_task(len(question.queries)))
 
     def best(self, lo: int, hi: int, first: int, last: int) -> Pairs:
         """Columns and keys of queries [lo, hi) among items [first, last); runs on a worker."""
@@ -348,6 +348,11 @@ class _Search:
     def _blocks(self, question: streamed.Question) -> tuple[int, int, dense.Work]:
         work = dense.Work(threads_of_this_worker(), self._memory)
         return streamed.blocks_that_fit(question, get_measure(self._measure), work)
+
+
+def queries_per_task(n_queries: int) -> int:
+    """Queries of a task, about the same number in each."""
+    return -(-n_queries // -(-n_queries // QUERIES_PER_TASK))
 
 
 def items_per_task(n_blocks: int, n_items: int) -> int:

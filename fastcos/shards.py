@@ -1,6 +1,5 @@
 """Interactions in a directory of row shards, larger than memory if need be."""
 
-import functools
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ import scipy.sparse as sp
 
 from fastcos import rows_on_disk, storage, validate
 from fastcos.sharded_operator import ShardedOperator
+from fastcos.sparse_operator import SparseOperator
 from fastcos.validate_csr import as_interactions
 
 Ids = npt.NDArray[Any]
@@ -23,9 +23,8 @@ _KIND, _SHARD_KIND = "InteractionShards", "InteractionShard"
 _MANIFEST = "manifest"
 # of one shard: 4 bytes of column and 4 of value each; some ms of work in every product
 ENTRIES_PER_SHARD = 1 << 24
-# of one block of rows that is multiplied at a time, whatever the shards: the bits are those of one
-# CSR in memory up to so many, and the more there are, the better its parts share out among threads
-ENTRIES_PER_BLOCK = 1 << 25
+# so many fit memory anyway, 0.3 GB of them: products of no more are those of one CSR
+ENTRIES_HELD = 1 << 25
 _LARGEST_INT32 = 2**31 - 1
 
 
@@ -34,10 +33,10 @@ class InteractionShards:
 
     Takes the place of X in :func:`fastcos.matmul`, :func:`fastcos.rmatmul`,
     :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``: every product
-    reads each shard once, in blocks of rows with 2^25 non-zeros, while the system reads the next
-    ahead; one block is in memory. Up to 2^25 non-zeros the bits are those of one CSR of the same
-    type in memory, wherever the shards are cut. Beyond, the sums of blocks are added in a fixed
-    tree, and differ from those of one CSR by rounding.
+    reads each shard once, while the system reads the next ahead, and one shard is in memory. Sums
+    over rows are added shard by shard in a fixed tree: the bits depend on the cuts of the shards,
+    not on threads or on where the shards lie, and differ from those of one CSR by rounding. Up to
+    2^25 (33.5 million) non-zeros are read into memory as one CSR, and have its bits.
 
     Parameters
     ----------
@@ -157,73 +156,40 @@ class InteractionShards:
         X.has_canonical_format = True
         return X
 
-    @functools.cached_property
-    def block_cuts(self) -> list[int]:
-        """Rows at which blocks of ENTRIES_PER_BLOCK entries begin, and the number of rows."""
-        ends = np.cumsum([len(indices) for _, indices, _ in self._shards])
-        cuts = [0]
-        for entry in range(ENTRIES_PER_BLOCK, int(ends[-1]), ENTRIES_PER_BLOCK):
-            number = int(np.searchsorted(ends, entry))
-            indptr, indices, _ = self._shards[number]
-            row = np.searchsorted(indptr, entry - (ends[number] - len(indices)))
-            cuts.append(self.first_rows[number] + int(row))
-        return sorted({*cuts, self.shape[0]})
-
-    def rows(self, lo: int, hi: int) -> sp.csr_array:
-        """Rows lo .. hi - 1; memory maps where they are one shard, else a copy.
-
-        Parameters
-        ----------
-        lo, hi : int
+    def whole(self) -> sp.csr_array:
+        """All rows, in memory.
 
         Returns
         -------
-        csr_array (hi - lo, p)
+        csr_array (n, p)
         """
-        held = self._numbers(lo, hi)
-        first = self.first_rows
-        if len(held) == 1 and (first[held[0]], first[held[0] + 1]) == (lo, hi):
-            return self.shard(held[0])
-        pieces = []
-        for number in held:
-            indptr, indices, data = self._shards[number]
-            rows = slice(max(lo - first[number], 0), min(hi, first[number + 1]) - first[number])
-            some = indptr[rows.start : rows.stop + 1]
-            pieces.append((some, indices[some[0] : some[-1]], data[some[0] : some[-1]]))
-        counts = np.concatenate([np.diff(indptr) for indptr, _, _ in pieces])
-        indices = np.concatenate([indices for _, indices, _ in pieces])
-        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(indices.dtype)
-        if all(data.strides == (0,) for _, _, data in pieces):
-            data = np.broadcast_to(self.dtype.type(1), indices.shape)
-        else:
-            data = np.concatenate([data for _, _, data in pieces])
-        for array in self._arrays(lo, hi):
+        indptrs, indices, data = zip(*self._shards, strict=True)
+        starts = np.concatenate([[0], np.cumsum([len(some) for some in indices])])
+        indptr = np.concatenate(
+            [[0], *(some[1:] + start for some, start in zip(indptrs, starts, strict=False))]
+        )
+        columns = np.concatenate(indices)
+        kind = np.int32 if starts[-1] <= _LARGEST_INT32 else np.int64
+        are_ones = all(some.strides == (0,) for some in data)
+        values = np.broadcast_to(data[0][:1], columns.shape) if are_ones else np.concatenate(data)
+        for array in (*indptrs, *indices, *data):
             rows_on_disk.release(array)
-        X = sp.csr_array((data, indices, indptr), shape=(hi - lo, self.shape[1]))
+        X = sp.csr_array(
+            (values, columns.astype(kind, copy=False), indptr.astype(kind)), self.shape
+        )
         X.has_canonical_format = True
         return X
 
     def blocks(self) -> Iterator[tuple[int, sp.csr_array]]:
-        """First row and rows of every block, in order; one is in memory, the next read ahead."""
-        cuts = self.block_cuts
-        for lo, hi, after in zip(cuts, cuts[1:], [*cuts[2:], None], strict=False):
-            if after is not None:
-                for array in self._arrays(hi, after):
-                    rows_on_disk.read_ahead(array)
-            yield lo, self.rows(lo, hi)
-            for array in self._arrays(lo, hi):
+        """First row and rows of every shard, in order; one is in memory, the next read ahead."""
+        for number, first in enumerate(self.first_rows[:-1]):
+            for array in self._shards[number + 1] if number + 1 < len(self) else ():
+                rows_on_disk.read_ahead(array)
+            yield first, self.shard(number)
+            for array in self._shards[number]:
                 rows_on_disk.release(array)
 
-    def _numbers(self, lo: int, hi: int) -> range:
-        """Shards that hold rows lo .. hi - 1."""
-        first, last = np.searchsorted(self.first_rows, [lo, hi - 1], side="right")
-        return range(int(first) - 1, int(last))
-
-    def _arrays(self, lo: int, hi: int) -> Iterator[npt.NDArray[Any]]:
-        for number in self._numbers(lo, hi):
-            yield from self._shards[number]
-
-    def as_operator(self, n_threads: int | None) -> ShardedOperator:
+    def as_operator(self, n_threads: int | None) -> Any:
         """Products with X, shard by shard.
 
         Parameters
@@ -233,8 +199,10 @@ class InteractionShards:
 
         Returns
         -------
-        ShardedOperator
+        Operator
         """
+        if self.nnz <= ENTRIES_HELD:
+            return SparseOperator(self.whole(), n_threads)
         return ShardedOperator(self, n_threads)
 
     def _opened(self, number: int, verify: bool) -> Sequence[npt.NDArray[Any]]:

@@ -398,7 +398,7 @@ def as_memory_of_worker(worker: str, given: float, needed: float) -> None:
         raise ValueError(
             f"worker {worker} must have {needed / 2**20:.0f} MiB a task for these products, got "
             f"{given / 2**20:.0f} (half of its memory limit by its threads): give it more memory "
-            "or fewer threads"
+            "or fewer threads, or write smaller shards"
         )
 
 

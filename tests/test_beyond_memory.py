@@ -97,7 +97,7 @@ def test_a_large_file_is_mapped_by_the_command_line(model, tmp_path, monkeypatch
 LIMITED = """
     import sys, numpy as np, fastcos
     small = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
-    fastcos.set_config(working_memory=16, num_threads=1)
+    fastcos.set_config(working_memory=64, num_threads=2)
     fastcos.audit(small, k=1)
     peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
     before = peak()
@@ -109,11 +109,11 @@ LIMITED = """
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_an_audit_never_holds_the_rows_as_a_whole(tmp_path):
-    n, width = 100_000, 1024  # 390 MiB
+    n, width = 150_000, 512  # 293 MiB
     items = np.lib.format.open_memmap(tmp_path / "items.npy", "w+", np.float32, (n, width))
     generator = np.random.default_rng(0)
-    for lo in range(0, n, 10_000):
-        items[lo : lo + 10_000] = generator.standard_normal((10_000, width), dtype=np.float32)
+    for lo in range(0, n, 5000):
+        items[lo : lo + 5000] = generator.standard_normal((5000, width), dtype=np.float32)
     items.flush()
     command = [sys.executable, "-c", textwrap.dedent(LIMITED), str(tmp_path / "items.npy")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)

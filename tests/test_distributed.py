@@ -41,7 +41,7 @@ def client(cluster):
 
 @pytest.fixture
 def small_tasks(monkeypatch):
-    monkeypatch.setattr(distributed, "FEWEST_QUERIES", 700)
+    monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 700)
     monkeypatch.setattr(distributed, "FEWEST_ITEMS", 900)
 
 
@@ -89,14 +89,14 @@ def test_neighbours_are_those_of_one_machine(client, rows, tmp_path, measure):
 
 def test_a_search_is_cut_by_its_size_into_a_bounded_number_of_tasks():
     for n, m in ((10, 10), (10**6, 10**6), (10**8, 10**8), (10**9, 10**9)):
-        block = max(distributed.FEWEST_QUERIES, min(n // 64, distributed.MOST_QUERIES))
+        block = distributed.queries_per_task(n)
         blocks = -(-n // block)
         tasks = blocks * -(-m // distributed.items_per_task(blocks, m))
         assert tasks <= max(distributed.MOST_TASKS, blocks)
 
 
 def test_a_run_goes_on_after_its_client_has_gone(client, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(distributed, "FEWEST_QUERIES", 500)
+    monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 500)
 
     class Gone(Exception):
         pass
@@ -117,8 +117,8 @@ def test_a_run_goes_on_after_its_client_has_gone(client, rows, tmp_path, monkeyp
 
 
 def test_products_and_svd_are_those_of_one_machine(client, shards, monkeypatch):
-    monkeypatch.setattr(fastcos.shards, "ENTRIES_PER_BLOCK", 2000)
-    assert len(shards.block_cuts) > 6
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_HELD", 0)
+    assert len(shards) > 5
     Q = np.random.default_rng(2).standard_normal((80, 7))
     assert_same_bits(distributed.gram_matmul(shards.path, Q), fastcos.gram_matmul(shards, Q))
     found = distributed.randomized_svd(shards.path, 4)
@@ -128,8 +128,7 @@ def test_products_and_svd_are_those_of_one_machine(client, shards, monkeypatch):
     np.testing.assert_allclose(model.item_embeddings(), on_one.item_embeddings(), atol=1e-8)
 
 
-def test_wide_interactions_are_solved_on_the_other_side(client, tmp_path, monkeypatch):
-    monkeypatch.setattr(fastcos.shards, "ENTRIES_PER_BLOCK", 900)
+def test_wide_interactions_are_solved_on_the_other_side(client, tmp_path):
     X = sp.random_array((60, 500), density=0.2, rng=np.random.default_rng(1), format="csr")
     path = fastcos.InteractionShards.write(tmp_path / "w", X, entries_per_shard=900).path
     found = distributed.randomized_svd(path, 3)
@@ -219,8 +218,7 @@ def kill_for(seconds, cluster, killed):
 @pytest.mark.skipif(os.name != "posix", reason="kills by signal")
 def test_killed_workers_cost_time_and_change_nothing(tmp_path, monkeypatch):
     """A random worker of four is killed every 2 s for 30 s: the answers are the same."""
-    monkeypatch.setattr(distributed, "FEWEST_QUERIES", 2000)
-    monkeypatch.setattr(fastcos.shards, "ENTRIES_PER_BLOCK", 40_000)
+    monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 2000)
     rows = np.random.default_rng(0).standard_normal((40_000, 64)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
     X = sp.random_array((20_000, 400), density=0.05, rng=np.random.default_rng(1), format="csr")

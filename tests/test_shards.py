@@ -35,7 +35,8 @@ def test_the_shards_are_the_matrix(matrix, shards):
     assert (shards.shape, shards.nnz, shards.dtype) == (matrix.shape, matrix.nnz, np.float32)
     whole = sp.vstack([block for _, block in shards.blocks()])
     np.testing.assert_array_equal(whole.toarray(), matrix.toarray())
-    assert [first for first, _ in shards.blocks()] == [0]
+    assert [first for first, _ in shards.blocks()] == shards.first_rows[:-1]
+    np.testing.assert_array_equal(shards.whole().toarray(), matrix.toarray())
     np.testing.assert_array_equal(shards.user_ids, np.arange(700))
 
 
@@ -53,7 +54,9 @@ def test_ones_take_no_room(matrix, shards):
     assert files == ({"indptr", "indices"} if binary else {"indptr", "indices", "data"})
 
 
-def test_products_are_those_of_the_matrix(matrix, shards):
+@pytest.mark.parametrize("held", [0, 10**6])
+def test_products_are_those_of_the_matrix(matrix, shards, held, monkeypatch):
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_HELD", held)
     rng = np.random.default_rng(1)
     A, Y = rng.standard_normal((60, 5)), rng.standard_normal((700, 5))
     X = matrix.toarray().astype(np.float64)
@@ -69,7 +72,7 @@ def test_products_are_those_of_the_matrix(matrix, shards):
     np.testing.assert_allclose(other.matmul(Y), X.T @ Y, atol=1e-10)
     np.testing.assert_allclose(other.rmatmul(A), X @ A, atol=1e-10)
     np.testing.assert_allclose(other.gram(), X @ X.T, atol=1e-9)
-    assert other.transposed() is operator
+    assert (other.transposed() is operator) == (held == 0)
 
 
 class InMemory:
@@ -97,26 +100,17 @@ def test_bits_are_those_of_one_matrix_in_memory_on_any_number_of_threads(matrix,
         assert_same_bits(one, other)
 
 
-def test_larger_sums_are_cut_by_entries_and_not_by_shards(matrix, shards, tmp_path, monkeypatch):
-    monkeypatch.setattr(fastcos.shards, "ENTRIES_PER_BLOCK", 1500)
+def test_larger_sums_are_those_of_the_same_cuts_in_memory(matrix, shards, monkeypatch):
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_HELD", 0)
     Q = np.random.default_rng(3).standard_normal((60, 5))
-    cuts = row_cuts(matrix.indptr, 1500)
-    assert len(cuts) > 3
-    expected = ShardedOperator(InMemory(matrix, cuts)).gram_matmul(Q)
-    for entries in (900, 1500, 200, 10**6):
-        path = tmp_path / str(entries)
-        other = InteractionShards.write(path, matrix, entries_per_shard=entries)
-        assert other.block_cuts == cuts
-        assert_same_bits(fastcos.gram_matmul(other, Q), expected)
+    expected = ShardedOperator(InMemory(matrix, shards.first_rows)).gram_matmul(Q)
+    for n_threads in (1, 2, 3, 8):
+        assert_same_bits(fastcos.gram_matmul(shards, Q, n_threads=n_threads), expected)
     np.testing.assert_allclose(expected, fastcos.gram_matmul(matrix, Q), rtol=1e-9)
 
 
-def test_rows_are_read_across_shards(matrix, shards):
-    for lo, hi in ((0, 700), (3, 4), (100, 650), (0, shards.first_rows[1]), (500, 502)):
-        np.testing.assert_array_equal(shards.rows(lo, hi).toarray(), matrix[lo:hi].toarray())
-
-
-def test_the_svd_carries_its_certificate(matrix, shards):
+def test_the_svd_carries_its_certificate(matrix, shards, monkeypatch):
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_HELD", 0)
     U, s, Vt, residuals = fastcos.randomized_svd(shards, 4, tol=1e-6)
     truth = np.linalg.svd(matrix.toarray().astype(np.float64), compute_uv=False)[:4]
     assert (np.abs(s - truth) <= residuals * s + 1e-9 * s[0]).all()
@@ -125,7 +119,8 @@ def test_the_svd_carries_its_certificate(matrix, shards):
 
 
 @pytest.mark.parametrize("center", [False, True])
-def test_a_model_of_shards_is_that_of_the_matrix(matrix, shards, center):
+def test_a_model_of_shards_is_that_of_the_matrix(matrix, shards, center, monkeypatch):
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_HELD", 0)
     settings = {"n_components": 5, "regularization": 10.0, "center": center}
     expected = fastcos.LinearMF(**settings).fit(matrix)
     found = fastcos.LinearMF(**settings).fit(shards)
