@@ -149,7 +149,10 @@ def test_wrong_arguments_are_refused(client, rows, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.npy"]
 
 
-def test_a_worker_with_too_little_memory_is_told_so_before_anything_runs(client, shards):
+def test_a_worker_with_too_little_memory_is_told_so_before_anything_runs(
+    client, shards, monkeypatch
+):
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_HELD", 0)
     operator = distributed.ClusterShards(shards.path, client).as_operator(None)
     wide = np.broadcast_to(1.0, (80, 3_000_000))
     with pytest.raises(ValueError, match=r"worker \S+ must have \d+ MiB a task .* got 1024 \(half"):
