@@ -518,7 +518,7 @@ def test_sparse_bags_have_the_neighbours_of_the_optimal_transport():
         truth[i] = -np.inf
         np.testing.assert_allclose(found.scores[i], -np.sort(-truth)[:3], atol=1e-7)
         np.testing.assert_allclose(truth[found.indices[i]], found.scores[i], atol=1e-7)
-    some, allowed = scipy.sparse.csc_matrix(X[:2]), np.a
+    some, allowed = scipy.sparse.csc_matrix(X[:2]), np.arange(0, 24, 2)
     dense = top_k(X[:2], X, 3, measure=measure, allowed=allowed)
     sparse = top_k(some, scipy.sparse.coo_array(X), 3, measure=measure, allowed=allowed)
     np.testing.assert_array_equal(sparse.indices, dense.indices)
