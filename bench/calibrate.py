@@ -4,8 +4,9 @@ Arms take turns, each in a fresh process: this fastcos, the same again, and with
 driver made to take 20% longer; in some rounds 10% longer, and twice as long, which tells what share
 of a benchmark's time kernels have. Each round appends one line to the record, so a calibration can
 be made in slices on a machine that is quiet at times, and on several cores at once.
-`--report` judges what was recorded as the gate does: 10 pairs are a first look, the next 10 the
-second look at what looked slow (and the first look of the next verdict).
+`--report` judges what was recorded as the gate does, verdict after verdict: a first look at 10 to
+30 pairs, and a second one at the next pairs where the first said slow. It also judges the A/A pairs
+with 20% added to all of one side, in every benchmark.
 """
 
 import argparse
@@ -19,12 +20,12 @@ from pathlib import Path
 import numpy as np
 
 from bench.gate import TURNS
-from fastcos.gate import LEAST_PAIRS, interval
+from fastcos.gate import LEAST_PAIRS, MOST_PAIRS, interval
 from fastcos.gate_processes import Command, in_turns
 
 SUITE = Path(__file__).with_name("suite.py")
 ARMS = {"plain": 0.0, "again": 0.0, "ten": 0.10, "twenty": 0.20, "double": 1.0}
-EVERY = {"ten": 2, "double": 6}
+EVERY = {"ten": 4, "double": 6}
 TOLERANCE, CONFIDENCE = 0.10, 0.99
 # of its time: what is injected arrives in a benchmark whose kernels have at least so much
 KERNELS_SHARE = 0.9
@@ -51,16 +52,33 @@ def times_of(rounds, arm, name):
     return np.array([[one["plain"][name], one[arm][name]] for one in both]).T
 
 
+def look(times, start):
+    """Whether rounds from start on say slow, and the round after; None where there are too few.
+
+    Undecided at the end of the record is not slow.
+    """
+    low = None
+    for end in range(start + LEAST_PAIRS, start + MOST_PAIRS + 1, LEAST_PAIRS):
+        if end > times.shape[1]:
+            return (None, end) if low is None else (False, end)
+        plain, other = times[:, start:end]
+        low, middle, _ = interval(np.log(other / plain), CONFIDENCE, seed=start)
+        if not low <= 1 + TOLERANCE < middle:
+            break
+    return low > 1 + TOLERANCE, end
+
+
 def verdicts(times):
-    """Slow at the first look, and at both, for every block of 10 rounds of one benchmark."""
-    slow = []
-    for start in range(0, times.shape[1] - LEAST_PAIRS + 1, LEAST_PAIRS):
-        plain, other = times[:, start : start + LEAST_PAIRS]
-        low, _, _ = interval(np.log(other / plain), CONFIDENCE, seed=start)
-        slow.append(low > 1 + TOLERANCE)
-    if len(slow) < 2:  # nothing to look at again
-        return [(one, None) for one in slow]
-    return [(one, one and again) for one, again in zip(slow, slow[1:] + slow[:1], strict=True)]
+    """Slow at the first look, and at both, over the rounds of one benchmark as far as they go."""
+    found, start = [], 0
+    while start < times.shape[1]:
+        first, start = look(times, start)
+        again = first
+        if first:
+            again, start = look(times, start)
+        if again is not None:
+            found.append((first, again))
+    return found
 
 
 def report(path):
@@ -77,18 +95,23 @@ def report(path):
           f"{KERNELS_SHARE:.0%} of the time of {len(arrived)}\n")  # fmt: skip
     print("| injected | benchmarks | seen, median | comparisons | slow at first | failed |")
     print("|---|---|---:|---:|---:|---:|")
-    for arm, which in (("again", names), ("ten", arrived), ("twenty", arrived)):
-        judgements = [verdict for name in which for verdict in verdicts(times[arm, name])]
+    for label, arm, which, factor in (
+        ("nothing", "again", names, 1.0),
+        ("10% into the driver", "ten", arrived, 1.0),
+        ("20% into the driver", "twenty", arrived, 1.0),
+        ("10% added to A/A", "again", names, 1.1),
+        ("20% added to A/A", "again", names, 1.2),
+    ):
+        added = np.array([[1.0], [factor]])
+        judgements = [both for name in which for both in verdicts(added * times[arm, name])]
         if not judgements:
             continue
-        flagged = sum(first for first, _ in judgements)
-        twice = [both for _, both in judgements if both is not None]
-        failed = f"{sum(twice)} ({sum(twice) / len(twice):.1%})" if twice else "not tried"
-        seen = np.median(np.concatenate([logs[arm, name] for name in which]))
+        flagged, failed = (sum(look) for look in zip(*judgements, strict=True))
+        seen = factor * np.exp(np.median(np.concatenate([logs[arm, name] for name in which])))
         n = len(judgements)
         print(
-            f"| {ARMS[arm]:.0%} | {'all' if which is names else 'kernels'} | {np.expm1(seen):+.1%} "
-            f"| {n} | {flagged} ({flagged / n:.1%}) | {failed} |"
+            f"| {label} | {'all' if which is names else 'kernels'} | {seen - 1:+.1%} "
+            f"| {n} | {flagged} ({flagged / n:.1%}) | {failed} ({failed / n:.1%}) |"
         )
     print("\n| benchmark | ms | share of kernels | 20% seen as | spread of A/A ratios |")
     print("|---|---:|---:|---:|---:|")

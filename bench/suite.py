@@ -110,21 +110,21 @@ def measured(kinds, wanted):
 
 
 class Times:
-    """Benchmarks that are set up and can be timed again and again."""
+    """Benchmarks that can be timed again and again; each is set up when it is first asked for."""
 
     def __init__(self, wanted, now):
-        self.now, self.ready = now, {}
-        for name, benchmark, index in every({"time"}, wanted):
+        self.now = now
+        self.known = {
+            name: (benchmark, index)
+            for name, benchmark, index in every({"time"}, wanted)
             # timeraw_ starts processes, which have a clock of their own
-            if type(benchmark) is TimeBenchmark:
-                found = attempt(name, benchmark, index, lambda benchmark: benchmark)
-                if found is benchmark:
-                    self.ready[name] = benchmark, index
+            if type(benchmark) is TimeBenchmark
+        }
 
     def __call__(self, names):
-        """Seconds of the fastest of some calls; what fails now is left out."""
-        found = {name: attempt(name, *self.ready[name], self.fastest_call) for name in names}
-        return {name: seconds for name, seconds in found.items() if seconds is not None}
+        """Seconds of the fastest of some calls; what fails, or does not apply, is left out."""
+        found = {name: attempt(name, *self.known[name], self.fastest_call) for name in names}
+        return {name: found[name] for name in names if found[name] not in (None, SKIPPED)}
 
     def fastest_call(self, benchmark):
         now, taken = self.now, []
@@ -144,8 +144,8 @@ def serve(times):
     out = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):  # what a benchmark prints is no answer
         for line in sys.stdin:
-            names = json.loads(line) or times.ready
-            found = times([name for name in names if name in times.ready])
+            names = json.loads(line) or times.known
+            found = times([name for name in names if name in times.known])
             print(json.dumps(found), file=out, flush=True)
 
 
@@ -176,7 +176,7 @@ def main():
             }
         else:
             times = Times(wanted, now)
-            passes = [times(times.ready) for _ in range(1 if given.quick else PASSES)]
+            passes = [times(times.known) for _ in range(1 if given.quick else PASSES)]
             found = {
                 name: min(seconds[name] for seconds in passes)
                 for name in passes[0]

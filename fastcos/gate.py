@@ -8,7 +8,7 @@ than between calls. So base and head run in turn, each pair gives one ratio per 
 the machine cancels within a pair, and the verdict rests on an interval of the ratios' median.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fastcos import validate
 from fastcos.gate_processes import Command, Measure, Pair, Seconds, as_measure, in_turns, one_by_one
 
-LEAST_PAIRS = 10
+LEAST_PAIRS, MOST_PAIRS = 10, 30
 _RESAMPLES = 9_999
 
 
@@ -121,7 +121,8 @@ def compare_speed(
     """Compare the times of two commands, each pair of runs side by side.
 
     A benchmark counts as slower only if the interval of its ratio lies above 1 + tolerance, and
-    does so again when it alone is measured anew.
+    does so again when it alone is measured anew. Where the ratio lies above and its interval does
+    not, as many pairs more are measured of it alone, up to 30 or a little more.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def compare_speed(
         once and take so many turns at every benchmark, so that both meet the same moments of a busy
         machine; the fastest answer of each counts. Costs them memory at the same time.
     pairs : int, default 10
-        Pairs of processes; at least 10, for an interval of fewer ratios means little.
+        Pairs of processes at a time; at least 10: an interval of fewer ratios means little.
     tolerance : float, default 0.10
         How much slower head may be.
     confidence : float, default 0.99
@@ -176,13 +177,13 @@ def compare_speed(
     tolerance = validate.as_real("tolerance", tolerance, low=0)
     confidence = validate.as_real("confidence", confidence, above=0, high=0.9999)
     pair = _pair(base, head, turns)
-    first = run_pairs(pair, pairs, progress=progress)
-    ratios = judged(first, pairs, confidence, seed)
+
+    def look(names: Sequence[str]) -> _Look:
+        return _look(pair, names, pairs, tolerance, confidence, seed, progress)
+
+    ratios, first = look([])
     doubtful = [ratio.name for ratio in ratios if ratio.low > 1 + tolerance]
-    suspects: tuple[Ratio, ...] = ()
-    if doubtful:
-        again = run_pairs(pair, pairs, doubtful, progress=progress)
-        suspects = judged(again, pairs, confidence, seed)
+    suspects = look(doubtful)[0] if doubtful else ()
     ran = {ratio.name for ratio in ratios}
     of_base, of_head = ({name for times in side for name in times} for side in first)
     lost = of_base - ran | (set(doubtful) - {ratio.name for ratio in suspects})
@@ -194,6 +195,51 @@ def compare_speed(
         tolerance,
         confidence,
     )
+
+
+_Look = tuple[tuple[Ratio, ...], tuple[list[Seconds], list[Seconds]]]
+
+
+def _look(
+    pair: Pair,
+    names: Sequence[str],
+    pairs: int,
+    tolerance: float,
+    confidence: float,
+    seed: int,
+    progress: Callable[[int, int], object] | None,
+) -> _Look:
+    """Ratios, the slowest first, and all that was measured."""
+    found: tuple[list[Seconds], list[Seconds]] = ([], [])
+    ratios: dict[str, Ratio] = {}
+    asked = list(names)
+    while True:
+        more = run_pairs(pair, pairs, asked, progress=progress)
+        for side, times in zip(found, more, strict=True):
+            side += times
+        ratios |= {ratio.name: ratio for ratio in judged(found, confidence, seed)}
+        asked = undecided(ratios.values(), tolerance)
+        if not asked:
+            return tuple(sorted(ratios.values(), key=lambda ratio: -ratio.ratio)), found
+
+
+def undecided(ratios: Iterable[Ratio], tolerance: float) -> list[str]:
+    """Names of those that seem slower, of too few pairs to say so.
+
+    Parameters
+    ----------
+    ratios : iterable of Ratio
+    tolerance : float
+
+    Returns
+    -------
+    list of str
+    """
+    return [
+        one.name
+        for one in ratios
+        if one.low <= 1 + tolerance < one.ratio and one.pairs < MOST_PAIRS
+    ]
 
 
 def _pair(base: Measure | Sequence[str], head: Measure | Sequence[str], turns: int | None) -> Pair:
@@ -248,7 +294,7 @@ def run_pairs(
 
 
 def judged(
-    found: tuple[list[Seconds], list[Seconds]], pairs: int, confidence: float, seed: int
+    found: tuple[list[Seconds], list[Seconds]], confidence: float, seed: int
 ) -> tuple[Ratio, ...]:
     """Return the ratio and its interval for every benchmark that ran in all pairs, slowest first.
 
@@ -256,7 +302,6 @@ def judged(
     ----------
     found : tuple of two lists of dict
         What :func:`run_pairs` returns.
-    pairs : int
     confidence : float
     seed : int
 
@@ -272,7 +317,7 @@ def judged(
             validate.as_real(f"seconds of {name} in {label}", float(seconds.min()), above=0)
         low, middle, high = interval(np.log(head / base), confidence, seed)
         medians = float(np.median(base)), float(np.median(head))
-        ratios.append(Ratio(name, *medians, middle, low, high, pairs))
+        ratios.append(Ratio(name, *medians, middle, low, high, len(base)))
     return tuple(sorted(ratios, key=lambda ratio: -ratio.ratio))
 
 

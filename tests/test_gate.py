@@ -64,6 +64,16 @@ def test_a_first_look_that_is_not_confirmed_passes():
     assert verdict.passed
 
 
+def test_what_ten_pairs_leave_open_is_measured_further_and_alone():
+    base = noisy({"open": 1.0, "equal": 1.0}, 1, spread=0.0)
+    head = noisy({"open": 1.16, "equal": 1.0}, 2, spread=0.08)
+    verdict = gate.compare_speed(base, head)
+    pairs = {one.name: one.pairs for one in verdict.ratios}
+    assert pairs["equal"] == 10
+    assert 10 < pairs["open"] <= 30
+    assert set(base.asked) == {(), ("open",)}
+
+
 def test_drift_of_the_machine_cancels_within_a_pair():
     clock = iter(np.repeat(np.linspace(1, 3, 10), 2))
 
