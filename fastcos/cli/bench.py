@@ -23,7 +23,7 @@ examples:
   fastcos bench ratings.csv --seconds 3 --out speed"""
 BUILT_IN = (20_000, 128)
 HEADER = (
-    "work", "library", "BLAS kernels", "s", "Gpairs/s", "GFLOP/s", "of peak",
+    "work", "library", "BLAS kernels", "ms", "Gpairs/s", "GFLOP/s", "of peak",
     "p50 ms", "p99 ms", "peak MiB", "exact", "x ours",
 )  # fmt: skip
 
@@ -107,7 +107,7 @@ def _cells(speed: Any) -> tuple[Any, ...]:
         speed.work,
         speed.library,
         speed.setting or "its own",
-        speed.seconds,
+        1e3 * speed.seconds,
         speed.pairs,
         speed.gflops,
         speed.share,
