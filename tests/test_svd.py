@@ -192,6 +192,23 @@ def test_one_seed_gives_the_same_bits_and_u_can_be_left_out():
     np.testing.assert_array_equal(without.Vt, first.Vt)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_number_of_threads_does_not_change_the_bits(dtype):
+    X = some_sparse(n=3000, p=1500, dtype=dtype)
+    alone, together = (randomized_svd(X, 9, n_threads=n) for n in (1, 5))
+    for a, b in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_value_with_many_copies_is_found_although_blocks_run_dry(monkeypatch):
+    """Widened blocks hold long columns beside such as only rounding makes look short."""
+    monkeypatch.setattr(lanczos, "block_width", lambda k: 4)
+    X = with_spectrum(178, 118, np.repeat([4.0, 2.0], [40, 78]), seed=22)
+    found = randomized_svd(X, 7, tol=1e-7)
+    assert found.residuals.max() <= 1e-7
+    np.testing.assert_allclose(found.s, 4, rtol=1e-12)
+
+
 def test_residuals_expose_a_wrong_value_and_a_wrong_vector():
     X = some_sparse(dtype=np.float64).toarray()
     U, s, Vt = np.linalg.svd(X, full_matrices=False)
