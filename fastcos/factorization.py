@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import column_facts, validate
 from fastcos.operators import as_operator
+from fastcos.preprocessing import Biases
 from fastcos.products import matmul
 from fastcos.recommendation import RecommenderMixin
 from fastcos.rescaling import Rescaling, as_diagonal
@@ -46,7 +47,7 @@ class _Settings(NamedTuple):
     n_components: int
     objective: str
     regularization: float
-    center: bool
+    center: str
     solver: str
     tol: float
     random_state: Any
@@ -78,8 +79,10 @@ class LinearMF(
     regularization : float, default 1e4
         λ >= 0. It is compared with σ² in Eq. 1 and with σ in Eq. 2, so that 10,000 and 100 belong
         together. For a fraction f of the users scale λ by f in Eq. 1, by f^½ in Eq. 2.
-    center : bool, default False
-        Subtract the column means first. X is not made dense: they enter as a rank-one term.
+    center : bool or {"rows", "both"}, default False
+        Subtract first, True: the column means; "rows": every user's own mean; "both": both, less
+        the overall mean, so that rows and columns sum to 0. X is not made dense: the means enter as
+        terms of rank one.
     solver : {"auto", "direct", "randomized"}, default "auto"
         "direct" works in float64 to working precision, by the eigendecomposition of the Gram matrix
         of the shorter side (Lanczos where it is large). "randomized" stops as soon as every
@@ -104,7 +107,7 @@ class LinearMF(
     residuals_ : ndarray (k,), float64
         Relative residual of each singular triplet: its certificate, see ``svd_residuals``.
     mean_ : ndarray (p,), float64, or None
-        Column means that were subtracted.
+        What was subtracted from the columns: their means, less the overall mean with "both".
     n_features_in_ : int
         p.
     feature_names_in_ : ndarray (p,) of str
@@ -163,7 +166,7 @@ class LinearMF(
         *,
         objective: str = "dropout",
         regularization: float = 1e4,
-        center: bool = False,
+        center: bool | str = False,
         solver: str = "auto",
         tol: float = 1e-3,
         random_state: Any = 0,
@@ -199,18 +202,19 @@ class LinearMF(
         X = self._as_matrix(X, reset=True)
         validate.as_squarable("X", column_facts.values(X))
         settings = self._settings(min(X.shape))
-        mean = column_facts.means(X) if settings.center else None
-        svd = _svd(X, mean, settings)
+        means = Biases(_row_means(X, settings), _column_means(X, settings))
+        svd = _svd(X, means, settings)
         k = settings.n_components
         shrinkage = _shrinkage(svd.s, settings)
         if len(svd.s) > k and shrinkage[k - 1] > 0:
             _warn_of_ties(svd.s[k - 1], svd.s[k], svd.s[0])
         self.components_ = svd.Vt[:k].astype(X.dtype)
         # rounding leaves entries of 1e-17 there, which normalisation would turn into a direction
-        self.components_[:, column_facts.are_empty(X, settings.center)] = 0
+        if means.row_center is None:
+            self.components_[:, column_facts.are_empty(X, means.center is not None)] = 0
         self.singular_values_ = svd.s[:k]
         self.residuals_ = svd.residuals[:k]
-        self.mean_ = mean
+        self.mean_ = means.center
         self._shrink(shrinkage[:k])
         return self
 
@@ -343,7 +347,8 @@ class LinearMF(
         Returns
         -------
         ndarray (m, k), float32 or float64
-            In the wider type of X and ``components_``. With ``center`` it is (X - 1 mean') A D.
+            In the wider type of X and ``components_``. With ``center`` it is (X - 1 mean') A D, and
+            of every row its own mean is subtracted too with "rows" and "both".
 
         Raises
         ------
@@ -353,12 +358,14 @@ class LinearMF(
         check_is_fitted(self)
         X = self._as_matrix(X, reset=False)
         A = self._scaled_components(np.sqrt(self.shrinkage_) * self._diagonal(rescaling))
-        return matmul(X, A, center=self.mean_)
+        of_rows = _row_means(X, self._settings(len(self.singular_values_)))
+        return matmul(X, A, center=self.mean_, row_center=of_rows)
 
     def _saved_fields(self) -> dict[str, Any]:
         settings = self._settings(len(self.singular_values_))
         seed = validate.as_count("random_state", settings.random_state, low=0)
-        return {"parameters": settings._replace(random_state=seed)._asdict()}
+        parameters = settings._replace(random_state=seed)._asdict()
+        return {"parameters": parameters | {"center": self.center}}
 
     def _restore(self, fields: dict[str, Any]) -> None:
         self._shrink(self.shrinkage_)
@@ -374,7 +381,7 @@ class LinearMF(
             n_components=validate.as_count("n_components", self.n_components, 1, most_components),
             objective=validate.as_choice("objective", self.objective, OBJECTIVES),
             regularization=validate.as_real("regularization", self.regularization, low=0),
-            center=validate.as_flag("center", self.center),
+            center=_as_center(self.center),
             solver=validate.as_choice("solver", self.solver, SOLVERS),
             tol=validate.as_real("tol", self.tol, above=0),
             random_state=self.random_state
@@ -410,13 +417,33 @@ class LinearMF(
         return tags
 
 
-def _svd(X: Any, mean: Matrix | None, settings: _Settings) -> SVD:
+def _as_center(center: Any) -> str:
+    """Which means to subtract: "", "columns", "rows" or "both"."""
+    if isinstance(center, str):
+        return validate.as_choice("center", center, ("rows", "both"))
+    return "columns" if validate.as_flag("center", center) else ""
+
+
+def _row_means(X: Any, settings: _Settings) -> npt.NDArray[np.float64] | None:
+    if settings.center not in ("rows", "both"):
+        return None
+    return np.asarray(matmul(X, np.ones((X.shape[1], 1)))[:, 0] / X.shape[1], np.float64)
+
+
+def _column_means(X: Any, settings: _Settings) -> npt.NDArray[np.float64] | None:
+    if settings.center not in ("columns", "both"):
+        return None
+    means = column_facts.means(X)
+    return means - means.mean() if settings.center == "both" else means
+
+
+def _svd(X: Any, means: Biases, settings: _Settings) -> SVD:
     """Return k triplets, or k + 1 where the solver gives one more for nothing."""
     k, side = settings.n_components, min(X.shape)
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
-        return direct_svd(as_operator(X, center=mean), min(k + 1, side))
+        return direct_svd(as_operator(X, **means._asdict()), min(k + 1, side))
     return randomized_svd(
-        X, k, tol=settings.tol, seed=settings.random_state, compute_u=False, center=mean
+        X, k, tol=settings.tol, seed=settings.random_state, compute_u=False, **means._asdict()
     )
 
 

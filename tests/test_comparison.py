@@ -4,7 +4,7 @@ import scipy.sparse as sp
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from fastcos import Rescaling, compare
+from fastcos import Rescaling, compare, metrics
 from fastcos.comparison import EQ2
 
 N_ITEMS, RANK = 60, 12
@@ -48,6 +48,15 @@ def test_every_auc_is_scikit_learns(comparison, data):
         assert row.pair_auc == pytest.approx(truth, abs=1e-6), row.name
         assert row.pair_auc_low <= truth + 1e-12
         assert row.pair_auc_high >= truth - 1e-12
+
+
+def test_auc_among_pairs_of_like_popularity_is_told_too(comparison, data):
+    X, clusters = data
+    popularity = np.asarray((X != 0).sum(axis=0)).ravel()
+    for row in comparison.named:
+        items = comparison.item_embeddings(row)
+        truth = metrics.stratified_auc(items, clusters, popularity).value
+        assert row.stratified_auc == pytest.approx(truth, abs=1e-12)
 
 
 def test_the_rescalings_are_one_model_with_different_answers(comparison, data):

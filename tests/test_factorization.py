@@ -118,6 +118,33 @@ def test_directions_that_x_lacks_are_zero_columns_under_every_rescaling(name, so
     assert not users[:, 3:].any()
 
 
+@pytest.mark.parametrize("solver", ["direct", "randomized"])
+@pytest.mark.parametrize("center", [True, "rows", "both"])
+def test_means_of_rows_and_columns_are_subtracted_without_making_x_dense(center, solver):
+    random = np.random.default_rng(4)
+    X = random.poisson(0.4, (60, 25)) + 0.0
+    X[3], X[:, 7] = 0, 1
+    shifted = X.copy()
+    if center is not True:
+        shifted = shifted - shifted.mean(axis=1, keepdims=True)
+    if center != "rows":
+        shifted = shifted - shifted.mean(axis=0)
+    model = LinearMF(4, regularization=9.0, center=center, solver=solver, tol=1e-7)
+    model.fit(sp.csr_array(X))
+    _, s, Vt = np.linalg.svd(shifted)
+    np.testing.assert_allclose(model.singular_values_, s[:4], rtol=1e-6)
+    np.testing.assert_allclose(
+        np.abs((model.components_ * Vt[:4]).sum(axis=1)),
+        1,
+        atol=1e-5 if solver == "direct" else 1e-3,
+    )
+    some = model.transform(sp.csr_array(X[5:20]))
+    own = shifted[5:20] @ (model.components_.T * np.sqrt(model.shrinkage_))
+    np.testing.assert_allclose(some, own, atol=1e-5)
+    again = LinearMF(4, regularization=9.0, center=center, solver=solver, tol=1e-7).fit(X)
+    np.testing.assert_allclose(again.transform(X[5:20]), some, atol=1e-4)
+
+
 @pytest.mark.parametrize("given", [np.asarray, sp.csr_array])
 def test_empty_rows_and_columns_have_embeddings_of_exact_zeros(given):
     X = interactions()
@@ -232,7 +259,8 @@ def test_same_seed_same_bits_and_a_generator_is_taken():
         ({"regularization": np.nan}, "regularization must be a finite number >= 0, got nan"),
         ({"solver": "arpack"}, "solver must be one of auto, direct, randomized, got 'arpack'"),
         ({"tol": 0}, "tol must be a finite number > 0, got 0"),
-        ({"center": "columns"}, "center must be True or False, got 'columns'"),
+        ({"center": "columns"}, "center must be one of rows, both, got 'columns'"),
+        ({"center": 2}, "center must be True or False, got 2"),
         ({"random_state": None}, "random_state must be a whole number of at least 0, got None"),
     ],
     ids=str,

@@ -644,6 +644,13 @@ def test_dis_sim_local_measures_rows_far_from_0_from_their_middle():
         np.testing.assert_allclose(found.scores, truth.scores, rtol=1e-5, atol=1e-6)
 
 
+def test_dis_sim_local_of_rows_that_are_nearly_all_alike():
+    rows = np.zeros((40, 3))
+    rows[::9] = np.eye(5, 3) + 1
+    for moved in (rows, np.zeros((40, 3)), rows + 7):
+        assert np.isfinite(top_k(moved, k=3, measure="dis_sim_local").scores).all()
+
+
 @pytest.mark.parametrize("memory", [0.5, None])
 @pytest.mark.parametrize("name", ["mutual_proximity", "recos"])
 def test_all_that_may_reach_the_best_are_scored_whatever_the_room(name, memory, monkeypatch):

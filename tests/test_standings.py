@@ -217,7 +217,7 @@ def test_every_measure_meets_every_rescaling_once_where_it_depends_on_it():
 
 def test_preprocessings_have_models_of_their_own():
     X, clusters = clustered_interactions()
-    steps = ["standardize_columns", "ips_columns", "shifted_ppmi"]
+    steps = ["standardize_columns", "center_rows", "double_center", "ips_columns", "shifted_ppmi"]
     found = compare(X, clusters, n_components=6, measures=["cosine"], preprocessing=steps).standings
     assert {row.candidate.preprocessing for row in found.rows} == {"none", *steps}
     assert len({round(row.score.value, 12) for row in found.rows}) > 20

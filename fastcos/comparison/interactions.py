@@ -83,8 +83,9 @@ def compare(
         ``get_measure("soft_cosine", matrix=S)``.
     preprocessing : sequence of str, default ("none",)
         What to do to X before the model, of ``none``, ``standardize_columns``, ``center_columns``,
-        ``normalize_rows``, ``ips_columns``, ``ips_rows``, ``correspondence_scaling``,
-        ``shifted_ppmi``: every one trains models of its own for the standings.
+        ``center_rows``, ``double_center``, ``normalize_rows``, ``ips_columns``, ``ips_rows``,
+        ``correspondence_scaling``, ``shifted_ppmi``: every one trains models of its own for the
+        standings.
     seed : int, default 0
         For the solver, the clustering behind AMI and ARI, what is asked or held out, the bootstrap.
     progress : callable, optional
@@ -162,7 +163,9 @@ def compare_over(
         asker, seen, named, steps, measures, popularity.astype(float), with_users=codes is None
     )
     tick = _counter(progress, len(named) + len(grid) + contest.n_candidates)
-    tables = score_rescalings(fitted.models, named, grid, codes, settings.seed, tick, over)
+    tables = score_rescalings(
+        fitted.models, named, grid, codes, popularity, settings.seed, tick, over
+    )
     standings = contest.standings(X, settings, streams[1], tick, over)
     return Comparison(
         standings=standings,

@@ -39,7 +39,7 @@ class Prepared(NamedTuple):
 
     matrix: Any
     users: Any
-    center: bool = False
+    center: bool | str = False
 
 
 def _transformed(transformer: Any, *, center: bool = False) -> Callable[[sp.csr_array], Prepared]:
@@ -59,6 +59,8 @@ PREPROCESSINGS: Mapping[str, Callable[[sp.csr_array], Prepared]] = {
     "none": lambda X: Prepared(X, X),
     "standardize_columns": _transformed(StandardizeColumns(), center=True),
     "center_columns": lambda X: Prepared(X, X, center=True),
+    "center_rows": lambda X: Prepared(X, X, center="rows"),
+    "double_center": lambda X: Prepared(X, X, center="both"),
     "normalize_rows": _transformed(NormalizeRows()),
     "ips_columns": _transformed(PopularityWeights(column_power=0.5)),
     "ips_rows": _transformed(PopularityWeights(column_power=0.0, row_power=0.5)),

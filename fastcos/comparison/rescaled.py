@@ -13,6 +13,8 @@ from fastcos.neighbors import top_k
 from fastcos.rescaling import Rescaling, rescaling_grid, rescalings
 
 N_NEIGHBORS = 10
+# pairs are told apart by popularity where there are so many items
+_STRATA, _ENOUGH_FOR_STRATA = 10, 50
 
 
 class Variant(NamedTuple):
@@ -58,6 +60,7 @@ def score_rescalings(
     named: Iterable[Variant],
     grid: Iterable[Variant],
     codes: Integers | None,
+    popularity: Integers,
     seed: int,
     tick: Callable[[], None],
     over: Over,
@@ -69,7 +72,9 @@ def score_rescalings(
     every = list(grid)
     cells += [_Cell(one, cluster=False) for one in every if one.rescaling not in of_named]
     judged: dict[Rescaling | None, Scores] = {}
-    for cell, (row, lists) in zip(cells, over(_Judge(models, codes, seed), cells), strict=True):
+    for cell, (row, lists) in zip(
+        cells, over(_Judge(models, codes, popularity, seed), cells), strict=True
+    ):
         judged[cell.variant.rescaling] = row
         if cell.cluster:
             tables.named.append(row)
@@ -93,8 +98,15 @@ class _Cell(NamedTuple):
 class _Judge:
     """Scores embeddings of the same items against the same labels and reference neighbours."""
 
-    def __init__(self, models: Mapping[str, LinearMF], codes: Integers | None, seed: int) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, LinearMF],
+        codes: Integers | None,
+        popularity: Integers,
+        seed: int,
+    ) -> None:
         self._models, self._codes, self._seed = models, codes, seed
+        self._popularity = popularity
         reference_items = next(iter(models.values())).item_embeddings()
         self._k = min(N_NEIGHBORS, len(reference_items) - 1)
         self._reference = self._neighbors(reference_items)
@@ -132,8 +144,10 @@ class _Judge:
         auc = metrics.pair_auc(rows, labels)
         found = metrics.clustering_scores(rows, labels, seed=self._seed) if cluster else None
         means = metrics.within_between(rows, labels)
+        n_strata = _STRATA if len(rows) >= _ENOUGH_FOR_STRATA else 1
+        of_strata = metrics.stratified_auc(rows, labels, self._popularity[kept], n_strata=n_strata)
         values = (
-            *(auc.value, auc.low, auc.high),
+            *(auc.value, auc.low, auc.high, of_strata.value),
             metrics.map_at_r(rows, labels).value,
             *((None, None) if found is None else (found.ami, found.ari)),
             metrics.silhouette(rows, labels).value,

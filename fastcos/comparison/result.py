@@ -31,6 +31,9 @@ class Scores(NamedTuple):
     pair_auc, pair_auc_low, pair_auc_high : float or None
         Probability that a pair with one label has a larger cosine than a pair with two, and the
         interval that certainly holds it.
+    stratified_auc : float or None
+        The same within tenths of the pairs by popularity, so that popular pairs cannot decide it
+        alone; undivided for fewer than 50 labelled items.
     map_at_r, ami, ari, silhouette, within, between, contrast : float or None
         See fastcos.metrics. No clustering for the grid: ami and ari are None there.
     effective_rank : float
@@ -59,6 +62,7 @@ class Scores(NamedTuple):
     pair_auc: float | None
     pair_auc_low: float | None
     pair_auc_high: float | None
+    stratified_auc: float | None
     map_at_r: float | None
     ami: float | None
     ari: float | None

@@ -109,7 +109,10 @@ def origin_of(rows: Rows) -> Floats:
     centre: Floats = np.median(some, axis=0)
     distances = np.linalg.norm(some - centre, axis=1)
     for _ in range(_WEISZFELD_STEPS):
-        weights = 1 / np.maximum(distances, 1e-9 * distances.max() + np.finfo(np.float64).tiny)
+        least = 1e-9 * distances.max()
+        if least == 0:
+            break
+        weights = least / np.maximum(distances, least)
         centre = (weights @ some) / weights.sum()
         distances = np.linalg.norm(some - centre, axis=1)
     around = np.linalg.norm(centre) <= _NEAR_ORIGIN * np.median(distances)
