@@ -108,9 +108,8 @@ def search(
             validate.read_only(queries.offsets[first]),
         )
     count = len(distinct.rows)
-    nobody = dense.Exclusions(
-        np.full(count, -1, np.int64), np.zeros(count + 1, np.int64), np.zeros(0, np.int64)
-    )
+    parts = np.full(count, -1, np.int64), np.zeros(count + 1, np.int64), np.zeros(0, np.int64)
+    nobody = dense.Exclusions(*map(validate.read_only, parts))
     wanted = min(k + 1, len(items.first))
     found, found_keys = dense.search(prepared, distinct, nobody, wanted, work)
     columns, keys = threads.poisoned((n, k), np.int64), threads.poisoned((n, k), np.float64)

@@ -229,18 +229,28 @@ def test_after_warmup_no_verb_compiles_anything(tmp_path):
 rng = np.random.default_rng(0)
 np.save("f4.npy", rng.standard_normal((100, 8)).astype("f4"))
 np.save("f8.npy", rng.standard_normal((100, 8)))
+cells = [(u, i) for u in range(60) for i in range(40) if (7 * u + 3 * i) % 5 < 2]
+lines = "".join(f"u{u},i{i},{1 + u * i % 3}\\n" for u, i in cells)
+Path("seen.csv").write_text("user,item,value\\n" + lines)
 seen = ["s/interactions.npz"]
 for words in (
     ["simulate", "--users", "400", "--items", "70", "--out", "s"],
     ["reproduce", "--users", "400", "--items", "70", "--rank", "9", "--out", "r"],
     ["compare", *seen, "--labels", "s/items.csv", "--label-column", "cluster", "--rank", "8"],
+    ["compare", "seen.csv", "--rank", "5", "--measures", "dot,csls", "--out", "c"],
     ["fit", *seen, "--rank", "8", "--out", "m"],
+    ["ingest", "seen.csv", "--out", "shards"],
+    ["fit", "shards", "--rank", "5", "--out", "of-shards"],
+    ["fit", "seen.csv", "--rank", "5", "--out", "rated"],
+    ["neighbors", "rated", "--measure", "csls"],
     ["neighbors", "m"],
     ["neighbors", "m", "--show", "3"],
     ["neighbors", "f8.npy", "--measure", "dot", "--out", "n.npz"],
     ["audit", "f4.npy", "--users", "f8.npy", "--out", "a"],
     ["audit", "f8.npy", "--out", "a"],
+    ["audit", "f4.npy", "--against", "f4.npy", "--out", "a"],
     ["export", "f4.npy", "--users", "f8.npy"],
+    ["bench", "f4.npy", "--seconds", "0.01", "--rivals", ""],
 ):
     assert main(words) == 0, words
 """
