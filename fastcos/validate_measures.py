@@ -101,11 +101,11 @@ def as_varied(name: str, values: npt.NDArray[Any]) -> None:
         raise ValueError(f"{name} must have two different values, got only {values[0]:g}")
 
 
-def as_met(name: str, needs: str) -> None:
+def as_met(argument: str, name: str, needs: str) -> None:
     """Refuse a measure whose needs are not there."""
     raise ValueError(
-        f"measures must be such as the data can serve, got {name}, which needs {needs}: give it as "
-        "an object of get_measure"
+        f"{argument} must be such as the data can serve, got {name}, which needs {needs}; in "
+        "Python an object of get_measure can hold it"
     )
 
 

@@ -249,6 +249,36 @@ def test_neighbors_of_vectors(tmp_path, capsys):
     ]
 
 
+@pytest.mark.parametrize("name", ["query_metric_cosine", "project_back_items", "csls", "recos"])
+def test_neighbors_by_measures_that_learn_from_the_model(fitted, tmp_path, capsys, name):
+    from fastcos import LinearMF, get_measure, top_k
+
+    out = tmp_path / "n.npz"
+    assert told(capsys, "neighbors", fitted, "--k", 3, "--measure", name, "--out", out)[0] == 0
+    model = LinearMF.load(fitted / "model")
+    rows, measure = model.item_embeddings().astype(np.float64), name
+    if name in ("query_metric_cosine", "project_back_items"):
+        # the users' moment is diag(s σ²): X A = U Σ s^½
+        users = np.diag(model.singular_values_ * np.sqrt(model.shrinkage_))
+        measure = get_measure(name, other=users)
+    truth = top_k(rows, k=3, measure=measure)
+    np.testing.assert_allclose(np.load(out)["scores"], truth.scores, atol=1e-5)
+
+
+def test_neighbors_refuses_in_one_line_what_the_source_cannot_give(tmp_path, capsys):
+    np.save(tmp_path / "v.npy", np.eye(4) + 0.1)
+    for name, needs in (
+        ("query_metric_cosine", "other"), ("soft_cosine", "matrix or features"),
+        ("rescaled_cosine:data", "model"), ("word_rotators_distance", "vectors"),
+    ):  # fmt: skip
+        call = ["neighbors", tmp_path / "v.npy", "--k", 1, "--measure", name]
+        status, _, err = told(capsys, *call)
+        assert status == 2
+        message = f"--measure must be such as the data can serve, got {name}, which needs {needs};"
+        assert message in err
+        assert len(err.strip().splitlines()) == 1
+
+
 def test_doctor_tells_versions_and_settings(capsys):
     status, out, _ = told(capsys, "doctor", "--json")
     found = json.loads(out)

@@ -14,6 +14,7 @@ from fastcos.cli.terminal import print_json, print_table, progress_bar, say
 from fastcos.report import json_ready, provenance
 
 if TYPE_CHECKING:
+    from fastcos.comparison.candidates import Embeddings
     from fastcos.neighbors import Neighbors
 
 DESCRIPTION = """\
@@ -59,8 +60,9 @@ def run(given: argparse.Namespace) -> int:
     out = Path(given.out)
     validate.as_output_directory("the folder of --out", out.parent)
     validate.as_choice("the suffix of --out", out.suffix, (".csv", ".npz"))
-    measure = validate.as_choice("--measure", given.measure, measures())
-    items, ids = _items(given)
+    name = validate.as_choice("--measure", given.measure, measures())
+    embeddings, ids = _embeddings(given)
+    items, measure = _measured(name, embeddings)
     k = validate.as_count("--k", given.k, high=len(items) - 1)
     if given.show:
         rows = [validate.as_known_id("--show", item, ids) for item in given.show]
@@ -78,15 +80,15 @@ def run(given: argparse.Namespace) -> int:
             out, ("item", "rank", "neighbor", "score"), _lines(ids, range(len(ids)), found)
         )
     if given.json:
-        print_json(
-            provenance({"source": given.source, "k": k, "measure": measure, "out": given.out})
-        )
+        print_json(provenance({"source": given.source, "k": k, "measure": name, "out": given.out}))
     say(f"wrote the {k} nearest of {len(items):,} items to {out}")
     return 0
 
 
-def _items(given: argparse.Namespace) -> tuple[Any, Any]:
-    """Return the rows to search and their ids."""
+def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
+    """Return what measures are fitted to, and the ids of the items."""
+    from fastcos.comparison.candidates import Embeddings
+
     source = Path(given.source)
     source.stat()  # a missing file is told before its suffix is judged
     if source.is_dir():
@@ -94,10 +96,24 @@ def _items(given: argparse.Namespace) -> tuple[Any, Any]:
 
         model = LinearMF.load(source / "model")
         ids = io.read_ids(source / "items.npz", model.components_.shape[1])
-        return model.item_embeddings(given.rescaling), ids
+        items = model.item_embeddings(given.rescaling)
+        # rows with the second moment of the users' (but for n): what is told of them without X
+        users = model.singular_values_[:, None] * model.components_
+        if model.mean_ is not None:
+            users = users + model.mean_
+        free = model.objective == "dropout"
+        return Embeddings(items, None, model, users, given.rescaling if free else None), ids
     validate.as_none("--rescaling", given.rescaling, "for vectors, which have no model")
     found = io.read_vectors(source)
-    return found.vectors, found.ids
+    return Embeddings(found.vectors), found.ids
+
+
+def _measured(name: str, embeddings: "Embeddings") -> tuple[Any, Any]:
+    """Return the rows to search, and the measure with what the model gives it."""
+    from fastcos.comparison.candidates import entrants
+
+    *_, chosen = entrants([name], embeddings, argument="--measure")[0]
+    return chosen.rows(embeddings), chosen.measure(embeddings)
 
 
 def _lines(ids: Any, rows: Sequence[int], found: "Neighbors") -> Iterator[tuple[Any, ...]]:

@@ -119,7 +119,11 @@ class Entrant:
 
 
 def entrants(
-    chosen: Sequence[str | Measure] | None, embeddings: Embeddings, *, with_users: bool = False
+    chosen: Sequence[str | Measure] | None,
+    embeddings: Embeddings,
+    *,
+    with_users: bool = False,
+    argument: str = "measures",
 ) -> tuple[list[Entrant], dict[str, str]]:
     """The measures that take part, the plain cosine first; and what others need, by name.
 
@@ -135,7 +139,7 @@ def entrants(
     left_out = {one.name: one.needs for one in asked if not embeddings.can_meet(one.needs)}
     if chosen is not None:
         for name, needs in left_out.items():
-            validate_measures.as_met(name, needs)
+            validate_measures.as_met(argument, name, needs)
     taking_part = {one.name: one for one in [_entrant(BASELINE), *asked]}
     return [one for one in taking_part.values() if one.name not in left_out], left_out
 
