@@ -1,9 +1,10 @@
 """A script: many calls of the thread driver in situations that break OpenMP and workqueue.
 
-    python guard_calls.py CALLS SITUATION...
+    python guard_calls.py CALLS SITUATION... [public]
 
-Prints one JSON line: what was wrong, what was warned of, and how many signals arrived. Every answer
-is compared with NumPy's. Run by test_threads.py in processes of their own.
+Prints one JSON line: what was wrong, what was warned of, and how many signals arrived. A call is
+that of a kernel, compared with NumPy; with `public`, those of top_k, matmul, randomized_svd and
+pair_auc, compared with what one thread gave. Run by test_threads.py in processes of their own.
 """
 
 import json
@@ -15,14 +16,17 @@ import warnings
 
 import numba
 import numpy as np
+import scipy.sparse as sp
 
-from fastcos import threads
+import fastcos
+from fastcos import metrics, threads
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 ROWS = np.random.default_rng(0).random((2000, 20))
 TRUTH = (ROWS * ROWS).sum(axis=1)
 CUTS = threads.cuts_by_rows(len(ROWS), 100)
 signals = []
+PUBLIC = []  # what the operations must answer, if they are asked
 
 
 @numba.njit(nogil=True)  # noqa: TID251  the script keeps nothing on disk
@@ -34,14 +38,34 @@ def squared_norms(lo, hi, rows, out):
         out[i] = total
 
 
+def kernel_is_right():
+    out = threads.poisoned(len(ROWS), np.float64)
+    threads.run(squared_norms, CUTS, ROWS, out, n_threads=2)
+    return np.allclose(out, TRUTH, rtol=1e-12, atol=0)
+
+
+def public_answers(n_threads):
+    """Bytes of what four operations answer; blocks are small enough for several threads."""
+    items, labels = ROWS[:700].astype(np.float32), np.arange(700) % 3
+    sparse = sp.csr_array(np.where(ROWS > 0.8, ROWS, 0.0))
+    svd = fastcos.randomized_svd(sparse, 3, n_threads=n_threads)
+    found = [
+        *fastcos.top_k(items, k=5, n_threads=n_threads),
+        fastcos.matmul(sparse, ROWS[:20, :8], n_threads=n_threads),
+        *(svd.U, svd.s, svd.Vt),
+        np.array(metrics.pair_auc(items, labels, n_threads=n_threads).value),
+    ]
+    return [array.tobytes() for array in found]
+
+
+def public_is_right():
+    return public_answers(2) == PUBLIC
+
+
 def wrong(calls):
     """How many of calls are wrong."""
-    count = 0
-    for _ in range(calls):
-        out = threads.poisoned(len(ROWS), np.float64)
-        threads.run(squared_norms, CUTS, ROWS, out, n_threads=2)
-        count += not np.allclose(out, TRUTH, rtol=1e-12, atol=0)
-    return count
+    is_right = public_is_right if PUBLIC else kernel_is_right
+    return sum(not is_right() for _ in range(calls))
 
 
 def wrong_from_threads(calls, n_threads):
@@ -60,7 +84,7 @@ def wrong_from_threads(calls, n_threads):
 def wrong_in_child(calls, generations):
     child = os.fork()
     if child == 0:
-        signal.alarm(50)  # a hang must end in a failure
+        signal.alarm(500 if PUBLIC else 50)  # a hang must end in a failure
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             bad = wrong(calls) + (wrong_in_child(calls, generations - 1) if generations > 1 else 0)
@@ -84,6 +108,8 @@ if __name__ == "__main__":
             signal.signal(number, lambda number, frame: signals.append(int(number)))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        if "public" in sys.argv:
+            PUBLIC += public_answers(1)
         bad = {"warm-up": wrong(3)}
         for situation in sys.argv[2:]:
             if situation in SITUATIONS:

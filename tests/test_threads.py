@@ -497,6 +497,7 @@ def guarded(calls, backend, layer, *situations):
         "tests/guard_calls.py",
         str(calls),
         *situations,
+        timeout=1000 if "public" in situations else 60,
         FASTCOS_BACKEND=backend,
         NUMBA_THREADING_LAYER=layer,
         NUMBA_NUM_THREADS="4",
@@ -533,6 +534,15 @@ def test_no_wrong_answer_among_threads_forks_and_signal_handlers(backend, layer)
 @pytest.mark.parametrize("handlers", [[], HANDLERS[:1], HANDLERS[1:]], ids=["", "TERM", "ABRT"])
 def test_no_wrong_answer_in_200_calls_of_every_cell(backend, layer, situation, handlers):
     guarded(200, backend, layer, *handlers, situation)
+
+
+@POSIX
+@pytest.mark.slow
+@MATRIX
+@LAYERS
+@pytest.mark.parametrize("handlers", [[], HANDLERS[:1], HANDLERS[1:]], ids=["", "TERM", "ABRT"])
+def test_no_wrong_answer_of_the_public_operations_in_any_cell(backend, layer, handlers):
+    guarded(200, backend, layer, *handlers, *SITUATIONS, "public")
 
 
 GUNICORN_APP = """

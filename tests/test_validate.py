@@ -371,6 +371,7 @@ def test_a_diagonal_is_positive():
 def test_shares_sum_to_one():
     np.testing.assert_allclose(validate.as_shares("p", [1, 0, 3], 3), [0.25, 0, 0.75])
     np.testing.assert_allclose(validate.as_shares("p", [1e308, 1e308], 2), [0.5, 0.5])
+    np.testing.assert_allclose(validate.as_shares("p", [0.2, 0.6], 2), [0.25, 0.75])
     for values in ([0, 0], [1, -1]):
         with pytest.raises(ValueError, match=r"^p must be at least 0 and not all 0, got"):
             validate.as_shares("p", values, 2)

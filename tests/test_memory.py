@@ -1,0 +1,23 @@
+"""Memory of the public operations under a hard limit of address space."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.memory_limits import OPERATIONS, SIZES
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_operations_keep_their_bound_at_three_sizes():
+    command = [sys.executable, "-m", "tests.memory_limits"]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {}
+    for line in done.stdout.splitlines():
+        found |= json.loads(line)
+    assert found == {name: list(SIZES) for name in OPERATIONS}
