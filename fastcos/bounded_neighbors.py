@@ -19,7 +19,7 @@ _ROOM, _WIDER = 64, 8
 _BYTES_PER_CANDIDATE = 128
 # queries that are re-scored together: lists of like lengths are padded to one
 _TOGETHER = 1024
-_DOUBLINGS, _HALVINGS = 40, 12
+_DOUBLINGS, _HALVINGS = 40, 6
 
 
 class Engine(NamedTuple):
@@ -204,7 +204,7 @@ def _least_keys(measure: Bounded, Q: dense.Rows, floors: Floors) -> dense.Floats
     Below the listed keys, by steps that double until the bound is below the floor, and then by
     halving the last step. -inf where no key is that low.
     """
-    step = 1e-3 * np.abs(floors.loose) + 1e-9
+    step = 0.01 * np.abs(floors.loose) + 1e-9
     least, enough = floors.loose - step, floors.loose.copy()
     high = np.arange(len(step))
     for _ in range(_DOUBLINGS):
