@@ -35,7 +35,7 @@ def in_chunks(
         told = work.progress
         if told is not None and n > chunk:
             told = _shifted(told, first, n)
-        Q = given[first:last]
+        Q = given if first == 0 and last == n else given[first:last]
         columns, keys = find(
             dense.side(measure.queries(Q), None, work.n_threads, measure.form)
             if known is None

@@ -16,8 +16,8 @@ from fastcos.measure.base import (
     register,
 )
 from fastcos.measure.population import (
+    Members,
     Neighborhoods,
-    census,
     cosine_moments,
     mutual_ceilings,
     nearest,
@@ -55,11 +55,11 @@ class QueryNormalized(Plain):
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the moments of the items' directions."""
         self._moments = cosine_moments(unit_rows(items))
-        self._census = census(items)
+        self._members = Members(items)
 
     def finish(self, keys: Keys, Q: Rows) -> Keys:
         """Return the standardised keys."""
-        mean, deviation = self._moments.of(unit_rows(Q), self._census.find(Q) >= 0)
+        mean, deviation = self._moments.of(unit_rows(Q), self._members.find(Q) >= 0)
         deviation = deviation[:, None]
         scale = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
         found = np.isfinite(keys)
@@ -90,7 +90,7 @@ class _Local(Plain):
         self._apart = other is not None
         others = len(items) - 1 if other is None else len(other)
         k = validate.as_count("n_neighbors", self.n_neighbors, high=others)
-        self._census = census(items)
+        self._members = Members(items)
         self._near: Neighborhoods | None = None
         if other is None:
             self._there = self._rows
@@ -109,13 +109,13 @@ class _Local(Plain):
     def _of_items(self, B: Rows) -> Floats:
         """The local statistic of items; known for the rows that were fitted."""
         validate_measures.as_fitted(self, "_rows")
-        return self._of(B, self._census.find(B), self._there)
+        return self._of(B, self._members.find(B), self._there)
 
     def _of_queries(self, Q: Rows) -> Floats:
         """The local statistic of queries; known where a query is an item itself."""
         validate_measures.as_fitted(self, "_rows")
         unknown = np.full(len(Q), -1)
-        return self._of(Q, unknown if self._apart else self._census.find(Q), self._rows)
+        return self._of(Q, unknown if self._apart else self._members.find(Q), self._rows)
 
     def _of(self, rows: Rows, number: Integers, there: Rows) -> Floats:
         local = np.empty(len(rows))

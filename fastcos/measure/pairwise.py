@@ -10,7 +10,7 @@ from scipy.special import log_ndtr
 
 from fastcos import validate, validate_measures
 from fastcos.measure.base import Form, Invariances, Keys, Plain, Rows, invariances, register
-from fastcos.measure.population import Census, census, cosine_moments
+from fastcos.measure.population import Members, cosine_moments
 from fastcos.measure.rows import (
     Floats,
     Integers,
@@ -140,8 +140,7 @@ class MutualProximity(Plain):
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the moments, and the largest standardised cosine of any item on a grid."""
         units = unit_rows(items)
-        self._items = items
-        self._census: Census | None = None
+        self._members = Members(items)
         self._moments = cosine_moments(units)
         mean, deviation = self._crowds = self._moments_of(units, np.full(len(items), True))
         self._largest = np.full(len(_GRID), -np.inf)
@@ -175,11 +174,7 @@ class MutualProximity(Plain):
 
     def _crowd(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and deviation of every row's cosines; known for the items."""
-        if rows is self._items:
-            return self._crowds
-        if self._census is None:
-            self._census = census(self._items)
-        number = self._census.find(rows)
+        number = self._members.find(rows)
         mean, deviation = (known[number] for known in self._crowds)
         new = np.flatnonzero(number < 0)
         if len(new):

@@ -1,5 +1,6 @@
 """The items as a population: which rows are its members, and each row's nearest members."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -36,6 +37,23 @@ def census(rows: Rows) -> Census:
     own = fingerprints(rows)
     order = np.argsort(own, kind="stable")
     return Census(own[order], order)
+
+
+class Members:
+    """The rows that a measure was fitted to, found again among others."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def find(self, rows: Rows) -> Integers:
+        """The number of a row that equals each given one, -1 where none does, (n,)."""
+        if rows is self._rows:
+            return np.arange(len(rows))
+        return self._census.find(rows)
+
+    @functools.cached_property
+    def _census(self) -> Census:
+        return census(self._rows)
 
 
 class Neighborhoods(NamedTuple):
