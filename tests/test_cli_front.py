@@ -1,6 +1,7 @@
 """What the command line says of itself: help, examples, completion, compilation, progress."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -102,6 +103,20 @@ def test_completion_without_shtab_tells_the_remedy(capsys, monkeypatch):
     assert status == 2
     assert "pip install 'fastcos[completion]'" in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of a POSIX shell")
+def test_a_reader_that_goes_early_leaves_no_traceback():
+    program = shlex.join([sys.executable, "-c", "from fastcos.cli.main import *; entry_point()"])
+    for words in ("doctor --json", "compare --help", "--completion zsh"):
+        done = subprocess.run(
+            ["bash", "-c", f"{program} {words} | true; echo ${{PIPESTATUS[0]}}"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr == ""
+        assert done.stdout in ("141\n", "0\n")  # 0 where all fits into the pipe in time
 
 
 def test_version(capsys):

@@ -1,10 +1,11 @@
 """The command ``fastcos VERB``: data on stdout and in files, talk and progress on stderr.
 
 Exit status: 0 fine; 1 the answer is no; 2 bad input, told in one line without a traceback;
-130 interrupted.
+130 interrupted; 141 the reader of a pipe has gone.
 """
 
 import argparse
+import os
 import re
 import sys
 import textwrap
@@ -29,6 +30,7 @@ VERBS = {
     "doctor": "what it sees of this machine, and what to change",
     "warmup": "compile every kernel now: for images and servers",
 }
+READER_GONE = 141  # as shells tell of a process that SIGPIPE ended
 SHELLS = ("bash", "zsh", "tcsh")
 DESCRIPTION = """\
 Exact similarity at scale, and what the cosines of your embeddings mean."""
@@ -130,6 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with compilation_told(given.verb):
             return int(given.run(given))
+    except BrokenPipeError:
+        raise  # for entry_point
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         fail(f"fastcos {given.verb}", _in_words_of_flags(error, given.parser))
         return 2
@@ -155,4 +159,11 @@ def _in_words_of_flags(error: Exception, parser: argparse.ArgumentParser) -> str
 
 def entry_point() -> NoReturn:
     """Run as the installed command."""
-    sys.exit(main())
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # the reader, such as head, has seen enough; nothing more must reach its pipe at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = READER_GONE
+    sys.exit(status)
