@@ -53,32 +53,29 @@ def times_of(rounds, arm, name):
 
 
 def look(times, start):
-    """Whether rounds from start on say slow, and the round after; None where there are too few.
-
-    Undecided at the end of the record is not slow.
-    """
-    low = None
+    """Whether rounds from start on say slow, None where they end before they say; and how many."""
     for end in range(start + LEAST_PAIRS, start + MOST_PAIRS + 1, LEAST_PAIRS):
-        if end > times.shape[1]:
-            return (None, end) if low is None else (False, end)
         plain, other = times[:, start:end]
+        if len(plain) < end - start:
+            return None, len(plain)
         low, middle, _ = interval(np.log(other / plain), CONFIDENCE, seed=start)
         if not low <= 1 + TOLERANCE < middle:
             break
-    return low > 1 + TOLERANCE, end
+    return bool(low > 1 + TOLERANCE), end - start
 
 
 def verdicts(times):
-    """Slow at the first look, and at both, over the rounds of one benchmark as far as they go."""
+    """Slow at the first look, and at both, over the rounds of one benchmark; None: they ended."""
     found, start = [], 0
-    while start < times.shape[1]:
-        first, start = look(times, start)
-        again = first
-        if first:
-            again, start = look(times, start)
-        if again is not None:
-            found.append((first, again))
-    return found
+    while True:
+        first, first_rounds = look(times, start)
+        if first_rounds < LEAST_PAIRS:
+            return found
+        again, rounds = look(times, start + first_rounds) if first else (first, 0)
+        if rounds and rounds < LEAST_PAIRS:
+            return found
+        found.append((first, again))
+        start += first_rounds + rounds
 
 
 def report(path):
@@ -89,12 +86,12 @@ def report(path):
     }
     logs = {key: np.log(other / plain) for key, (plain, other) in times.items()}
     # an operation that spends half of its time outside of kernels gets half of what is injected
-    share = {name: np.expm1(np.median(logs["double", name])) for name in names}
+    share = {name: np.divide(*times["double", name].min(axis=1)[::-1]) - 1 for name in names}
     arrived = [name for name in names if share[name] >= KERNELS_SHARE]
     print(f"{len(rounds)} rounds, {len(names)} benchmarks; kernels have at least "
           f"{KERNELS_SHARE:.0%} of the time of {len(arrived)}\n")  # fmt: skip
-    print("| injected | benchmarks | seen, median | comparisons | slow at first | failed |")
-    print("|---|---|---:|---:|---:|---:|")
+    print("| injected | benchmarks | seen, median | comparisons | slow at first | failed | open |")
+    print("|---|---|---:|---:|---:|---:|---:|")
     for label, arm, which, factor in (
         ("nothing", "again", names, 1.0),
         ("10% into the driver", "ten", arrived, 1.0),
@@ -106,12 +103,14 @@ def report(path):
         judgements = [both for name in which for both in verdicts(added * times[arm, name])]
         if not judgements:
             continue
-        flagged, failed = (sum(look) for look in zip(*judgements, strict=True))
+        unsaid = sum(both is None for _, both in judgements)
+        flagged = sum(first is True for first, _ in judgements)
+        failed = sum(both is True for _, both in judgements)
         seen = factor * np.exp(np.median(np.concatenate([logs[arm, name] for name in which])))
-        n = len(judgements)
+        n = len(judgements) - unsaid
         print(
             f"| {label} | {'all' if which is names else 'kernels'} | {seen - 1:+.1%} "
-            f"| {n} | {flagged} ({flagged / n:.1%}) | {failed} ({failed / n:.1%}) |"
+            f"| {n} | {flagged} | {failed} ({failed / n:.1%}) | {unsaid} |"
         )
     print("\n| benchmark | ms | share of kernels | 20% seen as | spread of A/A ratios |")
     print("|---|---:|---:|---:|---:|")
