@@ -3,9 +3,10 @@
 Not imported by anything else of the package: it is for continuous integration, here (bench/gate.py)
 and in projects that embed the kernels and want to hold the speed of their own service.
 
-One process is one sample: where threads, pages and caches lie differs between processes far more
-than between calls. So base and head run in turn, each pair gives one ratio per benchmark, drift of
-the machine cancels within a pair, and the verdict rests on an interval of the ratios' median.
+One process is one sample: where threads lie differs between processes far more than between calls.
+So each pair of fresh processes gives one ratio per benchmark, drift of the machine cancels within a
+pair (most where both live at once and take turns), and the verdict rests on an interval of the
+ratios' median.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -78,7 +78,7 @@ class SpeedDisplay:
         )
         ax.grid(visible=True)
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter("{x:g}")
+            axis.set_major_formatter("{x:,g}")
             axis.set_minor_formatter("")
 
     def _scaling(self, ax: Any) -> None:
