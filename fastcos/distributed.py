@@ -45,9 +45,10 @@ from fastcos.svd import randomized_svd as svd_of
 
 # the cuts of a search follow from its size alone: tasks of some seconds, and not too many for Dask.
 # A task reads and packs its items anew, so what that costs falls with its number of queries; and
-# finds the best k of them alone, which costs a query as much as 100,000 more items (2^18 items a
-# task: 1.20 of the time of one search, bench.cluster_scaling)
-QUERIES_PER_TASK = 1 << 17
+# finds the best k of them alone, which costs a query as much as 100,000 more items. Measured by
+# bench.cluster_scaling: 2^18 items a task take 1.20 of the time of one search; of two workers, four
+# long tasks made 1.43 of one, eight 1.75 and 1.83
+QUERIES_PER_TASK, FEWEST_BLOCKS = 1 << 17, 8
 FEWEST_ITEMS, MOST_TASKS = 1 << 19, 1 << 15
 
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
@@ -352,7 +353,8 @@ class _Search:
 
 def queries_per_task(n_queries: int) -> int:
     """Queries of a task, about the same number in each."""
-    return -(-n_queries // -(-n_queries // QUERIES_PER_TASK))
+    blocks = max(FEWEST_BLOCKS, -(-n_queries // QUERIES_PER_TASK))
+    return -(-n_queries // blocks)
 
 
 def items_per_task(n_blocks: int, n_items: int) -> int:

@@ -81,7 +81,7 @@ def test_neighbours_are_those_of_one_machine(client, rows, tmp_path, measure):
     )
     assert_same(found, fastcos.top_k(rows, k=5, measure=measure))
     assert told[-1] == (4000, 4000)
-    assert len(told) == 6
+    assert len(told) == 8
     np.save(tmp_path / "queries.npy", rows[:50] + 1)
     found = distributed.top_k(tmp_path / "queries.npy", file, k=3, out=tmp_path / "other")
     assert_same(found, fastcos.top_k(rows[:50] + 1, rows, k=3))
