@@ -49,8 +49,9 @@ class SpeedDisplay:
         ax.plot(x, bound, color="0.3", label=label)
         works = list(dict.fromkeys(speed.work for speed in timed))
         libraries = list(dict.fromkeys(speed.library for speed in timed))
-        for speed in timed:
+        for at, speed in enumerate(timed):
             number = libraries.index(speed.library)
+            is_named = any(speed.library == other.library for other in timed[:at])
             ax.plot(
                 speed.intensity,
                 speed.gflops,
@@ -58,7 +59,7 @@ class SpeedDisplay:
                 marker=house_style.MARKERS[number % len(house_style.MARKERS)],
                 color=house_style.COLOURS[number % len(house_style.COLOURS)],
                 markersize=8 if speed.library == OURS else 5,
-                label=speed.library if speed.work == works[0] else None,
+                label=None if is_named else speed.library,
             )
         for work in works:
             ours = next(s for s in timed if s.work == work and s.library == OURS)

@@ -179,3 +179,12 @@ def test_the_figure_has_a_roofline_and_scaling():
     assert roofline.get_xscale() == roofline.get_yscale() == "log"
     assert [text.get_text() for text in rates.get_legend().get_texts()] == ["1 thread"]
     assert len(SpeedDisplay(report._replace(scaling=[])).plot().axes) == 1
+
+
+def test_every_library_of_the_figure_is_named_once():
+    timed = speed.Speed("gram", "fastcos", "", 1.0, 1.0, 50.0, 20.0, 0.5, None, None, 0, 1.0, 1.0)
+    items = [timed._replace(work="items", library=name) for name in ("fastcos", "sparse_dot_topn")]
+    report = speed.SpeedReport(speed.Peak(100.0, 10.0), [timed, *items], [], [])
+    (legend,) = SpeedDisplay(report).plot().legends
+    named = [text.get_text() for text in legend.get_texts()]
+    assert named[1:] == ["fastcos", "sparse_dot_topn"]
