@@ -13,8 +13,8 @@ from tests.audit_oracles import cosine_matrix
 def variants(items, users=None):
     own = moments(items)
     others = None if users is None else moments(users)
-    found = [*rescaled(items, own, others), *unfree(items, own, others)]
-    return {variant.name: cosine_matrix(variant.rows) for variant in found}
+    found = [*rescaled(own, others), *unfree(own, others)]
+    return {variant.name: cosine_matrix(variant.rows(items)) for variant in found}
 
 
 def test_forms_of_the_items_alone_see_neither_spectrum_nor_shrinkage():
