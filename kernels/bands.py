@@ -13,9 +13,9 @@ import numpy as np
 from .dense_topk import merge_scores
 from .jit import kernel, screen_kernel
 from .pair_scores import NORM_ANGLE
-from .screen import NEVER, TAU, pack_block
+from .screen import NEVER, TAU, may_find, pack_block
 from .tiles import PANEL, end_tiles, passing, score_panel, start_tiles
-from .topk import is_excluded, write_run
+from .topk import write_run
 
 # of the norms: what rounding may add to their gap
 _ROUNDING = 1e-15
@@ -86,7 +86,6 @@ def search_bands(
     waiting = np.empty((n, capacity + k), np.int64)
     run_keys, run_columns = np.empty((n, k)), np.empty((n, k), np.int64)
     merged = np.empty(2 * (capacity + k))
-    permitted = queries.permitted
     least, largest = queries.norms[batch[lo]], queries.norms[batch[hi - 1]]
     right = np.searchsorted(firsts, queries.norms[batch[(lo + hi) // 2]])
     left = right - 1
@@ -114,12 +113,7 @@ def search_bands(
                 hit = block.hits[at]
                 i, column = q * PANEL + (hit & 31), items.order[p * PANEL + (hit >> 5)]
                 query = batch[lo + i]
-                first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
-                if (
-                    column == queries.own[query]
-                    or (permitted.shape[0] > 0 and permitted[column] == 0)
-                    or (first < last and is_excluded(column, queries.excluded_indices, first, last))
-                ):
+                if not may_find(query, column, queries):
                     continue
                 waiting[i, counts[i]] = column
                 counts[i] += 1

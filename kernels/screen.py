@@ -177,6 +177,17 @@ def key_rounding(query, queries):
 
 
 @kernel
+def may_find(query, column, queries):
+    """Whether the item is not the query itself, permitted, and not excluded for this query."""
+    first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
+    return (
+        column != queries.own[query]
+        and (queries.permitted.shape[0] == 0 or queries.permitted[column] != 0)
+        and not (first < last and is_excluded(column, queries.excluded_indices, first, last))
+    )
+
+
+@kernel
 def pass_rows(
     lo, hi, isa, form, shape, batch, queries, items, bounds, code_type, score_type, room, starts,
     counts, columns,
@@ -186,7 +197,6 @@ def pass_rows(
     bounds (n,) float64: least keys wanted; counts (n,) int64 out; columns out: the numbers of the
     first `room` of them, from starts[query] on, unordered.
     """
-    permitted = queries.permitted
     block = pack_block(lo, hi, shape, batch, queries, items, code_type, score_type)
     for i in range(hi - lo):
         q, lane, query = i >> 5, i & 31, batch[lo + i]
@@ -208,12 +218,7 @@ def pass_rows(
                 hit = block.hits[at]
                 query = batch[lo + q * PANEL + (hit & 31)]
                 column = items.order[p * PANEL + (hit >> 5)]
-                first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
-                if (
-                    column == queries.own[query]
-                    or (permitted.shape[0] > 0 and permitted[column] == 0)
-                    or (first < last and is_excluded(column, queries.excluded_indices, first, last))
-                ):
+                if not may_find(query, column, queries):
                     continue
                 if counts[query] < room:
                     columns[starts[query] + counts[query]] = column
