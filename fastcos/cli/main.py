@@ -160,8 +160,10 @@ def _in_words_of_flags(error: Exception, parser: argparse.ArgumentParser) -> str
 def entry_point() -> NoReturn:
     """Run as the installed command."""
     try:
-        status = main()
-        sys.stdout.flush()
+        try:
+            status = main()
+        finally:  # --help and --completion leave by SystemExit
+            sys.stdout.flush()
     except BrokenPipeError:
         # the reader, such as head, has seen enough; nothing more must reach its pipe at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
