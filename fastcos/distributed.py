@@ -203,7 +203,13 @@ def randomized_svd(
     return svd_of(ClusterShards(path, client), n_components, **options)
 
 
-def fit(model: LinearMF, path: storage.PathLike, *, client: Client | None = None) -> LinearMF:
+def fit(
+    model: LinearMF,
+    path: storage.PathLike,
+    *,
+    client: Client | None = None,
+    progress: threads.Progress | None = None,
+) -> LinearMF:
     """Fit a LinearMF to interactions in shards; every product is a task per shard.
 
     Parameters
@@ -213,6 +219,8 @@ def fit(model: LinearMF, path: storage.PathLike, *, client: Client | None = None
         Of :class:`fastcos.InteractionShards`, the same for every worker.
     client : distributed.Client, optional
         Default: the current one.
+    progress : callable, optional
+        As in :meth:`fastcos.LinearMF.fit`.
 
     Returns
     -------
@@ -224,7 +232,7 @@ def fit(model: LinearMF, path: storage.PathLike, *, client: Client | None = None
     ValueError
         An argument is not valid.
     """
-    return model.fit(ClusterShards(path, client))
+    return model.fit(ClusterShards(path, client), progress=progress)
 
 
 def compare(

@@ -20,6 +20,7 @@ from fastcos.saved_model import SavedModelMixin
 from fastcos.shards import InteractionShards
 from fastcos.sparse_operator import Matrix
 from fastcos.svd import SVD, direct_svd, randomized_svd
+from fastcos.threads import Progress
 from fastcos.validate_csr import as_interactions
 
 OBJECTIVES = ("dropout", "weight_decay")
@@ -179,7 +180,7 @@ class LinearMF(
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> "LinearMF":
+    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> "LinearMF":
         """Compute the closed form of the objective for X.
 
         Parameters
@@ -188,6 +189,9 @@ class LinearMF(
             Users by items.
         y : None
             Not used.
+        progress : callable, optional
+            Called as progress(done, total) as by :func:`fastcos.randomized_svd`; where X'X is
+            solved directly, at the end only.
 
         Returns
         -------
@@ -203,7 +207,7 @@ class LinearMF(
         validate.as_squarable("X", column_facts.values(X))
         settings = self._settings(min(X.shape))
         means = Biases(_row_means(X, settings), _column_means(X, settings))
-        svd = _svd(X, means, settings)
+        svd = _svd(X, means, settings, progress)
         k = settings.n_components
         shrinkage = _shrinkage(svd.s, settings)
         if len(svd.s) > k and shrinkage[k - 1] > 0:
@@ -437,14 +441,15 @@ def _column_means(X: Any, settings: _Settings) -> npt.NDArray[np.float64] | None
     return means - means.mean() if settings.center == "both" else means
 
 
-def _svd(X: Any, means: Biases, settings: _Settings) -> SVD:
+def _svd(X: Any, means: Biases, settings: _Settings, progress: Progress | None) -> SVD:
     """Return k triplets, or k + 1 where the solver gives one more for nothing."""
     k, side = settings.n_components, min(X.shape)
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
-        return direct_svd(as_operator(X, **means._asdict()), min(k + 1, side))
+        return direct_svd(as_operator(X, **means._asdict()), min(k + 1, side), progress=progress)
     return randomized_svd(
-        X, k, tol=settings.tol, seed=settings.random_state, compute_u=False, **means._asdict()
-    )
+        X, k, tol=settings.tol, seed=settings.random_state, compute_u=False, progress=progress,
+        **means._asdict(),
+    )  # fmt: skip
 
 
 def _shrinkage(s: npt.NDArray[np.float64], settings: _Settings) -> npt.NDArray[np.float64]:

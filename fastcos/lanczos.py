@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fastcos import tall_products
 from fastcos.sparse_operator import Matrix
+from fastcos.threads import Progress
 
 Vector = npt.NDArray[np.float64]
 
@@ -65,21 +66,24 @@ def leading_eigenpairs(
     dtype: npt.DTypeLike,
     generator: np.random.Generator,
     n_threads: int | None = None,
+    progress: Progress | None = None,
 ) -> Ritz:
     """Return the k leading eigenpairs of X'X, by at most max_iter products with a block.
 
     Stops when every estimated residual is at most tol, or when rounding keeps it from getting
     there. p must exceed largest_basis(k) + 2 block_width(k). Memory: largest_basis(k) vectors and a
-    few blocks.
+    few blocks. progress is told the columns so far and how many it may take, after each.
     """
     basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator, n_threads)
+    outlook = _Outlook(k, tol, max_iter, progress)
     next_check, before = 3 * k // 2, None
     for step in range(1, max_iter + 1):
-        basis.extend()
+        outlook.add(basis.extend())
         if step < max_iter and not basis.is_full and basis.size < next_check:
             continue
         values, weights, residuals = basis.ritz(k)
         now = _Check(basis.size, float(residuals.max()))
+        outlook.look(now.residual)
         next_check, before = basis.size + _columns_left(before, now, tol, basis.width), now
         is_limited = basis.rounding(values) > tol
         if is_limited or step == max_iter:
@@ -110,6 +114,32 @@ def _columns_left(before: _Check | None, now: _Check, tol: float, width: int) ->
         return 2 * width
     pace = math.log(before.residual / now.residual) / (now.size - before.size)
     return max(1, int(math.log(now.residual / tol) / pace / 2 / width)) * width
+
+
+class _Outlook:
+    """Tells how many columns X'X was multiplied by, of how many until the residual is tol."""
+
+    def __init__(self, k: int, tol: float, max_iter: int, progress: Progress | None) -> None:
+        self._progress, self._tol, self._most = progress, tol, max_iter * block_width(k)
+        # before the first look: most are there before the first restart
+        self._done, self._total = 0, largest_basis(k)
+        self._first: _Check | None = None
+        self.add(0)
+
+    def add(self, columns: int) -> None:
+        """Count so many columns more; the total stays no less."""
+        self._done += columns
+        if self._progress is not None:
+            self._progress(self._done, max(self._done, min(self._total, self._most)))
+
+    def look(self, residual: float) -> None:
+        """Take the pace of the residual's fall since the first look for that of the rest."""
+        first, now = self._first, _Check(self._done, max(residual, self._tol))
+        if first is None:
+            self._first = now
+        elif now.residual < first.residual:
+            fall = math.log(first.residual / now.residual) / (now.size - first.size)
+            self._total = self._done + math.ceil(math.log(now.residual / self._tol) / fall)
 
 
 def zero_level(dtype: np.dtype[Any]) -> float:
@@ -154,8 +184,8 @@ class _Basis:
         """Whether the next block has no room."""
         return bool(self.size + self._Q.shape[1] > self._capacity)
 
-    def extend(self) -> None:
-        """Append the next block and find the one after it."""
+    def extend(self) -> int:
+        """Append the next block, find the one after it; return how many columns were appended."""
         first, last = self.size, self.size + self._Q.shape[1]
         self._columns[:, first:last] = self._Q
         self.size = last
@@ -167,6 +197,7 @@ class _Basis:
         C += rest
         self._H[:last, first:last] = C
         self._H[first:last, :last] = C.T
+        return int(last - first)
 
     def ritz(self, k: int) -> tuple[Vector, Matrix, Vector]:
         """Return the k largest Ritz values, their weights on B, and relative residuals."""

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from fastcos import lanczos, validate
 from fastcos.operators import Operator, as_operator
 from fastcos.sparse_operator import Matrix
+from fastcos.threads import Progress
 
 Vector = npt.NDArray[np.float64]
 
@@ -72,6 +73,7 @@ def randomized_svd(
     scale: npt.ArrayLike | None = None,
     row_center: npt.ArrayLike | None = None,
     n_threads: int | None = None,
+    progress: Progress | None = None,
 ) -> SVD:
     """Truncated SVD to a given residual, with the residuals as a certificate.
 
@@ -100,6 +102,9 @@ def randomized_svd(
         As in :func:`fastcos.matmul`: the SVD is that of the centred and scaled X.
     n_threads : int, optional
         Default: that of the configuration.
+    progress : callable, optional
+        Called as progress(done, total) with numbers of columns that X'X is multiplied by, once a
+        pass. The total is an estimate from the fall of the residual, and becomes right at the end.
 
     Returns
     -------
@@ -146,7 +151,7 @@ def randomized_svd(
     tol = validate.as_real("tol", tol, above=0)
     max_iter = validate.as_count("max_iter", max_iter)
     generator = validate.as_generator("seed", seed)
-    found = _truncated(operator, k, tol, max_iter, generator, compute_u, n_threads)
+    found = _truncated(operator, k, tol, max_iter, generator, compute_u, n_threads, progress)
     if found.residuals.max() > tol:
         warnings.warn(
             f"randomized_svd stopped at a relative residual of {found.residuals.max():.1e}, above "
@@ -157,15 +162,18 @@ def randomized_svd(
     return found
 
 
-def direct_svd(X: Any, n_components: int, *, compute_u: bool = False) -> SVD:
+def direct_svd(
+    X: Any, n_components: int, *, compute_u: bool = False, progress: Progress | None = None
+) -> SVD:
     """Truncated SVD to working precision in float64, of an Operator or what as_operator takes.
 
     By the eigendecomposition of the Gram matrix of the shorter side, dense up to some 2,000, else
-    by Lanczos. A singular value is right to about eps (s[0] / s[i])^2, relatively.
+    by Lanczos. A singular value is right to about eps (s[0] / s[i])^2, relatively. progress is told
+    as by randomized_svd.
     """
     operator = X if hasattr(X, "gram_matmul") else as_operator(X)
     k = validate.as_count("n_components", n_components, high=min(operator.shape))
-    side = _shorter_side(operator)
+    side, told = _shorter_side(operator), _Told(progress, k)
     if side.shape[1] <= _DENSE_SIDE or _is_nearly_full(side.shape[1], k):
         vectors = _dense_eigenvectors(side, k)
     else:
@@ -178,8 +186,9 @@ def direct_svd(X: Any, n_components: int, *, compute_u: bool = False) -> SVD:
             max_iter=1000,
             dtype=np.float64,
             generator=generator,
+            progress=told.passed,
         ).vectors
-    return _finished(operator, side, vectors, compute_u=compute_u)
+    return _finished(operator, side, vectors, compute_u, told)
 
 
 def svd_residuals(X: Any, svd: Any) -> Vector:
@@ -238,11 +247,12 @@ def _truncated(
     generator: np.random.Generator,
     compute_u: bool,
     n_threads: int | None,
+    progress: Progress | None,
 ) -> SVD:
     """Iterate in X's precision, then, if that cannot reach tol, in float64."""
-    side = _shorter_side(operator)
+    side, told = _shorter_side(operator), _Told(progress, k)
     if _is_nearly_full(side.shape[1], k):
-        return _finished(operator, side, _dense_eigenvectors(side, k), compute_u=compute_u)
+        return _finished(operator, side, _dense_eigenvectors(side, k), compute_u, told)
     for dtype in dict.fromkeys([operator.dtype, np.dtype(np.float64)]):
         ritz = lanczos.leading_eigenpairs(
             side.gram_matmul,
@@ -253,16 +263,43 @@ def _truncated(
             dtype=dtype,
             generator=generator,
             n_threads=n_threads,
+            progress=told.passed,
         )
         if ritz.is_limited and dtype == np.float32:
             continue
-        found = _finished(operator, side, ritz.vectors, compute_u=compute_u)
+        found = _finished(operator, side, ritz.vectors, compute_u, told)
         if found.residuals.max() <= tol or ritz.residuals.max() > tol / 2:
             break
     return found
 
 
-def _finished(operator: Operator, side: Operator, vectors: Matrix, *, compute_u: bool) -> SVD:
+class _Told:
+    """Tells progress of an SVD: an iteration, perhaps another in float64, and the certificate."""
+
+    def __init__(self, progress: Progress | None, k: int) -> None:
+        self._progress, self._k = progress, k
+        self._before = self._done = 0
+
+    def passed(self, done: int, total: int) -> None:
+        """So many columns of an iteration are done."""
+        if done == 0:
+            self._before += self._done
+        self._done = done
+        self._tell(total + self._k)
+
+    def certified(self) -> None:
+        """The certificate took k more, and nothing may be left."""
+        self._done += self._k
+        self._tell(self._done)
+
+    def _tell(self, total: int) -> None:
+        if self._progress is not None:
+            self._progress(self._before + self._done, self._before + total)
+
+
+def _finished(
+    operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, told: _Told
+) -> SVD:
     """Turn orthonormal vectors of X's shorter side into signed and certified triplets."""
     exact = vectors.astype(np.float64, copy=False)
     Z = side.gram_matmul(exact)
@@ -282,6 +319,7 @@ def _finished(operator: Operator, side: Operator, vectors: Matrix, *, compute_u:
         V = _images(operator.rmatmul, vectors, s)
         U = vectors * _signs(V) if compute_u else None
         V *= _signs(V)
+    told.certified()
     return SVD(U, s, np.ascontiguousarray(V.T), residuals)
 
 

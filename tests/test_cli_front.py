@@ -210,8 +210,30 @@ def test_a_table_wider_than_the_terminal_goes_on_below_with_every_number_whole(c
 @pytest.mark.parametrize(
     ("rate", "text"), [(0.1, "10 s each"), (12.34, "12.3/s"), (1234567, "1.23M/s"), (2e10, "20G/s")]
 )
-def test_a_pace_is_short(rate, text):
-    assert terminal._pace(rate) == text
+def test_a_rate_is_short(rate, text):
+    assert terminal._rate(rate) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (119, "119 s"), (150, "2 min"), (9e3, "2.5 h")],
+)
+def test_time_left_is_told_as_people_plan_it(seconds, text):
+    assert terminal._duration(seconds) == text
+
+
+def test_a_bar_keeps_its_pace_when_the_total_changes(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich take stderr for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with terminal.progress_bar("factorising") as progress:
+        clock = iter([0.0, 1.0, 3.0, 4.0])
+        monkeypatch.setattr(terminal.time, "monotonic", lambda: next(clock))
+        for done, total in ((0, 500), (16, 500), (48, 300), (64, 256)):
+            progress(done, total)
+    err = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
+    assert "64/256" in err
+    assert "16/s, about 12 s left" in err
 
 
 # writes down every call that finds no compiled code in the process, kept on disk or not

@@ -123,7 +123,11 @@ def test_products_and_svd_are_those_of_one_machine(client, shards, monkeypatch):
     assert_same_bits(distributed.gram_matmul(shards.path, Q), fastcos.gram_matmul(shards, Q))
     found = distributed.randomized_svd(shards.path, 4)
     assert_agree(found, fastcos.randomized_svd(shards, 4))
-    model = distributed.fit(fastcos.LinearMF(3, center=True), shards.path)
+    told = []
+    model = distributed.fit(
+        fastcos.LinearMF(3, center=True), shards.path, progress=lambda *at: told.append(at)
+    )
+    assert told[-1][0] == told[-1][1]
     on_one = fastcos.LinearMF(3, center=True).fit(shards)
     np.testing.assert_allclose(model.item_embeddings(), on_one.item_embeddings(), atol=1e-8)
 

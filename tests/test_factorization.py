@@ -239,6 +239,16 @@ def test_the_order_of_items_and_users_does_not_matter():
     np.testing.assert_allclose(items_after, items_before[items], atol=1e-9)
 
 
+@pytest.mark.parametrize("solver", ["direct", "randomized"])
+def test_progress_of_fit_is_that_of_the_svd(solver):
+    told = []
+    model = LinearMF(3, solver=solver)
+    model.fit(interactions(600, 300), progress=lambda *at: told.append(at))
+    done, total = told[-1]
+    assert done == total
+    assert (len(told) > 2) == (solver == "randomized")
+
+
 def test_same_seed_same_bits_and_a_generator_is_taken():
     X = interactions(900, 300)
     one, two = (LinearMF(6, solver="randomized", random_state=7).fit(X) for _ in range(2))

@@ -245,3 +245,45 @@ def test_small_values_far_below_the_largest_are_found_to_tol():
     found = randomized_svd(X, 50, tol=1e-3)
     assert found.residuals.max() <= 1e-3
     np.testing.assert_allclose(found.s, values[:50], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("tol", "solver"), [(1e-2, randomized_svd), (1e-9, randomized_svd), (None, direct_svd)]
+)
+def test_progress_counts_columns_up_to_a_total_that_becomes_right(tol, solver, monkeypatch):
+    monkeypatch.setattr("fastcos.svd._DENSE_SIDE", 100)
+    X, told = some_sparse(), []
+    # float32 cannot reach 1e-9: the iteration begins anew in float64
+    options = {} if tol is None else {"tol": tol}
+    found = solver(X, 5, **options, progress=lambda *at: told.append(at))
+    np.testing.assert_array_equal(found.Vt, solver(X, 5, **options).Vt)
+    done, totals = np.array(told).T
+    assert done[0] == 0
+    assert (done[:-1] < totals[:-1]).all()
+    assert done[-1] == totals[-1] == done[-2] + 5  # the certificate's own
+    passes = np.diff(done[:-1])
+    assert set(passes[passes > 0]) == {lanczos.block_width(5)}
+    assert (passes == 0).sum() == (tol == 1e-9)
+
+
+def test_progress_of_a_direct_solution_tells_its_end():
+    told = []
+    randomized_svd(np.eye(30), 20, progress=lambda *at: told.append(at))
+    assert told == [(20, 20)]
+
+
+def test_the_total_of_progress_follows_the_fall_of_the_residual():
+    told = []
+    outlook = lanczos._Outlook(10, 1e-6, 100, lambda *at: told.append(at))
+    before = lanczos.largest_basis(10)
+    outlook.add(32)
+    outlook.look(1e-1)
+    outlook.add(32)
+    outlook.look(1e-2)  # ten times in 32 columns: four times as many for the rest
+    outlook.add(1)
+    outlook.look(1.0)  # no fall, no pace
+    outlook.add(1000)
+    after = 64 + 4 * 32
+    assert told == [(0, before), (32, before), (64, before), (65, after), (1065, 1065)]
+    lanczos._Outlook(10, 1e-6, 2, lambda *at: told.append(at))
+    assert told[-1] == (0, 2 * lanczos.block_width(10))

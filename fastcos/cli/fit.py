@@ -6,7 +6,7 @@ from typing import Any
 
 from fastcos import io, report, validate
 from fastcos.cli import options
-from fastcos.cli.terminal import print_json, say, spinner
+from fastcos.cli.terminal import print_json, progress_bar, say, spinner
 
 DESCRIPTION = """\
 Factorise interactions, X ≈ X A B', in closed form and keep the model. Writes DIR/model (arrays with
@@ -63,8 +63,8 @@ def run(given: argparse.Namespace) -> int:
     n, p = X.shape
     rank = options.rank(given, (n, p))
     say(f"read {X.nnz:,} interactions of {n:,} users with {p:,} items")
-    with spinner("factorising"):
-        model = LinearMF(rank, tol=tol, random_state=seed).fit(X)
+    with progress_bar("factorising") as progress:
+        model = LinearMF(rank, tol=tol, random_state=seed).fit(X, progress=progress)
     strength = given.regularization
     if strength is None:
         strength = model.default_regularization(given.objective)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastcos import config, validate
+from fastcos.cli.terminal import progress_bar
 
 if TYPE_CHECKING:
     from fastcos.datasets import Simulation
@@ -57,15 +58,17 @@ def simulate(given: argparse.Namespace) -> "Simulation":
     from fastcos.datasets import simulate_interactions
 
     validate.as_count("--seed", given.seed, low=0)
-    return simulate_interactions(
-        given.users,
-        given.items,
-        n_clusters=given.n_clusters,
-        item_exponent=tuple(given.item_exponent),
-        user_exponent=given.user_exponent,
-        preset=given.preset,
-        seed=given.seed,
-    )
+    with progress_bar("simulating users") as progress:
+        return simulate_interactions(
+            given.users,
+            given.items,
+            n_clusters=given.n_clusters,
+            item_exponent=tuple(given.item_exponent),
+            user_exponent=given.user_exponent,
+            preset=given.preset,
+            seed=given.seed,
+            progress=progress,
+        )
 
 
 def add_interactions(parser: argparse.ArgumentParser, what: str = "file of interactions") -> None:

@@ -39,8 +39,7 @@ def run(given: argparse.Namespace) -> int:
     if given.regularization is None:
         given.regularization = REGULARIZATION_PER_USER * given.users
     model = options.model_arguments(given, options.simulated_shape(given))
-    with spinner("simulating"):
-        simulation = options.simulate(given)
+    simulation = options.simulate(given)
     say(
         f"simulated {simulation.X.nnz:,} interactions of {given.users:,} users "
         f"with {given.items:,} items"

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from fastcos import io, report
 from fastcos.cli import options
-from fastcos.cli.terminal import print_json, say, spinner
+from fastcos.cli.terminal import print_json, say
 
 DESCRIPTION = """\
 Simulate interactions as in section 4 of the paper. Writes interactions.npz (SciPy CSR),
@@ -30,8 +30,7 @@ def run(given: argparse.Namespace) -> int:
     options.apply_common(given)
     folder = options.out_directory(given)
     options.simulated_shape(given)
-    with spinner("simulating"):
-        simulation = options.simulate(given)
+    simulation = options.simulate(given)
     folder.mkdir(parents=True, exist_ok=True)
     with io.atomic_path(folder / "interactions.npz") as path, path.open("wb") as file:
         sp.save_npz(file, simulation.X)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, Task
+    from rich.progress import Progress
 
 # a table that goes to a file or a pipe must not be squeezed into rich's default of 80 columns
 _WIDTH_OF_NO_TERMINAL = 160
@@ -31,21 +31,39 @@ def say(message: str) -> None:
 def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
     """Tell on stderr how far the block is, how fast, and how long it will still take.
 
-    A bar on a terminal; elsewhere a line every ten seconds.
+    A bar on a terminal; elsewhere a line every ten seconds. The total may change as it goes.
     """
     from rich.console import Console
 
-    console = Console(stderr=True)
+    console, pace = Console(stderr=True), _Pace()
     if not console.is_terminal:
-        yield _lines(name)
+        yield _lines(name, pace)
         return
     with _bar(console) as bar:
-        task = bar.add_task(name, total=None)
+        task = bar.add_task(name, total=None, pace="")
 
         def progress(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            told = pace.told(done, total, time.monotonic())
+            bar.update(task, completed=done, total=total, pace=told)
 
         yield progress
+
+
+class _Pace:
+    """How fast something goes, and how long it will take at that pace."""
+
+    def __init__(self) -> None:
+        # the first step may compile, so the pace is that of the steps after it
+        self._first: tuple[int, float] | None = None
+
+    def told(self, done: int, total: int, now: float) -> str:
+        """Return the rate and the time left in words; nothing before the second step."""
+        if self._first is None and done:
+            self._first = done, now
+        if self._first is None or now <= self._first[1] or done <= self._first[0]:
+            return ""
+        rate = (done - self._first[0]) / (now - self._first[1])
+        return f"{_rate(rate)}, about {_duration((total - done) / rate)} left"
 
 
 def _bar(console: "Console") -> "Progress":
@@ -53,52 +71,45 @@ def _bar(console: "Console") -> "Progress":
         BarColumn,
         MofNCompleteColumn,
         Progress,
-        ProgressColumn,
         SpinnerColumn,
         TextColumn,
         TimeElapsedColumn,
-        TimeRemainingColumn,
     )
-    from rich.text import Text
-
-    class RateColumn(ProgressColumn):
-        def render(self, task: "Task") -> Text:
-            return Text(_pace(task.speed) if task.speed else "")
 
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        RateColumn(),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[pace]}"),
         console=console,
         transient=True,
     )
 
 
-def _lines(name: str) -> Callable[[int, int], None]:
+def _lines(name: str, pace: _Pace) -> Callable[[int, int], None]:
     last = time.monotonic()
-    # the first step may compile, so the pace is that of the steps after it
-    first: tuple[int, float] | None = None
 
     def progress(done: int, total: int) -> None:
-        nonlocal last, first
+        nonlocal last
         now = time.monotonic()
-        if first is None and done:
-            first = done, now
-        if now - last >= _SECONDS_PER_LINE and first:
+        told = pace.told(done, total, now)
+        if now - last >= _SECONDS_PER_LINE and done:
             last = now
-            rate = (done - first[0]) / (now - first[1]) if now > first[1] else 0.0
-            left = f", {_pace(rate)}, about {(total - done) / rate:.0f} s left" if rate else ""
-            say(f"{name}: {done:,} of {total:,}{left}")
+            say(f"{name}: {done:,} of {total:,}" + (f", {told}" if told else ""))
 
     return progress
 
 
-def _pace(rate: float) -> str:
+def _duration(seconds: float) -> str:
+    """45 s, 12 min, 3.5 h: what a person plans by."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _rate(rate: float) -> str:
     """1234567 a second as 1.23M/s, a tenth of one as 10 s each: three digits are enough."""
     if rate < 1:
         return f"{1 / rate:.3g} s each"
