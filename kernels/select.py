@@ -55,11 +55,11 @@ def sort_best_first(keys, columns, count):
         return
     gap = 1
     while gap < count:
-        gap = _next_gap(gap)
+        gap = next_gap(gap)
     while gap > 1:
         smaller = 1
-        while _next_gap(smaller) < gap:
-            smaller = _next_gap(smaller)
+        while next_gap(smaller) < gap:
+            smaller = next_gap(smaller)
         gap = smaller
         for i in range(gap, count):
             key, column = keys[i], columns[i]
@@ -87,7 +87,7 @@ def _sort_by_rank(keys, columns, count):
 
 
 @kernel
-def _next_gap(gap):
+def next_gap(gap):
     """1, 4, 10, 23, 57, 132, 301, 701, then 2.25 times the last."""
     if gap < 4:
         return 4

@@ -3,6 +3,7 @@
     python -m tests.mutants gate                          the gate: fastcos/validate*.py
     python -m tests.mutants metrics rescaling --share 0.2 every fifth mutant of these
     NUMBA_DISABLE_JIT=1 python -m tests.mutants topk      kernels, as plain Python
+    python -m tests.mutants metrics --killed FILE         in pieces: FILE names what is done
 
 A comparison, an operator, a number, a flag, a condition, a returned value or a statement changes.
 Tests are collected and run once, noting which of them call which function; then every mutant is put
@@ -25,7 +26,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pytest
 
@@ -37,7 +38,7 @@ TARGETS = {
         "fastcos.validate fastcos.validate_csr fastcos.validate_metrics fastcos.validate_audit "
         "fastcos.validate_measures",
         "test_validate test_validate_csr test_metrics_shape test_metrics_recovery "
-        "test_metrics_agreement test_intervals test_products test_storage",
+        "test_metrics_agreement test_metrics_clustering test_intervals test_products test_storage",
     ),
     "metrics": (
         " ".join(
@@ -45,7 +46,8 @@ TARGETS = {
             for path in sorted((ROOT / "fastcos" / "metrics").glob("*.py"))
             if path.stem != "__init__"
         ),
-        "test_metrics_shape test_metrics_recovery test_metrics_agreement",
+        "test_metrics_shape test_metrics_recovery test_metrics_agreement test_metrics_clustering "
+        "test_standings",
     ),
     "rescaling": ("fastcos.rescaling", "test_rescaling test_theory"),
     "topk": (
@@ -73,6 +75,7 @@ class Mutant(NamedTuple):
     module: str
     function: str
     line: int
+    column: int
     change: str
     tree: ast.Module
 
@@ -128,7 +131,9 @@ def mutants(name: str) -> Iterator[Mutant]:
                 for change, new in changes(node):
                     replaced = ast.Pass() if new is None else new
                     put(parent, field, at, ast.copy_location(replaced, node))
-                    yield Mutant(name, owner, node.lineno, change, copy.deepcopy(tree))
+                    yield Mutant(
+                        name, owner, node.lineno, node.col_offset, change, copy.deepcopy(tree)
+                    )
                     put(parent, field, at, node)
 
 
@@ -207,8 +212,13 @@ def apply(mutant: Mutant, function: FunctionType) -> None:
 class Plugin:
     """Runs the collected tests once, then some of them for every mutant."""
 
-    def __init__(self, wanted: list[Mutant], live_of: dict[tuple[str, str], FunctionType]) -> None:
-        self.wanted, self.live_of = wanted, live_of
+    def __init__(
+        self,
+        wanted: list[Mutant],
+        live_of: dict[tuple[str, str], FunctionType],
+        killed: IO[str] | None,
+    ) -> None:
+        self.wanted, self.live_of, self.killed = wanted, live_of, killed
         self.seconds: dict[str, float] = {}
         self.tests_of: dict[CodeType, set[str]] = {f.__code__: set() for f in live_of.values()}
         self.survivors: list[Mutant] = []
@@ -235,6 +245,8 @@ class Plugin:
             if not self.is_killed(mutant, session, [by_name[name] for name in names]):
                 self.survivors.append(mutant)
                 print("alive:", key(mutant), file=sys.__stderr__, flush=True)
+            elif self.killed:
+                print(place(mutant), file=self.killed, flush=True)
             if done % 50 == 0:
                 found = f"{done}, {len(self.survivors)} alive, {time.time() - started:.0f} s"
                 print(found, file=sys.__stderr__, flush=True)
@@ -276,22 +288,21 @@ class Plugin:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
 
 
-def run(name: str, share: float, details: bool) -> int:
+def run(name: str, share: float, details: bool, killed_before: Path | None) -> int:
     """Mutate the modules of a target; how many unexcused mutants survive."""
     modules, tests = (words.split() for words in TARGETS[name])
     every = [mutant for module in modules for mutant in mutants(module)]
     step = 1 / share
     wanted = [every[int(at * step)] for at in range(int(len(every) * share))]
     live_of = {(m.module, m.function): live(sys.modules[m.module], m.function) for m in wanted}
-    plugin = Plugin(wanted, live_of)
-    paths = [f"tests/{test}.py" for test in tests]
-    # a warning is no failure here: of forks of a process with threads, of NumPy's scalars
-    arguments = ["-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore"]
-    status = pytest.main([*arguments, *paths], [plugin])
-    if status not in (0, 1) or not plugin.seconds:
-        raise SystemExit(f"the tests of {name} do not pass: {status}")
-    reasons = json.loads(EXCUSES.read_text()) if EXCUSES.exists() else {}
+    with (killed_before or Path(os.devnull)).open("a+") as file:
+        file.seek(0)
+        before = set(file.read().splitlines())
+        left = [mutant for mutant in wanted if place(mutant) not in before]
+        plugin = Plugin(left, live_of, file)
+        judge(name, plugin, tests)
     alive = plugin.survivors
+    reasons = json.loads(EXCUSES.read_text()) if EXCUSES.exists() else {}
     excused = [m for m in alive if key(m) in reasons]
     killed = len(wanted) - len(alive)
     print(
@@ -302,6 +313,16 @@ def run(name: str, share: float, details: bool) -> int:
         if details or mutant not in excused:
             print("  alive:", key(mutant))
     return len(alive) - len(excused)
+
+
+def judge(name: str, plugin: Plugin, tests: list[str]) -> None:
+    """Run the tests of a target, and then its mutants."""
+    paths = [f"tests/{test}.py" for test in tests]
+    # a warning is no failure here: of forks of a process with threads, of NumPy's scalars
+    arguments = ["-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore"]
+    status = pytest.main([*arguments, *paths], [plugin])
+    if status not in (0, 1) or not plugin.seconds:
+        raise SystemExit(f"the tests of {name} do not pass: {status}")
 
 
 @functools.cache
@@ -315,11 +336,18 @@ def key(mutant: Mutant) -> str:
     return f"{mutant.module}.{mutant.function}: {mutant.change}: {text}"
 
 
+def place(mutant: Mutant) -> str:
+    """What names a mutant of this very source, beside others of the same line."""
+    return f"{mutant.line}.{mutant.column} {key(mutant)}"
+
+
 if __name__ == "__main__":
     os.environ.setdefault("FASTCOS_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # a fork of a process with OpenMP's team hangs
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", nargs="+", choices=TARGETS)
     parser.add_argument("--share", type=float, default=1.0, help="of the mutants, evenly spread")
+    parser.add_argument("--killed", type=Path, help="file of those killed before, and from now on")
     parser.add_argument("--all", action="store_true", help="list excused survivors too")
     given = parser.parse_args()
-    sys.exit(sum(run(name, given.share, given.all) for name in given.target) > 0)
+    sys.exit(sum(run(name, given.share, given.all, given.killed) for name in given.target) > 0)

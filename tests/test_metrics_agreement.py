@@ -11,6 +11,7 @@ import scipy.stats
 from sklearn.manifold import trustworthiness as sklearn_trustworthiness
 
 from fastcos import metrics
+from fastcos.metrics import lists, similarity_analysis
 from tests import metric_oracles as oracles
 
 
@@ -59,21 +60,41 @@ def test_rank_biased_overlap_is_its_definition(q):
     assert metrics.rank_biased_overlap(A, A, persistence=q).value == pytest.approx(1, abs=1e-14)
 
 
-def test_the_residual_is_what_unseen_ranks_can_change():
+@pytest.mark.parametrize("b", [[1, 5, 0, 6], [5, 6, 1, 0], [5, 6, 7, 2]])
+def test_the_residual_is_what_unseen_ranks_can_change(b):
     q, depth = 0.8, 400
-    a, b = [0, 1, 2, 3], [1, 5, 0, 6]
+    a = [0, 1, 2, 3]
 
     def series(left, right):
         overlap = [len(set(left[:d]) & set(right[:d])) for d in range(1, depth)]
         return (1 - q) / q * sum(x / d * q**d for d, x in enumerate(overlap, 1))
 
     worst = series(a + list(range(1000, 1000 + depth)), b + list(range(5000, 5000 + depth)))
-    rest = [j for j in range(2, 1000) if j not in (5, 6)]
+    rest = list(range(10, 1000))
     # what either lacks comes first, then the same items in the same order
-    best = series([*a, 5, 6, *rest[2:]], [*b, 2, 3, *rest[2:]])
+    best = series(
+        [*a, *(j for j in b if j not in a), *rest], [*b, *(j for j in a if j not in b), *rest]
+    )
     found = metrics.rank_biased_overlap([a], [b], persistence=q)
     assert found.residual == pytest.approx(best - worst, abs=1e-9)
     assert worst <= found.value <= best
+
+
+def test_persistence_is_below_one_and_as_near_as_may_be():
+    assert metrics.rank_biased_overlap(A, A, persistence=1 - 2.0**-53).value == pytest.approx(1)
+    for persistence in (0, 1, 1.5):
+        with pytest.raises(ValueError, match="persistence must be"):
+            metrics.rank_biased_overlap(A, A, persistence=persistence)
+
+
+def test_agreement_of_lists_is_the_same_in_blocks_of_queries(monkeypatch):
+    of_lists = (
+        metrics.jaccard_at_k, metrics.overlap_at_k, metrics.rank_biased_overlap,
+        metrics.kendall_distance,
+    )  # fmt: skip
+    whole = [metric(A, B) for metric in of_lists]
+    monkeypatch.setattr(lists, "_BLOCK", 13)  # two queries of six
+    assert [metric(A, B) for metric in of_lists] == whole
 
 
 def test_kendall_distance_is_fagins_sum_over_pairs():
@@ -164,6 +185,65 @@ def test_the_interval_of_a_spearman_sample_holds_the_truth():
     assert held >= 34
 
 
+@pytest.mark.parametrize("n_pairs", [4, 30, 1000])
+def test_the_interval_of_a_spearman_sample_is_bonetts_and_wrights(n_pairs):
+    found = metrics.rsa(X, Y, method="spearman", n_pairs=n_pairs, seed=3)
+    z, half = np.arctanh(found.value), scipy.stats.norm.ppf(0.975)
+    half *= np.sqrt((1 + found.value**2 / 2) / (n_pairs - 3))
+    assert (found.low, found.high) == pytest.approx((np.tanh(z - half), np.tanh(z + half)))
+
+
+def test_spearman_samples_only_where_there_are_more_pairs():
+    all_pairs = metrics.rsa(X, Y, method="spearman", n_pairs=60 * 59 // 2)
+    assert all_pairs == metrics.rsa(X, Y, method="spearman")
+    sample = metrics.rsa(X, Y, method="spearman", n_pairs=60 * 59 // 2 - 1)
+    assert sample.low < sample.value < sample.high
+    with pytest.raises(ValueError, match="n_pairs must be a whole number of at least 4, got 3"):
+        metrics.rsa(X, Y, method="spearman", n_pairs=3)
+
+
+def test_a_spearman_sample_draws_every_pair_and_no_row_with_itself(monkeypatch):
+    drawn = np.zeros((9, 9), int)
+
+    def note(rows, i, j):
+        np.add.at(drawn, (i, j), 1)
+        return np.arange(len(i), dtype=float)
+
+    monkeypatch.setattr(similarity_analysis, "_cosines", note)
+    for seed in range(600):
+        metrics.rsa(X[:9], Y[:9], method="spearman", n_pairs=30, seed=seed)
+    assert not np.diag(drawn).any()
+    # 2 x 600 x 30 draws of 72 ordered pairs: 500 each
+    assert scipy.stats.chisquare(drawn[~np.eye(9, dtype=bool)] / 2).pvalue > 1e-3
+
+
+def test_a_spearman_sample_of_the_same_order_is_certain():
+    with np.errstate(all="raise"):
+        assert metrics.rsa(X, X * 3, method="spearman", n_pairs=50) == (1, 1, 1, 0)
+
+
+def test_agreement_stays_within_its_bounds_whatever_the_rounding():
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        Z = random.standard_normal((7, 3))
+        for metric in (metrics.cka, metrics.cca_similarity):
+            assert 1 - 1e-12 < metric(Z, Z) <= 1
+        assert 0 <= metrics.procrustes(Z, Z) < 1e-12
+        assert 1 - 1e-12 < metrics.rsa(Z, Z).value <= 1
+        # cosines of opposite signs: Gram matrices I + E and I - E
+        E = 0.1 * np.triu(random.standard_normal((5, 5)), 1)
+        with_, against = (np.linalg.cholesky(np.eye(5) + sign * (E + E.T)) for sign in (1, -1))
+        assert -1 <= metrics.rsa(with_, against).value < -1 + 1e-12
+
+
+def test_three_items_are_enough_to_compare():
+    assert metrics.rsa(X[:3], 2 * X[:3]).value == pytest.approx(1)
+    assert metrics.trustworthiness(X[:3], 2 * X[:3], k=1) == (1, 1, 0)
+    for metric in (metrics.rsa, metrics.trustworthiness):
+        with pytest.raises(ValueError, match="must have at least 3 rows that are zero in neither"):
+            metric(X[:2], Y[:2])
+
+
 def test_cka_is_the_kernel_formula():
     n = len(X)
     centring = np.eye(n) - 1 / n
@@ -184,6 +264,14 @@ def test_cca_similarity_ignores_columns_of_zero_rank():
     doubled = np.concatenate([X, X[:, :2], np.ones((len(X), 1)), 0 * X[:, :1]], axis=1)
     assert metrics.cca_similarity(doubled, Y) == pytest.approx(metrics.cca_similarity(X, Y))
     assert metrics.cca_similarity(doubled, X) == pytest.approx(1)
+
+
+def test_cca_similarity_with_one_direction_is_the_share_of_its_variance():
+    line = np.outer(X[:, 0], [1, 2, -3])
+    design = np.column_stack([np.ones(len(Y)), Y])
+    left = X[:, 0] - design @ np.linalg.lstsq(design, X[:, 0], rcond=None)[0]
+    truth = 1 - left.var() / X[:, 0].var()
+    assert metrics.cca_similarity(line, Y) == pytest.approx(truth, abs=1e-9)
 
 
 def test_procrustes_is_scipys_disparity():
@@ -217,6 +305,23 @@ def test_embeddings_that_cannot_be_compared_are_refused(metric):
         metric(np.eye(3), np.eye(2))
     with pytest.raises(ValueError, match=r"second must have (rows|cosines) that differ"):
         metric(np.arange(8.0).reshape(4, 2), np.full((4, 2), 0.1))
+    with pytest.raises(ValueError, match=r"first must have (rows|cosines) that differ"):
+        metric(np.full((4, 2), 0.1), np.arange(8.0).reshape(4, 2))
+
+
+def test_spearman_of_cosines_that_are_all_alike_is_refused():
+    alike, other = np.full((4, 2), 0.5), [[1, 0], [0, 1], [1, 1], [1, 2]]
+    for name, pair in (("first", (alike, other)), ("second", (other, alike))):
+        with pytest.raises(ValueError, match=f"{name} must have cosines that differ"):
+            metrics.rsa(*pair, method="spearman")
+
+
+def test_factors_of_a_model_must_fit_together():
+    wide, narrow = np.ones((3, 4)), np.ones((3, 2))
+    with pytest.raises(ValueError, match="first_items must have as many columns as first_users"):
+        metrics.model_change(wide, narrow, wide, wide)
+    with pytest.raises(ValueError, match="second_items must have as many columns as second_users"):
+        metrics.model_change(wide, wide, narrow, wide)
 
 
 def test_model_change_is_the_dense_norm_and_blind_to_rescalings():
@@ -249,15 +354,22 @@ def test_trustworthiness_is_scikit_learns_and_continuity_its_mirror(k):
     )
 
 
+@pytest.mark.parametrize("n", [7, 8])
+def test_trustworthiness_asks_for_less_than_half_of_the_items(n):
+    assert metrics.trustworthiness(X[:n], X[:n], k=3) == (1, 1, 0)
+    with pytest.raises(ValueError, match="k must be a whole number from 1 to 3, got 4"):
+        metrics.trustworthiness(X[:n], X[:n], k=4)
+
+
 def test_trustworthiness_ranks_ties_by_index_and_leaves_zero_rows_out():
     rows, _ = oracles.signs(1, n=40)
     other, _ = oracles.signs(2, n=40)
     rows[5] = 0
     keep = np.delete(np.arange(40), 5)
     tables = [oracles.cosines(Z[keep]) for Z in (rows, other)]
-    k, n, lists = 4, 39, []
+    k, n, orders = 4, 39, []
     for table in tables:
-        lists.append([oracles.ranked(table[i], i) for i in range(n)])
+        orders.append([oracles.ranked(table[i], i) for i in range(n)])
     worst = n * k * (2 * n - 3 * k - 1)
 
     def score(truth, seen):
@@ -265,7 +377,7 @@ def test_trustworthiness_ranks_ties_by_index_and_leaves_zero_rows_out():
         return 1 - 2 * excess / worst
 
     found = metrics.trustworthiness(rows, other, k=k)
-    assert found == pytest.approx((score(*lists), score(*lists[::-1]), 1), abs=1e-14)
+    assert found == pytest.approx((score(*orders), score(*orders[::-1]), 1), abs=1e-14)
 
 
 @pytest.mark.parametrize("n_threads", [2, 3, 8])

@@ -1,13 +1,12 @@
-"""Recovery of labels: AUC over pairs, precision, silhouettes, contrast, clustering."""
+"""Recovery of labels: AUC over pairs, precision, silhouettes, contrast."""
 
 import numpy as np
 import pytest
-from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_rand_score, roc_auc_score, silhouette_score
+from sklearn.metrics import roc_auc_score, silhouette_score
 
 from fastcos import metrics, set_config
 from fastcos.kernels import pairs
-from fastcos.metrics import auc, clustering
+from fastcos.metrics import auc, separation
 from tests import metric_oracles as oracles
 
 INPUTS = [
@@ -74,6 +73,53 @@ def test_scores_at_the_edge_of_a_bin_widen_the_interval():
     assert auc.auc_of_counts(counts, np.array([[1], [2]])) == (1.0, pytest.approx(0.8), 1.0)
 
 
+def test_a_score_at_the_edge_of_a_bin_decides_nothing_of_its_own_kind():
+    # cosine of rows 0 and 1: in the middle of two bins' common edge; the other two are far below
+    edge = (60_000 - pairs.OFFSET) / (2**15 - 1) - 1
+    items = [[1, 0], [edge, np.sqrt(1 - edge * edge)], [-1, 0.3]]
+    assert metrics.pair_auc(items, [0, 0, 1], exact=False) == (1.0, 0.0, 1.0, 0)
+    items[1] = [edge + 1e-9, np.sqrt(1 - (edge + 1e-9) ** 2)]
+    assert metrics.pair_auc(items, [0, 0, 1], exact=False) == (1.0, 1.0, 1.0, 0)
+
+
+def test_the_lowest_auc_is_never_negative():
+    counts = np.array([[0, 0, 2], [1, 0, 0]])
+    assert auc.auc_of_counts(counts, np.array([[0], [1]]))[:2] == (0.0, 0.0)
+
+
+def test_the_margin_of_a_place_is_the_documented_rounding():
+    # (8 + 8) 2^-51 of a cosine, times bins per cosine, and one rounding of 2^16 bins
+    assert auc.margin_in_bins(np.ones((3, 8)), 2**16) == 2.0**-32 + 2.0**-35
+    assert auc.margin_in_bins(np.ones((3, 24)), 2**14) == 2.0**-33 + 2.0**-37
+
+
+def test_pairs_are_sorted_up_to_a_number_and_binned_beyond(monkeypatch):
+    items, labels = oracles.blobs(3, n=40)
+    monkeypatch.setattr(auc, "_FEW_PAIRS", 40 * 39 // 2)
+    sorted_ = metrics.pair_auc(items, labels)
+    assert sorted_.low == sorted_.high
+    monkeypatch.setattr(auc, "_FEW_PAIRS", 40 * 39 // 2 - 1)
+    binned = metrics.pair_auc(items, labels)
+    assert binned.low < binned.high
+
+
+def test_more_than_a_million_scores_are_all_counted():
+    # score i is above i + 1 of the others: 0.5, 1.5, ...
+    n = 2**21 + 3
+    same, other = np.arange(1.0, n + 1), np.arange(n) + 0.5
+    np.random.default_rng(0).shuffle(same)
+    assert auc._auc_of_scores(same, other, 1e-9) == (n + 1) / (2 * n)
+
+
+def test_the_exact_auc_takes_two_copies_of_all_scores_and_no_more():
+    items, labels = oracles.blobs(0, n=400)
+    set_config(working_memory=16 * 400 * 399 / 2 / 2**20)
+    assert metrics.pair_auc(items, labels, exact=True).value > 0.5
+    set_config(working_memory=(16 * 400 * 399 / 2 - 1) / 2**20)
+    with pytest.raises(ValueError, match="exact=True must fit in the working memory"):
+        metrics.pair_auc(items, labels, exact=True)
+
+
 def test_the_exact_auc_is_refused_beyond_the_working_memory():
     items, labels = oracles.blobs(0, n=400)
     set_config(working_memory=1.0)
@@ -116,6 +162,20 @@ def test_silhouette_is_scikit_learns(items, labels):
     assert metrics.silhouette(items, labels).value == pytest.approx(truth, abs=1e-12)
 
 
+def test_silhouette_of_clusters_of_two_rows_is_scikit_learns():
+    items, _ = oracles.blobs(4, n=40)
+    labels = np.arange(40) // 2
+    truth = silhouette_score(oracles.unit(items), labels, metric="cosine")
+    assert metrics.silhouette(items, labels).value == pytest.approx(truth, abs=1e-12)
+
+
+def test_silhouette_in_blocks_of_rows_is_the_same(monkeypatch):
+    items, labels = oracles.blobs(4, n=300)
+    whole = metrics.silhouette(items, labels).value
+    monkeypatch.setattr(separation, "_BLOCK", 1)
+    assert metrics.silhouette(items, labels).value == pytest.approx(whole, abs=1e-14)
+
+
 def test_silhouette_of_single_rows_and_of_parallel_clusters_is_zero():
     items = np.array([[1.0, 2], [3, 6], [5, 10], [7, 14], [2, 1]])
     assert metrics.silhouette(items[:4], [0, 0, 1, 1]).value == 0
@@ -136,51 +196,6 @@ def test_within_between_are_means_over_pairs(items, labels):
 def test_contrast_without_spread_is_infinite_or_zero():
     assert metrics.within_between(np.repeat(np.eye(2), 2, axis=0), [0, 0, 1, 1]).contrast == np.inf
     assert metrics.within_between(np.ones((4, 3)), [0, 0, 1, 1]).contrast == 0
-
-
-def test_clustering_finds_planted_directions_whatever_the_lengths():
-    random = np.random.default_rng(0)
-    labels = np.repeat(np.arange(5), 40)
-    rows = np.eye(5, 12)[labels] + 0.1 * random.standard_normal((200, 12))
-    rows *= random.lognormal(0, 2, 200)[:, None]
-    rows[7] = 0
-    found = metrics.clustering_scores(rows, labels)
-    assert (found.ari, found.n_left_out) == (1.0, 1)
-    assert found.ami == found.v_measure == pytest.approx(1.0)
-
-
-def test_clustering_of_noise_scores_about_zero():
-    random = np.random.default_rng(1)
-    found = metrics.clustering_scores(random.standard_normal((300, 8)), random.integers(0, 4, 300))
-    assert abs(found.ari) < 0.03
-    assert abs(found.ami) < 0.03
-    assert found.v_measure > 0
-
-
-def test_spherical_kmeans_is_no_worse_than_scikit_learns_on_its_own_objective():
-    items, _ = oracles.blobs(5, n=300, d=10, n_labels=6)
-    rows = oracles.unit(items)
-
-    def objective(codes):
-        return sum(np.linalg.norm(rows[codes == c].sum(axis=0)) for c in np.unique(codes))
-
-    ours = clustering.spherical_kmeans(rows, 6, n_starts=10, random=np.random.default_rng(0))
-    theirs = KMeans(6, n_init=10, random_state=0).fit_predict(rows)
-    assert objective(ours) >= objective(theirs) * (1 - 1e-3)
-    assert adjusted_rand_score(ours, theirs) > 0.7
-
-
-def test_starts_are_drawn_by_distance_so_that_tight_directions_get_one_each():
-    rows = np.repeat(np.eye(6), 50, axis=0)
-    for seed in range(5):
-        starts = clustering._far_rows(rows, 6, np.random.default_rng(seed), None)
-        np.testing.assert_array_equal(np.sort(starts.argmax(axis=1)), np.arange(6))
-
-
-def test_clustering_with_more_clusters_than_directions_ends():
-    items = np.repeat(np.eye(2), 6, axis=0)
-    found = metrics.clustering_scores(items, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
-    assert -1 <= found.ari <= 1
 
 
 @pytest.mark.parametrize("metric", LABELLED, ids=lambda metric: metric.__name__)
@@ -267,3 +282,6 @@ def test_auc_of_counts_is_exact_on_both_sides_of_sixty_three_bits():
         value, low, high = auc_of_counts(counts, near)
         assert value == twice / (2 * sum(same) * sum(other))
         assert low <= value <= high
+    # between 63 and 64 bits
+    counts = np.array([[3_500_000_000, 0], [0, 3_500_000_000]])
+    assert auc_of_counts(counts, near) == (1.0, 1.0, 1.0)

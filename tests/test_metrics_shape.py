@@ -8,6 +8,7 @@ import scipy.stats
 from sklearn.metrics import roc_auc_score
 
 from fastcos import metrics
+from fastcos.metrics import strata
 from tests import metric_oracles as oracles
 
 SHAPES = [metrics.effective_rank, metrics.participation_ratio, metrics.isoscore]
@@ -37,6 +38,12 @@ def test_effective_rank_counts_equal_directions_and_ignores_empty_ones():
     assert metrics.participation_ratio(rows) == pytest.approx(4, abs=1e-9)
     assert metrics.effective_rank(np.zeros((5, 3))) == metrics.participation_ratio(np.zeros((5, 3)))
     assert metrics.effective_rank(np.zeros((5, 3))) == 0
+
+
+def test_rows_along_one_axis_have_one_direction():
+    assert metrics.participation_ratio([[1, 0], [2, 0]]) == 1
+    assert metrics.effective_rank([[1, 0], [2, 0]]) == 1
+    assert metrics.participation_ratio([[3.0], [4.0]]) == 1
 
 
 def published_isoscore(items):
@@ -76,6 +83,12 @@ def test_mean_cosine_is_the_mean_over_pairs(make):
         ValueError, match="items must have at least 2 rows that are not zero, got 1"
     ):
         metrics.mean_cosine([[1, 2], [0, 0]])
+
+
+def test_mean_cosine_of_entries_of_very_different_sizes():
+    rows = [[1e-300, -1e300], [-1e300, 1e-300], [1e-320, 0]]
+    # cosines 0, 0 and -2e-600 + 0: the first two rows are the axes
+    assert metrics.mean_cosine(rows).value == pytest.approx(-1 / 3)
 
 
 def lists_of(n, k, n_items, seed=0):
@@ -125,6 +138,21 @@ def test_popularity_bias_is_made_of_plain_correlations():
     assert np.isnan(metrics.popularity_bias(items, np.ones(70), lists).norm_correlation)
 
 
+def test_correlations_with_popularity_ignore_the_unit_of_length():
+    counts = np.arange(1, 11)
+    items = 1e-9 * np.stack([np.log(counts), np.ones(10)], axis=1)
+    found = metrics.popularity_bias(items, counts, lists_of(10, 3, 10))
+    assert found.norm_correlation > 0.9
+    # rounding gives unit rows several lengths
+    unit = oracles.unit(np.random.default_rng(0).standard_normal((10, 7)))
+    assert np.isnan(metrics.popularity_bias(unit, counts, lists_of(10, 3, 10)).norm_correlation)
+    for alike in (np.ones((10, 2)), np.full((10, 3), 0.1)):
+        found = metrics.popularity_bias(alike, counts, lists_of(10, 3, 10))
+        assert np.isnan([found.norm_correlation, found.cosine_correlation]).all()
+    with pytest.raises(ValueError, match="items must have at least 10 popular rows that are not"):
+        metrics.popularity_bias(items[:9], counts[:9], lists_of(9, 3, 9))
+
+
 def stratified_truth(items, labels, popularity, n_strata):
     keep = np.flatnonzero(items.any(axis=1) & (popularity > 0))
     scores, same = oracles.pair_scores(items[keep], labels[keep])
@@ -141,6 +169,15 @@ def stratified_truth(items, labels, popularity, n_strata):
         weights.append(kinds[0] * kinds[1])
         aucs.append(roc_auc_score(same[inside], scores[inside]) if all(kinds) else np.nan)
     return np.array(aucs), np.array(weights)
+
+
+@pytest.mark.parametrize("levels", [[0, 4, 5], [0, 1, 5], [4, 5, 6], [-6, -5, -4], [2, 2, 2, 2]])
+@pytest.mark.parametrize("n_strata", [1, 2, 3, 5])
+def test_strata_end_at_order_statistics_of_the_sums_of_pairs(levels, n_strata):
+    levels = np.array(levels, float)
+    sums = np.sort((levels[:, None] + levels)[np.triu_indices(len(levels), 1)])
+    ends = [sums[math.ceil(s * len(sums) / n_strata) - 1] for s in range(1, n_strata)]
+    np.testing.assert_array_equal(strata._pair_quantiles(levels, n_strata), ends)
 
 
 @pytest.mark.parametrize("n_strata", [1, 4, 10])
@@ -173,6 +210,11 @@ def test_stratified_auc_has_the_same_bits_on_any_number_of_threads(n_threads):
     popularity = np.arange(300) % 17 + 1
     one = metrics.stratified_auc(items, labels, popularity, n_threads=1)
     assert metrics.stratified_auc(items, labels, popularity, n_threads=n_threads) == one
+
+
+def test_strata_of_pairs_of_one_kind_only_are_refused():
+    with pytest.raises(ValueError, match="labels must have at least 1 strata with pairs of both"):
+        metrics.stratified_auc([[1, 0], [1, 1], [0, 1]], [0, 0, 1], [1, 1, 100], n_strata=3)
 
 
 def test_popularity_that_cannot_be_is_refused():

@@ -75,10 +75,20 @@ def test_recommendations_are_scored_as_scikit_learn_and_sets_do():
 def test_padding_of_recommendations_hits_nothing():
     held = sp.csr_array(np.array([[1.0, 0.0], [0.0, 1.0]]))
     assert metrics.recall_at_k([[-1, -1], [1, -1]], held) == 0.5
+    for only in ([[1.0, 0.0]], [[0.0, 1.0]]):
+        assert metrics.recall_at_k([[-1]], sp.csr_array(np.array(only))) == 0
     with pytest.raises(ValueError, match="recommended must hold item numbers from -1 to 1, got 2"):
         metrics.recall_at_k([[2], [1]], held)
     with pytest.raises(ValueError, match="recommended must be as long as held_out"):
         metrics.ndcg_at_k([[1]], held)
+
+
+def test_users_without_held_out_items_do_not_count():
+    held = sp.csr_array(np.array([[0.0, 0.0], [0.0, 1.0]]))
+    with np.errstate(all="raise"):
+        assert metrics.recall_at_k([[0], [1]], held) == metrics.ndcg_at_k([[0], [1]], held) == 1
+    with pytest.raises(ValueError, match="held_out must have at least 1 interaction, got 0"):
+        metrics.recall_at_k([[0], [1]], sp.csr_array((2, 2)))
 
 
 def test_weighted_spearman_is_scipys_on_repeated_pairs():

@@ -1,7 +1,6 @@
 """The pool: every block once, nothing after an error, Ctrl-C at once, right after fork."""
 
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastcos import config, threads
-from tests.preforked import total_of_answers
 
 ROOT = Path(__file__).parents[1]
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and signals")
@@ -489,80 +487,6 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert python(code, PYTHONWARNINGS="ignore").strip() == "0"
-
-
-def guarded(calls, backend, layer, *situations):
-    """What guard_calls.py found; nothing may be wrong, no signal may arrive."""
-    printed = python(
-        "tests/guard_calls.py",
-        str(calls),
-        *situations,
-        timeout=1000 if "public" in situations else 60,
-        FASTCOS_BACKEND=backend,
-        NUMBA_THREADING_LAYER=layer,
-        NUMBA_NUM_THREADS="4",
-    )
-    found = json.loads(printed)
-    assert not any(found["wrong"].values()), found
-    assert not found["signals"], found
-    refused = backend == "prange" and layer == "workqueue"
-    assert len(found["warnings"]) == refused, found
-    if refused:
-        assert "not safe on the workqueue layer; using the pool" in found["warnings"][0]
-
-
-MATRIX = pytest.mark.parametrize(
-    "backend", ["pool", pytest.param("prange", marks=pytest.mark.slow)]
-)
-LAYERS = pytest.mark.parametrize("layer", ["omp", "workqueue"])
-SITUATIONS = ["4-threads", "8-threads", "fork", "double-fork"]
-HANDLERS = ["SIGTERM-handler", "SIGABRT-handler"]
-
-
-@POSIX
-@MATRIX
-@LAYERS
-def test_no_wrong_answer_among_threads_forks_and_signal_handlers(backend, layer):
-    guarded(16, backend, layer, *HANDLERS, *SITUATIONS)
-
-
-@POSIX
-@pytest.mark.slow
-@MATRIX
-@LAYERS
-@pytest.mark.parametrize("situation", SITUATIONS)
-@pytest.mark.parametrize("handlers", [[], HANDLERS[:1], HANDLERS[1:]], ids=["", "TERM", "ABRT"])
-def test_no_wrong_answer_in_200_calls_of_every_cell(backend, layer, situation, handlers):
-    guarded(200, backend, layer, *handlers, situation)
-
-
-@POSIX
-@pytest.mark.slow
-@MATRIX
-@LAYERS
-@pytest.mark.parametrize("handlers", [[], HANDLERS[:1], HANDLERS[1:]], ids=["", "TERM", "ABRT"])
-def test_no_wrong_answer_of_the_public_operations_in_any_cell(backend, layer, handlers):
-    guarded(200, backend, layer, *handlers, *SITUATIONS, "public")
-
-
-GUNICORN_APP = """
-import json, guard_calls
-guard_calls.wrong(3)  # warmed in the master
-def app(environ, start_response):
-    body = json.dumps(guard_calls.wrong(5)).encode()
-    start_response("200 OK", [("Content-Type", "application/json")])
-    return [body]
-"""
-
-
-@POSIX
-@pytest.mark.slow
-@MATRIX
-@LAYERS
-def test_no_wrong_answer_under_gunicorn_warmed_in_the_master(backend, layer, tmp_path):
-    pytest.importorskip("gunicorn", reason="gunicorn is not installed")
-    environment = {"FASTCOS_BACKEND": backend, "NUMBA_THREADING_LAYER": layer}
-    assert total_of_answers(GUNICORN_APP, tmp_path, 48, **environment) == 0
 
 
 # prange

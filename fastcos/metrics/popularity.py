@@ -8,6 +8,9 @@ from fastcos import rows_on_disk, validate_metrics
 from fastcos.metrics.hubs import occurrences
 from fastcos.metrics.rows import CHUNK, Floats, unit_rows
 
+# values that differ by less, relative to the largest, differ by rounding
+_ROUNDING = 1e-13
+
 
 class PopularityBias(NamedTuple):
     """What goes with popularity.
@@ -20,7 +23,7 @@ class PopularityBias(NamedTuple):
         Of log popularity with the length of the row.
     hubness_correlation : float
         Of log popularity with the number of lists the item is in. Every correlation is NaN where
-        either side is the same for all items.
+        either side is the same for all items, within 1e-13 of the largest.
     decile_cosines : tuple of 10 float
         Mean cosine to all other items, by decile of popularity, rarest first.
     lift : float
@@ -113,9 +116,10 @@ def popularity_bias(
 
 
 def _correlation(x: Floats, y: Floats) -> float:
+    if any(np.ptp(values) <= _ROUNDING * np.abs(values).max() for values in (x, y)):
+        return float("nan")
     x, y = x - x.mean(), y - y.mean()
-    spread = np.sqrt((x * x).sum() * (y * y).sum())
-    return float((x * y).sum() / spread) if spread > 0 else float("nan")
+    return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
 
 
 def _gini(values: Floats) -> float:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels.select import keep_best, kth_largest, sort_best_first
+from fastcos.kernels.select import keep_best, kth_largest, next_gap, sort_best_first
 
 
 @pytest.mark.parametrize("count", [1, 2, 16, 17, 100, 256, 257, 1000])
@@ -51,3 +51,11 @@ def test_many_small_lists_keep_their_best():
         kept = keep_best(keys, columns, count, k, np.empty(count))
         np.testing.assert_array_equal(keys[:kept], expected[0])
         np.testing.assert_array_equal(columns[:kept], expected[1])
+
+
+def test_the_gaps_of_the_sort_are_ciuras():
+    gaps = [1]
+    while len(gaps) < 10:
+        gaps.append(next_gap(gaps[-1]))
+    # Ciura, FCT 2001, and from there on 2.25 times the last
+    assert gaps == [1, 4, 10, 23, 57, 132, 301, 701, 1577, 3548]
