@@ -1,18 +1,16 @@
 """How often is the gate wrong? `python -m bench.calibrate RECORD.jsonl --minutes 4`, repeatedly.
 
-Arms take turns, each in a fresh process: this fastcos, the same again, and with every kernel
-driver made to take 20% longer; in some rounds 10% longer, and twice as long, which tells what share
-of a benchmark's time kernels have. Each round appends one line to the record, so a calibration can
-be made in slices on a machine that is quiet at times, and on several cores at once.
-`--report` judges what was recorded as the gate does, verdict after verdict: a first look at 10 to
-30 pairs, and a second one at the next pairs where the first said slow. It also judges the A/A pairs
-with 20% added to all of one side, in every benchmark.
+Three arms: this fastcos against itself, and against itself with the driver of kernels made slower
+by so much that a whole benchmark takes 20% longer, or 10% longer (suite.SlowDriver). What is
+recorded is pairs of processes, as the gate runs them; every benchmark of an arm is measured until
+the gate has said its last word on it, so none is left out for being hard to tell. Each pair appends
+one line: a calibration can be made in slices on a machine that is quiet at times, and on several
+cores at once. `--report` hands what was recorded to the gate's own verdict; `--readme` keeps that.
 """
 
 import argparse
-import itertools
+import datetime
 import json
-import random
 import sys
 import time
 from pathlib import Path
@@ -20,107 +18,147 @@ from pathlib import Path
 import numpy as np
 
 from bench.gate import TURNS
-from fastcos.gate import LEAST_PAIRS, MOST_PAIRS, interval
+from bench.tables import cpu_name, versions
+from fastcos.gate import compare_pairs
 from fastcos.gate_processes import Command, in_turns
 
 SUITE = Path(__file__).with_name("suite.py")
-ARMS = {"plain": 0.0, "again": 0.0, "ten": 0.10, "twenty": 0.20, "double": 1.0}
-EVERY = {"ten": 4, "double": 6}
-TOLERANCE, CONFIDENCE = 0.10, 0.99
-# of its time: what is injected arrives in a benchmark whose kernels have at least so much
-KERNELS_SHARE = 0.9
+README = Path(__file__).with_name("README.md")
+BEGIN, END = "<!-- begin bench.calibrate -->\n", "<!-- end bench.calibrate -->\n"
+# injected, and how often the gate is asked about every benchmark
+ARMS = {"nothing": (0.0, 2), "20%": (0.2, 1), "10%": (0.1, 1)}
+# 10% is the tolerance, on which every comparison takes the most pairs: every so many benchmarks
+EVERY = {"nothing": 1, "20%": 1, "10%": 8}
+# pairs between two looks at what is still needed
+BATCH = 5
+
+
+class Ended(Exception):
+    """The record has no more pairs."""
+
+
+class Replay:
+    """The recorded pairs of one benchmark, as the gate asks for them."""
+
+    def __init__(self, name, pairs):
+        self.name, self.pairs, self.used = name, pairs, 0
+
+    def __call__(self, _names):
+        if self.used == len(self.pairs):
+            raise Ended
+        base, head = self.pairs[self.used]
+        self.used += 1
+        return {self.name: base}, {self.name: head}
+
+
+def verdicts(name, pairs, most):
+    """The gate's first verdicts on these pairs, one after the other; fewer where they end."""
+    found, replay = [], Replay(name, pairs)
+    while len(found) < most:
+        try:
+            found.append(compare_pairs(replay))
+        except Ended:
+            break
+    return found
+
+
+def pairs_of(lines, arm):
+    """Pairs of every benchmark of an arm."""
+    found = {}
+    for line in lines:
+        if line["injected"] == arm:
+            for name, pair in line["pairs"].items():
+                found.setdefault(name, []).append(pair)
+    return found
+
+
+def unfinished(lines, arm):
+    """Benchmarks on which the gate has not said its last word; [] stands for all at the start."""
+    pairs = pairs_of(lines, arm)
+    if not pairs:
+        # known from the other arms, where all of them are too many
+        return sorted(pairs_of(lines, "20%"))[:: EVERY[arm]] if EVERY[arm] > 1 else []
+    most = ARMS[arm][1]
+    left = [name for name in pairs if len(verdicts(name, pairs[name], most)) < most]
+    return left or None
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def one_pair(arm, names, select):
+    """Turns of base and of head, of the benchmarks that both ran."""
+    words = [sys.executable, "-P", str(SUITE), "--serve", "--select", select]
+    sides = [Command(words, {"BENCH_SLOWDOWN": str(share)}) for share in (0.0, ARMS[arm][0])]
+    base, head = in_turns(sides, TURNS, names)
+    return {name: (base[name], head[name]) for name in base if name in head}
 
 
 def record(path, minutes, select):
-    words = [sys.executable, "-P", str(SUITE), "--serve", "--select", select]
-    sides = {arm: Command(words, {"BENCH_SLOWDOWN": str(share)}) for arm, share in ARMS.items()}
+    """Pairs of every arm in turn, until the minutes are over or nothing is left to be said."""
     stop = time.monotonic() + 60 * minutes
-    done = len(path.read_text().splitlines()) if path.exists() else 0
-    for number in itertools.count(done):
-        if time.monotonic() > stop:
-            return
-        arms = [arm for arm in ARMS if number % EVERY.get(arm, 1) == 0]
-        order = random.sample(arms, len(arms))
-        found = in_turns([sides[arm] for arm in order], TURNS, ())
-        with path.open("a") as file:
-            file.write(json.dumps(dict(zip(order, found, strict=True))) + "\n")
+    needed = True
+    while needed:
+        needed = False
+        for arm in ARMS:
+            names = unfinished(read(path), arm)
+            for _ in range(BATCH if names is not None else 0):
+                needed = True
+                if time.monotonic() > stop:
+                    return
+                pairs = one_pair(arm, names, select)
+                line = {"injected": arm, "date": str(datetime.date.today()), "pairs": pairs}
+                with path.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
 
 
-def times_of(rounds, arm, name):
-    """Seconds of plain and of arm, in the rounds that have both."""
-    both = [one for one in rounds if arm in one and name in one["plain"]]
-    return np.array([[one["plain"][name], one[arm][name]] for one in both]).T
-
-
-def look(times, start):
-    """Whether rounds from start on say slow, None where they end before they say; and how many."""
-    for end in range(start + LEAST_PAIRS, start + MOST_PAIRS + 1, LEAST_PAIRS):
-        plain, other = times[:, start:end]
-        if len(plain) < end - start:
-            return None, len(plain)
-        low, middle, _ = interval(np.log(other / plain), CONFIDENCE, seed=start)
-        if not low <= 1 + TOLERANCE < middle:
-            break
-    return bool(low > 1 + TOLERANCE), end - start
-
-
-def verdicts(times):
-    """Slow at the first look, and at both, over the rounds of one benchmark; None: they ended."""
-    found, start = [], 0
-    while True:
-        first, first_rounds = look(times, start)
-        if first_rounds < LEAST_PAIRS:
-            return found
-        again, rounds = look(times, start + first_rounds) if first else (first, 0)
-        if rounds and rounds < LEAST_PAIRS:
-            return found
-        found.append((first, again))
-        start += first_rounds + rounds
-
-
-def report(path):
-    rounds = [json.loads(line) for line in path.read_text().splitlines()]
-    names = sorted({name for one in rounds for name in one["plain"]})
-    times = {
-        (arm, name): times_of(rounds, arm, name) for arm in ARMS if arm != "plain" for name in names
-    }
-    logs = {key: np.log(other / plain) for key, (plain, other) in times.items()}
-    # an operation that spends half of its time outside of kernels gets half of what is injected
-    share = {name: np.divide(*times["double", name].min(axis=1)[::-1]) - 1 for name in names}
-    arrived = [name for name in names if share[name] >= KERNELS_SHARE]
-    print(f"{len(rounds)} rounds, {len(names)} benchmarks; kernels have at least "
-          f"{KERNELS_SHARE:.0%} of the time of {len(arrived)}\n")  # fmt: skip
-    print("| injected | benchmarks | seen, median | comparisons | slow at first | failed | open |")
-    print("|---|---|---:|---:|---:|---:|---:|")
-    for label, arm, which, factor in (
-        ("nothing", "again", names, 1.0),
-        ("10% into the driver", "ten", arrived, 1.0),
-        ("20% into the driver", "twenty", arrived, 1.0),
-        ("10% added to A/A", "again", names, 1.1),
-        ("20% added to A/A", "again", names, 1.2),
-    ):
-        added = np.array([[1.0], [factor]])
-        judgements = [both for name in which for both in verdicts(added * times[arm, name])]
-        if not judgements:
+def report(lines):
+    """Markdown: how often the gate failed, by arm, and what it saw of every benchmark."""
+    rows = [
+        "| injected | benchmarks | seen | comparisons | slow at first | **failed** | undecided "
+        "| pairs | not finished |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for arm, (_, most) in ARMS.items():
+        pairs = pairs_of(lines, arm)
+        found = {name: verdicts(name, pairs[name], most) for name in pairs}
+        every = [verdict for some in found.values() for verdict in some]
+        if not every:
             continue
-        unsaid = sum(both is None for _, both in judgements)
-        flagged = sum(first is True for first, _ in judgements)
-        failed = sum(both is True for _, both in judgements)
-        seen = factor * np.exp(np.median(np.concatenate([logs[arm, name] for name in which])))
-        n = len(judgements) - unsaid
-        print(
-            f"| {label} | {'all' if which is names else 'kernels'} | {seen - 1:+.1%} "
-            f"| {n} | {flagged} | {failed} ({failed / n:.1%}) | {unsaid} |"
+        failed = sum(bool(verdict.slower) for verdict in every)
+        taken = [sum(one.pairs for one in (*v.ratios, *v.suspects)) for v in every]
+        rows.append(
+            f"| {arm} | {len(found)} | {np.median([v.ratios[0].ratio for v in every]) - 1:+.1%} "
+            f"| {len(every)} | {sum(bool(v.suspects) for v in every)} "
+            f"| **{failed} ({failed / len(every):.1%})** | {sum(bool(v.undecided) for v in every)} "
+            f"| {np.mean(taken):.0f} | {most * len(found) - len(every)} |"
         )
-    print("\n| benchmark | ms | share of kernels | 20% seen as | spread of A/A ratios |")
-    print("|---|---:|---:|---:|---:|")
-    for name in names:
-        milliseconds = 1e3 * np.median(times["again", name][0])
-        twenty = np.expm1(np.median(logs["twenty", name]))
-        print(
-            f"| `{name}` | {milliseconds:.3g} | {share[name]:.0%} | {twenty:+.1%} "
-            f"| {np.std(logs['again', name]):.1%} |"
-        )
+    return [*rows, "", *spreads(lines)]
+
+
+def spreads(lines):
+    """Markdown: scatter of the pairs of equal code, over benchmarks."""
+    pairs = pairs_of(lines, "nothing").values()
+    logs = [[np.median(np.log(head) - np.log(base)) for base, head in some] for some in pairs]
+    low, middle, high = np.quantile([np.std(some) for some in logs], [0, 0.5, 1])
+    dates = sorted({line["date"] for line in lines})
+    used = ", ".join(f"{name} {number}" for name, number in versions().items() if name in USED)
+    return [
+        f"Ratios of equal code scatter by {middle:.1%} from pair to pair ({low:.1%} to {high:.1%}, "
+        f"by benchmark). {len(lines)} pairs of processes, {' to '.join(dict.fromkeys(dates))}, "
+        f"{cpu_name()}, {used}.",
+        "",
+    ]
+
+
+USED = ("fastcos", "numba", "numpy", "scipy")
+
+
+def into_readme(text):
+    """Put the record between its marks."""
+    before, rest = README.read_text("utf8").split(BEGIN)
+    README.write_text(f"{before}{BEGIN}{text}{END}{rest.split(END)[1]}", "utf8")
 
 
 def main():
@@ -128,10 +166,14 @@ def main():
     parser.add_argument("record", type=Path)
     parser.add_argument("--minutes", type=float, default=4)
     parser.add_argument("--select", default="", metavar="REGEX")
-    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--report", action="store_true", help="judge what was recorded")
+    parser.add_argument("--readme", action="store_true", help="and keep that in README.md")
     given = parser.parse_args()
-    if given.report:
-        report(given.record)
+    if given.report or given.readme:
+        text = "\n".join(report(read(given.record)))
+        print(text)
+        if given.readme:
+            into_readme(text)
     else:
         record(given.record, given.minutes, given.select)
 

@@ -19,7 +19,7 @@ from fastcos.gate_processes import Command
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".gate"
 # of base and head at every benchmark of a pair
-TURNS = 4
+TURNS = 6
 # what the gate looks at unless told otherwise: everything that takes milliseconds
 DEFAULT = r"^(?!starting|recovery|audit\.Whole)"
 

@@ -1,20 +1,21 @@
 """The suite in this process: `python -P bench/suite.py` prints JSON.
 
-{benchmark: seconds of the fastest call of several passes}, for what interferes with a call only
-adds to it, and does so for a while; or with --tracks {benchmark: value}. With --serve it stays, and
-times what it is asked for (fastcos.gate). On one thread the seconds are of CPU time: a machine that
-runs other work adds little to them. What fails is told on stderr and left out. The installed
-fastcos is measured, whatever checkout this file lies in; asv's own discovery and set-up are used,
-with less time for each benchmark than asv takes.
+{benchmark: median seconds of a call}, the median of several passes; or with --tracks {benchmark:
+value}. With --serve it stays, and times what it is asked for (fastcos.gate). On one thread the
+seconds are of CPU time: a machine that runs other work adds little to them. What fails is told on
+stderr and left out. The installed fastcos is measured, whatever checkout this file lies in; asv's
+own discovery and set-up are used, with less time for each benchmark than asv takes.
 """
 
 import argparse
 import contextlib
+import functools
 import gc
 import itertools
 import json
 import os
 import re
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -27,8 +28,8 @@ SKIPPED = object()
 _caches = {}
 
 
-# times of one visit: what a call may take in all, and how often
-SECONDS, MOST_CALLS, PASSES = 0.01, 30, 3
+# of one visit: what the calls may take in all, and how many there are
+SECONDS, MOST_CALLS, PASSES = 0.02, 40, 3
 
 
 class Quick:
@@ -46,24 +47,44 @@ def clock():
     return time.process_time if fine and config.num_threads() == 1 else time.perf_counter
 
 
-def slow_down(share, now):
-    """Let everything that runs compiled code take this share longer, in the driver of kernels.
+class SlowDriver:
+    """The driver of kernels, made slower until a whole benchmark takes a share longer.
 
     For the calibration of the gate. It is here and not in the package, so no user can meet it.
     """
-    from fastcos import threads
 
-    plain = threads.run
+    # of a benchmark's time, in the driver: what is left for what is slowed down elsewhere
+    LEAST_PART = 0.1
 
-    def run(*arguments, **named):
-        started = now()
-        plain(*arguments, **named)
-        end = now()
-        end += share * (end - started)
-        while now() < end:
+    def __init__(self, share, now):
+        from fastcos import threads
+
+        self.share, self.now, self.plain = share, now, threads.run
+        self.burn = self.spent = 0.0
+        self.burns = {}
+        threads.run = self.run
+
+    def run(self, *arguments, **named):
+        started = self.now()
+        self.plain(*arguments, **named)
+        end = self.now()
+        self.spent += end - started
+        end += self.burn * (end - started)
+        while self.now() < end:
             pass
 
-    threads.run = run
+    def tune(self, name, call):
+        """Burn for call what makes all of it take the share longer; whether the driver can."""
+        if name not in self.burns:
+            call()
+            self.burn = self.spent = 0.0
+            started = self.now()
+            for _ in range(5):
+                call()
+            part = self.spent / (self.now() - started)
+            self.burns[name] = self.share / part if part >= self.LEAST_PART else 0.0
+        self.burn = self.burns[name]
+        return self.burn > 0
 
 
 def named(benchmark):
@@ -112,8 +133,8 @@ def measured(kinds, wanted):
 class Times:
     """Benchmarks that can be timed again and again; each is set up when it is first asked for."""
 
-    def __init__(self, wanted, now):
-        self.now = now
+    def __init__(self, wanted, now, driver=None):
+        self.now, self.driver = now, driver
         self.known = {
             name: (benchmark, index)
             for name, benchmark, index in every({"time"}, wanted)
@@ -122,21 +143,27 @@ class Times:
         }
 
     def __call__(self, names):
-        """Seconds of the fastest of some calls; what fails, or does not apply, is left out."""
-        found = {name: attempt(name, *self.known[name], self.fastest_call) for name in names}
+        """Median seconds of some calls; what fails, or does not apply, is left out."""
+        found = {
+            name: attempt(name, *self.known[name], functools.partial(self.median_call, name))
+            for name in names
+        }
         return {name: found[name] for name in names if found[name] not in (None, SKIPPED)}
 
-    def fastest_call(self, benchmark):
+    def median_call(self, name, benchmark):
+        call = functools.partial(benchmark.func, *benchmark._current_params)
+        if self.driver and not self.driver.tune(name, call):
+            return SKIPPED
         now, taken = self.now, []
         gc.disable()
         try:
             while sum(taken) < SECONDS and len(taken) < MOST_CALLS:
                 started = now()
-                benchmark.func(*benchmark._current_params)
+                call()
                 taken.append(now() - started)
         finally:
             gc.enable()
-        return min(taken)
+        return statistics.median(taken)
 
 
 def serve(times):
@@ -159,15 +186,14 @@ def main():
     how.add_argument("--tracks", action="store_true", help="what is tracked instead of times")
     given = parser.parse_args()
     share, now = float(os.environ.get("BENCH_SLOWDOWN", "0")), clock()
-    if share:
-        slow_down(share, now)
+    driver = SlowDriver(share, now) if share else None
     chosen, pattern = set(given.names), re.compile(given.select)
 
     def wanted(name):
         return (not chosen or name in chosen) and pattern.search(name)
 
     if given.serve:
-        serve(Times(wanted, now))
+        serve(Times(wanted, now, driver))
         return
     with contextlib.redirect_stdout(sys.stderr):
         if given.tracks:
@@ -175,10 +201,10 @@ def main():
                 name: value for name, value in measured({"track"}, wanted) if value is not None
             }
         else:
-            times = Times(wanted, now)
+            times = Times(wanted, now, driver)
             passes = [times(times.known) for _ in range(1 if given.quick else PASSES)]
             found = {
-                name: min(seconds[name] for seconds in passes)
+                name: statistics.median(seconds[name] for seconds in passes)
                 for name in passes[0]
                 if all(name in seconds for seconds in passes)
             }

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 Seconds = dict[str, float]
 Measure = Callable[[Sequence[str]], Seconds]
-# from names to the times of base and of head
-Pair = Callable[[Sequence[str]], tuple[Seconds, Seconds]]
+# seconds at every turn, by the name of the benchmark
+Turns = dict[str, list[float]]
+# from names to the turns of base and of head
+Pair = Callable[[Sequence[str]], tuple[Turns, Turns]]
 
 
 @dataclass(frozen=True)
@@ -96,50 +98,54 @@ def one_by_one(base: Measure, head: Measure) -> Pair:
     Returns
     -------
     callable
-        From names to the times of both.
+        From names to the times of both, each of one turn.
     """
     sides, order = (base, head), [0, 1]
 
-    def pair(names: Sequence[str]) -> tuple[Seconds, Seconds]:
-        found = {side: sides[side](names) for side in order}
+    def pair(names: Sequence[str]) -> tuple[Turns, Turns]:
+        found = {side: _one_turn(sides[side](names)) for side in order}
         order.reverse()
         return found[0], found[1]
 
     return pair
 
 
-def in_turns(commands: Sequence[Command], turns: int, names: Sequence[str]) -> list[Seconds]:
+def _one_turn(times: Seconds) -> Turns:
+    return {name: [seconds] for name, seconds in times.items()}
+
+
+def in_turns(commands: Sequence[Command], turns: int, names: Sequence[str]) -> list[Turns]:
     """Times of commands that live at once and take turns at every benchmark.
 
     What disturbs a machine lasts from milliseconds to minutes. Here all sides meet it within
-    moments, again and again; the fastest answer of each counts.
+    moments, so that a turn's ratio hardly knows of it.
 
     Parameters
     ----------
     commands : sequence of Command
         Each must serve: see :class:`Server`.
     turns : int
-        How often each measures every benchmark, after a first pass over all.
+        How often each measures every benchmark, after a first pass over all that does not count.
     names : sequence of str
         What to measure; nothing means all.
 
     Returns
     -------
     list of dict
-        One for each command.
+        One for each command: a benchmark's seconds at every turn.
     """
     servers = [command.serve() for command in commands]
     try:
-        best = [server(names) for server in servers]
-        sides = list(zip(servers, best, strict=True))
-        known = list(dict.fromkeys(name for times in best for name in times))
+        found: list[Turns] = [{name: [] for name in server(names)} for server in servers]
+        sides = list(zip(servers, found, strict=True))
+        known = list(dict.fromkeys(name for times in found for name in times))
         for turn in range(turns):
             for position, name in enumerate(known):
                 # each side begins as often as it ends
                 for server, times in sides if (turn + position) % 2 == 0 else sides[::-1]:
                     if name in times:
-                        times[name] = min(times[name], *server([name]).values())
+                        times[name] += server([name]).values()
     finally:
         for server in servers:
             server.close()
-    return best
+    return found

@@ -25,7 +25,7 @@ LAYERS = (
     "card conventions survival spread recovery auditing versions comparison "
     "cluster_operator distributed "
     "speed speed_jobs speed_worker speed_libraries",
-    "report house_style plots displays page speed_display gate gate_processes",
+    "report house_style plots displays page speed_display gate gate_processes gate_statistics",
     "cli",
 )
 LEVEL_OF = {word: level for level, words in enumerate(LAYERS) for word in words.split()}
