@@ -20,7 +20,7 @@ import numpy as np
 from bench.gate import TURNS
 from bench.tables import cpu_name, versions
 from fastcos.gate import compare_pairs
-from fastcos.gate_processes import Command, in_turns
+from fastcos.gate_processes import Command, taking_turns
 
 SUITE = Path(__file__).with_name("suite.py")
 README = Path(__file__).with_name("README.md")
@@ -87,18 +87,19 @@ def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def one_pair(arm, names, select):
-    """Turns of base and of head, of the benchmarks that both ran."""
+def pairs_by_arm(select):
+    """What measures one pair of every arm."""
     words = [sys.executable, "-P", str(SUITE), "--serve", "--select", select]
-    sides = [Command(words, {"BENCH_SLOWDOWN": str(share)}) for share in (0.0, ARMS[arm][0])]
-    base, head = in_turns(sides, TURNS, names)
-    return {name: (base[name], head[name]) for name in base if name in head}
+    plain = Command(words)
+    return {
+        arm: taking_turns(plain, Command(words, {"BENCH_SLOWDOWN": str(share)}), TURNS)
+        for arm, (share, _) in ARMS.items()
+    }
 
 
 def record(path, minutes, select):
     """Pairs of every arm in turn, until the minutes are over or nothing is left to be said."""
-    stop = time.monotonic() + 60 * minutes
-    needed = True
+    stop, pair, needed = time.monotonic() + 60 * minutes, pairs_by_arm(select), True
     while needed:
         needed = False
         for arm in ARMS:
@@ -107,8 +108,9 @@ def record(path, minutes, select):
                 needed = True
                 if time.monotonic() > stop:
                     return
-                pairs = one_pair(arm, names, select)
-                line = {"injected": arm, "date": str(datetime.date.today()), "pairs": pairs}
+                base, head = pair[arm](names)
+                both = {name: (base[name], head[name]) for name in base if name in head}
+                line = {"injected": arm, "date": str(datetime.date.today()), "pairs": both}
                 with path.open("a") as file:
                     file.write(json.dumps(line) + "\n")
 

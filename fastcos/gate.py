@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fastcos import validate
-from fastcos.gate_processes import Command, Measure, Pair, Turns, as_measure, in_turns, one_by_one
+from fastcos.gate_processes import Command, Measure, Pair, as_measure, one_by_one, taking_turns
 from fastcos.gate_statistics import Ratio, judged
 
 LEAST_PAIRS = 10
@@ -236,15 +236,16 @@ class _Series:
                 break
 
     def _measure(self, asked: list[str], pairs: int) -> set[str]:
-        """Run so many pairs; return what base should have run in each."""
+        """Run so many pairs; return what both should have run in each."""
         known = set(asked)
         for number in range(pairs):
             base, head = self._pair(asked)
             for name in base.keys() & head.keys():
                 if len(base[name]) == len(head[name]):
                     self._times[name].append((base[name], head[name]))
-            known |= base.keys()
-            self.new |= head.keys()
+            if not asked:
+                known |= base.keys()
+                self.new |= head.keys()
             if self._progress is not None:
                 self._progress(number + 1, pairs)
         self.new -= known
@@ -266,12 +267,7 @@ def _pair(base: Measure | Sequence[str], head: Measure | Sequence[str], turns: i
         validate.as_instance(name, side, Command, rule)
         for name, side in zip(("base", "head"), sides, strict=True)
     ]
-
-    def pair(names: Sequence[str]) -> tuple[Turns, Turns]:
-        first, second = in_turns(commands, turns, names)
-        return first, second
-
-    return pair
+    return taking_turns(commands[0], commands[1], turns)
 
 
 def _table(ratios: Sequence[Ratio]) -> list[str]:

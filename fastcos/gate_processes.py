@@ -114,6 +114,31 @@ def _one_turn(times: Seconds) -> Turns:
     return {name: [seconds] for name, seconds in times.items()}
 
 
+def taking_turns(base: Command, head: Command, turns: int) -> Pair:
+    """Return a function that lets both live at once; who is started first changes every time.
+
+    Parameters
+    ----------
+    base, head : Command
+        Each must serve: see :class:`Server`.
+    turns : int
+
+    Returns
+    -------
+    callable
+        From names to the times of both.
+    """
+    sides, order = (base, head), [0, 1]
+
+    def pair(names: Sequence[str]) -> tuple[Turns, Turns]:
+        times = in_turns([sides[side] for side in order], turns, names)
+        found = dict(zip(order, times, strict=True))
+        order.reverse()
+        return found[0], found[1]
+
+    return pair
+
+
 def in_turns(commands: Sequence[Command], turns: int, names: Sequence[str]) -> list[Turns]:
     """Times of commands that live at once and take turns at every benchmark.
 
