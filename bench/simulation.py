@@ -23,11 +23,17 @@ class Simulation(answers.Situation):
         self.size = self.SIZES[size]
         X = self.time_simulate().X
         X.sum_duplicates()
-        answers.at_most(0, float((X.data != 1).sum() + abs(X.shape[0] - self.size[0])))
+        wrong = (X.data != 1).sum() + abs(X.shape[0] - self.size[0])
+        self.wrong = answers.at_most(0, int(wrong))
         self.nnz = X.nnz
 
     def time_simulate(self, *_):
         return fastcos.simulate_interactions(*self.size, seed=0)
+
+    def track_wrong_entries(self, *_):
+        return self.wrong
+
+    track_wrong_entries.unit = "interactions"
 
     def track_interactions(self, *_):
         return self.nnz
@@ -47,10 +53,16 @@ class Reading(answers.Situation):
         np.savetxt(self.path, rows, "%d", ",", header="user,item,value", comments="")
         self.fresh = (Path(self.folder.name, str(i)) for i in itertools.count())
         read, shards = self.time_read().X, self.time_ingest()
-        answers.at_most(0, abs(float(read.sum() - X.data.sum())) + abs(shards.nnz - read.nnz))
+        wrong = abs(float(read.sum() - X.data.sum())) + abs(shards.nnz - read.nnz)
+        self.wrong = answers.at_most(0, wrong)
 
     def time_read(self):
         return fastcos.read_interactions(self.path)
 
     def time_ingest(self):
         return fastcos.ingest_interactions(self.path, next(self.fresh))
+
+    def track_wrong_entries(self):
+        return self.wrong
+
+    track_wrong_entries.unit = "interactions"

@@ -54,15 +54,17 @@ class SlowDriver:
     """
 
     # of a benchmark's time, in the driver: what is left for what is slowed down elsewhere
-    LEAST_PART = 0.1
+    LEAST_PART = 0.05
+    # calls by which one benchmark is tuned, plain and slowed down in turn
+    CALLS = 15
 
     def __init__(self, share, now):
         from fastcos import threads
 
-        self.share, self.now, self.plain = share, now, threads.run
+        self.threads, self.plain = threads, threads.run
+        self.share, self.now = share, now
         self.burn = self.spent = 0.0
         self.burns = {}
-        threads.run = self.run
 
     def run(self, *arguments, **named):
         started = self.now()
@@ -73,17 +75,32 @@ class SlowDriver:
         while self.now() < end:
             pass
 
+    def seconds(self, call, run):
+        self.threads.run = run
+        started = self.now()
+        call()
+        return self.now() - started
+
+    def tuned(self, call):
+        """What to burn per second of the driver, so that all of call takes the share longer."""
+        self.burn = self.spent = 0.0
+        part = [self.seconds(call, self.run) for _ in range(3)]
+        part = self.spent / sum(part)
+        if part < self.LEAST_PART:
+            return 0.0
+        self.burn = self.share / part
+        both = [
+            [self.seconds(call, run) for run in (self.plain, self.run)] for _ in range(self.CALLS)
+        ]
+        arrived = statistics.median(slow / plain for plain, slow in both) - 1
+        return self.burn * min(max(self.share / max(arrived, 1e-9), 0.5), 2)
+
     def tune(self, name, call):
-        """Burn for call what makes all of it take the share longer; whether the driver can."""
+        """Slow the driver down for call; whether that can be done."""
         if name not in self.burns:
             call()
-            self.burn = self.spent = 0.0
-            started = self.now()
-            for _ in range(5):
-                call()
-            part = self.spent / (self.now() - started)
-            self.burns[name] = self.share / part if part >= self.LEAST_PART else 0.0
-        self.burn = self.burns[name]
+            self.burns[name] = self.tuned(call)
+        self.burn, self.threads.run = self.burns[name], self.run
         return self.burn > 0
 
 
