@@ -55,8 +55,8 @@ class SlowDriver:
 
     # of a benchmark's time, in the driver: what is left for what is slowed down elsewhere
     LEAST_PART = 0.05
-    # calls by which one benchmark is tuned, plain and slowed down in turn
-    CALLS = 15
+    # by which one benchmark is tuned: series of calls, plain and slowed down in turn
+    SERIES, SECONDS, MOST_CALLS = 4, 0.01, 20
 
     def __init__(self, share, now):
         from fastcos import threads
@@ -75,24 +75,29 @@ class SlowDriver:
         while self.now() < end:
             pass
 
-    def seconds(self, call, run):
-        self.threads.run = run
-        started = self.now()
-        call()
-        return self.now() - started
+    def median(self, call, run):
+        """Seconds of a call, of some in a row."""
+        self.threads.run, taken = run, []
+        while sum(taken) < self.SECONDS and len(taken) < self.MOST_CALLS:
+            started = self.now()
+            call()
+            taken.append(self.now() - started)
+        return statistics.median(taken)
 
     def tuned(self, call):
         """What to burn per second of the driver, so that all of call takes the share longer."""
-        self.burn = self.spent = 0.0
-        part = [self.seconds(call, self.run) for _ in range(3)]
-        part = self.spent / sum(part)
+        self.threads.run, self.burn, self.spent = self.run, 0.0, 0.0
+        started = self.now()
+        for _ in range(3):
+            call()
+        part = self.spent / (self.now() - started)
         if part < self.LEAST_PART:
             return 0.0
         self.burn = self.share / part
-        both = [
-            [self.seconds(call, run) for run in (self.plain, self.run)] for _ in range(self.CALLS)
+        series = [
+            [self.median(call, run) for run in (self.plain, self.run)] for _ in range(self.SERIES)
         ]
-        arrived = statistics.median(slow / plain for plain, slow in both) - 1
+        arrived = statistics.median(slow / plain for plain, slow in series) - 1
         return self.burn * min(max(self.share / max(arrived, 1e-9), 0.5), 2)
 
     def tune(self, name, call):
