@@ -6,7 +6,7 @@ Writes a binary matrix of Zipf-distributed items in shards to a temporary folder
 SVD from the shards and from one CSR in memory, each in a process of its own, on two threads with a
 warm page cache. Prints JSON: seconds of both, the throughput of the one as a share of the other,
 the largest resident memory of both in MiB, the largest residuals, how far the singular values are
-apart, and whether all bits agree, as they do up to 2^25 non-zeros (--users 600000).
+apart, and whether all bits agree.
 """
 
 import argparse

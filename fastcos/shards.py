@@ -1,5 +1,6 @@
 """Interactions in a directory of row shards, larger than memory if need be."""
 
+import bisect
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import rows_on_disk, storage, validate
+from fastcos import rows_on_disk, storage, threads, validate
 from fastcos.sharded_operator import ShardedOperator
 from fastcos.sparse_operator import SparseOperator
 from fastcos.validate_csr import as_interactions
@@ -33,10 +34,9 @@ class InteractionShards:
 
     Takes the place of X in :func:`fastcos.matmul`, :func:`fastcos.rmatmul`,
     :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``: every product
-    reads each shard once, while the system reads the next ahead, and one shard is in memory. Sums
-    over rows are added shard by shard in a fixed tree: the bits depend on the cuts of the shards,
-    not on threads or on where the shards lie, and differ from those of one CSR by rounding. Up to
-    2^25 (33.5 million) non-zeros are read into memory as one CSR, and have its bits.
+    reads the rows once, some at a time, while the system reads the next ahead. Products have the
+    bits of one CSR of the same type in memory, wherever the shards are cut, and so has the SVD of
+    no more columns than rows. Up to 2^25 (33.5 million) non-zeros are read into memory.
 
     Parameters
     ----------
@@ -150,11 +150,8 @@ class InteractionShards:
         -------
         csr_array (rows, p)
         """
-        indptr, indices, data = self._shards[number]
-        shape = (len(indptr) - 1, self.shape[1])
-        X = sp.csr_array((data, indices, indptr), shape=shape)
-        X.has_canonical_format = True
-        return X
+        rows = self.first_rows[number + 1] - self.first_rows[number]
+        return _some_rows(self._shards[number], 0, rows, self.shape[1])
 
     def whole(self) -> sp.csr_array:
         """All rows, in memory.
@@ -180,14 +177,70 @@ class InteractionShards:
         X.has_canonical_format = True
         return X
 
-    def blocks(self) -> Iterator[tuple[int, sp.csr_array]]:
-        """First row and rows of every shard, in order; one is in memory, the next read ahead."""
-        for number, first in enumerate(self.first_rows[:-1]):
-            for array in self._shards[number + 1] if number + 1 < len(self) else ():
-                rows_on_disk.read_ahead(array)
-            yield first, self.shard(number)
-            for array in self._shards[number]:
+    def blocks(self, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, sp.csr_array]]:
+        """First row and rows of every shard, in order, those in [lo, hi) only.
+
+        One is in memory, the next is read ahead.
+
+        Parameters
+        ----------
+        lo, hi : int
+            Row numbers; by default all.
+
+        Yields
+        ------
+        tuple (int, csr_array)
+        """
+        hi = self.shape[0] if hi is None else hi
+        for number, first, last in self._within(lo, hi):
+            X = _some_rows(self._shards[number], first, last, self.shape[1])
+            begin = self.first_rows[number] + first
+            self.read_ahead(begin + X.shape[0], min(hi, begin + 2 * X.shape[0]))
+            yield begin, X
+            for array in (X.indices, X.data):
                 rows_on_disk.release(array)
+
+    def read_ahead(self, lo: int, hi: int) -> None:
+        """Let the system read rows [lo, hi) in the background.
+
+        Parameters
+        ----------
+        lo, hi : int
+            Row numbers.
+        """
+        for number, first, last in self._within(lo, hi):
+            indptr, *arrays = self._shards[number]
+            for array in arrays:
+                rows_on_disk.read_ahead(array[indptr[first] : indptr[last]])
+
+    def rows_reaching(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """First rows before which there are so many non-zeros and rows, added up.
+
+        Parameters
+        ----------
+        targets : ndarray, int64
+            Rising.
+
+        Returns
+        -------
+        ndarray, int64
+        """
+        found: list[int] = []
+        before = 0
+        for first, (indptr, indices, _) in zip(self.first_rows, self._shards, strict=False):
+            some = targets[len(found) :]
+            some = some[some <= before + len(indices) + len(indptr) - 1] - before
+            found.extend((first + threads.rows_reaching(indptr, some)).tolist())
+            before += len(indices) + len(indptr) - 1
+        return np.array(found, np.int64)
+
+    def _within(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
+        """Every shard with rows of [lo, hi), the first of them there, and the end of them."""
+        for number in range(bisect.bisect_right(self.first_rows, lo) - 1, len(self)):
+            begin, end = self.first_rows[number : number + 2]
+            if begin >= hi:
+                return
+            yield number, max(lo - begin, 0), min(hi, end) - begin
 
     def as_operator(self, n_threads: int | None) -> Any:
         """Products with X, shard by shard.
@@ -290,6 +343,15 @@ class ShardWriter:
         if self._target.is_dir():
             self._target.rmdir()  # empty, as the gate has seen
         self._folder.rename(self._target)
+
+
+def _some_rows(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.csr_array:
+    indptr, indices, data = shard
+    some = slice(int(indptr[lo]), int(indptr[hi]))
+    starts = indptr[lo : hi + 1] - indptr[lo]
+    X = sp.csr_array((data[some], indices[some], starts), shape=(hi - lo, p))
+    X.has_canonical_format = True
+    return X
 
 
 def row_cuts(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:

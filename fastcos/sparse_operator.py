@@ -6,6 +6,7 @@ The bits do not depend on the number of threads, nor on which of the kernels doe
 import functools
 import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numba
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import config, threads, validate
+from fastcos import config, row_parts, threads, validate
 from fastcos.kernels import sparse, sparse_blocks
 from fastcos.validate_csr import csr_arrays
 
@@ -21,9 +22,6 @@ Matrix = npt.NDArray[np.floating[Any]]
 
 # non-zeros times columns of one block: some milliseconds
 _WORK_PER_BLOCK = 1 << 24
-# a part's private sum is cleared and added once; so many non-zeros per column keep that cheap
-_NNZ_PER_COLUMN_OF_A_PART = 48
-_MOST_PARTS = 64
 # bytes of a panel's row: 64 columns of float32
 _PANEL_BYTES = 256
 _CACHE_LINE = 64
@@ -57,9 +55,8 @@ class Workspace:
 class SparseOperator:
     """The products of a CSR array as validate_csr.as_interactions returns it.
 
-    X A is summed in the order of a row's non-zeros. The others sum over rows: fixed parts of the
-    rows have a sum of their own each, and these are added in order; where X has too few non-zeros
-    per column for that to pay, X' is built and its rows are summed.
+    X A is summed in the order of a row's non-zeros. The others sum over rows in parts, see
+    :mod:`fastcos.row_parts`; where that is a single one, X' is built and its rows are summed.
     """
 
     def __init__(
@@ -70,10 +67,7 @@ class SparseOperator:
         self._X, self._n_threads = X, n_threads
         self._memory = Workspace() if workspace is None else workspace
         self._columns_multiplied = 0
-        indptr, indices, data = csr_arrays(X)
-        if indices.dtype == np.int64 and X.shape[1] <= _LARGEST_INT32:
-            indices = validate.read_only(indices.astype(np.int32))
-        self._arrays = (indptr, indices, None if _are_ones(data) else data)
+        self._arrays = kernel_arrays(X)
 
     def matmul(self, A: Matrix) -> Matrix:
         """Return X A."""
@@ -82,7 +76,7 @@ class SparseOperator:
         indptr = self._arrays[0]
         if self._item_rows(A) >= self.shape[1]:
             cuts = threads.cuts_by_work(indptr, max(1, _WORK_PER_BLOCK // A.shape[1]))
-            arrays = *self._arrays, _on_cache_lines(A), Y
+            arrays = *self._arrays, on_cache_lines(A), Y
             threads.run(
                 kernel_body(sparse, "matmul_rows"), cuts, *arrays, n_threads=self._n_threads
             )
@@ -103,29 +97,28 @@ class SparseOperator:
 
     def rmatmul(self, Y: Matrix) -> Matrix:
         """Return X'Y."""
-        if self._n_parts == 1:
+        if len(self._part_cuts) == 2:
             return self.transposed().matmul(Y)
         return self._in_parts("rmatmul_parts", as_factor(self, Y))
 
     def gram_matmul(self, Q: Matrix) -> Matrix:
         """Return X'(X Q)."""
-        if self._n_parts == 1:
+        if len(self._part_cuts) == 2:
             return self.transposed().matmul(self.matmul(Q))
         Q = as_factor(self, Q)
         self._columns_multiplied += Q.shape[1]
         if self._transposes_pay(Q):
             return self._gram_in_blocks(Q)
-        return self._in_parts("gram_parts", _on_cache_lines(Q))
+        return self._in_parts("gram_parts", on_cache_lines(Q))
 
     def gram(self) -> npt.NDArray[np.float64]:
         """Return X'X in float64."""
         n, p = self.shape
-        if self._X.nnz * _DENSE_GRAM_SHARE < n * p:
+        if not is_dense_enough(n, p, self._X.nnz):
             return gram_by_products(self)
         total = np.zeros((p, p))
-        rows = max(1, 2**24 // p)
-        for lo in range(0, n, rows):
-            block = self._X[lo : lo + rows].toarray().astype(np.float64, copy=False)
+        for lo, hi in itertools.pairwise(dense_cuts(n, p)):
+            block = self._X[lo:hi].toarray().astype(np.float64, copy=False)
             total += block.T @ block
         return total
 
@@ -138,70 +131,62 @@ class SparseOperator:
         return SparseOperator(self._X.T.tocsr(), self._n_threads)
 
     def _in_parts(self, kernel: str, factor: Matrix) -> Matrix:
-        width = factor.shape[1]
-        out = np.empty((self.shape[1], width), factor.dtype)
-        step = _panel_columns(factor)
-        for column in range(0, width, step):
-            sums = self._workspace(min(step, width - column), factor.dtype)
-            threads.run(
-                kernel_body(sparse, kernel),
-                threads.cuts_by_rows(len(sums), 1),
-                self._part_cuts,
-                *self._arrays,
-                factor,
-                column,
-                sums,
-                n_threads=self._n_threads,
-            )
-            self._add_parts(sums, column, out)
+        out = np.zeros((self.shape[1], factor.shape[1]), factor.dtype)
+        for column, width in panel_columns(factor):
+            for first, sums in self._some_sums(width, factor.dtype):
+                threads.run(
+                    kernel_body(sparse, kernel),
+                    threads.cuts_by_rows(len(sums), 1),
+                    self._part_cuts[first : first + len(sums) + 1],
+                    *self._arrays,
+                    factor,
+                    column,
+                    False,
+                    sums,
+                    n_threads=self._n_threads,
+                )
+                row_parts.add(sums, column, out, self._n_threads)
         return out
 
     def _gram_in_blocks(self, Q: Matrix) -> Matrix:
-        out = np.empty(Q.shape, Q.dtype)
+        out = np.zeros(Q.shape, Q.dtype)
         first_blocks, transposes = self._transposes
         for column, width, panel in _panels(Q):
-            sums = self._workspace(panel.shape[1], Q.dtype)
-            threads.run(
-                sparse_blocks.gram_blocks,
-                threads.cuts_by_rows(len(sums), 1),
-                first_blocks,
-                transposes,
-                *self._arrays,
-                panel,
-                self._item_rows(Q),
-                sums,
-                n_threads=self._n_threads,
-            )
-            self._add_parts(sums[:, :, :width], column, out)
+            for first, sums in self._some_sums(panel.shape[1], Q.dtype):
+                threads.run(
+                    sparse_blocks.gram_blocks,
+                    threads.cuts_by_rows(len(sums), 1),
+                    first_blocks[first : first + len(sums) + 1],
+                    transposes,
+                    *self._arrays,
+                    panel,
+                    self._item_rows(Q),
+                    sums,
+                    n_threads=self._n_threads,
+                )
+                row_parts.add(sums[:, :, :width], column, out, self._n_threads)
         return out
 
-    def _add_parts(self, sums: Matrix, column: int, out: Matrix) -> None:
-        cuts = threads.cuts_by_rows(self.shape[1], 2048)
-        arrays = validate.read_only(sums), column, out
-        threads.run(sparse.add_parts, cuts, *arrays, n_threads=self._n_threads)
-
-    def _workspace(self, width: int, dtype: np.dtype[Any]) -> Matrix:
-        """Return a sum for every part."""
-        return self._memory.array((len(self._part_cuts) - 1, self.shape[1], width), dtype)
-
-    @functools.cached_property
-    def _n_parts(self) -> int:
-        """Parts of the rows with sums of their own: by the data and the memory, not by threads."""
-        p = self.shape[1]
-        wanted = self._X.nnz // (_NNZ_PER_COLUMN_OF_A_PART * p)
-        affordable = _working_bytes() // (_PANEL_BYTES * p)
-        return int(max(1, min(wanted, affordable, _MOST_PARTS)))
+    def _some_sums(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
+        """Yield the first part and memory for sums (some, p, width), until no part is left."""
+        p, parts = self.shape[1], len(self._part_cuts) - 1
+        most = row_parts.at_once(parts, p * width * dtype.itemsize, self._n_threads)
+        sums = self._memory.array((most, p, width), dtype)
+        for first in range(0, parts, most):
+            yield first, sums[: parts - first]
 
     @functools.cached_property
     def _part_cuts(self) -> threads.Cuts:
+        n, p = self.shape
         indptr = self._arrays[0]
-        work = -(-int(indptr[-1] + self.shape[0]) // self._n_parts)
-        return validate.read_only(threads.cuts_by_work(indptr, work))
+        begins = row_parts.begins(n, int(indptr[-1]), row_parts.count(p, int(indptr[-1])))
+        inner = threads.rows_reaching(indptr, begins)
+        return validate.read_only(np.unique(np.concatenate([[0], inner, [n]])))
 
     def _item_rows(self, factor: Matrix) -> int:
         """Rows of the factor that X is multiplied with at a time: all, or a cached piece."""
         n, p = self.shape
-        row_bytes = min(_panel_columns(factor), factor.shape[1]) * factor.itemsize
+        row_bytes = min(_most_columns(factor), factor.shape[1]) * factor.itemsize
         rows = _CACHED_BYTES // int(row_bytes)
         pieces = p / rows
         if pieces < 2 or self._X.nnz < _NNZ_PER_PIECE * pieces * n or _is_plain():
@@ -219,7 +204,7 @@ class SparseOperator:
             return False
         cuts = self._block_cuts[1]
         fits_int32 = np.diff(indptr[cuts]).max() <= _LARGEST_INT32
-        starts = 4 * p * (n // sparse_blocks.ROWS + self._n_parts)
+        starts = 4 * p * (n // sparse_blocks.ROWS + len(self._part_cuts))
         values = 0 if data is None else data.nbytes
         return bool(fits_int32 and starts + 2 * indptr[-1] + values <= _working_bytes())
 
@@ -252,6 +237,16 @@ def as_factor(operator: Any, A: Matrix) -> Matrix:
     return validate.read_only(np.ascontiguousarray(A, dtype=dtype))
 
 
+def is_dense_enough(n: int, p: int, nnz: int) -> bool:
+    """Whether X'X of a sparse X (n, p) is summed from dense blocks of rows."""
+    return nnz * _DENSE_GRAM_SHARE >= n * p
+
+
+def dense_cuts(n: int, p: int) -> list[int]:
+    """Rows between which such blocks lie: 128 MiB each, in float64."""
+    return [*range(0, n, max(1, 2**24 // p)), n]
+
+
 def gram_by_products(operator: Any) -> npt.NDArray[np.float64]:
     """Return X'X in float64 by products with columns of the identity."""
     p = operator.shape[1]
@@ -270,19 +265,31 @@ def _are_ones(data: Matrix) -> bool:
     return all((data[first : first + 2**15] == 1).all() for first in range(0, len(data), 2**15))
 
 
-def _panel_columns(factor: Matrix) -> int:
+def kernel_arrays(X: sp.csr_array) -> tuple[Any, Any, Any]:
+    """Return indptr, indices and data of what as_interactions returned, None for ones."""
+    indptr, indices, data = csr_arrays(X)
+    if indices.dtype == np.int64 and X.shape[1] <= _LARGEST_INT32:
+        indices = validate.read_only(indices.astype(np.int32))
+    return indptr, indices, None if _are_ones(data) else data
+
+
+def panel_columns(factor: Matrix) -> Iterator[tuple[int, int]]:
+    """Yield the first column and the number of columns of every panel of a factor."""
+    width, most = factor.shape[1], _most_columns(factor)
+    for column in range(0, width, most):
+        yield column, min(most, width - column)
+
+
+def _most_columns(factor: Matrix) -> int:
     return _PANEL_BYTES // factor.itemsize
 
 
 def _panels(factor: Matrix) -> Any:
     """Yield (first column, columns, panel): the factor's columns as sparse_blocks takes them."""
-    most = _panel_columns(factor)
-    for column in range(0, factor.shape[1], most):
-        given = factor[:, column : column + most]
-        width = given.shape[1]
+    for column, width in panel_columns(factor):
         padded = next(w for w in reversed(sparse_blocks.WIDTHS) if w >= width)
         panel = _aligned((len(factor), padded), factor.dtype)
-        panel[:, :width] = given
+        panel[:, :width] = factor[:, column : column + width]
         panel[:, width:] = 0
         yield column, width, validate.read_only(panel)
 
@@ -302,7 +309,7 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
     return memory[skip : skip + size].view(dtype).reshape(shape)
 
 
-def _on_cache_lines(A: Matrix) -> Matrix:
+def on_cache_lines(A: Matrix) -> Matrix:
     """Return A, or a copy if its rows could start at cache lines but do not."""
     if A.ctypes.data % _CACHE_LINE == 0 or A.strides[0] % _CACHE_LINE:
         return A

@@ -54,16 +54,18 @@ def matmul_rows_plain(lo, hi, indptr, indices, data, A, Y):
 
 
 @kernel
-def rmatmul_parts(lo, hi, cuts, indptr, indices, data, Y, y_column, Z):
+def rmatmul_parts(lo, hi, cuts, indptr, indices, data, Y, y_column, begun, Z):
     """Z[part] = X[rows of part]' Y[rows of part, y_column : y_column + w] for parts lo .. hi.
 
-    cuts (parts + 1,) int64 rows; Y (n, l) float, C order; Z (parts, p, w) of Y's type, out.
-    O(nnz w) time. The rows of a part are added in order.
+    cuts (parts + 1,) int64 rows; Y (n, l) float, C order; begun: whether Z[part] holds a sum that
+    this one is added to; Z (parts, p, w) of Y's type, out. O(nnz w) time. The rows of a part are
+    added in order.
     """
     width = Z.shape[2]
     for part in range(lo, hi):
         target = Z[part]
-        target[:] = 0
+        if not begun:
+            target[:] = 0
         for i in range(cuts[part], cuts[part + 1]):
             first, last = indptr[i], indptr[i + 1]
             column = 0
@@ -85,10 +87,11 @@ def rmatmul_parts(lo, hi, cuts, indptr, indices, data, Y, y_column, Z):
 
 
 @kernel
-def rmatmul_parts_plain(lo, hi, cuts, indptr, indices, data, Y, y_column, Z):
+def rmatmul_parts_plain(lo, hi, cuts, indptr, indices, data, Y, y_column, begun, Z):
     """Do what rmatmul_parts does, without vector IR."""
     for part in range(lo, hi):
-        Z[part] = 0
+        if not begun:
+            Z[part] = 0
         for i in range(cuts[part], cuts[part + 1]):
             for t in range(indptr[i], indptr[i + 1]):
                 j = indices[t]
@@ -98,16 +101,18 @@ def rmatmul_parts_plain(lo, hi, cuts, indptr, indices, data, Y, y_column, Z):
 
 
 @kernel
-def gram_parts(lo, hi, cuts, indptr, indices, data, Q, q_column, Z):
+def gram_parts(lo, hi, cuts, indptr, indices, data, Q, q_column, begun, Z):
     """Z[part] = X[rows]'(X[rows] Q[:, q_column : q_column + w]) for the rows of parts lo .. hi.
 
-    cuts (parts + 1,) int64 rows; Q (p, l) float, C order; Z (parts, p, w) of Q's type, out. X Q is
-    never stored: a row's product stays in registers. O(nnz w) time.
+    cuts (parts + 1,) int64 rows; Q (p, l) float, C order; begun: whether Z[part] holds a sum that
+    this one is added to; Z (parts, p, w) of Q's type, out. X Q is never stored: a row's product
+    stays in registers. O(nnz w) time.
     """
     width = Z.shape[2]
     for part in range(lo, hi):
         target = Z[part]
-        target[:] = 0
+        if not begun:
+            target[:] = 0
         for i in range(cuts[part], cuts[part + 1]):
             first, last = indptr[i], indptr[i + 1]
             column = 0
@@ -129,11 +134,12 @@ def gram_parts(lo, hi, cuts, indptr, indices, data, Q, q_column, Z):
 
 
 @kernel
-def gram_parts_plain(lo, hi, cuts, indptr, indices, data, Q, q_column, Z):
+def gram_parts_plain(lo, hi, cuts, indptr, indices, data, Q, q_column, begun, Z):
     """Do what gram_parts does, without vector IR."""
     row = Q[0].copy()
     for part in range(lo, hi):
-        Z[part] = 0
+        if not begun:
+            Z[part] = 0
         for i in range(cuts[part], cuts[part + 1]):
             for c in range(Z.shape[2]):
                 row[c] = 0
@@ -150,13 +156,11 @@ def gram_parts_plain(lo, hi, cuts, indptr, indices, data, Q, q_column, Z):
 
 @kernel
 def add_parts(lo, hi, Z, column, out):
-    """out[j, column : column + w] = Z[0, j] + Z[1, j] + ... for rows j in lo .. hi.
+    """out[j, column : column + w] += Z[0, j], then Z[1, j] and so on, for rows j in lo .. hi.
 
-    Z (parts, p, w); out (p, l), out. O((hi - lo) parts w) time.
+    Z (parts, p, w); out (p, l), in and out. O((hi - lo) parts w) time.
     """
     for j in range(lo, hi):
-        for c in range(Z.shape[2]):
-            out[j, column + c] = Z[0, j, c]
-        for part in range(1, Z.shape[0]):
+        for part in range(Z.shape[0]):
             for c in range(Z.shape[2]):
                 out[j, column + c] += Z[part, j, c]

@@ -5,7 +5,16 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
-from fastcos import config, gram_matmul, matmul, operators, rmatmul, set_config, sparse_operator
+from fastcos import (
+    config,
+    gram_matmul,
+    matmul,
+    operators,
+    rmatmul,
+    row_parts,
+    set_config,
+    sparse_operator,
+)
 
 N, P = 90, 31
 
@@ -76,7 +85,7 @@ def test_centre_and_scale_are_those_of_the_dense_matrix(X, rng, kind):
 
 
 def test_bits_do_not_depend_on_threads_or_instruction_set(rng, monkeypatch):
-    monkeypatch.setattr(sparse_operator, "_NNZ_PER_COLUMN_OF_A_PART", 1)
+    monkeypatch.setattr(row_parts, "_NNZ_PER_COLUMN", 1)
     X = sp.random_array((4000, 40), density=0.2, rng=rng, format="csr", dtype=np.float32)
     A, Y = (rng.standard_normal((m, 83)).astype(np.float32) for m in (40, 4000))
     before = config.isa()
@@ -102,7 +111,7 @@ def test_bits_do_not_depend_on_threads_or_instruction_set(rng, monkeypatch):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("values", ["ones", "numbers"])
 def test_blocks_and_pieces_have_the_bits_of_whole_rows(rng, monkeypatch, dtype, values):
-    monkeypatch.setattr(sparse_operator, "_NNZ_PER_COLUMN_OF_A_PART", 300)
+    monkeypatch.setattr(row_parts, "_NNZ_PER_COLUMN", 30)
     X = sp.random_array((9000, 700), density=0.02, rng=rng, format="csr", dtype=dtype)
     if values == "ones":
         X.data[:] = 1
@@ -150,16 +159,16 @@ def test_a_wide_matrix_goes_through_its_transpose(rng):
     np.testing.assert_allclose(rmatmul(X, Y), dense.T @ Y, atol=1e-12)
 
 
-def test_little_memory_means_fewer_parts_and_the_same_product(rng, monkeypatch):
-    monkeypatch.setattr(sparse_operator, "_NNZ_PER_COLUMN_OF_A_PART", 1)
+def test_little_memory_means_fewer_sums_at_once_and_the_same_bits(rng, monkeypatch):
+    monkeypatch.setattr(row_parts, "_NNZ_PER_COLUMN", 1)
     X = sp.random_array((3000, 40), density=0.2, rng=rng, format="csr")
     Q = rng.standard_normal((40, 64))
     before = config.working_memory()
     truth = gram_matmul(X, Q)
     try:
         set_config(working_memory=0.04)
-        assert sparse_operator.SparseOperator(X)._n_parts < 5
-        np.testing.assert_allclose(gram_matmul(X, Q), truth, rtol=1e-12)
+        assert row_parts.at_once(64, 2**16, None) == 1
+        np.testing.assert_array_equal(gram_matmul(X, Q), truth)
     finally:
         set_config(working_memory=before)
 

@@ -8,7 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 import fastcos
-from fastcos import storage
+from fastcos import row_parts, storage
+from fastcos.operators import as_operator
 from fastcos.sharded_operator import ShardedOperator
 from fastcos.shards import InteractionShards, row_cuts
 from tests.compare import assert_same_bits
@@ -75,17 +76,6 @@ def test_products_are_those_of_the_matrix(matrix, shards, held, monkeypatch):
     assert (other.transposed() is operator) == (held == 0)
 
 
-class InMemory:
-    """Blocks of rows without files."""
-
-    def __init__(self, X, cuts):
-        self.shape, self.dtype, self._X, self._cuts = X.shape, X.dtype, X, cuts
-
-    def blocks(self):
-        for lo, hi in pairwise(self._cuts):
-            yield lo, self._X[lo:hi]
-
-
 def test_bits_are_those_of_one_matrix_in_memory_on_any_number_of_threads(matrix, shards):
     rng = np.random.default_rng(2)
     for dtype in (np.float32, np.float64):
@@ -100,13 +90,95 @@ def test_bits_are_those_of_one_matrix_in_memory_on_any_number_of_threads(matrix,
         assert_same_bits(one, other)
 
 
-def test_larger_sums_are_those_of_the_same_cuts_in_memory(matrix, shards, monkeypatch):
+def products_of(X, factors, n_threads):
+    """X Q, X'Y and X'(X Q) for every pair of factors, and X'X."""
+    options = {"n_threads": n_threads}
+    for Q, Y in factors:
+        yield fastcos.matmul(X, Q, **options)
+        yield fastcos.rmatmul(X, Y, **options)
+        yield fastcos.gram_matmul(X, Q, **options)
+    yield as_operator(X, n_threads=n_threads).gram()
+
+
+# non-zeros per column that a part must have: 24 parts, 7 parts, and a single one
+@pytest.mark.parametrize("per_column", [4, 15, 48])
+@pytest.mark.parametrize("entries", [150, 10**6])
+def test_products_too_large_for_memory_have_its_bits_wherever_shards_are_cut(
+    matrix, per_column, entries, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(row_parts, "_NNZ_PER_COLUMN", per_column)
+    rng = np.random.default_rng(3)
+    shapes = [(1, np.float64), (5, np.float32), (83, np.float32), (83, np.float64)]
+    factors = [
+        [rng.standard_normal((n, width)).astype(dtype) for n in matrix.shape[::-1]]
+        for width, dtype in shapes
+    ]
+    expected = list(products_of(matrix, factors, 2))
+    shards = InteractionShards.write(tmp_path / "x", matrix, entries_per_shard=entries)
     monkeypatch.setattr(fastcos.shards, "ENTRIES_HELD", 0)
-    Q = np.random.default_rng(3).standard_normal((60, 5))
-    expected = ShardedOperator(InMemory(matrix, shards.first_rows)).gram_matmul(Q)
-    for n_threads in (1, 2, 3, 8):
-        assert_same_bits(fastcos.gram_matmul(shards, Q, n_threads=n_threads), expected)
-    np.testing.assert_allclose(expected, fastcos.gram_matmul(matrix, Q), rtol=1e-9)
+    assert isinstance(as_operator(shards), ShardedOperator)
+    for n_threads in (1, 7):
+        for found, truth in zip(products_of(shards, factors, n_threads), expected, strict=True):
+            assert_same_bits(found, truth)
+
+
+def test_products_have_the_same_bits_in_little_memory(matrix, shards, monkeypatch):
+    monkeypatch.setattr(row_parts, "_NNZ_PER_COLUMN", 4)
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_HELD", 0)
+    Q = np.random.default_rng(3).standard_normal((60, 83))
+    expected = fastcos.gram_matmul(matrix, Q)
+    assert row_parts.at_once(24, Q.nbytes, 2) == 12
+    before = fastcos.get_config().working_memory
+    try:
+        fastcos.set_config(working_memory=0.1)
+        assert row_parts.at_once(24, Q.nbytes, 2) == 2
+        assert_same_bits(fastcos.gram_matmul(shards, Q), expected)
+    finally:
+        fastcos.set_config(working_memory=before)
+
+
+@pytest.mark.parametrize("users", [6, 7, 8, 31])
+def test_rows_as_long_as_several_parts_are_not_cut(users, tmp_path, monkeypatch):
+    monkeypatch.setattr(row_parts, "_NNZ_PER_COLUMN", 1)
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_HELD", 0)
+    rng = np.random.default_rng(users)
+    X = sp.random_array((users, 5), density=0.9, rng=rng, format="lil")
+    X[users // 2 : users - 2] = 0
+    X = sp.csr_array(X.tocsr())
+    Q, Y = rng.standard_normal((5, 3)), rng.standard_normal((users, 3))
+    shards = InteractionShards.write(tmp_path / "x", X, entries_per_shard=1)
+    for found, truth in zip(
+        products_of(shards, [(Q, Y)], 2), products_of(X, [(Q, Y)], 2), strict=True
+    ):
+        assert_same_bits(found, truth)
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_an_svd_and_a_model_too_large_for_memory_have_its_bits(matrix, shards, center, monkeypatch):
+    monkeypatch.setattr(row_parts, "_NNZ_PER_COLUMN", 4)
+    settings = {"n_components": 5, "regularization": 10.0, "center": center}
+    expected = fastcos.LinearMF(**settings).fit(matrix)
+    triplets = fastcos.randomized_svd(matrix, 4, tol=1e-6)
+    monkeypatch.setattr(fastcos.shards, "ENTRIES_HELD", 0)
+    for one, other in zip(fastcos.randomized_svd(shards, 4, tol=1e-6), triplets, strict=True):
+        assert_same_bits(one, other)
+    found = fastcos.LinearMF(**settings).fit(shards)
+    assert_same_bits(found.components_, expected.components_)
+    assert_same_bits(found.transform(shards), expected.transform(matrix))
+
+
+def test_rows_are_read_shard_by_shard(matrix, shards):
+    for lo, hi in ((0, 700), (3, 4), (100, 100), (200, 650), (699, 700)):
+        found = list(shards.blocks(lo, hi))
+        rows = [X.toarray() for _, X in found]
+        np.testing.assert_array_equal(
+            np.vstack([np.empty((0, 60)), *rows]), matrix[lo:hi].toarray()
+        )
+        assert [first for first, _ in found] == [
+            max(lo, first)
+            for first, last in pairwise(shards.first_rows)
+            if first < hi and last > lo
+        ][: len(found)]
 
 
 def test_the_svd_carries_its_certificate(matrix, shards, monkeypatch):

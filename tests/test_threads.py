@@ -526,7 +526,19 @@ def test_a_block_that_prange_skips_is_an_error(monkeypatch):
         done[:-2] = 1
 
     monkeypatch.setattr(threads, "_prange_is_safe", lambda: True)
+    monkeypatch.setattr(threads, "is_jitted", lambda rows_kernel: True)
     monkeypatch.setattr(threads, "prange_driver", lambda rows_kernel: skip)
     monkeypatch.setattr(config, "_given", {"backend": "prange"})
     with pytest.raises(RuntimeError, match=r"must run every block, got 2 of 10 skipped"):
         threads.run(mark_rows, np.arange(11), np.zeros(10), n_threads=2)
+
+
+def test_a_plain_function_runs_on_the_pool_whatever_the_driver(monkeypatch):
+    def mark(lo, hi, marks):
+        marks[lo:hi] += 1
+
+    monkeypatch.setattr(threads, "_prange_is_safe", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(config, "_given", {"backend": "prange"})
+    marks = np.zeros(10)
+    threads.run(mark, np.arange(11), marks, n_threads=2)
+    np.testing.assert_array_equal(marks, 1)

@@ -73,13 +73,18 @@ def test_parts_of_transposed_and_gram_products_add_up(index, value, dtype, body)
             ("gram_parts", factor(rng, P, width + 2, dtype), dense.T @ dense),
         ):
             Z = np.full((4, P, width), np.nan, dtype)
+            call = getattr(sparse, kernel + body)
             for part in range(4):
-                getattr(sparse, kernel + body)(part, part + 1, cuts, *arrays, given, 1, Z)
+                call(part, part + 1, cuts, *arrays, given, 1, False, Z)
             out = np.full((P, width + 3), np.nan, dtype)
+            out[:, 2 : 2 + width] = 5
             sparse.add_parts(0, 10, Z, 2, out)
             sparse.add_parts(10, P, Z, 2, out)
-            np.testing.assert_array_equal(out[:, 2 : 2 + width], truth @ given[:, 1 : 1 + width])
+            truth = truth @ given[:, 1 : 1 + width]
+            np.testing.assert_array_equal(out[:, 2 : 2 + width], truth + 5)
             assert np.isnan(out[:, [0, 1, -1]]).all()
+            call(1, 3, cuts, *arrays, given, 1, True, Z)
+            np.testing.assert_array_equal(Z[[0, 3]].sum(0) + Z[1:3].sum(0) / 2, truth)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -96,7 +101,7 @@ def test_both_bodies_round_alike(dtype):
     for body in BODIES:
         Y, Z = np.empty((N, 87), dtype), np.empty((1, P, 87), dtype)
         getattr(sparse, f"matmul_rows{body}")(0, N, indptr, indices, data, A, Y)
-        getattr(sparse, f"gram_parts{body}")(0, 1, cuts, indptr, indices, data, A, 0, Z)
+        getattr(sparse, f"gram_parts{body}")(0, 1, cuts, indptr, indices, data, A, 0, False, Z)
         results.append((Y, Z))
     np.testing.assert_array_equal(results[0][0], results[-1][0])
     np.testing.assert_array_equal(results[0][1], results[-1][1])
