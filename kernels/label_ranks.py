@@ -3,69 +3,48 @@
 import numpy as np
 
 from .jit import kernel
-from .pairs import best_of_line, sort_by_score
+from .line_ranks import DIGITS, rank_row
 
 
 @kernel
-def count_before(line, ranked, j):
-    """How many of the ranked columns score more than column j, and how many at least as much.
+def auc_of_ranked(line, codes, own, relevant, ranked):
+    """How often a column of own's code scores more than another one; a tie counts half.
 
-    line (m,) float64; ranked (r,) int64, by falling score. O(log r).
+    line (m,) float64; codes (m,) int64; ranked (m - 1,) int64: the columns but own by falling
+    score; relevant int: how many of them have own's code.
     """
-    score, low, high = line[j], 0, ranked.shape[0]
-    while low < high:
-        middle = (low + high) >> 1
-        if line[ranked[middle]] > score:
-            low = middle + 1
-        else:
-            high = middle
-    more, high = low, ranked.shape[0]
-    while low < high:
-        middle = (low + high) >> 1
-        if line[ranked[middle]] >= score:
-            low = middle + 1
-        else:
-            high = middle
-    return more, low
+    others = ranked.shape[0] - relevant
+    doubled, ahead, same, different, level = 0, 0, 0, 0, np.inf
+    for j in ranked:
+        if line[j] != level:
+            doubled += same * (2 * (others - ahead - different) + different)
+            ahead += different
+            same, different, level = 0, 0, line[j]
+        is_same = codes[j] == codes[own]
+        same += is_same
+        different += not is_same
+    doubled += same * different
+    return doubled / (2.0 * relevant * others)
 
 
 @kernel
-def own_label_ranks(line, own, codes, ranked, ahead):
-    """ranked: the other columns of own's label by falling score; ahead: what stands before each.
-
-    line (m,) float64; own int; codes (m,) int64; ranked (r,) and ahead (r + 1,) int64, out: ahead
-    counts the columns of other labels that score more, or as much at a lower column. Returns the
-    number of comparisons with other labels that the own one wins, a tie counting half, doubled.
-    """
-    found = 0
-    for j in range(line.shape[0]):
-        if j != own and codes[j] == codes[own]:
-            ranked[found] = j
-            found += 1
-    sort_by_score(line, ranked)
-    ahead[:] = 0
-    doubled = 0
-    for j in range(line.shape[0]):
-        if codes[j] == codes[own]:
-            continue
-        more, least = count_before(line, ranked, j)
-        doubled += more + least
-        # among equal scores the lower column stands first
-        while more < least and ranked[more] < j:
-            more += 1
-        ahead[more] += 1
-    for place in range(1, ranked.shape[0]):
-        ahead[place] += ahead[place - 1]
-    return doubled
+def precision_of_ranked(codes, own, relevant, ranked):
+    """Average precision at R of the list: (1/R) sum over ranks r <= R of rel(r) P(r)."""
+    total, hits = 0.0, 0
+    for rank in range(relevant):
+        same = codes[ranked[rank]] == codes[own]
+        hits += same
+        # no branch: which rows are relevant cannot be predicted
+        total += same * (hits / (rank + 1))
+    return total / relevant
 
 
 @kernel
-def voted_code(line, own, codes, k, best, votes):
-    """The commonest code among the k best columns but own; of equal ones that of the better column.
+def voted_code(codes, best, votes):
+    """The commonest code among the best columns (k,); of equal ones that of the better column.
 
-    best (k,) int64 and votes (C,) int64 are scratch.
+    votes (C,) int64 is scratch.
     """
-    best_of_line(line, own, k, best)
     votes[:] = 0
     for j in best:
         votes[codes[j]] += 1
@@ -82,23 +61,16 @@ def score_label_ranks(lo, hi, lines, owns, codes, sizes, k, auc, precision, vote
 
     lines (n, m) float64: scores of the queries with all columns; owns (n,) int64: the query's own
     column; codes (m,) int64; sizes (C,) int64: columns per code, 2 at least and less than m for the
-    queries'. auc, precision (n,) float64 and voted (n,) int64, out. O(m log R) time a query, 3 m
-    numbers of scratch.
+    queries'. auc, precision (n,) float64 and voted (n,) int64, out. O(m) time a query where few
+    scores are nearly equal, 3 m numbers of scratch.
     """
     m = lines.shape[1]
-    ranked, ahead = np.empty(m, np.int64), np.empty(m + 1, np.int64)
-    best, votes = np.empty(k, np.int64), np.empty(sizes.shape[0], np.int64)
+    keys, starts = np.empty((2, m), np.int64), np.empty((2, DIGITS), np.int64)
+    ranked, votes = np.empty(m, np.int64), np.empty(sizes.shape[0], np.int64)
     for i in range(lo, hi):
-        relevant = sizes[codes[owns[i]]] - 1
-        doubled = own_label_ranks(
-            lines[i], owns[i], codes, ranked[:relevant], ahead[: relevant + 1]
-        )
-        auc[i] = doubled / (2.0 * relevant * (m - 1 - relevant))
-        total = 0.0
-        for place in range(relevant):
-            rank = place + 1 + ahead[place]
-            if rank > relevant:
-                break
-            total += (place + 1) / rank
-        precision[i] = total / relevant
-        voted[i] = voted_code(lines[i], owns[i], codes, k, best, votes)
+        own = owns[i]
+        relevant = sizes[codes[own]] - 1
+        rank_row(lines[i], own, m - 1, keys, starts, ranked)
+        auc[i] = auc_of_ranked(lines[i], codes, own, relevant, ranked[: m - 1])
+        precision[i] = precision_of_ranked(codes, own, relevant, ranked)
+        voted[i] = voted_code(codes, ranked[:k], votes)

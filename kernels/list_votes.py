@@ -3,7 +3,7 @@
 import numpy as np
 
 from .jit import kernel
-from .pairs import best_of_line
+from .line_ranks import best_of_line
 
 
 @kernel

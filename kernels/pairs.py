@@ -8,16 +8,14 @@ import numpy as np
 
 from .dot_tile import COLUMNS, ROWS, dot_tile
 from .jit import kernel
+from .label_ranks import precision_of_ranked
+from .line_ranks import DIGITS, best_of_line, rank_row
 
 # rows that share a panel while it is in the cache
 STRIP = 16 * ROWS
 
-
 # where -1 lies in the first bin: then no simple fraction, above all not 0, is at a bin's edge
 OFFSET = 0.3719
-
-# steps of a unit of score, and values of one of three digits of the steps below the highest score
-CUTS, DIGITS = 2**31, 2**11
 
 
 @kernel
@@ -73,8 +71,9 @@ def stratified_pair_histograms(lo, hi, rows, panels, ends, levels, cuts, margin,
     """Do what pair_histograms does, with counts per stratum of levels[i] + levels[j].
 
     levels (n,) float64; cuts (strata - 1,) float64, rising: a pair is in the stratum whose number
-    is the number of cuts below its sum; counts (parts, strata, 2, bins) and near (parts, strata, 2,
-    1) int64, zeros, in/out.
+    is the number of cuts below its sum, which is sought from the stratum of the pair before; counts
+    (parts, strata, 2, bins) and near (parts, strata, 2, 1) int64, zeros, in/out. Fastest where
+    levels of neighbouring rows are alike.
     """
     n, n_parts = rows.shape[0], counts.shape[0]
     tile = np.empty((ROWS, COLUMNS))
@@ -87,10 +86,13 @@ def stratified_pair_histograms(lo, hi, rows, panels, ends, levels, cuts, margin,
                         continue
                     dot_tile(rows, tile_row, panels, panel, tile)
                     for i in range(tile_row, min(tile_row + ROWS, n, strip + STRIP)):
+                        stratum = 0
                         for j in range(max(first, i + 1), min(first + COLUMNS, n)):
-                            level, stratum = levels[i] + levels[j], 0
-                            for cut in cuts:
-                                stratum += level > cut
+                            level = levels[i] + levels[j]
+                            while stratum < cuts.shape[0] and level > cuts[stratum]:
+                                stratum += 1
+                            while stratum > 0 and level <= cuts[stratum - 1]:
+                                stratum -= 1
                             same = 1 if j < ends[i] else 0
                             count_score(
                                 tile[i - tile_row, j - first],
@@ -136,70 +138,6 @@ def write_pair_scores(lo, hi, rows, panels, ends, same_offsets, other_offsets, s
 
 
 @kernel
-def sort_by_score(line, rows):
-    """Order rows by falling score in the line, in place; equal scores keep their order."""
-    if rows.shape[0] > 32:
-        keys = np.empty(rows.shape[0])
-        for c in range(rows.shape[0]):
-            keys[c] = -line[rows[c]]
-        rows[:] = rows[np.argsort(keys, kind="mergesort")]
-        return
-    for c in range(1, rows.shape[0]):
-        row, at = rows[c], c
-        while at > 0 and line[rows[at - 1]] < line[row]:
-            rows[at] = rows[at - 1]
-            at -= 1
-        rows[at] = row
-
-
-@kernel
-def _deal(keys, shift, starts, dealt):
-    """Order keys by the digit at shift, in dealt; keys of one digit stay in order."""
-    total = 0
-    for digit in range(starts.shape[0]):
-        size, starts[digit] = starts[digit], total
-        total += size
-    for key in keys:
-        digit = (key >> shift) & (DIGITS - 1)
-        dealt[starts[digit]] = key
-        starts[digit] += 1
-
-
-@kernel
-def rank_row(line, self_row, k, keys, starts, ranked):
-    """ranked[:k] = the k rows of highest score but self_row, by falling score, then by lower row.
-
-    line (n,) float64 in [-1, 1]; k < n < 2^31; keys (2, n) int64 and starts (3, DIGITS) int64
-    scratch; ranked (n,) int64, out. By radix on the scores cut to 32 bits, which has no branch to
-    mispredict (twice as fast as bins of few rows each); scores of equal cuts are sorted anew. O(n)
-    time where few are.
-    """
-    found = 0
-    starts[:] = 0
-    for j in range(line.shape[0]):
-        cut = min(np.int64((1.0 - line[j]) * CUTS), 2 * CUTS - 1)
-        keys[0, found] = (cut << 31) | j
-        if j != self_row:
-            found += 1
-            starts[0, cut & (DIGITS - 1)] += 1
-            starts[1, (cut >> 11) & (DIGITS - 1)] += 1
-            starts[2, cut >> 22] += 1
-    some, others = keys[0, :found], keys[1, :found]
-    _deal(some, 31, starts[0], others)
-    _deal(others, 42, starts[1], some)
-    _deal(some, 53, starts[2], others)
-    first = 0
-    while first < k:
-        last = first
-        while last < found and others[last] >> 31 == others[first] >> 31:
-            ranked[last] = others[last] & (CUTS - 1)
-            last += 1
-        if last > first + 1:
-            sort_by_score(line, ranked[first:last])
-        first = last
-
-
-@kernel
 def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values):
     """values[q] = MAP@R of the list of row queries[q] over all rows, for queries lo .. hi.
 
@@ -211,7 +149,7 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
     n = rows.shape[0]
     strip = np.empty((ROWS, rows.shape[1]))
     scores = np.empty((ROWS, panels.shape[0] * COLUMNS))
-    keys, starts = np.empty((2, n), np.int64), np.empty((3, DIGITS), np.int64)
+    keys, starts = np.empty((2, n), np.int64), np.empty((2, DIGITS), np.int64)
     ranked = np.empty(n, np.int64)
     for first in range(lo, hi, ROWS):
         m = min(ROWS, hi - first)
@@ -222,28 +160,7 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
             i = queries[first + r]
             relevant = sizes[codes[i]] - 1
             rank_row(scores[r, :n], i, relevant, keys, starts, ranked)
-            total, hits = 0.0, 0
-            for rank in range(relevant):
-                same = codes[ranked[rank]] == codes[i]
-                hits += same
-                # no branch: which rows are relevant cannot be predicted
-                total += same * (hits / (rank + 1))
-            values[first + r] = total / relevant
-
-
-@kernel
-def best_of_line(line, self_row, k, best):
-    """best[:k] = the k rows of highest score but self_row, by falling score, then by lower row."""
-    found = 0
-    for j in range(line.shape[0]):
-        if j == self_row or (found == k and not line[j] > line[best[k - 1]]):
-            continue
-        at = found if found < k else k - 1
-        while at > 0 and line[j] > line[best[at - 1]]:
-            best[at] = best[at - 1]
-            at -= 1
-        best[at] = j
-        found = min(found + 1, k)
+            values[first + r] = precision_of_ranked(codes, i, relevant, ranked)
 
 
 @kernel

@@ -55,7 +55,7 @@ def pair_auc(
         The cluster of every item.
     exact : bool, optional
         Sort the cosines instead of binning them; refused where they need more than the working
-        memory. Default: where there are at most 2^22 pairs.
+        memory. Default: where there are at most 2^22 pairs, and their cosines fit.
     n_threads : int, optional
         Default: the setting.
 
@@ -82,11 +82,12 @@ def pair_auc(
     grouped = labelled_rows(items, labels)
     n = len(grouped.rows)
     n_pairs = n * (n - 1) // 2
+    # the scores, and a copy while they are sorted
+    need, memory = 16 * n_pairs, config.working_memory()
     if exact is None:
-        exact = n_pairs <= _FEW_PAIRS
+        exact = n_pairs <= _FEW_PAIRS and need <= memory * 2**20
     if exact:
-        # the scores, and a copy while they are sorted
-        validate_metrics.as_fitting("exact=True", 16 * n_pairs, config.working_memory())
+        validate_metrics.as_fitting("exact=True", need, memory)
         same, other = _pair_scores(grouped, n_threads)
         value = _auc_of_scores(same, other, 2 * _rounding(grouped.rows))
         return PairAUC(value, value, value, grouped.n_left_out)

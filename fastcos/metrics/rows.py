@@ -14,6 +14,8 @@ Integers = npt.NDArray[np.int64]
 # rows of one partial sum, and of one call of a kernel: fixed, so that sums have one order
 CHUNK = 4096
 STRIP = 96
+# fewer rows than MANY are cut finer: a hundred would be one strip, and the work of one thread
+MANY, FEW_ROWS = 16 * STRIP, 2 * dot_tile.ROWS
 
 
 def unit_rows(rows: validate.Rows) -> Floats:
@@ -89,7 +91,7 @@ def packed(rows: Floats, n_threads: int | None = None) -> Floats:
 def products(rows: Floats, panels: Floats, n_columns: int, n_threads: int | None = None) -> Floats:
     """Return rows times the n_columns packed rows, (n, n_columns); the same bits on any cut."""
     out = threads.poisoned((len(rows), n_columns), np.float64)
-    cuts = threads.cuts_by_rows(len(rows), STRIP)
+    cuts = threads.cuts_by_rows(len(rows), STRIP if len(rows) > MANY else FEW_ROWS)
     rows = validate.read_only(np.ascontiguousarray(rows))
     threads.run(dot_tile.products_rows, cuts, rows, panels, out, n_threads=n_threads)
     return out

@@ -79,7 +79,11 @@ def stratified_auc(
     n_strata = validate.as_count("n_strata", n_strata)
     rows = validate.as_rows("items", items)
     counted = validate_metrics.as_nonnegative("popularity", popularity, len(rows))
-    grouped = labelled_rows(rows, labels, counted > 0)
+    codes = validate.as_labels("labels", labels, len(rows))
+    # neighbouring rows of a label are alike in popularity: the kernel then seldom changes stratum
+    order = np.argsort(counted, kind="stable")
+    counted = counted[order]
+    grouped = labelled_rows(rows[order], codes[order], counted > 0)
     levels = validate.read_only(np.log(counted[grouped.places]))
     parts = n_parts(n_threads)
     counts = np.zeros((parts, n_strata, 2, _STRATUM_BINS), np.int64)

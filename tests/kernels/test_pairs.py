@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastcos import set_config, threads
-from fastcos.kernels import dot_tile, lists, pairs
+from fastcos.kernels import dot_tile, line_ranks, lists, pairs
 from tests import metric_oracles as oracles
 
 SIZES = [(1, 1), (5, 3), (6, 32), (7, 33), (31, 2), (97, 10), (200, 1)]
@@ -85,9 +85,9 @@ def test_scores_within_the_margin_of_an_edge_are_counted_as_near():
 def test_rank_excess_ignores_the_row_itself_and_breaks_ties_by_index():
     line = np.array([0.5, 1.0, 0.5, 0.5, -1.0])
     best = threads.poisoned(3, np.int64)
-    pairs.best_of_line(line, 1, 3, best)
+    line_ranks.best_of_line(line, 1, 3, best)
     assert best.tolist() == [0, 2, 3]
-    pairs.best_of_line(line, 0, 3, best)
+    line_ranks.best_of_line(line, 0, 3, best)
     assert best.tolist() == [1, 2, 3]
     # from row 1: ranks 0, 2, 3, 4
     assert pairs.rank_excess(line, 1, np.array([4])) == 3
@@ -102,21 +102,6 @@ def test_pairs_at_most_counts_sums():
     i, j = np.triu_indices(40, 1)
     for bound in (-1.0, 0.0, 3.0, 8.0, 15.9, 16.0, 99.0):
         assert pairs.pairs_at_most(levels, bound) == (levels[i] + levels[j] <= bound).sum()
-
-
-@pytest.mark.parametrize("spread", [1e-12, 1e-3, 1.0])
-def test_ranked_rows_are_by_falling_score_then_index(spread):
-    # many equal scores, and many that differ by less than the kernel's first look sees
-    line = -0.2 + spread * np.round(np.random.default_rng(3).random(300), 2)
-    line[::3] = line[0]
-    line[7], line[8] = 1.0, -1.0
-    keys = threads.poisoned((2, 300), np.int64)
-    starts = threads.poisoned((3, pairs.DIGITS), np.int64)
-    for own in (0, 7, 8, 299):
-        for k in (1, 2, 50, 298, 299):
-            ranked = threads.poisoned(300, np.int64)
-            pairs.rank_row(line, own, k, keys, starts, ranked)
-            assert ranked[:k].tolist() == oracles.ranked(line, own)[:k]
 
 
 def test_kendall_of_permutations_counts_inversions():
