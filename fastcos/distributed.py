@@ -32,8 +32,7 @@ from fastcos.cluster_operator import (
     threads_of_this_worker,
     use_threads_of_this_worker,
 )
-from fastcos.comparison import Comparison
-from fastcos.comparison.interactions import compare_over
+from fastcos.comparison import Comparison, interactions
 from fastcos.comparison.judging import Judge
 from fastcos.factorization import LinearMF
 from fastcos.measure import Bounded, Measure, Plain, get_measure
@@ -272,7 +271,8 @@ def compare(
     on = get_client() if client is None else client
     where = validate.as_path("folder", folder).absolute()
     with tempfile.TemporaryDirectory(prefix=".comparison.", dir=where) as scratch:
-        return compare_over(functools.partial(_on_workers, on, Path(scratch)), X, labels, **options)
+        over = functools.partial(_on_workers, on, Path(scratch))
+        return interactions.compare(X, labels, over=over, **options)
 
 
 def _on_workers(client: Client, folder: Path, judge: Judge, cells: Sequence[Any]) -> Iterator[Any]:

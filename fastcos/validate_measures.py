@@ -53,6 +53,16 @@ def as_semidefinite(name: str, values: npt.NDArray[np.float64], tolerance: float
         raise ValueError(f"{name} must be positive semidefinite, got the eigenvalue {values[-1]:g}")
 
 
+def as_leaving_columns(name: str, value: float, largest: float, n_components: int) -> None:
+    """Refuse a strength of Eq. 2 that leaves no column of the model."""
+    if value >= largest:
+        raise ValueError(
+            f"{name} must be less than the largest singular value of X, {largest:g}, or Eq. 2 has "
+            f"no column, got {value:g} (its default needs n_components of at least 6, "
+            f"got {n_components})"
+        )
+
+
 def as_whitenable(name: str, rank: int, wanted: int) -> None:
     """Refuse a second moment of lower rank than the directions wanted."""
     if rank < max(1, wanted):
@@ -106,6 +116,14 @@ def as_met(argument: str, name: str, needs: str) -> None:
     raise ValueError(
         f"{argument} must be such as the data can serve, got {name}, which needs {needs}; in "
         "Python an object of get_measure can hold it"
+    )
+
+
+def as_of_items(argument: str, name: str) -> None:
+    """Refuse a measure of users where items are asked for."""
+    raise ValueError(
+        f"{argument} must compare items with each other here, got {name}, a measure of users "
+        "(compare judges it by held-out interactions)"
     )
 
 

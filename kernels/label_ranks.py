@@ -65,7 +65,7 @@ def score_label_ranks(lo, hi, lines, owns, codes, sizes, k, auc, precision, vote
     scores are nearly equal, 3 m numbers of scratch.
     """
     m = lines.shape[1]
-    keys, starts = np.empty((2, m), np.int64), np.empty((2, DIGITS), np.int64)
+    keys, starts = np.empty((2, m), np.int64), np.empty((3, DIGITS), np.int64)
     ranked, votes = np.empty(m, np.int64), np.empty(sizes.shape[0], np.int64)
     for i in range(lo, hi):
         own = owns[i]

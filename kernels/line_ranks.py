@@ -4,14 +4,14 @@ import numpy as np
 
 from .jit import kernel
 
-# scores are cut to whole steps of two digits of so many values each
+# scores are cut to whole steps, of which three digits are looked at, of so many values each
 DIGIT_BITS = 11
 DIGITS = 2**DIGIT_BITS
-CUTS = DIGITS * DIGITS
+CUTS = 2**32
 # a line's scores differ by more and by less than this, or they are sorted as they are
 LEAST_SPAN, MOST_SPAN = 2.0**-900, 2.0**900
 # a key is a score's cut and, in so many lower bits, its column
-COLUMN_BITS = 40
+COLUMN_BITS = 31
 
 
 @kernel
@@ -68,42 +68,59 @@ def _deal(keys, shift, starts, dealt):
 
 
 @kernel
-def rank_row(line, self_row, k, keys, starts, ranked):
-    """ranked[:k] = the k rows of highest score but self_row, by falling score, then by lower row.
+def deal_best(line, self_row, k, keys, starts):
+    """Order the rows of the k highest cuts by radix, in keys[1]; returns how many they are.
 
-    line (n,) float64; k < n < 2^40; keys (2, n) int64 and starts (2, DIGITS) int64 scratch; ranked
-    (n,) int64, out. Rows whose first digit is one of the k best are ordered by radix on the scores
-    cut to 22 bits, which has no branch to mispredict (twice as fast as bins of few rows each);
-    scores of equal cuts are sorted anew. O(n) time where few are.
+    All rows of one cut, by lower row; no branch can be mispredicted.
     """
     highest, steps = span_of(line)
     starts[:] = 0
     for j in range(line.shape[0]):
-        starts[1, cut_of(line[j], highest, steps) >> DIGIT_BITS] += 1
-    starts[1, cut_of(line[self_row], highest, steps) >> DIGIT_BITS] -= 1
+        starts[2, cut_of(line[j], highest, steps) >> 2 * DIGIT_BITS] += 1
+    starts[2, cut_of(line[self_row], highest, steps) >> 2 * DIGIT_BITS] -= 1
     digits, reached = 0, 0
     while reached < k:
-        reached += starts[1, digits]
+        reached += starts[2, digits]
         digits += 1
     found = 0
     for j in range(line.shape[0]):
         cut = cut_of(line[j], highest, steps)
         keys[0, found] = (cut << COLUMN_BITS) | j
-        inside = cut >> DIGIT_BITS < digits and j != self_row
+        inside = cut >> 2 * DIGIT_BITS < digits and j != self_row
         found += inside
         starts[0, cut & (DIGITS - 1)] += inside
+        starts[1, (cut >> DIGIT_BITS) & (DIGITS - 1)] += inside
     _deal(keys[0, :found], COLUMN_BITS, starts[0], keys[1, :found])
-    # of the counted rows these come first, so each has its place
     _deal(keys[1, :found], COLUMN_BITS + DIGIT_BITS, starts[1], keys[0, :found])
-    first = 0
-    while first < k:
-        cut, last = keys[0, first] >> COLUMN_BITS, first
-        while last < found and keys[0, last] >> COLUMN_BITS == cut:
-            ranked[last] = keys[0, last] & ((1 << COLUMN_BITS) - 1)
-            last += 1
-        if last > first + 1:
-            sort_by_score(line, ranked[first:last])
-        first = last
+    _deal(keys[0, :found], COLUMN_BITS + 2 * DIGIT_BITS, starts[2], keys[1, :found])
+    return found
+
+
+@kernel
+def rank_row(line, self_row, k, keys, starts, ranked):
+    """ranked[:k] = the k rows of highest score but self_row, by falling score, then by lower row.
+
+    line (n,) float64; k < n < 2^31; keys (2, n) int64 and starts (3, DIGITS) int64 scratch; ranked
+    (n,) int64, out. By radix on the scores cut to 32 bits (twice as fast as bins of few rows
+    each); where scores of one cut are out of order they are sorted anew. O(n) time where few are.
+    """
+    found = deal_best(line, self_row, k, keys, starts)
+    dealt = keys[1, :found]
+    for place in range(found):
+        ranked[place] = dealt[place] & ((1 << COLUMN_BITS) - 1)
+    place, before = 0, np.inf
+    while place < found:
+        score = line[ranked[place]]
+        if not score > before:
+            place, before = place + 1, score
+            continue
+        cut, first = dealt[place] >> COLUMN_BITS, place
+        while first > 0 and dealt[first - 1] >> COLUMN_BITS == cut:
+            first -= 1
+        while place < found and dealt[place] >> COLUMN_BITS == cut:
+            place += 1
+        sort_by_score(line, ranked[first:place])
+        before = line[ranked[place - 1]]
 
 
 @kernel

@@ -149,7 +149,7 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
     n = rows.shape[0]
     strip = np.empty((ROWS, rows.shape[1]))
     scores = np.empty((ROWS, panels.shape[0] * COLUMNS))
-    keys, starts = np.empty((2, n), np.int64), np.empty((2, DIGITS), np.int64)
+    keys, starts = np.empty((2, n), np.int64), np.empty((3, DIGITS), np.int64)
     ranked = np.empty(n, np.int64)
     for first in range(lo, hi, ROWS):
         m = min(ROWS, hi - first)

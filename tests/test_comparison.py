@@ -161,6 +161,10 @@ def test_one_thread_and_two_give_the_same_rows(data, comparison, monkeypatch):
         ({"n_components": 61}, "n_components must be a whole number from 1 to 60, got 61"),
         ({"regularization": -1.0}, "regularization must be a finite number >= 0, got -1.0"),
         ({"weight_decay": np.nan}, "weight_decay must be a finite number >= 0, got nan"),
+        (
+            {"n_components": 5},
+            r"weight_decay must be less than the largest singular value of",
+        ),
         ({"objective": "mse"}, "objective must be one of both, dropout, weight_decay, got 'mse'"),
         ({"rescalings": ["unit"]}, "rescalings must be one of identity, .*, got 'unit'"),
         ({"labels": [0] * 60}, "labels must have at least two different values, got 1"),

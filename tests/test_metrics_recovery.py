@@ -126,8 +126,11 @@ def test_the_exact_auc_is_refused_beyond_the_working_memory():
     try:
         with pytest.raises(ValueError, match="exact=True must fit in the working memory of 1 MiB"):
             metrics.pair_auc(items, labels, exact=True)
+        # nobody asked for it: binned then
+        found = metrics.pair_auc(items, labels)
     finally:
         set_config(working_memory=1024.0)
+    assert found == metrics.pair_auc(items, labels, exact=False)
 
 
 @each_input

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import scipy.stats
 from sklearn.metrics import ndcg_score, roc_auc_score
 
-from fastcos import compare, compare_vectors, get_measure, measures, metrics, top_k
+from fastcos import LinearMF, compare, compare_vectors, get_measure, measures, metrics, top_k
 from fastcos.comparison import Candidate, agreement, keys, ranking
 from fastcos.comparison.candidates import Embeddings, entrants
 from fastcos.comparison.held_out import HeldOutQuestion
@@ -212,6 +212,38 @@ def test_a_user_item_score_does_not_depend_on_the_rescaling():
     comparison = compare(X, n_components=6, measures=["user_item_dot"])
     rows = [r for r in comparison.standings.rows if r.candidate.measure == "user_item_dot"]
     assert sorted(row.candidate.rescaling for row in rows) == ["eq2", "identity"]
+
+
+def test_the_nearest_users_by_what_is_predicted_for_them_vote():
+    """By project_back_users, with everything of the question in plain NumPy."""
+    X, _ = clustered_interactions(150, 40)
+    question = HeldOutQuestion(X, np.random.default_rng(0))
+    model = LinearMF(6, random_state=0).fit(question.known)
+    given = Embeddings(model.item_embeddings(), model=model, X=question.known)
+    _, entrant = entrants(["project_back_users"], given, with_users=True)[0]
+    found = question.answer(entrant, given)
+    predicted = model.user_embeddings(question.known) @ model.item_embeddings().T
+    norms = np.linalg.norm(predicted, axis=1)[:, None]
+    predicted /= np.where(norms > 0, norms, 1)
+    alike, known = predicted @ predicted.T, question.known.toarray()
+    held = X.toarray() - known
+    for place, user in enumerate(question.asked):
+        others = [v for v in np.argsort(-alike[user], kind="stable") if v != user][:20]
+        votes = sum(known[v] / np.log2(2 + rank) for rank, v in enumerate(others))
+        votes[known[user] > 0] = -1
+        best = [j for j in np.argsort(-votes, kind="stable")[:20] if votes[j] > 0]
+        hits = held[user, best].sum() / min(20, held[user].sum())
+        assert found.recall[place] == pytest.approx(hits)
+
+
+@pytest.mark.parametrize("name", ["project_back_users", "user_item_dot", "user_item_cosine"])
+def test_a_measure_of_users_says_nothing_of_the_labels_of_items(name):
+    X, clusters = clustered_interactions()
+    message = f"measures must compare items with each other here, got {name}, a measure of users"
+    with pytest.raises(ValueError, match=message):
+        compare(X, clusters, n_components=6, measures=[name])
+    with pytest.raises(ValueError, match=message):
+        compare_vectors(*blobs(), measures=[name])
 
 
 def test_every_measure_meets_every_rescaling_once_where_it_depends_on_it():

@@ -18,8 +18,10 @@ EQ2 = "eq2"
 BASELINE = "cosine"
 # a user's row against an item's: no similarity of two items
 USER_ITEM = ("user_item_dot", "user_item_cosine")
-# between users; and the cosine under a rescaling, which is another candidate's rows already
-_NOT_BY_DEFAULT = ("project_back_users", "eq2_cosine", "rescaled_cosine")
+# users' rows among themselves
+USER_USER = ("project_back_users",)
+# the cosine under a rescaling: another candidate's rows already
+_NOT_BY_DEFAULT = ("eq2_cosine", "rescaled_cosine")
 _HALVES = "rows [a_i, b_i]"
 # what embeddings can give, by what a measure's class says it needs
 _SOURCES = {"other": "users", "popularity": "popularity", "model": "model"}
@@ -104,7 +106,9 @@ class Entrant:
     free_of_rescaling: bool
 
     def rows(self, embeddings: Embeddings) -> Rows:
-        """The items as the measure takes them."""
+        """The items as the measure takes them; the users, of a measure of users."""
+        if self.name in USER_USER:
+            return as_rows("users", embeddings.users)
         if self.needs == _HALVES:  # A = B in the symmetric form
             return as_rows("items", np.hstack([embeddings.items, embeddings.items]))
         if self.needs == "model" and embeddings.model is not None:
@@ -113,6 +117,8 @@ class Entrant:
 
     def measure(self, embeddings: Embeddings) -> Measure:
         """The measure with what the embeddings give it, not fitted."""
+        if self.name in USER_USER and self.needs:
+            return self.make(other=embeddings.items)
         if self.needs in _SOURCES:
             return self.make(**{self.needs: getattr(embeddings, _SOURCES[self.needs])})
         return self.make()
@@ -128,14 +134,18 @@ def entrants(
     """The measures that take part, the plain cosine first; and what others need, by name.
 
     None chooses all that the embeddings can meet; a chosen one that they cannot is refused. Scores
-    of a user's row against an item's take part with_users only.
+    of users, with items or with each other, take part with_users only.
     """
+    of_users = (*USER_ITEM, *USER_USER)
     if chosen is None:
-        excluded = _NOT_BY_DEFAULT if with_users else (*_NOT_BY_DEFAULT, *USER_ITEM)
+        excluded = _NOT_BY_DEFAULT if with_users else (*_NOT_BY_DEFAULT, *of_users)
         every = [name for name in measures() if name.partition(":")[0] not in excluded]
         asked = [_entrant(name) for name in every]
     else:
         asked = [_entrant(one) for one in chosen]
+        for one in asked:
+            if not with_users and one.name in of_users:
+                validate_measures.as_of_items(argument, one.name)
     left_out = {one.name: one.needs for one in asked if not embeddings.can_meet(one.needs)}
     if chosen is not None:
         for name, needs in left_out.items():

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fastcos import threads, validate, validate_metrics
-from fastcos.comparison.candidates import USER_ITEM, Embeddings, Entrant
+from fastcos.comparison.candidates import USER_ITEM, USER_USER, Embeddings, Entrant
 from fastcos.comparison.ranking import Question, Test, mean_chance, mean_estimate
 from fastcos.kernels import list_votes
 from fastcos.measure.rows import Floats, Integers
@@ -61,7 +61,7 @@ class HeldOutQuestion:
         return self._scores(_unseen(order, self._seen, self._k))
 
     def answer(self, entrant: Entrant, embeddings: Embeddings) -> UserScores:
-        """Score a measure: the lists of items seen vote; or users' rows against items'."""
+        """Score a measure: the lists of items seen vote; or the nearest users; or users' rows."""
         measure = entrant.measure(embeddings)
         if entrant.name in USER_ITEM:
             users: Any = embeddings.users
@@ -70,6 +70,12 @@ class HeldOutQuestion:
             ).indices
             return self._scores(found)
         rows = entrant.rows(embeddings)
+        if entrant.name in USER_USER:
+            lists = top_k(
+                rows[self.asked], rows, min(N_VOTES, len(rows) - 1), measure=measure,
+                exclude=self._themselves(len(rows)),
+            ).indices  # fmt: skip
+            return self._scores(self._voted_by_users(lists))
         lists = top_k(rows, k=min(N_VOTES, len(rows) - 1), measure=measure).indices
         return self._scores(self._voted(lists))
 
@@ -96,18 +102,39 @@ class HeldOutQuestion:
 
     def _voted(self, lists: Integers) -> Integers:
         best = threads.poisoned((len(self.asked), self._k), np.int64)
-        weights = 1 / np.log2(np.arange(2, lists.shape[1] + 2))
         threads.run(
             list_votes.recommend_by_lists, threads.cuts_by_rows(len(best), 32),
-            validate.read_only(self._seen.indptr.astype(np.int64)),
-            validate.read_only(self._seen.indices.astype(np.int32)),
-            validate.read_only(np.ascontiguousarray(lists)), validate.read_only(weights), best,
+            *_row_starts_and_items(self._seen), validate.read_only(np.ascontiguousarray(lists)),
+            _votes_by_rank(lists), best,
         )  # fmt: skip
         return best
+
+    def _voted_by_users(self, lists: Integers) -> Integers:
+        best = threads.poisoned((len(self.asked), self._k), np.int64)
+        threads.run(
+            list_votes.recommend_by_users, threads.cuts_by_rows(len(best), 32),
+            validate.read_only(self.asked), validate.read_only(np.ascontiguousarray(lists)),
+            _votes_by_rank(lists), *_row_starts_and_items(self.known), self.known.shape[1], best,
+        )  # fmt: skip
+        return best
+
+    def _themselves(self, n_users: int) -> sp.csr_array:
+        """Nobody who is asked is among the nearest."""
+        m = len(self.asked)
+        return sp.csr_array((np.ones(m), self.asked, np.arange(m + 1)), shape=(m, n_users))
 
     def _scores(self, recommended: Integers) -> UserScores:
         hits, n_held = hits_of(recommended, self._held)
         return UserScores(ndcgs_at_k(hits, n_held), recalls_at_k(hits, n_held))
+
+
+def _row_starts_and_items(X: sp.csr_array) -> tuple[Integers, Any]:
+    starts, items = X.indptr.astype(np.int64), X.indices.astype(np.int32)
+    return validate.read_only(starts), validate.read_only(items)
+
+
+def _votes_by_rank(lists: Integers) -> Floats:
+    return validate.read_only(1 / np.log2(np.arange(2, lists.shape[1] + 2)))
 
 
 def _unseen(order: Integers, seen: sp.csr_array, k: int) -> Integers:

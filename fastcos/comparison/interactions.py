@@ -38,6 +38,7 @@ def compare(
     preprocessing: Sequence[str] = ("none",),
     seed: int = 0,
     progress: Progress | None = None,
+    over: Over = here,
 ) -> Comparison:
     """Which similarity to use for these items: every measure under every rescaling of one model.
 
@@ -53,7 +54,9 @@ def compare(
 
     Without labels it is what users do next: a fifth of every user's interactions is held out, the
     model sees the rest, and every item that a user has seen votes for its 20 nearest, by 1 / log2
-    of 1 + rank; 2,000 users are asked. A measure must beat what is most popular.
+    of 1 + rank; 2,000 users are asked. Of ``user_item_dot`` and ``user_item_cosine`` the best
+    scores count; by ``project_back_users`` the 20 nearest users vote for what they have seen. A
+    measure must beat what is most popular.
 
     Whether the best candidate's lead over the plain cosine (D = I, or Eq. 2 where that is all) is
     more than chance is told by a choice on one half of the asked that is judged on the other half,
@@ -90,6 +93,9 @@ def compare(
         For the solver, the clustering behind AMI and ARI, what is asked or held out, the bootstrap.
     progress : callable, optional
         progress(done, total), in numbers of embeddings and candidates.
+    over : callable, optional
+        over(judge, cells) answers every cell by judge.answer(cell), in their order, wherever it
+        likes: :func:`fastcos.distributed.compare` does so on workers. Default: here.
 
     Returns
     -------
@@ -119,29 +125,6 @@ def compare(
     >>> comparison.standings.answers
     True
     """
-    return compare_over(
-        here, X, labels, n_components=n_components, regularization=regularization,
-        weight_decay=weight_decay, objective=objective, rescalings=rescalings, measures=measures,
-        preprocessing=preprocessing, seed=seed, progress=progress,
-    )  # fmt: skip
-
-
-def compare_over(
-    over: Over,
-    X: Any,
-    labels: Any = None,
-    *,
-    n_components: int = 50,
-    regularization: float | None = None,
-    weight_decay: float | None = None,
-    objective: str = "both",
-    rescalings: Sequence[str | Rescaling] | None = None,
-    measures: Sequence[str | Measure] | None = None,
-    preprocessing: Sequence[str] = ("none",),
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Comparison:
-    """compare, with cells that ``over`` has answered wherever it likes."""
     X = as_interactions("X", X)
     p = X.shape[1]
     settings = _settings(min(X.shape), n_components, objective, regularization, weight_decay, seed)

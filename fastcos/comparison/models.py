@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import scipy.sparse as sp
 
+from fastcos import validate_measures
 from fastcos.factorization import LinearMF
 from fastcos.preprocessing import (
     NormalizeRows,
@@ -88,4 +89,7 @@ def fit_models(X: sp.csr_array, settings: Settings, preprocessing: str = "none")
         for objective, value in (("dropout", strength), ("weight_decay", decay))
         if settings.objective in ("both", objective)
     }
+    if "weight_decay" in models:
+        largest = float(model.singular_values_[0])
+        validate_measures.as_leaving_columns("weight_decay", decay, largest, settings.n_components)
     return Fitted(models, strength, decay, prepared.users)

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from fastcos import validate
 from fastcos.metrics.rows import Floats, Integers, labelled_rows, packed, products
@@ -143,14 +144,14 @@ def _iterate(rows: Floats, centres: Floats, n_threads: int | None) -> tuple[floa
 
 def _centres(rows: Floats, codes: Any, reached: Floats, centres: Floats) -> Floats:
     """Directions of the clusters' sums; an empty cluster takes a row that fits its own worst."""
-    order = np.argsort(codes, kind="stable")
-    used, starts = np.unique(codes[order], return_index=True)
-    sums = np.add.reduceat(rows[order], starts, axis=0)
+    n = len(rows)
+    members = sp.csc_array((np.ones(n), codes, np.arange(n + 1)), shape=(len(centres), n))
+    sums = members @ rows
     lengths = np.sqrt((sums * sums).sum(axis=1))
     moved = centres.copy()
     # a sum of zero has no direction: that centre stays
     pointing = lengths > 0
-    moved[used[pointing]] = sums[pointing] / lengths[pointing, None]
-    empty = np.setdiff1d(np.arange(len(centres)), used)
+    moved[pointing] = sums[pointing] / lengths[pointing, None]
+    empty = np.flatnonzero(np.bincount(codes, minlength=len(centres)) == 0)
     moved[empty] = rows[np.argsort(reached, kind="stable")[: len(empty)]]
     return moved

@@ -1,4 +1,4 @@
-"""Ranks of same-label columns, and votes of lists."""
+"""Ranks of same-label columns, and votes of lists and of users."""
 
 import numpy as np
 import pytest
@@ -65,6 +65,32 @@ def test_votes_of_lists_are_those_of_a_dictionary(k):
             for rank in range(width):
                 if neighbors[item, rank] >= 0:
                     votes[neighbors[item, rank]] += weights[rank]
-        wanted = [j for j in votes if votes[j] > 0 and not seen[u, j]]
-        wanted = sorted(wanted, key=lambda j: (-votes[j], j))[:k]
-        assert best[u].tolist() == wanted + [-1] * (k - len(wanted))
+        assert best[u].tolist() == most_voted(votes, seen[u], k)
+
+
+def most_voted(votes, seen, k):
+    wanted = sorted(
+        (j for j in votes if votes[j] > 0 and not seen[j]), key=lambda j: (-votes[j], j)
+    )
+    return wanted[:k] + [-1] * (k - len(wanted))
+
+
+@pytest.mark.parametrize("k", [1, 3, 7])
+def test_votes_of_users_are_those_of_a_dictionary(k):
+    random = np.random.default_rng(k)
+    n, p = 9, 12
+    seen = random.random((n, p)) < 0.3
+    users = np.array([0, 4, 5])
+    neighbors = np.stack([random.permutation(n)[:4] for _ in users])
+    neighbors[1, 2:] = -1
+    weights = np.array([8.0, 4.0, 2.0, 1.0])
+    indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
+    indices = np.flatnonzero(seen.ravel()) % p
+    best = threads.poisoned((3, k), np.int64)
+    list_votes.recommend_by_users(0, 3, users, neighbors, weights, indptr, indices, p, best)
+    for q, user in enumerate(users):
+        votes = dict.fromkeys(range(p), 0.0)
+        for weight, other in zip(weights, neighbors[q], strict=True):
+            for item in np.flatnonzero(seen[other]) if other >= 0 else ():
+                votes[item] += weight
+        assert best[q].tolist() == most_voted(votes, seen[user], k)

@@ -15,7 +15,7 @@ def test_ranked_rows_are_by_falling_score_then_index(spread):
     line[::3] = line[0]
     line[7], line[8] = 1.0, -1.0
     keys = threads.poisoned((2, 300), np.int64)
-    starts = threads.poisoned((2, line_ranks.DIGITS), np.int64)
+    starts = threads.poisoned((3, line_ranks.DIGITS), np.int64)
     for own in (0, 7, 8, 299):
         for k in (1, 2, 50, 298, 299):
             ranked = threads.poisoned(300, np.int64)
@@ -29,7 +29,7 @@ def test_what_is_not_finite_is_ranked_too(odd):
     line = np.round(np.random.default_rng(4).random(200), 1)
     line[[3, 50, 199]] = odd
     keys = threads.poisoned((2, 200), np.int64)
-    starts = threads.poisoned((2, line_ranks.DIGITS), np.int64)
+    starts = threads.poisoned((3, line_ranks.DIGITS), np.int64)
     ranked = threads.poisoned(200, np.int64)
     line_ranks.rank_row(line, 0, 199, keys, starts, ranked)
     if np.isnan(odd):
