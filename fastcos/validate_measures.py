@@ -53,13 +53,12 @@ def as_semidefinite(name: str, values: npt.NDArray[np.float64], tolerance: float
         raise ValueError(f"{name} must be positive semidefinite, got the eigenvalue {values[-1]:g}")
 
 
-def as_leaving_columns(name: str, value: float, largest: float, n_components: int) -> None:
+def as_leaving_columns(name: str, value: float, largest: float) -> None:
     """Refuse a strength of Eq. 2 that leaves no column of the model."""
     if value >= largest:
         raise ValueError(
             f"{name} must be less than the largest singular value of X, {largest:g}, or Eq. 2 has "
-            f"no column, got {value:g} (its default needs n_components of at least 6, "
-            f"got {n_components})"
+            f"no column, got {value:g}"
         )
 
 

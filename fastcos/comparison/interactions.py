@@ -75,7 +75,8 @@ def compare(
         value number k/5, which is about what the paper chose for its data (10,000).
     weight_decay : float, optional
         λ of Eq. 2, compared with singular values. Default: the square root of regularization, which
-        puts the knee of both objectives at the same singular value.
+        puts the knee of both objectives at the same singular value; half of the largest singular
+        value where that would leave no column.
     objective : {"both", "dropout", "weight_decay"}, default "both"
         Which of Eq. 1 and Eq. 2 to compare.
     rescalings : sequence of str or Rescaling, optional

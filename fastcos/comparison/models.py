@@ -82,14 +82,16 @@ def fit_models(X: sp.csr_array, settings: Settings, preprocessing: str = "none")
     strength, decay = settings.regularization, settings.weight_decay
     if strength is None or preprocessing != "none":
         strength = model.default_regularization("dropout")
+    largest = float(model.singular_values_[0])
     if decay is None or preprocessing != "none":
         decay = math.sqrt(strength)
+        if decay >= largest:  # the knee of at most 5 columns is the first, and none would be left
+            decay = largest / 2
+    if settings.objective != "dropout" and largest > 0:
+        validate_measures.as_leaving_columns("weight_decay", decay, largest)
     models = {
         objective: model.reregularized(objective, value)
         for objective, value in (("dropout", strength), ("weight_decay", decay))
         if settings.objective in ("both", objective)
     }
-    if "weight_decay" in models:
-        largest = float(model.singular_values_[0])
-        validate_measures.as_leaving_columns("weight_decay", decay, largest, settings.n_components)
     return Fitted(models, strength, decay, prepared.users)
