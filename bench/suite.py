@@ -47,66 +47,59 @@ def clock():
     return time.process_time if fine and config.num_threads() == 1 else time.perf_counter
 
 
+def spin(turns):
+    for _ in range(turns):
+        pass
+
+
 class SlowDriver:
     """The driver of kernels, made slower until a whole benchmark takes a share longer.
 
-    For the calibration of the gate. It is here and not in the package, so no user can meet it.
+    For the calibration of the gate. It is here and not in the package, so no user can meet it. What
+    it adds are empty loops, not a wait for a clock: to ask for CPU time is a system call, and many
+    of them slow down what comes after.
     """
 
     # of a benchmark's time, in the driver: what is left for what is slowed down elsewhere
     LEAST_PART = 0.05
-    # by which one benchmark is tuned: series of calls, plain and slowed down in turn
-    SERIES, SECONDS, MOST_CALLS = 4, 0.01, 20
+    # in which the driver's part is measured, after as many that warm up
+    CALLS = 10
 
     def __init__(self, share, now):
         from fastcos import threads
 
-        self.threads, self.plain = threads, threads.run
-        self.share, self.now = share, now
-        self.burn = self.spent = 0.0
-        self.burns = {}
+        self.share, self.now, self.plain = share, now, threads.run
+        self.added = self.spent = 0.0
+        self.known = {}
+        self.turns_per_second = statistics.median(
+            20_000 / self.seconds(spin, 20_000) for _ in range(100)
+        )
+        threads.run = self.run
+
+    def seconds(self, call, *arguments, **named):
+        started = self.now()
+        call(*arguments, **named)
+        return self.now() - started
 
     def run(self, *arguments, **named):
-        started = self.now()
-        self.plain(*arguments, **named)
-        end = self.now()
-        self.spent += end - started
-        end += self.burn * (end - started)
-        while self.now() < end:
-            pass
+        taken = self.seconds(self.plain, *arguments, **named)
+        self.spent += taken
+        spin(int(self.added * taken * self.turns_per_second))
 
-    def median(self, call, run):
-        """Seconds of a call, of some in a row."""
-        self.threads.run, taken = run, []
-        while sum(taken) < self.SECONDS and len(taken) < self.MOST_CALLS:
-            started = self.now()
-            call()
-            taken.append(self.now() - started)
-        return statistics.median(taken)
-
-    def tuned(self, call):
-        """What to burn per second of the driver, so that all of call takes the share longer."""
-        self.threads.run, self.burn, self.spent = self.run, 0.0, 0.0
-        started = self.now()
-        for _ in range(3):
-            call()
-        part = self.spent / (self.now() - started)
-        if part < self.LEAST_PART:
-            return 0.0
-        self.burn = self.share / part
-        series = [
-            [self.median(call, run) for run in (self.plain, self.run)] for _ in range(self.SERIES)
-        ]
-        arrived = statistics.median(slow / plain for plain, slow in series) - 1
-        return self.burn * min(max(self.share / max(arrived, 1e-9), 0.5), 2)
+    def part(self, call):
+        """Of the time of some calls, what the driver takes."""
+        self.added = self.spent = 0.0
+        taken = sum(self.seconds(call) for _ in range(self.CALLS))
+        return self.spent / taken
 
     def tune(self, name, call):
-        """Slow the driver down for call; whether that can be done."""
-        if name not in self.burns:
-            call()
-            self.burns[name] = self.tuned(call)
-        self.burn, self.threads.run = self.burns[name], self.run
-        return self.burn > 0
+        """Add for call what makes all of it take the share longer; whether the driver can."""
+        if name not in self.known:
+            self.part(call)
+            part = self.part(call)
+            self.known[name] = self.share / part if part >= self.LEAST_PART else 0.0
+        self.added = self.known[name]
+        return self.added > 0
 
 
 def named(benchmark):

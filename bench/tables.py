@@ -1,9 +1,10 @@
 """Every ratio against the rivals, in one command: `python -m bench.tables [PART ...]`.
 
 Runs the suites of bench/rivals, each of which checks the answers before it times them, and writes
-bench/tables.json and bench/tables.md. A part is run as a whole, so a ratio is always of one run;
-parts that are not asked for keep their rows and their date. A long part can be run in pieces with
-FASTCOS_TABLE=FILE in the environment; `--rows FILE` then takes the rows from there. `--readme`
+bench/tables.json and bench/tables.md. A ratio is always of one run: ours is timed before and after
+every rival. Parts that are not asked for keep their rows and their date. A long part can be run in
+pieces with FASTCOS_TABLE=FILE in the environment; `--rows FILE` then takes the rows from there, and
+what FILE has not is kept, its older date told. `--readme`
 puts the best rival of every work into the README, between its two marks. Rivals that are
 not installed are left out; FASTCOS_RIVALS_PYTHON names another interpreter that has them.
 """
@@ -86,6 +87,29 @@ def rows_of_pieces(path):
     return list({(row["work"], row["rival"]): row for row in rows}.values())
 
 
+def library_of(row):
+    """Without the core type, which differs from run to run."""
+    return row["rival"].split()[0]
+
+
+def with_older(rows, before):
+    """These rows, and those of before that they do not replace, with their date."""
+    new = {(row["work"], library_of(row)) for row in rows}
+    kept = [row for row in before.get("rows", ()) if (row["work"], library_of(row)) not in new]
+    return rows + [{"date": before["date"], **row} for row in kept]
+
+
+def dates(found):
+    """When the part was run, and what of it before."""
+    older = {}
+    for row in found["rows"]:
+        if "date" in row:
+            older.setdefault(row["date"], set()).add(library_of(row))
+    return "; ".join(
+        [found["date"], *(f"{', '.join(sorted(older[day]))} {day}" for day in sorted(older))]
+    )
+
+
 def cost(row, seconds, peak):
     """Time, and the peak memory of the process where it was measured."""
     taken = row[seconds]
@@ -123,7 +147,7 @@ def markdown(record, everyone=True):
         best = [row for i, row in enumerate(rows) if row["work"] not in works[:i]]
         others = [row for row in rows if row not in best]
         lines += [
-            f"**{title}**, the best rival of each; {found['date']}, {found['cpu']}, "
+            f"**{title}**, the best rival of each; {dates(found)}, {found['cpu']}, "
             f"{found['threads']} threads.", "", *table(best),
         ]  # fmt: skip
         if not everyone:
@@ -158,12 +182,16 @@ def main():
         parser.error(f"--rows goes with one PART, got {len(given.parts)}")
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     for part in given.parts or ([] if given.readme else PARTS):
+        if given.rows:
+            rows = with_older(rows_of_pieces(given.rows), record.get(part, {}))
+        else:
+            rows = run_part(part)
         record[part] = {
             "date": datetime.date.today().isoformat(),
             "cpu": cpu_name(),
             "threads": int(os.environ.get("FASTCOS_NUM_THREADS", 0)) or available_cores(),
             "versions": versions(),
-            "rows": rows_of_pieces(given.rows) if given.rows else run_part(part),
+            "rows": rows,
         }
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
         MARKDOWN.write_text(markdown(record), "utf8")

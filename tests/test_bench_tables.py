@@ -39,6 +39,17 @@ def test_a_piece_that_was_run_again_counts_once(tables, tmp_path):
     assert [row["ratio"] for row in tables.rows_of_pieces(path)] == [5.0, 4.0]
 
 
+def test_rows_that_were_not_run_again_keep_their_date(tables):
+    before = {"date": "2026-01-01", "rows": [ROW, ROW | {"rival": "numpy Haswell", "ratio": 2.0}]}
+    rows = tables.with_older([ROW | {"rival": "numpy", "ratio": 5.0}], before)
+    assert [(row["rival"], row["ratio"], row.get("date")) for row in rows] == [
+        ("numpy", 5.0, None), ("faiss SkylakeX", 4.0, "2026-01-01"),
+    ]  # fmt: skip
+    text = tables.markdown({"dense": PART | {"rows": rows}})
+    assert "2026-01-02; faiss 2026-01-01, Some CPU" in text
+    assert tables.with_older(rows, {}) == rows
+
+
 def test_memory_stands_beside_the_time_where_it_is_known(tables):
     text = tables.markdown({"dense": PART | {"rows": [ROW | {"peak_mib": 90.4}]}})
     assert "| 2 s | 500 ms, 90 MiB |" in text
