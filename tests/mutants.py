@@ -37,7 +37,8 @@ TARGETS = {
     "gate": (
         "fastcos.validate fastcos.validate_csr fastcos.validate_metrics fastcos.validate_audit "
         "fastcos.validate_measures",
-        "test_validate test_validate_csr test_metrics_shape test_metrics_recovery "
+        "test_validate test_validate_csr test_validate_metrics test_validate_audit "
+        "test_metrics_shape test_metrics_recovery "
         "test_metrics_agreement test_metrics_clustering test_intervals test_products test_storage",
     ),
     "metrics": (

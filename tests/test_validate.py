@@ -540,3 +540,17 @@ def test_2000_odd_dense_arrays_are_refused_by_name_or_searched_right():
     refused, accepted = map(int, done.stdout.split())
     assert refused + accepted == 2000
     assert min(refused, accepted) > 400
+
+
+def test_entries_are_scorable_up_to_the_documented_size_over_the_width():
+    small = np.ones((2, 4), np.float32)
+    for rows, other in (
+        (0.2e150 * small.astype(float), small),
+        (small, -0.2e150 * small.astype(float)),
+    ):
+        validate.as_scorable("x", rows, other)
+        with pytest.raises(
+            ValueError, match=r"x must have entries whose squares .* got one of 3e\+149"
+        ):
+            validate.as_scorable("x", 1.5 * rows.astype(float), 1.5 * other.astype(float))
+    validate.as_scorable("x", 3e38 * small, small)
