@@ -29,6 +29,8 @@ FEW_QUERIES = 64
 # packing a row costs about as much as this many float64 scores of it
 SCORES_PER_PACKING = 20
 _LARGEST_BLOCK = 256
+# a candidate of the screen is a word: 32 bits of score, 32 of its position
+_MOST_SCREENED = 2**32
 
 
 class Tiling(NamedTuple):
@@ -280,7 +282,8 @@ def search(
     n_items, n_panels = len(items.order), len(items.statistics)
     share = 1.0 if permitted is None else max(1, len(permitted)) / n_items
     wanted = k / share
-    if wanted > n_items / 8 or n_items < 4 * tiles.PANEL or not tiles.AVAILABLE:
+    few = wanted > n_items / 8 or n_items < 4 * tiles.PANEL
+    if few or n_items > _MOST_SCREENED or not tiles.AVAILABLE:
         candidates = np.sort(items.order) if permitted is None else permitted
         given = Side(items.rows, items.norms, items.offsets)
         return score_all(prepared.form, given, candidates, queries, exclusions, k, work)

@@ -14,6 +14,7 @@ from fastcos.kernels.sampling import sample_rows
 # after as many as there are items: a race costs about that
 _RACE_SHARE = 4
 _WORK_PER_BLOCK = 100_000
+_LARGEST_INT32 = 2**31 - 1
 
 
 def sample_interactions(
@@ -45,7 +46,7 @@ def sample_interactions(
     indptr = np.zeros(len(wanted) + 1, np.int64)
     np.cumsum(np.minimum(wanted, (preference > 0) @ with_weight), out=indptr[1:])
     n_drawn = int(indptr[-1])
-    index_type = np.int32 if max(n_drawn, n_items) < 2**31 else np.int64
+    index_type = np.int32 if max(n_drawn, n_items) <= _LARGEST_INT32 else np.int64
     indices = threads.poisoned(n_drawn, index_type)
     threads.run(
         sample_rows,

@@ -22,6 +22,7 @@ _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
 # sums of whole numbers stay below this in int32
 _LARGEST_SUM = 2.0**31
+_LARGEST_INT32 = 2**31 - 1
 
 
 class SparseRows:
@@ -226,7 +227,7 @@ def _cuts(indptr: npt.NDArray[np.int64], n_items: int) -> threads.Cuts:
 
 
 def _index_type(count: int) -> npt.DTypeLike:
-    return np.int32 if count <= np.iinfo(np.int32).max else np.int64
+    return np.int32 if count <= _LARGEST_INT32 else np.int64
 
 
 def _narrowed(arrays: Arrays, index_type: npt.DTypeLike) -> Arrays:

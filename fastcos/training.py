@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from fastcos import threads
 from fastcos.kernels import training
 from fastcos.transposition import transposed
-from fastcos.validate import read_only
+from fastcos.validate import as_count, read_only
 
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.int64]
@@ -20,6 +20,8 @@ _WORK_PER_BLOCK = 8_000
 _POOL_PER_INTERACTION = 4
 # rows of the dot model at the start: short ones let directions grow in the order of their use
 _SMALL_START = 0.3
+# the kernels take numbers of items as int32
+_MOST_ITEMS = 2**31 - 1
 
 
 class Settings(NamedTuple):
@@ -177,6 +179,7 @@ class _Trainer:
         order: np.random.Generator,
     ) -> None:
         n, p = X.shape
+        as_count("number of items", p, high=_MOST_ITEMS)
         self.settings, self._random = settings, order
         self.log_counts = log_popularity(X)
         self.cumulative = np.cumsum(negative_law(self.log_counts, settings.negative_exponent))
