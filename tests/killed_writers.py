@@ -7,6 +7,7 @@ whole. Prints per kind how many kills left the first version, the second one, an
 (which the next writer may find, and a reader never sees).
 """
 
+import contextlib
 import json
 import os
 import random
@@ -22,6 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fastcos import LinearMF, SimilarityIndex, io
+from fastcos.cli.main import main
 
 RANDOM = np.random.default_rng(0)
 X = sp.csr_array((RANDOM.random((300, 80)) < 0.2).astype(np.float32))
@@ -40,6 +42,19 @@ def fitted_and_saved(size: int, path: Path) -> None:
     LinearMF(size).fit(X).save(path)
 
 
+def audited_and_written(first: int, path: Path) -> None:
+    items = path.parent.parent / f"{first}.npy"
+    if not items.exists():
+        np.save(items, ROWS[first : first + 90, :8])
+    with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+        assert main(["audit", str(items), "--out", str(path)]) == 0
+
+
+def read_audit(path: Path) -> bytes:
+    assert (path / "audit.html").read_text().rstrip().endswith("</html>")
+    return json.dumps(json.loads((path / "audit.json").read_text())["audit"]).encode()
+
+
 KINDS = {
     "model": Kind((4, 8), fitted_and_saved, lambda path: LinearMF.load(path).components_.tobytes()),
     "index": Kind(
@@ -52,6 +67,7 @@ KINDS = {
         lambda value, path: io.write_json(path, value),
         lambda path: path.read_bytes(),
     ),
+    "audit": Kind((0, 90), audited_and_written, read_audit),
 }
 
 
@@ -84,5 +100,8 @@ if __name__ == "__main__":
     found = {}
     for name in sys.argv[2:] or list(KINDS):
         with tempfile.TemporaryDirectory() as folder:
-            found[name] = survived(KINDS[name], Path(folder), int(sys.argv[1]), random.Random(0))
+            (Path(folder) / "kept").mkdir()
+            found[name] = survived(
+                KINDS[name], Path(folder) / "kept", int(sys.argv[1]), random.Random(0)
+            )
     print(json.dumps(found))
