@@ -171,7 +171,9 @@ def stratified_truth(items, labels, popularity, n_strata):
     return np.array(aucs), np.array(weights)
 
 
-@pytest.mark.parametrize("levels", [[0, 4, 5], [0, 1, 5], [4, 5, 6], [-6, -5, -4], [2, 2, 2, 2]])
+@pytest.mark.parametrize(
+    "levels", [[0, 4, 5], [0, 1, 5], [4, 5, 6], [-6, -5, -4], [2, 2, 2, 2], [2, 2, 5]]
+)
 @pytest.mark.parametrize("n_strata", [1, 2, 3, 5])
 def test_strata_end_at_order_statistics_of_the_sums_of_pairs(levels, n_strata):
     levels = np.array(levels, float)
