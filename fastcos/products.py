@@ -7,6 +7,7 @@ import numpy.typing as npt
 from fastcos import validate
 from fastcos.operators import as_operator
 from fastcos.sparse_operator import Matrix
+from fastcos.unread_product import unread_matmul
 
 
 def matmul(
@@ -26,8 +27,8 @@ def matmul(
     Parameters
     ----------
     X : sparse matrix or array (n, p), or array_like
-        Any SciPy format; CSR is used as it is. Duplicates are summed and indices sorted on a
-        private copy.
+        Any SciPy format; CSR is used as it is. Duplicates count as their sum, in any order; where
+        the order matters, they are summed and sorted on a private copy.
     A : array_like (p, l), float32 or float64
         The product is computed in the wider type of X and A; integers and booleans in X count as
         float32 where that is exact.
@@ -44,7 +45,8 @@ def matmul(
     -------
     ndarray (n, l), float32 or float64
         Without the optional vectors, products are added one by one in the order of a row's columns:
-        the same bits on any number of threads, and those of SciPy's product.
+        the same bits on any number of threads, and those of SciPy's product. The memory of a large
+        result that nobody holds any more goes to the next one, or to the system when it needs it.
 
     Raises
     ------
@@ -65,9 +67,12 @@ def matmul(
     array([[ 0.5, -1.5],
            [-0.5,  1.5]])
     """
-    operator = as_operator(
-        X, center=center, scale=scale, row_center=row_center, n_threads=_threads(n_threads)
-    )
+    count = _threads(n_threads)
+    if center is None and scale is None and row_center is None:
+        product = unread_matmul(X, A, count)
+        if product is not None:
+            return product
+    operator = as_operator(X, center=center, scale=scale, row_center=row_center, n_threads=count)
     return operator.matmul(_as_factor("A", A, operator.shape[1], "columns"))
 
 

@@ -5,7 +5,6 @@ The bits do not depend on the number of threads, nor on which of the kernels doe
 
 import functools
 import itertools
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import config, row_parts, threads, validate
+from fastcos import config, reused_memory, row_parts, threads, validate
 from fastcos.kernels import sparse, sparse_blocks
 from fastcos.validate_csr import csr_arrays
 
@@ -24,7 +23,6 @@ Matrix = npt.NDArray[np.floating[Any]]
 _WORK_PER_BLOCK = 1 << 24
 # bytes of a panel's row: 64 columns of float32
 _PANEL_BYTES = 256
-_CACHE_LINE = 64
 _LARGEST_INT32 = 2**31 - 1
 # rows of a factor that stay in the second-level cache beside a block of the product
 _CACHED_BYTES = 1 << 20
@@ -48,7 +46,7 @@ class Workspace:
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
         """Return uninitialised memory, the same as long as the same is asked for."""
         if self._kept.shape != shape or self._kept.dtype != dtype:
-            self._kept = _aligned(shape, dtype)
+            self._kept = reused_memory.empty(shape, dtype)
         return self._kept
 
 
@@ -72,10 +70,10 @@ class SparseOperator:
     def matmul(self, A: Matrix) -> Matrix:
         """Return X A."""
         A = as_factor(self, A)
-        Y = _aligned((self.shape[0], A.shape[1]), A.dtype)
+        Y = reused_memory.empty((self.shape[0], A.shape[1]), A.dtype)
         indptr = self._arrays[0]
         if self._item_rows(A) >= self.shape[1]:
-            cuts = threads.cuts_by_work(indptr, max(1, _WORK_PER_BLOCK // A.shape[1]))
+            cuts = work_cuts(indptr, A.shape[1])
             arrays = *self._arrays, on_cache_lines(A), Y
             threads.run(
                 kernel_body(sparse, "matmul_rows"), cuts, *arrays, n_threads=self._n_threads
@@ -84,7 +82,7 @@ class SparseOperator:
         for column, width, panel in _panels(A):
             threads.run(
                 sparse_blocks.matmul_blocks,
-                threads.cuts_by_work(indptr, _WORK_PER_BLOCK // panel.shape[1]),
+                work_cuts(indptr, panel.shape[1]),
                 *self._arrays,
                 panel,
                 self._item_rows(A),
@@ -184,14 +182,7 @@ class SparseOperator:
         return validate.read_only(np.unique(np.concatenate([[0], inner, [n]])))
 
     def _item_rows(self, factor: Matrix) -> int:
-        """Rows of the factor that X is multiplied with at a time: all, or a cached piece."""
-        n, p = self.shape
-        row_bytes = min(_most_columns(factor), factor.shape[1]) * factor.itemsize
-        rows = _CACHED_BYTES // int(row_bytes)
-        pieces = p / rows
-        if pieces < 2 or self._X.nnz < _NNZ_PER_PIECE * pieces * n or _is_plain():
-            return p
-        return rows
+        return rows_at_a_time(self.shape, self._X.nnz, factor)
 
     def _transposes_pay(self, Q: Matrix) -> bool:
         """Whether blocks with transposes are worth their making and their memory by now."""
@@ -247,6 +238,22 @@ def dense_cuts(n: int, p: int) -> list[int]:
     return [*range(0, n, max(1, 2**24 // p)), n]
 
 
+def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
+    """Return the rows of the factor that X is multiplied with at a time: all, or a cached piece."""
+    n, p = shape
+    row_bytes = min(_most_columns(factor), factor.shape[1]) * factor.itemsize
+    rows = _CACHED_BYTES // int(row_bytes)
+    pieces = p / rows
+    if pieces < 2 or nnz < _NNZ_PER_PIECE * pieces * n or is_plain():
+        return p
+    return rows
+
+
+def work_cuts(indptr: npt.NDArray[np.int64], width: int) -> threads.Cuts:
+    """Return the rows between which blocks of a product of that many columns lie."""
+    return threads.cuts_by_work(indptr, max(1, _WORK_PER_BLOCK // width))
+
+
 def gram_by_products(operator: Any) -> npt.NDArray[np.float64]:
     """Return X'X in float64 by products with columns of the identity."""
     p = operator.shape[1]
@@ -288,7 +295,7 @@ def _panels(factor: Matrix) -> Any:
     """Yield (first column, columns, panel): the factor's columns as sparse_blocks takes them."""
     for column, width in panel_columns(factor):
         padded = next(w for w in reversed(sparse_blocks.WIDTHS) if w >= width)
-        panel = _aligned((len(factor), padded), factor.dtype)
+        panel = reused_memory.empty((len(factor), padded), factor.dtype)
         panel[:, :width] = factor[:, column : column + width]
         panel[:, width:] = 0
         yield column, width, validate.read_only(panel)
@@ -298,30 +305,20 @@ def _working_bytes() -> int:
     return int(config.working_memory() * 2**20)
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
-    """Return uninitialised memory that starts at a cache line.
-
-    A vector across two lines costs two accesses: 1.4x in X A with 64 columns.
-    """
-    size = math.prod(shape) * dtype.itemsize
-    memory = np.empty(size + _CACHE_LINE, np.uint8)
-    skip = -memory.ctypes.data % _CACHE_LINE
-    return memory[skip : skip + size].view(dtype).reshape(shape)
-
-
 def on_cache_lines(A: Matrix) -> Matrix:
     """Return A, or a copy if its rows could start at cache lines but do not."""
-    if A.ctypes.data % _CACHE_LINE == 0 or A.strides[0] % _CACHE_LINE:
+    if A.ctypes.data % reused_memory.CACHE_LINE == 0 or A.strides[0] % reused_memory.CACHE_LINE:
         return A
-    copy = _aligned(A.shape, A.dtype)
+    copy = reused_memory.empty(A.shape, A.dtype)
     copy[:] = A
     return validate.read_only(copy)
 
 
-def _is_plain() -> bool:
+def is_plain() -> bool:
+    """Return whether there is no vector IR: kernels run in their plain bodies."""
     return bool(config.isa() == "generic" or numba.config.DISABLE_JIT)
 
 
 def kernel_body(module: Any, kernel: str) -> Any:
     """Return the kernel of a module, or where vector IR is not to be had its plain twin."""
-    return getattr(module, f"{kernel}_plain" if _is_plain() else kernel)
+    return getattr(module, f"{kernel}_plain" if is_plain() else kernel)

@@ -77,6 +77,36 @@ def csr_arrays(X: sp.csr_array) -> CSRArrays:
     )
 
 
+def unread_arrays(name: str, X: Any) -> CSRArrays | None:
+    """Return the arrays of a CSR matrix of floats, its entries not looked at; None for others."""
+    is_plain = sp.issparse(X) and X.format == "csr" and X.dtype in (np.float32, np.float64)
+    if not is_plain or X.ndim != 2 or 0 in X.shape:
+        return None
+    indptr, indices, data = _compressed(name, X, X.shape[0])
+    indptr = indptr.astype(np.int64, copy=False)
+    return CSRArrays(read_only(indptr), read_only(indices), read_only(data))
+
+
+class BitPatterns(NamedTuple):
+    """Indices and values as unsigned integers, and two patterns of the values' size."""
+
+    columns: npt.NDArray[np.unsignedinteger[Any]]
+    bits: npt.NDArray[np.unsignedinteger[Any]]
+    magnitude: Any
+    infinity: Any
+
+
+def bit_patterns(indices: Any, data: Any) -> BitPatterns:
+    """Return the arrays as kernels.csr looks at them."""
+    unsigned = np.dtype(f"u{data.dtype.itemsize}").type
+    return BitPatterns(
+        read_only(indices.view(f"u{indices.dtype.itemsize}")),
+        read_only(data.view(unsigned)),
+        unsigned(np.iinfo(unsigned).max >> 1),
+        np.array(np.inf, data.dtype).view(unsigned)[()],
+    )
+
+
 def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
     """Return indptr, indices and float data whose lengths fit; the indices are not looked at yet.
 
@@ -176,18 +206,13 @@ def _checked(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) ->
     """Return the worst repairable finding of all rows; raise for those that are none."""
     indptr = read_only(indptr.astype(np.int64, copy=False))
     findings = threads.poisoned(len(indptr) - 1, np.uint8)
-    unsigned = np.dtype(f"u{data.dtype.itemsize}").type
-    infinity = np.array(np.inf, data.dtype).view(unsigned)[()]
     threads.run(
         csr.check_rows,
         threads.cuts_by_work(indptr, 1 << 20),
         indptr,
         read_only(indices),
         read_only(data),
-        read_only(indices.view(f"u{indices.dtype.itemsize}")),
-        read_only(data.view(unsigned)),
-        unsigned(np.iinfo(unsigned).max >> 1),
-        infinity,
+        *bit_patterns(indices, data),
         n_columns,
         findings,
     )

@@ -61,6 +61,21 @@ def _all_fine(lo, hi, indptr, indices, columns, bits, magnitude, infinity, n_col
 
 
 @kernel
+def are_usable(start, stop, columns, bits, magnitude, infinity, n_columns):
+    """Whether entries start .. stop have an index within n_columns and a finite value.
+
+    The arguments as in check_rows; in whatever order, and as often, the indices come.
+    """
+    # slices, for numba lets an index that could be negative count from the end, entry by entry
+    columns, bits = columns[start:stop], bits[start:stop]
+    widest, largest = columns.dtype.type(0), bits.dtype.type(0)
+    for t in range(stop - start):
+        widest = max(widest, columns[t])
+        largest = max(largest, bits.dtype.type(bits[t] & magnitude))
+    return widest < n_columns and largest < infinity
+
+
+@kernel
 def _check_each_row(lo, hi, indptr, indices, data, n_columns, findings):
     """Do what check_rows does, row by row."""
     for i in range(lo, hi):

@@ -4,13 +4,18 @@ Every product has two bodies with the same bits: panels of 64, 32, 16, 4 and 1 c
 (``gather``), and a plain loop, the truth of the tests. data is None where all values are 1.
 """
 
-from . import gather
+from . import csr, gather
 from .jit import kernel
+from .prefetch import prefetch
 
 WIDTHS = (64, 32, 16, 4, 1)
 _gather_64, _gather_32, _gather_16, _gather_4, _gather_1 = map(gather.gather_row, WIDTHS)
 _scatter_64, _scatter_32, _scatter_16, _scatter_4, _scatter_1 = map(gather.scatter_row, WIDTHS)
 _gram_64, _gram_32, _gram_16, _gram_4, _gram_1 = map(gather.gram_row, WIDTHS)
+# entries that are looked at together: 32 KiB with values of float32
+_ENTRIES_AT_ONCE = 4096
+_ROWS_AT_ONCE = 8
+_LINE_OF_ENTRIES = 16
 
 
 @kernel
@@ -39,6 +44,44 @@ def matmul_rows(lo, hi, indptr, indices, data, A, Y):
         while column < width:
             _gather_1(data, indices, first, last, A, column, Y, i, column)
             column += 1
+
+
+@kernel
+def matmul_unread_rows(
+    lo, hi, indptr, indices, data, columns, bits, magnitude, infinity, A, Y, is_left
+):
+    """Do what matmul_rows does, for entries that nobody has checked; leave rows that cannot be.
+
+    X is read from memory once: some thousand entries are checked and then multiplied, while the
+    next ones are on their way. is_left (n,) bool, out: whether row i was left, for it or a row near
+    it has an index out of range or a value that is not finite. The others as in matmul_rows and
+    csr.check_rows; data is an array.
+    """
+    first = lo
+    while first < hi:
+        last = first + 1
+        while last < hi and indptr[last] - indptr[first] < _ENTRIES_AT_ONCE:
+            last += 1
+        is_usable = csr.are_usable(
+            indptr[first], indptr[last], columns, bits, magnitude, infinity, A.shape[0]
+        )
+        is_left[first:last] = not is_usable
+        if is_usable:
+            _multiply_ahead(first, last, indptr, indices, data, A, Y)
+        first = last
+
+
+@kernel
+def _multiply_ahead(first, last, indptr, indices, data, A, Y):
+    """Multiply a few rows at a time and ask for as many of the next entries."""
+    for i in range(first, last, _ROWS_AT_ONCE):
+        end = min(i + _ROWS_AT_ONCE, last)
+        for t in range(
+            indptr[i] + _ENTRIES_AT_ONCE, indptr[end] + _ENTRIES_AT_ONCE, _LINE_OF_ENTRIES
+        ):
+            prefetch(indices, t)
+            prefetch(data, t)
+        matmul_rows(i, end, indptr, indices, data, A, Y)
 
 
 @kernel

@@ -18,10 +18,11 @@ from numba import types
 from numba.extending import intrinsic
 
 from .jit import kernel
+from .prefetch import prefetch
 from .select import keep_best, kth_largest
 from .tiles import lowest_bit
 from .topk import is_excluded, write_run
-from .vector_ir import BYTES, F64, I32, I64, broadcast, byte_pointer, function, load, pointer
+from .vector_ir import F64, I32, I64, broadcast, load, pointer
 
 # sums are compared by the 64; their largest are taken of groups of 16, in strips of up to 256
 CHUNK = 64
@@ -140,27 +141,6 @@ else:
     _largest, _reaching = _largest_vectors, _reaching_vectors
 
 
-@intrinsic
-def _prefetch_line(typingctx, array, i):
-    signature = types.void(array, i)
-
-    def codegen(context, builder, sig, arguments):
-        at = byte_pointer(context, builder, sig.args[0], arguments[0], arguments[1])
-        fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
-        # to read, keep in all caches, data
-        builder.call(fetch, [at, I32(0), I32(3), I32(1)])
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-def _prefetch_nothing(array, i):
-    """Ask for the cache line of array[i]; what is not mapped is ignored."""
-
-
-_prefetch = _prefetch_nothing if numba.config.DISABLE_JIT else _prefetch_line
-
-
 @kernel
 def row_norms(lo, hi, indptr, data, norms):
     """norms[i] = |row i| for rows lo .. hi. data (nnz,), None for ones; norms (n,) float64 out."""
@@ -182,14 +162,14 @@ def _add_lists(first, last, indices, values, list_indptr, list_items, list_value
     """
     for t in range(first, last):
         if t + 2 * _AHEAD < last:
-            _prefetch(list_indptr, np.int64(indices[t + 2 * _AHEAD]))
+            prefetch(list_indptr, np.int64(indices[t + 2 * _AHEAD]))
         if t + _AHEAD < last:
             start = list_indptr[indices[t + _AHEAD]]
-            _prefetch(list_items, start)
-            _prefetch(list_items, start + 32)
+            prefetch(list_items, start)
+            prefetch(list_items, start + 32)
             if list_values is not None:
-                _prefetch(list_values, start)
-                _prefetch(list_values, start + 32)
+                prefetch(list_values, start)
+                prefetch(list_values, start + 32)
         column = indices[t]
         start, stop = list_indptr[column], list_indptr[column + 1]
         if list_values is None:

@@ -13,10 +13,10 @@ PACKAGE = [path for path in sorted((ROOT / "fastcos").rglob("*.py")) if "kernels
 # from the bottom up; a file or folder of fastcos/ imports its own layer and those above it here
 LAYERS = (
     "kernels",
-    "config threads storage resumable rows_on_disk "
+    "config threads reused_memory storage resumable rows_on_disk "
     "validate validate_csr validate_metrics validate_audit validate_measures",
-    "measure row_parts operators sparse_operator preprocessing products tall_products lanczos svd "
-    "rescaling transposition sharded_operator shards column_facts "
+    "measure row_parts operators sparse_operator unread_product preprocessing products "
+    "tall_products lanczos svd rescaling transposition sharded_operator shards column_facts "
     "neighbors bounded_neighbors guided_neighbors dense_neighbors query_chunks equal_rows "
     "short_rows sparse_neighbors streamed_neighbors reaching_pairs neighbor_pairs "
     "neighbors_transformer index",

@@ -10,10 +10,12 @@ from fastcos import (
     gram_matmul,
     matmul,
     operators,
+    products,
     rmatmul,
     row_parts,
     set_config,
     sparse_operator,
+    unread_product,
 )
 
 N, P = 90, 31
@@ -36,6 +38,60 @@ def test_matmul_has_the_bits_of_scipys_product(X, rng):
     A = rng.standard_normal((P, 70)).astype(np.float32)
     np.testing.assert_array_equal(matmul(X, A), X @ A)
     np.testing.assert_array_equal(matmul(X.astype(np.float64), A), X.astype(np.float64) @ A)
+
+
+@pytest.fixture
+def unread(monkeypatch):
+    """Has every X multiplied while it is checked; the calls that ended so."""
+    ended = []
+
+    def told(*arguments):
+        ended.append(unread_product.unread_matmul(*arguments))
+        return ended[-1]
+
+    monkeypatch.setattr(unread_product, "_NNZ", 0)
+    monkeypatch.setattr(products, "unread_matmul", told)
+    return ended
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_large_matrix_is_checked_while_it_is_multiplied(X, rng, unread, dtype):
+    X.data[:] = rng.standard_normal(X.nnz)
+    X, A = X.astype(dtype), rng.standard_normal((P, 70)).astype(dtype)
+    for n_threads in (1, 3):
+        np.testing.assert_array_equal(matmul(X, A, n_threads=n_threads), X @ A)
+    assert all((product is None) == sparse_operator.is_plain() for product in unread)
+    assert len(unread) == 2
+
+
+def test_duplicates_and_any_order_of_a_large_matrix_count_as_they_are_stored(rng, unread):
+    indices = np.array([3, 1, 3, 0], np.int32)
+    X = sp.csr_array((np.float32([1, 2, 4, 0]), indices, [0, 3, 3, 4]), shape=(3, 5))
+    A = rng.integers(-9, 9, (5, 6)).astype(np.float32)
+    truth = np.array([5 * A[3] + 2 * A[1], 0 * A[0], 0 * A[0]])
+    np.testing.assert_array_equal(matmul(X, A), truth)
+    assert indices.tolist() == [3, 1, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "index", "value", "message"),
+    [
+        (7, P, 1, rf"X must have column indices from 0 to {P - 1}, got index {P} in row"),
+        (7, -1, 1, f"X must have column indices from 0 to {P - 1}, got index -1 in row"),
+        (-1, 0, np.nan, "X must be finite, got nan in row"),
+        (0, 0, -np.inf, "X must be finite, got -inf in row"),
+    ],
+)
+def test_a_fault_in_a_large_matrix_is_named(X, unread, entry, index, value, message):
+    X.indices[entry], X.data[entry] = index, value
+    with pytest.raises(ValueError, match=message):
+        matmul(X, np.ones((P, 2), np.float32))
+    assert unread == [None]
+
+
+def test_a_shape_that_a_large_matrix_does_not_fit_is_named(X, unread):
+    with pytest.raises(ValueError, match="A must have as many rows as X has columns"):
+        matmul(X, np.ones((P + 1, 2), np.float32))
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil"])

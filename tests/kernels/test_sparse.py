@@ -3,6 +3,7 @@
 import numba
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from fastcos.kernels import sparse
 
@@ -58,6 +59,39 @@ def test_matmul_rows_is_the_product_and_leaves_other_rows_alone(index, value, dt
         np.testing.assert_array_equal(Y[3:30], dense[3:30] @ A)
         assert np.isnan(Y[:3]).all()
         assert np.isnan(Y[30:]).all()
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector code")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("fault", ["none", "index", "negative", "infinity", "nan"])
+def test_unread_rows_are_multiplied_or_left(dtype, fault):
+    rng = np.random.default_rng(4)
+    X = sp.random_array((700, P), density=0.9, rng=rng, format="csr", dtype=dtype)
+    indptr, indices, data = X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data
+    entry = indptr[500] + 3
+    if fault in ("index", "negative"):
+        indices[entry] = {"index": P, "negative": -1}[fault]
+    elif fault != "none":
+        data[entry] = {"infinity": -np.inf, "nan": np.nan}[fault]
+    A = factor(rng, P, 20, dtype)
+    Y, is_left = np.full((700, 20), -7, dtype), np.full(700, 249, np.uint8)
+    unsigned = np.dtype(f"u{data.dtype.itemsize}").type
+    sparse.matmul_unread_rows(
+        10, 690, indptr, indices, data, indices.view(np.uint32), data.view(unsigned),
+        unsigned(np.iinfo(unsigned).max >> 1), np.array(np.inf, dtype).view(unsigned)[()],
+        A, Y, is_left,
+    )  # fmt: skip
+    left = is_left == 1
+    assert left[500] == (fault != "none")
+    assert left.sum() < 400  # other rows are multiplied
+    assert (is_left[10:690] <= 1).all()
+    assert (is_left[:10] == 249).all()
+    assert (is_left[690:] == 249).all()
+    assert (Y[:10] == -7).all()
+    assert (Y[690:] == -7).all()
+    fine = np.flatnonzero(is_left == 0)
+    np.testing.assert_array_equal(Y[left], -7)
+    np.testing.assert_array_equal(Y[fine], X[fine] @ A)
 
 
 @each_kind
