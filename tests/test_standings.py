@@ -236,6 +236,14 @@ def test_the_nearest_users_by_what_is_predicted_for_them_vote():
         assert found.recall[place] == pytest.approx(hits)
 
 
+def test_without_labels_every_measure_that_a_model_serves_takes_part():
+    X, _ = clustered_interactions(300, 40)
+    found = compare(X, n_components=6, rescalings=["identity"], objective="dropout").standings
+    told = {row.candidate.measure for row in found.rows} | set(found.left_out)
+    assert told == {name for name in measures() if not name.startswith(("rescaled", "eq2"))}
+    assert set(found.left_out) == {"learned_diagonal", "soft_cosine", "word_rotators_distance"}
+
+
 @pytest.mark.parametrize("name", ["project_back_users", "user_item_dot", "user_item_cosine"])
 def test_a_measure_of_users_says_nothing_of_the_labels_of_items(name):
     X, clusters = clustered_interactions()
