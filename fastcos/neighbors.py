@@ -141,7 +141,7 @@ def top_k(
     candidates = np.arange(n_items, dtype=np.int64)
     if allowed is not None:
         candidates = validate.as_item_numbers("allowed", allowed, n_items)
-    k = validate.as_count("k", k, high=len(candidates) - own)
+    k = validate.as_neighbor_count(k, len(candidates), without_itself=own)
     exclusions = as_exclusions(exclude, n, n_items, own)
     work = as_work(n_threads, working_memory, progress)
     if min_score is not None:

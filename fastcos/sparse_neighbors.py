@@ -103,7 +103,7 @@ def sparse_top_k(
     if allowed is not None:
         numbers = validate.as_item_numbers("allowed", allowed, n_items)
         searched, own, exclude = _only(numbers, searched, own, exclude, n_threads)
-    k = validate.as_count("k", k, high=len(numbers) - (items is None and exclude_self))
+    k = validate.as_neighbor_count(k, len(numbers), without_itself=items is None and exclude_self)
     indices, keys = threads.poisoned((n, k), np.int64), threads.poisoned((n, k), np.float64)
     sum_type, query_values, item_values = _kinds(given, searched)
     indptr, columns, _ = given.by_row

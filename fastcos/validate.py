@@ -48,6 +48,16 @@ def as_number(name: str, text: Any) -> float:
         raise ValueError(f"{name} must be a number, got {text!r}") from None
 
 
+def as_neighbor_count(k: Any, n_rows: int, *, without_itself: bool) -> int:
+    """Return k, how many of n_rows rows to find for each query, without itself if so."""
+    if n_rows - without_itself < 1:
+        raise ValueError(
+            "rows must be two at least where a row is not its own neighbour (give "
+            f"exclude_self=False, or items), got {n_rows}"
+        )
+    return as_count("k", k, high=n_rows - without_itself)
+
+
 def as_real(
     name: str,
     value: Any,

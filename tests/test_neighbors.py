@@ -65,8 +65,10 @@ def test_a_single_row_finds_itself_or_nothing():
     one = np.ones((1, 3), np.float32)
     found = top_k(one, k=1, exclude_self=False)
     assert (found.indices.item(), found.scores.item()) == (0, 1.0)
-    with pytest.raises(ValueError, match="k must be a whole number from 1 to 0, got 1"):
+    with pytest.raises(ValueError, match=r"rows must be two at least .*, got 1"):
         top_k(one, k=1)
+    with pytest.raises(ValueError, match=r"rows must be two at least .*, got 1"):
+        top_k(sp.csr_array(one), k=1)
 
 
 @each_measure

@@ -265,6 +265,16 @@ def test_every_measure_meets_every_rescaling_once_where_it_depends_on_it():
     assert found.baseline == Candidate("cosine", "identity")
 
 
+def test_the_cosine_of_eq2_is_that_of_eq2_whatever_the_rows():
+    X, clusters = clustered_interactions()
+    found = compare(X, clusters, n_components=6, measures=["eq2_cosine"]).standings
+    scores = {row.candidate: row.score.value for row in found.rows}
+    of_eq2 = scores[Candidate("cosine", "eq2")]
+    assert scores[Candidate("eq2_cosine", "identity")] == pytest.approx(of_eq2, abs=1e-6)
+    assert scores[Candidate("eq2_cosine", "eq2")] == pytest.approx(of_eq2, abs=1e-6)
+    assert abs(of_eq2 - scores[found.baseline]) > 1e-3
+
+
 def test_preprocessings_have_models_of_their_own():
     X, clusters = clustered_interactions()
     steps = ["standardize_columns", "center_rows", "double_center", "ips_columns", "shifted_ppmi"]

@@ -61,6 +61,8 @@ class Embeddings:
     X : csr_array (n, p), or None
         What the rows of the model's users are made of.
     rescaling : Rescaling or None
+    weight_decay : float or None
+        λ of Eq. 2; None for the model's default.
     """
 
     items: Rows
@@ -68,6 +70,7 @@ class Embeddings:
     model: LinearMF | None = None
     X: Any = None
     rescaling: Any = None
+    weight_decay: float | None = None
 
     @functools.cached_property
     def users(self) -> Rows | None:
@@ -76,13 +79,18 @@ class Embeddings:
             return None
         return self.model.user_embeddings(self.X, self.rescaling)
 
+    @property
+    def has_eq1(self) -> bool:
+        """Whether the model is one of Eq. 1, which still has every D to choose."""
+        return self.model is not None and self.model.objective == "dropout"
+
     def can_meet(self, needs: str) -> bool:
         """Whether a measure with these needs can be fitted."""
         if needs == "popularity":
             return self.popularity is not None
         if needs == "model":
-            return self.model is not None and self.model.objective == "dropout"
-        return needs == "" or (self.model is not None and needs in ("other", _HALVES))
+            return self.has_eq1
+        return needs in ("", EQ2) or (self.model is not None and needs in ("other", _HALVES))
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,7 @@ class Entrant:
             return as_rows("users", embeddings.users)
         if self.needs == _HALVES:  # A = B in the symmetric form
             return as_rows("items", np.hstack([embeddings.items, embeddings.items]))
-        if self.needs == "model" and embeddings.model is not None:
+        if self.needs in ("model", EQ2) and embeddings.model is not None:
             return embeddings.model.item_embeddings()
         return embeddings.items
 
@@ -119,6 +127,10 @@ class Entrant:
         """The measure with what the embeddings give it, not fitted."""
         if self.name in USER_USER and self.needs:
             return self.make(other=embeddings.items)
+        model, decay = embeddings.model, embeddings.weight_decay
+        if self.needs == EQ2 and model is not None and embeddings.has_eq1:
+            decay = model.default_regularization("weight_decay") if decay is None else decay
+            return self.make(model=model, regularization=decay)
         if self.needs in _SOURCES:
             return self.make(**{self.needs: getattr(embeddings, _SOURCES[self.needs])})
         return self.make()
@@ -176,13 +188,13 @@ def _entrant(choice: str | Measure) -> Entrant:
         known: Mapping[str, Any] = registered()
         maker = known[validate.as_choice("measures", choice, sorted(known))]
         kind, name, needs = getattr(maker, "func", maker), choice, ""
-        needs = kind.needs if choice != "rescaled_cosine" else ""
+        needs = {"rescaled_cosine": "", "eq2_cosine": EQ2}.get(choice, kind.needs)
     else:
         made = get_measure(choice)
         maker, kind, name = (lambda: made), type(made), made.name
         needs = _HALVES if getattr(kind, "needs", "") == _HALVES else ""
     changes: Invariances = getattr(kind, "invariances", Plain.invariances)
-    once = changes.D == "y" or needs == "model"
+    once = changes.D == "y" or needs in ("model", EQ2)
     return Entrant(name, maker, needs, once)
 
 

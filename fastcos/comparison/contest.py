@@ -94,6 +94,7 @@ class _ModelJudge:
                     model=fitted.models[variant.objective],
                     X=fitted.users,
                     rescaling=variant.rescaling,
+                    weight_decay=fitted.weight_decay,
                 ),
             )
         return last[1]
