@@ -56,7 +56,7 @@ def main(chosen: list[str]) -> None:
         for _ in range(5)
     ]
     print(f"import fastcos: {statistics.median(imports) * 1e3:.0f} ms")
-    print("| verb | first run, s | of it compiling, s | later runs, s |\n|---|---|---|---|")
+    print("| verb | first run, s | of it compiling, s | later runs, s |\n|---|---:|---:|---:|")
     for verb in chosen or VERBS:
         with tempfile.TemporaryDirectory() as name:
             folder, elsewhere = Path(name), Path(name) / "other"

@@ -35,6 +35,7 @@ copybutton_prompt_is_regexp = True
 
 smartquotes_action = "D"  # dashes only: X' is a transpose
 html_theme = "furo"
+pygments_dark_style = "github-dark"  # the default underlines names as if they were links
 html_title = f"fastcos {release}"
 html_static_path = ["static"]
 html_css_files = ["fastcos.css"]

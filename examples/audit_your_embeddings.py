@@ -150,7 +150,7 @@ def summary(cards: dict[str, fastcos.Audit]) -> str:
         "embeddings", "items", "convention told", "certified", "not lost", "unit columns, Jaccard",
         "query metric, Jaccard", "AUC given", "AUC range", "AUC, query metric",
     )  # fmt: skip
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
     for name, card in cards.items():
         rows = {row.name: row for row in (*card.family, *card.alternatives)}
         query, found, point = rows.get("query_metric"), card.recovery, card.point

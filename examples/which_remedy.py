@@ -219,7 +219,7 @@ def table(found):
         lines.append((mean, width, verdict, kind, name, values, better))
     lines.sort(key=lambda line: -line[0])
     head = ["kind", "remedy", "AUC", "lowest to highest", "against the plain cosine", "better in"]
-    out = ["| " + " | ".join(head) + " |", "|---|---|---|---|---|---|"]
+    out = ["| " + " | ".join(head) + " |", "|---|---|---:|---:|---:|---:|"]
     for mean, width, verdict, kind, name, values, better in lines:
         change = (
             "the reference" if (kind, name) == PLAIN else f"{mean:+.4f} ± {width:.4f} {verdict}"
