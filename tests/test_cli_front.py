@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from importlib import import_module, metadata
+from types import SimpleNamespace
 
 import numba
 import pytest
@@ -189,6 +190,15 @@ def test_the_pace_in_a_log_leaves_out_the_first_step_which_may_compile(capsys, m
     assert second == "comparing: 12 of 32, 1/s, about 20 s left"
 
 
+def test_a_count_that_begins_anew_has_a_pace_of_its_own():
+    pace = terminal._Pace()
+    assert pace.told(100, 200, 0.0) == ""
+    assert pace.told(200, 200, 1.0) == "100/s, about 0 s left"
+    assert pace.told(0, 30, 2.0) == ""
+    assert pace.told(10, 30, 12.0) == ""
+    assert pace.told(20, 30, 22.0) == "1/s, about 10 s left"
+
+
 def test_a_table_wider_than_the_terminal_goes_on_below_with_every_number_whole(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich take stdout for a terminal
     monkeypatch.setenv("NO_COLOR", "1")
@@ -226,9 +236,9 @@ def test_a_bar_keeps_its_pace_when_the_total_changes(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich take stderr for a terminal
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
+    clock = iter([0.0, 1.0, 3.0, 4.0])  # rich keeps its own
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     with terminal.progress_bar("factorising") as progress:
-        clock = iter([0.0, 1.0, 3.0, 4.0])
-        monkeypatch.setattr(terminal.time, "monotonic", lambda: next(clock))
         for done, total in ((0, 500), (16, 500), (48, 300), (64, 256)):
             progress(done, total)
     err = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)

@@ -45,9 +45,16 @@ def test_shards_of_a_table_are_the_table_read_whole(tmp_path, texts, duplicates)
 
 def test_the_sorting_goes_through_several_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("fastcos.io.ingest._ROWS", 100)
-    path = table(tmp_path)
-    shards = ingest_interactions(path, tmp_path / "x", entries_per_shard=700)
+    path, told = table(tmp_path), []
+    shards = ingest_interactions(
+        path, tmp_path / "x", entries_per_shard=700, progress=lambda *at: told.append(at)
+    )
     assert_same(shards, read_interactions(path))
+    size, start = path.stat().st_size, told.index((0, 3000))
+    for part, total in ((told[:start], size), (told[start:], 3000)):
+        assert part == sorted(part)
+        assert part[-1] == (total, total)
+        assert {number for _, number in part} == {total}
 
 
 def test_compressed_text_without_values(tmp_path):

@@ -186,6 +186,26 @@ def test_a_line_without_end_and_a_decompression_bomb_stop_early(tmp_path, monkey
     refused(path, "expand")
 
 
+def test_progress_counts_the_bytes_that_are_stored(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 10**9, (100_000, 2)).tolist()
+    text = "user,item\n" + "".join(f"{u},{i}\n" for u, i in rows)
+    plain = written(tmp_path, "r.csv", text)
+    packed = written(tmp_path, "r.csv.gz", gzip.compress(text.encode()))
+    members = zipped(tmp_path, "r.zip", {"large": "x" * 10**6, "r.csv": text})
+    with zipfile.ZipFile(members) as archive:
+        size = archive.getinfo("r.csv").compress_size
+    sizes = {plain: plain.stat().st_size, packed: packed.stat().st_size, members: size}
+    for path, size in sizes.items():
+        told = []
+        member = "r.csv" if path == members else None
+        io.read_interactions(path, member=member, progress=lambda *at, to=told: to.append(at))
+        done, totals = zip(*told, strict=True)
+        assert list(done) == sorted(done)
+        assert len(set(done)) > 3
+        assert set(totals) == {size} == {done[-1]}
+
+
 def test_a_member_must_be_told_where_there_are_several(tmp_path):
     path = zipped(tmp_path, "r.zip", {"d/a.csv": ROWS, "README": "hello"})
     refused(path, "member must name one file", "d/a.csv, README", "got None")

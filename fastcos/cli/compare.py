@@ -81,13 +81,12 @@ def _compare_interactions(given: argparse.Namespace) -> int:
         "measures": options.chosen_measures(given),
         "preprocessing": options.chosen_preprocessings(given),
     }
-    with spinner("reading"):
-        data = options.read_interactions(given)
+    data = options.read_interactions(given)
     model = options.model_arguments(given, data.X.shape)
     labelled = options.read_labels(given, data.item_ids)
     n, p = data.X.shape
     say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items")
-    with progress_bar("comparing measures") as progress:
+    with progress_bar("factorising, then comparing measures") as progress:
         comparison = compare(
             data.X,
             None if labelled is None else labels_or_none(labelled),

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastcos import io, report, validate
 from fastcos.cli import options
-from fastcos.cli.terminal import print_json, progress_bar, say, spinner
+from fastcos.cli.terminal import print_json, progress_bar, say
 
 DESCRIPTION = """\
 Factorise interactions, X ≈ X A B', in closed form and keep the model. Writes DIR/model (arrays with
@@ -58,8 +58,7 @@ def run(given: argparse.Namespace) -> int:
     seed = validate.as_count("--seed", given.seed, low=0)
     if given.regularization is not None:
         validate.as_real("--regularization", given.regularization, low=0)
-    with spinner("reading"):
-        X, item_ids = _interactions(given)
+    X, item_ids = _interactions(given)
     n, p = X.shape
     rank = options.rank(given, (n, p))
     say(f"read {X.nnz:,} interactions of {n:,} users with {p:,} items")

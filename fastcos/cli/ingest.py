@@ -34,7 +34,7 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.io import ingest_interactions
 
     folder = options.out_directory(given)
-    with progress_bar("writing shards") as progress:
+    with progress_bar("reading bytes, then writing rows") as progress:
         shards = ingest_interactions(
             given.interactions,
             folder,

@@ -154,7 +154,8 @@ def _in_words_of_flags(error: Exception, parser: argparse.ArgumentParser) -> str
     places = [action for action in parser._actions if not action.option_strings]
     if len(places) == 1:
         names["path"] = names[places[0].dest]  # what a reader calls its only file
-    return re.sub(r"^\w+", lambda first: names.get(first[0], first[0]), text)
+    # a word that ends with a dot or a slash begins the name of a file
+    return re.sub(r"^\w+(?![\w./])", lambda first: names.get(first[0], first[0]), text)
 
 
 def entry_point() -> NoReturn:

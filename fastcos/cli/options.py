@@ -87,13 +87,15 @@ def read_interactions(given: argparse.Namespace) -> "Interactions":
     """Read interactions as the flags say."""
     from fastcos.io import read_interactions
 
-    return read_interactions(
-        given.interactions,
-        user=given.user,
-        item=given.item,
-        value=given.value,
-        member=given.member,
-    )
+    with progress_bar("reading bytes") as progress:
+        return read_interactions(
+            given.interactions,
+            user=given.user,
+            item=given.item,
+            value=given.value,
+            member=given.member,
+            progress=progress,
+        )
 
 
 def add_labels(parser: argparse.ArgumentParser) -> None:

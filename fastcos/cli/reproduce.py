@@ -44,7 +44,7 @@ def run(given: argparse.Namespace) -> int:
         f"simulated {simulation.X.nnz:,} interactions of {given.users:,} users "
         f"with {given.items:,} items"
     )
-    with progress_bar("comparing rescalings") as progress:
+    with progress_bar("factorising, then comparing rescalings") as progress:
         comparison = compare(
             simulation.X,
             simulation.item_cluster,

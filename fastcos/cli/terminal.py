@@ -58,6 +58,8 @@ class _Pace:
 
     def told(self, done: int, total: int, now: float) -> str:
         """Return the rate and the time left in words; nothing before the second step."""
+        if self._first is not None and done < self._first[0]:
+            self._first = None  # counted from 0 again
         if self._first is None and done:
             self._first = done, now
         if self._first is None or now <= self._first[1] or done <= self._first[0]:

@@ -93,7 +93,8 @@ def compare(
     seed : int, default 0
         For the solver, the clustering behind AMI and ARI, what is asked or held out, the bootstrap.
     progress : callable, optional
-        progress(done, total), in numbers of embeddings and candidates.
+        progress(done, total), in columns of the factorisations as :meth:`fastcos.LinearMF.fit`
+        tells them, then, from 0 again, in numbers of embeddings and candidates.
     over : callable, optional
         over(judge, cells) answers every cell by judge.answer(cell), in their order, wherever it
         likes: :func:`fastcos.distributed.compare` does so on workers. Default: here.
@@ -136,11 +137,11 @@ def compare(
     grid = [variant for variant in grid_variants() if variant.objective in used]
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(settings.seed).spawn(2)]
     popularity = np.bincount(X.indices, minlength=p).astype(np.int64)
-    fitted = seen = fit_models(X, settings)
+    fitted = seen = fit_models(X, settings, progress=progress)
     if codes is None:
         asker: Any = HeldOutQuestion(X, streams[0])
         X = asker.known
-        seen = fit_models(X, settings)
+        seen = fit_models(X, settings, progress=progress)
     else:
         asker = LabelQuestion(codes, popularity > 0, streams[0])
     contest = Contest(
@@ -200,6 +201,8 @@ def _steps(chosen: Sequence[str]) -> list[str]:
 
 def _counter(progress: Progress | None, total: int) -> Callable[[], None]:
     done = 0
+    if progress is not None:
+        progress(done, total)
 
     def tick() -> None:
         nonlocal done

@@ -14,6 +14,7 @@ from fastcos.preprocessing import (
     ShiftedPPMI,
     StandardizeColumns,
 )
+from fastcos.threads import Progress
 
 
 class Settings(NamedTuple):
@@ -70,15 +71,19 @@ PREPROCESSINGS: Mapping[str, Callable[[sp.csr_array], Prepared]] = {
 }
 
 
-def fit_models(X: sp.csr_array, settings: Settings, preprocessing: str = "none") -> Fitted:
+def fit_models(
+    X: sp.csr_array,
+    settings: Settings,
+    preprocessing: str = "none",
+    progress: Progress | None = None,
+) -> Fitted:
     """Fit both objectives (or the one chosen) to preprocessed X by one factorisation.
 
     Given strengths are in the units of X itself; after a preprocessing the defaults hold.
     """
     prepared = PREPROCESSINGS[preprocessing](X)
-    model = LinearMF(settings.n_components, center=prepared.center, random_state=settings.seed).fit(
-        prepared.matrix
-    )
+    model = LinearMF(settings.n_components, center=prepared.center, random_state=settings.seed)
+    model.fit(prepared.matrix, progress=progress)
     strength, decay = settings.regularization, settings.weight_decay
     if strength is None or preprocessing != "none":
         strength = model.default_regularization("dropout")

@@ -74,7 +74,8 @@ def ingest_interactions(
     entries_per_shard : int
         A shard ends with the user who reaches so many rows of the table.
     progress : callable, optional
-        Called as progress(done, total) with numbers of rows once the table has been read.
+        Called as progress(done, total) with numbers of bytes while text is read, then, from 0
+        again, with numbers of rows in shards.
 
     Returns
     -------
@@ -106,7 +107,9 @@ def ingest_interactions(
     target.parent.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder,
-        open_table(path, member=member, delimiter=delimiter, header=header) as table,
+        open_table(
+            path, member=member, delimiter=delimiter, header=header, progress=progress
+        ) as table,
     ):
         columns = interaction_columns(path, table.names, user, item, value)
         spill = _spilled(table, columns, Path(folder))
@@ -161,6 +164,8 @@ def _write_shards(
     files = [spill.file.with_name(f"shard{number}") for number in range(len(cuts) - 1)]
     _sort_into(files, spill.file, user_ranks, item_ranks, np.array(cuts))
     done, total = 0, int(counts.sum())
+    if progress is not None:
+        progress(done, total)
     with ShardWriter(target, item_ids) as writer:
         for file, (lo, hi) in zip(files, pairwise(cuts), strict=True):
             records = np.fromfile(file, _RECORD)

@@ -13,6 +13,7 @@ from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
 from fastcos.io.tables import open_table
 from fastcos.io.text_columns import Integers, refuse_rows, refuse_unsuitable_ids
 from fastcos.storage import FastcosFormatError
+from fastcos.threads import Progress
 from fastcos.validate import as_choice, as_none
 from fastcos.validate_csr import as_interactions
 
@@ -61,6 +62,7 @@ def read_interactions(
     member: str | None = None,
     delimiter: str | None = None,
     header: bool = True,
+    progress: Progress | None = None,
 ) -> Interactions:
     r"""Read interactions from a table of (user, item, value) rows or from a matrix file.
 
@@ -92,6 +94,8 @@ def read_interactions(
         One character.
     header : bool
         False where the first line is data; columns are then named "1", "2", ...
+    progress : callable, optional
+        Called as progress(done, total) with numbers of bytes of the file, while text is read.
 
     Returns
     -------
@@ -131,7 +135,9 @@ def read_interactions(
         as_choice("duplicates, for a matrix file,", duplicates, ("sum",))
         X = read_npz_matrix(path) if kind.endswith(".npz") else read_mtx_matrix(path)
         return Interactions(as_small(X), np.arange(X.shape[0]), np.arange(X.shape[1]))
-    with open_table(path, member=member, delimiter=delimiter, header=header) as table:
+    with open_table(
+        path, member=member, delimiter=delimiter, header=header, progress=progress
+    ) as table:
         user, item, value = interaction_columns(path, table.names, user, item, value)
         (users, items), values, lines = table.read((user, item), value)
     for name, column in ((user, users), (item, items)):

@@ -1,16 +1,18 @@
 """Bytes of a file that may be compressed, without ever holding more than a buffer of them."""
 
+import functools
 import gzip
 import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from fastcos.storage import FastcosFormatError
+from fastcos.threads import Progress
 
 LONGEST_LINE = 1 << 24
 # a table shrinks 3 to 30 times; what shrinks 100 times and is this large was made to fill a memory
@@ -37,8 +39,14 @@ class Source(Protocol):
 class BoundedReader(io.RawIOBase):
     """Passes bytes on, and stops at lines without an end and at decompression bombs."""
 
-    def __init__(self, source: Source, path: Path, stored: int) -> None:
-        self._source = source
+    def __init__(
+        self,
+        source: Source,
+        path: Path,
+        stored: int,
+        told: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._source, self._told = source, told
         self._path = path
         self._most = max(LARGEST_UNPROVEN, LARGEST_RATIO * stored)
         self._total = 0
@@ -51,6 +59,7 @@ class BoundedReader(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # a stricter buffer
         """Fill buffer with the next bytes."""
         block = self._source.read(len(buffer))
+        self._told()
         buffer[: len(block)] = block
         self._total += len(block)
         if self._total > self._most:
@@ -69,7 +78,9 @@ class BoundedReader(io.RawIOBase):
 
 
 @contextmanager
-def open_bytes(path: Path, member: str | None = None) -> Iterator[io.BufferedReader]:
+def open_bytes(
+    path: Path, member: str | None = None, progress: Progress | None = None
+) -> Iterator[io.BufferedReader]:
     """Open a file: plain, gzip, or one file of a zip archive, told by its first bytes.
 
     Parameters
@@ -77,6 +88,8 @@ def open_bytes(path: Path, member: str | None = None) -> Iterator[io.BufferedRea
     path : pathlib.Path
     member : str, optional
         Name of the file in a zip archive, with or without its folders.
+    progress : callable, optional
+        Called as progress(done, total) with numbers of bytes as they are stored.
 
     Raises
     ------
@@ -88,6 +101,7 @@ def open_bytes(path: Path, member: str | None = None) -> Iterator[io.BufferedRea
     with path.open("rb") as file:
         try:
             stored = path.stat().st_size
+            told = functools.partial(_tell, progress, file, 0, stored)
             magic = file.read(4)
             file.seek(0)
             is_zip = magic in (b"PK\x03\x04", b"PK\x05\x06")
@@ -96,20 +110,29 @@ def open_bytes(path: Path, member: str | None = None) -> Iterator[io.BufferedRea
             if is_zip:
                 with zipfile.ZipFile(file) as archive:
                     info = _find_member(archive, path, member)
+                    size = info.compress_size
+                    told = functools.partial(_tell, progress, file, info.header_offset, size)
                     with archive.open(info) as content:
-                        yield _buffered(content, path, info.compress_size)
+                        yield _buffered(content, path, size, told)
             elif magic[:2] == b"\x1f\x8b":
                 with gzip.GzipFile(fileobj=file) as content:
-                    yield _buffered(content, path, stored)
+                    yield _buffered(content, path, stored, told)
             else:
-                yield _buffered(file, path, stored)
+                yield _buffered(file, path, stored, told)
         except DAMAGE as error:
             what = str(error) or type(error).__name__
             raise FastcosFormatError(f"{path} must be a whole, readable file: {what}") from None
 
 
-def _buffered(source: Source | BinaryIO, path: Path, stored: int) -> io.BufferedReader:
-    return io.BufferedReader(BoundedReader(source, path, stored), 1 << 18)
+def _tell(progress: Progress | None, file: BinaryIO, first: int, size: int) -> None:
+    if progress is not None:
+        progress(min(file.tell() - first, size), size)
+
+
+def _buffered(
+    source: Source | BinaryIO, path: Path, stored: int, told: Callable[[], object]
+) -> io.BufferedReader:
+    return io.BufferedReader(BoundedReader(source, path, stored, told), 1 << 18)
 
 
 def _find_member(archive: zipfile.ZipFile, path: Path, member: str | None) -> zipfile.ZipInfo:

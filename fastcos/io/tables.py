@@ -12,6 +12,7 @@ from fastcos.io.delimited import DelimitedTable
 from fastcos.io.parquet import ParquetTable
 from fastcos.io.streams import open_bytes
 from fastcos.io.text_columns import Chunk, Columns, Integers, Vocabulary
+from fastcos.threads import Progress
 from fastcos.validate import as_none
 
 
@@ -37,13 +38,18 @@ class Table(Protocol):
 
 @contextmanager
 def open_table(
-    path: Path, *, member: str | None, delimiter: str | None, header: bool
+    path: Path,
+    *,
+    member: str | None,
+    delimiter: str | None,
+    header: bool,
+    progress: Progress | None = None,
 ) -> Iterator[Table]:
-    """Open a table by its kind and read its header."""
+    """Open a table by its kind and read its header; progress is that of open_bytes, of text."""
     if path.suffix.lower() in (".parquet", ".pq"):
         as_none("member", member, "for Parquet")
         as_none("delimiter", delimiter, "for Parquet")
         yield ParquetTable(path)
         return
-    with open_bytes(path, member) as stream:
+    with open_bytes(path, member, progress) as stream:
         yield DelimitedTable(stream, path, delimiter, header)
