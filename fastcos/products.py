@@ -46,7 +46,8 @@ def matmul(
     ndarray (n, l), float32 or float64
         Without the optional vectors, products are added one by one in the order of a row's columns:
         the same bits on any number of threads, and those of SciPy's product. The memory of a large
-        result that nobody holds any more goes to the next one, or to the system when it needs it.
+        result that nobody holds any more goes to the next one, or to the system when it needs it;
+        up to working_memory is kept so.
 
     Raises
     ------

@@ -2,9 +2,9 @@
 
 A system clears every page that it hands out, and gets a freed array's pages back: two fifths of
 the time of X A with 64 columns. So the memory of a large result is kept when its last view is gone,
-and the next array of about that size gets it. Meanwhile MADV_FREE lets the system take the pages
-when it needs them, unasked, as allocators like jemalloc do. Where there is no such call, memory is
-NumPy's as always.
+and the next array of about that size gets it: a few blocks, which together fit working_memory.
+Meanwhile MADV_FREE lets the system take the pages when it needs them, unasked, as allocators like
+jemalloc do. Where there is no such call, memory is NumPy's as always.
 """
 
 import collections
@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from fastcos import config
 
 CACHE_LINE = 64
 _HUGE_PAGE = 2**21
@@ -61,6 +63,8 @@ class _Block:
 
         A finaliser runs in any thread at any time and may wait for no lock: a deque needs none.
         """
+        if self.memory.nbytes * _MOST_KEPT > config.working_memory() * 2**20:
+            return
         start = ctypes.c_void_p(self.memory.ctypes.data)
         size = ctypes.c_size_t(self.memory.nbytes)
         if ctypes.CDLL(None).madvise(start, size, _FREE_FOR_THE_TAKING) == 0:

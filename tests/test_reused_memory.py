@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 
+import fastcos
 from fastcos import reused_memory
 
 LARGE = (5, 2**18)  # 5 MiB of float32
@@ -92,6 +93,15 @@ def test_only_a_few_blocks_are_kept():
     assert len(reused_memory._kept) == reused_memory._MOST_KEPT
     reused_memory.release()
     assert not reused_memory._kept
+
+
+@needs_reuse
+@pytest.mark.parametrize(("mebibytes", "blocks"), [(23, 0), (24, 1)])
+def test_what_is_kept_fits_the_working_memory(mebibytes, blocks):
+    fastcos.set_config(working_memory=mebibytes)  # a fourth of 24 is 5 MiB in whole huge pages
+    array = reused_memory.empty(LARGE, np.float32)
+    del array
+    assert len(reused_memory._kept) == blocks
 
 
 def test_arrays_of_many_threads_never_share_memory():
