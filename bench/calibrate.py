@@ -1,11 +1,12 @@
 """How often is the gate wrong? `python -m bench.calibrate RECORD.jsonl --minutes 4`, repeatedly.
 
 Three arms: this fastcos against itself, and against itself with the driver of kernels made slower
-by so much that a whole benchmark takes 20% longer, or 10% longer (suite.SlowDriver). What is
-recorded is pairs of processes, as the gate runs them; every benchmark of an arm is measured until
-the gate has said its last word on it, so none is left out for being hard to tell. Each pair appends
-one line: a calibration can be made in slices on a machine that is quiet at times, and on several
-cores at once. `--report` hands what was recorded to the gate's own verdict; `--readme` keeps that.
+by so much that a whole benchmark takes 20% longer, or 10% longer (suite.SlowDriver); a few pairs of
+a trial first tell how much of what is injected arrives in every benchmark. What is recorded is
+pairs of processes, as the gate runs them; every benchmark of an arm is measured until the gate has
+said its last word on it, so none is left out for being hard to tell. Each pair appends one line: a
+calibration can be made in slices on a machine that is quiet at times, and on several cores at once.
+`--report` hands what was recorded to the gate's own verdict; `--readme` keeps that.
 """
 
 import argparse
@@ -29,8 +30,9 @@ BEGIN, END = "<!-- begin bench.calibrate -->\n", "<!-- end bench.calibrate -->\n
 ARMS = {"nothing": (0.0, 2), "20%": (0.2, 2), "10%": (0.1, 1)}
 # 10% is the tolerance, on which every comparison takes the most pairs: every so many benchmarks
 EVERY = {"nothing": 1, "20%": 1, "10%": 8}
-# pairs between two looks at what is still needed
-BATCH = 5
+# pairs between two looks at what is still needed, and those of the trial
+BATCH = 6
+TRIAL, TRIAL_SHARE = "trial", 0.2
 
 
 class Ended(Exception):
@@ -73,46 +75,65 @@ def pairs_of(lines, arm):
 
 
 def unfinished(lines, arm):
-    """Benchmarks on which the gate has not said its last word; [] stands for all at the start."""
-    pairs = pairs_of(lines, arm)
-    if not pairs:
-        # known from the other arms, where all of them are too many
-        return sorted(pairs_of(lines, "20%"))[:: EVERY[arm]] if EVERY[arm] > 1 else []
-    most = ARMS[arm][1]
-    left = [name for name in pairs if len(verdicts(name, pairs[name], most)) < most]
-    return left or None
+    """Benchmarks on which the gate has not said its last word."""
+    pairs, most = pairs_of(lines, arm), ARMS[arm][1]
+    names = sorted(arrived(lines) if ARMS[arm][0] else pairs_of(lines, TRIAL))
+    names = names[:: EVERY[arm]]
+    return [name for name in names if len(verdicts(name, pairs.get(name, []), most)) < most]
+
+
+def arrived(lines):
+    """How much slower benchmarks were in the trial, where the driver has a part in them."""
+    seen = {name: seen_in(pairs) for name, pairs in pairs_of(lines, TRIAL).items()}
+    return {name: more for name, more in seen.items() if more > TRIAL_SHARE / 2}
+
+
+def seen_in(pairs):
+    """Median slow-down; what was meant, where the trial scatters too much to tell."""
+    logs = [np.median(np.log(head) - np.log(base)) for base, head in pairs]
+    clear = np.std(logs) / np.sqrt(len(logs)) < TRIAL_SHARE / 6
+    return np.expm1(np.median(logs)) if clear else TRIAL_SHARE
 
 
 def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def pairs_by_arm(select):
-    """What measures one pair of every arm."""
+def measured(arm, lines, select):
+    """What measures one pair of an arm."""
     words = [sys.executable, "-P", str(SUITE), "--serve", "--select", select]
-    plain = Command(words)
-    return {
-        arm: taking_turns(plain, Command(words, {"BENCH_SLOWDOWN": str(share)}), TURNS)
-        for arm, (share, _) in ARMS.items()
-    }
+    shares = TRIAL_SHARE
+    if arm != TRIAL:
+        shares = {name: ARMS[arm][0] * TRIAL_SHARE / more for name, more in arrived(lines).items()}
+    slowed = shares if arm == TRIAL or ARMS[arm][0] else 0
+    head = Command(words, {"BENCH_SLOWDOWN": json.dumps(slowed)})
+    return taking_turns(Command(words), head, TURNS)
 
 
 def record(path, minutes, select):
     """Pairs of every arm in turn, until the minutes are over or nothing is left to be said."""
-    stop, pair, needed = time.monotonic() + 60 * minutes, pairs_by_arm(select), True
+    stop, needed = time.monotonic() + 60 * minutes, True
     while needed:
         needed = False
-        for arm in ARMS:
-            names = unfinished(read(path), arm)
-            for _ in range(BATCH if names is not None else 0):
+        for arm in (TRIAL, *ARMS):
+            lines = read(path)
+            names = [] if arm == TRIAL else unfinished(lines, arm)
+            tried = sum(line["injected"] == TRIAL for line in lines)
+            if names or (arm == TRIAL and tried < BATCH):
                 needed = True
-                if time.monotonic() > stop:
-                    return
-                base, head = pair[arm](names)
-                both = {name: (base[name], head[name]) for name in base if name in head}
-                line = {"injected": arm, "date": str(datetime.date.today()), "pairs": both}
-                with path.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
+                pair = measured(arm, lines, select)
+                for _ in range(BATCH):
+                    if time.monotonic() > stop:
+                        return
+                    base, head = pair(names)
+                    both = {
+                        name: (base[name], head.get(name, base[name]))
+                        for name in base
+                        if name in head or arm == TRIAL
+                    }
+                    line = {"injected": arm, "date": str(datetime.date.today()), "pairs": both}
+                    with path.open("a") as file:
+                        file.write(json.dumps(line) + "\n")
 
 
 def report(lines):

@@ -53,8 +53,9 @@ def spin(turns):
 
 
 class SlowDriver:
-    """The driver of kernels, made slower until a whole benchmark takes a share longer.
+    """The driver of kernels, made slower until a whole benchmark takes about a share longer.
 
+    shares: one for all, or a dict of what some benchmarks need for that; the others take no part.
     For the calibration of the gate. It is here and not in the package, so no user can meet it. What
     it adds are empty loops, not a wait for a clock: to ask for CPU time is a system call, and many
     of them slow down what comes after.
@@ -65,10 +66,10 @@ class SlowDriver:
     # in which the driver's part is measured, after as many that warm up
     CALLS = 10
 
-    def __init__(self, share, now):
+    def __init__(self, shares, now):
         from fastcos import threads
 
-        self.share, self.now, self.plain = share, now, threads.run
+        self.shares, self.now, self.plain = shares, now, threads.run
         self.added = self.spent = 0.0
         self.known = {}
         self.turns_per_second = statistics.median(
@@ -95,9 +96,10 @@ class SlowDriver:
     def tune(self, name, call):
         """Add for call what makes all of it take the share longer; whether the driver can."""
         if name not in self.known:
+            share = self.shares.get(name, 0) if isinstance(self.shares, dict) else self.shares
             self.part(call)
             part = self.part(call)
-            self.known[name] = self.share / part if part >= self.LEAST_PART else 0.0
+            self.known[name] = share / part if part >= self.LEAST_PART else 0.0
         self.added = self.known[name]
         return self.added > 0
 
@@ -200,8 +202,8 @@ def main():
     how.add_argument("--serve", action="store_true", help="answer lines of names on stdin")
     how.add_argument("--tracks", action="store_true", help="what is tracked instead of times")
     given = parser.parse_args()
-    share, now = float(os.environ.get("BENCH_SLOWDOWN", "0")), clock()
-    driver = SlowDriver(share, now) if share else None
+    shares, now = json.loads(os.environ.get("BENCH_SLOWDOWN", "0")), clock()
+    driver = SlowDriver(shares, now) if shares else None
     chosen, pattern = set(given.names), re.compile(given.select)
 
     def wanted(name):
