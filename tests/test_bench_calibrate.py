@@ -1,0 +1,68 @@
+"""What the calibration of the gate reports of a record whose truth is known."""
+
+import numpy as np
+import pytest
+
+from bench import calibrate
+
+NAMES = ("a", "b")
+
+
+def recorded(arm, ratio, pairs, seed, names=NAMES):
+    """Lines of a record: six turns a pair, whose ratios scatter by 2%."""
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "injected": arm,
+            "date": "2026-01-02",
+            "pairs": {
+                name: ([1.0] * 6, list(ratio * np.exp(0.02 * rng.standard_normal(6))))
+                for name in names
+            },
+        }
+        for _ in range(pairs)
+    ]
+
+
+@pytest.fixture(scope="module")
+def lines():
+    trial = recorded("trial", 1.25, 6, 0) + recorded("trial", 1.0, 6, 0, ["no_kernel"])
+    return [*trial, *recorded("nothing", 1.0, 20, 1), *recorded("20%", 1.2, 35, 2)]
+
+
+def test_the_report_counts_failures_and_what_is_not_finished(lines):
+    text = "\n".join(calibrate.report(lines))
+    (nothing,) = (line for line in text.splitlines() if line.startswith("| nothing"))
+    (twenty,) = (line for line in text.splitlines() if line.startswith("| 20%"))
+    columns = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (nothing, twenty)]
+    # benchmarks, comparisons, slow at first, failed, undecided, not finished
+    assert [columns[0][at] for at in (1, 3, 4, 5, 6, 8)] == [
+        "2",
+        "4",
+        "0",
+        "**0 (0.0%)**",
+        "0",
+        "0",
+    ]
+    assert [columns[1][at] for at in (1, 3, 4, 5, 6, 8)] == [
+        "2",
+        "2",
+        "2",
+        "**2 (100.0%)**",
+        "0",
+        "2",
+    ]
+    assert columns[1][2] in {"+19.8%", "+19.9%", "+20.0%", "+20.1%", "+20.2%"}
+    assert "2026-01-02" in text
+
+
+def test_a_benchmark_is_measured_until_the_gate_has_said_its_last_word(lines):
+    assert calibrate.unfinished(lines, "20%") == ["a", "b"]
+    assert calibrate.unfinished(lines + recorded("20%", 1.2, 5, 3, ["a"]), "20%") == ["b"]
+    assert calibrate.unfinished(lines, "nothing") == ["no_kernel"]
+
+
+def test_what_arrives_is_corrected_where_the_trial_is_clear(lines):
+    assert calibrate.arrived(lines) == {name: pytest.approx(0.25, abs=0.02) for name in NAMES}
+    scattered = [line for ratio in (1.0, 1.2, 2.0) for line in recorded("trial", ratio, 1, 0)]
+    assert calibrate.arrived(scattered) == dict.fromkeys(NAMES, calibrate.TRIAL_SHARE)
