@@ -12,6 +12,7 @@ calibration can be made in slices on a machine that is quiet at times, and on se
 import argparse
 import datetime
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 
 from bench.gate import TURNS
 from bench.tables import cpu_name, versions
-from fastcos.gate import compare_pairs
+from fastcos.gate import LEAST_PAIRS, compare_pairs
 from fastcos.gate_processes import Command, taking_turns
 
 SUITE = Path(__file__).with_name("suite.py")
@@ -54,14 +55,15 @@ class Replay:
 
 
 def verdicts(name, pairs, most):
-    """The gate's first verdicts on these pairs, one after the other; fewer where they end."""
-    found, replay = [], Replay(name, pairs)
+    """The gate's first verdicts, one after the other, and how many of the pairs they took."""
+    found, replay, taken = [], Replay(name, pairs), 0
     while len(found) < most:
         try:
             found.append(compare_pairs(replay))
         except Ended:
             break
-    return found
+        taken = replay.used
+    return found, taken
 
 
 def pairs_of(lines, arm):
@@ -79,7 +81,7 @@ def unfinished(lines, arm):
     pairs, most = pairs_of(lines, arm), ARMS[arm][1]
     names = sorted(arrived(lines) if ARMS[arm][0] else pairs_of(lines, TRIAL))
     names = names[:: EVERY[arm]]
-    return [name for name in names if len(verdicts(name, pairs.get(name, []), most)) < most]
+    return [name for name in names if len(verdicts(name, pairs.get(name, []), most)[0]) < most]
 
 
 def arrived(lines):
@@ -111,51 +113,57 @@ def measured(arm, lines, select):
 
 
 def record(path, minutes, select):
-    """Pairs of every arm in turn, until the minutes are over or nothing is left to be said."""
-    stop, needed = time.monotonic() + 60 * minutes, True
-    while needed:
-        needed = False
-        for arm in (TRIAL, *ARMS):
-            lines = read(path)
-            names = [] if arm == TRIAL else unfinished(lines, arm)
-            tried = sum(line["injected"] == TRIAL for line in lines)
-            if names or (arm == TRIAL and tried < BATCH):
-                needed = True
-                pair = measured(arm, lines, select)
-                for _ in range(BATCH):
-                    if time.monotonic() > stop:
-                        return
-                    base, head = pair(names)
-                    both = {
-                        name: (base[name], head.get(name, base[name]))
-                        for name in base
-                        if name in head or arm == TRIAL
-                    }
-                    line = {"injected": arm, "date": str(datetime.date.today()), "pairs": both}
-                    with path.open("a") as file:
-                        file.write(json.dumps(line) + "\n")
+    """Pairs, one arm after the other, until the minutes are over or nothing is left to be said."""
+    stop = time.monotonic() + 60 * minutes
+    while True:
+        lines = read(path)
+        tried = sum(line["injected"] == TRIAL for line in lines)
+        left = {TRIAL: []} if tried < BATCH else {arm: unfinished(lines, arm) for arm in ARMS}
+        chosen = {
+            arm: [name for name in names if re.search(select, name)] for arm, names in left.items()
+        }
+        arm = next((arm for arm in chosen if chosen[arm] or arm == TRIAL), None)
+        if arm is None:
+            print("bench.calibrate: nothing is left to be measured", file=sys.stderr)
+            return
+        pair = measured(arm, lines, select)
+        for _ in range(BATCH):
+            if time.monotonic() > stop:
+                return
+            base, head = pair(chosen[arm])
+            if arm == TRIAL:  # where the driver has no part, head has left it out
+                head = base | head
+            both = {name: (base[name], head[name]) for name in base if name in head}
+            line = {"injected": arm, "date": str(datetime.date.today()), "pairs": both}
+            with path.open("a") as file:
+                file.write(json.dumps(line) + "\n")
 
 
 def report(lines):
-    """Markdown: how often the gate failed, by arm, and what it saw of every benchmark."""
+    """Markdown: how often the gate failed, by arm, and what it saw."""
     rows = [
         "| injected | benchmarks | seen | comparisons | slow at first | **failed** | undecided "
-        "| pairs | not finished |",
+        "| pairs | left open |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for arm, (_, most) in ARMS.items():
         pairs = pairs_of(lines, arm)
         found = {name: verdicts(name, pairs[name], most) for name in pairs}
-        every = [verdict for some in found.values() for verdict in some]
+        every = [verdict for some, _ in found.values() for verdict in some]
         if not every:
             continue
+        # a look was taken, and the record ended before the verdict
+        left = sum(
+            len(some) < most and len(pairs[name]) - taken >= LEAST_PAIRS
+            for name, (some, taken) in found.items()
+        )
         failed = sum(bool(verdict.slower) for verdict in every)
-        taken = [sum(one.pairs for one in (*v.ratios, *v.suspects)) for v in every]
+        used = [sum(one.pairs for one in (*v.ratios, *v.suspects)) for v in every]
         rows.append(
             f"| {arm} | {len(found)} | {np.median([v.ratios[0].ratio for v in every]) - 1:+.1%} "
             f"| {len(every)} | {sum(bool(v.suspects) for v in every)} "
             f"| **{failed} ({failed / len(every):.1%})** | {sum(bool(v.undecided) for v in every)} "
-            f"| {np.mean(taken):.0f} | {most * len(found) - len(every)} |"
+            f"| {np.mean(used):.0f} | {left} |"
         )
     return [*rows, "", *spreads(lines)]
 

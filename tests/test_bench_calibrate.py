@@ -30,12 +30,12 @@ def lines():
     return [*trial, *recorded("nothing", 1.0, 20, 1), *recorded("20%", 1.2, 35, 2)]
 
 
-def test_the_report_counts_failures_and_what_is_not_finished(lines):
+def test_the_report_counts_failures_and_what_is_left_open(lines):
     text = "\n".join(calibrate.report(lines))
     (nothing,) = (line for line in text.splitlines() if line.startswith("| nothing"))
     (twenty,) = (line for line in text.splitlines() if line.startswith("| 20%"))
     columns = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (nothing, twenty)]
-    # benchmarks, comparisons, slow at first, failed, undecided, not finished
+    # benchmarks, comparisons, slow at first, failed, undecided, left open
     assert [columns[0][at] for at in (1, 3, 4, 5, 6, 8)] == [
         "2",
         "4",
