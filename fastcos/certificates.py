@@ -28,8 +28,8 @@ _FIRST_LIST, _GROWTH, _LONGEST_LIST = 48, 8, 4096
 _BATCH = 4096
 # levels between which radii are searched: how far their logarithms are apart, the least of them
 _LEVEL_STEP, _LEAST_LEVEL = 0.01, 1e-7
-# of the working memory, for rows that are read from disk at once
-_ROWS_SHARE = 0.5
+# of the working memory, for rows that are read from disk at once; beside an entry of them
+_ROWS_SHARE, _BYTES_BESIDE = 0.8, 4
 
 
 class CertifiedNeighbors(NamedTuple):
@@ -153,11 +153,14 @@ def _rows_at_once(items: Any, listed: int) -> int:
     """How many rows to look at, with as many listed rows each; all of them in memory."""
     if not rows_on_disk.is_on_disk(items):
         return len(items)
-    fits = _ROWS_SHARE * config.working_memory() * 2**20 / (12 * items.shape[1] * listed)
+    row_bytes = (items.itemsize + _BYTES_BESIDE) * items.shape[1]
+    fits = _ROWS_SHARE * config.working_memory() * 2**20 / (row_bytes * listed)
     return max(1, int(fits))
 
 
-def parts(side: Side, lists: Integers) -> Iterator[tuple[slice, Side, Integers]]:
+def parts(
+    side: Side, lists: Integers, n_threads: int | None = 1
+) -> Iterator[tuple[slice, Side, Integers]]:
     """Cut the rows of a side and their lists into parts whose items are in memory.
 
     Yields which rows, a side of the items that these and their lists name, and the lists by the
@@ -169,16 +172,17 @@ def parts(side: Side, lists: Integers) -> Iterator[tuple[slice, Side, Integers]]
     step = _rows_at_once(side.items, lists.shape[1] + 1)
     for lo in range(0, len(lists), step):
         part = slice(lo, min(len(lists), lo + step))
-        yield part, *named_by(side._replace(rows=side.rows[part]), lists[part])
+        yield part, *named_by(side._replace(rows=side.rows[part]), lists[part], n_threads)
 
 
-def named_by(side: Side, lists: Integers) -> tuple[Side, Integers]:
+def named_by(side: Side, lists: Integers, n_threads: int | None = 1) -> tuple[Side, Integers]:
     """Return a side of the items that the rows and their lists name, in memory, and the lists."""
     edges = np.column_stack([side.rows, lists])
     used, numbers = np.unique(edges, return_inverse=True)
     numbers = numbers.reshape(edges.shape)
     own, listed = (numbers[:, place].astype(np.int64) for place in (0, slice(1, None)))
-    few = dense_neighbors.side(rows_on_disk.taken("items", side.items, used), None, None, "cosine")
+    rows = rows_on_disk.taken("items", side.items, used, n_threads)
+    few = dense_neighbors.side(rows, None, n_threads, "cosine")
     return Side(few.rows, few.norms, validate.read_only(own)), validate.read_only(listed)
 
 
@@ -218,7 +222,7 @@ def linear_radii(
     """Fisher z of the listed neighbours, and the radius of the first k under all linear maps."""
     n, m = neighbors.shape
     z, radius = threads.poisoned((n, m), np.float64), threads.poisoned((n, k), np.float64)
-    for part, some, lists in parts(side, validate.read_only(neighbors)):
+    for part, some, lists in parts(side, validate.read_only(neighbors), n_threads):
         cuts = threads.cuts_by_rows(len(lists), max(1, 4_000_000 // (side.items.shape[1] * m)))
         threads.run(
             certificates.linear_radii, cuts, *some, lists, z[part], radius[part],
@@ -263,7 +267,7 @@ def rescaling_radii(
             neighbors = validate.read_only(nearest_of(index, part, length, n_threads).indices)
             found = threads.poisoned(met.shape, np.float64)
             short = threads.poisoned(len(batch), np.uint8)
-            for here, some, lists in parts(part, neighbors):
+            for here, some, lists in parts(part, neighbors, n_threads):
                 threads.run(
                     certificates.rescaling_radii, threads.cuts_by_rows(len(lists), 4), *some,
                     lists, first, length == others, levels, DEPTH, met[here], found[here],

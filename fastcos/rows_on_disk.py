@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validate
+from fastcos import threads, validate
 
 # rows of a block: with fewer, a search would spend its time between blocks
 _FEWEST = 64
 # rows from here and there that are copied before their pages are let go: the system maps up to
 # 16 pages around each
 _TAKEN_AT_ONCE = 256
+# bytes of a map that one thread copies at a time
+_COPIED_AT_ONCE = 1 << 22
 
 
 def is_on_disk(X: Any) -> bool:
@@ -31,7 +33,7 @@ def as_rows_on_disk(name: str, X: Any) -> Any:
     return X
 
 
-def read_rows(name: str, X: Any, lo: int, hi: int) -> validate.Rows:
+def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) -> validate.Rows:
     """Return rows [lo, hi) of X as valid rows; those of a map are copied, and its pages let go.
 
     Meanwhile the system reads as many rows more, into its own memory. Rows in memory are valid.
@@ -39,10 +41,10 @@ def read_rows(name: str, X: Any, lo: int, hi: int) -> validate.Rows:
     if not is_on_disk(X):
         rows_in_memory: validate.Rows = X[lo:hi]
         return rows_in_memory
-    rows = np.array(X[lo:hi], order="C", subok=False)
-    if X.mode != "c":  # the pages of a private copy may hold what was written to it
-        release(X[lo:hi])
     read_ahead(X[hi : 2 * hi - lo])
+    rows = np.empty((hi - lo, X.shape[1]), X.dtype)
+    cuts = threads.cuts_by_rows(len(rows), max(1, _COPIED_AT_ONCE // (X.shape[1] * X.itemsize)))
+    threads.run(_copy, cuts, X[lo:hi], rows, n_threads=n_threads)
     return validate.as_rows(f"{name}[{lo}:{hi}]", rows)
 
 
@@ -52,19 +54,44 @@ def blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validate.Rows]]
         yield lo, read_rows(name, X, lo, min(len(X), lo + block))
 
 
-def taken(name: str, X: Any, numbers: npt.NDArray[np.integer[Any]]) -> validate.Rows:
+def taken(
+    name: str, X: Any, numbers: npt.NDArray[np.integer[Any]], n_threads: int | None = 1
+) -> validate.Rows:
     """Return the rows of X of these numbers as valid rows of this process."""
     if not is_on_disk(X):
         rows_in_memory: validate.Rows = validate.read_only(X[numbers])
         return rows_in_memory
     rows = np.empty((len(numbers), X.shape[1]), X.dtype)
     order = np.argsort(numbers, kind="stable")
-    for start in range(0, len(order), _TAKEN_AT_ONCE):
-        some = order[start : start + _TAKEN_AT_ONCE]
-        rows[some] = X[numbers[some]]
-        if X.mode != "c":
-            release(X)
+    cuts = threads.cuts_by_rows(len(order), _TAKEN_AT_ONCE)
+    threads.run(_take, cuts, X, numbers, order, rows, n_threads=n_threads)
     return validate.as_rows(name, rows)
+
+
+def _copy(lo: int, hi: int, X: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None:
+    """Copy rows [lo, hi) of a map."""
+    np.copyto(rows[lo:hi], X[lo:hi])
+    _release_copied(X[lo:hi])
+
+
+def _take(
+    lo: int,
+    hi: int,
+    X: npt.NDArray[Any],
+    numbers: npt.NDArray[np.integer[Any]],
+    order: npt.NDArray[np.integer[Any]],
+    rows: npt.NDArray[Any],
+) -> None:
+    """Copy the rows of a map whose numbers have places [lo, hi) in the order."""
+    some = order[lo:hi]
+    first, last = numbers[some[0]], numbers[some[-1]]
+    rows[some] = X[numbers[some]]
+    _release_copied(X[first : last + 1])
+
+
+def _release_copied(X: Any) -> None:
+    if X.mode != "c":  # the pages of a private copy may hold what was written to it
+        release(X)
 
 
 def release(X: npt.NDArray[Any]) -> None:

@@ -348,8 +348,9 @@ class ShardWriter:
 def _some_rows(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.csr_array:
     indptr, indices, data = shard
     some = slice(int(indptr[lo]), int(indptr[hi]))
-    starts = indptr[lo : hi + 1] - indptr[lo]
-    X = sp.csr_array((data[some], indices[some], starts), shape=(hi - lo, p))
+    X = sp.csr_array((hi - lo, p), dtype=data.dtype)
+    # the constructor would copy a map of which few rows are taken
+    X.indptr, X.indices, X.data = indptr[lo : hi + 1] - indptr[lo], indices[some], data[some]
     X.has_canonical_format = True
     return X
 

@@ -15,12 +15,16 @@ from fastcos.resumable import ResumableRun
 
 Scores = npt.NDArray[np.float32]
 
-# shares of the working memory for the queries' rows and results, and for a block of items
-_QUERIES_SHARE, _ITEMS_SHARE = 0.25, 0.5
+# shares of the working memory for the queries' rows and results at most, and for both them and a
+# block of items; as many items again are prepared for every block of queries as queries are packed
+# for every block of items, so where there are many of both the blocks are about even
+_QUERIES_SHARE, _SHARE_OF_BOTH = 0.4, 0.75
 # norms, offsets, and what the search keeps of a row; codes and mapped rows, per column
 _BYTES_PER_ROW, _BYTES_PER_CODE, _BYTES_PER_MAPPED_ENTRY = 160, 2, 16
-# columns and keys of a query: the best so far, those of the block, and both while they are merged
-_BYTES_PER_NEIGHBOR = 80
+# columns and keys of a query: the best so far, those of the block, and the best of both
+_BYTES_PER_NEIGHBOR = 48
+# queries whose neighbours are put side by side at once
+_MERGED_AT_ONCE = 4096
 # blocks of items begin at multiples: a map that multiplies so many rows at a time has the same bits
 # in a block as in the whole
 ROWS_OF_A_MAP = 4096
@@ -100,9 +104,10 @@ def blocks_that_fit(
     per_item = _bytes_per_row(measure, "items", question.searched)
     n, m = len(question.queries), len(question.searched)
     block = rows_on_disk.rows_that_fit(memory, _QUERIES_SHARE, per_query, n)
-    items_block = rows_on_disk.rows_that_fit(memory, _ITEMS_SHARE, per_item, m)
+    items_share = _SHARE_OF_BOTH - block * per_query / memory
+    items_block = rows_on_disk.rows_that_fit(memory, items_share, per_item, m)
     items_block -= items_block % ROWS_OF_A_MAP if items_block > ROWS_OF_A_MAP else 0
-    rest = (1 - _QUERIES_SHARE - _ITEMS_SHARE) * memory
+    rest = (1 - _SHARE_OF_BOTH) * memory
     return block, items_block, work._replace(working_memory=rest)
 
 
@@ -151,12 +156,12 @@ def best_among(
     best_columns = np.full((len(Q), k), -1, np.int64)
     best_keys = np.full((len(Q), k), -np.inf)
     for first, last, candidates in _blocks_with(question.candidates, items, items_block):
-        B = rows_on_disk.read_rows("items", question.searched, first, last)
+        B = rows_on_disk.read_rows("items", question.searched, first, last, work.n_threads)
         validate.as_scorable("items", B, B)
         side = dense.side(measure.items(B), measure.item_offsets(B), work.n_threads, measure.form)
         columns, keys = _search(
             measure.form, side, candidates - first, queries, _among(exclusions, first, last),
-            k, work._replace(progress=_share(told, first, last, len(items), len(Q))),
+            k, work._replace(progress=_share(told, first, last, len(items))),
             best_keys[:, -1],
         )  # fmt: skip
         columns[columns >= 0] += first
@@ -204,16 +209,21 @@ Found = tuple[dense.Integers, dense.Floats]
 
 def merged(some: Found, others: Found, work: dense.Work) -> Found:
     """Columns and keys (m, k) of the k best of both."""
-    both_columns = np.stack([some[0], others[0]], axis=1)
-    both_keys = np.stack([some[1], others[1]], axis=1)
     columns = threads.poisoned(some[0].shape, np.int64)
     keys = threads.poisoned(some[0].shape, np.float64)
-    threads.run(
-        topk.merge_rows, threads.cuts_by_rows(len(columns), 4096),
-        validate.read_only(both_keys), validate.read_only(both_columns), keys, columns,
-        n_threads=work.n_threads,
-    )  # fmt: skip
+    cuts = threads.cuts_by_rows(len(columns), _MERGED_AT_ONCE)
+    threads.run(_merge_rows, cuts, some, others, columns, keys, n_threads=work.n_threads)
     return columns, keys
+
+
+def _merge_rows(
+    lo: int, hi: int, some: Found, others: Found, columns: dense.Integers, keys: dense.Floats
+) -> None:
+    both_columns, both_keys = (
+        validate.read_only(np.stack([one[lo:hi], other[lo:hi]], axis=1))
+        for one, other in zip(some, others, strict=True)
+    )
+    topk.merge_rows(0, hi - lo, both_keys, both_columns, keys[lo:hi], columns[lo:hi])
 
 
 def _blocks_with(
@@ -274,7 +284,7 @@ def _told(progress: threads.Progress | None, lo: int, hi: int, n: int) -> Callab
 
 
 def _share(
-    told: Callable[[float], object], first: int, last: int, n_items: int, n_queries: int
+    told: Callable[[float], object], first: int, last: int, n_items: int
 ) -> threads.Progress:
     """Progress of a block of items as a share of a block of queries."""
-    return lambda done, total: told((first + (last - first) * done / n_queries) / n_items)
+    return lambda done, total: told((first + (last - first) * done / total) / n_items)
