@@ -77,6 +77,8 @@ neighbors items.npy --out n.txt                      | the suffix of --out must 
 neighbors items.npy --out items.npy/n.csv            | the folder of --out must be a directory
 audit missing.npy                                    | missing.npy: no such file or directory
 audit nan.npy                                        | nan.npy: vectors must be finite
+audit items.npy --users users.npy                    | audit: users.npy: vectors must be finite
+audit kept                                           | a folder; save the item_embeddings() of the
 audit items.npy --users five.npy                     | --users must have as many columns as items (
 audit items.npy --k 60                               | --k must be a whole number from 1 to 49, got
 audit items.npy --condition 0.5                      | --condition must be a finite number >= 1
@@ -125,6 +127,8 @@ def folder(tmp_path_factory):
     np.save(folder / "line.npy", rows[0])
     rows[3, 2] = np.nan
     np.save(folder / "nan.npy", rows)
+    np.save(folder / "users.npy", rows)  # a file whose name begins as a flag does
+    (folder / "kept").mkdir()
     cells = "".join(f"u{i % 9},i{i * 7 % 11},1\n" for i in range(60))
     (folder / "seen.csv").write_text("user,item,value\n" + cells)
     (folder / "kinds.csv").write_text(

@@ -124,8 +124,11 @@ def read_arrays(path: Path) -> Mapping[str, Array]:
     if kind == ".bin":
         words, vectors = read_binary_vectors(path)
         return {"words": words, "vectors": vectors}
+    what = kind or "no suffix"
+    if path.is_dir():
+        what = "a folder; save the item_embeddings() of the model in it as .npy first"
     raise FastcosFormatError(
-        f"{path} must be a file of vectors ({', '.join(SUFFIXES)}), got {kind or 'no suffix'}"
+        f"{path} must be a file of vectors ({', '.join(SUFFIXES)}), got {what}"
     )
 
 
