@@ -178,7 +178,11 @@ _RIVALS = {
 
 
 def product(library: str, X: Any) -> Callable[[Any], Any]:
-    """Return A -> X A; library: fastcos, prepared (what it checks once, done), scipy or mkl."""
+    """Return A -> X A; library: fastcos, new_memory, prepared, scipy or mkl.
+
+    new_memory is fastcos without the memory of an earlier result; prepared, what it checks once
+    done.
+    """
     if library == "scipy":
         return lambda A: X @ A
     if library == "mkl":
@@ -191,6 +195,14 @@ def product(library: str, X: Any) -> Callable[[Any], Any]:
         return as_operator(X).matmul
     from fastcos import matmul
 
+    if library == "new_memory":
+        from fastcos.reused_memory import release
+
+        def call(A: Any) -> Any:
+            release()
+            return matmul(X, A)
+
+        return call
     return lambda A: matmul(X, A)
 
 
