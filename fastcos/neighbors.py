@@ -214,6 +214,19 @@ def _engine(
     return lambda side, out, work, k=k: dense.search(prepared, side, out, k, work)
 
 
+def nearest_by(
+    form: str, queries: dense.Rows, items: dense.Rows | None, k: int
+) -> tuple[dense.Integers, dense.Floats]:
+    """Columns and float64 keys (n, k) by a form, for measures; items=None: among themselves."""
+    n, own = len(queries), items is None
+    side = dense.side(queries, None, None, form)
+    other = side if items is None else dense.side(items, None, None, form)
+    every = np.arange(len(other.rows), dtype=np.int64)
+    find = _engine(form, other, every, k, n, False, None, None)
+    columns, keys = find(side, dense.no_exclusions(n, own=own), as_work(None, None, None))
+    return columns, keys
+
+
 def as_exclusions(exclude: Any, n: int, n_items: int, own: bool) -> dense.Exclusions:
     """Settle what each of n queries may not find: itself if own, and the non-zeros of exclude."""
     everything = dense.no_exclusions(n, own=own)

@@ -89,6 +89,8 @@ def search_bands(
     least, largest = queries.norms[batch[lo]], queries.norms[batch[hi - 1]]
     right = np.searchsorted(firsts, queries.norms[batch[(lo + hi) // 2]])
     left = right - 1
+    own, permitted = queries.own, queries.permitted
+    indptr, excluded = queries.excluded_indptr, queries.excluded_indices
     start_tiles(isa, items.isa_state)
     while True:
         p, gap = _next_panel(left, right, least, largest, firsts, lasts)
@@ -113,7 +115,7 @@ def search_bands(
                 hit = block.hits[at]
                 i, column = q * PANEL + (hit & 31), items.order[p * PANEL + (hit >> 5)]
                 query = batch[lo + i]
-                if not may_find(query, column, queries):
+                if not may_find(column, query, own, permitted, indptr, excluded):
                     continue
                 waiting[i, counts[i]] = column
                 counts[i] += 1

@@ -4,7 +4,7 @@ import numpy as np
 
 from .jit import kernel
 from .pair_scores import pair_keys
-from .select import keep_best
+from .select import keep_best, kth_largest
 from .topk import write_run
 
 
@@ -27,32 +27,61 @@ def best_of_lists(lo, hi, listed, listed_keys, keys, columns):
 
 
 @kernel
-def best_of_mutual_lists(
-    lo, hi, form, queries, query_norms, items, item_norms, item_offsets, numbers, listed,
-    naming_indptr, naming, keys, columns,
+def likely_of_mutual_lists(
+    lo, hi, numbers, k, listed, listed_keys, naming_indptr, naming, naming_keys, errors, floors,
+    counts, columns,
 ):  # fmt: skip
-    """The best k of the items on each list and of those whose lists it is on, for rows lo .. hi.
+    """Floors of the k-th best listed key of items numbers[lo:hi], and what listed items reach them.
 
-    queries, query_norms (n, d), (n,): rows that are the items numbers (n,); listed (p, c) int64:
-    every item's list, without itself; naming: from naming_indptr[j] on the items on whose list j
-    is, rising. keys (n, k) float64, columns (n, k) int64 out, padded by -inf and -1.
+    listed, listed_keys (p, c): every item's list, without itself, and its keys; naming and its
+    keys: from naming_indptr[j] on the items on whose list j is, rising, and j's keys with them; a
+    key with item b is known to within errors[b]. Out: floors (n,) float64, -inf where fewer than k
+    are listed; counts (n,) int64: how many listed items may reach them; columns (n, room) int64:
+    the first `room` of these. O(c) time per naming item.
     """
-    c, k = listed.shape[1], columns.shape[1]
+    c, room = listed.shape[1], columns.shape[1]
     longest = 0
     for i in range(lo, hi):
         longest = max(longest, naming_indptr[numbers[i] + 1] - naming_indptr[numbers[i]])
-    some, some_keys = np.empty(c + longest, np.int64), np.empty(c + longest)
-    scratch = np.empty(c + longest)
+    some, keys = np.empty(c + longest, np.int64), np.empty(c + longest)
+    lower = np.empty(c + longest)
     for i in range(lo, hi):
-        own = listed[numbers[i]]
-        some[:c] = own
-        count = c
-        for at in range(naming_indptr[numbers[i]], naming_indptr[numbers[i] + 1]):
+        number, count = numbers[i], c
+        for entry in range(c):
+            some[entry], keys[entry] = listed[number, entry], listed_keys[number, entry]
+        for at in range(naming_indptr[number], naming_indptr[number + 1]):
             other, known = naming[at], False
             for entry in range(c):
-                known |= own[entry] == other
-            some[count] = other
+                known |= some[entry] == other
+            some[count], keys[count] = other, naming_keys[at]
             count += not known
+        for entry in range(count):
+            lower[entry] = keys[entry] - errors[some[entry]]
+        floor = kth_largest(lower, count, k) if count >= k else -np.inf
+        floors[i], kept = floor, 0
+        for entry in range(count):
+            if keys[entry] + errors[some[entry]] >= floor:
+                if kept < room:
+                    columns[i, kept] = some[entry]
+                kept += 1
+        counts[i] = kept
+
+
+@kernel
+def best_of_scored_lists(
+    lo, hi, form, queries, query_norms, items, item_norms, item_offsets, counts, listed, keys,
+    columns,
+):  # fmt: skip
+    """The best k by key of the first counts[i] items of listed[i], for queries lo .. hi.
+
+    queries (n, d), items (p, d) of one dtype; norms and offsets float64; counts (n,), listed
+    (n, room) int64. keys (n, k) float64, columns (n, k) int64 out, padded by -inf and -1.
+    """
+    room, k = listed.shape[1], columns.shape[1]
+    some, some_keys, scratch = np.empty(room, np.int64), np.empty(room), np.empty(room)
+    for i in range(lo, hi):
+        count = counts[i]
+        some[:count] = listed[i, :count]
         pair_keys(
             form, queries, i, query_norms[i], items, item_norms, item_offsets, some, count,
             some_keys,

@@ -177,14 +177,12 @@ def key_rounding(query, queries):
 
 
 @kernel
-def may_find(query, column, queries):
+def may_find(column, query, own, permitted, excluded_indptr, excluded_indices):
     """Whether the item is not the query itself, permitted, and not excluded for this query."""
-    first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
-    return (
-        column != queries.own[query]
-        and (queries.permitted.shape[0] == 0 or queries.permitted[column] != 0)
-        and not (first < last and is_excluded(column, queries.excluded_indices, first, last))
-    )
+    if column == own[query] or (permitted.shape[0] > 0 and permitted[column] == 0):
+        return False
+    first, last = excluded_indptr[query], excluded_indptr[query + 1]
+    return first == last or not is_excluded(column, excluded_indices, first, last)
 
 
 @kernel
@@ -203,22 +201,29 @@ def pass_rows(
         unit = np.float32(1.0) / block.scales[q, lane]
         block.lanes[q, TAU, lane] = threshold_of(query, queries, bounds[query], unit)
         counts[query] = 0
+    # plain arrays: a member of a tuple is counted as used and unused at every hit, 5x its cost
+    codes, stride, first_codes = items.codes, items.stride, items.starts
+    statistics, order = items.statistics, items.order
+    packed, lanes, scores, hits = block.packed, block.lanes, block.scores, block.hits
+    own, permitted = queries.own, queries.permitted
+    indptr, excluded = queries.excluded_indptr, queries.excluded_indices
+    restricted = permitted.shape[0] > 0 or excluded.shape[0] > 0
     start_tiles(isa, items.isa_state)
-    for p in range(items.statistics.shape[0]):
-        for q in range(block.lanes.shape[0]):
+    for p in range(statistics.shape[0]):
+        for q in range(lanes.shape[0]):
             score_panel(
-                isa, items.codes, p * PANEL * items.stride, items.stride, block.packed,
-                q * block.size, shape[2], items.starts, p * PANEL, block.scores,
+                isa, codes, p * PANEL * stride, stride, packed, q * block.size, shape[2],
+                first_codes, p * PANEL, scores,
             )  # fmt: skip
             n_hits = passing(
-                block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
-                items.order.shape[0] - p * PANEL, block.hits,
-            )  # fmt: skip
+                scores, lanes, q * 4 * PANEL, statistics, p, order.shape[0] - p * PANEL, hits
+            )
             for at in range(n_hits):
-                hit = block.hits[at]
-                query = batch[lo + q * PANEL + (hit & 31)]
-                column = items.order[p * PANEL + (hit >> 5)]
-                if not may_find(query, column, queries):
+                hit = hits[at]
+                query, column = batch[lo + q * PANEL + (hit & 31)], order[p * PANEL + (hit >> 5)]
+                if column == own[query] or (
+                    restricted and not may_find(column, query, own, permitted, indptr, excluded)
+                ):
                     continue
                 if counts[query] < room:
                     columns[starts[query] + counts[query]] = column

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 import fastcos
-from fastcos import bounded_neighbors, get_measure, measures, top_k
+from fastcos import bounded_neighbors, get_measure, guided_neighbors, measures, top_k
 from fastcos.measure import Bounded, Plain, register, summaries
 from fastcos.measure.base import _MAKERS
 from fastcos.rescaling import rescalings
@@ -626,9 +626,27 @@ def test_neighbours_met_by_fit_leave_nobody_out(name, k):
     every &= every.T
     np.fill_diagonal(every, False)
     keys = np.asarray(fitted.queries(rows), np.float64) @ np.asarray(fitted.items(rows)).T
-    assert (
-        np.where(every, keys + fitted.item_offsets(rows), -np.inf) <= met.ceilings[:, None]
-    ).all()
+    keys += fitted.item_offsets(rows)
+    assert (np.where(every, keys, -np.inf) <= met.ceilings[:, None]).all()
+    for of_rows, known, errors in (
+        (keys, met.keys, met.errors[met.columns]),
+        (keys.T, met.named_keys, met.errors[:, None]),
+    ):
+        assert (np.abs(np.take_along_axis(of_rows, met.columns, axis=1) - known) <= errors).all()
+
+
+@pytest.mark.parametrize("room", [-2, 0, 54])
+@pytest.mark.parametrize("name", ["csls", "local_scaling", "dis_sim_local"])
+def test_neighbours_met_by_fit_change_no_bit(name, room, monkeypatch):
+    """Against a search of the same rows that may not use them, for it must leave some out."""
+    monkeypatch.setattr(guided_neighbors, "_ROOM", room)
+    itself = scipy.sparse.eye_array(700, format="csr")
+    for kind in (np.float32, np.float64):
+        rows = uneven_rows(700, 12).astype(kind)
+        found = top_k(rows, k=9, measure=name)
+        apart = top_k(rows, rows, k=9, measure=name, exclude=itself)
+        np.testing.assert_array_equal(found.indices, apart.indices)
+        np.testing.assert_array_equal(found.scores, apart.scores)
 
 
 def test_dis_sim_local_measures_rows_far_from_0_from_their_middle():

@@ -107,12 +107,20 @@ class Candidates(NamedTuple):
     ----------
     columns : ndarray (p, c), int64
         Different items, not the item itself.
+    keys, named_keys : ndarray (p, c), float64
+        The engine's keys of row i as a query with items columns[i], and of rows columns[i] as
+        queries with item i.
+    errors : ndarray (p,), float64
+        Keys with item i are the engine's to within errors[i].
     ceilings : ndarray (p,), float64
         No key of a pair of items neither of which is on the other's list exceeds it; -inf where all
         others are listed, inf where nothing is known.
     """
 
     columns: npt.NDArray[np.int64]
+    keys: Keys
+    named_keys: Keys
+    errors: Keys
     ceilings: Keys
 
 

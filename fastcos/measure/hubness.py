@@ -21,13 +21,11 @@ from fastcos.measure.population import (
     cosine_moments,
     mutual_ceilings,
     nearest,
-    neighborhoods,
 )
 from fastcos.measure.rows import (
     Floats,
     Integers,
     centroid_distances,
-    list_keys,
     norms_of,
     origin_of,
     unit_rows,
@@ -36,7 +34,7 @@ from fastcos.measure.rows import (
 # neighbours kept by fit: with these most of 40,000 Gaussian rows need no second pass for 10; more
 # cost the first pass more than they save
 _MET = 23
-# what rounding may add to a ceiling
+# what rounding may add to a ceiling, and how far a key of unit rows may be from another way's
 _SLACK = 1e-9
 
 
@@ -76,7 +74,7 @@ class _Local(Plain):
     """
 
     form: ClassVar[Form] = "dot"
-    metric: ClassVar[str] = "cosine"
+    metric: ClassVar[Form] = "cosine"
     met: ClassVar[int] = _MET
 
     def __init__(self, n_neighbors: int = 10, *, other: Any = None) -> None:
@@ -94,8 +92,8 @@ class _Local(Plain):
         self._near: Neighborhoods | None = None
         if other is None:
             self._there = self._rows
-            self._near = neighborhoods(self._rows, min(others, max(k, self.met)), self.metric)
-            found = np.ascontiguousarray(self._near.columns[:, :k])
+            self._near = nearest(self._rows, None, min(others, max(k, self.met)), self.metric)
+            found = self._near.first(k)
         else:
             validate.as_same_width("other", other, "items", items)
             self._there = self._prepared(other)
@@ -131,7 +129,15 @@ class _Local(Plain):
         validate_measures.as_fitted(self, "_rows")
         if self._near is None:
             return None
-        return Candidates(self._near.columns, self._ceilings(self._near.ceilings))
+        columns, keys = self._near
+        ceilings = np.full(len(keys), -np.inf)
+        if keys.shape[1] < len(keys) - 1:
+            ceilings = self._ceilings(keys[:, -1])
+        return Candidates(columns, *self._keys(columns, keys), ceilings)
+
+    def _keys(self, columns: Integers, keys: Floats) -> tuple[Floats, Floats, Floats]:
+        """The engine's keys of rows with their columns, the other way round, and their errors."""
+        raise NotImplementedError
 
     def _ceilings(self, nearest: Floats) -> Floats:
         """What a key can be at most, (p,), where the metric's is at most the nearest of both."""
@@ -140,7 +146,7 @@ class _Local(Plain):
     def _prepared(self, rows: Rows) -> Rows:
         return rows
 
-    def _local(self, rows: Rows, found: Integers, there: Rows) -> Floats:
+    def _local(self, rows: Rows, found: Neighborhoods, there: Rows) -> Floats:
         raise NotImplementedError
 
     def _offsets(self, local: Floats) -> Keys | None:
@@ -174,12 +180,17 @@ class CSLS(_Local):
         """Return 2 key - r(q)."""
         return 2 * keys - self._of_queries(Q)[:, None]
 
-    def _local(self, rows: Rows, found: Integers, there: Rows) -> Floats:
-        mean: Floats = list_keys(self.metric, rows, there, found).mean(axis=1)
+    def _local(self, rows: Rows, found: Neighborhoods, there: Rows) -> Floats:
+        mean: Floats = found.keys.mean(axis=1)
         return mean
 
     def _offsets(self, local: Floats) -> Keys:
         return -0.5 * local
+
+    def _keys(self, columns: Integers, keys: Floats) -> tuple[Floats, Floats, Floats]:
+        halves = 0.5 * self._locals
+        errors = np.full(len(keys), _SLACK)
+        return keys - halves[columns], keys - halves[:, None], errors
 
     def _ceilings(self, nearest: Floats) -> Floats:
         return mutual_ceilings(nearest + _SLACK, -0.5 * self._locals, np.add)
@@ -218,14 +229,17 @@ class LocalScaling(_Local):
         scores: Keys = np.exp(2 * keys / self._positive(self._of_queries(Q))[:, None])
         return scores
 
-    def _local(self, rows: Rows, found: Integers, there: Rows) -> Floats:
-        last = np.ascontiguousarray(found[:, -1:])
-        cosines = list_keys(self.metric, rows, there, last)[:, 0]
-        distances: Floats = np.sqrt(np.maximum(0, 2 - 2 * cosines))
+    def _local(self, rows: Rows, found: Neighborhoods, there: Rows) -> Floats:
+        distances: Floats = np.sqrt(np.maximum(0, 2 - 2 * found.keys[:, -1]))
         return distances
 
     def _offsets(self, local: Floats) -> Keys:
         return -1 / self._positive(local)
+
+    def _keys(self, columns: Integers, keys: Floats) -> tuple[Floats, Floats, Floats]:
+        inverses = 1 / self._positive(self._locals)
+        below = keys - 1
+        return below * inverses[columns], below * inverses[:, None], _SLACK * inverses
 
     def _ceilings(self, nearest: Floats) -> Floats:
         scales, below = self._positive(self._locals), nearest - 1 + _SLACK
@@ -253,7 +267,7 @@ class DisSimLocal(_Local):
     """
 
     name: ClassVar[str] = "dis_sim_local"
-    metric: ClassVar[str] = "euclidean"
+    metric: ClassVar[Form] = "euclidean"
     # |y - c|² differs more between items than the distances of a query's nearest: no ceilings
     met: ClassVar[int] = 0
     invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=- G=- t=y")
@@ -281,9 +295,16 @@ class DisSimLocal(_Local):
     def _prepared(self, rows: Rows) -> Rows:
         return rows - self._origin if self._moved else rows
 
-    def _local(self, rows: Rows, found: Integers, there: Rows) -> Floats:
+    def _local(self, rows: Rows, found: Neighborhoods, there: Rows) -> Floats:
         """Squared distance to the centroid of the list."""
-        return centroid_distances(rows, there, found)
+        return centroid_distances(rows, there, found.columns)
+
+    def _keys(self, columns: Integers, keys: Floats) -> tuple[Floats, Floats, Floats]:
+        squares = np.square(norms_of(self._rows))
+        largest = max(squares.max(), self._locals.max())
+        named = 0.5 * (keys + squares[columns] + self._locals[:, None])
+        keys = 0.5 * (keys + squares[:, None] + self._locals[columns])
+        return keys, named, np.full(len(keys), _SLACK * largest)
 
     def _ceilings(self, nearest: Floats) -> Floats:
         return np.full(len(nearest), np.inf)

@@ -2,12 +2,12 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.measure.base import Rows
+from fastcos.measure.base import Form, Rows
 from fastcos.measure.rows import (
     Floats,
     Integers,
@@ -47,7 +47,7 @@ class Members:
 
     def find(self, rows: Rows) -> Integers:
         """The number of a row that equals each given one, -1 where none does, (n,)."""
-        if rows is self._rows:
+        if _place(rows) == _place(self._rows):
             return np.arange(len(rows))
         return self._census.find(rows)
 
@@ -56,23 +56,22 @@ class Members:
         return census(self._rows)
 
 
+def _place(rows: Rows) -> tuple[object, ...]:
+    """Where rows lie in memory: a view of the same rows is at the same place."""
+    return rows.ctypes.data, rows.shape, rows.strides, rows.dtype
+
+
 class Neighborhoods(NamedTuple):
-    """The nearest c of every row: item numbers (n, c), and keys (n,) that no others exceed."""
+    """The nearest c of every row: item numbers and the metric's keys, both (n, c)."""
 
     columns: Integers
-    ceilings: Floats
+    keys: Floats
 
-
-def neighborhoods(items: Rows, width: int, form: str) -> Neighborhoods:
-    """The nearest other items of every item, by cosine or by Euclidean distance."""
-    found = _top_k(items, None, width, form)
-    if width >= len(items) - 1:
-        return Neighborhoods(found.indices, np.full(len(items), -np.inf))
-    last = found.scores[:, -1].astype(np.float64)
-    # scores are rounded to float32
-    if form == "cosine":
-        return Neighborhoods(found.indices, last + 1e-7)
-    return Neighborhoods(found.indices, -np.square(last * (1 - 1e-7)))
+    def first(self, k: int) -> "Neighborhoods":
+        """The nearest k."""
+        return Neighborhoods(
+            np.ascontiguousarray(self.columns[:, :k]), np.ascontiguousarray(self.keys[:, :k])
+        )
 
 
 def mutual_ceilings(
@@ -92,16 +91,11 @@ def mutual_ceilings(
     return ceilings
 
 
-def nearest(queries: Rows, items: Rows, k: int, form: str) -> Integers:
-    """The k nearest items of every query, (n, k)."""
-    columns: Integers = _top_k(queries, items, k, form).indices
-    return columns
+def nearest(queries: Rows, items: Rows | None, k: int, form: Form) -> Neighborhoods:
+    """The k nearest items of every query by cosine or Euclidean distance; of itself others only."""
+    from fastcos.neighbors import nearest_by  # the engine knows measures: only while searching
 
-
-def _top_k(queries: Rows, items: Rows | None, k: int, form: str) -> Any:
-    from fastcos.neighbors import top_k  # the engine knows measures: only at the time of a search
-
-    return top_k(queries, items, k, measure="cosine" if form == "cosine" else "neg_euclidean")
+    return Neighborhoods(*nearest_by(form, queries, items, k))
 
 
 class CosineMoments(NamedTuple):
