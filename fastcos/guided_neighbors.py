@@ -1,7 +1,7 @@
 """Neighbours of the items among themselves where fitting has met likely ones: judge those first."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -49,8 +49,7 @@ def mutual_lists(met: Candidates, n_threads: int | None) -> MutualLists:
     every = np.arange(0, p * c + 1, c, dtype=np.int64)
     flat, keys = met.columns.reshape(-1), met.named_keys.reshape(-1)
     indptr, naming, values = transposed(every, flat, keys, p, np.int64, n_threads)
-    assert values is not None
-    return MutualLists(met, indptr, naming, values)
+    return MutualLists(met, indptr, naming, cast(dense.Floats, values))
 
 
 def search(
