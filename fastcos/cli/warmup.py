@@ -166,6 +166,8 @@ def _products() -> None:
         X = _with_values(_interactions().X).astype(dtype)
         left, right = _vectors(dtype, X.shape[0]), _vectors(dtype, X.shape[1])
         matmul(X, right), rmatmul(X, left), gram_matmul(X, right)
+        ones = _interactions().X  # as they are where means are subtracted
+        matmul(ones, right), rmatmul(ones, left)
         svd_residuals(X, randomized_svd(X, 5))
 
 
