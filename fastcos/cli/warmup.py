@@ -159,6 +159,9 @@ def _audit() -> None:
 
 
 def _products() -> None:
+    import numpy as np
+    import scipy.sparse as sp
+
     from fastcos.products import gram_matmul, matmul, rmatmul
     from fastcos.svd import randomized_svd, svd_residuals
 
@@ -169,6 +172,8 @@ def _products() -> None:
         ones = _interactions().X  # as they are where means are subtracted
         matmul(ones, right), rmatmul(ones, left)
         svd_residuals(X, randomized_svd(X, 5))
+        # large enough to be checked while it is multiplied
+        matmul(sp.csr_array(np.ones((2**11, 2**9), dtype)), _vectors(dtype, 2**9))
 
 
 def _training() -> None:
