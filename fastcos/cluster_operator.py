@@ -95,7 +95,7 @@ class _ClusterOperator:
     def _sum(self, product: str, factor: Matrix | None) -> Any:
         return in_a_tree(self._client, _added, self._each(product, factor)).result()
 
-    def _each(self, product: str, factor: Matrix | None) -> list[Future[Any]]:
+    def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
         """One product of every shard. The factor is a task's result, which can be made again."""
         least, poorest = memory_of_poorest(self._client)
         validate.as_memory_of_worker(poorest, least, self._bytes_of_a_task(factor))
@@ -118,7 +118,7 @@ class _ClusterOperator:
         return _BYTES_PER_ENTRY * copies * entries + sums + products
 
 
-def in_a_tree(client: Client, combine: Any, parts: Sequence[Future[Any]]) -> Future[Any]:
+def in_a_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "Future[Any]":
     """Combine neighbours, then neighbouring results, and so on; an odd one out goes up."""
     while len(parts) > 1:
         pairs = [

@@ -35,19 +35,21 @@ def count_score(score, margin, histogram, near):
 
 
 @kernel
-def pair_histograms(lo, hi, rows, panels, ends, margin, counts, near):
+def pair_histograms(lo, hi, begin, stop, rows, panels, ends, margin, counts, near):
     """counts[part, 0 or 1, bin]: pairs i < j of different or the same cluster, for parts lo .. hi.
+
+    i in the strips of 96 rows from begin up to stop.
 
     rows (n, d) float64 unit rows, sorted by cluster, and the same packed (``pack_rows``); the
     cluster of row i ends before row ends[i], (n,) int64; margin float: how far a score may be from
     the truth, in bins; counts (parts, 2, bins) and near (parts, 2, 1) int64, zeros, in/out: near
-    counts the scores that may belong to the next bin. Part q takes the strips q, q + parts, ... of
-    96 rows. O(n n d / parts) time a part.
+    counts the scores that may belong to the next bin. Part q takes every parts-th strip. O(96 n d)
+    time a strip.
     """
     n, n_parts = rows.shape[0], counts.shape[0]
     tile = np.empty((ROWS, COLUMNS))
     for part in range(lo, hi):
-        for strip in range(part * STRIP, n, n_parts * STRIP):
+        for strip in range((begin + part) * STRIP, min(stop * STRIP, n), n_parts * STRIP):
             for panel in range(strip // COLUMNS, panels.shape[0]):
                 first = panel * COLUMNS
                 for tile_row in range(strip, min(strip + STRIP, n), ROWS):
@@ -67,7 +69,9 @@ def pair_histograms(lo, hi, rows, panels, ends, margin, counts, near):
 
 
 @kernel
-def stratified_pair_histograms(lo, hi, rows, panels, ends, levels, cuts, margin, counts, near):
+def stratified_pair_histograms(
+    lo, hi, begin, stop, rows, panels, ends, levels, cuts, margin, counts, near
+):
     """Do what pair_histograms does, with counts per stratum of levels[i] + levels[j].
 
     levels (n,) float64; cuts (strata - 1,) float64, rising: a pair is in the stratum whose number
@@ -78,7 +82,7 @@ def stratified_pair_histograms(lo, hi, rows, panels, ends, levels, cuts, margin,
     n, n_parts = rows.shape[0], counts.shape[0]
     tile = np.empty((ROWS, COLUMNS))
     for part in range(lo, hi):
-        for strip in range(part * STRIP, n, n_parts * STRIP):
+        for strip in range((begin + part) * STRIP, min(stop * STRIP, n), n_parts * STRIP):
             for panel in range(strip // COLUMNS, panels.shape[0]):
                 first = panel * COLUMNS
                 for tile_row in range(strip, min(strip + STRIP, n), ROWS):

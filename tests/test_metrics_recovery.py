@@ -103,6 +103,17 @@ def test_pairs_are_sorted_up_to_a_number_and_binned_beyond(monkeypatch):
     assert binned.low < binned.high
 
 
+def test_pairs_are_counted_in_rounds_of_any_length(monkeypatch):
+    items, labels = oracles.blobs(3, n=500)
+    popularity = np.arange(500) % 17 + 1
+    whole = metrics.pair_auc(items, labels, exact=False)
+    strata = metrics.stratified_auc(items, labels, popularity)
+    monkeypatch.setattr(auc, "_PAIRS_PER_BLOCK", 1)
+    assert list(auc.rounds(500, 2)) == [(0, 2), (2, 4), (4, 6)]
+    assert metrics.pair_auc(items, labels, exact=False, n_threads=1) == whole
+    assert metrics.stratified_auc(items, labels, popularity, n_threads=1) == strata
+
+
 def test_more_than_a_million_scores_are_all_counted():
     # score i is above i + 1 of the others: 0.5, 1.5, ...
     n = 2**21 + 3

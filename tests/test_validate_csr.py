@@ -354,3 +354,12 @@ def test_400_broken_matrices_crash_nothing():
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_20_000_broken_matrices_crash_nothing(seed):
     assert survived(seed, 1000, "csr") + survived(seed, 1000, *FORMATS) == 2000
+
+
+@pytest.mark.parametrize("field", ["row", "col"])
+def test_coordinates_that_are_not_as_many_as_values_are_named(field):
+    X = sp.coo_array(np.eye(4))
+    coordinates = [X.row[:-1], X.col] if field == "row" else [X.row, X.col[:-1]]
+    X.coords = tuple(coordinates)
+    with pytest.raises(ValueError, match=rf"X\.{field} must be as long as data \(4\), got 3"):
+        as_interactions("X", X)

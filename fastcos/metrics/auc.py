@@ -1,5 +1,6 @@
 """Whether pairs of the same cluster score higher than pairs of different clusters."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,8 @@ from fastcos.kernels import pairs
 from fastcos.metrics.rows import Floats, Integers, LabelledRows, labelled_rows, packed
 
 N_BINS = 2**16
+# pairs in a block, some 50 ms: a block that has begun must end before Ctrl-C is answered
+_PAIRS_PER_BLOCK = 10_000_000
 # pairs that are sorted rather than binned where nobody asked
 _FEW_PAIRS = 2**22
 
@@ -135,18 +138,30 @@ def _histograms(grouped: LabelledRows, n_threads: int | None) -> tuple[Integers,
     parts = n_parts(n_threads)
     counts, near = np.zeros((parts, 2, N_BINS), np.int64), np.zeros((parts, 2, 1), np.int64)
     rows = validate.read_only(grouped.rows)
-    threads.run(
-        pairs.pair_histograms,
-        threads.cuts_by_rows(parts, 1),
-        rows,
-        packed(rows, n_threads),
-        row_ends(grouped),
-        margin_in_bins(rows, N_BINS),
-        counts,
-        near,
-        n_threads=n_threads,
-    )
+    panels, ends = packed(rows, n_threads), row_ends(grouped)
+    for begin, stop in rounds(len(rows), parts):
+        threads.run(
+            pairs.pair_histograms,
+            threads.cuts_by_rows(parts, 1),
+            begin,
+            stop,
+            rows,
+            panels,
+            ends,
+            margin_in_bins(rows, N_BINS),
+            counts,
+            near,
+            n_threads=n_threads,
+        )
     return counts.sum(axis=0), near.sum(axis=0)
+
+
+def rounds(n: int, parts: int) -> Iterator[tuple[int, int]]:
+    """Strips of rows, begin to stop, that fill the histograms of all parts one block further."""
+    strips = -(-n // pairs.STRIP)
+    step = parts * max(1, _PAIRS_PER_BLOCK // (pairs.STRIP * n))
+    for begin in range(0, strips, step):
+        yield begin, min(begin + step, strips)
 
 
 def n_parts(n_threads: int | None) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fastcos import threads, validate, validate_metrics
 from fastcos.kernels import pairs
-from fastcos.metrics.auc import auc_of_counts, margin_in_bins, n_parts, row_ends
+from fastcos.metrics.auc import auc_of_counts, margin_in_bins, n_parts, rounds, row_ends
 from fastcos.metrics.rows import Floats, Integers, labelled_rows, packed
 
 _STRATUM_BINS = 2**14
@@ -89,19 +89,24 @@ def stratified_auc(
     counts = np.zeros((parts, n_strata, 2, _STRATUM_BINS), np.int64)
     near = np.zeros((parts, n_strata, 2, 1), np.int64)
     unit = validate.read_only(grouped.rows)
-    threads.run(
-        pairs.stratified_pair_histograms,
-        threads.cuts_by_rows(parts, 1),
-        unit,
-        packed(unit, n_threads),
-        row_ends(grouped),
-        levels,
-        _pair_quantiles(np.sort(levels), n_strata),
-        margin_in_bins(unit, _STRATUM_BINS),
-        counts,
-        near,
-        n_threads=n_threads,
-    )
+    panels, ends = packed(unit, n_threads), row_ends(grouped)
+    quantiles = _pair_quantiles(np.sort(levels), n_strata)
+    for begin, stop in rounds(len(unit), parts):
+        threads.run(
+            pairs.stratified_pair_histograms,
+            threads.cuts_by_rows(parts, 1),
+            begin,
+            stop,
+            unit,
+            panels,
+            ends,
+            levels,
+            quantiles,
+            margin_in_bins(unit, _STRATUM_BINS),
+            counts,
+            near,
+            n_threads=n_threads,
+        )
     return _over_strata(counts.sum(axis=0), near.sum(axis=0), grouped.n_left_out)
 
 

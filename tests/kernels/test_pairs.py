@@ -54,7 +54,9 @@ def test_histograms_hold_every_pair_once_in_its_bin(n, d, parts):
     codes = np.sort(np.random.default_rng(0).integers(0, 3, n))
     ends = np.searchsorted(codes, codes, side="right")
     counts, near = np.zeros((parts, 2, n_bins), np.int64), np.zeros((parts, 2, 1), np.int64)
-    pairs.pair_histograms(0, parts, rows, packed(rows), ends, 1e-12, counts, near)
+    strips, panels = -(-n // pairs.STRIP), packed(rows)
+    for begin, stop in ((0, strips // 2), (strips // 2, strips)):
+        pairs.pair_histograms(0, parts, begin, stop, rows, panels, ends, 1e-12, counts, near)
     i, j = np.triu_indices(n, 1)
     places = ((rows @ rows.T)[i, j] + 1) * (n_bins / 2 - 1) + pairs.OFFSET
     same = (codes[i] == codes[j]).astype(int)
