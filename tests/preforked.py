@@ -42,4 +42,4 @@ def answers(application: str, folder: Path, requests: int, **environment: str) -
             return list(clients.map(ask, range(requests)))
     finally:
         server.terminate()
-        server.communicate(timeout=30)
+        server.communicate(timeout=90)  # gunicorn itself waits 30 s for its workers
