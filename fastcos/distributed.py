@@ -160,8 +160,8 @@ def gram_matmul(
     Returns
     -------
     ndarray (p, l)
-        The shards' products, added in a fixed tree: the same bits on any number of workers, and
-        those of :func:`fastcos.gram_matmul` of the shards where these have over 2^25 non-zeros.
+        The shards' products, added in a fixed tree: the same bits on any number of workers; against
+        :func:`fastcos.gram_matmul`, which adds other parts of the rows, they differ by rounding.
 
     Raises
     ------
