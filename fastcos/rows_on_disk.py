@@ -90,7 +90,8 @@ def _take(
 
 
 def _release_copied(X: Any) -> None:
-    if X.mode != "c":  # the pages of a private copy may hold what was written to it
+    # a map that was pickled lies in memory, and pages of a private copy may hold what was written
+    if is_on_disk(X) and X.mode != "c":
         release(X)
 
 
