@@ -104,7 +104,7 @@ class CosineMF(
     validation_curve_ : ndarray, float64
         The same of held-out interactions; empty without them.
     n_features_in_ : int
-        p.
+        Items, p, of fit.
     feature_names_in_ : ndarray (p,) of str
         Only where X was a data frame with such columns.
 

@@ -110,7 +110,7 @@ class LinearMF(
     mean_ : ndarray (p,), float64, or None
         What was subtracted from the columns: their means, less the overall mean with "both".
     n_features_in_ : int
-        p.
+        Items, p, of fit.
     feature_names_in_ : ndarray (p,) of str
         Only where X was a data frame with such columns.
 
