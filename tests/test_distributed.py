@@ -168,10 +168,9 @@ def test_a_worker_with_too_little_memory_is_told_so_before_anything_runs(
         operator.gram_matmul(wide)
     with pytest.raises(ValueError, match=r"worker \S+ must have"):
         operator.matmul(wide)
-    assert_same_bits(
-        distributed.gram_matmul(shards.path, np.ones((80, 2)), client=client),
-        fastcos.gram_matmul(shards, np.ones((80, 2))),
-    )
+    narrow = np.ones((80, 2))
+    found = distributed.gram_matmul(shards.path, narrow, client=client)
+    np.testing.assert_allclose(found, fastcos.gram_matmul(shards, narrow), rtol=1e-12)
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -193,7 +192,9 @@ def test_comparisons_are_those_of_one_machine(client, tmp_path, labelled):
     assert (found.named, found.grid) == (expected.named, expected.grid)
     for name, lists in expected.neighbors.items():
         assert_same_bits(found.neighbors[name], lists)
-    assert told[-1] == (len(told), len(told))
+    start = max(i for i, (done, _) in enumerate(told) if done == 0)  # before it, factorisations
+    cells = len(told) - start - 1
+    assert told[start:] == [(done, cells) for done in range(cells + 1)]
     assert not list(tmp_path.iterdir())
 
 
