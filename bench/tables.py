@@ -103,7 +103,7 @@ def dates(found):
     """When the part was run, and what of it before."""
     older = {}
     for row in found["rows"]:
-        if "date" in row:
+        if row.get("date", found["date"]) != found["date"]:
             older.setdefault(row["date"], set()).add(library_of(row))
     return "; ".join(
         [found["date"], *(f"{', '.join(sorted(older[day]))} {day}" for day in sorted(older))]
