@@ -117,8 +117,8 @@ def test_a_reader_that_goes_early_leaves_no_traceback():
             check=True,
         )
         assert done.stderr == ""
-        # argparse itself lets a help that nobody reads go
-        assert done.stdout == ("0\n" if "--help" in words else "141\n")
+        # newer releases of argparse let a help that nobody reads go by themselves
+        assert done.stdout == "141\n" or ("--help" in words and done.stdout == "0\n")
 
 
 def test_version(capsys):
