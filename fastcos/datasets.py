@@ -188,12 +188,12 @@ def simulate_interactions(
     >>> simulation.parameters["preference_law"]
     'dirichlet'
     """
-    n_users = validate.as_count("n_users", n_users)
     n_items = validate.as_count("n_items", n_items)
     n_clusters = validate.as_count("n_clusters", n_clusters, high=n_items)
-    seed = validate.as_count("seed", seed, low=0)
-    if n_threads is not None:
-        n_threads = validate.as_count("n_threads", n_threads)
+    if interactions_per_user is not None:
+        interactions_per_user = validate.as_count(
+            "interactions_per_user", interactions_per_user, high=n_items
+        )
     given = {
         "cluster_probabilities": cluster_probabilities,
         "popularity_law": popularity_law,
@@ -203,49 +203,50 @@ def simulate_interactions(
         "activity_law": activity_law,
     }
     choices = _settled(preset, given, n_clusters)
-    exponents = _as_exponents(item_exponent, choices["popularity_law"])
-    lowest = _SMALLEST_DRAWN_EXPONENT if choices["activity_law"] == "pareto_clipped" else 0.0
-    user_exponent = validate.as_real(
-        "user_exponent", user_exponent, low=lowest, high=_LARGEST_EXPONENT
-    )
-    if interactions_per_user is not None:
-        interactions_per_user = validate.as_count(
-            "interactions_per_user", interactions_per_user, high=n_items
-        )
+    parameters = {
+        "n_users": validate.as_count("n_users", n_users),
+        "n_items": n_items,
+        "n_clusters": n_clusters,
+        "item_exponent": _as_item_exponents(item_exponent, choices["popularity_law"]),
+        "user_exponent": _as_user_exponent(user_exponent, choices["activity_law"]),
+        "preset": preset,
+        **choices,
+        "interactions_per_user": interactions_per_user,
+        "seed": validate.as_count("seed", seed, low=0),
+    }
+    if n_threads is not None:
+        n_threads = validate.as_count("n_threads", n_threads)
+    return _simulated(parameters, n_threads, progress)
 
-    streams = np.random.SeedSequence(seed).spawn(6)
-    clusters, slopes, popularities, preferences, activities = map(
-        np.random.default_rng, streams[:5]
-    )
-    shares = _cluster_shares(clusters, choices["cluster_probabilities"], n_clusters)
+
+def _simulated(
+    parameters: dict[str, Any], n_threads: int | None, progress: threads.Progress | None
+) -> Simulation:
+    """Draw clusters, popularities, preferences and activities, then the interactions."""
+    n_users, n_items = parameters["n_users"], parameters["n_items"]
+    n_clusters, activity = parameters["n_clusters"], parameters["interactions_per_user"]
+    *streams, drawn = np.random.SeedSequence(parameters["seed"]).spawn(6)
+    clusters, slopes, popularities, preferences, activities = map(np.random.default_rng, streams)
+    shares = _cluster_shares(clusters, parameters["cluster_probabilities"], n_clusters)
     item_cluster = clusters.choice(n_clusters, size=n_items, p=shares)
-    cluster_exponent = slopes.uniform(*exponents, size=n_clusters)
-    popularity = _popularity(popularities, item_cluster, cluster_exponent, choices)
-    preference = _preference(preferences, n_users, n_clusters, choices)
-    if interactions_per_user is None:
-        wanted = _activity(activities, n_users, n_items, user_exponent, choices["activity_law"])
+    lowest, highest = parameters["item_exponent"]
+    cluster_exponent = slopes.uniform(lowest, highest, size=n_clusters)
+    popularity = _popularity(popularities, item_cluster, cluster_exponent, parameters)
+    preference = _preference(preferences, n_users, n_clusters, parameters)
+    if activity is None:
+        exponent, law = parameters["user_exponent"], parameters["activity_law"]
+        wanted = _activity(activities, n_users, n_items, exponent, law)
     else:
-        wanted = np.full(n_users, interactions_per_user, np.int64)
+        wanted = np.full(n_users, activity, np.int64)
     X = sample_interactions(
         preference,
         item_cluster,
         popularity,
         wanted,
-        key=tuple(streams[5].generate_state(2).tolist()),
+        key=tuple(drawn.generate_state(2).tolist()),
         n_threads=n_threads,
         progress=progress,
     )
-    parameters = {
-        "n_users": n_users,
-        "n_items": n_items,
-        "n_clusters": n_clusters,
-        "item_exponent": exponents,
-        "user_exponent": user_exponent,
-        "preset": preset,
-        **choices,
-        "interactions_per_user": interactions_per_user,
-        "seed": seed,
-    }
     return Simulation(X, item_cluster, popularity, preference, parameters)
 
 
@@ -279,11 +280,16 @@ def _settled(preset: str, given: dict[str, Any], n_clusters: int) -> dict[str, A
     return choices
 
 
-def _as_exponents(item_exponent: Any, popularity_law: str) -> tuple[float, float]:
+def _as_item_exponents(item_exponent: Any, popularity_law: str) -> tuple[float, float]:
     low, high = validate.as_vector("item_exponent", item_exponent, 2).tolist()
     lowest = 0.0 if popularity_law == "rank_zipf" else _SMALLEST_DRAWN_EXPONENT
     low = validate.as_real("item_exponent[0]", low, low=lowest, high=_LARGEST_EXPONENT)
     return low, validate.as_real("item_exponent[1]", high, low=low, high=_LARGEST_EXPONENT)
+
+
+def _as_user_exponent(user_exponent: Any, activity_law: str) -> float:
+    lowest = _SMALLEST_DRAWN_EXPONENT if activity_law == "pareto_clipped" else 0.0
+    return validate.as_real("user_exponent", user_exponent, low=lowest, high=_LARGEST_EXPONENT)
 
 
 def _cluster_shares(random: np.random.Generator, law: Any, n_clusters: int) -> Vector:

@@ -6,6 +6,7 @@ into the coordinates of the new ones, by the best rescaling and by the best line
 differs is real.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,22 +144,13 @@ def version_change(
     validate.as_length("old_items", old, len(new), "items")
     k = validate.as_count("k", k, high=len(new) - 1)
     generator = validate.as_generator("seed", seed)
-    sides = [
-        _as_users(name, given, rows, of)
-        for name, given, rows, of in (
-            ("users", users, new, "items"),
-            ("old_users", old_users, old, "old_items"),
-        )
-    ]
+    queries = _as_users("users", users, new, "items")
+    old_queries = _as_users("old_users", old_users, old, "old_items")
     directed = np.flatnonzero(new.any(axis=1) & old.any(axis=1))
     validate_audit.as_many("items", len(directed), k + 1)
     new, old = new[directed], old[directed]
     listed = np.sort(generator.choice(len(new), min(_LISTED_ROWS, len(new)), replace=False))
-
-    def lists(rows: Any) -> Integers:
-        given = validate.as_rows("items", rows)
-        side, _, _ = certificates.as_edges(given, k, 1.0, listed)
-        return certificates.nearest(side, k, n_threads).indices
+    lists = functools.partial(_lists, k=k, listed=listed, n_threads=n_threads)
 
     linear, condition, of_new = _linear_image(old, new)
     of_old = _linear_image(new, old)[2]
@@ -169,15 +161,13 @@ def version_change(
     if old.shape[1] == new.shape[1]:
         rescaled = max(kept, metrics.overlap_at_k(lists(old * _best_scales(old, new)), wanted))
     by_users = predictions = None
-    if sides[0] is not None and sides[1] is not None:
+    if queries is not None and old_queries is not None:
         by_users = metrics.overlap_at_k(
-            *(
-                lists(query_metric(queries).transform(rows))
-                for queries, rows in zip(sides, (new, old), strict=True)
-            )
+            lists(query_metric(queries).transform(new)),
+            lists(query_metric(old_queries).transform(old)),
         )
-        if len(sides[0]) == len(sides[1]):
-            predictions = metrics.model_change(sides[1], old, sides[0], new).relative
+        if len(queries) == len(old_queries):
+            predictions = metrics.model_change(old_queries, old, queries, new).relative
     order = np.argsort(after, kind="stable")
     return VersionChange(
         n_items=len(new),
@@ -195,6 +185,13 @@ def version_change(
         predictions=predictions,
         most_changed=directed[listed[order[after[order] < 1][:_MOST_CHANGED]]],
     )
+
+
+def _lists(rows: Any, k: int, listed: Integers, n_threads: int | None) -> Integers:
+    """The k nearest of each listed item among the others."""
+    given = validate.as_rows("items", rows)
+    side, _, _ = certificates.as_edges(given, k, 1.0, listed)
+    return certificates.nearest(side, k, n_threads).indices
 
 
 def _kept(first: Integers, second: Integers) -> Floats:
