@@ -44,10 +44,11 @@ def matmul(
     Returns
     -------
     ndarray (n, l), float32 or float64
-        Without the optional vectors, products are added one by one in the order of a row's columns:
-        the same bits on any number of threads, and those of SciPy's product. The memory of a large
-        result that nobody holds any more goes to the next one, or to the system when it needs it;
-        up to working_memory is kept so.
+        Without the optional vectors, products are added in the order of a row's columns, each with
+        one rounding (fused multiply-add): the same bits on any number of threads, and a row of m
+        non-zeros x is within m u / (1 - m u) of sum |x||a|, u = 2^-24 or 2^-53. The memory of a
+        large result that nobody holds any more goes to the next one, or to the system when it needs
+        it; up to working_memory is kept so.
 
     Raises
     ------

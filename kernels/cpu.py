@@ -32,6 +32,13 @@ def cpu_features():
 
 
 @functools.cache
+def multiplies_and_adds_at_once():
+    """Whether there is an instruction for a b + c with one rounding: not on x86 before 2013."""
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
+    return not is_x86 or "fma" in cpu_features()
+
+
+@functools.cache
 def supported_isas():
     """Instruction sets of ISA_FEATURES that this CPU has and may use, widest first."""
     return tuple(

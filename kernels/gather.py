@@ -2,8 +2,9 @@
 
 The product of a sparse row with a dense matrix is a sum of rows of the matrix. Numba's vectoriser
 reads and writes that sum once per non-zero; here a panel of its columns stays in registers across
-the non-zeros of the row and is written once. Products and sums are rounded one by one, in the order
-of the non-zeros: the bits are those of the plain loop, whatever the vector width.
+the non-zeros of the row and is written once. A value times its vector is added with one rounding
+(``multiply_add``), in the order of the non-zeros: the bits are those of the plain loop, whatever
+the vector width.
 
 The IR names no instruction, so it compiles for every CPU; a CPU with narrow registers splits the
 vectors. Values are an array, or None where every value is 1; a float32 value meets a float64 matrix
@@ -14,8 +15,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from . import multiply_add
+from .vector_ir import I64, broadcast
+
 LANES = 16
-_I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
 class _RowCode:
@@ -43,7 +46,7 @@ class _RowCode:
     def panel(self, argument, column=None):
         """Pointer to column `column` (0) of row 0 of a matrix, and the length of its rows."""
         array = self._array(argument)
-        first = _I64(0) if column is None else self._arguments[column]
+        first = I64(0) if column is None else self._arguments[column]
         start = self._builder.gep(array.data, [first])
         return start, self._builder.extract_value(array.shape, 1)
 
@@ -62,25 +65,22 @@ class _RowCode:
             self._builder.store(value, self._lanes_at(pointer, part), align=4)
 
     def _lanes_at(self, pointer, part):
-        first = self._builder.gep(pointer, [_I64(part * self._lanes)])
+        first = self._builder.gep(pointer, [I64(part * self._lanes)])
         return self._builder.bitcast(first, self._vector.as_pointer())
 
-    def times_value(self, entry, vectors):
-        """The vectors times value number entry of the row."""
-        if self._values is None:
-            return vectors
+    def plus_products(self, sums, entry, vectors):
+        """Sums plus value number entry of the row times the vectors."""
         builder, element = self._builder, self._vector.element
+        if self._values is None:
+            return [builder.fadd(a, b) for a, b in zip(sums, vectors, strict=True)]
         value = builder.load(builder.gep(self._values, [entry]))
         if value.type != element:
             value = builder.fpext(value, element)
-        undefined = ir.Constant(self._vector, ir.Undefined)
-        lanes = ir.Constant(ir.VectorType(_I32, self._lanes), [0] * self._lanes)
-        first = builder.insert_element(undefined, value, _I32(0))
-        broadcast = builder.shuffle_vector(first, undefined, lanes)
-        return [builder.fmul(broadcast, vector) for vector in vectors]
-
-    def plus(self, left, right):
-        return [self._builder.fadd(a, b) for a, b in zip(left, right, strict=True)]
+        values = broadcast(builder, value, self._vector)
+        return [
+            multiply_add.emit(builder, values, vector, total)
+            for total, vector in zip(sums, vectors, strict=True)
+        ]
 
     def for_each_entry(self, carried, step, bound=None):
         """Carried = step(entry, index, carried) for every non-zero; return where it ended and them.
@@ -95,8 +95,8 @@ class _RowCode:
         )
         builder.branch(head)
         builder.position_at_end(head)
-        entry = builder.phi(_I64)
-        entry.add_incoming(_I64(0), before)
+        entry = builder.phi(I64)
+        entry.add_incoming(I64(0), before)
         sums = [builder.phi(value.type) for value in carried]
         for phi, value in zip(sums, carried, strict=True):
             phi.add_incoming(value, before)
@@ -109,7 +109,7 @@ class _RowCode:
             builder.cbranch(builder.icmp_signed("<", index, bound), body, after)
         builder.position_at_end(body)
         results = step(entry, index, sums)
-        entry.add_incoming(builder.add(entry, _I64(1)), builder.block)
+        entry.add_incoming(builder.add(entry, I64(1)), builder.block)
         for phi, value in zip(sums, results, strict=True):
             phi.add_incoming(value, builder.block)
         builder.branch(head)
@@ -118,17 +118,17 @@ class _RowCode:
 
     def _index(self, entry):
         index = self._builder.load(self._builder.gep(self._indices, [entry]))
-        if index.type == _I64:
+        if index.type == I64:
             return index
         extend = self._builder.sext if self._types[1].dtype.signed else self._builder.zext
-        return extend(index, _I64)
+        return extend(index, I64)
 
     def gathered(self, panel, start=None, bound=None):
         """Start plus value times row of the panel for every non-zero; and where it ended."""
         entry, sums = self.for_each_entry(
             self.zeros() if start is None else start,
-            lambda entry, index, sums: self.plus(
-                sums, self.times_value(entry, self.load(self.row(panel, index)))
+            lambda entry, index, sums: self.plus_products(
+                sums, entry, self.load(self.row(panel, index))
             ),
             bound,
         )
@@ -139,7 +139,7 @@ class _RowCode:
 
         def step(entry, index, _):
             target = self.row(panel, index)
-            self.store(self.plus(self.load(target), self.times_value(entry, vectors)), target)
+            self.store(self.plus_products(self.load(target), entry, vectors), target)
             return []
 
         self.for_each_entry([], step)

@@ -1,11 +1,13 @@
 """Products of a CSR matrix X with dense matrices: X A, X'Y and X'X Q, and column moments.
 
 Every product has two bodies with the same bits: panels of 64, 32, 16, 4 and 1 columns in registers
-(``gather``), and a plain loop, the truth of the tests. data is None where all values are 1.
+(``gather``), and a plain loop, the truth of the tests. A value times a number is added with one
+rounding, in the order of a row's non-zeros. data is None where all values are 1.
 """
 
 from . import csr, gather
 from .jit import kernel
+from .multiply_add import multiply_add
 from .prefetch import prefetch
 
 WIDTHS = (64, 32, 16, 4, 1)
@@ -85,6 +87,12 @@ def _multiply_ahead(first, last, indptr, indices, data, A, Y):
 
 
 @kernel
+def _plus(total, data, t, factor):
+    """Total plus value number t times factor, rounded once."""
+    return total + factor if data is None else multiply_add(data[t], factor, total)
+
+
+@kernel
 def matmul_rows_plain(lo, hi, indptr, indices, data, A, Y):
     """Do what matmul_rows does, without vector IR."""
     for i in range(lo, hi):
@@ -93,7 +101,7 @@ def matmul_rows_plain(lo, hi, indptr, indices, data, A, Y):
         for t in range(indptr[i], indptr[i + 1]):
             j = indices[t]
             for c in range(A.shape[1]):
-                Y[i, c] += A[j, c] if data is None else data[t] * A[j, c]
+                Y[i, c] = _plus(Y[i, c], data, t, A[j, c])
 
 
 @kernel
@@ -139,8 +147,7 @@ def rmatmul_parts_plain(lo, hi, cuts, indptr, indices, data, Y, y_column, begun,
             for t in range(indptr[i], indptr[i + 1]):
                 j = indices[t]
                 for c in range(Z.shape[2]):
-                    y = Y[i, y_column + c]
-                    Z[part, j, c] += y if data is None else data[t] * y
+                    Z[part, j, c] = _plus(Z[part, j, c], data, t, Y[i, y_column + c])
 
 
 @kernel
@@ -189,12 +196,11 @@ def gram_parts_plain(lo, hi, cuts, indptr, indices, data, Q, q_column, begun, Z)
             for t in range(indptr[i], indptr[i + 1]):
                 j = indices[t]
                 for c in range(Z.shape[2]):
-                    q = Q[j, q_column + c]
-                    row[c] += q if data is None else data[t] * q
+                    row[c] = _plus(row[c], data, t, Q[j, q_column + c])
             for t in range(indptr[i], indptr[i + 1]):
                 j = indices[t]
                 for c in range(Z.shape[2]):
-                    Z[part, j, c] += row[c] if data is None else data[t] * row[c]
+                    Z[part, j, c] = _plus(Z[part, j, c], data, t, row[c])
 
 
 @kernel

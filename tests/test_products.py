@@ -1,5 +1,7 @@
 """Products of sparse and dense matrices, plain, centred and scaled, against dense arithmetic."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -33,11 +35,25 @@ def X(rng):
     return X.astype(np.float32)
 
 
-def test_matmul_has_the_bits_of_scipys_product(X, rng):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_errors_keep_the_bound_of_as_many_roundings_as_non_zeros(rng, dtype):
+    """Against exact sums: |Y - X A| <= m u / (1 - m u) |X||A| with m non-zeros in a row."""
+    X = sp.random_array((40, 300), density=0.1, rng=rng, format="csr", dtype=dtype)
     X.data[:] = rng.standard_normal(X.nnz)
-    A = rng.standard_normal((P, 70)).astype(np.float32)
-    np.testing.assert_array_equal(matmul(X, A), X @ A)
-    np.testing.assert_array_equal(matmul(X.astype(np.float64), A), X.astype(np.float64) @ A)
+    X = sp.vstack([X, sp.eye_array(3, 300, dtype=dtype, format="csr") * dtype(0.1)], format="csr")
+    A = rng.standard_normal((300, 5)).astype(dtype)
+    # sums of which almost nothing is left
+    A[:, 0] -= (np.linalg.pinv(X.toarray()[:10]) @ (X[:10] @ A[:, 0])).astype(dtype)
+    found = matmul(X, A)
+    for i in range(43):
+        row = slice(X.indptr[i], X.indptr[i + 1])
+        values = [Fraction(float(x)) for x in X.data[row]]
+        mu = len(values) * Fraction(float(np.finfo(dtype).eps)) / 2
+        for c in range(5):
+            factors = [Fraction(float(a)) for a in A[X.indices[row], c]]
+            terms = [x * a for x, a in zip(values, factors, strict=True)]
+            error = abs(Fraction(float(found[i, c])) - sum(terms))
+            assert error <= mu / (1 - mu) * sum(map(abs, terms))
 
 
 @pytest.fixture
@@ -58,8 +74,9 @@ def unread(monkeypatch):
 def test_a_large_matrix_is_checked_while_it_is_multiplied(X, rng, unread, dtype):
     X.data[:] = rng.standard_normal(X.nnz)
     X, A = X.astype(dtype), rng.standard_normal((P, 70)).astype(dtype)
+    truth = operators.as_operator(X).matmul(A)
     for n_threads in (1, 3):
-        np.testing.assert_array_equal(matmul(X, A, n_threads=n_threads), X @ A)
+        np.testing.assert_array_equal(matmul(X, A, n_threads=n_threads), truth)
     assert all((product is None) == sparse_operator.is_plain() for product in unread)
     assert len(unread) == 2
 
@@ -230,7 +247,7 @@ def test_little_memory_means_fewer_sums_at_once_and_the_same_bits(rng, monkeypat
 
 
 def test_wide_indices_are_kept_where_columns_need_them(X, rng, monkeypatch):
-    A = rng.standard_normal((P, 3)).astype(np.float32)
+    A = rng.integers(-9, 9, (P, 3)).astype(np.float32)
     wide = X.copy()
     wide.indices, wide.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
     np.testing.assert_array_equal(matmul(wide, A), X @ A)

@@ -1,11 +1,12 @@
 """Sparse products against loops: every panel width, value type and index type; both bodies."""
 
+import mpmath
 import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fastcos.kernels import sparse
+from fastcos.kernels import cpu, sparse
 
 N, P = 37, 23
 
@@ -67,6 +68,7 @@ def test_matmul_rows_is_the_product_and_leaves_other_rows_alone(index, value, dt
 def test_unread_rows_are_multiplied_or_left(dtype, fault):
     rng = np.random.default_rng(4)
     X = sp.random_array((700, P), density=0.9, rng=rng, format="csr", dtype=dtype)
+    X.data[:] = rng.integers(1, 9, X.nnz)
     indptr, indices, data = X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data
     entry = indptr[500] + 3
     if fault in ("index", "negative"):
@@ -119,6 +121,49 @@ def test_parts_of_transposed_and_gram_products_add_up(index, value, dtype, body)
             assert np.isnan(out[:, [0, 1, -1]]).all()
             call(1, 3, cuts, *arrays, given, 1, True, Z)
             np.testing.assert_array_equal(Z[[0, 3]].sum(0) + Z[1:3].sum(0) / 2, truth)
+
+
+def in_order(pairs, dtype, are_fused=True):
+    """Sum of products in order by mpmath, each added with one rounding to dtype, or with two."""
+    total = mpmath.mpf(0)
+    with mpmath.workprec(np.finfo(dtype).nmant + 1):
+        for x, a in pairs:
+            x, a = mpmath.mpf(float(x)), mpmath.mpf(float(a))
+            total = mpmath.fdot([(x, a), (total, 1)]) if are_fused else x * a + total
+    return float(total)
+
+
+@pytest.mark.skipif(
+    numba.config.DISABLE_JIT or not cpu.multiplies_and_adds_at_once(),
+    reason="plain Python and x86 before 2013 round twice",
+)
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(np.float32, np.float32), (np.float32, np.float64), (np.float64, np.float64)],
+)
+@each_body
+def test_every_product_is_added_in_order_with_one_rounding(value, dtype, body):
+    rng = np.random.default_rng(6)
+    (indptr, indices, _), _ = csr(rng, np.int32, np.float32, density=0.8)
+    data = rng.standard_normal(len(indices)).astype(value)
+    A, cuts = rng.standard_normal((P, 17)).astype(dtype), np.array([0, N])
+    for array in (data, A, cuts):
+        array.flags.writeable = False
+    rows = [slice(indptr[i], indptr[i + 1]) for i in range(N)]
+    terms = [[list(zip(data[t], a[indices[t]], strict=True)) for a in A.T] for t in rows]
+    XA = [[in_order(pairs, dtype) for pairs in row] for row in terms]
+    assert [[in_order(pairs, dtype, are_fused=False) for pairs in row] for row in terms] != XA
+    Y = np.full((N, 17), np.nan, dtype)
+    getattr(sparse, f"matmul_rows{body}")(0, N, indptr, indices, data, A, Y)
+    np.testing.assert_array_equal(Y, XA)
+    Y.flags.writeable = False
+    Z = np.full((2, 1, P, 17), np.nan, dtype)
+    getattr(sparse, f"rmatmul_parts{body}")(0, 1, cuts, indptr, indices, data, Y, 0, False, Z[0])
+    getattr(sparse, f"gram_parts{body}")(0, 1, cuts, indptr, indices, data, A, 0, False, Z[1])
+    row_of = np.repeat(np.arange(N), np.diff(indptr))
+    at = [np.flatnonzero(indices == j) for j in range(P)]
+    XY = [[in_order(zip(data[t], y[row_of[t]], strict=True), dtype) for y in Y.T] for t in at]
+    np.testing.assert_array_equal(Z[:, 0], [XY, XY])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
