@@ -154,8 +154,8 @@ class SimilarityIndex:
         work = as_work(n_threads, working_memory, progress)
         if min_score is not None:
             min_score = validate.as_real("min_score", min_score)
+        asked = Question(given, state.rows, k, state.measure, permitted, exclusions, min_score)
         if isinstance(state, _OnDisk):
-            asked = Question(given, state.rows, k, state.measure, permitted, exclusions, min_score)
             return Neighbors(*search_in_blocks(asked, state.measure, work))
 
         def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k) -> Any:
@@ -169,9 +169,8 @@ class SimilarityIndex:
                     state.measure, queries_asked, state.rows, min_score, work, engine
                 )
             )
-        return Neighbors(
-            *query_chunks.in_chunks(state.measure, given, exclusions, k, min_score, work, find)
-        )
+        results = query_chunks.results_in_chunks(asked, work)
+        return Neighbors(*query_chunks.in_chunks(asked, state.measure, work, find, results))
 
     def add(self, items: Any) -> npt.NDArray[np.int64]:
         """Add items under the next numbers. O((p + new) d).

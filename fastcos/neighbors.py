@@ -123,6 +123,8 @@ def top_k(
     """
     sparse = sp.issparse(queries) or sp.issparse(items)
     of_bags = sparse and getattr(measure, "of_bags", False)
+    if sparse:
+        validate.as_none("out", out, "for sparse rows")
     if sparse and not of_bags:
         indices, scores = sparse_top_k(
             queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
@@ -130,7 +132,7 @@ def top_k(
         )  # fmt: skip
         return Neighbors(indices, scores)
     on_disk = rows_on_disk.is_on_disk(queries) or rows_on_disk.is_on_disk(items)
-    streams = out is not None or (on_disk and can_stream(measure))
+    streams = on_disk and (out is not None or can_stream(measure))
     as_rows: Any = rows_on_disk.as_rows_on_disk if streams else validate.as_rows
     as_rows = as_interactions if of_bags else as_rows
     given = as_rows("queries", queries)
@@ -146,36 +148,58 @@ def top_k(
     work = as_work(n_threads, working_memory, progress)
     if min_score is not None:
         min_score = validate.as_real("min_score", min_score)
+    some = None if allowed is None else candidates
+    question = Question(given, searched, k, measure, some, exclusions, min_score)
     if streams:
-        some = None if allowed is None else candidates
-        question = Question(given, searched, k, measure, some, exclusions, min_score)
         return Neighbors(*streamed_top_k(question, work, out))
     if not of_bags:
         validate.as_scorable("queries", given, searched)
-    fitted = get_measure(measure).fit(searched)
-    item_side = dense.side(
+    restricted = allowed is not None or exclude is not None
+    guided = own and not restricted
+    return Neighbors(*_top_k_in_memory(question, work, out, guided=guided, restricted=restricted))
+
+
+def _top_k_in_memory(
+    question: Question, work: dense.Work, out: Any, *, guided: bool, restricted: bool
+) -> tuple[dense.Integers, npt.NDArray[np.float32]]:
+    """Indices and scores (n, k) of rows in memory; in the directory out if that is given.
+
+    guided: all items may find all others, so what a measure has met in its fit may help;
+    restricted: queries may not find some items besides themselves.
+    """
+    results = None if out is None else query_chunks.results_in_chunks(question, work, out)
+    if results is not None and results.is_complete:
+        found = results.finished()
+        return found["indices"], found["scores"]
+    searched, k, n_threads = question.searched, question.k, work.n_threads
+    candidates = question.candidates
+    if candidates is None:
+        candidates = np.arange(searched.shape[0], dtype=np.int64)
+    fitted = get_measure(question.measure).fit(searched)
+    items = dense.side(
         fitted.items(searched), fitted.item_offsets(searched), n_threads, fitted.form
     )
-    restricted = allowed is not None or exclude is not None
-    guide = fitted if own and not restricted and isinstance(fitted, Guided) else None
-    find = _engine(fitted.form, item_side, candidates, k, n, restricted, guide, n_threads)
+    guide = fitted if guided and isinstance(fitted, Guided) else None
+    n = question.queries.shape[0]
+    find = _engine(fitted.form, items, candidates, k, n, restricted, guide, n_threads)
     # one map for both sides: the queries are mapped already
-    same = items is None and getattr(type(fitted), "queries", None) is Plain.queries
-    known = item_side if same else None
+    same = question.queries is searched and getattr(type(fitted), "queries", None) is Plain.queries
+    known = items if same else None
     if isinstance(fitted, Bounded):
-        asked = bounded_neighbors.Asked(given, exclusions, k)
+        exclusions = question.exclusions or dense.no_exclusions(n, own=False)
         engine = bounded_neighbors.Engine(
             find,
-            lambda: dense.prepare(fitted.form, item_side, candidates, n_threads),
-            len(candidates) - own,
+            lambda: dense.prepare(fitted.form, items, candidates, n_threads),
+            len(candidates) - bool((exclusions.own >= 0).any()),
             known=known,
         )
-        return Neighbors(
-            *bounded_neighbors.in_chunks(fitted, asked, searched, min_score, work, engine)
+        asked = bounded_neighbors.Asked(question.queries, exclusions, k)
+        return bounded_neighbors.in_chunks(
+            fitted, asked, searched, question.min_score, work, engine
         )
-    return Neighbors(
-        *query_chunks.in_chunks(fitted, given, exclusions, k, min_score, work, find, known)
-    )
+    if results is None:
+        results = query_chunks.results_in_chunks(question, work)
+    return query_chunks.in_chunks(question, fitted, work, find, results, known)
 
 
 def _engine(

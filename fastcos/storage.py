@@ -111,7 +111,7 @@ def save_arrays(
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    _sync_directory(target.parent)
+    sync_directory(target.parent)
 
 
 def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
@@ -177,7 +177,7 @@ def _write(
     header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     _replace(directory / _HEADER, [text.encode()])
-    _sync_directory(directory)
+    sync_directory(directory)
     kept = {entry["file"] for entry in entries.values()}
     for file in directory.iterdir():
         ours = _ARRAY_FILE.fullmatch(file.name) or _TEMPORARY_FILE.fullmatch(file.name)
@@ -225,7 +225,8 @@ def _replace(path: Path, parts: Sequence[bytes | memoryview]) -> None:
         raise
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Let what was made, renamed or removed in a directory reach the disk."""
     if os.name == "posix":  # Windows opens no directories
         descriptor = os.open(directory, os.O_RDONLY)
         try:

@@ -11,7 +11,7 @@ from fastcos import rows_on_disk, threads, validate
 from fastcos.kernels import topk
 from fastcos.measure import Measure, Plain, get_measure
 from fastcos.measure.base import learns_in_blocks
-from fastcos.resumable import ResumableRun
+from fastcos.resumable import Results, ResultsInMemory, ResumableRun, rows_of_a_block
 
 Scores = npt.NDArray[np.float32]
 
@@ -25,6 +25,8 @@ _BYTES_PER_ROW, _BYTES_PER_CODE, _BYTES_PER_MAPPED_ENTRY = 160, 2, 16
 _BYTES_PER_NEIGHBOR = 48
 # queries whose neighbours are put side by side at once
 _MERGED_AT_ONCE = 4096
+# queries of a block that is kept, at least: every block reads all items anew
+_FEWEST_QUERIES = 1 << 17
 # blocks of items begin at multiples: a map that multiplies so many rows at a time has the same bits
 # in a block as in the whole
 ROWS_OF_A_MAP = 4096
@@ -51,6 +53,17 @@ def can_stream(measure: str | Measure) -> bool:
     return learns_in_blocks(get_measure(measure))
 
 
+def results_of(question: Question, block: int, out: Any) -> Results:
+    """Where the neighbours go, block queries at a time: to memory, or to the directory out."""
+    n, k = question.queries.shape[0], question.k
+    arrays = {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)}
+    if out is None:
+        return ResultsInMemory(arrays, block)
+    measure = get_measure(question.measure)
+    validate.as_measure_of_blocks("measure", not learns_in_blocks(measure), measure.name)
+    return ResumableRun(out, asked(question, measure), arrays, block)
+
+
 def streamed_top_k(question: Question, work: dense.Work, out: Any) -> tuple[dense.Integers, Scores]:
     """Indices and scores (n, k) as top_k has them; in the directory out if that is given.
 
@@ -58,40 +71,39 @@ def streamed_top_k(question: Question, work: dense.Work, out: Any) -> tuple[dens
     """
     measure = get_measure(question.measure)
     validate.as_measure_of_blocks("measure", not learns_in_blocks(measure), measure.name)
-    if out is None:
-        return search_in_blocks(question, measure.fit(question.searched), work)
-    n, k = len(question.queries), question.k
-    block, items_block, work = blocks_that_fit(question, measure, work)
-    arrays = {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)}
-    run = ResumableRun(out, asked(question, measure), arrays, block)
-    if not run.is_complete:
+    block, _, _ = blocks_that_fit(question, measure, work)
+    if out is not None:
+        of_a_row = len(question.searched) * question.searched.shape[1]
+        block = min(block, rows_of_a_block(of_a_row, least=_FEWEST_QUERIES))
+    results = results_of(question, block, out)
+    if not results.is_complete:
         measure = measure.fit(question.searched)
-    for lo, hi in run.left():
-        told = _told(work.progress, lo, hi, n)
-        columns, some = _block_of_queries(question, measure, lo, hi, items_block, work, told)
-        run.write(lo, indices=columns, scores=some)
-    done = run.finished()
-    return done["indices"], done["scores"]
+    return _search_in_blocks(question, measure, work, results)
 
 
 def search_in_blocks(
     question: Question, measure: Measure, work: dense.Work
 ) -> tuple[dense.Integers, Scores]:
-    """The same by a fitted measure.
+    """The same by a fitted measure, in memory."""
+    block, _, _ = blocks_that_fit(question, measure, work)
+    return _search_in_blocks(question, measure, work, results_of(question, block, None))
 
-    Every block of queries reads the items once, in blocks; one block of each is in memory. The keys
-    are float64 scores of the given rows, so cutting them into blocks changes no bit.
+
+def _search_in_blocks(
+    question: Question, measure: Measure, work: dense.Work, results: Results
+) -> tuple[dense.Integers, Scores]:
+    """Every block of queries reads the items once, in blocks; one block of each is in memory.
+
+    The keys are float64 scores of the given rows, so cutting them into blocks changes no bit.
     """
     n = len(question.queries)
-    block, items_block, work = blocks_that_fit(question, measure, work)
-    indices = threads.poisoned((n, question.k), np.int64)
-    scores = threads.poisoned((n, question.k), np.float32)
-    for lo in range(0, n, block):
-        hi = min(n, lo + block)
+    _, items_block, work = blocks_that_fit(question, measure, work)
+    for lo, hi in results.left():
         told = _told(work.progress, lo, hi, n)
-        found = _block_of_queries(question, measure, lo, hi, items_block, work, told)
-        indices[lo:hi], scores[lo:hi] = found
-    return indices, scores
+        columns, scores = _block_of_queries(question, measure, lo, hi, items_block, work, told)
+        results.write(lo, indices=columns, scores=scores)
+    found = results.finished()
+    return found["indices"], found["scores"]
 
 
 def blocks_that_fit(
@@ -254,12 +266,14 @@ def _among(exclusions: dense.Exclusions, first: int, last: int) -> dense.Exclusi
 
 def asked(question: Question, measure: Measure) -> dict[str, Any]:
     """All that the result depends on."""
+    import joblib  # here, for it takes 0.2 s; its hash sees every bit of a measure's arrays
+
     same = question.queries is question.searched
     return {
         "queries": rows_on_disk.identity(question.queries),
         "items": "the queries" if same else rows_on_disk.identity(question.searched),
         "k": question.k,
-        "measure": {"name": measure.name, **{key: repr(v) for key, v in vars(measure).items()}},
+        "measure": [measure.name, joblib.hash(vars(measure))],
         "candidates": _identities(question.candidates),
         "exclusions": _identities(*(question.exclusions or ())),
         "min_score": question.min_score,

@@ -307,11 +307,15 @@ def as_output_directory(name: str, value: Any) -> Path:
     return path
 
 
+class OtherRunError(ValueError):
+    """A directory holds the run of another question."""
+
+
 def as_same_run(name: str, path: Path, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Refuse to go on with a run that asked for something else."""
     for key, value in asked.items():
         if before.get(key) != value:
-            raise ValueError(
+            raise OtherRunError(
                 f"{name} must be a new directory or hold a run that asked for the same, got "
                 f"{str(path)!r} of a run with another {key}; remove it to start anew"
             )

@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 import textwrap
+from importlib.metadata import version
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from fastcos import storage
+from fastcos.measure.metric import QueryMetricCosine
 from fastcos.neighbors import top_k
 from tests import dense_oracle
 from tests.compare import assert_same_bits
@@ -156,6 +158,14 @@ def test_a_run_with_another_question_is_refused(rows, tmp_path, changed, word):
         top_k(rows[::-1], **asked)
 
 
+def test_a_measure_that_differs_in_one_bit_is_another_question(rows, tmp_path):
+    other = np.random.default_rng(3).standard_normal((3000, 24))
+    top_k(rows, k=4, measure=QueryMetricCosine(other), out=tmp_path / "out")
+    other[1500, 7] = np.nextafter(other[1500, 7], 9)  # in the middle, which no repr shows
+    with pytest.raises(ValueError, match="of a run with another measure"):
+        top_k(rows, k=4, measure=QueryMetricCosine(other), out=tmp_path / "out")
+
+
 def test_a_file_that_has_changed_is_another_question(rows, tmp_path):
     np.save(tmp_path / "rows.npy", rows)
     top_k(np.load(tmp_path / "rows.npy", mmap_mode="r"), k=4, out=tmp_path / "out")
@@ -205,6 +215,56 @@ def test_a_run_that_was_stopped_goes_on_from_its_last_block(rows, tmp_path):
     assert told[0][0] > 0.3 * len(rows)
     assert_same(found, top_k(rows, k=4))
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_unfinished_run_of_another_version_is_refused_and_a_finished_one_is_not(rows, tmp_path):
+    def stop(done, total):
+        raise Stop
+
+    asked = {"k": 4, "out": tmp_path / "out"}
+    with pytest.raises(Stop):
+        top_k(rows, progress=stop, **asked)
+    text = (tmp_path / ".out.partial" / "run.json").read_text()
+    of_old = text.replace(f'"fastcos": "{version("fastcos")}"', '"fastcos": "0.0.1"')
+    assert of_old != text
+    (tmp_path / ".out.partial" / "run.json").write_text(of_old)
+    with pytest.raises(ValueError, match="of a run with another fastcos"):
+        top_k(rows, **asked)
+    (tmp_path / ".out.partial" / "run.json").write_text(text)
+    found = top_k(rows, **asked)
+    (tmp_path / "out" / "run.json").write_text(of_old)
+    assert_same(top_k(rows, **asked), found)
+
+
+def test_copies_of_rows_are_searched_once_for_a_directory_too(rows, tmp_path):
+    copies = rows[np.random.default_rng(4).integers(0, 300, len(rows))]
+    found = top_k(copies, k=4, working_memory=SMALL, out=tmp_path / "out")
+    assert_same(found, top_k(copies, k=4))
+
+
+def test_sparse_rows_go_to_no_directory(tmp_path):
+    with pytest.raises(ValueError, match="out must be None for sparse rows"):
+        top_k(sp.eye_array(5, format="csr"), k=1, out=tmp_path / "out")
+
+
+FULL = """
+    import resource, sys, numpy as np
+    from fastcos.neighbors import top_k
+    rows = np.random.default_rng(0).standard_normal((3000, 8))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+    try:
+        top_k(rows, k=4, out=sys.argv[1])
+    except OSError as error:
+        print(type(error).__name__, error.filename)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="reserves no space")
+def test_a_disk_without_room_is_told_before_the_search_and_nothing_is_left(tmp_path):
+    command = [sys.executable, "-c", textwrap.dedent(FULL), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.split() == ["CannotBeginError", str(tmp_path / ".out.partial")], done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_with_all_blocks_but_no_name_yet_is_given_its_name(rows, tmp_path):
@@ -267,15 +327,15 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this
 
 @needs_fork
 def test_runs_that_are_killed_end_with_the_same_bits(rows, tmp_path):
-    kills(rows, tmp_path, 3, 100)
+    kills(rows, tmp_path, 3, 30)
 
 
 @needs_fork
 @pytest.mark.slow
 def test_two_hundred_kills_lose_nothing(tmp_path):
     rows = np.random.default_rng(1).standard_normal((30_000, 16)).astype(np.float32)
-    # 95 blocks of about 250 calls: two blocks a kill, of which the last is done again
-    assert kills(rows, tmp_path, 200, 1000) >= 3
+    # 30 blocks of about 8 calls: one or two blocks a kill, of which the last is done again
+    assert kills(rows, tmp_path, 200, 20) >= 3
 
 
 LIMITED = """
