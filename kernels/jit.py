@@ -3,7 +3,9 @@
 import functools
 
 import numba
-from numba import prange
+from numba import prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from .code_cache import CodeCache
 
@@ -31,67 +33,106 @@ def screen_kernel(function):
     return _compiled(function, fastmath=SCREEN_FLAGS)
 
 
-def prange_driver(rows_kernel):
-    """One compiled parallel loop over blocks of rows_kernel: driver(cuts, done, *arrays).
+# the parallel loop: compiled once, it enters a kernel by address, through the place in memory where
+# the arguments of a call lie. To compile it around each kernel took 57 s of a processor for the
+# five operations of tests/guard_calls.py in every process; this takes 2 s, and the kernels run the
+# very code that the pool runs. Nothing of it is kept on disk: Numba names the body of a parallel
+# loop by an address in memory, so that two on disk could have one name, and one of them run as both
 
-    done (blocks,) uint8 is set to 1 per finished block. The layers under prange can return without
-    having run the loop; the caller must look at done. Not kept on disk: it is opt-in and small.
-    """
-
-    def driver(cuts, done, *arrays):
-        _compiled_driver(rows_kernel, _structure(arrays))(cuts, done, *_flattened(arrays))
-
-    return driver
+_BLOCK = types.int64, types.int64, types.uintp
 
 
 @functools.cache
-def _compiled_driver(rows_kernel, structure):
-    rebuild, _ = _rebuilder(structure, 0)
+def prange_driver(rows_kernel):
+    """One parallel loop over blocks of rows_kernel: driver(cuts, done, *arguments).
 
-    @numba.njit(parallel=True, nogil=True)
-    def driver(cuts, done, *flat):
-        for block in prange(cuts.shape[0] - 1):
-            rows_kernel(cuts[block], cuts[block + 1], *rebuild(flat))
-            done[block] = 1
+    done (blocks,) uint8 is set to 1 per finished block. The layers under prange can return without
+    having run the loop, and they drop what a block raises; the caller must look at done.
+    """
+
+    @intrinsic
+    def entry_address(typing_context, arguments):
+        address = _address(_entry(rows_kernel, tuple(arguments.types)), _BLOCK)
+        return types.uintp(arguments), _constant(address)
+
+    @numba.njit(nogil=True)
+    def driver(cuts, done, *arguments):
+        _loop(entry_address(arguments), _place(arguments), cuts, done)
 
     return driver
 
 
-def _structure(value):
-    """The nesting of tuples in value: a parallel loop takes arrays and numbers only."""
-    if isinstance(value, tuple):
-        return type(value), *map(_structure, value)
-    return None
+@numba.njit(parallel=True, nogil=True)
+def _loop(entry, place, cuts, done):
+    """Run entry(lo, hi, place) for every block of rows between consecutive cuts."""
+    for block in prange(cuts.shape[0] - 1):
+        _run_block(entry, cuts[block], cuts[block + 1], place)
+        done[block] = 1
 
 
-def _flattened(value):
-    leaves, left = [], [value]
-    while left:
-        value = left.pop()
-        if isinstance(value, tuple):
-            left.extend(reversed(value))
-        else:
-            leaves.append(value)
-    return leaves
+@functools.cache
+def _entry(rows_kernel, kinds):
+    """Compiled entry(lo, hi, place): rows_kernel with the arguments that lie at place."""
+    signature = types.int64, types.int64, *kinds
+    address = _address(rows_kernel, signature)
+
+    @intrinsic
+    def run_rows(typing_context, lo, hi, place):
+        def generate(context, builder, _, values):
+            tuple_type = context.get_value_type(types.Tuple(kinds)).as_pointer()
+            arguments = builder.load(builder.inttoptr(values[2], tuple_type))
+            unpacked = cgutils.unpack_tuple(builder, arguments)
+            kernel_address = context.get_constant(types.uintp, address)
+            _call(context, builder, kernel_address, signature, [*values[:2], *unpacked])
+            return context.get_dummy_value()
+
+        return types.none(*_BLOCK), generate
+
+    @numba.njit(nogil=True)
+    def entry(lo, hi, place):
+        run_rows(lo, hi, place)
+
+    return entry
 
 
-def _rebuilder(structure, first):
-    """Compiled function from the flat arguments to the value that starts at `first`; its end."""
-    if structure is None:
-        return numba.njit(lambda flat: flat[first]), first + 1
-    return _tuple_rebuilder(structure, first)
+@intrinsic
+def _run_block(typing_context, entry, lo, hi, place):
+    """entry(lo, hi, place), where entry is an address."""
+
+    def generate(context, builder, _, values):
+        _call(context, builder, values[0], _BLOCK, values[1:])
+        return context.get_dummy_value()
+
+    return types.none(types.uintp, *_BLOCK), generate
 
 
-def _tuple_rebuilder(structure, first):
-    kind, *parts = structure
-    rebuild, end = numba.njit(lambda flat: ()), first
-    for part in parts:
-        build, end = _rebuilder(part, end)
-        rebuild = _appended(rebuild, build)
-    if kind is tuple:
-        return rebuild, end
-    return numba.njit(lambda flat: kind(*rebuild(flat))), end
+@intrinsic
+def _place(typing_context, arguments):
+    """The address of a tuple on the stack of the caller."""
+
+    def generate(context, builder, _, values):
+        place = cgutils.alloca_once_value(builder, values[0])
+        return builder.ptrtoint(place, context.get_value_type(types.uintp))
+
+    return types.uintp(arguments), generate
 
 
-def _appended(some, one):
-    return numba.njit(lambda flat: (*some(flat), one(flat)))
+def _call(context, builder, address, signature, values):
+    """Emit a call of compiled code at an address; what bounds checks raise ends the block."""
+    convention = context.call_conv
+    function_type = convention.get_function_type(types.none, signature).as_pointer()
+    function = builder.inttoptr(address, function_type)
+    status, _ = convention.call_function(builder, function, types.none, signature, values)
+    with cgutils.if_unlikely(builder, status.is_error):
+        convention.return_status_propagate(builder, status)
+
+
+def _constant(address):
+    return lambda context, builder, *_: context.get_constant(types.uintp, address)
+
+
+def _address(function, signature):
+    """Where the compiled code of a signature lies; the function must outlive its use."""
+    function.compile(signature)
+    compiled = function.overloads[signature]
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)

@@ -348,7 +348,6 @@ def test_an_interrupt_is_answered_within_half_a_second_and_leaves_no_work_behind
     assert worked_on < 0.1
 
 
-@pytest.mark.slow  # the parallel loop takes a minute to compile
 def test_both_drivers_give_the_same_bits():
     X, before = gaussian(3000, 40), config.backend()
     expected = top_k(X, k=10)

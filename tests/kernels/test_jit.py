@@ -1,0 +1,86 @@
+"""The parallel loop enters the very kernels of the pool, with whatever arguments they take."""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import pytest
+
+from fastcos.kernels.jit import kernel, prange_driver
+
+pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+
+
+class Weights(NamedTuple):
+    rows: np.ndarray
+    scale: float
+
+
+@kernel
+def weigh(lo, hi, weights, offsets, first, shifted, out):
+    """Take a named tuple, a tuple in a tuple, a number and a flag."""
+    (low, high), empty = offsets
+    for i in range(lo, hi):
+        out[i] = weights.rows[i] * weights.scale + low[i] - high[i] + first + len(empty)
+        if shifted:
+            out[i] += 0.5
+
+
+@kernel
+def doubled(lo, hi, values, out):
+    for i in range(lo, hi):
+        out[i] = values[i] * 2
+
+
+@kernel
+def halved(lo, hi, values, out):
+    for i in range(lo, hi):
+        out[i] = values[i] / 2
+
+
+CUTS = np.array([0, 3, 4, 40], np.int64)
+
+
+def driven(rows_kernel, *arguments):
+    done, out = np.zeros(len(CUTS) - 1, np.uint8), np.full(40, np.nan)
+    prange_driver(rows_kernel)(CUTS, done, *arguments, out)
+    assert done.all()
+    return out
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_arguments_of_every_kind_arrive(dtype, shifted):
+    rows, low, high = np.random.default_rng(0).random((3, 40)).astype(dtype)
+    found = driven(weigh, Weights(rows, 3.0), ((low, high[::1]), ()), 7, shifted)
+    np.testing.assert_allclose(found, rows * 3.0 + low - high + 7 + 0.5 * shifted, rtol=1e-6)
+
+
+def test_read_only_and_strided_arrays_arrive():
+    values = np.arange(80.0)
+    frozen = values[:40].view()
+    frozen.flags.writeable = False
+    np.testing.assert_array_equal(driven(doubled, frozen), np.arange(40) * 2)
+    np.testing.assert_array_equal(driven(doubled, values[::2]), np.arange(40) * 4)
+
+
+def test_kernels_of_one_signature_are_told_apart():
+    values = np.arange(40.0)
+    for _ in range(2):
+        np.testing.assert_array_equal(driven(doubled, values), values * 2)
+        np.testing.assert_array_equal(driven(halved, values), values / 2)
+
+
+def test_the_kernel_is_the_one_that_the_pool_has_compiled():
+    values = np.arange(40.0)
+    doubled(0, 40, values, np.empty(40))
+    before = list(doubled.overloads)
+    driven(doubled, values)
+    assert list(doubled.overloads) == before
+
+
+@pytest.mark.skipif(not numba.config.BOUNDSCHECK, reason="only bounds checks raise")
+def test_a_kernel_that_raises_leaves_its_block_undone():
+    done = np.zeros(len(CUTS) - 1, np.uint8)
+    prange_driver(doubled)(CUTS, done, np.arange(39.0), np.empty(40))
+    assert done.tolist() == [1, 1, 0]
