@@ -61,6 +61,9 @@ class Variant(NamedTuple):
         return items if self.mapped is None else self.mapped(items)
 
 
+AS_GIVEN = Variant("given", "the embeddings as they are", 1.0, None)
+
+
 class VariantCosine(Plain):
     """The cosine of a variant's rows, as a measure of the given rows."""
 

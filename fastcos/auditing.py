@@ -5,7 +5,7 @@ cosine do. The card says how many neighbours are certain to survive such rescali
 known not to, what other conventions would have shown instead, and what to compare instead.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +15,18 @@ from fastcos import (
     certificates,
     metrics,
     rows_on_disk,
+    storage,
     threads,
     validate,
     validate_audit,
 )
-from fastcos.card import Audit
+from fastcos.card import Audit, Comparison, Recovery, Survival
 from fastcos.conventions import convention
 from fastcos.kernels import intervals
 from fastcos.measure.rows import fingerprints
+from fastcos.neighbors import top_k
 from fastcos.recovery import searched_range
+from fastcos.resumable import ResumableParts
 from fastcos.spread import Judge
 from fastcos.survival import survival
 
@@ -49,6 +52,7 @@ def audit(
     seed: int = 0,
     n_threads: int | None = None,
     progress: threads.Progress | None = None,
+    out: storage.PathLike | None = None,
 ) -> Audit:
     """How much of what cosine says of these items is a choice that training never made.
 
@@ -81,6 +85,10 @@ def audit(
         Default: the setting ``num_threads``.
     progress : callable, optional
         Called as progress(done, total) during the search of neighbours.
+    out : path-like, optional
+        A new directory for what is finished: the neighbours, block by block, as ``top_k`` writes
+        them, and parts of the card. The same call after an interrupt or a crash goes on where that
+        stopped, to the same card; the directory is yours to remove.
 
     Returns
     -------
@@ -91,7 +99,8 @@ def audit(
     ------
     ValueError
         NaN or infinity; users of another width; labels or popularity of another length; k,
-        condition or seed out of range; fewer than k + 1 rows that are not zero.
+        condition or seed out of range; fewer than k + 1 rows that are not zero; an out that holds
+        something else, or a run that asked for something else.
 
     Notes
     -----
@@ -110,8 +119,88 @@ def audit(
     >>> point.certified_linear <= 1 and point.certified <= point.survives_attack
     True
     """
+    given = _as_given(items, users, labels, popularity, k, condition, seed)
+    parts = ResumableParts(out, {} if out is None else _asked(given))
+    side, d = given.side, given.side.items.shape[1]
+    lists, linear = _neighbors(given, parts, n_threads, progress)
+    drawn = _drawn(given)
+    index, shares = _local_index(side._replace(rows=drawn.indexed), lists, n_threads)
+    recovery = _recovery(given, drawn)
+    judge = Judge(side._replace(rows=drawn.listed), lists[drawn.listed], drawn.labelled)
+    own = alternatives.moments(side.items)
+    others = None if given.users is None else alternatives.moments(given.users)
+    spectrum = np.diag(alternatives.singular_values(own.second))
+    centred = np.diag(alternatives.singular_values(own.covariance))
+    certified = side._replace(rows=drawn.certified)
+    survivors = parts.part(
+        "survival", lambda: survival(certified, linear, given.k, given.condition, n_threads)
+    )
+
+    def compared(variant: alternatives.Variant) -> Comparison:
+        return Comparison(
+            *parts.part(f"against {variant.name}", lambda: judge.compare(variant, n_threads))
+        )
+
+    return Audit(
+        n_items=len(lists),
+        n_dimensions=d,
+        k=given.k,
+        condition=given.condition,
+        n_zero=len(lists) - len(given.directed),
+        n_duplicates=_n_duplicates(side),
+        n_sampled=len(drawn.certified),
+        n_listed=len(drawn.listed),
+        convention=convention(own, others),
+        arbitrariness=index,
+        random_basis=_in_random_bases(certified, lists, given.generator, n_threads),
+        dimensions=shares,
+        survival=tuple(Survival(*point) for point in survivors),
+        given=compared(alternatives.AS_GIVEN),
+        family=tuple(map(compared, alternatives.rescaled(own, others))),
+        alternatives=tuple(map(compared, alternatives.unfree(own, others))),
+        recovery=recovery,
+        hubness=metrics.hubness(lists),
+        popularity=(
+            None
+            if given.popularity is None
+            else metrics.popularity_bias(side.items, given.popularity, lists)
+        ),
+        mean_cosine=metrics.mean_cosine(side.items).value,
+        effective_rank=metrics.effective_rank(spectrum),
+        isoscore=(metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
+    )
+
+
+class _Given(NamedTuple):
+    """Checked arguments, and the items that have a direction.
+
+    codes: numbers of the labels, -1 for none.
+    """
+
+    side: certificates.Side
+    users: Any
+    codes: Integers | None
+    popularity: Floats | None
+    k: int
+    condition: float
+    generator: np.random.Generator
+    directed: Integers
+
+
+class _Drawn(NamedTuple):
+    """Items, in rising order, for what is not looked at for all; labelled with their labels."""
+
+    indexed: Integers
+    certified: Integers
+    listed: Integers
+    labelled: tuple[Integers, Integers] | None
+
+
+def _as_given(
+    items: Any, users: Any, labels: Any, popularity: Any, k: Any, condition: Any, seed: Any
+) -> _Given:
     side, k, condition = certificates.as_edges(items, k, condition, None)
-    p, d = side.items.shape
+    p = len(side.norms)
     queries = None if users is None else rows_on_disk.as_rows_on_disk("users", users)
     if queries is not None:
         validate.as_same_width("users", queries, "items", side.items)
@@ -120,53 +209,76 @@ def audit(
     generator = validate.as_generator("seed", seed)
     directed = np.flatnonzero(side.norms > 0)
     validate_audit.as_many("items", len(directed), k + 1)
+    return _Given(side, queries, codes, counts, k, condition, generator, directed)
 
-    found = certificates.nearest(side, min(k + 1, p - 1), n_threads, progress).indices
+
+def _asked(given: _Given) -> dict[str, Any]:
+    """All that the card depends on."""
+    import joblib  # here, for it takes 0.2 s
+
+    arrays = {
+        "items": given.side.items,
+        "users": given.users,
+        "labels": given.codes,
+        "popularity": given.popularity,
+    }
+    return {
+        **{name: None if X is None else rows_on_disk.identity(X) for name, X in arrays.items()},
+        "k": given.k,
+        "condition": given.condition,
+        "seed": joblib.hash(given.generator.bit_generator.state),
+    }
+
+
+def _neighbors(
+    given: _Given,
+    parts: ResumableParts,
+    n_threads: int | None,
+    progress: threads.Progress | None,
+) -> tuple[Integers, Floats]:
+    """The k nearest (p, k) of all items, and the radii (p, k) of these edges under linear maps."""
+    side, k = given.side, given.k
+    found = top_k(
+        side.items, k=min(k + 1, len(side.items) - 1), n_threads=n_threads, progress=progress,
+        out=parts.folder("neighbors"),
+    ).indices.view(np.ndarray)  # fmt: skip
     _, linear = certificates.linear_radii(side, found, k, n_threads)
-    lists = validate.read_only(np.ascontiguousarray(found[:, :k]))
+    return validate.read_only(np.ascontiguousarray(found[:, :k])), linear
+
+
+def _drawn(given: _Given) -> _Drawn:
+    generator, directed = given.generator, given.directed
     indexed = _draw(generator, directed, _INDEXED_ROWS)
-    part, listed_there = side._replace(rows=indexed), lists[indexed]
-    if rows_on_disk.is_on_disk(side.items):
-        part, listed_there = certificates.named_by(part, listed_there)
-    index, shares = local_arbitrariness(part, listed_there, n_threads)
-    sample = side._replace(rows=_draw(generator, directed, _CERTIFIED_ROWS))
+    certified = _draw(generator, directed, _CERTIFIED_ROWS)
     listed = _draw(generator, directed, _LISTED_ROWS)
-    labelled = recovery = None
-    if codes is not None:
-        rows = _draw(generator, np.flatnonzero((side.norms > 0) & (codes >= 0)), _LABELLED_ROWS)
-        labelled = (rows, codes[rows])
-        labelled_rows = rows_on_disk.taken("items", side.items, rows)
-        recovery = searched_range(labelled_rows, codes[rows], condition, generator)
-    judge = Judge(side._replace(rows=listed), lists[listed], labelled)
-    own = alternatives.moments(side.items)
-    others = None if queries is None else alternatives.moments(queries)
-    as_given = alternatives.Variant("given", "the embeddings as they are", 1.0, None)
-    spectrum = np.diag(alternatives.singular_values(own.second))
-    centred = np.diag(alternatives.singular_values(own.covariance))
-    return Audit(
-        n_items=p,
-        n_dimensions=d,
-        k=k,
-        condition=condition,
-        n_zero=p - len(directed),
-        n_duplicates=_n_duplicates(side),
-        n_sampled=len(sample.rows),
-        n_listed=len(listed),
-        convention=convention(own, others),
-        arbitrariness=index,
-        random_basis=_in_random_bases(side, lists, sample.rows, generator, n_threads),
-        dimensions=shares,
-        survival=survival(sample, linear, k, condition, n_threads),
-        given=judge.compare(as_given, n_threads),
-        family=judge.compare_all(alternatives.rescaled(own, others), n_threads),
-        alternatives=judge.compare_all(alternatives.unfree(own, others), n_threads),
-        recovery=recovery,
-        hubness=metrics.hubness(lists),
-        popularity=None if counts is None else metrics.popularity_bias(side.items, counts, lists),
-        mean_cosine=metrics.mean_cosine(side.items).value,
-        effective_rank=metrics.effective_rank(spectrum),
-        isoscore=(metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
-    )
+    labelled = None
+    if given.codes is not None:
+        rows = _draw(generator, directed[given.codes[directed] >= 0], _LABELLED_ROWS)
+        labelled = rows, given.codes[rows]
+    return _Drawn(indexed, certified, listed, labelled)
+
+
+def _draw(generator: np.random.Generator, rows: Integers, most: int) -> Integers:
+    chosen = generator.choice(rows, min(most, len(rows)), replace=False)
+    return validate.read_only(np.sort(chosen))
+
+
+def _recovery(given: _Given, drawn: _Drawn) -> Recovery | None:
+    if drawn.labelled is None:
+        return None
+    rows, codes = drawn.labelled
+    labelled = rows_on_disk.taken("items", given.side.items, rows)
+    return searched_range(labelled, codes, given.condition, given.generator)
+
+
+def _local_index(
+    side: certificates.Side, lists: Integers, n_threads: int | None
+) -> tuple[float, Floats]:
+    """The local index of the rows of side, of whose items no more are in memory than named."""
+    listed = lists[side.rows]
+    if rows_on_disk.is_on_disk(side.items):
+        side, listed = certificates.named_by(side, listed)
+    return local_arbitrariness(side, listed, n_threads)
 
 
 def local_arbitrariness(
@@ -189,11 +301,6 @@ def local_arbitrariness(
     return mean, sums / sums.sum() if sums.sum() > 0 else sums
 
 
-def _draw(generator: np.random.Generator, rows: Integers, most: int) -> Integers:
-    chosen = generator.choice(rows, min(most, len(rows)), replace=False)
-    return validate.read_only(np.sort(chosen))
-
-
 def _n_duplicates(side: certificates.Side) -> int:
     """Rows that are not zero and stand earlier already: of the same norm and 64 bits of a hash."""
     norms, number, count = np.unique(side.norms, return_inverse=True, return_counts=True)
@@ -210,11 +317,10 @@ def _n_duplicates(side: certificates.Side) -> int:
 def _in_random_bases(
     side: certificates.Side,
     lists: Integers,
-    rows: Integers,
     generator: np.random.Generator,
     n_threads: int | None,
 ) -> float:
-    part, listed = certificates.named_by(side._replace(rows=rows), lists[rows])
+    part, listed = certificates.named_by(side, lists[side.rows])
     values = []
     for _ in range(_RANDOM_BASES):
         turned = alternatives.in_random_basis(part.items, generator)

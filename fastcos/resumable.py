@@ -127,6 +127,8 @@ class ResumableRun:
             self._n, self.block = int(run["rows"]), int(run["block"])
         else:
             self._n, self.block = next(iter(arrays.values()))[0][0], block
+            if self._partial.exists():
+                shutil.rmtree(self._partial)  # killed before run.json was there: nothing was done
             with _beginning(self._partial):
                 self._begin(asked, arrays)
 
@@ -156,8 +158,6 @@ class ResumableRun:
         return {name: _opened(self.path / f"{name}.npy", "r") for name in self._names}
 
     def _begin(self, asked: Mapping[str, Any], arrays: Shapes) -> None:
-        if self._partial.exists():
-            shutil.rmtree(self._partial)  # killed before run.json was there: nothing was done
         self._partial.mkdir(parents=True)
         for name, (shape, dtype) in arrays.items():
             _reserve(self._partial / f"{name}.npy", shape, dtype)
@@ -188,7 +188,8 @@ class ResumableParts:
         self._made: dict[str, Any] = {}
         if self._path is None:
             return
-        (self._path / f".{_RUN}").unlink(missing_ok=True)  # of one that was killed as it began
+        with _beginning(self._path):
+            (self._path / f".{_RUN}").unlink(missing_ok=True)  # of one killed as it began
         validate.as_replaceable("out", self._path, _RUN)
         if (self._path / _RUN).is_file():
             self._made = dict(_known_run(self._path, asked)["parts"])
@@ -212,11 +213,13 @@ class ResumableParts:
 
 @contextlib.contextmanager
 def _beginning(folder: Path) -> Iterator[None]:
-    """Leave nothing where a run cannot begin, and tell why."""
+    """Leave nothing new where a run cannot begin, and tell why."""
+    is_new = not folder.exists()
     try:
         yield
     except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
         raise CannotBeginError(error.errno, error.strerror, str(folder)) from error
 
 

@@ -1,7 +1,5 @@
 """How other embeddings of the same items differ from the given ones, on samples of items."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 
@@ -54,12 +52,6 @@ class Judge:
             hubness=metrics.hubness(lists, n_items=len(side.items)).skewness,
             auc=auc,
         )
-
-    def compare_all(
-        self, variants: Iterable[alternatives.Variant], n_threads: int | None = None
-    ) -> tuple[Comparison, ...]:
-        """Return how each of them differs."""
-        return tuple(self.compare(variant, n_threads) for variant in variants)
 
 
 Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
