@@ -20,6 +20,11 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 Kind = TypeVar("Kind")
 
 
+def told(value: Any) -> str:
+    """What came, for a message: arrays by their shape."""
+    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
+
+
 def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
     """Return value as a whole number from low to high."""
     try:
@@ -37,7 +42,7 @@ def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> in
 
 def _bad_count(name: str, value: Any, low: int, high: int | None) -> ValueError:
     bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
-    return ValueError(f"{name} must be a whole number {bounds}, got {value!r}")
+    return ValueError(f"{name} must be a whole number {bounds}, got {told(value)}")
 
 
 def as_number(name: str, text: Any) -> float:
@@ -74,11 +79,11 @@ def as_real(
     ]
     rule = " ".join(["a finite number", " and ".join(rules)]).strip()
     if isinstance(value, (bool, np.bool_, str, bytes)):
-        raise ValueError(f"{name} must be {rule}, got {value!r}")
+        raise ValueError(f"{name} must be {rule}, got {told(value)}")
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must be {rule}, got {value!r}") from None
+        raise ValueError(f"{name} must be {rule}, got {told(value)}") from None
     fits = (
         math.isfinite(number)
         and (low is None or number >= low)
@@ -86,14 +91,14 @@ def as_real(
         and (high is None or number <= high)
     )
     if not fits:
-        raise ValueError(f"{name} must be {rule}, got {value!r}")
+        raise ValueError(f"{name} must be {rule}, got {told(value)}")
     return number
 
 
 def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
     """Return value if it is one of choices."""
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {told(value)}")
     return value
 
 
@@ -254,17 +259,16 @@ def as_generator(name: str, seed: Any) -> np.random.Generator:
 def as_flag(name: str, value: Any) -> bool:
     """Return value if it is True or False."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False, got {value!r}")
+        raise ValueError(f"{name} must be True or False, got {told(value)}")
     return bool(value)
 
 
 def as_none(name: str, value: Any, reason: str) -> None:
     """Refuse any value, for the reason given."""
     if value is not None:
-        what = f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
         # a flag is left out, an argument of a function is None
         absent = "left out" if name.startswith("--") else "None"
-        raise ValueError(f"{name} must be {absent} {reason}, got {what}")
+        raise ValueError(f"{name} must be {absent} {reason}, got {told(value)}")
 
 
 def as_asked(name: str, values: Collection[Any], reason: str) -> None:
@@ -276,7 +280,7 @@ def as_asked(name: str, values: Collection[Any], reason: str) -> None:
 def as_path(name: str, value: Any) -> Path:
     """Return value as a path that is not empty."""
     if not isinstance(value, (str, os.PathLike)) or not str(value):
-        raise TypeError(f"{name} must be a path, got {value!r}")
+        raise TypeError(f"{name} must be a path, got {told(value)}")
     return Path(value)
 
 

@@ -8,18 +8,37 @@ import numpy.typing as npt
 from fastcos import validate
 
 
-def as_given(name: str, value: Any) -> Any:
-    """Refuse None where there is no default."""
+def as_given(name: str, value: Any, measure: str) -> Any:
+    """Refuse None where a measure has no default."""
     if value is None:
-        raise ValueError(f"{name} must be given, got None")
+        raise ValueError(f"{name} must be given, {_as_in(measure, name)}, got None")
     return value
 
 
-def as_one_of(name: str, value: Any, other_name: str, other: Any) -> None:
-    """Refuse two values, and none, where one of them is needed."""
+def as_one_of(
+    name: str, value: Any, other_name: str, other: Any, measure: str | None = None
+) -> None:
+    """Refuse two values, and none, where one of them is needed (by a measure, if it is one)."""
     if (value is None) == (other is None):
         got = "neither" if value is None else "both"
-        raise ValueError(f"one of {name} and {other_name} must be given, got {got}")
+        how = "" if measure is None else f", {_as_in(measure, name)}"
+        raise ValueError(f"one of {name} and {other_name} must be given{how}, got {got}")
+
+
+def _as_in(measure: str, name: str) -> str:
+    return f'as in get_measure("{measure}", {name}=...)'
+
+
+def as_model_of_eq1(name: str, model: Any) -> None:
+    """Refuse what is no fitted model of Eq. 1."""
+    fitted = hasattr(model, "shrinkage_") and hasattr(model, "singular_values_")
+    objective = getattr(model, "objective", "dropout")
+    if not fitted or objective != "dropout":
+        got = f"one of the objective {objective!r}" if fitted else type(model).__name__
+        raise TypeError(
+            f"{name} must be a fitted LinearMF of the objective 'dropout', got {got}"
+            f"{' without fit' if hasattr(model, 'fit') and not fitted else ''}"
+        )
 
 
 def as_fitted(measure: Any, attribute: str) -> None:
@@ -64,11 +83,22 @@ def as_leaving_columns(name: str, value: float, largest: float) -> None:
 
 def as_whitenable(name: str, rank: int, wanted: int) -> None:
     """Refuse a second moment of lower rank than the directions wanted."""
-    if rank < max(1, wanted):
+    if rank < 1:
+        raise ValueError(f"{name} must differ from each other to be whitened, got rows all alike")
+    if rank < wanted:
         raise ValueError(
             f"{name} must vary in all {wanted} dimensions to be whitened (give n_components or "
             f"ridge, or more rows), got {rank}"
         )
+
+
+def as_local_count(name: str, wanted: int, others: int) -> int:
+    """Return how many neighbours a row is judged by, of so many other rows."""
+    if wanted > others:
+        raise ValueError(
+            f"{name} must be at most the number of rows it is sought among ({others}), got {wanted}"
+        )
+    return wanted
 
 
 def as_even_width(name: str, rows: validate.Rows) -> None:
@@ -86,7 +116,7 @@ def as_nonnegative(name: str, values: npt.NDArray[Any]) -> None:
 
 def as_pairs(name: str, pairs: Any) -> npt.NDArray[np.int64]:
     """Return pairs as whole numbers of at least 0, (m, 2) int64 with m >= 2."""
-    array = np.asarray(as_given(name, pairs))
+    array = np.asarray(pairs)
     if array.ndim != 2 or array.shape[1] != 2 or len(array) < 2 or array.dtype.kind not in "iu":
         raise ValueError(
             f"{name} must be whole numbers of shape (m, 2), m >= 2, got {array.dtype} of shape "
@@ -102,6 +132,12 @@ def as_numbers_below(name: str, numbers: npt.NDArray[np.int64], n_items: int) ->
         raise ValueError(
             f"{name} must be below {n_items}, the number of items, got {numbers.max()}"
         )
+
+
+def as_directed(name: str, n_directed: int) -> None:
+    """Refuse pairs that all have a zero row."""
+    if not n_directed:
+        raise ValueError(f"{name} must be of rows that are not zero, got a zero row in every pair")
 
 
 def as_varied(name: str, values: npt.NDArray[Any]) -> None:
@@ -137,11 +173,12 @@ def as_registered(measure: Any, makers: dict[str, Any]) -> str:
     return str(name)
 
 
-def as_storable(measure: Any, parameter: str) -> Any:
-    """Return the parameter of a measure if it is None, a number, text or an array."""
+def as_storable(measure: Any, parameter: str, kind_of_arrays: type[Any]) -> Any:
+    """Return the parameter of a measure if it is None, a number, text, an array or that kind."""
     value = getattr(measure, parameter, measure)
-    if value is not None and not isinstance(value, (bool, int, float, str, np.ndarray)):
-        kind = "a model" if value is measure else type(value).__name__
+    storable = (bool, int, float, str, np.ndarray, kind_of_arrays)
+    if value is not None and not isinstance(value, storable):
+        kind = "nothing under its name" if value is measure else type(value).__name__
         raise TypeError(
             f"{parameter} of the measure must be a number, a text or an array to be saved, "
             f"got {kind}"

@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fastcos import FastcosFormatError, SimilarityIndex, get_measure, top_k
+from fastcos import FastcosFormatError, Rescaling, SimilarityIndex, get_measure, top_k
+from fastcos.measure import Plain, register
+from fastcos.measure.base import _MAKERS
 from tests import dense_oracle
 from tests.compare import assert_same_bits
 from tests.preforked import answers
 from tests.soak import soak
+
+SPECTRUM = SimpleNamespace(
+    shrinkage_=np.linspace(1, 0, 20), singular_values_=np.arange(20.0, 0, -1)
+)
 
 
 def gaussian(n, d, seed=0):
@@ -138,6 +144,12 @@ def test_a_saved_index_keeps_the_parameters_of_its_measure(items, queries, tmp_p
         get_measure("feature_augmented", weight=0.5, normalized=True),
         get_measure("popularity_whitened_cosine", popularity=popularity, ridge=0.1),
         get_measure("query_metric_cosine", other=queries, centered=True),
+        get_measure("soft_cosine", features=np.arange(60.0).reshape(20, 3) % 7),
+        get_measure("rescaled_cosine", rescaling=np.arange(1.0, 21)),
+        get_measure("rescaled_cosine:smoothed", model=SPECTRUM),
+        get_measure("rescaled_cosine", rescaling=Rescaling(0.2, -0.3), model=SPECTRUM),
+        get_measure("eq2_cosine", model=SPECTRUM, regularization=5.5),
+        get_measure("eq2_cosine"),
     ):
         index = SimilarityIndex(measure).fit(items)
         index.save(tmp_path / "index")
@@ -152,10 +164,28 @@ def test_a_measure_that_no_file_can_hold_is_refused_by_name(items, tmp_path):
 
     with pytest.raises(TypeError, match="measure must be a name or of a registered class to be"):
         SimilarityIndex(Own()).fit(items).save(tmp_path / "index")
-    model = SimpleNamespace(shrinkage_=np.ones(20), singular_values_=np.arange(20.0, 0, -1))
-    index = SimilarityIndex(get_measure("rescaled_cosine:smoothed", model=model)).fit(items)
-    with pytest.raises(TypeError, match="model of the measure must be a number, a text or an arr"):
-        index.save(tmp_path / "index")
+
+    @register
+    class Unsaved(Plain):
+        name = "unsaved"
+
+        def __init__(self, how):
+            self.how = how
+
+    @register
+    class Hidden(Plain):
+        name = "hidden"
+
+        def __init__(self, how):
+            self._how = how
+
+    try:
+        for kind, came in ((Unsaved, "dict"), (Hidden, "nothing under its name")):
+            index = SimilarityIndex(kind({"a": 1})).fit(items)
+            with pytest.raises(TypeError, match=f"how of the measure must be .* got {came}"):
+                index.save(tmp_path / "index")
+    finally:
+        del _MAKERS["unsaved"], _MAKERS["hidden"]
 
 
 def test_a_damaged_index_is_refused(items, tmp_path):

@@ -12,7 +12,7 @@ import fastcos
 from fastcos import bounded_neighbors, get_measure, guided_neighbors, measures, top_k
 from fastcos.measure import Bounded, Plain, register, summaries
 from fastcos.measure.base import _MAKERS
-from fastcos.rescaling import rescalings
+from fastcos.rescaling import Rescaling, rescalings
 from tests import measure_oracles as oracles
 
 LIST = Path(__file__).parents[2] / "shared" / "design" / "measures.csv"
@@ -799,7 +799,10 @@ REFUSED = {
     ("soft_cosine", "not symmetric"): ({"matrix": [[1, 0.5], [0, 1]]}, "must be symmetric"),
     ("soft_cosine", "not square"): ({"matrix": [[1.0, 0.5]]}, "must be square"),
     ("soft_cosine", "zero"): ({"matrix": np.zeros((2, 2))}, "must have a positive eigenvalue"),
-    ("soft_cosine", "nothing"): ({}, "one of matrix and features must be given, got neither"),
+    ("soft_cosine", "nothing"): (
+        {},
+        r'must be given, as in get_measure\("soft_cosine", matrix=\.\.\.\), got neither',
+    ),
     ("scaled_similarity", "alpha"): ({"alpha": 1.1}, r"alpha must be .*<= 1.*got 1\.1"),
     ("scaled_similarity", "below"): ({"alpha": -0.1}, r"alpha must be .*>= 0.*got -0\.1"),
     ("radial_cosine", "power"): ({"power": -1}, "power must be .*>= 0"),
@@ -822,6 +825,8 @@ REFUSED = {
     ),
     ("eq2_cosine", "lambda"): ({"regularization": -1}, "regularization must be"),
     ("query_metric_cosine", "other"): ({"other": [[np.inf]]}, "other must be finite"),
+    ("rescaled_cosine", "name"): ({"rescaling": "none"}, "rescaling must be one of identity, "),
+    ("rescaled_cosine", "alone"): ({"rescaling": Rescaling(0.5)}, "model must be given, as in get"),
 }
 
 
@@ -834,17 +839,17 @@ def test_a_bad_parameter_is_refused(case):
 
 REFUSED_ON_FIT = {
     ("whitened_cosine", "more dimensions than rows"): ({}, (5, 9), "must vary in all 9 dimensions"),
-    ("whitened_cosine", "a single row"): ({}, (1, 3), "must vary in all"),
+    ("whitened_cosine", "a single row"): ({}, (1, 3), "items must differ from each other .* alike"),
     ("whitened_cosine", "too many components"): ({"n_components": 7}, (9, 3), "from 1 to 3, got 7"),
-    ("causal_inner_product", "a single row"): ({}, (1, 3), "must vary in all"),
+    ("causal_inner_product", "a single row"): ({}, (1, 3), "must differ from each other"),
     ("popularity_whitened_cosine", "length"): ({"popularity": [1.0]}, (9, 3), "of shape"),
     ("popularity_whitened_cosine", "negative"): (
         {"popularity": -np.ones(9)}, (9, 3), "at least 0 and not all 0",
     ),
     ("soft_cosine", "width"): ({"matrix": np.eye(4)}, (9, 3), "as many columns as matrix"),
     ("all_but_the_top", "all of them"): ({"n_directions": 3}, (9, 3), "from 0 to 2, got 3"),
-    ("csls", "K"): ({"n_neighbors": 9}, (9, 3), "n_neighbors must be .* from 1 to 8, got 9"),
-    ("project_back_items", "no other side"): ({}, (9, 3), "other must be given"),
+    ("csls", "K"): ({"n_neighbors": 9}, (9, 3), r"n_neighbors must be at most .* \(8\), got 9"),
+    ("project_back_items", "no other side"): ({}, (9, 3), "other must be given, as in get_measure"),
     ("query_metric_cosine", "width"): ({"other": np.ones((4, 2))}, (9, 3), "as many columns"),
     ("rescaled_cosine:data", "no model"): ({}, (9, 3), "model must be given"),
     ("rescaled_cosine", "width"): ({"rescaling": np.ones(2)}, (9, 3), r"of shape \(3,\)"),
@@ -853,6 +858,11 @@ REFUSED_ON_FIT = {
         (9, 3),
         "pairs must be below 9",
     ),
+    ("learned_diagonal", "zero rows"): (
+        {"pairs": [[0, 1], [1, 2]], "targets": [1, 0]},
+        (0, 9, 3),
+        "pairs must be of rows that are not zero, got a zero row in every pair",
+    ),
     ("weight_cosine", "odd"): ({}, (9, 3), "even number of columns"),
     ("weight_cosine", "negative"): ({}, (9, 4), "W_ii of the rows must be at least 0"),
 }  # fmt: skip
@@ -860,10 +870,32 @@ REFUSED_ON_FIT = {
 
 @pytest.mark.parametrize("case", REFUSED_ON_FIT, ids=" ".join)
 def test_items_that_a_measure_cannot_use_are_refused(case):
-    given, shape, message = REFUSED_ON_FIT[case]
-    rows = np.random.default_rng(0).standard_normal(shape)
+    given, (*zero, n, d), message = REFUSED_ON_FIT[case]
+    rows = np.zeros((n, d)) if zero else np.random.default_rng(0).standard_normal((n, d))
     with pytest.raises(ValueError, match=message):
         top_k(rows, rows, 1, measure=get_measure(case[0], **given))
+
+
+@pytest.mark.parametrize("name", ["eq2_cosine", "rescaled_cosine", "rescaled_cosine:data"])
+@pytest.mark.parametrize(
+    ("make", "came"),
+    [
+        (lambda: "x", "got str"),
+        (lambda: np.ones(3), "got ndarray"),
+        (lambda: fastcos.LinearMF(3), "got LinearMF without fit"),
+        (lambda: fastcos.LinearMF(2, objective="weight_decay").fit(np.eye(3)), "'weight_decay'"),
+    ],
+)
+def test_a_model_that_is_none_of_eq1_is_refused(name, make, came):
+    with pytest.raises(TypeError, match=f"model must be a fitted LinearMF of the .*{came}"):
+        get_measure(name, model=make())
+
+
+def test_a_single_column_has_no_direction_to_remove():
+    rows = np.array([[1.0], [2.0], [4.0], [-3.0]])
+    found = top_k(rows, k=1, measure="all_but_the_top")
+    truth = top_k(rows, k=1, measure="centered_cosine")
+    np.testing.assert_array_equal(found.indices, truth.indices)
 
 
 def test_a_measure_that_is_not_fitted_says_so():

@@ -29,12 +29,18 @@ def test_a_count_may_be_any_whole_number(value):
 
 @pytest.mark.parametrize(
     "value",
-    [0, 4, -1, 2.5, "2", True, np.True_, None, np.nan, np.inf, [2], np.array([2]), 2j, 10**30],
+    [0, 4, -1, 2.5, "2", True, np.True_, None, np.nan, np.inf, [2], 2j, 10**30],
 )
 def test_a_count_that_is_none_is_refused(value):
     message = f"k must be a whole number from 1 to 3, got {value!r}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         validate.as_count("k", value, 1, 3)
+
+
+def test_an_array_in_place_of_a_number_is_told_by_its_shape():
+    for refuse in (validate.as_count, validate.as_real, validate.as_flag):
+        with pytest.raises(ValueError, match=r", got an array of shape \(9, 9\)$"):
+            refuse("k", np.ones((9, 9)))
 
 
 def test_a_count_without_an_upper_bound_says_so():

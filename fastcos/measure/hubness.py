@@ -87,7 +87,7 @@ class _Local(Plain):
         self._rows = self._prepared(items)
         self._apart = other is not None
         others = len(items) - 1 if other is None else len(other)
-        k = validate.as_count("n_neighbors", self.n_neighbors, high=others)
+        k = validate_measures.as_local_count("n_neighbors", self.n_neighbors, others)
         self._members = Members(items)
         self._near: Neighborhoods | None = None
         if other is None:

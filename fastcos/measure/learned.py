@@ -8,7 +8,7 @@ import scipy.optimize
 from fastcos import validate, validate_measures
 from fastcos.measure.base import Invariances, Rows, invariances, register
 from fastcos.measure.mapped import Mapped
-from fastcos.measure.rows import Floats
+from fastcos.measure.rows import Floats, unit_rows
 
 
 @register
@@ -36,8 +36,9 @@ class LearnedDiagonal(Mapped):
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
 
     def __init__(self, pairs: Any = None, targets: Any = None, *, condition: float = 10.0) -> None:
-        self.pairs = validate_measures.as_pairs("pairs", pairs)
-        given = validate_measures.as_given("targets", targets)
+        given = validate_measures.as_given("pairs", pairs, self.name)
+        self.pairs = validate_measures.as_pairs("pairs", given)
+        given = validate_measures.as_given("targets", targets, self.name)
         self.targets = validate.as_vector("targets", given, len(self.pairs))
         validate_measures.as_varied("targets", self.targets)
         self.condition = validate.as_real("condition", condition, low=1)
@@ -45,8 +46,9 @@ class LearnedDiagonal(Mapped):
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Fit the weights by L-BFGS-B over their logarithms."""
         validate_measures.as_numbers_below("pairs", self.pairs, len(items))
-        x, y = (items[self.pairs[:, side]].astype(np.float64) for side in (0, 1))
+        x, y = (unit_rows(items[self.pairs[:, side]]) for side in (0, 1))
         some = x.any(axis=1) & y.any(axis=1)
+        validate_measures.as_directed("pairs", int(some.sum()))
         moments = (x * y)[some], (x * x)[some], (y * y)[some]
         targets = self.targets[some] - self.targets[some].mean()
         bound = np.log(self.condition)

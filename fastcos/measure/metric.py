@@ -33,11 +33,12 @@ class SoftCosine(Mapped):
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
 
     def __init__(self, matrix: Any = None, *, features: Any = None) -> None:
-        validate_measures.as_one_of("matrix", matrix, "features", features)
+        validate_measures.as_one_of("matrix", matrix, "features", features, self.name)
         if features is not None:
             units = unit_rows(validate.as_rows("features", features))
             matrix = units @ units.T
         self.matrix = validate_measures.as_symmetric("matrix", matrix)
+        self.features = None  # the matrix says all of them
         self.root_ = root_of("matrix", self.matrix)
         self.mean_ = np.zeros(len(self.matrix))
 
@@ -58,7 +59,7 @@ class _OtherSide(Mapped):
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the root of the other side's moment."""
         given = self.other if users is None else users
-        other: Rows = validate_measures.as_given("other", given)
+        other: Rows = validate_measures.as_given("other", given, self.name)
         validate.as_same_width("other", other, "items", items)
         self.root_ = root_of("the moment of other", self._moment(other))
         self.mean_ = np.zeros(items.shape[1])
@@ -215,7 +216,7 @@ class PopularityWhitenedCosine(_Whitened):
         self, popularity: Any = None, *, n_components: int | None = None, ridge: float = 0.0
     ) -> None:
         super().__init__(n_components=n_components, ridge=ridge)
-        popularity = validate_measures.as_given("popularity", popularity)
+        popularity = validate_measures.as_given("popularity", popularity, self.name)
         self.popularity = validate.as_vector("popularity", popularity)
 
     def learn(self, items: Rows, users: Rows | None) -> None:

@@ -210,7 +210,7 @@ class WordRotatorsDistance(Plain):
     invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=- G=- t=-")
 
     def __init__(self, vectors: Any = None) -> None:
-        given = validate_measures.as_given("vectors", vectors)
+        given = validate_measures.as_given("vectors", vectors, self.name)
         self.vectors = validate.as_rows("vectors", given, dtype=np.float64)
         self._units, self._norms = unit_rows(self.vectors), norms_of(self.vectors)
 

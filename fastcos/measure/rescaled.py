@@ -1,7 +1,7 @@
 """Cosines of the rescalings of the paper's model, and of the model's weights."""
 
 import functools
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,21 @@ from fastcos.measure.base import (
 )
 from fastcos.measure.mapped import Mapped
 from fastcos.measure.rows import Floats
-from fastcos.rescaling import as_diagonal, rescalings
+from fastcos.rescaling import Rescaling, as_diagonal, rescalings
+
+
+class ModelSpectrum(NamedTuple):
+    """What these measures keep of a model: the diagonals of S and Σ, under the model's names."""
+
+    shrinkage_: Floats
+    singular_values_: Floats
+
+
+def _spectrum_of(model: Any) -> ModelSpectrum | None:
+    if model is None:
+        return None
+    validate_measures.as_model_of_eq1("model", model)
+    return ModelSpectrum(model.shrinkage_, model.singular_values_)
 
 
 @register
@@ -40,20 +54,24 @@ class RescaledCosine(Mapped):
     needs: ClassVar[str] = "model"
 
     def __init__(self, rescaling: Any = "identity", *, model: Any = None) -> None:
-        self.rescaling, self._spectrum = rescaling, None
-        if model is not None:
-            self._spectrum = (model.shrinkage_, model.singular_values_)
+        self.model = _spectrum_of(model)
+        self.rescaling: Any
+        if isinstance(rescaling, str):
+            known = [named.name for named in rescalings()]
+            self.rescaling = validate.as_choice("rescaling", rescaling, known)
+        elif isinstance(rescaling, Rescaling):
+            spectrum = validate_measures.as_given("model", self.model, self.name)
+            self.rescaling = as_diagonal(rescaling, *spectrum)
+        else:
+            self.rescaling = validate.as_vector("rescaling", rescaling)
 
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the diagonal of D."""
         d = items.shape[1]
-        if isinstance(self.rescaling, str) and self.rescaling == "identity":
-            diagonal = np.ones(d)
-        elif self._spectrum is None and not isinstance(self.rescaling, (list, tuple, np.ndarray)):
-            validate_measures.as_given("model", None)
-        else:
-            shrinkage, values = self._spectrum or (np.ones(d), np.ones(d))
-            diagonal = as_diagonal(self.rescaling, shrinkage, values)
+        named, identity = isinstance(self.rescaling, str), ModelSpectrum(np.ones(d), np.ones(d))
+        if named and self.rescaling != "identity":
+            validate_measures.as_given("model", self.model, f"{self.name}:{self.rescaling}")
+        diagonal = as_diagonal(self.rescaling, *(self.model or identity))
         validate.as_same_width("items", items, "D", diagonal[None])
         self.mean_, self.root_ = np.zeros(d), 1 / diagonal
 
@@ -85,19 +103,19 @@ class Eq2Cosine(Mapped):
 
     def __init__(self, *, model: Any = None, regularization: float = 100.0) -> None:
         self.regularization = validate.as_real("regularization", regularization, low=0)
-        self._factors: Floats | None = None
-        if model is not None:
-            kept = model.shrinkage_ > 0
-            values = np.maximum(model.singular_values_ - self.regularization, 0)
-            self._factors = np.zeros(len(kept))
-            self._factors[kept] = np.sqrt(values[kept] / model.shrinkage_[kept])
+        self.model = _spectrum_of(model)
 
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the factor of every column."""
         d = items.shape[1]
-        self.mean_ = np.zeros(d)
-        self.root_ = np.ones(d) if self._factors is None else self._factors
-        validate.as_same_width("items", items, "model", self.root_[None])
+        self.mean_, self.root_ = np.zeros(d), np.ones(d)
+        if self.model is not None:
+            shrinkage, values = self.model
+            validate.as_same_width("items", items, "model", shrinkage[None])
+            kept = shrinkage > 0
+            self.root_[~kept] = 0
+            values = np.maximum(values[kept] - self.regularization, 0)
+            self.root_[kept] = np.sqrt(values / shrinkage[kept])
 
 
 @register

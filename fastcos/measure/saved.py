@@ -1,4 +1,4 @@
-"""A measure as a name, numbers and arrays, so that a file can hold what an object says."""
+"""A measure as a name, numbers and arrays: what a file can hold and a table can print."""
 
 import inspect
 from collections.abc import Mapping
@@ -9,8 +9,20 @@ import numpy.typing as npt
 
 from fastcos import validate_measures
 from fastcos.measure.base import Measure, registered
+from fastcos.measure.rescaled import ModelSpectrum
 
 _PREFIX = "measure_"
+_OF_MODEL = "measure_of_model_"
+
+
+def label_of(measure: Measure) -> str:
+    """The name, and the numbers and texts that are not its class's defaults: csls:n_neighbors=5."""
+    label = measure.name
+    for name, parameter in inspect.signature(type(measure)).parameters.items():
+        value = getattr(measure, name, parameter.default)
+        if isinstance(value, (bool, int, float, str)) and value != parameter.default:
+            label += f":{name}={value}"
+    return label
 
 
 def parts_of(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -18,16 +30,18 @@ def parts_of(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDAr
 
     A measure object is that of its class with its parameters: what it learned is learned anew.
     TypeError for a class that is not registered, and for parameters that are no number, text or
-    array, such as a model.
+    array.
     """
     if isinstance(measure, str):
         return {"name": measure, "parameters": {}}, {}
     name = validate_measures.as_registered(measure, registered())
     parameters, arrays = {}, {}
     for parameter in inspect.signature(type(measure)).parameters:
-        value = validate_measures.as_storable(measure, parameter)
+        value = validate_measures.as_storable(measure, parameter, ModelSpectrum)
         if isinstance(value, np.ndarray):
             arrays[_PREFIX + parameter] = value
+        elif isinstance(value, ModelSpectrum):
+            arrays |= {_OF_MODEL + field: array for field, array in value._asdict().items()}
         else:
             parameters[parameter] = value
     return {"name": name, "parameters": parameters}, arrays
@@ -35,12 +49,15 @@ def parts_of(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDAr
 
 def measure_of(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str | Measure:
     """Return the measure of these parts; a name where there are no parameters."""
-    given = {
-        name.removeprefix(_PREFIX): array
-        for name, array in arrays.items()
-        if name.startswith(_PREFIX)
-    }
-    parameters = {**fields["parameters"], **given}
+    of_model = {name: array for name, array in arrays.items() if name.startswith(_OF_MODEL)}
+    parameters = dict(fields["parameters"])
+    for name, array in arrays.items():
+        if name.startswith(_PREFIX) and name not in of_model:
+            parameters[name.removeprefix(_PREFIX)] = array
+    if of_model:
+        parameters["model"] = ModelSpectrum(
+            **{name.removeprefix(_OF_MODEL): array for name, array in of_model.items()}
+        )
     if not parameters:
         return str(fields["name"])
     made: Measure = registered()[fields["name"]](**parameters)

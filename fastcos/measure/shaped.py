@@ -37,7 +37,7 @@ class AllButTheTop(Mapped):
     Parameters
     ----------
     n_directions : int, optional
-        Directions removed, fewer than d. Default: d/100, at least 1.
+        Directions removed, fewer than d. Default: d/100, at least 1; none of a single column.
     """
 
     name: ClassVar[str] = "all_but_the_top"
@@ -51,7 +51,8 @@ class AllButTheTop(Mapped):
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the mean row and the directions that stay."""
         d = items.shape[1]
-        removed = max(1, round(d / 100)) if self.n_directions is None else self.n_directions
+        usual = min(d - 1, max(1, round(d / 100)))
+        removed = usual if self.n_directions is None else self.n_directions
         removed = validate.as_count("n_directions", removed, 0, d - 1)
         self.mean_ = mean_of(items)
         _, vectors = spectrum(gram_of(items, self.mean_))
