@@ -1,5 +1,6 @@
 """The gate of the measures: parameters, metrics of the columns, rows that are two halves."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -146,12 +147,33 @@ def as_varied(name: str, values: npt.NDArray[Any]) -> None:
         raise ValueError(f"{name} must have two different values, got only {values[0]:g}")
 
 
+def as_of_vectors(argument: str, name: str) -> None:
+    """Refuse the name of a score that has texts to read, and say where it is."""
+    if name == "sts_score":
+        raise ValueError(
+            f"{argument} must compare vectors, got {name!r}, a score of two texts: "
+            "rerank(neighbors, STSScorer(model, texts)) orders neighbours by it"
+        )
+
+
 def as_met(argument: str, name: str, needs: str) -> None:
     """Refuse a measure whose needs are not there."""
+    given = needs.split()[0]
+    source = "FOLDER" if given == "model" else "FILE"
+    as_in = f"{name}:{given}={source}" if argument.startswith("--") else _as_in(name, given)
     raise ValueError(
-        f"{argument} must be such as the data can serve, got {name}, which needs {needs}; in "
-        "Python an object of get_measure can hold it"
+        f"{argument} must be such as the data can serve, got {name}, which needs {needs} ({as_in})"
     )
+
+
+def as_told_apart(argument: str, labels: Sequence[str], chosen: Sequence[Any]) -> None:
+    """Refuse two different objects that tables would call the same."""
+    objects = [label for label, one in zip(labels, chosen, strict=True) if not isinstance(one, str)]
+    twice = next((label for label in objects if objects.count(label) > 1), None)
+    if twice is not None:
+        raise ValueError(
+            f"{argument} must differ by name or by a number among the parameters, got {twice} twice"
+        )
 
 
 def as_of_items(argument: str, name: str) -> None:

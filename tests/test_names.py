@@ -3,6 +3,7 @@
 The names are written out here, so that a row lost from the page is seen.
 """
 
+import csv
 import inspect
 import re
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 import fastcos
 from fastcos import preprocessing
 from fastcos.comparison.models import PREPROCESSINGS
+from tests.test_names_measures import NAMES as MEASURES
 
+LIST = Path(__file__).parents[2] / "shared" / "design" / "measures.csv"
 PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "names.md").read_text("utf8")
 BEFORE_A_MODEL = [
     "none",
@@ -85,6 +88,14 @@ ROWS = dict(re.findall(r"^\| `([^`]+)` \|.*?([^|]*) \|$", PAGE, re.MULTILINE))
 def test_the_page_has_every_name_and_no_other():
     assert len(NAMES) == 10 + 8 + 40
     assert sorted(ROWS) == sorted(NAMES)
+
+
+def test_the_names_here_and_of_the_measures_are_those_of_the_list():
+    if not LIST.is_file():
+        pytest.skip(f"{LIST} is not there")
+    with LIST.open(encoding="utf8") as file:
+        listed = [row["name"] for row in csv.DictReader(file)]
+    assert sorted(listed) == sorted([*NAMES, *MEASURES])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,8 @@ from sklearn.metrics import ndcg_score, roc_auc_score
 
 from fastcos import LinearMF, compare, compare_vectors, get_measure, measures, metrics, top_k
 from fastcos.comparison import Candidate, agreement, keys, ranking
-from fastcos.comparison.candidates import Embeddings, entrants
+from fastcos.comparison.candidates import Embeddings
+from fastcos.comparison.entrants import entrants
 from fastcos.comparison.held_out import HeldOutQuestion
 from fastcos.comparison.recovery import LabelQuestion
 from tests.test_comparison import clustered_interactions

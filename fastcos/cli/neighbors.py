@@ -15,6 +15,7 @@ from fastcos.report import json_ready, provenance
 
 if TYPE_CHECKING:
     from fastcos.comparison.candidates import Embeddings
+    from fastcos.measure import Measure
     from fastcos.neighbors import Neighbors
 
 DESCRIPTION = """\
@@ -25,7 +26,8 @@ EPILOG = """\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv
   fastcos neighbors films --rescaling balanced --show 318 296
-  fastcos neighbors vectors.npz --measure dot --k 100 --out neighbors.npz"""
+  fastcos neighbors vectors.npz --measure dot --k 100 --out neighbors.npz
+  fastcos neighbors vectors.npz --measure soft_cosine:matrix=S.npy"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="folder of fastcos fit, .npy or .npz")
     parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
     parser.add_argument(
-        "--measure", default="cosine", metavar="NAME", help="default cosine; a wrong name lists all"
+        "--measure",
+        default="cosine",
+        metavar="NAME",
+        help=f"default cosine; a wrong name lists all; {options.SPELLING}",
     )
     parser.add_argument(
         "--rescaling",
@@ -53,16 +58,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, search, write or show."""
-    from fastcos.measure import measures
+    from fastcos.cli.measures import as_measure
     from fastcos.neighbors import top_k
 
     options.apply_common(given)
     out = Path(given.out)
     validate.as_output_directory("the folder of --out", out.parent)
     validate.as_choice("the suffix of --out", out.suffix, (".csv", ".npz"))
-    name = validate.as_choice("--measure", given.measure, measures())
+    named = as_measure("--measure", given.measure)
     embeddings, ids = _embeddings(given)
-    items, measure = _measured(name, embeddings)
+    items, measure = _measured(named, embeddings)
     k = validate.as_count("--k", given.k, high=len(items) - 1)
     if given.show:
         rows = [validate.as_known_id("--show", item, ids) for item in given.show]
@@ -80,7 +85,8 @@ def run(given: argparse.Namespace) -> int:
             out, ("item", "rank", "neighbor", "score"), _lines(ids, range(len(ids)), found)
         )
     if given.json:
-        print_json(provenance({"source": given.source, "k": k, "measure": name, "out": given.out}))
+        facts = {"source": given.source, "k": k, "measure": given.measure, "out": given.out}
+        print_json(provenance(facts))
     say(f"wrote the {k} nearest of {len(items):,} items to {out}")
     return 0
 
@@ -108,11 +114,11 @@ def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
     return Embeddings(found.vectors), found.ids
 
 
-def _measured(name: str, embeddings: "Embeddings") -> tuple[Any, Any]:
+def _measured(named: "str | Measure", embeddings: "Embeddings") -> tuple[Any, Any]:
     """Return the rows to search, and the measure with what the model gives it."""
-    from fastcos.comparison.candidates import entrants
+    from fastcos.comparison.entrants import entrants
 
-    *_, chosen = entrants([name], embeddings, argument="--measure")[0]
+    *_, chosen = entrants([named], embeddings, argument="--measure")[0]
     return chosen.rows(embeddings), chosen.measure(embeddings)
 
 

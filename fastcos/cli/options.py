@@ -10,9 +10,15 @@ from fastcos.cli.terminal import progress_bar
 if TYPE_CHECKING:
     from fastcos.datasets import Simulation
     from fastcos.io import Interactions, ItemLabels
+    from fastcos.measure import Measure
 
 
 RANK = 50
+# how a measure is given with parameters, for help
+SPELLING = (
+    "one may have parameters, of numbers, texts and files of arrays: csls:n_neighbors=20, "
+    "soft_cosine:matrix=S.npy"
+)
 
 
 def add_simulation(parser: argparse.ArgumentParser) -> None:
@@ -194,7 +200,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         default="all",
         metavar="A,B,...",
         help="measures besides the cosine (default all that the data can serve; a wrong name "
-        "lists them)",
+        f"lists them); {SPELLING}",
     )
     group.add_argument(
         "--preprocessing",
@@ -205,16 +211,13 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_measures(given: argparse.Namespace) -> list[str] | None:
-    """Return the names of --measures, None for all."""
-    from fastcos.measure import measures
+def chosen_measures(given: argparse.Namespace) -> "list[str | Measure] | None":
+    """Return the measures of --measures, None for all."""
+    from fastcos.cli.measures import as_measure
 
     if given.measures == "all":
         return None
-    return [
-        validate.as_choice("--measures", name, ("all", *measures()))
-        for name in given.measures.split(",")
-    ]
+    return [as_measure("--measures", text) for text in given.measures.split(",")]
 
 
 def chosen_preprocessings(given: argparse.Namespace) -> list[str]:

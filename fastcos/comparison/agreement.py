@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastcos import rows_on_disk
-from fastcos.comparison.candidates import Embeddings, Entrant
+from fastcos.comparison.candidates import Embeddings
+from fastcos.comparison.entrants import Entrant
 from fastcos.comparison.keys import pair_scores
 from fastcos.comparison.ranking import Question, Test
 from fastcos.measure.rows import Floats, Integers

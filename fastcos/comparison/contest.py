@@ -5,7 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fastcos.comparison.candidates import Candidate, Embeddings, Entrant, entrants, field
+from fastcos.comparison.candidates import Candidate, Embeddings
+from fastcos.comparison.entrants import Entrant, entrants, field
 from fastcos.comparison.judging import Over
 from fastcos.comparison.models import Fitted, Settings, fit_models
 from fastcos.comparison.ranking import Question, rank
@@ -70,10 +71,11 @@ class _ModelJudge:
         asker: Asker,
         fitted: Fitted,
         variants: dict[str, Variant],
+        bags: Any,
         popularity: Floats,
     ) -> None:
         self._asker, self._fitted = asker, fitted
-        self._variants, self._popularity = variants, popularity
+        self._variants, self._bags, self._popularity = variants, bags, popularity
         self._last: tuple[str, Embeddings] | None = None
 
     def answer(self, cell: tuple[str, Entrant]) -> Any:
@@ -95,6 +97,7 @@ class _ModelJudge:
                     X=fitted.users,
                     rescaling=variant.rescaling,
                     weight_decay=fitted.weight_decay,
+                    bags=self._bags,
                 ),
             )
         return last[1]
@@ -106,6 +109,7 @@ class Contest:
     def __init__(
         self,
         asker: Asker,
+        X: Any,
         fitted: Fitted,
         variants: Sequence[Variant],
         steps: Sequence[str],
@@ -114,7 +118,8 @@ class Contest:
         *,
         with_users: bool,
     ) -> None:
-        self._asker, self._fitted, self._popularity = asker, fitted, popularity
+        self._asker, self._X = asker, X
+        self._fitted, self._popularity = fitted, popularity
         self._steps, self._variants = steps, {variant.name: variant for variant in variants}
         template = self._judge(fitted).embeddings(variants[0].name)
         taking_part, left_out = entrants(measures, template, with_users=with_users)
@@ -128,21 +133,20 @@ class Contest:
 
     def standings(
         self,
-        X: Any,
         settings: Settings,
         random: np.random.Generator,
         tick: Callable[[], None],
         over: Over,
     ) -> Standings:
-        """Judge every candidate of models of X, and rank them."""
+        """Judge every candidate, and rank them."""
         cells = [(name, entrant) for name, some in self._field for entrant in some]
         for step in self._steps:
-            fitted = self._fitted if step == "none" else fit_models(X, settings, step)
+            fitted = self._fitted if step == "none" else fit_models(self._X, settings, step)
             answers = over(self._judge(fitted), cells)
             for (name, entrant), answer in zip(cells, answers, strict=True):
-                self._entries.take(Candidate(entrant.name, name, step), answer)
+                self._entries.take(Candidate(entrant.label, name, step), answer)
                 tick()
         return self._entries.standings(random)
 
     def _judge(self, fitted: Fitted) -> _ModelJudge:
-        return _ModelJudge(self._asker, fitted, self._variants, self._popularity)
+        return _ModelJudge(self._asker, fitted, self._variants, self._X, self._popularity)

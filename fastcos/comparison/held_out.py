@@ -7,7 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from fastcos import threads, validate, validate_metrics
-from fastcos.comparison.candidates import USER_ITEM, USER_USER, Embeddings, Entrant
+from fastcos.comparison.candidates import Embeddings
+from fastcos.comparison.entrants import USER_ITEM, Entrant
 from fastcos.comparison.ranking import Question, Test, mean_chance, mean_estimate
 from fastcos.kernels import list_votes
 from fastcos.measure.rows import Floats, Integers
@@ -70,13 +71,14 @@ class HeldOutQuestion:
             ).indices
             return self._scores(found)
         rows = entrant.rows(embeddings)
-        if entrant.name in USER_USER:
+        n = rows.shape[0]
+        if entrant.of_users:
             lists = top_k(
-                rows[self.asked], rows, min(N_VOTES, len(rows) - 1), measure=measure,
-                exclude=self._themselves(len(rows)),
+                rows[self.asked], rows, min(N_VOTES, n - 1), measure=measure,
+                exclude=self._themselves(n),
             ).indices  # fmt: skip
             return self._scores(self._voted_by_users(lists))
-        lists = top_k(rows, k=min(N_VOTES, len(rows) - 1), measure=measure).indices
+        lists = top_k(rows, k=min(N_VOTES, n - 1), measure=measure).indices
         return self._scores(self._voted(lists))
 
     def question(self, answers: Sequence[UserScores]) -> Question:

@@ -84,7 +84,9 @@ def compare(
     measures : sequence of str or Measure, optional
         The measures of the standings, to which the cosine is added. Default: all that the model can
         serve; a measure that needs more takes part as an object, such as
-        ``get_measure("soft_cosine", matrix=S)``.
+        ``get_measure("soft_cosine", matrix=S)``. ``word_rotators_distance`` takes part only where
+        it is named: with labels items are bags of the users, without users are bags of the items,
+        and every pair that is scored is a linear programme of milliseconds.
     preprocessing : sequence of str, default ("none",)
         What to do to X before the model, of ``none``, ``standardize_columns``, ``center_columns``,
         ``center_rows``, ``double_center``, ``normalize_rows``, ``ips_columns``, ``ips_rows``,
@@ -145,13 +147,13 @@ def compare(
     else:
         asker = LabelQuestion(codes, popularity > 0, streams[0])
     contest = Contest(
-        asker, seen, named, steps, measures, popularity.astype(float), with_users=codes is None
+        asker, X, seen, named, steps, measures, popularity.astype(float), with_users=codes is None
     )
     tick = _counter(progress, len(named) + len(grid) + contest.n_candidates)
     tables = score_rescalings(
         fitted.models, named, grid, codes, popularity, settings.seed, tick, over
     )
-    standings = contest.standings(X, settings, streams[1], tick, over)
+    standings = contest.standings(settings, streams[1], tick, over)
     return Comparison(
         standings=standings,
         **tables._asdict(),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from fastcos import config, rows_on_disk, validate
 from fastcos.measure import Bounded, Measure
@@ -28,7 +29,7 @@ def key_blocks(
     are read once a slice, which is as wide as fits the working memory.
     """
     n, m = len(asked), len(pool)
-    queries = rows_on_disk.taken("vectors", rows, asked)
+    queries = _some(rows, asked)
     on_disk = rows_on_disk.is_on_disk(rows)
     block, step = max(1, _BLOCK // m), m
     if on_disk:
@@ -46,8 +47,13 @@ def key_blocks(
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
     """Facts of so many items of the pool at a time, and how many they are."""
     for lo in range(0, len(pool), step):
-        items = rows_on_disk.taken("vectors", rows, pool[lo : lo + step])
-        yield _facts(measure, items), len(items)
+        some = pool[lo : lo + step]
+        yield _facts(measure, _some(rows, some)), len(some)
+
+
+def _some(rows: Any, numbers: Integers) -> Any:
+    """Rows of these numbers; bags may be sparse."""
+    return rows[numbers] if sp.issparse(rows) else rows_on_disk.taken("vectors", rows, numbers)
 
 
 def _facts(measure: Measure, items: Rows) -> Any:
@@ -65,7 +71,7 @@ def _facts(measure: Measure, items: Rows) -> Any:
 
 def _keys(measure: Measure, queries: Rows, facts: Any, m: int) -> Floats:
     if isinstance(measure, Bounded):
-        return measure.rescore(queries, facts, np.tile(np.arange(m), (len(queries), 1)))
+        return measure.rescore(queries, facts, np.tile(np.arange(m), (queries.shape[0], 1)))
     panels, norms, offsets = facts
     rows = np.ascontiguousarray(measure.queries(queries), dtype=np.float64)
     own_norms = norms_of(rows)

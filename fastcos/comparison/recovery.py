@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import threads, validate, validate_metrics
-from fastcos.comparison.candidates import Embeddings, Entrant
+from fastcos.comparison.candidates import Embeddings
+from fastcos.comparison.entrants import Entrant
 from fastcos.comparison.keys import key_blocks
 from fastcos.comparison.ranking import Question, Test, mean_chance, mean_estimate
 from fastcos.kernels import label_ranks

@@ -7,8 +7,9 @@ import numpy as np
 
 from fastcos import rows_on_disk, validate, validate_measures
 from fastcos.comparison.agreement import PairQuestion
-from fastcos.comparison.candidates import Candidate, Embeddings, entrants, readable_in_blocks
+from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.contest import Asker, Entries, answer_of
+from fastcos.comparison.entrants import entrants, readable_in_blocks
 from fastcos.comparison.recovery import LabelQuestion
 from fastcos.comparison.standings import Standings
 from fastcos.measure import Measure
@@ -109,7 +110,7 @@ def compare_vectors(
         left_out |= others
     entries = Entries(asker, left_out, chosen=measures is not None)
     for done, entrant in enumerate(taking_part):
-        entries.take(Candidate(entrant.name), answer_of(asker, entrant, embeddings))
+        entries.take(Candidate(entrant.label), answer_of(asker, entrant, embeddings))
         if progress is not None:
             progress(done + 1, len(taking_part))
     return entries.standings(streams[1])

@@ -24,7 +24,7 @@ A measure of one's own is one small class. This one compares only the signs of t
 import inspect
 from typing import Any
 
-from fastcos import validate
+from fastcos import validate, validate_measures
 from fastcos.measure import (  # noqa: F401  they register their classes
     elementary,
     hubness,
@@ -111,6 +111,7 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     if not isinstance(measure, str):
         rule = "a name or a Measure"
         return validate.as_instance("measure", measure, Measure, rule)  # type: ignore[type-abstract]
+    validate_measures.as_of_vectors("measure", measure)
     known = registered()
     made: Measure = known[validate.as_choice("measure", measure, sorted(known))](**parameters)
     return made

@@ -25,6 +25,12 @@ def label_of(measure: Measure) -> str:
     return label
 
 
+def parameters_of(measure: Measure) -> dict[str, Any]:
+    """The parameters of a measure, as its class takes them."""
+    names = inspect.signature(type(measure)).parameters
+    return {name: getattr(measure, name) for name in names}
+
+
 def parts_of(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Return fields (name and parameters, for JSON) and arrays from which ``measure_of`` makes it.
 

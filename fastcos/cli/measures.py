@@ -1,0 +1,52 @@
+"""Measures as the command line names them: NAME, or NAME:PARAMETER=VALUE:PARAMETER=VALUE."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+from fastcos import io, validate, validate_measures
+from fastcos.io.arrays import read_npy
+from fastcos.io.vectors import SUFFIXES
+from fastcos.measure import Measure, get_measure, measures
+from fastcos.measure.base import registered
+
+_FLAGS = {"True": True, "False": False}
+
+
+def as_measure(flag: str, text: str) -> str | Measure:
+    """Return the name, or the measure that the text names with its parameters."""
+    # a colon is also in names such as rescaled_cosine:data
+    name, *pairs = re.split(r":(?=\w+=)", text)
+    validate_measures.as_of_vectors(flag, name)
+    name = validate.as_choice(flag, name, measures())
+    if not pairs:
+        return name
+    accepted = inspect.signature(registered()[name]).parameters
+    parameters: dict[str, Any] = {}
+    for pair in pairs:
+        parameter, _, value = pair.partition("=")
+        validate.as_choice(f"a parameter of {name}", parameter, [*accepted] or ["(it has none)"])
+        parameters[parameter] = _value(value)
+    return get_measure(name, **parameters)
+
+
+def _value(text: str) -> Any:
+    """A number, True or False; the array in a file of that kind; or the text itself."""
+    if text in _FLAGS:
+        return _FLAGS[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    suffix = Path(text).suffix
+    if suffix == ".npy":
+        return read_npy(Path(text))
+    if suffix in SUFFIXES:
+        return io.read_vectors(text).vectors
+    if Path(text).is_dir():
+        from fastcos.factorization import LinearMF
+
+        return LinearMF.load(Path(text) / "model")
+    return text
