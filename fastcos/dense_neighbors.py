@@ -291,7 +291,7 @@ def search(
     if permitted is not None:
         mask = np.zeros(len(items.rows), np.uint8)
         mask[permitted] = 1
-    scaled = packed_queries(prepared, _as_wide(queries, items.rows), exclusions, mask)
+    scaled = packed_queries(prepared, as_wide(queries, items.rows), exclusions, mask)
     if prepared.form == "norm_angle":
         return _search_bands(prepared, scaled, k, work)
     if len(scaled.norms) <= FEW_QUERIES and n_panels >= 512:
@@ -309,7 +309,7 @@ def search(
     return columns, keys
 
 
-def _code(prepared: Prepared) -> tuple[Any, int, tuple[bool, bool, int]]:
+def code_of(prepared: Prepared) -> tuple[Any, int, tuple[bool, bool, int]]:
     """What the kernels are told about tiles and keys: isa, form, shape."""
     layout = prepared.tiling
     shape = layout.quantised, layout.unsigned, layout.depth
@@ -334,7 +334,7 @@ def _scan(
         threads.poisoned(shape, np.float64), threads.poisoned(shape, np.int64)
     )  # fmt: skip
     threads.run(
-        dense_topk.scan_panels, cuts, *_code(prepared), scaled, prepared.items, _capacity(wanted),
+        dense_topk.scan_panels, cuts, *code_of(prepared), scaled, prepared.items, _capacity(wanted),
         *_guess(min(wanted, per_run * 4), per_run), per_run, *tile_types(prepared.tiling),
         part_keys, part_columns,
         n_threads=work.n_threads, progress=work.progress,
@@ -366,13 +366,13 @@ def _sweep(
     known, again = np.full(n, -3e38, np.float32), np.zeros(n, np.uint8)
     stride, rank = _guess(wanted, n_panels)
     if floors is not None and np.isfinite(floors).all():
-        known, stride, rank = _known(scaled, floors), 0, 0
+        known = _known(scaled, floors)
     batch = np.delete(np.arange(n, dtype=np.int64), zero)
-    block, n_threads = _blocks(_capacity(wanted), k, scaled.rows.shape[1], work)
+    block, n_threads = blocks(_capacity(wanted), k, scaled.rows.shape[1], work)
     while len(batch):
         threads.run(
             dense_topk.search_rows, threads.cuts_by_rows(len(batch), block), 0, n_panels,
-            *_code(prepared), batch, scaled, prepared.items, _capacity(wanted), stride, rank,
+            *code_of(prepared), batch, scaled, prepared.items, _capacity(wanted), stride, rank,
             *tile_types(prepared.tiling), known, keys, columns, again,
             n_threads=n_threads, progress=work.progress,
         )  # fmt: skip
@@ -384,14 +384,14 @@ def _search_bands(prepared: Prepared, scaled: Any, k: int, work: Work) -> tuple[
     """Search by norm gap and angle: queries and panels by norm."""
     columns = threads.poisoned((len(scaled.norms), k), np.int64)
     keys = threads.poisoned((len(scaled.norms), k), np.float64)
-    isa, _, shape = _code(prepared)
+    isa, _, shape = code_of(prepared)
     items = prepared.items
     ends = np.arange(tiles.PANEL, len(items.order) + tiles.PANEL, tiles.PANEL)
     norms = items.norms[items.order]
     firsts, lasts = norms[:: tiles.PANEL].copy(), norms[np.minimum(ends, len(norms)) - 1]
     batch = np.argsort(scaled.norms, kind="stable")
     capacity = max(32, 2 * k)
-    block, n_threads = _blocks(capacity, k, 0, work)
+    block, n_threads = blocks(capacity, k, 0, work)
     threads.run(
         bands.search_bands, threads.cuts_by_rows(len(batch), block),
         isa, shape, batch, scaled, items, firsts, lasts, capacity, *tile_types(prepared.tiling),
@@ -420,7 +420,7 @@ def _lowest(
     return columns, keys
 
 
-def _blocks(capacity: int, k: int, depth: int, work: Work) -> tuple[int, int]:
+def blocks(capacity: int, k: int, depth: int, work: Work) -> tuple[int, int]:
     """Queries of a block, in whole panels, and threads: what fits the working memory.
 
     A machine of many cores with little memory searches on some of them.
@@ -444,7 +444,7 @@ def score_all(
     work: Work,
 ) -> tuple[Integers, Floats]:
     """Score every pair in float64: the path for few queries or items, and for a large k."""
-    queries = _as_wide(queries, given.rows)
+    queries = as_wide(queries, given.rows)
     n, depth = queries.rows.shape
     m = len(candidates)
     # a run is a query or a part of one, of about 2 ms
@@ -467,7 +467,7 @@ def score_all(
     return columns, keys
 
 
-def _as_wide(queries: Side, items: Rows) -> Side:
+def as_wide(queries: Side, items: Rows) -> Side:
     """float32 queries of float64 items as float64: the same keys, and nothing more to compile."""
     if queries.rows.dtype == items.dtype or items.dtype != np.float64:
         return queries

@@ -7,14 +7,17 @@ import numpy as np
 
 from fastcos import dense_neighbors as dense
 from fastcos import threads, validate
-from fastcos.kernels import lists, tiles
+from fastcos.kernels import lists, reaching, tiles
 from fastcos.measure import Candidates
-from fastcos.reaching_pairs import list_reaching
 from fastcos.transposition import transposed
 
 _PAIRS_PER_BLOCK = 20_000
-# columns listed for a query, beside k; and queries that show whether so many are enough
-_ROOM, _SAMPLE = 54, 128
+# items listed for a query, beside k: of Gaussian rows 40 of 40,000 may reach a bound for k = 10
+_ROOM = 246
+# queries that are searched first, to show what bounds the others may have; and then tried with them
+_SHOWN, _TRIED = 512, 128
+# steps of the least squares; and the share of queries that may find less than they are likely to
+_ROUNDS, _MISSED = 6, 1 / 64
 
 
 class MutualLists(NamedTuple):
@@ -28,17 +31,6 @@ class MutualLists(NamedTuple):
     naming_indptr: dense.Integers
     naming: dense.Integers
     naming_keys: dense.Floats
-
-
-class Listed(NamedTuple):
-    """Items of some queries: the first counts (n,) of columns (n, room), unordered."""
-
-    counts: dense.Integers
-    columns: dense.Integers
-
-    def of(self, some: dense.Integers) -> "Listed":
-        """Those of some of the queries."""
-        return Listed(self.counts[some], self.columns[some])
 
 
 def mutual_lists(met: Candidates, n_threads: int | None) -> MutualLists:
@@ -66,124 +58,154 @@ def search(
 
     The k-th best listed key is a floor of every query. Where it is above the ceiling the listed
     items that reach it are scored, and that is all. The engine, prepared only where it is needed,
-    finds for the others all that may reach the floor.
+    finds for the others all that may reach the floor, or what is likely to be a better one.
     """
     n = len(queries.rows)
     columns, keys = threads.poisoned((n, k), np.int64), threads.poisoned((n, k), np.float64)
-    size = max(1024, int(work.working_memory / 4 / (8 * (k + _ROOM))))
-    for first in range(0, n, size):
-        some = np.arange(first, min(n, first + size))
-        part = _of(queries, some)
-        few = exclusions.of_rows(first, some[-1] + 1)
-        floors, listed = _likely(mutual, few.own, k, work)
-        done = (floors > mutual.met.ceilings[few.own]) & (listed.counts <= k + _ROOM)
-        ready = np.flatnonzero(done)
-        found = _best(form, items, _of(part, ready), listed.of(ready), k, work)
-        columns[some[ready]], keys[some[ready]] = found
-        left = np.flatnonzero(~done)
-        if len(left):
-            rest, outside = _of(part, left), few.of(left)
-            if k > mutual.met.columns.shape[1]:
-                found = dense.search(prepare(), rest, outside, k, work)
-            else:
-                found = _reaching(prepare(), items, rest, outside, k, work, floors[left])
-            columns[some[left]], keys[some[left]] = found
-    return columns, keys
-
-
-def _of(queries: dense.Side, some: dense.Integers) -> dense.Side:
-    """Some of the queries, rising numbers; all of them as they are."""
-    if len(some) == len(queries.rows):
-        return queries
-    return dense.Side(
-        validate.read_only(queries.rows[some]),
-        validate.read_only(queries.norms[some]),
-        validate.read_only(queries.offsets[some]),
-    )
-
-
-def _likely(
-    mutual: MutualLists, numbers: dense.Integers, k: int, work: dense.Work
-) -> tuple[dense.Floats, Listed]:
-    """Floors (n,), -inf where fewer than k are listed, and the listed items that may reach them."""
-    n, room = len(numbers), k + _ROOM
-    floors, counts = threads.poisoned(n, np.float64), threads.poisoned(n, np.int64)
-    columns = np.empty((n, room), np.int64)
+    floors, done = threads.poisoned(n, np.float64), threads.poisoned(n, np.uint8)
     met = mutual.met
-    cuts = threads.cuts_by_rows(n, max(1, _PAIRS_PER_BLOCK // met.columns.shape[1]))
     threads.run(
-        lists.likely_of_mutual_lists, cuts, numbers, k, met.columns, met.keys,
-        mutual.naming_indptr, mutual.naming, mutual.naming_keys, met.errors, floors, counts,
-        columns,
+        lists.best_of_mutual_lists,
+        threads.cuts_by_rows(n, max(1, _PAIRS_PER_BLOCK // met.columns.shape[1])),
+        exclusions.own, dense.FORMS[form], queries.rows, queries.norms, items.rows, items.norms,
+        items.offsets, met.columns, met.keys, mutual.naming_indptr, mutual.naming,
+        mutual.naming_keys, met.errors, met.ceilings, floors, done, keys, columns,
         n_threads=work.n_threads,
     )  # fmt: skip
-    return floors, Listed(counts, columns)
-
-
-def _best(
-    form: str, items: dense.Side, queries: dense.Side, listed: Listed, k: int, work: dense.Work
-) -> tuple[dense.Integers, dense.Floats]:
-    """Columns and keys (n, k) of the best of the listed items."""
-    n = len(queries.rows)
-    columns, keys = threads.poisoned((n, k), np.int64), threads.poisoned((n, k), np.float64)
-    threads.run(
-        lists.best_of_scored_lists, threads.cuts_by_rows(n, max(1, _PAIRS_PER_BLOCK // (2 * k))),
-        dense.FORMS[form], queries.rows, queries.norms, items.rows, items.norms, items.offsets,
-        validate.read_only(listed.counts), validate.read_only(listed.columns), keys, columns,
-        n_threads=work.n_threads,
-    )  # fmt: skip
+    asked = _Asked(queries, exclusions, floors, columns, keys)
+    left = np.flatnonzero(done == 0)
+    if len(left) and k > met.columns.shape[1]:
+        _search(prepare(), asked, left, work, with_floors=False)
+    elif len(left):
+        _search_with_floors(prepare(), asked, left, work)
     return columns, keys
 
 
-def _reaching(
-    prepared: dense.Prepared,
-    items: dense.Side,
-    queries: dense.Side,
-    exclusions: dense.Exclusions,
-    k: int,
-    work: dense.Work,
-    floors: dense.Floats,
-) -> tuple[dense.Integers, dense.Floats]:
-    """Columns and keys (n, k) of the best of all items, of which k are known to reach the floors.
+class _Asked(NamedTuple):
+    """All queries, a key of each that k items have, and their answers."""
 
-    Where the room is too narrow for most of some queries the floors say too little.
+    queries: dense.Side
+    exclusions: dense.Exclusions
+    floors: dense.Floats
+    columns: dense.Integers
+    keys: dense.Floats
+
+
+def _search_with_floors(
+    prepared: dense.Prepared, asked: _Asked, left: dense.Integers, work: dense.Work
+) -> None:
+    """Answer the queries `left`, of which k items are known to reach the floors.
+
+    Some are searched, and what their floors fell short by tells what bounds the others are likely
+    to reach: of Gaussian rows by dis_sim_local 20 items may reach those, 140 the floors. Where the
+    k-th best key is below the bound, or where more items than there is room for may reach it, the
+    floor is what is left.
     """
-    n = len(floors)
-    if not tiles.AVAILABLE:
-        return dense.search(prepared, queries, exclusions, k, work, floors=floors)
-    sample = np.arange(0, n, -(-n // _SAMPLE))
     quiet = work._replace(progress=None)
-    tried = _list(prepared, _of(queries, sample), exclusions.of(sample), k, quiet, floors[sample])
-    if (tried.counts > k + _ROOM).mean() > 0.5:
-        return dense.search(prepared, queries, exclusions, k, work)
-    listed = _list(prepared, queries, exclusions, k, work, floors)
-    narrow = listed.counts > k + _ROOM
-    listed.counts[narrow] = 0
-    columns, keys = _best(prepared.form, items, queries, listed, k, work)
-    over = np.flatnonzero(narrow)
-    if len(over):
-        columns[over], keys[over] = dense.search(
-            prepared, _of(queries, over), exclusions.of(over), k, quiet, floors=floors[over]
-        )
-    return columns, keys
+    bounds = asked.floors.copy()
+    if len(left) > 2 * (_SHOWN + _TRIED):
+        shown = left[:: -(-len(left) // _SHOWN)]
+        _search(prepared, asked, shown, quiet)
+        left = np.setdiff1d(left, shown, assume_unique=True)
+        bounds[left] = likely_bounds(
+            asked.floors, asked.queries.norms, prepared.items.offsets[asked.exclusions.own],
+            asked.keys[:, -1], shown, left,
+        )  # fmt: skip
+    tried = left[:: -(-len(left) // _TRIED)]
+    missed = _score_reaching(prepared, asked, tried, bounds, quiet)
+    rest = np.setdiff1d(left, tried, assume_unique=True)
+    if 2 * len(missed) <= len(tried):
+        rest = _score_reaching(prepared, asked, rest, bounds, work)
+    rest = np.union1d(rest, missed)
+    if len(rest):
+        _search(prepared, asked, rest, quiet)
 
 
-def _list(
-    prepared: dense.Prepared,
-    queries: dense.Side,
-    exclusions: dense.Exclusions,
-    k: int,
-    work: dense.Work,
+def likely_bounds(
     floors: dense.Floats,
-) -> Listed:
-    """The items that may reach the floors; counts are not held to the room."""
-    n, room = len(floors), k + _ROOM
-    columns = np.empty((n, room), np.int64)
-    starts = np.arange(0, n * room, room, dtype=np.int64)
-    counts = list_reaching(
-        prepared, queries, exclusions, floors, room, starts, columns.reshape(-1), work
-    )
-    return Listed(counts, columns)
+    norms: dense.Floats,
+    worth: dense.Floats,
+    found: dense.Floats,
+    shown: dense.Integers,
+    asked: dense.Integers,
+) -> dense.Floats:
+    """Keys that the queries `asked` are likely to find k of, never below their floors.
+
+    found: the k-th best keys, known of the queries `shown`. Linear in the floor, the query's norm
+    and its square and its worth as an item, in units of the last two, by least squares that weigh
+    outliers less; lowered so that one shown query in 64 would miss its own.
+    """
+    with np.errstate(all="ignore"):
+        unit = norms * norms + np.abs(worth)
+        facts = np.stack([np.ones_like(norms), floors, norms, norms * norms, worth], axis=1)
+        facts /= unit[:, None]
+        of_shown, wanted = facts[shown], found[shown] / unit[shown]
+        if not np.isfinite(of_shown).all() or not np.isfinite(wanted).all():
+            return floors[asked]
+        # columns differ by many powers of ten
+        sizes = np.abs(of_shown).max(axis=0)
+        sizes[sizes == 0] = 1
+        of_shown = of_shown / sizes
+        weights = np.ones(len(shown))
+        for _ in range(_ROUNDS):
+            root = np.sqrt(weights)
+            solved = np.linalg.lstsq(of_shown * root[:, None], wanted * root, rcond=None)[0]
+            missing = wanted - of_shown @ solved
+            usual = 1.5 * np.median(np.abs(missing))
+            weights = usual / np.maximum(np.abs(missing), usual) if usual > 0 else weights
+        lowered = facts[asked] / sizes @ solved + np.quantile(missing, _MISSED)
+        bounds: dense.Floats = np.fmax(floors[asked], lowered * unit[asked])
+    return bounds
+
+
+def _score_reaching(
+    prepared: dense.Prepared,
+    asked: _Asked,
+    some: dense.Integers,
+    bounds: dense.Floats,
+    work: dense.Work,
+) -> dense.Integers:
+    """Score all items that may reach the bounds (n,) of some queries; whose answers are missing."""
+    if not tiles.AVAILABLE:
+        return some
+    k = asked.columns.shape[1]
+    room = max(1, k + _ROOM)
+    given = dense.as_wide(asked.queries, prepared.items.rows)
+    scaled = dense.packed_queries(prepared, given, asked.exclusions, np.zeros(0, np.uint8))
+    block, n_threads = dense.blocks(room, k, given.rows.shape[1], work)
+    threads.run(
+        reaching.best_of_reaching_rows, threads.cuts_by_rows(len(some), block),
+        *dense.code_of(prepared), validate.read_only(some), scaled, prepared.items, bounds,
+        *dense.tile_types(prepared.tiling), room, threads.poisoned(len(bounds), np.int64),
+        asked.keys, asked.columns,
+        n_threads=n_threads, progress=work.progress,
+    )  # fmt: skip
+    # of what is not listed no key is as high as the bound
+    missed = (asked.columns[some, -1] < 0) | (asked.keys[some, -1] < bounds[some])
+    found: dense.Integers = some[missed]
+    return found
+
+
+def _search(
+    prepared: dense.Prepared,
+    asked: _Asked,
+    some: dense.Integers,
+    work: dense.Work,
+    *,
+    with_floors: bool = True,
+) -> None:
+    """Answer some queries by the engine."""
+    given = asked.queries
+    if len(some) < len(given.rows):
+        given = dense.Side(
+            validate.read_only(given.rows[some]),
+            validate.read_only(given.norms[some]),
+            validate.read_only(given.offsets[some]),
+        )
+    asked.columns[some], asked.keys[some] = dense.search(
+        prepared, given, asked.exclusions.of(some), asked.columns.shape[1], work,
+        floors=asked.floors[some] if with_floors else None,
+    )  # fmt: skip
 
 
 def best_of_lists(

@@ -27,67 +27,51 @@ def best_of_lists(lo, hi, listed, listed_keys, keys, columns):
 
 
 @kernel
-def likely_of_mutual_lists(
-    lo, hi, numbers, k, listed, listed_keys, naming_indptr, naming, naming_keys, errors, floors,
-    counts, columns,
+def best_of_mutual_lists(
+    lo, hi, numbers, form, queries, query_norms, items, item_norms, item_offsets, listed,
+    listed_keys, naming_indptr, naming, naming_keys, errors, ceilings, floors, done, keys, columns,
 ):  # fmt: skip
-    """Floors of the k-th best listed key of items numbers[lo:hi], and what listed items reach them.
+    """The best k of items numbers[lo:hi] on their lists, where nothing else can be better.
 
-    listed, listed_keys (p, c): every item's list, without itself, and its keys; naming and its
-    keys: from naming_indptr[j] on the items on whose list j is, rising, and j's keys with them; a
-    key with item b is known to within errors[b]. Out: floors (n,) float64, -inf where fewer than k
-    are listed; counts (n,) int64: how many listed items may reach them; columns (n, room) int64:
-    the first `room` of these. O(c) time per naming item.
+    queries (n, d), items (p, d) of one dtype; norms and offsets float64. listed, listed_keys
+    (p, c): every item's list, without itself, and its keys; naming and its keys: from
+    naming_indptr[j] on the items on whose list j is, rising, and j's keys with them; a key with
+    item b is known to within errors[b]; ceilings (p,): no other key exceeds them.
+    Out: floors (n,) float64, a key that k items have, -inf where fewer than k are listed; done (n,)
+    uint8, whether it exceeds the ceiling; and where it does keys (n, k) float64 and columns (n, k)
+    int64. O(c) time per naming item.
     """
-    c, room = listed.shape[1], columns.shape[1]
+    c, k = listed.shape[1], columns.shape[1]
     longest = 0
     for i in range(lo, hi):
         longest = max(longest, naming_indptr[numbers[i] + 1] - naming_indptr[numbers[i]])
-    some, keys = np.empty(c + longest, np.int64), np.empty(c + longest)
-    lower = np.empty(c + longest)
+    some, known = np.empty(c + longest, np.int64), np.empty(c + longest)
+    scratch = np.empty(c + longest)
     for i in range(lo, hi):
         number, count = numbers[i], c
         for entry in range(c):
-            some[entry], keys[entry] = listed[number, entry], listed_keys[number, entry]
+            some[entry], known[entry] = listed[number, entry], listed_keys[number, entry]
         for at in range(naming_indptr[number], naming_indptr[number + 1]):
-            other, known = naming[at], False
+            other, twice = naming[at], False
             for entry in range(c):
-                known |= some[entry] == other
-            some[count], keys[count] = other, naming_keys[at]
-            count += not known
+                twice |= some[entry] == other
+            some[count], known[count] = other, naming_keys[at]
+            count += not twice
         for entry in range(count):
-            lower[entry] = keys[entry] - errors[some[entry]]
-        floor = kth_largest(lower, count, k) if count >= k else -np.inf
-        floors[i], kept = floor, 0
+            scratch[entry] = known[entry] - errors[some[entry]]
+        floor = kth_largest(scratch, count, k) if count >= k else -np.inf
+        floors[i], done[i] = floor, floor > ceilings[number]
+        if not done[i]:
+            continue
+        kept = 0
         for entry in range(count):
-            if keys[entry] + errors[some[entry]] >= floor:
-                if kept < room:
-                    columns[i, kept] = some[entry]
-                kept += 1
-        counts[i] = kept
-
-
-@kernel
-def best_of_scored_lists(
-    lo, hi, form, queries, query_norms, items, item_norms, item_offsets, counts, listed, keys,
-    columns,
-):  # fmt: skip
-    """The best k by key of the first counts[i] items of listed[i], for queries lo .. hi.
-
-    queries (n, d), items (p, d) of one dtype; norms and offsets float64; counts (n,), listed
-    (n, room) int64. keys (n, k) float64, columns (n, k) int64 out, padded by -inf and -1.
-    """
-    room, k = listed.shape[1], columns.shape[1]
-    some, some_keys, scratch = np.empty(room, np.int64), np.empty(room), np.empty(room)
-    for i in range(lo, hi):
-        count = counts[i]
-        some[:count] = listed[i, :count]
+            some[kept] = some[entry]
+            kept += known[entry] + errors[some[entry]] >= floor
         pair_keys(
-            form, queries, i, query_norms[i], items, item_norms, item_offsets, some, count,
-            some_keys,
-        )  # fmt: skip
-        count = keep_best(some_keys, some, count, k, scratch)
-        write_run(some_keys, some, count, keys[i], columns[i])
+            form, queries, i, query_norms[i], items, item_norms, item_offsets, some, kept, known
+        )
+        kept = keep_best(known, some, kept, k, scratch)
+        write_run(known, some, kept, keys[i], columns[i])
 
 
 @kernel

@@ -193,7 +193,7 @@ def pass_rows(
     """Count the items of queries batch[lo:hi] that may have a key of at least bounds; write some.
 
     bounds (n,) float64: least keys wanted; counts (n,) int64 out; columns out: the numbers of the
-    first `room` of them, from starts[query] on, unordered.
+    first `room` of those of batch[i], from starts[i] on, unordered.
     """
     block = pack_block(lo, hi, shape, batch, queries, items, code_type, score_type)
     for i in range(hi - lo):
@@ -220,12 +220,13 @@ def pass_rows(
             )
             for at in range(n_hits):
                 hit = hits[at]
-                query, column = batch[lo + q * PANEL + (hit & 31)], order[p * PANEL + (hit >> 5)]
+                i = lo + q * PANEL + (hit & 31)
+                query, column = batch[i], order[p * PANEL + (hit >> 5)]
                 if column == own[query] or (
                     restricted and not may_find(column, query, own, permitted, indptr, excluded)
                 ):
                     continue
                 if counts[query] < room:
-                    columns[starts[query] + counts[query]] = column
+                    columns[starts[i] + counts[query]] = column
                 counts[query] += 1
     end_tiles(isa)
