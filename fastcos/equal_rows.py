@@ -66,7 +66,8 @@ def grouped(side: dense.Side) -> Groups | None:
 
 def _many_copies(cuts: npt.NDArray[np.intp], n: int) -> bool:
     sizes = np.diff(np.concatenate([[0], cuts, [n]])).astype(np.float64)
-    return bool(sizes @ sizes >= _ENOUGH_COPIES * n)
+    # no BLAS: its threads stay awake for milliseconds that a search needs
+    return bool(np.square(sizes).sum() >= _ENOUGH_COPIES * n)
 
 
 def _hashes(side: dense.Side) -> npt.NDArray[np.uint64]:

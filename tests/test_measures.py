@@ -635,11 +635,27 @@ def test_neighbours_met_by_fit_leave_nobody_out(name, k):
         assert (np.abs(np.take_along_axis(of_rows, met.columns, axis=1) - known) <= errors).all()
 
 
-@pytest.mark.parametrize("room", [-2, 0, 54])
+@pytest.mark.parametrize("off", [None, 0.0, 3.0, -3.0, np.nan])
+@pytest.mark.parametrize("room", [-2, 0, 246])
 @pytest.mark.parametrize("name", ["csls", "local_scaling", "dis_sim_local"])
-def test_neighbours_met_by_fit_change_no_bit(name, room, monkeypatch):
-    """Against a search of the same rows that may not use them, for it must leave some out."""
+def test_neighbours_met_by_fit_change_no_bit(name, room, off, monkeypatch):
+    """Whatever the room is and bounds are said to be likely: too high, too low, of half of them.
+
+    Against a search of the same rows that may not use them, for it must leave some out.
+    """
     monkeypatch.setattr(guided_neighbors, "_ROOM", room)
+    if off is not None:
+        monkeypatch.setattr(guided_neighbors, "_SHOWN", 8)
+        monkeypatch.setattr(guided_neighbors, "_TRIED", 4)
+    likely, asked_for = guided_neighbors.likely_bounds, []
+
+    def wrong(floors, *rest):
+        bounds = likely(floors, *rest)
+        asked_for.append(len(bounds))
+        bounds[::2] += off * np.abs(bounds[::2])
+        return np.where(np.isnan(bounds), -np.inf, bounds)
+
+    monkeypatch.setattr(guided_neighbors, "likely_bounds", wrong)
     itself = scipy.sparse.eye_array(700, format="csr")
     for kind in (np.float32, np.float64):
         rows = uneven_rows(700, 12).astype(kind)
@@ -647,6 +663,37 @@ def test_neighbours_met_by_fit_change_no_bit(name, room, monkeypatch):
         apart = top_k(rows, rows, k=9, measure=name, exclude=itself)
         np.testing.assert_array_equal(found.indices, apart.indices)
         np.testing.assert_array_equal(found.scores, apart.scores)
+    assert bool(asked_for) == (off is not None)
+
+
+def test_bounds_are_likely_where_floors_fall_short_by_a_rule():
+    """Rows of all sizes, a few outliers: nearly all reach their bounds, which are no lower."""
+    random = np.random.default_rng(2)
+    norms = 10 ** random.uniform(-3, 3, 2000)
+    worth = norms**2 * random.uniform(-1, -0.5, 2000)
+    found = 0.2 * norms**2 - 0.3 * worth
+    noise = 0.01 * norms**2 * random.standard_normal(2000)
+    floors = found - norms**2 * random.uniform(0, 2, 2000)
+    found += np.abs(noise)
+    found[::50] = floors[::50] + 5 * norms[::50] ** 2
+    shown, asked = np.arange(0, 2000, 4), np.arange(1, 2000, 4)
+    bounds = guided_neighbors.likely_bounds(floors, norms, worth, found, shown, asked)
+    assert (bounds >= floors[asked]).all()
+    missed = bounds > found[asked]
+    assert missed.mean() < 0.06
+    short = (found[asked] - bounds) / norms[asked] ** 2
+    assert np.median(short) < 0.05
+
+
+@pytest.mark.parametrize("bad", ["norms", "floors", "found"])
+def test_bounds_that_no_rule_tells_are_the_floors(bad):
+    given = {name: np.ones(40) for name in ("floors", "norms", "worth", "found")}
+    given[bad][3] = {"norms": 1e200, "floors": -np.inf, "found": np.inf}[bad]
+    bounds = guided_neighbors.likely_bounds(**given, shown=np.arange(20), asked=np.arange(20, 40))
+    np.testing.assert_array_equal(bounds, np.ones(20))
+    every = {name: np.zeros(40) for name in given}
+    zero = guided_neighbors.likely_bounds(**every, shown=np.arange(20), asked=np.arange(20, 40))
+    np.testing.assert_array_equal(zero, np.zeros(20))
 
 
 def test_dis_sim_local_measures_rows_far_from_0_from_their_middle():

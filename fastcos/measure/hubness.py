@@ -238,8 +238,10 @@ class LocalScaling(_Local):
 
     def _keys(self, columns: Integers, keys: Floats) -> tuple[Floats, Floats, Floats]:
         inverses = 1 / self._positive(self._locals)
-        below = keys - 1
-        return below * inverses[columns], below * inverses[:, None], _SLACK * inverses
+        below, keys = keys - 1, inverses[columns]
+        keys *= below
+        below *= inverses[:, None]
+        return keys, below, _SLACK * inverses
 
     def _ceilings(self, nearest: Floats) -> Floats:
         scales, below = self._positive(self._locals), nearest - 1 + _SLACK

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import rows_on_disk, threads, validate
+from fastcos import reused_memory, rows_on_disk, threads, validate
 from fastcos.kernels import maps, normal_law, pair_scores
 from fastcos.measure.base import Rows
 
@@ -19,7 +19,7 @@ FORMS = {
     "euclidean": pair_scores.EUCLIDEAN,
     "norm_angle": pair_scores.NORM_ANGLE,
 }
-_WORK_PER_BLOCK = 4_000_000
+_WORK_PER_BLOCK = 1_000_000
 # rows and steps that are enough to find a middle; and how far it may be, in median distances
 _SAMPLE, _WEISZFELD_STEPS, _NEAR_ORIGIN = 1024, 16, 2.0
 # numbers in one partial sum over rows
@@ -37,7 +37,7 @@ def unit_rows(rows: Rows, powers: Floats | None = None) -> Floats:
     """Rows of unit norm times powers (n,); zero rows stay zero."""
     norms = norms_of(rows)
     powers = np.ones(len(rows)) if powers is None else powers
-    out = threads.poisoned(rows.shape, np.float64)
+    out = reused_memory.empty(rows.shape, np.float64)
     threads.run(maps.unit_rows, _cuts(rows, 1), _given(rows), norms, powers, out)
     return out
 
@@ -113,7 +113,7 @@ def origin_of(rows: Rows) -> Floats:
         if least == 0:
             break
         weights = least / np.maximum(distances, least)
-        centre = (weights @ some) / weights.sum()
+        centre = np.einsum("i,ij->j", weights, some) / weights.sum()
         distances = np.linalg.norm(some - centre, axis=1)
     around = np.linalg.norm(centre) <= _NEAR_ORIGIN * np.median(distances)
     return np.zeros_like(centre) if around else centre
