@@ -35,7 +35,7 @@ EPILOG = """\
 examples:
   fastcos compare ratings.csv --labels movies.csv --label-column genres
   fastcos compare clicks.npz --rank 128 --regularization 5000 --out compared
-  fastcos compare clicks.npz --preprocessing all --measures dot,csls,csls:n_neighbors=20
+  fastcos compare clicks.npz --preprocessing all --measures csls:n_neighbors=5
   fastcos compare words.npz --pairs MEN.txt SimLex.txt
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
 .mtx, or .parquet (pip install 'fastcos[io]');

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from fastcos.measure.base import registered
 _FLAGS = {"True": True, "False": False}
 
 
-def as_measure(flag: str, text: str) -> str | Measure:
-    """Return the name, or the measure that the text names with its parameters."""
+def as_measure(flag: str, text: str, besides: Sequence[str] = ()) -> str | Measure:
+    """Return the name, or the measure that the text names with its parameters.
+
+    besides: what else the flag takes, for the message.
+    """
     # a colon is also in names such as rescaled_cosine:data
     name, *pairs = re.split(r":(?=\w+=)", text)
     validate_measures.as_of_vectors(flag, name)
-    name = validate.as_choice(flag, name, measures())
+    name = validate.as_choice(flag, name, (*besides, *measures()))
     if not pairs:
         return name
     accepted = inspect.signature(registered()[name]).parameters

@@ -217,7 +217,7 @@ def chosen_measures(given: argparse.Namespace) -> "list[str | Measure] | None":
 
     if given.measures == "all":
         return None
-    return [as_measure("--measures", text) for text in given.measures.split(",")]
+    return [as_measure("--measures", text, ("all",)) for text in given.measures.split(",")]
 
 
 def chosen_preprocessings(given: argparse.Namespace) -> list[str]:
