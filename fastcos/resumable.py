@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -124,7 +125,8 @@ class ResumableRun:
         folder = self.path if self.is_complete else self._partial
         if (folder / _RUN).is_file():
             run = _known_run(folder, asked, of_any_version=self.is_complete)
-            self._n, self.block = int(run["rows"]), int(run["block"])
+            self._n, self.block = _size_of(run, folder, arrays)
+            self._check(folder, arrays)
         else:
             self._n, self.block = next(iter(arrays.values()))[0][0], block
             if self._partial.exists():
@@ -157,11 +159,27 @@ class ResumableRun:
         (self.path / _DONE).unlink(missing_ok=True)
         return {name: _opened(self.path / f"{name}.npy", "r") for name in self._names}
 
+    def _check(self, folder: Path, arrays: Shapes) -> None:
+        """See that every file holds the array it should: rows are written after its header."""
+        kept = dict(arrays)
+        if not self.is_complete:
+            kept[_DONE.removesuffix(".npy")] = (self._n_blocks(),), np.uint8
+        for name, (shape, dtype) in kept.items():
+            array = _opened(folder / f"{name}.npy", "r")
+            if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
+                raise FastcosFormatError(
+                    f"{folder / name}.npy is damaged: it must be {np.dtype(dtype)} {shape}, got "
+                    f"{array.dtype} {array.shape}"
+                )
+
+    def _n_blocks(self) -> int:
+        return -(-self._n // self.block)
+
     def _begin(self, asked: Mapping[str, Any], arrays: Shapes) -> None:
         self._partial.mkdir(parents=True)
         for name, (shape, dtype) in arrays.items():
             _reserve(self._partial / f"{name}.npy", shape, dtype)
-        _reserve(self._partial / _DONE, (-(-self._n // self.block),), np.uint8)
+        _reserve(self._partial / _DONE, (self._n_blocks(),), np.uint8)
         _write_run(self._partial, asked, rows=self._n, block=self.block)
 
 
@@ -252,6 +270,17 @@ def _known_run(
     return dict(run)
 
 
+def _size_of(run: Mapping[str, Any], folder: Path, arrays: Shapes) -> tuple[int, int]:
+    """Rows, and rows of a block, of a kept run."""
+    n = next(iter(arrays.values()))[0][0]
+    rows, block = run["rows"], run["block"]
+    if type(rows) is not int or type(block) is not int or rows != n or block < 1:
+        raise FastcosFormatError(
+            f"{folder / _RUN} is damaged: {rows!r} rows in blocks of {block!r}"
+        )
+    return rows, block
+
+
 def _reserve(file: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
     """Make an .npy file of zeros whose space on the disk is taken."""
     np.lib.format.open_memmap(file, "w+", dtype, shape)
@@ -283,5 +312,6 @@ def _write_rows(file: Path, lo: int, rows: Array) -> None:
 def _opened(file: Path, mode: Literal["r", "r+"]) -> Any:
     try:
         return np.lib.format.open_memmap(file, mode)
-    except (ValueError, OSError, EOFError) as error:
-        raise FastcosFormatError(f"{file} is damaged or missing: {error}") from None
+    except (ValueError, OSError, EOFError, SyntaxError, TypeError, TokenError) as error:
+        what = str(error).partition("\n")[0]  # the last three are of a header's text
+        raise FastcosFormatError(f"{file} is damaged or missing: {what}") from None

@@ -5,8 +5,8 @@
 A damaged file must be read as what it was, or be refused by FastcosFormatError. Formats without a
 checksum (text, .npy, Parquet) may also hold something else after the damage: any clean answer. The
 process may use 1 GiB of addresses beyond what it started with, and a case 20 seconds; a crash, a
-MemoryError or a hang ends it. Prints per format how many were refused, read alike and read
-otherwise.
+MemoryError or a hang ends it. A run that was kept is gone on with, or refused as one of another
+call. Prints per format how many were refused, read alike and read otherwise.
 """
 
 import faulthandler
@@ -20,6 +20,7 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,15 +28,20 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from fastcos import LinearMF, SimilarityIndex, io
+from fastcos import CosineMF, LinearMF, SimilarityIndex, io, resumable
 from fastcos.shards import InteractionShards
 from fastcos.storage import FastcosFormatError
+from fastcos.validate import OtherRunError
 
 faulthandler.enable()
 RANDOM = np.random.default_rng(0)
 X = sp.csr_array(RANDOM.integers(0, 3, (40, 12)) * (RANDOM.random((40, 12)) < 0.4)).astype("f4")
 ROWS = RANDOM.standard_normal((30, 4)).astype(np.float32)
 TEXT = "user,item,value\n" + "".join(f"u{i % 37},{i % 23},{i % 5 + 1}\n" for i in range(300))
+WORDS = [f"w{i}" for i in range(len(ROWS))]
+LABELS = "item,label\n" + "".join(f"{word},{'ab'[i % 2]}\n" for i, word in enumerate(WORDS))
+COUNTS = "item,count\n" + "".join(f"{word},{i + 1}\n" for i, word in enumerate(WORDS))
+PAIRS = "".join(f"{a},{b},{i % 7}\n" for i, (a, b) in enumerate(pairwise(WORDS)))
 
 
 class Format(NamedTuple):
@@ -53,7 +59,78 @@ def interactions(path: Path) -> Any:
 
 def vectors(path: Path) -> Any:
     found = io.read_vectors(path)
-    return found.vectors.tolist(), np.asarray(found.ids).tolist()
+    return np.asarray(found.vectors).tolist(), np.asarray(found.ids).tolist()
+
+
+def word_vectors(path: Path) -> None:
+    lines = [
+        " ".join([word, *map(str, row)]) for word, row in zip(WORDS, ROWS.tolist(), strict=True)
+    ]
+    path.write_text("\n".join([f"{len(ROWS)} 4", *lines]) + "\n")
+
+
+def binary_vectors(path: Path) -> None:
+    lines = [word.encode() + b" " + row.tobytes() for word, row in zip(WORDS, ROWS, strict=True)]
+    path.write_bytes(f"{len(ROWS)} 4\n".encode() + b"\n".join(lines) + b"\n")
+
+
+def safetensors(path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    save_file({"vectors": ROWS}, path)
+
+
+def vector_table(path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"id": WORDS, "vector": ROWS.tolist()}), path)
+
+
+def factors(path: Path) -> Any:
+    found = io.read_factors(path)
+    assert found.users is not None
+    return found.items.tolist(), found.users.tolist()
+
+
+def labels(path: Path) -> Any:
+    found = io.read_labels(path, WORDS, column="label")
+    return [np.asarray(part).tolist() for part in found]
+
+
+def popularity(path: Path) -> Any:
+    return [np.asarray(part).tolist() for part in io.read_popularity(path, WORDS)]
+
+
+def pairs(path: Path) -> Any:
+    return [np.asarray(part).tolist() for part in io.read_pairs(path, WORDS)]
+
+
+def search(path: Path) -> resumable.ResumableRun:
+    shapes = {"indices": ((30, 3), np.int64), "scores": ((30, 3), np.float32)}
+    return resumable.ResumableRun(path / "out", {"k": 3}, shapes, 4)
+
+
+def half_a_search(path: Path, blocks: int = 4) -> None:
+    """Leave what a search leaves that is killed after so many blocks."""
+    path.mkdir()
+    run = search(path)
+    for lo, hi in list(run.left())[:blocks]:
+        run.write(lo, indices=np.arange(3 * lo, 3 * hi).reshape(-1, 3), scores=ROWS[lo:hi, :3])
+    if blocks > 7:
+        run.finished()
+
+
+def rest_of_a_search(path: Path) -> Any:
+    run = search(path)
+    for lo, hi in run.left():
+        run.write(lo, indices=np.arange(3 * lo, 3 * hi).reshape(-1, 3), scores=ROWS[lo:hi, :3])
+    return [np.asarray(array).tolist() for array in run.finished().values()]
+
+
+def parts(path: Path) -> Any:
+    run = resumable.ResumableParts(path, {"measure": "cosine"})
+    return [run.part("first", lambda: 1), run.part("second", lambda: [2.5])]
 
 
 def zipped(path: Path) -> None:
@@ -96,13 +173,32 @@ FORMATS = {
     "mtx": Format(lambda path: scipy.io.mmwrite(path, X), interactions, False),
     "parquet": Format(parquet, interactions, False),
     "npy": Format(lambda path: np.save(path, ROWS), vectors, False),
+    "vectors.npz": Format(lambda path: np.savez(path, vectors=ROWS, ids=WORDS), vectors, True),
+    "vectors.parquet": Format(vector_table, vectors, False),
+    "safetensors": Format(safetensors, vectors, False),
+    "vec": Format(word_vectors, vectors, False),
+    "bin": Format(binary_vectors, vectors, False),
+    "factors.npz": Format(
+        lambda path: np.savez_compressed(path, items=ROWS, users=ROWS[:9]), factors, True
+    ),
+    "labels.csv": Format(lambda path: path.write_text(LABELS), labels, False),
+    "popularity.csv": Format(lambda path: path.write_text(COUNTS), popularity, False),
+    "pairs.csv": Format(lambda path: path.write_text(PAIRS), pairs, False),
     "model": Format(lambda path: LinearMF(3).fit(X).save(path), model, True),
+    "cosine model": Format(
+        lambda path: CosineMF(3, max_iter=1, random_state=0).fit(X).save(path),
+        lambda path: CosineMF.load(path).components_.tolist(),
+        True,
+    ),
     "index": Format(
         lambda path: SimilarityIndex().fit(ROWS).save(path),
         lambda path: SimilarityIndex.load(path).search(ROWS, 3).indices.tolist(),
         True,
     ),
     "shards": Format(saved_table, shards, True),
+    "half a search": Format(half_a_search, rest_of_a_search, False),
+    "search": Format(lambda path: half_a_search(path, 8), rest_of_a_search, False),
+    "parts": Format(parts, parts, False),
 }
 
 
@@ -123,19 +219,20 @@ def damaged(content: bytes, random: Any) -> bytes:
     return bytes(other)
 
 
+def copied(whole: Path, copy: Path) -> Path:
+    """A copy, since reading a search that was cut off ends it."""
+    return Path((shutil.copytree if whole.is_dir() else shutil.copyfile)(whole, copy))
+
+
 def try_case(form: Format, whole: Path, copy: Path, expected: Any, random: Any) -> int:
     """0 refused, 1 read alike, 2 read otherwise."""
-    if whole.is_dir():
-        shutil.copytree(whole, copy)
-        files = sorted(path for path in copy.rglob("*") if path.is_file())
-        target = files[random.integers(len(files))]
-    else:
-        shutil.copyfile(whole, copy)
-        target = copy
+    copied(whole, copy)
+    files = sorted(path for path in copy.rglob("*") if path.is_file()) or [copy]
+    target = files[random.integers(len(files))]
     target.write_bytes(damaged(target.read_bytes(), random))
     try:
         found = form.read(copy)
-    except FastcosFormatError:
+    except (FastcosFormatError, OtherRunError):
         return 0
     finally:
         shutil.rmtree(copy) if copy.is_dir() else copy.unlink()
@@ -149,7 +246,8 @@ def main(seed: int, cases: int, names: list[str]) -> dict[str, list[int]]:
         for name in names:
             form, whole = FORMATS[name], Path(folder) / f"whole.{name}"
             form.make(whole)
-            expected = form.read(whole)  # compiles what there is to compile
+            # compiles what there is to compile
+            expected = form.read(copied(whole, Path(folder) / f"first.{name}"))
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, resource.RLIM_INFINITY))
             for case in range(cases):

@@ -11,6 +11,7 @@ only.
 import json
 import resource
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from fastcos import metrics
 SIZES = 5_000, 10_000, 20_000
 WORKING_MEMORY = 16.0
 MIB = 2**20
+FOLDER = tempfile.TemporaryDirectory()
 
 
 def rows(n: int) -> Any:
@@ -48,6 +50,23 @@ def labels(n: int) -> Any:
 
 def lists(n: int) -> Any:
     return (np.arange(n)[:, None] + np.arange(1, 11)) % n
+
+
+def relevant(n: int) -> Any:
+    return sp.csr_array((np.ones(n), (np.arange(n), (np.arange(n) + 3) % n)), (n, n))
+
+
+def table(n: int) -> Any:
+    """A file of 12 n lines, and its bytes, which are what it may take."""
+    path = Path(FOLDER.name) / f"{n}.csv"
+    X = sparse(n).tocoo()
+    np.savetxt(path, np.column_stack(X.coords), "%d", ",", header="user,item", comments="")
+    return path, path.read_bytes()
+
+
+def ingested(path: Path, content: bytes) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        return fastcos.ingest_interactions(path, Path(folder) / "shards").shape
 
 
 # inputs of a size, and the call
@@ -91,6 +110,43 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     "tv_index": (lambda n: (rows(n), rows(n)), fastcos.tv_index),
     "query_metric": (lambda n: (rows(n),), fastcos.query_metric),
     "canonicalize": (lambda n: (rows(n), rows(n // 2)), fastcos.canonicalize),
+    "svd_residuals": (
+        lambda n: (sparse(n), fastcos.randomized_svd(sparse(n), 8, tol=0.1)), fastcos.svd_residuals,
+    ),
+    "NormalizeRows": (lambda n: (sparse(n),), lambda X: fastcos.NormalizeRows().fit_transform(X)),
+    "PopularityWeights": (
+        lambda n: (sparse(n),), lambda X: fastcos.PopularityWeights().fit_transform(X),
+    ),
+    "StandardizeColumns": (
+        lambda n: (sparse(n),), lambda X: fastcos.StandardizeColumns().fit_transform(X),
+    ),
+    "simulate_interactions": (
+        lambda n: (n,), lambda n: fastcos.simulate_interactions(n, 500, seed=0),
+    ),
+    "read_interactions": (table, lambda path, content: fastcos.read_interactions(path)),
+    "ingest_interactions": (table, ingested),
+    "unbounded_range": (lambda n: (rows(n), rows(n)), fastcos.unbounded_range),
+    "fisher_z_interval": (
+        lambda n: (rows(n)[:, 0],), lambda x: fastcos.fisher_z_interval(np.tanh(x), 2.0),
+    ),
+    "recovery_range": (lambda n: (rows(n), labels(n)), fastcos.recovery_range),
+    "rerank": (
+        lambda n: (fastcos.Neighbors(lists(n), rows(n)[:, :10]),),
+        lambda found: fastcos.rerank(found, lambda query, columns: -np.asarray(columns)),
+    ),
+    "version_change": (lambda n: (rows(n), rows(n)), fastcos.version_change),
+    "audit": (
+        lambda n: (rows(n), rows(n // 2), labels(n)),
+        lambda items, users, of: fastcos.audit(items, users, labels=of),
+    ),
+    "compare_vectors": (
+        lambda n: (rows(n), labels(n)),
+        lambda *x: fastcos.compare_vectors(*x, measures=["cosine", "dot"]),
+    ),
+    "compare": (
+        lambda n: (sparse(n), labels(n // 4)),
+        lambda *x: fastcos.compare(*x, n_components=4, regularization=1.0, weight_decay=1.0),
+    ),
     "metrics.pair_auc": (
         lambda n: (rows(n), labels(n)), lambda *x: metrics.pair_auc(*x, exact=False),
     ),
@@ -104,6 +160,26 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     "metrics.cka": (lambda n: (rows(n), rows(n)), metrics.cka),
     "metrics.procrustes": (lambda n: (rows(n), rows(n)), metrics.procrustes),
     "metrics.hubness": (lambda n: (lists(n),), metrics.hubness),
+    "metrics.cca_similarity": (lambda n: (rows(n), rows(n)), metrics.cca_similarity),
+    "metrics.clustering_scores": (lambda n: (rows(n), labels(n)), metrics.clustering_scores),
+    "metrics.isoscore": (lambda n: (rows(n),), metrics.isoscore),
+    "metrics.jaccard_at_k": (lambda n: (lists(n), lists(n)), metrics.jaccard_at_k),
+    "metrics.kendall_distance": (lambda n: (lists(n), lists(n)), metrics.kendall_distance),
+    "metrics.model_change": (
+        lambda n: (rows(n), rows(n), rows(n), rows(n)[:, ::-1]), metrics.model_change,
+    ),
+    "metrics.ndcg_at_k": (lambda n: (lists(n), relevant(n)), metrics.ndcg_at_k),
+    "metrics.neighbor_purity": (lambda n: (lists(n), labels(n)), metrics.neighbor_purity),
+    "metrics.overlap_at_k": (lambda n: (lists(n), lists(n)), metrics.overlap_at_k),
+    "metrics.participation_ratio": (lambda n: (rows(n),), metrics.participation_ratio),
+    "metrics.popularity_bias": (
+        lambda n: (rows(n), np.arange(n), lists(n)), metrics.popularity_bias,
+    ),
+    "metrics.rank_biased_overlap": (lambda n: (lists(n), lists(n)), metrics.rank_biased_overlap),
+    "metrics.recall_at_k": (lambda n: (lists(n), relevant(n)), metrics.recall_at_k),
+    "metrics.stratified_auc": (
+        lambda n: (rows(n), labels(n), np.arange(n)), metrics.stratified_auc,
+    ),
 }  # fmt: skip
 
 
@@ -111,6 +187,8 @@ def size_of(value: Any) -> int:
     """Bytes of the arrays in a value."""
     if isinstance(value, np.ndarray):
         return value.nbytes
+    if isinstance(value, bytes):
+        return len(value)
     if sp.issparse(value):
         return value.data.nbytes + value.indices.nbytes + value.indptr.nbytes
     if isinstance(value, (tuple, list)):

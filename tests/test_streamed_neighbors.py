@@ -366,3 +366,30 @@ def test_rows_on_disk_are_never_in_memory_as_a_whole(tmp_path):
     told = json.loads(done.stdout)
     assert told["mib"] < 16 + 48
     assert told["first"][0] == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"(30, 3)", b"(30, 3 "), (b"(30, 3)", b"(3, 30)"), (b"(30, 3)", b"(30, 4)"),
+     (b"'<i8'", b"'<f8'"), (b"'<i8'", b"'|O8'"), (b"False", b"True "), (b"NUMPY\x01", b"NUMPY\x02"),
+     (b"{", b"("), (b"\x93NUMPY", b"")],
+)  # fmt: skip
+def test_a_damaged_header_of_a_kept_search_is_refused_at_once(tmp_path, before, after):
+    kept, rows = tmp_path / "out", np.random.default_rng(0).random((30, 4))
+    found = top_k(rows, k=3, out=kept)
+    del found
+    content = (kept / "indices.npy").read_bytes()
+    assert before in content
+    (kept / "indices.npy").write_bytes(content.replace(before, after, 1))
+    with pytest.raises(storage.FastcosFormatError, match=r"indices\.npy is damaged"):
+        top_k(rows, k=3, out=kept)
+
+
+@pytest.mark.parametrize(("rows", "block"), [(29, 4), (30, 0), (30, -1), (30, 2.5), (30, "4")])
+def test_a_damaged_number_of_a_kept_search_is_refused(tmp_path, rows, block):
+    kept, vectors = tmp_path / "out", np.random.default_rng(0).random((30, 4))
+    top_k(vectors, k=3, out=kept)
+    run = json.loads((kept / "run.json").read_text())
+    (kept / "run.json").write_text(json.dumps(run | {"rows": rows, "block": block}))
+    with pytest.raises(storage.FastcosFormatError, match=r"run\.json is damaged"):
+        top_k(vectors, k=3, out=kept)
