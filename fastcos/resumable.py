@@ -245,7 +245,7 @@ def _write_run(folder: Path, asked: Mapping[str, Any], **facts: Any) -> None:
     """Replace run.json in one step."""
     facts = {"fastcos": version("fastcos"), "asked": dict(asked), **facts}
     temporary = folder / f".{_RUN}"
-    with temporary.open("w", encoding="utf8") as file:
+    with _named(temporary), temporary.open("w", encoding="utf8") as file:
         file.write(json.dumps(facts, indent=1) + "\n")
         file.flush()
         os.fsync(file.fileno())
@@ -299,7 +299,7 @@ def _write_rows(file: Path, lo: int, rows: Array) -> None:
 
     Through no map: a disk that has become full would end the process there.
     """
-    with file.open("r+b") as opened:
+    with _named(file), file.open("r+b") as opened:
         np.lib.format.read_magic(opened)
         _, _, dtype = np.lib.format.read_array_header_1_0(opened)
         kept = np.ascontiguousarray(rows, dtype)
@@ -307,6 +307,15 @@ def _write_rows(file: Path, lo: int, rows: Array) -> None:
         opened.write(kept.data.cast("B"))
         opened.flush()
         os.fsync(opened.fileno())
+
+
+@contextlib.contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """Let errors of the system tell the file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from None
 
 
 def _opened(file: Path, mode: Literal["r", "r+"]) -> Any:

@@ -284,11 +284,17 @@ def as_path(name: str, value: Any) -> Path:
     return Path(value)
 
 
+class OccupiedError(ValueError):
+    """A directory holds something else than what is to be written to it."""
+
+
 def as_replaceable(name: str, path: Path, mark: str) -> None:
     """Refuse a path that exists, unless it is a directory that is empty or holds the file mark."""
     empty = path.is_dir() and next(path.iterdir(), None) is None
     if path.exists() and not empty and not (path / mark).is_file():
-        raise ValueError(f"{name} must be a new directory or one with a {mark}, got {str(path)!r}")
+        raise OccupiedError(
+            f"{name} must be a new directory or one with a {mark}, got {str(path)!r}"
+        )
 
 
 def as_new_directory(name: str, path: Path) -> None:
@@ -311,15 +317,11 @@ def as_output_directory(name: str, value: Any) -> Path:
     return path
 
 
-class OtherRunError(ValueError):
-    """A directory holds the run of another question."""
-
-
 def as_same_run(name: str, path: Path, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Refuse to go on with a run that asked for something else."""
     for key, value in asked.items():
         if before.get(key) != value:
-            raise OtherRunError(
+            raise OccupiedError(
                 f"{name} must be a new directory or hold a run that asked for the same, got "
                 f"{str(path)!r} of a run with another {key}; remove it to start anew"
             )

@@ -80,7 +80,7 @@ def test_a_search_that_was_stopped_goes_on_from_its_last_block(asked, expected, 
     assert told[-1] == (3000, 3000)
 
 
-@pytest.mark.parametrize("calls", range(8))
+@pytest.mark.parametrize("calls", [0, 1, 4, 7])
 def test_parts_that_are_made_are_not_made_again(asked, expected, tmp_path, monkeypatch, calls):
     with monkeypatch.context() as during:
         stopped_after(during, calls, spread.Judge, "compare")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fastcos import io, report, validate
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, print_table, progress_bar, say
+from fastcos.cli.unfinished import gone_on, kept_beside
 
 if TYPE_CHECKING:
     from fastcos.card import Audit
@@ -72,27 +73,27 @@ def run(given: argparse.Namespace) -> int:
         say(note)
     old = _old_version(given, model.ids)
     labelled = options.read_labels(given, model.ids)
-    with progress_bar("searching neighbours") as progress:
-        card = audit(
-            model.items,
-            model.users,
-            labels=None if labelled is None else _texts(labelled),
-            popularity=_popularity(given, model.ids),
-            k=given.k,
-            condition=given.condition,
-            seed=given.seed,
-            progress=progress,
-        )
-    change = None if old is None else _change(given, model, old)
-    facts = report.provenance(_parameters(given, card, model))
-    document = {**facts, "audit": report.json_ready(card.to_dict())}
-    if change is not None:
-        document["change"] = _described(change, model.ids)
-    folder.mkdir(parents=True, exist_ok=True)
-    io.write_json(folder / "audit.json", document)
-    name = Path(given.items).name
-    page = audit_page(card, name=name, change=change, provenance=facts)
-    io.write_text(folder / "audit.html", page)
+    labels = None if labelled is None else _texts(labelled)
+    popularity = _popularity(given, model.ids)
+    n, d = model.items.shape
+    with kept_beside(folder / "audit.json", n * n * d) as kept:
+        with progress_bar("searching neighbours") as progress:
+            card = gone_on(
+                kept,
+                lambda out: audit(
+                    model.items, model.users, labels=labels, popularity=popularity, k=given.k,
+                    condition=given.condition, seed=given.seed, progress=progress, out=out,
+                ),
+            )  # fmt: skip
+        change = None if old is None else _change(given, model, old)
+        facts = report.provenance(_parameters(given, card, model))
+        document = {**facts, "audit": report.json_ready(card.to_dict())}
+        if change is not None:
+            document["change"] = _described(change, model.ids)
+        folder.mkdir(parents=True, exist_ok=True)
+        io.write_json(folder / "audit.json", document)
+        page = audit_page(card, name=Path(given.items).name, change=change, provenance=facts)
+        io.write_text(folder / "audit.html", page)
     if given.json:
         print_json(document)
     else:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from fastcos import io, validate
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, print_table, progress_bar, say
+from fastcos.cli.unfinished import gone_on, kept_beside
 from fastcos.report import json_ready, provenance
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def run(given: argparse.Namespace) -> int:
     """Read, search, write or show."""
     from fastcos.cli.measures import as_measure
     from fastcos.neighbors import top_k
+    from fastcos.streamed_neighbors import can_stream
 
     options.apply_common(given)
     out = Path(given.out)
@@ -76,14 +78,21 @@ def run(given: argparse.Namespace) -> int:
         )
         _show(ids, rows, top_k(items[rows], items, k, measure=measure, exclude=themselves), given)
         return 0
-    with progress_bar("searching") as progress:
-        found = top_k(items, k=k, measure=measure, progress=progress)
-    if out.suffix == ".npz":
-        io.write_npz(out, {"ids": ids, "indices": found.indices, "scores": found.scores})
-    else:
-        io.write_csv(
-            out, ("item", "rank", "neighbor", "score"), _lines(ids, range(len(ids)), found)
-        )
+    products = len(items) ** 2 * items.shape[1] if can_stream(measure) else 0
+    with kept_beside(out, products) as kept:
+        with progress_bar("searching") as progress:
+            found = gone_on(
+                kept,
+                lambda parts: top_k(
+                    items, k=k, measure=measure, progress=progress,
+                    out=None if parts is None else parts / "neighbors",
+                ),
+            )  # fmt: skip
+        if out.suffix == ".npz":
+            io.write_npz(out, {"ids": ids, "indices": found.indices, "scores": found.scores})
+        else:
+            header = ("item", "rank", "neighbor", "score")
+            io.write_csv(out, header, _lines(ids, range(len(ids)), found))
     if given.json:
         facts = {"source": given.source, "k": k, "measure": given.measure, "out": given.out}
         print_json(provenance(facts))
