@@ -288,6 +288,15 @@ class OccupiedError(ValueError):
     """A directory holds something else than what is to be written to it."""
 
 
+def as_known_items(name: str, path: Any, n_known: int, ids: npt.NDArray[Any]) -> None:
+    """Refuse a file of which no item is among the ids."""
+    if not n_known:
+        raise ValueError(
+            f"{name} must hold interactions with items of the model (such as {ids[0]}), got none "
+            f"in {path}"
+        )
+
+
 def as_replaceable(name: str, path: Path, mark: str) -> None:
     """Refuse a path that exists, unless it is a directory that is empty or holds the file mark."""
     empty = path.is_dir() and next(path.iterdir(), None) is None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastcos import io, report, validate
 from fastcos.cli import options
+from fastcos.cli.model_folder import read_factors
 from fastcos.cli.terminal import print_json, print_table, progress_bar, say
 from fastcos.cli.unfinished import gone_on, kept_beside
 
@@ -22,19 +23,22 @@ of the change since an old version is a mere change of coordinates. Exit status 
 --fail-under is not reached."""
 EPILOG = """\
 examples:
+  fastcos audit films
   fastcos audit items.npy --users users.npy
   fastcos audit vectors.npz --labels words.csv --label-column category
   fastcos audit new.npy --against old.npy --fail-under unchanged=0.9
   fastcos audit items.npy --fail-under certified=0.2,jaccard=0.5
-input: .npy, .npz (also as implicit saves models), .safetensors, .parquet, word2vec or GloVe text,
-word2vec .bin"""
+input: a folder of fastcos fit, .npy, .npz (also as implicit saves models), .safetensors, .parquet,
+word2vec or GloVe text, word2vec .bin"""
 LIMITS = ("certified", "jaccard", "unchanged")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes."""
-    parser.add_argument("items", metavar="ITEMS", help="file of item embeddings, or of a model")
-    parser.add_argument("--users", metavar="FILE", help="file of user or query embeddings")
+    parser.add_argument("items", metavar="ITEMS", help="file of item embeddings, or a model")
+    parser.add_argument(
+        "--users", metavar="FILE", help="user or query embeddings; interactions, for a folder"
+    )
     parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
     parser.add_argument(
         "--condition",
@@ -68,7 +72,7 @@ def run(given: argparse.Namespace) -> int:
     folder = options.out_directory(given)
     options.check_labels(given)
     limits = _limits(given)
-    model = io.read_factors(given.items, given.users)
+    model = read_factors(given.items, given.users)
     for note in model.notes:
         say(note)
     old = _old_version(given, model.ids)
@@ -148,7 +152,7 @@ def _old_version(given: argparse.Namespace, ids: Any) -> _OldVersion | None:
     if given.against is None:
         validate.as_none("--old-users", given.old_users, "without --against")
         return None
-    old = io.read_factors(given.against, given.old_users)
+    old = read_factors(given.against, given.old_users)
     for note in old.notes:
         say(f"old version: {note}")
     rows, old_rows = io.common_rows(given.items, ids, given.against, old.ids)

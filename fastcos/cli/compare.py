@@ -10,6 +10,7 @@ import numpy as np
 from fastcos import io, validate
 from fastcos.cli import options
 from fastcos.cli.labels import counts_of_labels, labels_or_none, told_of_labels
+from fastcos.cli.model_folder import is_model_folder
 from fastcos.cli.results import show_comparison, write_comparison
 from fastcos.cli.standings import show_standings, write_standings
 from fastcos.cli.terminal import print_table, progress_bar, say, spinner
@@ -27,8 +28,9 @@ held out. Prints the measures ranked and a conclusion in one sentence, and the p
 and ten nearest neighbours of well-known items under several D. Writes measures.csv, .png and .svg,
 comparison.csv, .png, .svg and .json, neighbors.csv and, with labels, exponents.png.
 
-Of vectors (.npy, .npz): judge every measure by --labels, or by how it follows the ratings of
---pairs. Writes comparison.json and a csv, png and svg for each question.
+Of vectors (.npy, .npz, or the items of a folder that fastcos fit wrote): judge every measure by
+--labels, or by how it follows the ratings of --pairs. Writes comparison.json and a csv, png and svg
+for each question.
 
 Exit status 1: no measure does better than knowing nothing."""
 EPILOG = """\
@@ -39,7 +41,7 @@ examples:
   fastcos compare words.npz --pairs MEN.txt SimLex.txt
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
 .mtx, or .parquet (pip install 'fastcos[io]');
-vectors in .npy or .npz, with their words or ids beside them"""
+vectors in .npy or .npz, with their words or ids beside them; or a folder of fastcos fit"""
 # the terminal holds so many columns of names side by side
 N_SHOWN_COLUMNS = 4
 
@@ -69,7 +71,8 @@ def run(given: argparse.Namespace) -> int:
     options.out_directory(given)
     options.check_labels(given)
     validate.as_count("--show", given.show, low=0)
-    if given.pairs is not None or io.holds_vectors(given.interactions):
+    of_vectors = is_model_folder(given.interactions) or io.holds_vectors(given.interactions)
+    if given.pairs is not None or of_vectors:
         return compare_vectors_of(given)
     return _compare_interactions(given)
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from fastcos import io, report, validate
 from fastcos.cli import options
+from fastcos.cli.model_folder import is_model_folder, read_factors
 from fastcos.cli.terminal import print_json, say
 
 DESCRIPTION = """\
@@ -22,11 +23,12 @@ Write item embeddings in a form that is the same for every parametrisation of th
 With both, ids.npy, where the file has ids, and export.json, which tells what is what."""
 EPILOG = """\
 examples:
+  fastcos export films --out served
   fastcos export items.npy --users users.npy --out served
   fastcos export model.npz --form canonical --out canonical
   fastcos export model.npz --unit-rows --out served
-input: .npy, .npz (also as implicit saves models), .safetensors, .parquet, word2vec or GloVe text,
-word2vec .bin"""
+input: a folder of fastcos fit, .npy, .npz (also as implicit saves models), .safetensors, .parquet,
+word2vec or GloVe text, word2vec .bin"""
 FORMS = ("query_metric", "canonical")
 _MEANING = {
     "query_metric": "cosine of two rows: correlation over users of the items' predicted scores",
@@ -37,8 +39,10 @@ _MEANING = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes."""
-    parser.add_argument("items", metavar="ITEMS", help="file of item embeddings, or of a model")
-    parser.add_argument("--users", metavar="FILE", help="file of user or query embeddings")
+    parser.add_argument("items", metavar="ITEMS", help="file of item embeddings, or a model")
+    parser.add_argument(
+        "--users", metavar="FILE", help="user or query embeddings; interactions, for a folder"
+    )
     parser.add_argument(
         "--form",
         default=FORMS[0],
@@ -57,7 +61,10 @@ def run(given: argparse.Namespace) -> int:
     """Read, transform, write."""
     folder = options.out_directory(given)
     form = validate.as_choice("--form", given.form, FORMS)
-    model = io.read_factors(given.items, given.users)
+    if form == "canonical" and is_model_folder(given.items):
+        rule = "given for the form canonical of a folder: the users' interactions"
+        validate.as_instance("--users", given.users, str, rule)
+    model = read_factors(given.items, given.users)
     for note in model.notes:
         say(note)
     users = validate.as_instance("--users", model.users, np.ndarray, "given: both forms need users")

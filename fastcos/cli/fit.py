@@ -6,16 +6,20 @@ from typing import Any
 
 from fastcos import io, report, validate
 from fastcos.cli import options
+from fastcos.cli.model_folder import write_model_folder
 from fastcos.cli.terminal import print_json, progress_bar, say
 
 DESCRIPTION = """\
 Factorise interactions, X ≈ X A B', in closed form and keep the model. Writes DIR/model (arrays with
-checksums, read back as memory maps), DIR/items.npz (the ids of the items, in the model's order) and
-DIR/model.json (parameters, residuals of the singular triplets, versions)."""
+checksums, read back as memory maps), DIR/items.npz (the ids of the items, in the model's order),
+DIR/users.npz (how many users there are and the mean of each column of X) and DIR/model.json
+(parameters, residuals of the singular triplets, versions). DIR is what neighbors, audit, export and
+compare take."""
 EPILOG = """\
-example:
+examples:
   fastcos fit ratings.csv --rank 128 --out films
   fastcos neighbors films --k 20 --out neighbors.csv
+  fastcos audit films
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
 .mtx, .parquet (pip install 'fastcos[io]'), or a folder of fastcos ingest"""
 
@@ -68,9 +72,7 @@ def run(given: argparse.Namespace) -> int:
     if strength is None:
         strength = model.default_regularization(given.objective)
     model = model.reregularized(given.objective, strength)
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save(folder / "model")
-    io.write_npz(folder / "items.npz", {"ids": item_ids})
+    write_model_folder(folder, model, X, item_ids)
     document = report.provenance(
         {
             "interactions": given.interactions,

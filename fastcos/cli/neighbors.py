@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from fastcos import io, validate
 from fastcos.cli import options
+from fastcos.cli.model_folder import read_model_folder
 from fastcos.cli.terminal import print_json, print_table, progress_bar, say
 from fastcos.cli.unfinished import gone_on, kept_beside
 from fastcos.report import json_ready, provenance
@@ -107,17 +108,10 @@ def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
     source = Path(given.source)
     source.stat()  # a missing file is told before its suffix is judged
     if source.is_dir():
-        from fastcos.factorization import LinearMF
-
-        model = LinearMF.load(source / "model")
-        ids = io.read_ids(source / "items.npz", model.components_.shape[1])
+        model, ids, typical = read_model_folder(source)
         items = model.item_embeddings(given.rescaling)
-        # rows with the second moment of the users' (but for n): what is told of them without X
-        users = model.singular_values_[:, None] * model.components_
-        if model.mean_ is not None:
-            users = users + model.mean_
         free = model.objective == "dropout"
-        return Embeddings(items, None, model, users, given.rescaling if free else None), ids
+        return Embeddings(items, None, model, typical, given.rescaling if free else None), ids
     validate.as_none("--rescaling", given.rescaling, "for vectors, which have no model")
     found = io.read_vectors(source)
     return Embeddings(found.vectors), found.ids

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from fastcos import io, report, validate
 from fastcos.cli import options
 from fastcos.cli.labels import counts_of_labels, labels_or_none, told_of_labels
+from fastcos.cli.model_folder import is_model_folder, read_model_folder
 from fastcos.cli.standings import show_standings, standings_document, write_standings
 from fastcos.cli.terminal import print_json, progress_bar, say
 from fastcos.comparison import Standings
@@ -29,7 +30,7 @@ def compare_vectors_of(given: argparse.Namespace) -> int:
     seed = validate.as_count("--seed", given.seed, low=0)
     asked = [given.labels] if given.labels is not None else given.pairs or ()
     validate.as_asked("--labels or --pairs", asked, "for vectors")
-    vectors, ids = io.read_vectors(given.interactions)
+    vectors, ids = _vectors(given.interactions)
     say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
     questions = _questions(given, ids)
     found: dict[str, Standings] = {}
@@ -59,6 +60,14 @@ def compare_vectors_of(given: argparse.Namespace) -> int:
             show_standings(one, name)
     say("wrote " + ", ".join(str(path) for path in (*written, folder / "comparison.json")))
     return 0 if all(one.answers for one in found.values()) else 1
+
+
+def _vectors(path: str) -> io.Vectors:
+    """The vectors of a file, or of the items of a model under D = I."""
+    if not is_model_folder(path):
+        return io.read_vectors(path)
+    found = read_model_folder(path)
+    return io.Vectors(found.model.item_embeddings(), found.ids)
 
 
 def _questions(given: argparse.Namespace, ids: Any) -> list[_Question]:

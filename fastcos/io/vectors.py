@@ -126,7 +126,7 @@ def read_arrays(path: Path) -> Mapping[str, Array]:
         return {"words": words, "vectors": vectors}
     what = kind or "no suffix"
     if path.is_dir():
-        what = "a folder; save the item_embeddings() of the model in it as .npy first"
+        what = "a folder that fastcos fit did not write; save item_embeddings() of a model as .npy"
     raise FastcosFormatError(
         f"{path} must be a file of vectors ({', '.join(SUFFIXES)}), got {what}"
     )

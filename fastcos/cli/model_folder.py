@@ -1,0 +1,106 @@
+"""The folder that fastcos fit writes: the model, the ids of its items, and what X says of users."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from fastcos import column_facts, io, validate
+from fastcos.cli.terminal import progress_bar
+from fastcos.storage import FastcosFormatError
+
+if TYPE_CHECKING:
+    from fastcos.factorization import LinearMF
+
+_MODEL, _ITEMS, _USERS = "model", "items.npz", "users.npz"
+_UNKNOWN_USERS = (
+    "users told by their mean and covariance, which the folder holds (--users with their "
+    "interactions gives the users themselves)"
+)
+
+
+class ModelFolder(NamedTuple):
+    """What the folder holds.
+
+    Attributes
+    ----------
+    model : LinearMF
+    ids : ndarray (p,), int64 or str
+    typical : ndarray (2 k, p), float64
+        Rows whose embeddings have the mean and the second moment of those of X's rows.
+    """
+
+    model: "LinearMF"
+    ids: npt.NDArray[Any]
+    typical: npt.NDArray[np.float64]
+
+
+def is_model_folder(path: str | Path) -> bool:
+    """Whether fastcos fit wrote the folder."""
+    return (Path(path) / _MODEL).is_dir()
+
+
+def write_model_folder(folder: Path, model: "LinearMF", X: Any, ids: npt.NDArray[Any]) -> None:
+    """Write the model and the facts beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save(folder / _MODEL)
+    io.write_npz(folder / _ITEMS, {"ids": ids})
+    facts = {"n": np.array([X.shape[0]]), "column_means": column_facts.means(X)}
+    io.write_npz(folder / _USERS, facts)
+
+
+def read_model_folder(path: str | Path) -> ModelFolder:
+    """Read what write_model_folder wrote."""
+    from fastcos.factorization import LinearMF
+
+    folder = Path(path)
+    model = LinearMF.load(folder / _MODEL)
+    p = model.components_.shape[1]
+    ids = io.read_ids(folder / _ITEMS, p)
+    with np.load(folder / _USERS) as facts:
+        n, means = int(facts["n"][0]), facts["column_means"]
+    if means.shape != (p,):
+        raise FastcosFormatError(
+            f"{folder / _USERS} must hold the means of {p} columns, got {means.shape}"
+        )
+    return ModelFolder(model, ids, _typical_rows(model, means, n))
+
+
+def read_factors(path: str | Path, users: str | Path | None) -> io.Factors:
+    """Both sides of a model: of a folder of fastcos fit under D = I, or as io.read_factors does.
+
+    Of a folder, users are read from interactions with its items.
+    """
+    if not is_model_folder(path):
+        return io.read_factors(path, users)
+    model, ids, X = read_model_folder(path)
+    note = _UNKNOWN_USERS
+    if users is not None:
+        X, n_known = _interactions_with(ids, users)
+        note = f"{X.shape[0]:,} users by their interactions with {n_known:,} of the model's items"
+    return io.Factors(model.item_embeddings(), model.user_embeddings(X), ids, (note,))
+
+
+def _interactions_with(ids: npt.NDArray[Any], path: str | Path) -> tuple[sp.csr_array, int]:
+    """Interactions whose columns are the items of these ids, and how many of them are known."""
+    with progress_bar("reading bytes") as progress:
+        data = io.read_interactions(path, progress=progress)
+    _, there, here = np.intersect1d(data.item_ids.astype(str), ids.astype(str), return_indices=True)
+    validate.as_known_items("--users", path, len(there), ids)
+    known = sp.csc_array(data.X)[:, there].tocoo()
+    X = sp.csr_array((known.data, (known.row, here[known.col])), shape=(known.shape[0], len(ids)))
+    return X, len(there)
+
+
+def _typical_rows(model: "LinearMF", means: Any, n: int) -> npt.NDArray[np.float64]:
+    """Rows with embeddings of the mean and second moment of X's: pairs around their mean."""
+    V = model.components_.astype(np.float64)
+    center = 0.0 if model.mean_ is None else model.mean_
+    mean = V @ (means - center)
+    covariance = np.diag(model.singular_values_.astype(np.float64) ** 2) / n - np.outer(mean, mean)
+    values, vectors = np.linalg.eigh(covariance)
+    spread = np.sqrt(len(V) * np.maximum(values, 0))[:, None] * vectors.T
+    typical: npt.NDArray[np.float64] = np.vstack([mean + spread, mean - spread]) @ V + center
+    return typical
