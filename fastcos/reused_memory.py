@@ -34,17 +34,24 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
     A vector across two lines costs two accesses: 1.4x in X A with 64 columns.
     """
+    return empty_or_used(shape, dtype)[0]
+
+
+def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], bool]:
+    """Return what empty returns, and whether it was that of an earlier array."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
+    used = None
     if size < _LARGE or _FREE_FOR_THE_TAKING is None:
         memory = _starting_at(CACHE_LINE, size)
     else:
-        block = _taken(size) or _Block(size)
+        used = _taken(size)
+        block = used or _Block(size)
         # views refer to this array, which is no view of the block's: it goes when the last one goes
         memory = np.frombuffer(block.memory.data, np.uint8)
         weakref.finalize(memory, block.keep).atexit = False
         memory = memory[:size]
-    return memory.view(kind).reshape(shape)
+    return memory.view(kind).reshape(shape), used is not None
 
 
 def release() -> None:

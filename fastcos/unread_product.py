@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import reused_memory, threads, validate
+from fastcos import threads, validate
 from fastcos.kernels import sparse
 from fastcos.sparse_operator import (
     Matrix,
     is_plain,
     on_cache_lines,
+    product_memory,
     rows_at_a_time,
     work_cuts,
 )
@@ -38,7 +39,7 @@ def unread_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | N
     needs_pieces = rows_at_a_time(X.shape, len(arrays.indices), factor) < X.shape[1]
     if factor.dtype != arrays.data.dtype or needs_pieces or is_plain():
         return None
-    Y = reused_memory.empty((X.shape[0], factor.shape[1]), factor.dtype)
+    Y, is_streamed = product_memory(X.shape[0], factor)
     is_left = np.empty(len(Y), np.bool_)
     threads.run(
         sparse.matmul_unread_rows,
@@ -47,6 +48,7 @@ def unread_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | N
         *bit_patterns(arrays.indices, arrays.data),
         on_cache_lines(factor),
         Y,
+        is_streamed,
         is_left,
         n_threads=n_threads,
     )

@@ -16,9 +16,10 @@ from numba import types
 from numba.extending import intrinsic
 
 from . import multiply_add
-from .vector_ir import I64, broadcast
+from .vector_ir import I32, I64, broadcast
 
 LANES = 16
+CACHE_LINE = 64
 
 
 class _RowCode:
@@ -63,6 +64,13 @@ class _RowCode:
     def store(self, values, pointer):
         for part, value in zip(self._parts, values, strict=True):
             self._builder.store(value, self._lanes_at(pointer, part), align=4)
+
+    def stream(self, values, pointer):
+        """Store past the caches; the pointer is at a cache line."""
+        hint = self._builder.module.add_metadata([I32(1)])
+        for part, value in zip(self._parts, values, strict=True):
+            stored = self._builder.store(value, self._lanes_at(pointer, part), align=CACHE_LINE)
+            stored.set_metadata("nontemporal", hint)
 
     def _lanes_at(self, pointer, part):
         first = self._builder.gep(pointer, [I64(part * self._lanes)])
@@ -145,8 +153,11 @@ class _RowCode:
         self.for_each_entry([], step)
 
 
-def gather_row(width):
-    """Intrinsic (data, indices, first, last, A, a, Y, i, y): Y[i, y:] = sum x_t A[j_t, a:a+w]."""
+def gather_row(width, is_streamed=False):
+    """Intrinsic (data, indices, first, last, A, a, Y, i, y): Y[i, y:] = sum x_t A[j_t, a:a+w].
+
+    If it is streamed, Y[i, y] is at a cache line, and fence follows the last row.
+    """
 
     @intrinsic
     def gather(typing, data, indices, first, last, A, a_column, Y, row, y_column):
@@ -155,12 +166,24 @@ def gather_row(width):
         def codegen(context, builder, signature, arguments):
             code = _RowCode(context, builder, signature, arguments, Y.dtype, width)
             sums, _ = code.gathered(code.panel(4, 5))
-            code.store(sums, code.row(code.panel(6, 8), arguments[7]))
+            write = code.stream if is_streamed else code.store
+            write(sums, code.row(code.panel(6, 8), arguments[7]))
             return context.get_dummy_value()
 
         return signature, codegen
 
     return gather
+
+
+@intrinsic
+def fence(typing):
+    """Let no other thread see later writes before those that were streamed."""
+
+    def codegen(context, builder, signature, arguments):
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 def add_gathered_row(width):

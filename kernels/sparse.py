@@ -12,6 +12,7 @@ from .prefetch import prefetch
 
 WIDTHS = (64, 32, 16, 4, 1)
 _gather_64, _gather_32, _gather_16, _gather_4, _gather_1 = map(gather.gather_row, WIDTHS)
+_stream_64 = gather.gather_row(64, is_streamed=True)
 _scatter_64, _scatter_32, _scatter_16, _scatter_4, _scatter_1 = map(gather.scatter_row, WIDTHS)
 _gram_64, _gram_32, _gram_16, _gram_4, _gram_1 = map(gather.gram_row, WIDTHS)
 # entries that are looked at together: 32 KiB with values of float32
@@ -21,18 +22,29 @@ _LINE_OF_ENTRIES = 16
 
 
 @kernel
-def matmul_rows(lo, hi, indptr, indices, data, A, Y):
+def matmul_rows(lo, hi, indptr, indices, data, A, Y, is_streamed):
     """Y[i] = X[i] A for rows lo .. hi.
 
     indptr (n + 1,) int64; indices (nnz,) int; data (nnz,) float or None; A (p, l) float, C order;
-    Y (n, l) of A's type, out. O(nnz l) time. An empty row gives zeros.
+    Y (n, l) of A's type, out. O(nnz l) time. An empty row gives zeros. is_streamed: whether Y is
+    written past the caches; l is then a multiple of 64, and Y starts at a cache line.
     """
+    _multiply(lo, hi, indptr, indices, data, A, Y, is_streamed)
+    if is_streamed:
+        gather.fence()
+
+
+@kernel
+def _multiply(lo, hi, indptr, indices, data, A, Y, is_streamed):
     width = A.shape[1]
     for i in range(lo, hi):
         first, last = indptr[i], indptr[i + 1]
         column = 0
         while column + 64 <= width:
-            _gather_64(data, indices, first, last, A, column, Y, i, column)
+            if is_streamed:
+                _stream_64(data, indices, first, last, A, column, Y, i, column)
+            else:
+                _gather_64(data, indices, first, last, A, column, Y, i, column)
             column += 64
         while column + 32 <= width:
             _gather_32(data, indices, first, last, A, column, Y, i, column)
@@ -50,7 +62,7 @@ def matmul_rows(lo, hi, indptr, indices, data, A, Y):
 
 @kernel
 def matmul_unread_rows(
-    lo, hi, indptr, indices, data, columns, bits, magnitude, infinity, A, Y, is_left
+    lo, hi, indptr, indices, data, columns, bits, magnitude, infinity, A, Y, is_streamed, is_left
 ):
     """Do what matmul_rows does, for entries that nobody has checked; leave rows that cannot be.
 
@@ -69,12 +81,14 @@ def matmul_unread_rows(
         )
         is_left[first:last] = not is_usable
         if is_usable:
-            _multiply_ahead(first, last, indptr, indices, data, A, Y)
+            _multiply_ahead(first, last, indptr, indices, data, A, Y, is_streamed)
         first = last
+    if is_streamed:
+        gather.fence()
 
 
 @kernel
-def _multiply_ahead(first, last, indptr, indices, data, A, Y):
+def _multiply_ahead(first, last, indptr, indices, data, A, Y, is_streamed):
     """Multiply a few rows at a time and ask for as many of the next entries."""
     for i in range(first, last, _ROWS_AT_ONCE):
         end = min(i + _ROWS_AT_ONCE, last)
@@ -83,7 +97,7 @@ def _multiply_ahead(first, last, indptr, indices, data, A, Y):
         ):
             prefetch(indices, t)
             prefetch(data, t)
-        matmul_rows(i, end, indptr, indices, data, A, Y)
+        _multiply(i, end, indptr, indices, data, A, Y, is_streamed)
 
 
 @kernel
@@ -93,7 +107,7 @@ def _plus(total, data, t, factor):
 
 
 @kernel
-def matmul_rows_plain(lo, hi, indptr, indices, data, A, Y):
+def matmul_rows_plain(lo, hi, indptr, indices, data, A, Y, is_streamed):
     """Do what matmul_rows does, without vector IR."""
     for i in range(lo, hi):
         for c in range(A.shape[1]):

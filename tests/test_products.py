@@ -13,6 +13,7 @@ from fastcos import (
     matmul,
     operators,
     products,
+    reused_memory,
     rmatmul,
     row_parts,
     set_config,
@@ -79,6 +80,29 @@ def test_a_large_matrix_is_checked_while_it_is_multiplied(X, rng, unread, dtype)
         np.testing.assert_array_equal(matmul(X, A, n_threads=n_threads), truth)
     assert all((product is None) == sparse_operator.is_plain() for product in unread)
     assert len(unread) == 2
+
+
+@pytest.mark.skipif(reused_memory._FREE_FOR_THE_TAKING is None, reason="no memory is reused")
+@pytest.mark.parametrize("way", ["read", "unread"])
+def test_a_result_in_used_memory_is_written_past_the_caches_with_the_same_bits(
+    rng, monkeypatch, way
+):
+    monkeypatch.setattr(sparse_operator, "_STREAMED_BYTES", 2**22)
+    monkeypatch.setattr(unread_product, "_NNZ", 0 if way == "unread" else 2**20)
+    X = sp.random_array((2**16, P), density=0.1, rng=rng, format="csr", dtype=np.float32)
+    A = rng.standard_normal((P, 64)).astype(np.float32)
+    reused_memory.release()
+    Y, is_streamed = sparse_operator.product_memory(2**16, A)
+    assert not is_streamed
+    first = matmul(X, A)
+    del Y
+    Y, is_streamed = sparse_operator.product_memory(2**16, A)
+    assert is_streamed
+    Y[:] = np.nan
+    del Y
+    np.testing.assert_array_equal(matmul(X, A), first)
+    assert not sparse_operator.product_memory(2**16, A[:, :63])[1]
+    reused_memory.release()
 
 
 def test_duplicates_and_any_order_of_a_large_matrix_count_as_they_are_stored(rng, unread):

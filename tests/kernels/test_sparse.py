@@ -56,10 +56,26 @@ def test_matmul_rows_is_the_product_and_leaves_other_rows_alone(index, value, dt
     for width in WIDTHS:
         A = factor(rng, P, width, dtype)
         Y = np.full((N, width), np.nan, dtype)
-        getattr(sparse, f"matmul_rows{body}")(3, 30, *arrays, A, Y)
+        getattr(sparse, f"matmul_rows{body}")(3, 30, *arrays, A, Y, False)
         np.testing.assert_array_equal(Y[3:30], dense[3:30] @ A)
         assert np.isnan(Y[:3]).all()
         assert np.isnan(Y[30:]).all()
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector code")
+@each_kind
+def test_rows_written_past_the_caches_are_the_same(index, value, dtype):
+    rng = np.random.default_rng(7)
+    arrays, dense = csr(rng, index, value)
+    for width in (64, 192):
+        A = factor(rng, P, width, dtype)
+        memory = np.full(N * width + 64, -7, dtype)
+        skip = (-memory.ctypes.data % 64) // memory.itemsize
+        Y = memory[skip : skip + N * width].reshape(N, width)
+        sparse.matmul_rows(3, 30, *arrays, A, Y, True)
+        np.testing.assert_array_equal(Y[3:30], dense[3:30] @ A)
+        Y[3:30] = -7
+        assert (memory == -7).all()
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector code")
@@ -81,7 +97,7 @@ def test_unread_rows_are_multiplied_or_left(dtype, fault):
     sparse.matmul_unread_rows(
         10, 690, indptr, indices, data, indices.view(np.uint32), data.view(unsigned),
         unsigned(np.iinfo(unsigned).max >> 1), np.array(np.inf, dtype).view(unsigned)[()],
-        A, Y, is_left,
+        A, Y, False, is_left,
     )  # fmt: skip
     left = is_left == 1
     assert left[500] == (fault != "none")
@@ -154,7 +170,7 @@ def test_every_product_is_added_in_order_with_one_rounding(value, dtype, body):
     XA = [[in_order(pairs, dtype) for pairs in row] for row in terms]
     assert [[in_order(pairs, dtype, are_fused=False) for pairs in row] for row in terms] != XA
     Y = np.full((N, 17), np.nan, dtype)
-    getattr(sparse, f"matmul_rows{body}")(0, N, indptr, indices, data, A, Y)
+    getattr(sparse, f"matmul_rows{body}")(0, N, indptr, indices, data, A, Y, False)
     np.testing.assert_array_equal(Y, XA)
     Y.flags.writeable = False
     Z = np.full((2, 1, P, 17), np.nan, dtype)
@@ -179,7 +195,7 @@ def test_both_bodies_round_alike(dtype):
     results = []
     for body in BODIES:
         Y, Z = np.empty((N, 87), dtype), np.empty((1, P, 87), dtype)
-        getattr(sparse, f"matmul_rows{body}")(0, N, indptr, indices, data, A, Y)
+        getattr(sparse, f"matmul_rows{body}")(0, N, indptr, indices, data, A, Y, False)
         getattr(sparse, f"gram_parts{body}")(0, 1, cuts, indptr, indices, data, A, 0, False, Z)
         results.append((Y, Z))
     np.testing.assert_array_equal(results[0][0], results[-1][0])
