@@ -9,6 +9,7 @@ from fastcos import (
     dense_neighbors,
     metrics,
     sampling,
+    shard_writer,
     shards,
     sparse_neighbors,
     sparse_operator,
@@ -79,7 +80,8 @@ def test_products_with_wide_numbers_are_the_same(X, monkeypatch):
 def test_shards_with_wide_numbers_are_the_same_matrix(X, tmp_path, monkeypatch):
     Q = np.random.default_rng(0).standard_normal((60, 8))
     narrow = shards.InteractionShards.write(tmp_path / "narrow", X, entries_per_shard=500)
-    monkeypatch.setattr(shards, "_LARGEST_INT32", 3)
+    for module in (shards, shard_writer):
+        monkeypatch.setattr(module, "_LARGEST_INT32", 3)
     wide = shards.InteractionShards.write(tmp_path / "wide", X, entries_per_shard=500)
     assert {block.indices.dtype for _, block in wide.blocks()} == {np.dtype(np.int64)}
     np.testing.assert_array_equal(wide.whole().toarray(), X.toarray())

@@ -10,8 +10,9 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import row_parts, storage
 from fastcos.operators import as_operator
+from fastcos.shard_writer import row_cuts
 from fastcos.sharded_operator import ShardedOperator
-from fastcos.shards import InteractionShards, row_cuts
+from fastcos.shards import InteractionShards
 from tests.compare import assert_same_bits
 
 

@@ -20,7 +20,8 @@ from fastcos.io.text_columns import (
     refuse_broken_texts,
     refuse_unsuitable_ids,
 )
-from fastcos.shards import ENTRIES_PER_SHARD, InteractionShards, ShardWriter, row_cuts
+from fastcos.shard_writer import ENTRIES_PER_SHARD, ShardWriter, row_cuts
+from fastcos.shards import InteractionShards
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.threads import Progress
 from fastcos.validate import as_choice, as_count, as_new_directory, as_path
