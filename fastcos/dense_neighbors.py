@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import config, short_rows, threads, validate
+from fastcos import config, short_rows, threads, validate, validate_measures
 from fastcos.kernels import bands, dense_topk, pair_scores, rows, screen, tiles, topk
 
 Rows = validate.Rows
@@ -128,8 +128,10 @@ def side(given: Rows, offsets: Floats | None, n_threads: int | None, form: str =
 
     For the form "cosine" very short float64 rows are made longer, which no cosine sees.
     """
+    validate_measures.as_mapped(given, offsets)
     rows_in_order = cast(Rows, validate.read_only(np.ascontiguousarray(given)))
     norms = _norms(rows_in_order, n_threads)
+    validate_measures.as_finite_rows(norms)
     short = short_rows.are_short(norms, given.dtype) if form == "cosine" else None
     if short is not None and given[short].any():
         rows_in_order = _lengthened(rows_in_order, short)

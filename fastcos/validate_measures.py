@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 from fastcos import validate
 
+_FLOATS = (np.float32, np.float64)
+
 
 def as_given(name: str, value: Any, measure: str) -> Any:
     """Refuse None where a measure has no default."""
@@ -46,6 +48,33 @@ def as_fitted(measure: Any, attribute: str) -> None:
     """Refuse an object that has not learned attribute yet."""
     if not hasattr(measure, attribute):
         raise ValueError(f"the measure must be fitted first, got {type(measure).__name__} as made")
+
+
+def as_mapped(rows: Any, offsets: Any) -> None:
+    """Refuse what a measure of one's own made of rows, if the engine cannot take it."""
+    if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.dtype not in _FLOATS:
+        came = f"{getattr(rows, 'dtype', type(rows).__name__)} of shape {np.shape(rows)}"
+        raise TypeError(f"rows of a measure must be float32 or float64, (n, d), got {came}")
+    if offsets is not None and (np.shape(offsets) != (len(rows),) or offsets.dtype != np.float64):
+        raise ValueError(
+            f"item_offsets of a measure must be float64 of shape ({len(rows)},), got "
+            f"{offsets.dtype} of shape {np.shape(offsets)}"
+        )
+    if offsets is not None and not np.isfinite(offsets).all():
+        at = int(np.flatnonzero(~np.isfinite(offsets))[0])
+        raise ValueError(
+            f"item_offsets of a measure must be finite, got {offsets[at]} for row {at}"
+        )
+
+
+def as_finite_rows(norms: npt.NDArray[np.float64]) -> None:
+    """Refuse rows of a measure of one's own whose norms are not finite."""
+    if not np.isfinite(norms).all():
+        broken = np.flatnonzero(~np.isfinite(norms))
+        raise ValueError(
+            "rows of a measure must be finite, got NaN or infinity in "
+            f"{validate.some_rows(broken)} (a zero row has no direction to divide by)"
+        )
 
 
 def as_reduced(name: str, measure: Any, *, bounded: bool) -> None:

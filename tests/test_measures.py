@@ -1042,6 +1042,54 @@ def test_a_class_of_ones_own_is_found_by_its_name():
         del _MAKERS["reversed_for_a_test"]
 
 
+def own(**members):
+    """An object of a measure class of one's own."""
+    return type("Own", (Plain,), {"name": "own", **members})()
+
+
+@pytest.mark.parametrize(
+    ("measure", "error", "message"),
+    [
+        (
+            own(items=lambda self, B: np.where(B[5] == B, np.nan, B)),
+            ValueError,
+            r"rows of a measure must be finite, got NaN or infinity in row 5 \(a zero row has no",
+        ),
+        (
+            own(items=lambda self, B: B > 0),
+            TypeError,
+            r"rows of a measure must be float32 or float64, .* got bool of shape \(70, 6\)",
+        ),
+        (own(items=lambda self, B: B[:, 0]), TypeError, r"\(n, d\), got float64 of shape \(70,\)"),
+        (own(items=lambda self, B: B.tolist()), TypeError, r"got list of shape \(70, 6\)"),
+        (
+            own(form="dot", item_offsets=lambda self, B: B[:3, 0]),
+            ValueError,
+            r"item_offsets of a measure must be float64 of shape \(70,\), got float64 of shape \(3",
+        ),
+        (
+            own(form="dot", item_offsets=lambda self, B: np.where(B[:, 0] == B[4, 0], np.inf, 0.0)),
+            ValueError,
+            "item_offsets of a measure must be finite, got inf for row 4",
+        ),
+        (own(form="cosin"), ValueError, "form of own must be one of dot, cosine, .*, got 'cosin'"),
+        (
+            type("Nameless", (Plain,), {})(),
+            TypeError,
+            r"measure must be a name or have the members of Measure \(name, form, .*got Nameless",
+        ),
+    ],
+)
+def test_what_a_measure_of_ones_own_must_not_return_is_refused(measure, error, message):
+    _, B = model()
+    for call in (
+        lambda: top_k(B, k=3, measure=measure),
+        lambda: fastcos.SimilarityIndex(measure).fit(B).search(B, 3),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+
+
 def test_answers_have_the_same_bits_on_one_thread_and_many():
     rows = np.random.default_rng(0).standard_normal((700, 33)).astype(np.float32)
     before = fastcos.get_config().num_threads

@@ -12,6 +12,8 @@ from fastcos.comparison.candidates import Embeddings
 from fastcos.comparison.entrants import entrants
 from fastcos.comparison.held_out import HeldOutQuestion
 from fastcos.comparison.recovery import LabelQuestion
+from fastcos.measure import Plain, register
+from fastcos.measure.base import _MAKERS
 from tests.test_comparison import clustered_interactions
 
 
@@ -206,6 +208,30 @@ def test_what_is_held_out_is_not_known():
     known = HeldOutQuestion(X, np.random.default_rng(0)).known
     assert 0.7 * X.nnz < known.nnz < 0.9 * X.nnz
     assert (X - known).min() == 0  # the known is a part
+
+
+def test_popularity_is_counted_without_what_is_held_out():
+    X, clusters = clustered_interactions()
+    counted = []
+
+    class Counting(Plain):
+        """Cosine that notes the popularities it is given."""
+
+        name = "counting_for_a_test"
+        needs = "popularity"
+
+        def __init__(self, popularity=None):
+            counted.append(popularity)
+
+    register(Counting)
+    try:
+        for labels in (None, clusters):
+            compare(X, labels, n_components=6, objective="dropout", rescalings=["identity"],
+                    measures=["counting_for_a_test"])  # fmt: skip
+    finally:
+        del _MAKERS["counting_for_a_test"]
+    assert 0.7 * X.nnz < counted[0].sum() < 0.9 * X.nnz
+    assert counted[-1].sum() == X.nnz
 
 
 def test_a_user_item_score_does_not_depend_on_the_rescaling():

@@ -104,7 +104,7 @@ class _ModelJudge:
 
 
 class Contest:
-    """Measures of a model's items, under every rescaling, after every preprocessing."""
+    """Measures of the items of models of X, under every rescaling, after every preprocessing."""
 
     def __init__(
         self,
@@ -114,12 +114,12 @@ class Contest:
         variants: Sequence[Variant],
         steps: Sequence[str],
         measures: Sequence[str | Measure] | None,
-        popularity: Floats,
         *,
         with_users: bool,
     ) -> None:
-        self._asker, self._X = asker, X
-        self._fitted, self._popularity = fitted, popularity
+        self._asker, self._X, self._fitted = asker, X, fitted
+        # of what a model may see: not of what is held out
+        self._popularity = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
         self._steps, self._variants = steps, {variant.name: variant for variant in variants}
         template = self._judge(fitted).embeddings(variants[0].name)
         taking_part, left_out = entrants(measures, template, with_users=with_users)

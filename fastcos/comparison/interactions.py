@@ -130,39 +130,36 @@ def compare(
     True
     """
     X = as_interactions("X", X)
-    p = X.shape[1]
-    settings = _settings(min(X.shape), n_components, objective, regularization, weight_decay, seed)
+    n, p = X.shape
+    settings = _settings(min(n, p), n_components, objective, regularization, weight_decay, seed)
     codes = None if labels is None else validate.as_partial_labels("labels", labels, p)
     steps = _steps(preprocessing)
     used = OBJECTIVES[settings.objective]
     named = [variant for variant in named_variants(rescalings) if variant.objective in used]
     grid = [variant for variant in grid_variants() if variant.objective in used]
-    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(settings.seed).spawn(2)]
+    asking, resampling = map(np.random.default_rng, np.random.SeedSequence(settings.seed).spawn(2))
     popularity = np.bincount(X.indices, minlength=p).astype(np.int64)
-    fitted = seen = fit_models(X, settings, progress=progress)
+    fitted = fit_models(X, settings, progress=progress)
     if codes is None:
-        asker: Any = HeldOutQuestion(X, streams[0])
-        X = asker.known
-        seen = fit_models(X, settings, progress=progress)
+        held_out = HeldOutQuestion(X, asking)
+        known, of_known = held_out.known, fit_models(held_out.known, settings, progress=progress)
+        contest = Contest(held_out, known, of_known, named, steps, measures, with_users=True)
     else:
-        asker = LabelQuestion(codes, popularity > 0, streams[0])
-    contest = Contest(
-        asker, X, seen, named, steps, measures, popularity.astype(float), with_users=codes is None
-    )
+        by_label = LabelQuestion(codes, popularity > 0, asking)
+        contest = Contest(by_label, X, fitted, named, steps, measures, with_users=False)
     tick = _counter(progress, len(named) + len(grid) + contest.n_candidates)
     tables = score_rescalings(
         fitted.models, named, grid, codes, popularity, settings.seed, tick, over
     )
-    standings = contest.standings(settings, streams[1], tick, over)
     return Comparison(
-        standings=standings,
+        standings=contest.standings(settings, resampling, tick, over),
         **tables._asdict(),
         labels=codes,
         popularity=popularity,
         parameters={
-            "n_users": X.shape[0],
+            "n_users": n,
             "n_items": p,
-            "n_interactions": int(popularity.sum()),
+            "n_interactions": X.nnz,
             "n_labelled": None if codes is None else int((codes >= 0).sum()),
             **settings._asdict(),
             "regularization": fitted.regularization,

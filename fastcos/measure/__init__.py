@@ -22,7 +22,7 @@ A measure of one's own is one small class. This one compares only the signs of t
 """
 
 import inspect
-from typing import Any
+from typing import Any, get_args
 
 from fastcos import validate, validate_measures
 from fastcos.measure import (  # noqa: F401  they register their classes
@@ -38,6 +38,7 @@ from fastcos.measure import (  # noqa: F401  they register their classes
 from fastcos.measure.base import (
     Bounded,
     Candidates,
+    Form,
     Guided,
     Invariances,
     Measure,
@@ -47,6 +48,8 @@ from fastcos.measure.base import (
     register,
     registered,
 )
+
+_MEMBERS = ("name", "form", "fit", "queries", "items", "item_offsets", "finish")
 
 __all__ = [
     "Bounded",
@@ -109,8 +112,10 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     'cosine'
     """
     if not isinstance(measure, str):
-        rule = "a name or a Measure"
-        return validate.as_instance("measure", measure, Measure, rule)  # type: ignore[type-abstract]
+        rule = f"a name or have the members of Measure ({', '.join(_MEMBERS)})"
+        given: Measure = validate.as_instance("measure", measure, Measure, rule)  # type: ignore[type-abstract]
+        validate.as_choice(f"form of {given.name}", given.form, get_args(Form))
+        return given
     validate_measures.as_of_vectors("measure", measure)
     known = registered()
     made: Measure = known[validate.as_choice("measure", measure, sorted(known))](**parameters)
