@@ -72,6 +72,13 @@ class Side(NamedTuple):
     norms: Floats
     offsets: Floats
 
+    def of(self, some: Integers) -> "Side":
+        """Some of the rows, in their order."""
+        read_only = validate.read_only
+        return Side(
+            read_only(self.rows[some]), read_only(self.norms[some]), read_only(self.offsets[some])
+        )
+
 
 class Exclusions(NamedTuple):
     """Items that a query may not find: one of its own (or -1), and a CSR of others."""
@@ -194,7 +201,7 @@ def prepare(form: str, given: Side, candidates: Integers, n_threads: int | None 
     else:
         factors = np.full(len(given.rows), unit)
         size = offsets if offsets.any() else given.norms
-        order = candidates[np.argsort(-size[candidates], kind="stable")]
+        order = candidates[np.argsort(-size[candidates])]
     n_panels = -(-len(order) // tiles.PANEL)
     shape = (n_panels * tiles.PANEL, layout.stride)
     codes = _aligned(shape if layout.quantised else (0, layout.stride), np.int8)

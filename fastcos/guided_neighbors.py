@@ -15,7 +15,7 @@ _PAIRS_PER_BLOCK = 20_000
 # items listed for a query, beside k: of Gaussian rows 40 of 40,000 may reach a bound for k = 10
 _ROOM = 246
 # queries that are searched first, to show what bounds the others may have; and then tried with them
-_SHOWN, _TRIED = 512, 128
+_SHOWN, _TRIED = 384, 128
 # steps of the least squares; and the share of queries that may find less than they are likely to
 _ROUNDS, _MISSED = 6, 1 / 64
 
@@ -135,17 +135,19 @@ def likely_bounds(
     and its square and its worth as an item, in units of the last two, by least squares that weigh
     outliers less; lowered so that one shown query in 64 would miss its own.
     """
+    one = np.ones_like(norms)
     with np.errstate(all="ignore"):
-        unit = norms * norms + np.abs(worth)
-        facts = np.stack([np.ones_like(norms), floors, norms, norms * norms, worth], axis=1)
-        facts /= unit[:, None]
-        of_shown, wanted = facts[shown], found[shown] / unit[shown]
+        squares = norms * norms
+        unit = squares + np.abs(worth)
+        facts = one, floors, norms, squares, worth
+        of_shown = np.stack([fact[shown] for fact in facts], axis=1) / unit[shown, None]
+        wanted = found[shown] / unit[shown]
         if not np.isfinite(of_shown).all() or not np.isfinite(wanted).all():
             return floors[asked]
         # columns differ by many powers of ten
         sizes = np.abs(of_shown).max(axis=0)
         sizes[sizes == 0] = 1
-        of_shown = of_shown / sizes
+        of_shown /= sizes
         weights = np.ones(len(shown))
         for _ in range(_ROUNDS):
             root = np.sqrt(weights)
@@ -153,11 +155,10 @@ def likely_bounds(
             missing = wanted - of_shown @ solved
             usual = 1.5 * np.median(np.abs(missing))
             weights = usual / np.maximum(np.abs(missing), usual) if usual > 0 else weights
-        # no BLAS for many rows: its threads stay awake for milliseconds that the search needs
-        lowered = np.einsum("ij,j->i", facts[asked], solved / sizes)
-        lowered += np.quantile(missing, _MISSED)
-        bounds: dense.Floats = np.fmax(floors[asked], lowered * unit[asked])
-    return bounds
+        bounds: dense.Floats = np.quantile(missing, _MISSED) * unit
+        for factor, fact in zip(solved / sizes, facts, strict=True):
+            bounds += factor * fact
+        return np.fmax(floors, bounds)[asked]
 
 
 def _score_reaching(
@@ -199,11 +200,7 @@ def _search(
     """Answer some queries by the engine."""
     given = asked.queries
     if len(some) < len(given.rows):
-        given = dense.Side(
-            validate.read_only(given.rows[some]),
-            validate.read_only(given.norms[some]),
-            validate.read_only(given.offsets[some]),
-        )
+        given = given.of(some)
     asked.columns[some], asked.keys[some] = dense.search(
         prepared, given, asked.exclusions.of(some), asked.columns.shape[1], work,
         floors=asked.floors[some] if with_floors else None,

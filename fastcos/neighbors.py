@@ -1,7 +1,7 @@
 """Exact nearest neighbours by any measure that reduces to inner products."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,9 @@ from fastcos.measure import Bounded, Guided, Measure, Plain, get_measure
 from fastcos.sparse_neighbors import sparse_top_k
 from fastcos.streamed_neighbors import Question, can_stream, streamed_top_k
 from fastcos.validate_csr import as_interactions
+
+# columns and keys (n, k) of the nearest k of some rows, by their numbers
+Finder = Callable[[dense.Integers, int], tuple[dense.Integers, dense.Floats]]
 
 
 class Neighbors(NamedTuple):
@@ -239,15 +242,25 @@ def _engine(
 
 
 def nearest_by(
-    form: str, queries: dense.Rows, items: dense.Rows | None, k: int
+    form: str,
+    queries: dense.Rows,
+    items: dense.Rows | None,
+    k: int,
+    depth: Callable[[Finder], int] | None = None,
 ) -> tuple[dense.Integers, dense.Floats]:
-    """Columns and float64 keys (n, k) by a form, for measures; items=None: among themselves."""
+    """Columns and float64 keys (n, k) by a form, for measures; items=None: among themselves.
+
+    depth: says from the neighbours of some queries how many are to be found instead of k.
+    """
     n, own = len(queries), items is None
     side = dense.side(queries, None, None, form)
     other = side if items is None else dense.side(items, None, None, form)
     every = np.arange(len(other.rows), dtype=np.int64)
     find = _engine(form, other, every, k, n, False, None, None)
-    columns, keys = find(side, dense.no_exclusions(n, own=own), as_work(None, None, None))
+    exclusions, work = dense.no_exclusions(n, own=own), as_work(None, None, None)
+    if depth is not None:
+        k = depth(lambda some, k: find(side.of(some), exclusions.of(some), work, k=k))
+    columns, keys = find(side, exclusions, work, k=k)
     return columns, keys
 
 

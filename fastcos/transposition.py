@@ -9,7 +9,7 @@ from fastcos import threads, validate
 from fastcos.kernels import transposition
 
 # a part counts every column once: this many non-zeros per column keep that cheap
-_NNZ_PER_COLUMN = 8
+_NNZ_PER_COLUMN = 2
 _MOST_PARTS = 32
 
 

@@ -10,7 +10,7 @@ import scipy.sparse
 
 import fastcos
 from fastcos import bounded_neighbors, get_measure, guided_neighbors, measures, top_k
-from fastcos.measure import Bounded, Plain, register, summaries
+from fastcos.measure import Bounded, Plain, hubness, register, summaries
 from fastcos.measure.base import _MAKERS
 from fastcos.rescaling import Rescaling, rescalings
 from tests import measure_oracles as oracles
@@ -664,6 +664,26 @@ def test_neighbours_met_by_fit_change_no_bit(name, room, off, monkeypatch):
         np.testing.assert_array_equal(found.indices, apart.indices)
         np.testing.assert_array_equal(found.scores, apart.scores)
     assert bool(asked_for) == (off is not None)
+
+
+@pytest.mark.parametrize("name", ["csls", "local_scaling"])
+def test_fit_keeps_few_neighbours_where_many_would_settle_little(name, monkeypatch):
+    """Rows all around against rows at all angles to one; the answer is the same for any depth."""
+    monkeypatch.setattr(hubness, "_MANY", 600)
+    random = np.random.default_rng(0)
+    even = random.standard_normal((900, 40)).astype(np.float32)
+    uneven = (1 + 10 ** random.uniform(-2, 1, (900, 1)) * even).astype(np.float32)
+    depths = []
+    for rows in (even, uneven):
+        depths.append(get_measure(name).fit(rows).candidates().columns.shape[1])
+        found = top_k(rows, k=9, measure=name)
+        with monkeypatch.context() as patched:
+            patched.setattr(hubness, "_MANY", 10_000)
+            wide = top_k(rows, k=9, measure=name)
+        np.testing.assert_array_equal(found.indices, wide.indices)
+        np.testing.assert_array_equal(found.scores, wide.scores)
+    assert depths == [23, 10]
+    assert get_measure(name, n_neighbors=30).fit(uneven).candidates().columns.shape[1] == 30
 
 
 def test_bounds_are_likely_where_floors_fall_short_by_a_rule():

@@ -1,5 +1,8 @@
 """Measures against hubs: a score is judged by what else its two rows are near to."""
 
+import copy
+import functools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,6 +37,9 @@ from fastcos.measure.rows import (
 # neighbours kept by fit: with these most of 40,000 Gaussian rows need no second pass for 10; more
 # cost the first pass more than they save
 _MET = 23
+# with fewer rows a search is short, whatever is kept; how many are usually asked for; rows that are
+# probed, more than the engine scans one by one, and how many of them there are for a seed
+_MANY, _USUAL, _PROBED, _ROWS_PER_SEED = 8192, 10, 72, 3
 # what rounding may add to a ceiling, and how far a key of unit rows may be from another way's
 _SLACK = 1e-9
 
@@ -92,13 +98,37 @@ class _Local(Plain):
         self._near: Neighborhoods | None = None
         if other is None:
             self._there = self._rows
-            self._near = nearest(self._rows, None, min(others, max(k, self.met)), self.metric)
+            most = min(others, max(k, self.met))
+            depth = None
+            if max(k, _USUAL) < most and len(items) >= _MANY:
+                depth = functools.partial(self._depth, k, most)
+            self._near = nearest(self._rows, None, most, self.metric, depth)
             found = self._near.first(k)
         else:
             validate.as_same_width("other", other, "items", items)
             self._there = self._prepared(other)
             found = nearest(self._rows, self._there, k, self.metric)
         self._locals = self._local(self._rows, found, self._there)
+
+    def _depth(self, k: int, most: int, find: Callable[[Integers, int], Neighborhoods]) -> int:
+        """Neighbours to keep: most where they settle the search of at least half of some seeds.
+
+        A seed is settled where the key of its 10th is above the ceiling, as far as the seeds, their
+        neighbours and some other rows tell. Those k of all of them are what the keys need.
+        """
+        p = len(self._rows)
+        some = np.arange(0, p, -(-p // _PROBED))
+        around = np.union1d(some, find(some, most).columns[::_ROWS_PER_SEED])
+        near = find(around, most)
+        probe = copy.copy(self)
+        probe._locals = self._local(self._rows[around], near.first(k), self._there)
+        # others than the seeds have neighbours elsewhere: their keys are not used
+        columns = np.minimum(np.searchsorted(around, near.columns), len(around) - 1)
+        seeds = np.searchsorted(around, some[::_ROWS_PER_SEED])
+        keys = probe._keys(columns, near.keys)[0][seeds]
+        floors = -np.partition(-keys, _USUAL - 1, axis=1)[:, _USUAL - 1]
+        settled = floors > probe._ceilings(near.keys[:, -1])[seeds]
+        return most if 2 * settled.sum() >= len(seeds) else max(k, _USUAL)
 
     def item_offsets(self, B: Rows) -> Keys | None:
         """Return what the neighbours of the items are worth."""

@@ -91,11 +91,26 @@ def mutual_ceilings(
     return ceilings
 
 
-def nearest(queries: Rows, items: Rows | None, k: int, form: Form) -> Neighborhoods:
-    """The k nearest items of every query by cosine or Euclidean distance; of itself others only."""
+def nearest(
+    queries: Rows,
+    items: Rows | None,
+    k: int,
+    form: Form,
+    depth: Callable[[Callable[[Integers, int], "Neighborhoods"]], int] | None = None,
+) -> Neighborhoods:
+    """The k nearest items of every query by cosine or Euclidean distance; of itself others only.
+
+    depth: says how many instead of k, given what finds as many as it wants of some queries.
+    """
     from fastcos.neighbors import nearest_by  # the engine knows measures: only while searching
 
-    return Neighborhoods(*nearest_by(form, queries, items, k))
+    if depth is None:
+        return Neighborhoods(*nearest_by(form, queries, items, k))
+    return Neighborhoods(
+        *nearest_by(
+            form, queries, items, k, lambda find: depth(lambda *some: Neighborhoods(*find(*some)))
+        )
+    )
 
 
 class CosineMoments(NamedTuple):

@@ -21,7 +21,7 @@ FORMS = {
 }
 _WORK_PER_BLOCK = 1_000_000
 # rows and steps that are enough to find a middle; and how far it may be, in median distances
-_SAMPLE, _WEISZFELD_STEPS, _NEAR_ORIGIN = 1024, 16, 2.0
+_SAMPLE, _WEISZFELD_STEPS, _NEAR_ORIGIN = 256, 16, 2.0
 # numbers in one partial sum over rows
 _SUMMED_AT_ONCE = 2**21
 
