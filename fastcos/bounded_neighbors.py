@@ -9,7 +9,7 @@ from fastcos import dense_neighbors as dense
 from fastcos import threads
 from fastcos.guided_neighbors import best_of_lists
 from fastcos.kernels import tiles
-from fastcos.measure import Bounded, Sharp
+from fastcos.measure import Bounded
 from fastcos.reaching_pairs import list_reaching
 
 # candidates of the first search beside k
@@ -53,6 +53,9 @@ class Asked(NamedTuple):
         """Some of the queries, rising numbers; all of them as they are."""
         if len(some) == self.n:
             return self
+        first, last = int(some[0]), int(some[-1]) + 1
+        if last - first == len(some):
+            return Asked(self.rows[first:last], self.exclusions.of_rows(first, last), self.k)
         return Asked(self.rows[some], self.exclusions.of(some), self.k)
 
 
@@ -68,9 +71,8 @@ def in_chunks(
 
     The first search has k + 14 candidates. A query is done when its k-th best score exceeds what
     the measure says is the most that anything else could have. For the others that score tells
-    which engine's key, or which key of a sharper form, an item needs to be as good: all that may
-    have it are listed and scored. In the worst case that is O(m) exact scores a query; memory stays
-    working_memory.
+    which engine's key an item needs to be as good: all that may have it are listed and scored. In
+    the worst case that is O(m) exact scores a query; memory stays working_memory.
     """
     n, k = asked.n, asked.k
     columns, keys = threads.poisoned((n, k), np.int64), threads.poisoned((n, k), np.float64)
@@ -92,8 +94,21 @@ def in_chunks(
     some = np.concatenate(left)
     if len(some):
         floors = Floors(keys[some, -1], loose[some])
-        rest = _reaching(measure, asked.of(some), searched, facts, floors, work, engine)
+        rest = _reaching(measure, asked.of(some), facts, floors, work, engine)
         columns[some], keys[some] = rest
+    return finished(measure, asked, columns, keys, min_score, work)
+
+
+def finished(
+    measure: Bounded,
+    asked: Asked,
+    columns: dense.Integers,
+    keys: dense.Floats,
+    min_score: float | None,
+    work: dense.Work,
+) -> tuple[dense.Integers, Any]:
+    """Indices (n, k) and scores (n, k) from columns and exact keys."""
+    n, k = asked.n, asked.k
     scores = threads.poisoned((n, k), np.float32)
     for some in _chunks(np.arange(n, dtype=np.int64), k, work):
         final = measure.finish(keys[some], asked.of(some).rows)
@@ -129,7 +144,6 @@ def _best(
 def _reaching(
     measure: Bounded,
     asked: Asked,
-    searched: dense.Rows,
     facts: Any,
     floors: Floors,
     work: dense.Work,
@@ -138,14 +152,7 @@ def _reaching(
     """Columns and exact keys of the k best among all items that may reach the floors."""
     n, k = asked.n, asked.k
     prepared, form = engine.prepare(), measure.form
-    sharp = isinstance(measure, Sharp) and n > dense.SCORES_PER_PACKING
-    if isinstance(measure, Sharp) and sharp:
-        form = measure.sharp_form
-        given = dense.side(measure.sharp_items(searched), None, work.n_threads, form)
-        prepared = dense.prepare(form, given, np.sort(prepared.items.order), work.n_threads)
-        rows, least = measure.sharp_queries(asked.rows, floors.keys)
-    else:
-        rows, least = measure.queries(asked.rows), _least_keys(measure, asked.rows, floors)
+    rows, least = measure.queries(asked.rows), _least_keys(measure, asked.rows, floors)
     columns, keys = threads.poisoned((n, k), np.int64), threads.poisoned((n, k), np.float64)
     left, room = np.arange(n, dtype=np.int64), min(_ROOM, engine.n_items)
     while len(left):

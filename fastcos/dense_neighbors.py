@@ -240,9 +240,16 @@ def packed_items(
 
 
 def packed_queries(
-    prepared: Prepared, given: Side, exclusions: Exclusions, permitted: npt.NDArray[np.uint8]
+    prepared: Prepared,
+    given: Side,
+    exclusions: Exclusions,
+    permitted: npt.NDArray[np.uint8],
+    offset_weights: Floats | None = None,
 ) -> Any:
-    """Scale the queries so that their norm is about 1 and offsets weigh at most _LARGEST_WEIGHT."""
+    """Scale the queries so that their norm is about 1 and offsets weigh at most _LARGEST_WEIGHT.
+
+    offset_weights (n,): from 0 to 1, by which a query's keys have the items' offsets; 1 if None.
+    """
     norms = np.where(given.norms > 0, given.norms, 1.0)
     slopes, intercepts = np.ones(len(norms)), np.zeros(len(norms))
     weights = np.zeros(len(norms), np.float32)
@@ -254,6 +261,8 @@ def packed_queries(
         if prepared.form == "euclidean":
             intercepts = 0.5 * given.norms * given.norms * slopes
             slopes = 0.5 * slopes
+    if offset_weights is not None:
+        weights *= offset_weights.astype(np.float32)
     return screen.Queries(
         given.rows, given.norms, 1.0 / norms, weights, slopes, intercepts,
         prepared.tiling.error, *exclusions, permitted,

@@ -5,9 +5,17 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import bounded_neighbors, query_chunks, rows_on_disk, storage, threads, validate
+from fastcos import (
+    bounded_neighbors,
+    query_chunks,
+    rows_on_disk,
+    sharp_neighbors,
+    storage,
+    threads,
+    validate,
+)
 from fastcos import dense_neighbors as dense
-from fastcos.measure import Bounded, Measure, get_measure, saved
+from fastcos.measure import Bounded, Measure, Sharp, get_measure, saved
 from fastcos.neighbors import Neighbors, as_exclusions, as_work
 from fastcos.streamed_neighbors import Question, can_stream, search_in_blocks
 
@@ -161,8 +169,16 @@ class SimilarityIndex:
         def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k) -> Any:
             return dense.search(state.prepared, side, excluded, k, work, permitted)
 
+        queries_asked = bounded_neighbors.Asked(given, exclusions, k)
+        if sharp_neighbors.serves(state.measure, len(given)):
+            numbers = state.numbers if permitted is None else permitted
+            measure = cast(Sharp, state.measure)
+            return Neighbors(
+                *sharp_neighbors.search(
+                    measure, queries_asked, state.rows, numbers, min_score, work
+                )
+            )
         if isinstance(state.measure, Bounded):
-            queries_asked = bounded_neighbors.Asked(given, exclusions, k)
             engine = bounded_neighbors.Engine(find, lambda: state.prepared, n_found, permitted)
             return Neighbors(
                 *bounded_neighbors.in_chunks(

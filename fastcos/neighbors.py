@@ -15,6 +15,7 @@ from fastcos import (
     guided_neighbors,
     query_chunks,
     rows_on_disk,
+    sharp_neighbors,
     storage,
     threads,
     validate,
@@ -178,25 +179,27 @@ def _top_k_in_memory(
     candidates = question.candidates
     if candidates is None:
         candidates = np.arange(searched.shape[0], dtype=np.int64)
-    fitted = get_measure(question.measure).fit(searched)
+    fitted: Any = get_measure(question.measure).fit(searched)
+    n = question.queries.shape[0]
+    exclusions = question.exclusions or dense.no_exclusions(n, own=False)
+    asked = bounded_neighbors.Asked(question.queries, exclusions, k)
+    if sharp_neighbors.serves(fitted, n):
+        return sharp_neighbors.search(fitted, asked, searched, candidates, question.min_score, work)
     items = dense.side(
         fitted.items(searched), fitted.item_offsets(searched), n_threads, fitted.form
     )
     guide = fitted if guided and isinstance(fitted, Guided) else None
-    n = question.queries.shape[0]
     find = _engine(fitted.form, items, candidates, k, n, restricted, guide, n_threads)
     # one map for both sides: the queries are mapped already
     same = question.queries is searched and getattr(type(fitted), "queries", None) is Plain.queries
     known = items if same else None
     if isinstance(fitted, Bounded):
-        exclusions = question.exclusions or dense.no_exclusions(n, own=False)
         engine = bounded_neighbors.Engine(
             find,
             lambda: dense.prepare(fitted.form, items, candidates, n_threads),
             len(candidates) - bool((exclusions.own >= 0).any()),
             known=known,
         )
-        asked = bounded_neighbors.Asked(question.queries, exclusions, k)
         return bounded_neighbors.in_chunks(
             fitted, asked, searched, question.min_score, work, engine
         )

@@ -8,6 +8,7 @@ same on every CPU.
 import math
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -16,6 +17,7 @@ from numba.extending import intrinsic
 from .jit import kernel
 from .vector_ir import (
     BYTES,
+    F32,
     F64,
     I32,
     I64,
@@ -34,8 +36,8 @@ _AHEAD = 4
 DOT, COSINE, EUCLIDEAN, NORM_ANGLE = 0, 1, 2, 3
 
 
-def _emit(difference):
-    """Code of sum x*y or sum (x - y)^2 over two rows of flat arrays."""
+def _emit(difference, real=F64):
+    """Code of sum x*y or sum (x - y)^2 over two rows of flat arrays, in this type of number."""
 
     def codegen(context, builder, signature, arguments):
         rows = [
@@ -53,7 +55,7 @@ def _emit(difference):
             return value if value.type == kind else builder.fpext(value, kind)
 
         def block(k, sums):
-            kind = ir.VectorType(F64, LANES)
+            kind = ir.VectorType(real, LANES)
             at = builder.mul(k, I64(LANES))
             x, y = (
                 widened(
@@ -66,11 +68,11 @@ def _emit(difference):
 
         def single(k, sums):
             at = builder.add(k, builder.mul(blocks, I64(LANES)))
-            x, y = (widened(builder.load(builder.gep(row, [at])), F64) for row in rows)
+            x, y = (widened(builder.load(builder.gep(row, [at])), real) for row in rows)
             return [builder.fadd(sums[0], term(x, y))]
 
         blocks = builder.lshr(depth, I64(4))
-        zero = broadcast(builder, F64(0.0), ir.VectorType(F64, LANES))
+        zero = broadcast(builder, real(0.0), ir.VectorType(real, LANES))
         (lanes,) = loop(builder, blocks, [zero], block)
         rest = builder.and_(depth, I64(LANES - 1))
         return loop(builder, rest, [sum_lanes(builder, lanes)], single)[0]
@@ -81,6 +83,12 @@ def _emit(difference):
 @intrinsic
 def _product(typingctx, x, x0, y, y0, depth):
     return types.float64(x, x0, y, y0, depth), _emit(difference=False)
+
+
+@intrinsic
+def _rough_product(typingctx, x, x0, y, y0, depth):
+    """The product of float32 rows in float32, to depth 2^-24 of the product of their norms."""
+    return types.float32(x, x0, y, y0, depth), _emit(difference=False, real=F32)
 
 
 @intrinsic
@@ -113,6 +121,10 @@ def _slow_product(x, x0, y, y0, depth):
     return _slow_end(lanes, [float(x[x0 + j]) * float(y[y0 + j]) for j in range(whole, depth)])
 
 
+def _slow_rough_product(x, x0, y, y0, depth):
+    return np.float32(_slow_product(x, x0, y, y0, depth))
+
+
 def _slow_squared_distance(x, x0, y, y0, depth):
     lanes = [0.0] * LANES
     whole = depth - depth % LANES
@@ -140,9 +152,10 @@ def _no_prefetch(rows, start, size):
 
 if numba.config.DISABLE_JIT:
     product, squared_distance = _slow_product, _slow_squared_distance
-    prefetch_row = _no_prefetch
+    rough_product, prefetch_row = _slow_rough_product, _no_prefetch
 else:
     product, squared_distance, prefetch_row = _product, _squared_distance, _prefetch_row
+    rough_product = _rough_product
 
 
 @kernel

@@ -17,7 +17,8 @@ LAYERS = (
     "validate validate_csr validate_metrics validate_audit validate_measures",
     "measure row_parts operators sparse_operator unread_product preprocessing products "
     "tall_products lanczos svd rescaling transposition sharded_operator shard_writer shards "
-    "column_facts neighbors bounded_neighbors guided_neighbors dense_neighbors query_chunks "
+    "column_facts neighbors bounded_neighbors sharp_neighbors guided_neighbors dense_neighbors "
+    "query_chunks "
     "equal_rows short_rows sparse_neighbors streamed_neighbors reaching_pairs neighbor_pairs "
     "neighbors_transformer index",
     "factorization saved_model recommendation metrics datasets io sampling "

@@ -70,7 +70,7 @@ class Bounded(Measure, Protocol):
         ...
 
     def rescore(self, Q: Rows, facts: Any, columns: npt.NDArray[np.int64]) -> Keys:
-        """Exact keys (n, k) of the queries Q (n, d) and the items columns (n, k)."""
+        """Exact keys (n, k) of the queries Q (n, d) and the items columns (n, k), -1 for none."""
         ...
 
     def bound(self, Q: Rows, keys: Keys) -> Keys:
@@ -81,22 +81,62 @@ class Bounded(Measure, Protocol):
         ...
 
 
+class SharpRows(NamedTuple):
+    """Rows of either side for a sharp measure: (n, d'), and of each one number (n,), at most 1."""
+
+    rows: Rows
+    offsets: Keys
+
+    def of(self, some: npt.NDArray[np.int64]) -> "SharpRows":
+        """Some of the rows, rising numbers; a view where none is left out between them."""
+        first, last = int(some[0]), int(some[-1]) + 1
+        if last - first == len(some):
+            return SharpRows(self.rows[first:last], self.offsets[first:last])
+        return SharpRows(self.rows[some], self.offsets[some])
+
+
+class SharpQueries(NamedTuple):
+    """Queries (n, d'), weights (n,) from 0 to 1 of the offsets, and the least keys (n,)."""
+
+    rows: Rows
+    weights: Keys
+    least: Keys
+
+
 @runtime_checkable
 class Sharp(Bounded, Protocol):
-    """A bounded similarity that another inner product tells apart better, once a floor is known.
+    """A bounded similarity that one inner product tells apart well, once a floor is known.
 
-    Every item whose exact key is at least a query's floor has a key of ``sharp_form`` that is at
-    least the query's own least one.
+    The sharp key of query x and item y is <x, y> + weight(x) offset(y). Every item whose exact key
+    is at least a query's floor has a sharp key that is at least the query's own least one. Where
+    queries are many the engine guesses a floor for each, lists what may reach it, and scores what
+    ``narrow`` leaves of that.
     """
 
-    sharp_form: ClassVar[Form]
-
-    def sharp_items(self, B: Rows) -> Rows:
-        """Transformed items, (p, d')."""
+    def sharp_rows(self, rows: Rows) -> SharpRows:
+        """Transformed rows of either side, float32."""
         ...
 
-    def sharp_queries(self, Q: Rows, floors: Keys) -> tuple[Rows, Keys]:
-        """Transformed queries (n, d'), and the least key (n,) of what reaches the floors (n,)."""
+    def sharp_queries(self, rows: SharpRows, floors: Keys) -> SharpQueries:
+        """Transformed rows as queries with these floors (n,)."""
+        ...
+
+    def likely(self, floors: Keys, keys: Keys) -> Keys:
+        """An exact key (n,) that an item with this sharp key for these floors is likely to have."""
+        ...
+
+    def narrow(
+        self,
+        queries: SharpRows,
+        items: SharpRows,
+        k: int,
+        counts: npt.NDArray[np.int64],
+        columns: npt.NDArray[np.int64],
+    ) -> None:
+        """Drop of the first counts (n,) of columns (n, c) what is not among the k best, in place.
+
+        Nothing that equals the k-th best may be dropped.
+        """
         ...
 
 

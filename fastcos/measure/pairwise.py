@@ -1,5 +1,6 @@
 """Measures that are no inner product: exact by a bound and a second score of the candidates."""
 
+import functools
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -9,14 +10,30 @@ import scipy.sparse as sp
 from scipy.special import log_ndtr
 
 from fastcos import validate, validate_measures
-from fastcos.measure.base import Form, Invariances, Keys, Plain, Rows, invariances, register
+from fastcos.measure.base import (
+    Form,
+    Invariances,
+    Keys,
+    Plain,
+    Rows,
+    SharpQueries,
+    SharpRows,
+    invariances,
+    register,
+)
 from fastcos.measure.population import Members, cosine_moments
 from fastcos.measure.rows import (
     Floats,
     Integers,
     list_keys,
+    list_recos,
     mutual_proximities,
+    narrow_recos_lists,
     norms_of,
+    rising_rows,
+    scaled_rows,
+    sharp_recos_queries,
+    sharp_recos_rows,
     unit_rows,
 )
 
@@ -27,8 +44,12 @@ Bag = tuple[Integers, Floats]
 # what rounding may add to a bound
 _SLACK = 1e-9
 _LEAST_DEVIATION = 1e-12
-# of recos: what float32 may add to an angle, to a difference and to a key, and the least weight
-_ANGLE_SLACK, _SHARP_SLACK, _KEY_SLACK, _LEAST_WEIGHT = 1e-3, 3e-6, 1e-5, 0.1
+# of recos: what float32 may add to an angle and to a key, and the least weight
+_ANGLE_SLACK, _KEY_SLACK, _LEAST_WEIGHT = 1e-3, 1e-5, 0.1
+# rows that tell the space of sorted rows; its least dimension; columns that tiles take at a time
+_SAMPLED, _LEAST_DIRECTIONS, _STEP = 4096, 16, 64
+# of two sorted unit rows that are near by recos
+_USUAL_PRODUCT = 0.9
 # the largest of many rising lines is convex: a chord between two places is never below it
 _GRID = np.linspace(-1, 1, 65)
 
@@ -38,32 +59,40 @@ class Recos(Plain):
     """x·y over the largest it could be if the entries of both were put in order.
 
     |x·y| / |sort(x)·sort(y)|, the second sorted falling where x·y < 0: 1 for rows that rise and
-    fall together. Never below the cosine in magnitude; 0 where undefined. Candidates by
-    x·y / (x·a y·a), a the mean direction of the sorted items: sorted rows are within an angle of
-    it, which bounds what they differ by. Then, with floors t known, all whose
-    x·y - t sort(x)·sort(y) is not negative. Pitfall: depends on the basis.
+    fall together. Never below the cosine in magnitude; 0 where undefined. Candidates of few queries
+    by x·y / (x·a y·a), a the mean direction of the sorted items: sorted rows are within an angle of
+    it, which bounds what they differ by. For many, with floors t, all whose
+    x·y - t sort(x)·sort(y) may not be negative: sorted rows lie near a space of few dimensions,
+    which bounds their product. Pitfall: depends on the basis.
     Source: Ai arXiv:2602.05266.
     """
 
     name: ClassVar[str] = "recos"
     form: ClassVar[Form] = "dot"
-    sharp_form: ClassVar[Form] = "dot"
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
 
     def learn(self, items: Rows, users: Rows | None) -> None:
-        """Take the mean direction of the sorted items, and the largest angle to it."""
-        rising = _rising(items)
+        """Take the mean direction of some sorted items, and their space."""
+        self._rows, d = items, items.shape[1]
+        some = rising_rows(scaled_rows(items[:: -(-len(items) // _SAMPLED)]))
+        self._axis = unit_rows(some.sum(axis=0)[None])[0].astype(items.dtype)
+        width = -(-(d + _LEAST_DIRECTIONS + 1) // _STEP) * _STEP
+        _, directions = np.linalg.eigh(some.T @ some)
+        directions = directions[:, ::-1][:, : width - d]
+        self._directions = np.ascontiguousarray(directions, dtype=np.float32)
+        self._slack = 4 * d * 2.0**-24 * float(np.sqrt(self._directions.shape[1]))
+
+    @functools.cached_property
+    def _angle(self) -> float:
+        """Largest angle of a sorted item to the mean direction."""
+        rising = rising_rows(self._rows)
         norms = norms_of(rising)
-        there = norms > 0
-        shares = np.divide(1, norms, out=np.zeros(len(norms)), where=there)
-        axis = np.einsum("i,ij->j", shares, rising)
-        self._axis = unit_rows(axis[None])[0].astype(rising.dtype)
-        cosines = self._cosines(rising, norms)[there]
-        self._angle = float(np.arccos(np.clip(cosines.min(initial=1), -1, 1))) + _ANGLE_SLACK
+        least = self._cosines(rising, norms)[norms > 0].min(initial=1)
+        return float(np.arccos(np.clip(least, -1, 1))) + _ANGLE_SLACK
 
     def items(self, B: Rows) -> Rows:
         """Return unit rows over the cosine of the sorted row and the axis: only candidates."""
-        rising, norms = _rising(B), norms_of(B)
+        rising, norms = rising_rows(B), norms_of(B)
         weights = np.maximum(self._cosines(rising, norms), _LEAST_WEIGHT)
         factors = np.divide(1, norms * weights, out=np.zeros(len(norms)), where=norms > 0)
         scaled: Rows = np.multiply(B, factors[:, None], dtype=B.dtype, casting="same_kind")
@@ -71,24 +100,16 @@ class Recos(Plain):
 
     def facts(self, B: Rows) -> tuple[Rows, Rows]:
         """Return the rows, and their entries rising."""
-        return B, _rising(B)
+        return B, rising_rows(B)
 
     def rescore(self, Q: Rows, facts: tuple[Rows, Rows], columns: Integers) -> Keys:
         """Return recos."""
-        B, rising = facts
-        ordered = _rising(Q)
-        top = list_keys("dot", Q, B, columns)
-        bottom = np.abs(list_keys("dot", ordered, rising, columns))
-        rows = np.flatnonzero(top.min(axis=1) < 0)
-        if len(rows):
-            falling = np.abs(list_keys("dot", _rising(Q[rows])[:, ::-1], rising, columns[rows]))
-            bottom[rows] = np.where(top[rows] < 0, falling, bottom[rows])
-        ratio: Keys = np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
-        return np.clip(ratio, -1, 1, out=ratio)
+        return list_recos(Q, rising_rows(Q), *facts, columns)
 
     def bound(self, Q: Rows, keys: Keys) -> Keys:
         """Return the key by the least cosine of the sorted rows; by 1 where it is negative."""
-        own = self._weights(Q)
+        rising = rising_rows(Q)
+        own = np.maximum(self._cosines(rising, norms_of(rising)), _LEAST_WEIGHT)
         angles = np.arccos(np.clip(own, -1, 1)) + _ANGLE_SLACK + self._angle
         least = np.where((angles < np.pi / 2) & (own > _LEAST_WEIGHT), np.cos(angles), 0)
         furthest = max(np.cos(self._angle), _LEAST_WEIGHT)
@@ -99,26 +120,38 @@ class Recos(Plain):
         bounds: Keys = np.where(keys < 0, negative, np.minimum(largest, 1)) + _SLACK
         return bounds
 
-    def sharp_items(self, B: Rows) -> Rows:
-        """Return unit rows and their entries rising, (p, 2 d) float32; zero rows reach no floor."""
-        rows = self._doubled(B)
-        rows[norms_of(B) == 0, B.shape[1] :] = self._axis
-        return rows
+    def sharp_rows(self, rows: Rows) -> SharpRows:
+        """Return unit rows, the sorted ones in their space, and how far they are out of it.
 
-    def sharp_queries(self, Q: Rows, floors: Keys) -> tuple[Rows, Keys]:
-        """Return unit rows and -floor times the entries rising; below a floor of 0, the first."""
-        rows = self._doubled(Q)
-        rows[:, Q.shape[1] :] *= -np.maximum(floors, 0)[:, None].astype(np.float32)
-        return rows, np.minimum(floors, 0) - _SHARP_SLACK
+        Apart from these, as offsets: minus the sorted rows' first coordinate in their space, which
+        is larger than all others and would cost the tiles' codes their precision.
+        """
+        units = scaled_rows(rows)
+        return SharpRows(
+            *sharp_recos_rows(units, rising_rows(units) @ self._directions, self._slack)
+        )
 
-    def _doubled(self, rows: Rows) -> npt.NDArray[np.float32]:
-        units = unit_rows(rows).astype(np.float32)
-        return np.hstack([units, _rising(units)])
+    def sharp_queries(self, rows: SharpRows, floors: Keys) -> SharpQueries:
+        """Return the sorted part times -floor, what is out of the space times floor, if positive.
 
-    def _weights(self, rows: Rows) -> Floats:
-        """Cosine of every sorted row and the axis, not too small to divide by."""
-        rising = _rising(rows)
-        return np.maximum(self._cosines(rising, norms_of(rising)), _LEAST_WEIGHT)
+        sort(x)·sort(y) is at least the product inside less the product of the distances to it.
+        """
+        weights = np.maximum(floors, 0)
+        queries = sharp_recos_queries(rows.rows, len(self._directions), weights)
+        weights = weights * -rows.offsets
+        least = np.minimum(floors, 0) + np.minimum(weights, 0) * 1.01 - 2 * self._slack
+        return SharpQueries(queries, np.clip(weights, 0, 1), least)
+
+    def likely(self, floors: Keys, keys: Keys) -> Keys:
+        """Return what has this x·y - floor sort(x)·sort(y), were the last product a usual one."""
+        likely: Keys = np.maximum(floors, 0) + np.where(keys < 0, keys / _USUAL_PRODUCT, keys)
+        return np.clip(likely, -1, 1 - 1e-6)
+
+    def narrow(
+        self, queries: SharpRows, items: SharpRows, k: int, counts: Integers, columns: Integers
+    ) -> None:
+        """Keep what has a quotient in float32 that is not surely below those of k others."""
+        narrow_recos_lists(k, len(self._directions), self._slack, *queries, *items, counts, columns)
 
     def _cosines(self, rising: Rows, norms: Floats) -> Floats:
         cosines: Floats = np.zeros(len(rising))
@@ -278,10 +311,3 @@ def _bag(masses: sp.csr_array, row: int) -> Bag:
     """Vectors of a bag, and their shares."""
     part = slice(masses.indptr[row], masses.indptr[row + 1])
     return masses.indices[part], masses.data[part]
-
-
-def _rising(rows: Rows) -> Rows:
-    """Rows with their entries in rising order."""
-    out = rows.copy()
-    out.sort(axis=1)
-    return out

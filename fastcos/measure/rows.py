@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import reused_memory, rows_on_disk, threads, validate
-from fastcos.kernels import maps, normal_law, pair_scores
+from fastcos.kernels import maps, normal_law, ordered_rows, pair_scores
 from fastcos.measure.base import Rows
 
 Floats = npt.NDArray[np.float64]
@@ -22,6 +22,8 @@ FORMS = {
 _WORK_PER_BLOCK = 1_000_000
 # rows and steps that are enough to find a middle; and how far it may be, in median distances
 _SAMPLE, _WEISZFELD_STEPS, _NEAR_ORIGIN = 256, 16, 2.0
+# rows that stay in the cache while they are mapped in Python
+_SORTED_AT_ONCE = 1024
 # numbers in one partial sum over rows
 _SUMMED_AT_ONCE = 2**21
 
@@ -40,6 +42,30 @@ def unit_rows(rows: Rows, powers: Floats | None = None) -> Floats:
     out = reused_memory.empty(rows.shape, np.float64)
     threads.run(maps.unit_rows, _cuts(rows, 1), _given(rows), norms, powers, out)
     return out
+
+
+def scaled_rows(rows: Rows) -> npt.NDArray[np.float32]:
+    """Rows of unit norm in float32; zero rows stay zero."""
+    out, norms = np.empty(rows.shape, np.float32), norms_of(rows)
+    inverses = np.divide(1, norms, out=np.zeros(len(norms)), where=norms > 0)
+    threads.run(_scale, threads.cuts_by_rows(len(rows), _SORTED_AT_ONCE), rows, inverses, out)
+    return out
+
+
+def _scale(lo: int, hi: int, rows: Rows, factors: Floats, out: npt.NDArray[np.float32]) -> None:
+    out[lo:hi] = rows[lo:hi] * factors[lo:hi, None]
+
+
+def rising_rows(rows: Rows) -> Rows:
+    """Rows with their entries in rising order."""
+    out = np.empty(rows.shape, rows.dtype)
+    threads.run(_sort, threads.cuts_by_rows(len(rows), _SORTED_AT_ONCE), rows, out)
+    return out
+
+
+def _sort(lo: int, hi: int, rows: Rows, out: Rows) -> None:
+    out[lo:hi] = rows[lo:hi]
+    out[lo:hi].sort(axis=1)
 
 
 def mapped_rows(rows: Rows, mean: Floats, root: Floats) -> Floats:
@@ -168,6 +194,57 @@ def mutual_proximities(
         normal_law.mutual_proximity_rows, cuts, _given(cosines), _given(columns), *of_rows, keys
     )
     return keys
+
+
+def list_recos(
+    queries: Rows, rising_queries: Rows, items: Rows, rising_items: Rows, columns: Integers
+) -> Floats:
+    """Recos of every query and the items of its list, (n, k), -inf where the item is -1."""
+    if queries.dtype != items.dtype:
+        queries, rising_queries = queries.astype(np.float64), rising_queries.astype(np.float64)
+        items, rising_items = items.astype(np.float64), rising_items.astype(np.float64)
+    keys = threads.poisoned(columns.shape, np.float64)
+    cuts = threads.cuts_by_rows(len(queries), max(1, 4_000 // keys.shape[1]))
+    threads.run(
+        ordered_rows.recos_rows, cuts,
+        *map(_given, (queries, rising_queries, items, rising_items, columns)), keys,
+    )  # fmt: skip
+    return keys
+
+
+def sharp_recos_rows(
+    units: Rows, inside: Rows, slack: float
+) -> tuple[npt.NDArray[np.float32], Floats]:
+    """Unit rows (n, d), the sorted ones inside a space (n, r) and their distance to it, in one.
+
+    Apart from minus the first column of inside, (n,).
+    """
+    n, d = units.shape
+    sharp, offsets = np.empty((n, d + inside.shape[1]), np.float32), np.empty(n)
+    threads.run(
+        ordered_rows.sharp_rows, _cuts(sharp, 1), slack, *map(_given, (units, inside)), sharp,
+        offsets,
+    )  # fmt: skip
+    return sharp, offsets
+
+
+def sharp_recos_queries(rows: Rows, depth: int, floors: Floats) -> npt.NDArray[np.float32]:
+    """Sharp rows as queries of positive floors (n,)."""
+    queries = np.empty(rows.shape, np.float32)
+    threads.run(
+        ordered_rows.sharp_queries, _cuts(rows, 1), depth, *map(_given, (rows, floors)), queries
+    )
+    return queries
+
+
+def narrow_recos_lists(
+    k: int, depth: int, slack: float, queries: Rows, query_offsets: Floats, items: Rows,
+    item_offsets: Floats, counts: Integers, columns: Integers,
+) -> None:  # fmt: skip
+    """Drop of every list what cannot be among its k best by recos, in place."""
+    cuts = threads.cuts_by_rows(len(queries), 256)
+    given = map(_given, (queries, query_offsets, items, item_offsets))
+    threads.run(ordered_rows.narrow_recos_lists, cuts, k, depth, slack, *given, counts, columns)
 
 
 def centroid_distances(rows: Rows, items: Rows, columns: Integers) -> Floats:
