@@ -15,7 +15,7 @@ from fastcos.reaching_pairs import list_reaching
 # candidates of the first search beside k
 _MORE = 14
 # columns listed for a query, and how many times more where they were too few
-_ROOM, _WIDER = 64, 8
+_ROOM, _WIDER = 256, 8
 _BYTES_PER_CANDIDATE = 128
 # queries that are re-scored together: lists of like lengths are padded to one
 _TOGETHER = 1024

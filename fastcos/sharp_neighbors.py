@@ -212,7 +212,8 @@ def _best(
     short = 2 * asked.k + _SHORT
     longer = np.flatnonzero(counts > short)
     longer = longer[np.argsort(counts[longer], kind="stable")]
-    for few in (np.flatnonzero(counts <= short), *map(np.sort, _parts(longer, _TOGETHER))):
+    parts = np.flatnonzero(counts <= short), *map(np.sort, _parts(longer, _TOGETHER))
+    for few in filter(len, parts):
         c = int(counts[few].max(initial=1))
         lists = np.where(np.arange(c) < counts[few, None], listed[few, :c], -1)
         exact = measure.rescore(asked.of(few).rows, facts, lists)

@@ -9,7 +9,14 @@ import pytest
 import scipy.sparse
 
 import fastcos
-from fastcos import bounded_neighbors, get_measure, guided_neighbors, measures, top_k
+from fastcos import (
+    bounded_neighbors,
+    get_measure,
+    guided_neighbors,
+    measures,
+    sharp_neighbors,
+    top_k,
+)
 from fastcos.measure import Bounded, Plain, hubness, register, summaries
 from fastcos.measure.base import _MAKERS
 from fastcos.rescaling import Rescaling, rescalings
@@ -750,6 +757,46 @@ def test_all_that_may_reach_the_best_are_scored_whatever_the_room(name, memory, 
         monkeypatch.setattr(bounded_neighbors, "_ROOM", room)
         found = top_k(rows, k=9, measure=name, working_memory=memory)
         np.testing.assert_array_equal(found.indices, truth)
+
+
+@pytest.mark.parametrize("rows", [1, 8, 40])
+@pytest.mark.parametrize("guess", ["as it is", 2.0, 0.9, -0.3, -np.inf])
+def test_no_guess_of_a_floor_shows_in_the_answer(guess, rows, monkeypatch):
+    given = uneven_rows(900, rows) ** 3
+    fitted = get_measure("recos").fit(given)
+    exact = fitted.rescore(given, fitted.facts(given), np.tile(np.arange(900), (900, 1)))
+    np.fill_diagonal(exact, -np.inf)
+    truth = np.argsort(-exact, axis=1, kind="stable")[:, :9]
+    if guess != "as it is":
+        kind = type(fitted)
+        monkeypatch.setattr(kind, "likely", lambda self, floors, keys: np.full(len(keys), guess))
+    for room, together in ((256, 4096), (5, 100)):
+        monkeypatch.setattr(sharp_neighbors, "_ROOM", room)
+        monkeypatch.setattr(sharp_neighbors, "_PER_THREAD", together)
+        found = top_k(given, k=9, measure="recos")
+        np.testing.assert_array_equal(found.indices, truth)
+    some = np.arange(3, 900, 7)
+    allowed = np.setdiff1d(np.arange(900), some)
+    exact[:, some] = -np.inf
+    truth = np.argsort(-exact[some], axis=1, kind="stable")[:, :9]
+    found = top_k(given[some], given, k=9, measure="recos", allowed=allowed, working_memory=0.5)
+    np.testing.assert_array_equal(found.indices, truth)
+
+
+@pytest.mark.parametrize("d", [1, 2, 20, 60])
+def test_what_reaches_a_floor_of_recos_has_the_least_sharp_key(d):
+    rows = uneven_rows(300, d) ** 3
+    fitted = get_measure("recos").fit(rows)
+    exact = fitted.rescore(rows, fitted.facts(rows), np.tile(np.arange(300), (300, 1)))
+    items = fitted.sharp_rows(rows)
+    for rank in (0, 5, 100, 290):
+        floors = -np.sort(-exact, axis=1)[:, rank]
+        asked = fitted.sharp_queries(items, floors)
+        keys = asked.rows.astype(float) @ items.rows.astype(float).T
+        keys += asked.weights[:, None] * items.offsets
+        assert (keys >= asked.least[:, None])[exact >= floors[:, None]].all()
+        if d >= 20 and rank <= 5:  # and little else does, but others of a narrow cluster of 50
+            assert np.median((keys >= asked.least[:, None]).sum(axis=1)) <= rank + 60
 
 
 def test_neighbours_met_by_fit_are_not_used_where_some_may_not_be_found():

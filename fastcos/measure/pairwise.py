@@ -79,6 +79,8 @@ class Recos(Plain):
         width = -(-(d + _LEAST_DIRECTIONS + 1) // _STEP) * _STEP
         _, directions = np.linalg.eigh(some.T @ some)
         directions = directions[:, ::-1][:, : width - d]
+        if directions[:, 0] @ self._axis < 0:
+            directions = -directions
         self._directions = np.ascontiguousarray(directions, dtype=np.float32)
         self._slack = 4 * d * 2.0**-24 * float(np.sqrt(self._directions.shape[1]))
 
@@ -181,14 +183,14 @@ class MutualProximity(Plain):
             part = (_GRID[:, None] - mean[lo : lo + 1024]) / deviation[lo : lo + 1024]
             np.maximum(self._largest, part.max(axis=1), out=self._largest)
 
-    def facts(self, B: Rows) -> tuple[Rows, Floats, Floats]:
-        """Return the rows, and the mean and deviation of their cosines."""
-        return B, *self._crowd(B)
+    def facts(self, B: Rows) -> tuple[Any, ...]:
+        """Return the rows, their norms, and the mean and deviation of their cosines."""
+        return B, norms_of(B), *self._crowd(B)
 
-    def rescore(self, Q: Rows, facts: tuple[Rows, Floats, Floats], columns: Integers) -> Keys:
+    def rescore(self, Q: Rows, facts: tuple[Any, ...], columns: Integers) -> Keys:
         """Return the logarithm of the product."""
-        B, means, deviations = facts
-        cosines = list_keys("cosine", Q, B, columns)
+        B, norms, means, deviations = facts
+        cosines = list_keys("cosine", Q, B, columns, norms)
         return mutual_proximities(cosines, columns, *self._crowd(Q), means, deviations)
 
     def bound(self, Q: Rows, keys: Keys) -> Keys:

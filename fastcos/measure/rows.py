@@ -165,15 +165,21 @@ def mean_squares_of(rows: Rows, mean: Floats) -> Floats:
     return total / len(rows)
 
 
-def list_keys(form: str, queries: Rows, items: Rows, columns: Integers) -> Floats:
-    """The engine's float64 keys of every query and the items of its list, (n, k); no offsets."""
+def list_keys(
+    form: str, queries: Rows, items: Rows, columns: Integers, norms: Floats | None = None
+) -> Floats:
+    """The engine's float64 keys of every query and the items of its list, (n, k); no offsets.
+
+    norms (p,): the items', where they are known.
+    """
+    norms = norms_of(items) if norms is None else norms
     if queries.dtype != items.dtype:
         queries, items = queries.astype(np.float64), items.astype(np.float64)
     keys = threads.poisoned(columns.shape, np.float64)
     cuts = threads.cuts_by_rows(len(queries), max(1, 20_000 // keys.shape[1]))
     threads.run(
         maps.list_keys, cuts, FORMS[form], _given(queries), norms_of(queries), _given(items),
-        norms_of(items), np.zeros(len(items)), _given(columns), keys,
+        norms, np.zeros(len(items)), _given(columns), keys,
     )  # fmt: skip
     return keys
 
