@@ -9,7 +9,7 @@ from fastcos import dense_neighbors as dense
 from fastcos import threads
 from fastcos.guided_neighbors import best_of_lists
 from fastcos.kernels import tiles
-from fastcos.measure import Bounded
+from fastcos.measure import Bounded, Floored
 from fastcos.reaching_pairs import list_reaching
 
 # candidates of the first search beside k
@@ -134,10 +134,22 @@ def _chunks(queries: dense.Integers, width: int, work: dense.Work) -> Iterator[d
 
 
 def _best(
-    measure: Bounded, asked: Asked, facts: Any, listed: dense.Integers, work: dense.Work
+    measure: Bounded,
+    asked: Asked,
+    facts: Any,
+    listed: dense.Integers,
+    work: dense.Work,
+    floors: dense.Floats | None = None,
 ) -> tuple[dense.Integers, dense.Floats]:
-    """Columns and exact keys of the best k of every list (n, c), -1 for no item."""
-    exact = measure.rescore(asked.rows, facts, np.maximum(listed, 0))
+    """Columns and exact keys of the best k of every list (n, c), -1 for no item.
+
+    floors (n,): keys that are known to be reached by k items of the list.
+    """
+    there = np.maximum(listed, 0)
+    if floors is not None and isinstance(measure, Floored):
+        exact = measure.rescore_above(asked.rows, facts, there, floors)
+    else:
+        exact = measure.rescore(asked.rows, facts, there)
     return best_of_lists(listed, exact, asked.k, work)
 
 
@@ -168,7 +180,7 @@ def _reaching(
                 few = np.sort(fits[first : first + _TOGETHER])
                 lists = np.ascontiguousarray(listed[few, : max(k, counts[few].max())])
                 columns[some[few]], keys[some[few]] = _best(
-                    measure, part.of(few), facts, lists, work
+                    measure, part.of(few), facts, lists, work, floors.keys[some[few]]
                 )
             longer.append(some[counts > room])
         left = np.concatenate(longer)

@@ -24,11 +24,13 @@ def recos_rows(lo, hi, queries, rising_queries, items, rising_items, columns, ke
     for i in range(lo, hi):
         for j in range(depth):
             falling[j] = rising_queries[i, depth - 1 - j]
-        for entry in range(columns.shape[1]):
+        for entry in range(-_AHEAD, columns.shape[1]):
             ahead = columns[i, min(entry + _AHEAD, columns.shape[1] - 1)]
             if ahead >= 0:
                 prefetch_row(flat_items, ahead * depth, depth)
                 prefetch_row(flat_rising, ahead * depth, depth)
+            if entry < 0:
+                continue
             column = columns[i, entry]
             if column < 0:
                 keys[i, entry] = -np.inf

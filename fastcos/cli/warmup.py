@@ -144,6 +144,8 @@ def _measures() -> None:
             top_k(items, k=5, measure=name)
         except (TypeError, ValueError):
             continue  # it needs parameters, labels or the other side
+    # enough items for a guess of what the best of them have
+    top_k(_vectors("float32", 2_000)[:64], _vectors("float32", 2_000), 5, measure="recos")
 
 
 def _audit() -> None:

@@ -38,6 +38,7 @@ from fastcos.measure import (  # noqa: F401  they register their classes
 from fastcos.measure.base import (
     Bounded,
     Candidates,
+    Floored,
     Form,
     Guided,
     Invariances,
@@ -55,6 +56,7 @@ _MEMBERS = ("name", "form", "fit", "queries", "items", "item_offsets", "finish")
 __all__ = [
     "Bounded",
     "Candidates",
+    "Floored",
     "Guided",
     "Invariances",
     "Measure",

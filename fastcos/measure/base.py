@@ -81,6 +81,17 @@ class Bounded(Measure, Protocol):
         ...
 
 
+@runtime_checkable
+class Floored(Bounded, Protocol):
+    """A bounded similarity that sees early that a pair is below a floor."""
+
+    def rescore_above(
+        self, Q: Rows, facts: Any, columns: npt.NDArray[np.int64], floors: Keys
+    ) -> Keys:
+        """As rescore, but it may give -inf for keys that are below the query's floor (n,)."""
+        ...
+
+
 class SharpRows(NamedTuple):
     """Rows of either side for a sharp measure: (n, d'), and of each one number (n,), at most 1."""
 

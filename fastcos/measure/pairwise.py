@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.optimize
 import scipy.sparse as sp
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtri_exp
 
 from fastcos import validate, validate_measures
 from fastcos.measure.base import (
@@ -44,6 +44,9 @@ Bag = tuple[Integers, Floats]
 # what rounding may add to a bound
 _SLACK = 1e-9
 _LEAST_DEVIATION = 1e-12
+# of mutual proximity: what rounding may take from a standardised cosine, and from where on
+# logarithms vanish
+_Z_SLACK, _LARGEST_Z = 1e-6, 37.0
 # of recos: what float32 may add to an angle and to a key, and the least weight
 _ANGLE_SLACK, _KEY_SLACK, _LEAST_WEIGHT = 1e-3, 1e-5, 0.1
 # rows that tell the space of sorted rows; its least dimension; columns that tiles take at a time
@@ -189,9 +192,19 @@ class MutualProximity(Plain):
 
     def rescore(self, Q: Rows, facts: tuple[Any, ...], columns: Integers) -> Keys:
         """Return the logarithm of the product."""
+        return self.rescore_above(Q, facts, columns, np.full(len(Q), -np.inf))
+
+    def rescore_above(
+        self, Q: Rows, facts: tuple[Any, ...], columns: Integers, floors: Keys
+    ) -> Keys:
+        """Return the logarithm of the product where neither factor is below the floor."""
         B, norms, means, deviations = facts
         cosines = list_keys("cosine", Q, B, columns, norms)
-        return mutual_proximities(cosines, columns, *self._crowd(Q), means, deviations)
+        least = ndtri_exp(np.minimum(floors, 0))
+        # where the logarithm is -0 in float64 all are equal
+        least = np.minimum(least - _Z_SLACK * (1 + np.abs(least)), _LARGEST_Z)
+        crowd = self._crowd(Q)
+        return mutual_proximities(cosines, columns, *crowd, means, deviations, least)
 
     def bound(self, Q: Rows, keys: Keys) -> Keys:
         """Return the logarithm for the item to which the cosine says most."""

@@ -19,7 +19,7 @@ FORMS = {
     "euclidean": pair_scores.EUCLIDEAN,
     "norm_angle": pair_scores.NORM_ANGLE,
 }
-_WORK_PER_BLOCK = 1_000_000
+_WORK_PER_BLOCK, _MOST_ROWS = 1_000_000, 2048
 # rows and steps that are enough to find a middle; and how far it may be, in median distances
 _SAMPLE, _WEISZFELD_STEPS, _NEAR_ORIGIN = 256, 16, 2.0
 # rows that stay in the cache while they are mapped in Python
@@ -191,11 +191,15 @@ def mutual_proximities(
     query_deviations: Floats,
     means: Floats,
     deviations: Floats,
+    least: Floats,
 ) -> Floats:
-    """Logarithm of how likely smaller cosines are for both rows of each pair, (n, k)."""
+    """Logarithm of how likely smaller cosines are for both rows of each pair, (n, k).
+
+    -inf where a standardised cosine is below the query's least (n,).
+    """
     keys = threads.poisoned(columns.shape, np.float64)
     cuts = threads.cuts_by_rows(len(columns), max(1, 20_000 // columns.shape[1]))
-    of_rows = map(_given, (query_means, query_deviations, means, deviations))
+    of_rows = map(_given, (query_means, query_deviations, means, deviations, least))
     threads.run(
         normal_law.mutual_proximity_rows, cuts, _given(cosines), _given(columns), *of_rows, keys
     )
@@ -268,9 +272,8 @@ def _given(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _cuts(rows: Rows, work: int) -> threads.Cuts:
-    return threads.cuts_by_rows(
-        len(rows), max(4, _WORK_PER_BLOCK // (rows.shape[1] * work) // 4 * 4)
-    )
+    size = min(_MOST_ROWS, _WORK_PER_BLOCK // (rows.shape[1] * work) // 4 * 4)
+    return threads.cuts_by_rows(len(rows), max(4, size))
 
 
 def blocks_of(rows: Rows) -> Iterator[tuple[int, Rows]]:

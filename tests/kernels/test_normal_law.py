@@ -18,8 +18,15 @@ def test_rows_are_the_sum_over_both_sides():
     random = np.random.default_rng(0)
     cosines, columns = random.uniform(-1, 1, (7, 4)), random.integers(0, 9, (7, 4))
     of_queries, of_items = random.uniform(0.1, 0.5, (2, 7)), random.uniform(0.1, 0.5, (2, 9))
-    keys = np.full((7, 4), np.nan)
-    normal_law.mutual_proximity_rows(0, 7, cosines, columns, *of_queries, *of_items, keys)
-    own = log_ndtr((cosines - of_queries[0][:, None]) / of_queries[1][:, None])
-    other = log_ndtr((cosines - of_items[0][columns]) / of_items[1][columns])
-    np.testing.assert_allclose(keys, own + other, rtol=1e-12)
+    own = (cosines - of_queries[0][:, None]) / of_queries[1][:, None]
+    other = (cosines - of_items[0][columns]) / of_items[1][columns]
+    truth = log_ndtr(own) + log_ndtr(other)
+    for least in (-np.inf, -1.0):
+        keys = np.full((7, 4), np.nan)
+        normal_law.mutual_proximity_rows(
+            0, 7, cosines, columns, *of_queries, *of_items, np.full(7, least), keys
+        )
+        seen = np.minimum(own, other) >= least
+        assert seen.any()
+        np.testing.assert_allclose(keys, np.where(seen, truth, -np.inf), rtol=1e-12)
+    assert not seen.all()
