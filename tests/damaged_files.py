@@ -31,7 +31,7 @@ import scipy.sparse as sp
 from fastcos import CosineMF, LinearMF, SimilarityIndex, io, resumable
 from fastcos.shards import InteractionShards
 from fastcos.storage import FastcosFormatError
-from fastcos.validate import OtherRunError
+from fastcos.validate import OccupiedError
 
 faulthandler.enable()
 RANDOM = np.random.default_rng(0)
@@ -232,7 +232,7 @@ def try_case(form: Format, whole: Path, copy: Path, expected: Any, random: Any) 
     target.write_bytes(damaged(target.read_bytes(), random))
     try:
         found = form.read(copy)
-    except (FastcosFormatError, OtherRunError):
+    except (FastcosFormatError, OccupiedError):
         return 0
     finally:
         shutil.rmtree(copy) if copy.is_dir() else copy.unlink()

@@ -1,6 +1,7 @@
 """Files appear whole or not at all."""
 
 import csv
+import errno
 import json
 import os
 import stat
@@ -89,3 +90,19 @@ def test_csv_gives_back_what_was_written(tmp_path):
         io.write_csv(tmp_path / "a.csv", ("name", "score"), [(1,)])
     with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
         assert list(csv.reader(file)) == back
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(OSError(errno.EFBIG, "File too large"), "File too large"),
+     (OSError("1024 requested and 640 written"), "1024 requested and 640 written")],
+)  # fmt: skip
+def test_an_error_of_writing_names_the_file(tmp_path, error, told):
+    with pytest.raises(OSError, match=told) as caught, io.atomic_path(tmp_path / "a.npy"):
+        raise error
+    assert caught.value.filename == str(tmp_path / "a.npy")
+    assert caught.value.strerror == told
+    with pytest.raises(FileNotFoundError) as other, io.atomic_path(tmp_path / "a.npy"):
+        (tmp_path / "b").read_text()
+    assert other.value.filename == str(tmp_path / "b")
+    assert not list(tmp_path.iterdir())

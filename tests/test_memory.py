@@ -8,6 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.memory_limits import OPERATIONS, SIZES
+from tests.test_determinism import PROMISED
+
+# work on no rows
+SMALL = {"rescaling_distance"}
+# compute nothing whose bits are promised
+OTHERS = {"ingest_interactions", "read_interactions", "similarity_blocks"}
+
+
+def test_every_public_operation_is_called():
+    called = {name.partition(",")[0] for name in OPERATIONS}
+    assert called == {*PROMISED, *OTHERS} - SMALL
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ from fastcos.validate import Rows
 _OF_DIRECTIONS = ("cosine", "norm_angle")
 # numbers in one block of keys
 _BLOCK = 2**21
+# a measure of pairs makes columns and terms beside its keys, up to so many arrays of their size
+_ARRAYS_OF_PAIRS = 8
 # of rows on disk: shares of the working memory for keys, and for items of the pool, whose entries
 # are there as given, mapped, of unit norm and packed
 _KEYS_SHARE, _POOL_SHARE, _BYTES_PER_ENTRY = 0.25, 0.25, 32
@@ -36,6 +38,8 @@ def key_blocks(
         memory = config.working_memory() * 2**20
         block = max(1, int(_KEYS_SHARE * memory / (8 * m)))
         step = max(1, int(_POOL_SHARE * memory / (_BYTES_PER_ENTRY * rows.shape[1])))
+    if isinstance(measure, Bounded):
+        block = max(1, block // _ARRAYS_OF_PAIRS)
     known = None if on_disk else list(_pieces(measure, rows, pool, step))
     for first in range(0, n, block):
         part = slice(first, min(n, first + block))

@@ -1,6 +1,7 @@
 """Files that appear whole or not at all."""
 
 import csv
+import errno
 import json
 import os
 import secrets
@@ -60,6 +61,11 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
         yield temporary
         _to_disk(temporary, os.O_RDWR)
         temporary.replace(target)
+    except OSError as error:
+        if error.filename not in (None, str(temporary)):
+            raise
+        # of a full disk: neither the system's error nor NumPy's, which has no number, names a file
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
     if os.name == "posix":  # Windows opens no directories
