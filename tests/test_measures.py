@@ -1143,7 +1143,7 @@ def own(**members):
         (
             type("Nameless", (Plain,), {})(),
             TypeError,
-            r"measure must be a name or have the members of Measure \(name, form, .*got Nameless",
+            r"measure must be a name or a Measure \(name, form, .*got Nameless",
         ),
     ],
 )

@@ -116,7 +116,7 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     'cosine'
     """
     if not isinstance(measure, str):
-        rule = f"a name or have the members of Measure ({', '.join(_MEMBERS)})"
+        rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
         given: Measure = validate.as_instance("measure", measure, Measure, rule)  # type: ignore[type-abstract]
         validate.as_choice(f"form of {given.name}", given.form, get_args(Form))
         return given
