@@ -16,7 +16,8 @@ from fastcos.kernels import sparse
 _NNZ_PER_COLUMN = 48
 # parts, but for so many non-zeros that these would be parts of more than 64 MB on disk
 _MOST_PARTS, _LARGEST_PART = 64, 1 << 24
-# a number of parts that 2 or 4 threads share evenly, once there are some
+# a number of parts that 2 or 4 threads share evenly: X'(XQ) of a quarter of the decks takes 0.95 of
+# the time with 4 in place of 3
 _EVEN = 4
 # sums held at once, per thread: threads wait for each other at the end of so many
 _SUMS_PER_THREAD = 8
@@ -26,7 +27,7 @@ def count(n_columns: int, nnz: int) -> int:
     """Parts of a matrix; 1 where it has too few non-zeros per column for several to pay."""
     most = max(_MOST_PARTS, nnz // _LARGEST_PART)
     parts = min(nnz // (_NNZ_PER_COLUMN * n_columns), most)
-    return max(1, parts - parts % _EVEN if parts > _EVEN else parts)
+    return max(1, parts) if parts < 3 else max(_EVEN, parts - parts % _EVEN)
 
 
 def begins(n_rows: int, nnz: int, parts: int) -> npt.NDArray[np.int64]:

@@ -18,7 +18,7 @@ from fastcos.sparse_operator import (
     rows_at_a_time,
     work_cuts,
 )
-from fastcos.validate_csr import bit_patterns, unread_arrays
+from fastcos.validate_csr import unread_arrays
 
 # fewer entries stay in the cache between the check and the product
 _NNZ = 2**20
@@ -45,7 +45,7 @@ def unread_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | N
         sparse.matmul_unread_rows,
         work_cuts(arrays.indptr, factor.shape[1]),
         *arrays,
-        *bit_patterns(arrays.indices, arrays.data),
+        validate.read_only(arrays.indices.view(np.uint32)),
         on_cache_lines(factor),
         Y,
         is_streamed,

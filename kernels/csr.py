@@ -61,18 +61,17 @@ def _all_fine(lo, hi, indptr, indices, columns, bits, magnitude, infinity, n_col
 
 
 @kernel
-def are_usable(start, stop, columns, bits, magnitude, infinity, n_columns):
-    """Whether entries start .. stop have an index within n_columns and a finite value.
+def are_within(start, stop, columns, n_columns):
+    """Whether entries start .. stop have an index within n_columns, in whatever order they come.
 
-    The arguments as in check_rows; in whatever order, and as often, the indices come.
+    columns as in check_rows.
     """
-    # slices, for numba lets an index that could be negative count from the end, entry by entry
-    columns, bits = columns[start:stop], bits[start:stop]
-    widest, largest = columns.dtype.type(0), bits.dtype.type(0)
+    # a slice, for numba lets an index that could be negative count from the end, entry by entry
+    columns = columns[start:stop]
+    widest = columns.dtype.type(0)
     for t in range(stop - start):
         widest = max(widest, columns[t])
-        largest = max(largest, bits.dtype.type(bits[t] & magnitude))
-    return widest < n_columns and largest < infinity
+    return widest < n_columns
 
 
 @kernel

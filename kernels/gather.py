@@ -156,19 +156,19 @@ class _RowCode:
 def gather_row(width, is_streamed=False):
     """Intrinsic (data, indices, first, last, A, a, Y, i, y): Y[i, y:] = sum x_t A[j_t, a:a+w].
 
-    If it is streamed, Y[i, y] is at a cache line, and fence follows the last row.
+    Returns Y[i, y]. If it is streamed, that is at a cache line, and fence follows the last row.
     """
 
     @intrinsic
     def gather(typing, data, indices, first, last, A, a_column, Y, row, y_column):
-        signature = types.void(data, indices, first, last, A, a_column, Y, row, y_column)
+        signature = Y.dtype(data, indices, first, last, A, a_column, Y, row, y_column)
 
         def codegen(context, builder, signature, arguments):
             code = _RowCode(context, builder, signature, arguments, Y.dtype, width)
             sums, _ = code.gathered(code.panel(4, 5))
             write = code.stream if is_streamed else code.store
             write(sums, code.row(code.panel(6, 8), arguments[7]))
-            return context.get_dummy_value()
+            return builder.extract_element(sums[0], I32(0))
 
         return signature, codegen
 

@@ -5,6 +5,8 @@ Every product has two bodies with the same bits: panels of 64, 32, 16, 4 and 1 c
 rounding, in the order of a row's non-zeros. data is None where all values are 1.
 """
 
+import numpy as np
+
 from . import csr, gather
 from .jit import kernel
 from .multiply_add import multiply_add
@@ -15,7 +17,7 @@ _gather_64, _gather_32, _gather_16, _gather_4, _gather_1 = map(gather.gather_row
 _stream_64 = gather.gather_row(64, is_streamed=True)
 _scatter_64, _scatter_32, _scatter_16, _scatter_4, _scatter_1 = map(gather.scatter_row, WIDTHS)
 _gram_64, _gram_32, _gram_16, _gram_4, _gram_1 = map(gather.gram_row, WIDTHS)
-# entries that are looked at together: 32 KiB with values of float32
+# entries whose indices are looked at together: 32 KiB with values of float32
 _ENTRIES_AT_ONCE = 4096
 _ROWS_AT_ONCE = 8
 _LINE_OF_ENTRIES = 16
@@ -36,52 +38,53 @@ def matmul_rows(lo, hi, indptr, indices, data, A, Y, is_streamed):
 
 @kernel
 def _multiply(lo, hi, indptr, indices, data, A, Y, is_streamed):
+    """Do what matmul_rows does; whether a column of every row came out finite."""
     width = A.shape[1]
+    are_finite = True
     for i in range(lo, hi):
         first, last = indptr[i], indptr[i + 1]
-        column = 0
+        column, total = 0, A.dtype.type(0)
         while column + 64 <= width:
             if is_streamed:
-                _stream_64(data, indices, first, last, A, column, Y, i, column)
+                total = _stream_64(data, indices, first, last, A, column, Y, i, column)
             else:
-                _gather_64(data, indices, first, last, A, column, Y, i, column)
+                total = _gather_64(data, indices, first, last, A, column, Y, i, column)
             column += 64
         while column + 32 <= width:
-            _gather_32(data, indices, first, last, A, column, Y, i, column)
+            total = _gather_32(data, indices, first, last, A, column, Y, i, column)
             column += 32
         while column + 16 <= width:
-            _gather_16(data, indices, first, last, A, column, Y, i, column)
+            total = _gather_16(data, indices, first, last, A, column, Y, i, column)
             column += 16
         while column + 4 <= width:
-            _gather_4(data, indices, first, last, A, column, Y, i, column)
+            total = _gather_4(data, indices, first, last, A, column, Y, i, column)
             column += 4
         while column < width:
-            _gather_1(data, indices, first, last, A, column, Y, i, column)
+            total = _gather_1(data, indices, first, last, A, column, Y, i, column)
             column += 1
+        are_finite &= np.isfinite(total)
+    return are_finite
 
 
 @kernel
-def matmul_unread_rows(
-    lo, hi, indptr, indices, data, columns, bits, magnitude, infinity, A, Y, is_streamed, is_left
-):
+def matmul_unread_rows(lo, hi, indptr, indices, data, columns, A, Y, is_streamed, is_left):
     """Do what matmul_rows does, for entries that nobody has checked; leave rows that cannot be.
 
-    X is read from memory once: some thousand entries are checked and then multiplied, while the
-    next ones are on their way. is_left (n,) bool, out: whether row i was left, for it or a row near
-    it has an index out of range or a value that is not finite. The others as in matmul_rows and
-    csr.check_rows; data is an array.
+    X is read from memory once: some thousand indices are checked and then multiplied, while the
+    next ones are on their way. A value that is not finite makes every sum of its row so, whatever A
+    it meets. columns: indices as unsigned integers; A is finite; is_left (n,) bool, out: whether
+    row i is not to be used, for it or a row near it has an index out of range, or a sum that is not
+    finite. The others as in matmul_rows; data is an array.
     """
     first = lo
     while first < hi:
         last = first + 1
         while last < hi and indptr[last] - indptr[first] < _ENTRIES_AT_ONCE:
             last += 1
-        is_usable = csr.are_usable(
-            indptr[first], indptr[last], columns, bits, magnitude, infinity, A.shape[0]
+        is_left[first:last] = not (
+            csr.are_within(indptr[first], indptr[last], columns, A.shape[0])
+            and _multiply_ahead(first, last, indptr, indices, data, A, Y, is_streamed)
         )
-        is_left[first:last] = not is_usable
-        if is_usable:
-            _multiply_ahead(first, last, indptr, indices, data, A, Y, is_streamed)
         first = last
     if is_streamed:
         gather.fence()
@@ -90,6 +93,7 @@ def matmul_unread_rows(
 @kernel
 def _multiply_ahead(first, last, indptr, indices, data, A, Y, is_streamed):
     """Multiply a few rows at a time and ask for as many of the next entries."""
+    are_finite = True
     for i in range(first, last, _ROWS_AT_ONCE):
         end = min(i + _ROWS_AT_ONCE, last)
         for t in range(
@@ -97,7 +101,8 @@ def _multiply_ahead(first, last, indptr, indices, data, A, Y, is_streamed):
         ):
             prefetch(indices, t)
             prefetch(data, t)
-        _multiply(i, end, indptr, indices, data, A, Y, is_streamed)
+        are_finite &= _multiply(i, end, indptr, indices, data, A, Y, is_streamed)
+    return are_finite
 
 
 @kernel

@@ -130,6 +130,15 @@ def test_a_fault_in_a_large_matrix_is_named(X, unread, entry, index, value, mess
     assert unread == [None]
 
 
+def test_a_sum_of_a_large_matrix_that_overflows_is_infinite(X, unread):
+    X.data[:] = 1
+    X.data[:2] = np.finfo(np.float32).max
+    found = matmul(X, np.full((P, 2), 2, np.float32))
+    assert unread == [None]
+    assert (found[0] == np.inf).all()
+    np.testing.assert_array_equal(found[1:], X[1:] @ np.full((P, 2), 2))
+
+
 def test_a_shape_that_a_large_matrix_does_not_fit_is_named(X, unread):
     with pytest.raises(ValueError, match="A must have as many rows as X has columns"):
         matmul(X, np.ones((P + 1, 2), np.float32))
@@ -246,6 +255,13 @@ def test_blocks_give_way_where_their_numbers_or_the_memory_would_not_do(rng, mon
             np.testing.assert_array_equal(operator.gram_matmul(Q), truth)
     monkeypatch.setattr(sparse_operator, "_LARGEST_INT32", largest)
     assert operator._transposes_pay(Q)
+
+
+@pytest.mark.parametrize(
+    ("whole", "parts"), [(0, 1), (1, 1), (2, 2), (3, 4), (7, 4), (8, 8), (11, 8), (1000, 64)]
+)
+def test_parts_are_shared_evenly_by_two_and_four_threads(whole, parts):
+    assert row_parts.count(10, whole * 10 * row_parts._NNZ_PER_COLUMN + 9) == parts
 
 
 def test_a_wide_matrix_goes_through_its_transpose(rng):
