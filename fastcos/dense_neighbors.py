@@ -386,8 +386,8 @@ def _sweep(
     if floors is not None and np.isfinite(floors).all():
         known = _known(scaled, floors)
     batch = np.delete(np.arange(n, dtype=np.int64), zero)
-    block, n_threads = blocks(_capacity(wanted), k, scaled.rows.shape[1], work)
     while len(batch):
+        block, n_threads = blocks(len(batch), _capacity(wanted), k, scaled.rows.shape[1], work)
         threads.run(
             dense_topk.search_rows, threads.cuts_by_rows(len(batch), block), 0, n_panels,
             *code_of(prepared), batch, scaled, prepared.items, _capacity(wanted), stride, rank,
@@ -409,7 +409,7 @@ def _search_bands(prepared: Prepared, scaled: Any, k: int, work: Work) -> tuple[
     firsts, lasts = norms[:: tiles.PANEL].copy(), norms[np.minimum(ends, len(norms)) - 1]
     batch = np.argsort(scaled.norms, kind="stable")
     capacity = max(32, 2 * k)
-    block, n_threads = blocks(capacity, k, 0, work)
+    block, n_threads = blocks(len(batch), capacity, k, 0, work)
     threads.run(
         bands.search_bands, threads.cuts_by_rows(len(batch), block),
         isa, shape, batch, scaled, items, firsts, lasts, capacity, *tile_types(prepared.tiling),
@@ -438,10 +438,11 @@ def _lowest(
     return columns, keys
 
 
-def blocks(capacity: int, k: int, depth: int, work: Work) -> tuple[int, int]:
-    """Queries of a block, in whole panels, and threads: what fits the working memory.
+def blocks(n: int, capacity: int, k: int, depth: int, work: Work) -> tuple[int, int]:
+    """Of n queries those of a block, in whole panels, and threads: what fits the working memory.
 
-    A machine of many cores with little memory searches on some of them.
+    A machine of many cores with little memory searches on some of them. Few queries make small
+    blocks, so that no thread waits long for another's last one.
     """
     a_query = 8 * capacity + 24 * k + 4 * depth + 64
     least = 2 * tiles.PANEL * a_query
@@ -449,7 +450,8 @@ def blocks(capacity: int, k: int, depth: int, work: Work) -> tuple[int, int]:
     n_threads = min(work.size, int(work.working_memory / least))
     fits = int(work.working_memory / 2 / n_threads / a_query)
     block = min(_LARGEST_BLOCK, fits, (1 << 21) // (8 * capacity))
-    return max(1, block // tiles.PANEL) * tiles.PANEL, n_threads
+    even = max(2, -(-n // (4 * n_threads * tiles.PANEL)))
+    return max(1, min(even, block // tiles.PANEL)) * tiles.PANEL, n_threads
 
 
 def score_all(

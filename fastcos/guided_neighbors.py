@@ -175,7 +175,7 @@ def _score_reaching(
     room = max(1, k + _ROOM)
     given = dense.as_wide(asked.queries, prepared.items.rows)
     scaled = dense.packed_queries(prepared, given, asked.exclusions, np.zeros(0, np.uint8))
-    block, n_threads = dense.blocks(room, k, given.rows.shape[1], work)
+    block, n_threads = dense.blocks(len(some), room, k, given.rows.shape[1], work)
     threads.run(
         reaching.best_of_reaching_rows, threads.cuts_by_rows(len(some), block),
         *dense.code_of(prepared), validate.read_only(some), scaled, prepared.items, bounds,

@@ -334,8 +334,12 @@ class DisSimLocal(_Local):
     def _keys(self, columns: Integers, keys: Floats) -> tuple[Floats, Floats, Floats]:
         squares = np.square(norms_of(self._rows))
         largest = max(squares.max(), self._locals.max())
-        named = 0.5 * (keys + squares[columns] + self._locals[:, None])
-        keys = 0.5 * (keys + squares[:, None] + self._locals[columns])
+        of_rows, of_locals = 0.5 * squares, 0.5 * self._locals
+        halves, keys, named = 0.5 * keys, of_locals[columns], of_rows[columns]
+        keys += halves
+        keys += of_rows[:, None]
+        named += halves
+        named += of_locals[:, None]
         return keys, named, np.full(len(keys), _SLACK * largest)
 
     def _ceilings(self, nearest: Floats) -> Floats:
