@@ -22,21 +22,26 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import threads, validate
+from fastcos import config, threads, validate
 from fastcos.storage import FastcosFormatError, PathLike, sync_directory
 
 _RUN, _DONE = "run.json", "done.npy"
-# products of entries in the search of a block: 17 s on two cores, which is what a kill costs
-WORK_OF_A_BLOCK = 1 << 42
+# products of entries that a thread has of a block: 17 s, which is what a kill costs
+_WORK_OF_A_THREAD = 1 << 41
 # of a file system that reserves no space: writing tells later whether there is any
 _NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 Array = npt.NDArray[Any]
 Shapes = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
 
 
+def work_of_a_block() -> int:
+    """Products of entries in the search of a block, for as many threads as are set."""
+    return _WORK_OF_A_THREAD * config.num_threads()
+
+
 def rows_of_a_block(work_of_a_row: int, least: int) -> int:
     """Rows that are searched between two writings, but not fewer than least."""
-    return max(least, WORK_OF_A_BLOCK // work_of_a_row)
+    return max(least, work_of_a_block() // work_of_a_row)
 
 
 class CannotBeginError(OSError):

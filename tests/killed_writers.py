@@ -6,14 +6,15 @@ A child saves two versions in turn to one place; after every kill the place must
 whole. Prints per kind how many kills left the first version, the second one, and temporary files
 (which the next writer may find, and a reader never sees).
 
-Of a long kind, a child makes one version and is killed before half the time that this takes, until
-one ends: only what was kept can bring it there. Then the other version follows. After every kill
-every file must be of the version before or of the new one; in the end all of the new one, without a
-byte of difference to one that was never killed. Prints kills, runs that ended, and the kills that
-left something to go on with.
+Of a long kind, a child makes one version and is killed within a dozen writings to the disk, of 40
+(audit) or 26 (neighbors) in all, until one ends: only what was kept can bring it there. Then the
+other version follows. After every kill every file must be of the version before or of the new one;
+in the end all of the new one, without a byte of difference to one that was never killed. Prints
+kills, runs that ended, and the kills that left something to go on with.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -35,6 +36,7 @@ from fastcos.cli.main import main
 RANDOM = np.random.default_rng(0)
 X = sp.csr_array((RANDOM.random((300, 80)) < 0.2).astype(np.float32))
 ROWS = RANDOM.standard_normal((2000, 32)).astype(np.float32)
+WRITINGS = 12
 LONG_ROWS = RANDOM.standard_normal((6100, 8)).astype(np.float32)
 
 
@@ -145,20 +147,10 @@ def gone_on_with(kind: Kind, folder: Path, kills: int, chance: random.Random) ->
     for version in kind.versions:
         kind.save(version, place)
         known.append(kind.read(place))
-    resumable.WORK_OF_A_BLOCK = 1  # now blocks are as short as they can be, and all are kept
-    kind.save(kind.versions[1], place)
-    started = time.perf_counter()
-    kind.save(kind.versions[1], place)
-    seconds = time.perf_counter() - started
+    resumable._WORK_OF_A_THREAD = 1  # now blocks are as short as they can be, and all are kept
     counts, now = [0, 0, 0], 0
     while counts[0] < kills or not counts[1]:
-        child = os.fork()
-        if child == 0:
-            kind.save(kind.versions[now], place)
-            os._exit(0)
-        time.sleep(chance.random() * seconds / 2)
-        os.kill(child, signal.SIGKILL)
-        ended = os.waitpid(child, 0)[1] == 0
+        ended = killed_or_ended(functools.partial(kind.save, kind.versions[now], place), chance)
         held = kind.read(place)
         whole = zip(*map(files_of, known), files_of(held), strict=True)
         assert all(file in versions for *versions, file in whole), "neither"
@@ -171,6 +163,33 @@ def gone_on_with(kind: Kind, folder: Path, kills: int, chance: random.Random) ->
             counts[1] += 1
             now = 1 - now
     return counts
+
+
+def killed_or_ended(work: Callable[[], Any], chance: random.Random) -> bool:
+    """Whether work ended in a child that is killed after a few writings to the disk.
+
+    Not after a time: slow machines get as far as others.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        sync = os.fsync
+
+        def told(descriptor: int) -> None:
+            sync(descriptor)
+            os.write(writing, b".")
+
+        os.fsync = told
+        work()
+        os._exit(0)
+    os.close(writing)
+    left = chance.randrange(WRITINGS)
+    while left and (seen := len(os.read(reading, left))):
+        left -= seen
+    time.sleep(chance.random() * 0.005)
+    os.kill(child, signal.SIGKILL)
+    os.close(reading)
+    return os.waitpid(child, 0)[1] == 0
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ fcntl = pytest.importorskip("fcntl")
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder with items, where the search of 1,024 items is a block, and so is worth keeping."""
-    monkeypatch.setattr(resumable, "WORK_OF_A_BLOCK", 1)
+    monkeypatch.setattr(resumable, "_WORK_OF_A_THREAD", 1)
     items = np.random.default_rng(1).standard_normal((2500, 6)).astype(np.float32)
     np.save(tmp_path / "items.npy", items)
     return tmp_path
@@ -42,7 +42,7 @@ def assert_finished(folder, expected):
 def expected(place, monkeypatch):
     """The files of an audit that keeps nothing."""
     with monkeypatch.context() as during:
-        during.setattr(resumable, "WORK_OF_A_BLOCK", 1 << 42)
+        during.setattr(resumable, "_WORK_OF_A_THREAD", 1 << 41)
         during.setattr(resumable, "_write_run", None)
         assert audit_of(place, out="whole") == 0
     return files_in(place / "whole")
@@ -149,7 +149,7 @@ def test_a_disk_that_fills_up_meanwhile_is_told_with_the_file(place, expected, m
 def test_a_folder_that_another_process_works_in_is_left_alone(place, expected, capsys):
     kept = place / "out" / ".audit.json.partial"
     kept.mkdir(parents=True)
-    with kept_beside(place / "out" / "audit.json", 2) as held:
+    with kept_beside(place / "out" / "audit.json", 2500**2 * 6) as held:
         assert held == kept
         assert audit_of(place) == 0
         assert f"what is finished is not kept: another process works in {kept}" in (
@@ -164,7 +164,7 @@ def test_neighbors_go_on_too(place, monkeypatch):
     for suffix in ("csv", "npz"):
         whole, out = place / f"whole.{suffix}", place / f"out.{suffix}"
         with monkeypatch.context() as during:
-            during.setattr(resumable, "WORK_OF_A_BLOCK", 1 << 42)
+            during.setattr(resumable, "_WORK_OF_A_THREAD", 1 << 41)
             assert main([*asked, str(whole)]) == 0
         with monkeypatch.context() as during:
             interrupt_in(during, resumable.ResumableRun, "write", 2)

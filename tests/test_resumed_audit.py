@@ -13,7 +13,7 @@ K = 5
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
-    monkeypatch.setattr(resumable, "WORK_OF_A_BLOCK", 1)  # 1,024 items, the fewest
+    monkeypatch.setattr(resumable, "_WORK_OF_A_THREAD", 1)  # 1,024 items, the fewest
 
 
 @pytest.fixture(scope="module")

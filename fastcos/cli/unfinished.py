@@ -23,7 +23,7 @@ def kept_beside(file: Path, products: int) -> Iterator[Path | None]:
     less, where nothing can be written, and where another process has the folder.
     """
     folder = file.with_name(f".{file.name}.partial")
-    if products <= resumable.WORK_OF_A_BLOCK:
+    if products <= resumable.work_of_a_block():
         yield None
         return
     try:
