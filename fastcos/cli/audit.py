@@ -20,7 +20,7 @@ which share of the nearest neighbours is certain to survive rescalings of the la
 which share is known not to, what other conventions would have shown, and what to compare instead.
 Writes audit.json and audit.html, a page that needs no network. With --against, also tells how much
 of the change since an old version is a mere change of coordinates. Exit status 1 if a limit of
---fail-under is not reached."""
+--fail-under is not reached. A long audit that was stopped goes on by the same command."""
 EPILOG = """\
 examples:
   fastcos audit films

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Find the k most similar items of every item, exactly: of a folder that fastcos fit wrote, or of
 vectors in .npy or .npz. Writes a csv of item, rank, neighbor, score, or an .npz of the arrays ids,
-indices and scores; with --show, prints the neighbours of those items instead."""
+indices and scores; with --show, prints the neighbours of those items instead. A long search that
+was stopped goes on by the same command."""
 EPILOG = """\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv
