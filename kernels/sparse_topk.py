@@ -18,8 +18,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from .jit import kernel
-from .prefetch import prefetch
 from .select import keep_best, kth_largest
+from .sparse_lists import add_lists
 from .tiles import lowest_bit
 from .topk import is_excluded, write_run
 from .vector_ir import F64, I32, I64, broadcast, load, pointer
@@ -28,8 +28,6 @@ from .vector_ir import F64, I32, I64, broadcast, load, pointer
 CHUNK = 64
 STRIP = 256
 _GROUP = 16
-# lists asked for in advance
-_AHEAD = 12
 # rounding of the compare, in float32 or better: 4 roundings
 _BELOW = 1.0 - 2.0**-20
 
@@ -54,7 +52,8 @@ class Queries(NamedTuple):
 class Items(NamedTuple):
     """For every column the items that have it: the transposed rows, as CSR.
 
-    list_indptr (d + 1,) int64; list_items (nnz,) rising within a list; list_values (nnz,) or None;
+    list_indptr (d + 1,) int64; list_items (nnz,) rising within a list; list_values (nnz,) or None:
+    all are 1, or where queries have values, list_items hold them too (sparse_lists);
     norms (m,) float64; factors (m rounded up to STRIP,) 1 / norm for cosines, 1 for inner products,
     0 for zero rows and beyond m: float32 with int32 sums, else float64.
     """
@@ -155,33 +154,6 @@ def row_norms(lo, hi, indptr, data, norms):
 
 
 @kernel
-def _add_lists(first, last, indices, values, list_indptr, list_items, list_values, sums):
-    """sums[j] += <query, item j> for all items; the query's non-zeros first .. last, in order.
-
-    Short lists all over memory: two lines of each are asked for in advance, 2x on the deck data.
-    """
-    for t in range(first, last):
-        if t + 2 * _AHEAD < last:
-            prefetch(list_indptr, np.int64(indices[t + 2 * _AHEAD]))
-        if t + _AHEAD < last:
-            start = list_indptr[indices[t + _AHEAD]]
-            prefetch(list_items, start)
-            prefetch(list_items, start + 32)
-            if list_values is not None:
-                prefetch(list_values, start)
-                prefetch(list_values, start + 32)
-        column = indices[t]
-        start, stop = list_indptr[column], list_indptr[column + 1]
-        if list_values is None:
-            for s in range(start, stop):
-                sums[list_items[s]] += 1
-        else:
-            value = sums.dtype.type(values[t])
-            for s in range(start, stop):
-                sums[list_items[s]] += value * list_values[s]
-
-
-@kernel
 def _key(is_cosine, total, query_norm, item_norm):
     if not is_cosine:
         return np.float64(total)
@@ -205,7 +177,15 @@ def _first_bound(barred, k, sums, factors, maxima):
         return floor
     for at in range(0, groups, lanes):
         _largest(sums, factors, at * _GROUP, maxima, at)
-    return max(floor, maxima.dtype.type(kth_largest(maxima, groups, k + barred) * _BELOW))
+    # of many a query most groups are empty
+    count = 0
+    for group in range(groups):
+        largest = maxima[group]
+        maxima[count] = largest
+        count += largest > floor
+    if k + barred > count:
+        return floor
+    return max(floor, maxima.dtype.type(kth_largest(maxima, count, k + barred) * _BELOW))
 
 
 @kernel
@@ -272,7 +252,7 @@ def best_rows(lo, hi, is_cosine, queries, items, minimum, sum_type, keys, column
     run_columns = np.empty(capacity, np.int64)
     maxima = np.empty(sums.shape[0] // _GROUP, items.factors.dtype)
     for query in range(lo, hi):
-        _add_lists(
+        add_lists(
             queries.indptr[query], queries.indptr[query + 1], queries.indices, queries.values,
             items.list_indptr, items.list_items, items.list_values, sums,
         )  # fmt: skip

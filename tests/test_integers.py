@@ -13,6 +13,7 @@ from fastcos import (
     shards,
     sparse_neighbors,
     sparse_operator,
+    sparse_rows,
     training,
 )
 from fastcos.datasets import simulate_interactions
@@ -47,14 +48,18 @@ def test_items_beyond_what_a_candidate_can_name_are_all_scored(monkeypatch):
     assert called
 
 
-@pytest.mark.parametrize("limit", ["_LARGEST_INT32", "_LARGEST_SUM"])
+@pytest.mark.parametrize(
+    ("module", "limit"), [(sparse_rows, "_LARGEST_INT32"), (sparse_neighbors, "_LARGEST_SUM")]
+)
 @pytest.mark.parametrize("measure", ["cosine", "dot"])
-def test_sparse_rows_with_wide_numbers_have_the_same_neighbours(X, measure, limit, monkeypatch):
+def test_sparse_rows_with_wide_numbers_have_the_same_neighbours(
+    X, measure, module, limit, monkeypatch
+):
     expected = fastcos.top_k(X, k=7, measure=measure)
-    narrow = sparse_neighbors.SparseRows(X.shape, *parts(X)).by_row[1].dtype
-    monkeypatch.setattr(sparse_neighbors, limit, 3)
+    narrow = sparse_rows.SparseRows(X.shape, *parts(X), are_whole=True).by_row[1].dtype
+    monkeypatch.setattr(module, limit, 3)
     if limit == "_LARGEST_INT32":
-        wide = sparse_neighbors.SparseRows(X.shape, *parts(X)).by_row[1].dtype
+        wide = sparse_rows.SparseRows(X.shape, *parts(X), are_whole=True).by_row[1].dtype
         assert (narrow, wide) == (np.int32, np.int64)
     same(fastcos.top_k(X, k=7, measure=measure), expected)
 

@@ -79,9 +79,11 @@ def _neighbors() -> None:
         for _ in similarity_blocks(items, measure="cosine"):
             pass
         sparse = _interactions().X.astype(dtype)
-        for measure in ("cosine", "dot"):
-            top_k(sparse, k=5, measure=measure)
-            top_k(sparse[:3], sparse, 5, measure=measure)
+        for values in (1, 2, 0.5):  # ones, whole numbers, others
+            for measure in ("cosine", "dot"):
+                top_k(values * sparse, k=5, measure=measure)
+                top_k(values * sparse[:3], values * sparse, 5, measure=measure)
+            top_k(values * sparse.T, k=5)
 
 
 def _themselves(n_queries: int, n_items: int) -> Any:
