@@ -225,3 +225,16 @@ def test_popularity_is_matched_by_id(tmp_path):
     (tmp_path / "p.csv").write_text("item,popularity\nb,3\nx,9\n")
     found = read_popularity(tmp_path / "p.csv", ["a", "b"])
     assert (found.values.tolist(), found.n_missing, found.n_unknown) == ([0, 3], 1, 1)
+
+
+def test_an_npz_whose_directory_hides_an_array_is_refused(tmp_path):
+    path = tmp_path / "v.npz"
+    np.savez(path, vectors=np.eye(3), ids=["a", "b", "c"])
+    content = bytearray(path.read_bytes())
+    entry = content.index(b"PK\x01\x02")
+    after = content.index(b"PK\x01\x02", entry + 1)
+    # the first entry takes the second for its comment
+    content[entry + 32 : entry + 34] = (content.index(b"PK\x05\x06") - after).to_bytes(2, "little")
+    path.write_bytes(content)
+    with pytest.raises(FastcosFormatError, match="directory declares 2 arrays, 1 are there"):
+        read_vectors(path)

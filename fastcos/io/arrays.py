@@ -2,6 +2,8 @@
 
 import lzma
 import math
+import os
+import struct
 import tokenize
 import zipfile
 import zlib
@@ -34,6 +36,9 @@ DAMAGE = (
     tokenize.TokenError,  # of a header whose brackets do not close
 )
 
+# mark and number of entries in the record that ends a zip archive
+_END_OF_DIRECTORY = struct.Struct("<4s6xH10x")
+
 
 def read_npz(path: Path) -> Mapping[str, Array]:
     """Return all arrays of an .npz file; nothing is unpickled, checksums are verified."""
@@ -41,6 +46,7 @@ def read_npz(path: Path) -> Mapping[str, Array]:
     with path.open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
+                _check_directory(file, len(archive.infolist()))
                 for info in archive.infolist():
                     if info.file_size > max(LARGEST_UNPROVEN, LARGEST_RATIO * info.compress_size):
                         raise ValueError(f"{info.filename} expands more than {LARGEST_RATIO}-fold")
@@ -50,6 +56,15 @@ def read_npz(path: Path) -> Mapping[str, Array]:
         except DAMAGE as error:
             raise _damaged(path, ".npz", error) from None
     return arrays
+
+
+def _check_directory(file: BinaryIO, found: int) -> None:
+    """Refuse an archive of which a damaged entry hides the next: the checksums do not see it."""
+    file.seek(-_END_OF_DIRECTORY.size, os.SEEK_END)
+    mark, declared = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))
+    # a comment may follow it, and a number too large for its field stands elsewhere
+    if mark == b"PK\x05\x06" and declared not in (found, 0xFFFF):
+        raise ValueError(f"its directory declares {declared} arrays, {found} are there")
 
 
 def read_npy(path: Path) -> Array:
