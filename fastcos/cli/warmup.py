@@ -178,6 +178,20 @@ def _products() -> None:
         svd_residuals(X, randomized_svd(X, 5))
         # large enough to be checked while it is multiplied
         matmul(sp.csr_array(np.ones((2**11, 2**9), dtype)), _vectors(dtype, 2**9))
+        for value in (1, 2):  # factors that outgrow the cache
+            X = value * _wide(dtype)
+            factor = np.ones((X.shape[1], 64), dtype)
+            matmul(X, factor), gram_matmul(X, factor)
+
+
+def _wide(dtype: str) -> Any:
+    import numpy as np
+    import scipy.sparse as sp
+
+    n, p, per_row = 2**11, 2**13, 2**9
+    indices = np.arange(n)[:, None] % (p // per_row) + np.arange(0, p, p // per_row)
+    indptr = np.arange(0, n * per_row + 1, per_row)
+    return sp.csr_array((np.ones(n * per_row, dtype), indices.ravel(), indptr), shape=(n, p))
 
 
 def _training() -> None:
