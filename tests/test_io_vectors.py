@@ -10,6 +10,7 @@ from fastcos.io import (
     FastcosFormatError,
     common_rows,
     read_factors,
+    read_interactions,
     read_popularity,
     read_vectors,
 )
@@ -238,3 +239,20 @@ def test_an_npz_whose_directory_hides_an_array_is_refused(tmp_path):
     path.write_bytes(content)
     with pytest.raises(FastcosFormatError, match="directory declares 2 arrays, 1 are there"):
         read_vectors(path)
+
+
+def test_texts_of_parquet_that_are_not_utf8_are_refused(tmp_path):
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
+    from pyarrow import parquet
+
+    sizes, letters = np.array([0, 1, 2], np.int32).tobytes(), b"\xb2a"
+    buffers = [None, arrow.py_buffer(sizes), arrow.py_buffer(letters)]
+    broken = arrow.Array.from_buffers(arrow.string(), 2, buffers)
+    columns = {"item": broken, "vector": arrow.array([[1.0], [2.0]])}
+    parquet.write_table(arrow.table(columns), tmp_path / "v.parquet")
+    with pytest.raises(FastcosFormatError, match="'item' must hold UTF-8 texts"):
+        read_vectors(tmp_path / "v.parquet")
+    columns = {"user": arrow.array([1, 2]), "item": broken}
+    parquet.write_table(arrow.table(columns), tmp_path / "r.parquet")
+    with pytest.raises(FastcosFormatError, match=r"whole Parquet file.*utf-8"):
+        read_interactions(tmp_path / "r.parquet")

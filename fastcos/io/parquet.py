@@ -143,7 +143,10 @@ class ParquetTable:
         coded = column.combine_chunks().dictionary_encode()
         if isinstance(coded, arrow.ChunkedArray):
             coded = coded.combine_chunks()
-        texts = [str(value) for value in coded.dictionary.to_pylist()]
+        try:
+            texts = [str(value) for value in coded.dictionary.to_pylist()]
+        except UnicodeDecodeError as error:
+            raise self._damaged(error) from None
         found = TextColumn(texts, coded.indices.to_numpy(zero_copy_only=False).astype(np.int64))
         refuse_broken_texts(self.path, name, found, lines)
         return found

@@ -46,7 +46,12 @@ def read_vector_table(path: Path) -> Mapping[str, npt.NDArray[Any]]:
         vectors = np.stack([columns[name].to_numpy() for name in floats], axis=1)
     arrays = {"vectors": vectors}
     if named:
-        ids = columns[named[0]].to_pylist()
+        try:
+            ids = columns[named[0]].to_pylist()
+        except UnicodeDecodeError as error:
+            raise FastcosFormatError(
+                f"{path}: column {named[0]!r} must hold UTF-8 texts: {error}"
+            ) from None
         if None in ids:
             raise FastcosFormatError(f"{path}: column {named[0]!r} must have no nulls")
         arrays["ids"] = np.array(ids)
