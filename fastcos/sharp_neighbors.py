@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import dense_neighbors as dense
-from fastcos import threads
+from fastcos import reused_memory, threads
 from fastcos.bounded_neighbors import Asked, finished
 from fastcos.guided_neighbors import best_of_lists
 from fastcos.kernels import screen, tiles
@@ -28,6 +28,8 @@ _ROOM, _WIDER = 256, 8
 # queries that are searched together, a thread; lists that are padded to one length, where they
 # are longer than this beside 2 k
 _PER_THREAD, _TOGETHER, _SHORT = 4096, 1024, 12
+# queries that show whether all are alike, and how many of them may reach less
+_FIRST, _RARE = 1024, 0.01
 # floors are lowered so often; the first time by this share
 _LOWERINGS, _STEP = 6, 0.05
 
@@ -141,10 +143,24 @@ def _lowering(
     work: dense.Work,
 ) -> tuple[dense.Integers, dense.Floats]:
     """Columns and exact keys of the k best, by floors that are lowered until k items reach them."""
-    floors = _guessed(measure, mapped, items, asked.k, usual, work)
     shape = asked.n, asked.k
     columns, keys = threads.poisoned(shape, np.int64), threads.poisoned(shape, np.float64)
-    left, step = np.arange(asked.n, dtype=np.int64), _STEP
+    every, step = np.arange(asked.n), _STEP
+    first, others = every[:_FIRST], every[_FIRST:]
+    floors = _guessed(measure, mapped.of(first), items, asked.k, usual, work)
+    if len(others):
+        _, exact = _reaching(measure, asked.of(first), mapped.of(first), items, floors, work)
+        # where queries are alike, what nearly all of some reach says more than a sample of items
+        common = np.quantile(exact[:, -1], _RARE, method="lower")
+        if common >= np.median(floors):
+            floors = np.append(floors, np.full(len(others), common))
+        else:
+            parts = _parts(others, _PER_THREAD * work.size)
+            guesses = (
+                _guessed(measure, mapped.of(some), items, asked.k, usual, work) for some in parts
+            )
+            floors = np.concatenate([floors, *guesses])
+    left = every
     for lowered in range(_LOWERINGS + 1):
         part, own = (asked, mapped) if not lowered else (asked.of(left), mapped.of(left))
         found = _reaching(measure, part, own, items, floors, work)
@@ -175,7 +191,7 @@ def _reaching(
     quiet = work._replace(progress=None)
     left, room = np.arange(n), min(_ROOM, items.n)
     size = max(room, min(n, _PER_THREAD * work.size) * room)
-    buffer = np.empty(min(size, max(room, int(work.working_memory / 32))), np.int64)
+    buffer = reused_memory.empty((min(size, max(room, int(work.working_memory / 32))),), np.int64)
     while len(left):
         longer = []
         for some in _parts(left, len(buffer) // room):

@@ -773,6 +773,7 @@ def test_no_guess_of_a_floor_shows_in_the_answer(guess, rows, monkeypatch):
     for room, together in ((256, 4096), (5, 100)):
         monkeypatch.setattr(sharp_neighbors, "_ROOM", room)
         monkeypatch.setattr(sharp_neighbors, "_PER_THREAD", together)
+        monkeypatch.setattr(sharp_neighbors, "_FIRST", 2 * together)
         found = top_k(given, k=9, measure="recos")
         np.testing.assert_array_equal(found.indices, truth)
     some = np.arange(3, 900, 7)

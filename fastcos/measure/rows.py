@@ -46,7 +46,7 @@ def unit_rows(rows: Rows, powers: Floats | None = None) -> Floats:
 
 def scaled_rows(rows: Rows) -> npt.NDArray[np.float32]:
     """Rows of unit norm in float32; zero rows stay zero."""
-    out, norms = np.empty(rows.shape, np.float32), norms_of(rows)
+    out, norms = reused_memory.empty(rows.shape, np.float32), norms_of(rows)
     inverses = np.divide(1, norms, out=np.zeros(len(norms)), where=norms > 0)
     threads.run(_scale, threads.cuts_by_rows(len(rows), _SORTED_AT_ONCE), rows, inverses, out)
     return out
@@ -58,7 +58,7 @@ def _scale(lo: int, hi: int, rows: Rows, factors: Floats, out: npt.NDArray[np.fl
 
 def rising_rows(rows: Rows) -> Rows:
     """Rows with their entries in rising order."""
-    out = np.empty(rows.shape, rows.dtype)
+    out: Rows = reused_memory.empty(rows.shape, rows.dtype)
     threads.run(_sort, threads.cuts_by_rows(len(rows), _SORTED_AT_ONCE), rows, out)
     return out
 
@@ -230,7 +230,8 @@ def sharp_recos_rows(
     Apart from minus the first column of inside, (n,).
     """
     n, d = units.shape
-    sharp, offsets = np.empty((n, d + inside.shape[1]), np.float32), np.empty(n)
+    shape = n, d + inside.shape[1]
+    sharp, offsets = reused_memory.empty(shape, np.float32), np.empty(n)
     threads.run(
         ordered_rows.sharp_rows, _cuts(sharp, 1), slack, *map(_given, (units, inside)), sharp,
         offsets,
@@ -240,7 +241,7 @@ def sharp_recos_rows(
 
 def sharp_recos_queries(rows: Rows, depth: int, floors: Floats) -> npt.NDArray[np.float32]:
     """Sharp rows as queries of positive floors (n,)."""
-    queries = np.empty(rows.shape, np.float32)
+    queries = reused_memory.empty(rows.shape, np.float32)
     threads.run(
         ordered_rows.sharp_queries, _cuts(rows, 1), depth, *map(_given, (rows, floors)), queries
     )
