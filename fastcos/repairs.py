@@ -169,7 +169,7 @@ def query_metric(
     Raises
     ------
     ValueError
-        NaN or infinity; a sample larger than n.
+        NaN or infinity; entries whose squares overflow; a sample larger than n.
 
     Notes
     -----
@@ -189,6 +189,7 @@ def query_metric(
     True
     """
     P = validate.as_rows("users", users)
+    validate.as_scorable("users", P, P)
     n, k = P.shape
     chosen: Any = slice(None)
     if sample is not None:

@@ -326,6 +326,16 @@ def as_output_directory(name: str, value: Any) -> Path:
     return path
 
 
+def as_output_file(name: str, value: Any) -> Path:
+    """Return value as the path of a regular file, there or new, in a directory as above."""
+    path = as_path(name, value)
+    target = Path(os.path.realpath(path))  # a link still, where links go round
+    if (target.exists() or target.is_symlink()) and not target.is_file():
+        raise ValueError(f"{name} must be a regular file or a new one, got {str(path)!r}")
+    as_output_directory(f"the folder of {name}", target.parent)
+    return path
+
+
 def as_same_run(name: str, path: Path, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Refuse to go on with a run that asked for something else."""
     for key, value in asked.items():
@@ -371,6 +381,14 @@ def as_scorable(name: str, rows: Rows, other: Rows) -> None:
             raise ValueError(
                 f"{name} must have entries whose squares can be summed, got one of {largest:g}"
             )
+
+
+def as_float32(name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Return values as contiguous float32, which holds no number beyond 3.4e38."""
+    largest = float(max(values.max(), -values.min())) if values.size else 0.0
+    if not largest <= float(np.finfo(np.float32).max):
+        raise ValueError(f"{name} must fit in float32 (scale the input), got {largest:g}")
+    return np.ascontiguousarray(values, np.float32)
 
 
 def as_squarable(name: str, values: npt.NDArray[Any]) -> None:

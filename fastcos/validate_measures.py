@@ -1,6 +1,7 @@
 """The gate of the measures: parameters, metrics of the columns, rows that are two halves."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -235,3 +236,17 @@ def as_storable(measure: Any, parameter: str, kind_of_arrays: type[Any]) -> Any:
             f"got {kind}"
         )
     return value
+
+
+def as_parameter(name: str, value: str, given: Collection[str]) -> None:
+    """Refuse the text of a parameter that is empty, or of one that is given already."""
+    if not value:
+        raise ValueError(f"{name} must have a value after its =, got none")
+    if name in given:
+        raise ValueError(f"{name} must be given once, got it again: {value!r}")
+
+
+def as_fitted_folder(name: str, folder: Path) -> None:
+    """Refuse a folder without a model."""
+    if not (folder / "model").is_dir():
+        raise ValueError(f"{name} must be a folder of fastcos fit, got {str(folder)!r}")

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from importlib import import_module, metadata
+from pathlib import Path
 from types import SimpleNamespace
 
 import numba
@@ -119,6 +120,38 @@ def test_a_reader_that_goes_early_leaves_no_traceback():
         assert done.stderr == ""
         # newer releases of argparse let a help that nobody reads go by themselves
         assert done.stdout == "141\n" or ("--help" in words and done.stdout == "0\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full of Linux")
+def test_streams_that_are_closed_or_full_leave_one_line_at_most_and_no_traceback():
+    program = shlex.join([sys.executable, "-c", "from fastcos.cli.main import *; entry_point()"])
+    cases = (
+        ("--version > /dev/full", 2, "fastcos: standard output: No space left on device\n"),
+        ("doctor --json > /dev/full", 2, "fastcos doctor: no space left on device\n"),
+        ("doctor >&-", 0, ""),
+        ("neighbors missing.npy 2>&- >&1", 2, ""),  # errors do not become data
+        ("neighbors missing.npy 2>/dev/full", 2, ""),
+        ("doctor <&- >&- 2>&-", 0, ""),
+    )
+    for words, status, told_ in cases:
+        done = subprocess.run(
+            ["bash", "-c", f"{program} {words}"], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (status, "", told_), words
+
+
+def test_an_error_commands_no_terminal(capsys):
+    terminal.fail("fastcos", "got \x1b[2J\u202e of\nté")
+    assert capsys.readouterr().err == "fastcos: got \\x1b[2J\\u202e of té\n"
+
+
+def test_a_wrong_variable_is_told_by_itself(capsys, monkeypatch):
+    for name in ("FASTCOS_NUM_THREADS", "FASTCOS_WORKING_MEMORY"):
+        with monkeypatch.context() as during:
+            during.setenv(name, "abc")
+            status, out, err = told(capsys, "neighbors", "missing.npy")
+        assert (status, out) == (2, "")
+        assert err == f"fastcos neighbors: {name} must be a number, got 'abc'\n"
 
 
 def test_version(capsys):

@@ -38,7 +38,9 @@ compare columns.csv                                  | --user must be given for 
 compare seen.csv --user person                       | --user must name one column of seen.csv (use
 compare seen.csv --labels kinds.csv                  | --label-column must be given with --labels,
 compare seen.csv --label-column kind                 | --label-column must be left out without --la
-compare seen.csv --labels kinds.csv --label-column no | column must name one column of kinds.csv
+compare seen.csv --labels kinds.csv --label-column no | --label-column must name one column of kinds
+compare seen.csv --labels kinds.csv --label-column kind --label-item no | --label-item must name one
+compare seen.csv --labels kinds.csv --label-column kind --label-member a | --label-member must be
 compare seen.csv --rank 100                          | --rank must be a whole number from 1 to 9, g
 compare seen.csv --measures cosin                    | --measures must be one of all,
 compare seen.csv --preprocessing tfidf               | --preprocessing must be one of all, none,
@@ -75,6 +77,11 @@ neighbors items.npy --rescaling balanced             | --rescaling must be left 
 neighbors items.npy --show 99                        | --show must be an id of the items, such as 0
 neighbors items.npy --out n.txt                      | the suffix of --out must be one of .csv, .np
 neighbors items.npy --out items.npy/n.csv            | the folder of --out must be a directory
+neighbors items.npy --out folder.csv                 | --out must be a regular file or a new one
+neighbors items.npy --out round.csv                  | --out must be a regular file or a new one
+neighbors items.npy --measure csls:n_neighbors=      | n_neighbors must have a value after its =
+neighbors items.npy --measure csls:n_neighbors=5:n_neighbors=6 | n_neighbors must be given once
+neighbors items.npy --measure soft_cosine:matrix=kept | matrix must be a folder of fastcos fit, got
 audit missing.npy                                    | missing.npy: no such file or directory
 audit nan.npy                                        | nan.npy: vectors must be finite
 audit items.npy --users users.npy                    | audit: users.npy: vectors must be finite
@@ -98,6 +105,8 @@ export items.npy --form raw                          | --form must be one of que
 export items.npy --users missing.npy                 | missing.npy: no such file or directory
 export nan.npy --users items.npy                     | nan.npy: vectors must be finite
 export line.npy --users items.npy                    | line.npy must hold one 2-dimensional array
+export items.npy --users huge.npy                    | --users must have entries whose squares
+export huge.npy --users items.npy                    | of the form must fit in float32 (scale
 export seen.csv --users items.npy                    | seen.csv must be a file of vectors
 export items.npy --users items.npy --out items.npy   | --out must be a directory
 bench missing.npy                                    | missing.npy: no such file or directory
@@ -128,7 +137,10 @@ def folder(tmp_path_factory):
     rows[3, 2] = np.nan
     np.save(folder / "nan.npy", rows)
     np.save(folder / "users.npy", rows)  # a file whose name begins as a flag does
+    np.save(folder / "huge.npy", np.full((50, 6), 1e300))
     (folder / "kept").mkdir()
+    (folder / "folder.csv").mkdir()
+    (folder / "round.csv").symlink_to("round.csv")
     cells = "".join(f"u{i % 9},i{i * 7 % 11},1\n" for i in range(60))
     (folder / "seen.csv").write_text("user,item,value\n" + cells)
     (folder / "kinds.csv").write_text(

@@ -73,10 +73,13 @@ def run(given: argparse.Namespace) -> int:
         arrays["items"] = _unit(arrays["items"])
     if not np.array_equal(model.ids, np.arange(len(model.ids))):
         arrays["ids"] = model.ids
+    ready = {
+        name: array if name == "ids" else validate.as_float32(f"{name} of the form", array)
+        for name, array in arrays.items()
+    }
     folder.mkdir(parents=True, exist_ok=True)
     described = {}
-    for name, array in arrays.items():
-        written = array if name == "ids" else np.ascontiguousarray(array, np.float32)
+    for name, written in ready.items():
         io.write_npy(folder / f"{name}.npy", written)
         described[name] = {
             "file": f"{name}.npy",

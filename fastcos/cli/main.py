@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from importlib import import_module, metadata
+from pathlib import Path
 from typing import Any, NoReturn
 
 from fastcos.cli.compilation import compilation_told
@@ -130,6 +131,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         given.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
+        from fastcos import config
+
+        config.get_config()  # a wrong variable of the environment is told by itself
         with compilation_told(given.verb):
             return int(given.run(given))
     except BrokenPipeError:
@@ -144,8 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _in_words_of_flags(error: Exception, parser: argparse.ArgumentParser) -> str:
     """Tell an error of the library with the flag for its argument, one of a file without errno."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
+    if isinstance(error, OSError) and error.strerror:
+        told = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
+        return told if error.filename is None else f"{error.filename}: {told}"
     text = str(error) or type(error).__name__
     names = {
         action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)
@@ -160,13 +165,29 @@ def _in_words_of_flags(error: Exception, parser: argparse.ArgumentParser) -> str
 
 def entry_point() -> NoReturn:
     """Run as the installed command."""
+    _open_what_is_closed()
+    status = 0
     try:
         try:
             status = main()
         finally:  # --help and --completion leave by SystemExit
             sys.stdout.flush()
-    except BrokenPipeError:
-        # the reader, such as head, has seen enough; nothing more must reach its pipe at exit
+    except OSError as error:
+        # a reader such as head has seen enough, or the disk is full: write nothing more at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = READER_GONE
+        if isinstance(error, BrokenPipeError):
+            status = READER_GONE
+        elif status != 2:  # not yet told
+            fail("fastcos", f"standard output: {error.strerror or error}")
+            status = 2
     sys.exit(status)
+
+
+def _open_what_is_closed() -> None:
+    """Give a standard stream that the caller closed a file, so that no other file gets its number.
+
+    Python has None for such a stream, and print writes to stdout in place of it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - open to the end

@@ -31,11 +31,12 @@ def as_measure(flag: str, text: str, besides: Sequence[str] = ()) -> str | Measu
     for pair in pairs:
         parameter, _, value = pair.partition("=")
         validate.as_choice(f"a parameter of {name}", parameter, [*accepted] or ["(it has none)"])
-        parameters[parameter] = _value(value)
+        validate_measures.as_parameter(parameter, value, parameters)
+        parameters[parameter] = _value(parameter, value)
     return get_measure(name, **parameters)
 
 
-def _value(text: str) -> Any:
+def _value(parameter: str, text: str) -> Any:
     """A number, True or False; the array in a file of that kind; or the text itself."""
     if text in _FLAGS:
         return _FLAGS[text]
@@ -51,6 +52,8 @@ def _value(text: str) -> Any:
         return io.read_vectors(text).vectors
     if Path(text).is_dir():
         from fastcos.factorization import LinearMF
+
+        validate_measures.as_fitted_folder(parameter, Path(text))
 
         return LinearMF.load(Path(text) / "model")
     return text

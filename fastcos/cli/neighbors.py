@@ -67,8 +67,8 @@ def run(given: argparse.Namespace) -> int:
 
     options.apply_common(given)
     out = Path(given.out)
-    validate.as_output_directory("the folder of --out", out.parent)
     validate.as_choice("the suffix of --out", out.suffix, (".csv", ".npz"))
+    validate.as_output_file("--out", out)
     named = as_measure("--measure", given.measure)
     embeddings, ids = _embeddings(given)
     items, measure = _measured(named, embeddings)
@@ -90,6 +90,7 @@ def run(given: argparse.Namespace) -> int:
                     out=None if parts is None else parts / "neighbors",
                 ),
             )  # fmt: skip
+        out.resolve().parent.mkdir(parents=True, exist_ok=True)
         if out.suffix == ".npz":
             io.write_npz(out, {"ids": ids, "indices": found.indices, "scores": found.scores})
         else:

@@ -1,6 +1,7 @@
 """Flags that several verbs share, and how they become arguments."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,16 +140,22 @@ def read_labels(given: argparse.Namespace, item_ids: Any) -> "ItemLabels | None"
 
     if given.labels is None:
         return None
-    return read_labels(
-        given.labels,
-        item_ids,
-        column=given.label_column,
-        item=given.label_item,
-        name=given.label_name,
-        separator=given.label_separator or None,
-        only=None if given.only is None else given.only.split(","),
-        member=given.label_member,
-    )
+    try:
+        return read_labels(
+            given.labels,
+            item_ids,
+            column=given.label_column,
+            item=given.label_item,
+            name=given.label_name,
+            separator=given.label_separator or None,
+            only=None if given.only is None else given.only.split(","),
+            member=given.label_member,
+        )
+    except ValueError as error:
+        # --item and --member are flags of the interactions
+        told = re.sub(r"^(column|item|name|member)(?= must)", r"--label-\1", str(error))
+        error.args = (told,)
+        raise
 
 
 def add_rank(group: "argparse._ArgumentGroup") -> None:

@@ -18,13 +18,15 @@ _SECONDS_PER_LINE = 10.0
 
 
 def fail(program: str, message: str) -> None:
-    """Tell an error in one line on stderr."""
-    print(f"{program}: {' '.join(message.split())}", file=sys.stderr)
+    """Tell an error in one line on stderr, without what would command a terminal."""
+    line = " ".join(message.split())
+    say(f"{program}: {''.join(c if c.isprintable() else ascii(c)[1:-1] for c in line)}")
 
 
 def say(message: str) -> None:
-    """Talk on stderr."""
-    print(message, file=sys.stderr, flush=True)
+    """Talk on stderr; where nothing can be written there, work goes on."""
+    with contextlib.suppress(OSError):
+        print(message, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

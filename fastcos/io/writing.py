@@ -51,8 +51,8 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     ...     before, Path(f"{folder}/answer.txt").read_text()
     (False, '42')
     """
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():
+    target = Path(os.path.realpath(path))  # a link still, where links go round
+    if (target.exists() or target.is_symlink()) and not target.is_file():
         raise OSError(f"path must be a regular file or a new one, got {path}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"path must lie in an existing directory, got {path}")
