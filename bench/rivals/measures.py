@@ -68,7 +68,8 @@ def seconds(measure, rows, k):
 def ratio(name, rows, k, budget=10.0):
     """Smallest seconds of the measure and of the cosine: alternately, at most three times."""
     plain, measure = get_measure("cosine"), get_measure(name, **parameters(name, rows))
-    seconds(measure, rows[:3000], k)
+    some = rows[:3000]
+    seconds(get_measure(name, **parameters(name, some)), some, k)
     times, started = [], time.perf_counter()
     while len(times) < 3 and (not times or time.perf_counter() - started < budget):
         times.append((seconds(measure, rows, k), seconds(plain, rows, k)))
