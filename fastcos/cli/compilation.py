@@ -14,7 +14,7 @@ SECONDS = {
     "fit": 1,
     "neighbors": 13,
     "audit": 30,
-    "warmup": 85,
+    "warmup": 125,
 }
 
 

@@ -148,6 +148,9 @@ def _measures() -> None:
             continue  # it needs parameters, labels or the other side
     # enough items for a guess of what the best of them have
     top_k(_vectors("float32", 2_000)[:64], _vectors("float32", 2_000), 5, measure="recos")
+    for dtype in ("float32", "float64"):
+        for name in ("csls", "local_scaling", "dis_sim_local"):
+            top_k(_vectors(dtype, 2_000), k=5, measure=name)
 
 
 def _audit() -> None:
