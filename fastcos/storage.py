@@ -7,6 +7,7 @@ pickled. Arrays are read through memory maps, and no file is ever changed in pla
 valid while the directory is written anew.
 """
 
+import contextlib
 import hashlib
 import io
 import json
@@ -15,7 +16,7 @@ import platform
 import re
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,7 +70,8 @@ def save_arrays(
 ) -> None:
     """Write arrays and fields to the directory path, replacing what was saved there before.
 
-    Atomic: path appears, or changes, in one step. One writer at a time; any number of readers.
+    Atomic: path appears, or changes, in one step. Writers wait for each other (not on
+    Windows); any number of readers.
 
     Parameters
     ----------
@@ -100,7 +102,8 @@ def save_arrays(
     target = Path(path)
     validate.as_replaceable("path", target, _HEADER)
     if target.is_dir():
-        _write(target, kind, arrays, fields)
+        with _one_writer(target):
+            _write(target, kind, arrays, fields)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
@@ -156,6 +159,25 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
             if newer == content:
                 raise FastcosFormatError(f"{error.filename} is missing") from None
             content = newer
+
+
+@contextlib.contextmanager
+def _one_writer(directory: Path) -> Iterator[None]:
+    """Wait for other writers: what one removes as left over, another's header may name."""
+    if os.name != "posix":  # Windows opens no directories
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # also of the copy in a process forked meanwhile
+        os.close(descriptor)
 
 
 def _write(

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,19 @@ def assert_same_arrays(arrays, expected):
     assert list(arrays) == list(expected)
     for name, array in expected.items():
         np.testing.assert_array_equal(arrays[name], array, strict=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
+def test_of_two_writers_at_once_one_is_kept_whole(tmp_path):
+    arrays = [{"a": np.full(50, who), "b": np.full(50, -who)} for who in (1.0, 2.0)]
+    save_arrays(tmp_path / "model", "Example", arrays[0], {})
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(30):
+            saves = [pool.submit(save_arrays, tmp_path / "model", "Example", a, {}) for a in arrays]
+            for save in saves:
+                save.result()
+            stored = load_arrays(tmp_path / "model", "Example").arrays
+            np.testing.assert_array_equal(stored["a"], -stored["b"])
 
 
 def test_what_is_loaded_is_what_was_saved(saved):
