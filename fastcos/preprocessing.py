@@ -227,7 +227,9 @@ class NormalizeRows(_Transformer):
         X = self._as_matrix(X, reset=False)
         largest = np.asarray(abs(X).max(axis=1).toarray() if sp.issparse(X) else abs(X).max(axis=1))
         largest = largest.ravel().astype(np.float64)
-        X = _scaled(X, rows=_inverse(largest))  # squares then neither overflow nor vanish
+        # squares then neither overflow nor vanish; in two powers of 2, as one may be too large
+        half, rest = np.divmod(-np.frexp(largest)[1], 2)
+        X = _scaled(_scaled(X, rows=np.exp2(half)), rows=np.exp2(half + rest))
         squares = (X * X).sum(axis=1, dtype=np.float64)
         return _scaled(X, rows=_power(np.asarray(squares).ravel(), -0.5))
 

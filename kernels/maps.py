@@ -57,11 +57,14 @@ def map_rows(lo, hi, rows, mean, root, largest, out):
                     for m in range(width):
                         one[m] += s * root[j, m]
         for i in range(count):
-            before, after = 0.0, 0.0
+            before, after, size = 0.0, 0.0, 0.0
             for j in range(depth):
-                before += centred[i, j] * centred[i, j]
+                size = max(size, abs(centred[i, j]))
+            unit = size if size > 0.0 else 1.0  # squares of tiny rows vanish
+            for j in range(depth):
+                before += (centred[i, j] / unit) ** 2
             for m in range(width):
-                after += out[first + i, m] * out[first + i, m]
+                after += (out[first + i, m] / unit) ** 2
             if after <= 1e-24 * largest * largest * before:
                 out[first + i] = 0.0
 

@@ -9,15 +9,16 @@ row names, and the bound that it must keep. Exit 1 if a bound is passed.
 
 Sizes: "terms" is the sum of the sizes of the added products, by which rounding is measured where
 they cancel; "result" is the exact result; "1" is one; "s[0]² / s" measures singular values that
-come from a Gram matrix.
+come from a Gram matrix; "condition" is how much larger what is subtracted, inverted or divided by
+is than what is left of it, as the formulas in rounding_formulas.py and rounding_metrics.py say.
 """
 
 import argparse
 import itertools
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -26,94 +27,21 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import dense_neighbors, metrics
 from fastcos.kernels import pair_scores
-
-DEPTH = 100
-# roundings one after another: a product, 16 lanes, their halving, and the rest
-STEPS = 1 + DEPTH // 16 + 4 + DEPTH % 16
-# the exponents of float64 reach further than its digits: sums of products over all of them
-mpmath.mp.prec = 400
-
-
-class Line(NamedTuple):
-    """A row of the table: an error in ULP of dtype at the size called unit."""
-
-    operation: str
-    dtype: str
-    values: str
-    unit: str
-    error: float
-    bound: float
-
-
-# truth
-
-
-def exact(values: Any) -> list[Any]:
-    return [mpmath.mpf(float(value)) for value in values]
-
-
-def pairwise(function: Callable[..., Any], X: Any, Y: Any) -> Any:
-    """function of every row of X with every row of Y, as exact numbers."""
-    left, right = [exact(x) for x in X], [exact(y) for y in Y]
-    return np.array([[function(x, y) for y in right] for x in left], object)
-
-
-def dot(x: Any, y: Any) -> Any:
-    return mpmath.fdot(x, y)
-
-
-def terms(x: Any, y: Any) -> Any:
-    return mpmath.fdot([abs(a) for a in x], [abs(b) for b in y])
-
-
-def cosine(x: Any, y: Any) -> Any:
-    size = mpmath.sqrt(mpmath.fdot(x, x) * mpmath.fdot(y, y))
-    return mpmath.fdot(x, y) / size if size else mpmath.mpf(0)
-
-
-def distance(x: Any, y: Any) -> Any:
-    return mpmath.sqrt(mpmath.fsum((a - b) ** 2 for a, b in zip(x, y, strict=True)))
-
-
-def ulps(found: Any, truth: Any, size: Any, dtype: Any) -> float:
-    """The largest error in spacings of dtype at size, of the entries of finite size."""
-    largest, worst = mpmath.mpf(float(np.finfo(dtype).max)), 0.0
-    for one, true, at in np.broadcast(found, truth, size):
-        if abs(at) < largest:
-            spacing = float(np.spacing(np.asarray(float(abs(at)), dtype)))
-            error = abs(mpmath.mpf(float(one)) - true) / mpmath.mpf(spacing)
-            worst = max(worst, float(error) if np.isfinite(one) else np.inf)
-    return worst
-
-
-# rows that hurt
-
-
-def families(dtype: Any, random: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Names, queries (3, DEPTH) and items (5, DEPTH) in float64."""
-    wide = dtype == np.float64
-    queries, items = random.standard_normal((3, DEPTH)), random.standard_normal((5, DEPTH))
-    noise = random.standard_normal((5, DEPTH))
-    yield "ordinary", queries, items
-    yield "cancelling", queries - queries @ np.linalg.pinv(items) @ items, items
-    yield "near-duplicates", (items * (1 + (1e-13 if wide else 1e-6) * noise))[:3], items
-    decades = 60 if wide else 15
-    spread = 10.0 ** random.uniform(-decades, decades, (8, DEPTH)) * random.choice([-1, 1], (8, 1))
-    yield "many decades", spread[:3], spread[3:]
-    counts = random.integers(-1000, 1000, (8, DEPTH)) * float(np.finfo(dtype).smallest_subnormal)
-    yield "subnormal", counts[:3], counts[3:]
-    tiny, huge = (1e-155, 1e147) if wide else (1e-38, 1e37)
-    yield "tiny", tiny * queries, tiny * items
-    yield "tiny and ordinary", tiny * queries, items
-    yield "huge", huge * queries, huge * items
-    yield "huge and tiny", huge * queries, items / huge
-
-
-def cases(dtype: Any, repeats: int) -> Iterator[tuple[str, Any, Any]]:
-    for seed in range(repeats):
-        for name, queries, items in families(dtype, np.random.default_rng(seed)):
-            yield name, queries.astype(dtype), items.astype(dtype)
-
+from tests.rounding_measures import measure_lines
+from tests.rounding_metrics import metric_lines
+from tests.rounding_truth import (
+    DEPTH,
+    STEPS,
+    Line,
+    cases,
+    cosine,
+    distance,
+    dot,
+    exact,
+    pairwise,
+    terms,
+    ulps,
+)
 
 # what is measured: operations on (Q, B) give found, truth, size, their dtype, the unit and a bound
 
@@ -354,6 +282,5 @@ if __name__ == "__main__":
     parser.add_argument("--repeats", type=int, default=20)
     repeats = parser.parse_args().repeats
     warnings.simplefilter("ignore")  # of zero rows, and of products below the range
-    sys.exit(
-        report([*sorted(dense_lines(repeats)), *svd_lines(repeats), *interval_lines(repeats)]) > 0
-    )
+    lines = [*sorted(dense_lines(repeats)), *svd_lines(repeats), *interval_lines(repeats)]
+    sys.exit(report([*lines, *measure_lines(repeats), *metric_lines(repeats)]) > 0)

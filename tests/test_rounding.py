@@ -4,9 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import fastcos
-from tests import dense_oracle, rounding_errors
+from fastcos import NormalizeRows, metrics
+from tests import dense_oracle, rounding_errors, rounding_measures, rounding_metrics
 
 SIZES = (0.0, 5e-324, 1e-320, 1e-305, 1e-165, 1e-158, 1e-140, 1e-20, 1.0, 1e140, 1e147)
 MEASURES = {"dot": "dot", "cosine": "cosine", "neg_euclidean": "euclidean"}
@@ -41,6 +43,38 @@ def test_rows_of_any_size_are_ranked_by_their_float64_scores(measure, n_queries)
             np.testing.assert_array_equal(given.scores, scores.astype(np.float32))
 
 
+def subnormal_rows(n):
+    return np.random.default_rng(3).integers(-1000, 1000, (n, 7)) * 5e-324
+
+
+@pytest.mark.parametrize("measure", ["recos", "csls", "mutual_proximity", "layer_norm_cosine"])
+def test_subnormal_rows_score_as_the_same_rows_of_ordinary_size(measure):
+    rows = subnormal_rows(20)
+    tiny, ordinary = (fastcos.top_k(X, k=5, measure=measure) for X in (rows, rows / 5e-324))
+    np.testing.assert_array_equal(tiny.indices, ordinary.indices)
+    np.testing.assert_array_equal(tiny.scores, ordinary.scores)
+
+
+def test_metrics_and_transformers_see_subnormal_rows():
+    rows = subnormal_rows(20)
+    ordinary = rows / 5e-324
+    for function in (metrics.effective_rank, metrics.participation_ratio, metrics.isoscore):
+        np.testing.assert_allclose(function(rows), function(ordinary), rtol=1e-14)
+    for X in (rows, sp.csr_array(rows)):
+        unit = NormalizeRows().fit_transform(X)
+        unit = unit.toarray() if sp.issparse(unit) else unit
+        np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, rtol=1e-15)
+    lists = np.zeros((20, 1), int)
+    tiny, usual = (metrics.popularity_bias(X, np.arange(1, 21), lists) for X in (rows, ordinary))
+    assert tiny.norm_correlation == pytest.approx(usual.norm_correlation, rel=1e-2)
+
+
+def test_a_change_of_huge_models_does_not_overflow():
+    change = metrics.model_change([[1e147, 2e147]], [[3e147, 4e147]], [[0.0]], [[0.0]])
+    assert change.value == pytest.approx(11e294, rel=1e-15)
+    assert change.relative == 1
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*zero row", "ignore:overflow encountered in cast")
 def test_every_operation_keeps_the_bound_of_its_rounding_errors():
@@ -48,6 +82,11 @@ def test_every_operation_keeps_the_bound_of_its_rounding_errors():
         *rounding_errors.dense_lines(1),
         *rounding_errors.svd_lines(1),
         *rounding_errors.interval_lines(1),
+        *rounding_measures.measure_lines(1),
+        *rounding_metrics.metric_lines(1),
     ]
-    assert len(lines) > 200
+    assert len(lines) > 1200
+    operations = {line.operation for line in lines}
+    missing = [name for name in fastcos.measures() if not any(name in row for row in operations)]
+    assert not missing
     assert not rounding_errors.report(lines)

@@ -25,6 +25,7 @@ from fastcos.measure.population import Members, cosine_moments
 from fastcos.measure.rows import (
     Floats,
     Integers,
+    lengthened_rows,
     list_keys,
     list_recos,
     mutual_proximities,
@@ -76,7 +77,7 @@ class Recos(Plain):
 
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take the mean direction of some sorted items, and their space."""
-        self._rows, d = items, items.shape[1]
+        self._rows, d = lengthened_rows(items), items.shape[1]
         some = rising_rows(scaled_rows(items[:: -(-len(items) // _SAMPLED)]))
         self._axis = unit_rows(some.sum(axis=0)[None])[0].astype(items.dtype)
         width = -(-(d + _LEAST_DIRECTIONS + 1) // _STEP) * _STEP
@@ -97,6 +98,7 @@ class Recos(Plain):
 
     def items(self, B: Rows) -> Rows:
         """Return unit rows over the cosine of the sorted row and the axis: only candidates."""
+        B = lengthened_rows(B)
         rising, norms = rising_rows(B), norms_of(B)
         weights = np.maximum(self._cosines(rising, norms), _LEAST_WEIGHT)
         factors = np.divide(1, norms * weights, out=np.zeros(len(norms)), where=norms > 0)
@@ -105,15 +107,17 @@ class Recos(Plain):
 
     def facts(self, B: Rows) -> tuple[Rows, Rows]:
         """Return the rows, and their entries rising."""
+        B = lengthened_rows(B)
         return B, rising_rows(B)
 
     def rescore(self, Q: Rows, facts: tuple[Rows, Rows], columns: Integers) -> Keys:
         """Return recos."""
+        Q = lengthened_rows(Q)
         return list_recos(Q, rising_rows(Q), *facts, columns)
 
     def bound(self, Q: Rows, keys: Keys) -> Keys:
         """Return the key by the least cosine of the sorted rows; by 1 where it is negative."""
-        rising = rising_rows(Q)
+        rising = rising_rows(lengthened_rows(Q))
         own = np.maximum(self._cosines(rising, norms_of(rising)), _LEAST_WEIGHT)
         angles = np.arccos(np.clip(own, -1, 1)) + _ANGLE_SLACK + self._angle
         least = np.where((angles < np.pi / 2) & (own > _LEAST_WEIGHT), np.cos(angles), 0)
@@ -188,7 +192,8 @@ class MutualProximity(Plain):
 
     def facts(self, B: Rows) -> tuple[Any, ...]:
         """Return the rows, their norms, and the mean and deviation of their cosines."""
-        return B, norms_of(B), *self._crowd(B)
+        longer = lengthened_rows(B)
+        return longer, norms_of(longer), *self._crowd(B)
 
     def rescore(self, Q: Rows, facts: tuple[Any, ...], columns: Integers) -> Keys:
         """Return the logarithm of the product."""
@@ -199,7 +204,7 @@ class MutualProximity(Plain):
     ) -> Keys:
         """Return the logarithm of the product where neither factor is below the floor."""
         B, norms, means, deviations = facts
-        cosines = list_keys("cosine", Q, B, columns, norms)
+        cosines = list_keys("cosine", lengthened_rows(Q), B, columns, norms)
         least = ndtri_exp(np.minimum(floors, 0))
         # where the logarithm is -0 in float64 all are equal
         least = np.minimum(least - _Z_SLACK * (1 + np.abs(least)), _LARGEST_Z)

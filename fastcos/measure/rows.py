@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import reused_memory, rows_on_disk, threads, validate
+from fastcos import reused_memory, rows_on_disk, short_rows, threads, validate
 from fastcos.kernels import maps, normal_law, ordered_rows, pair_scores
 from fastcos.measure.base import Rows
 
@@ -30,14 +30,32 @@ _SUMMED_AT_ONCE = 2**21
 
 def norms_of(rows: Rows) -> Floats:
     """Euclidean norms, (n,)."""
+    rows, norms, exponents = _lengthened(rows)
+    return norms if exponents is None else np.ldexp(norms, -exponents)
+
+
+def lengthened_rows(rows: Rows) -> Rows:
+    """Float64 rows too short for their squares made longer, by powers of 2; the others as given."""
+    return rows if rows.dtype == np.float32 else _lengthened(rows)[0]
+
+
+def _lengthened(rows: Rows) -> tuple[Rows, Floats, npt.NDArray[np.intc] | None]:
+    """Rows whose squares lose no digits, their norms, and by which powers of 2 they were made."""
     norms = threads.poisoned(len(rows), np.float64)
     threads.run(pair_scores.row_norms, _cuts(rows, 1), _given(rows), norms)
-    return norms
+    short = short_rows.are_short(norms, rows.dtype)
+    if short is None or not rows[short].any():
+        return rows, norms, None
+    largest = np.where(short, np.abs(rows).max(axis=1), 0.0)
+    exponents = short_rows.exponents(largest)
+    longer = np.ldexp(rows, exponents[:, None])
+    threads.run(pair_scores.row_norms, _cuts(rows, 1), _given(longer), norms)
+    return longer, norms, exponents
 
 
 def unit_rows(rows: Rows, powers: Floats | None = None) -> Floats:
     """Rows of unit norm times powers (n,); zero rows stay zero."""
-    norms = norms_of(rows)
+    rows, norms, _ = _lengthened(rows)
     powers = np.ones(len(rows)) if powers is None else powers
     out = reused_memory.empty(rows.shape, np.float64)
     threads.run(maps.unit_rows, _cuts(rows, 1), _given(rows), norms, powers, out)
@@ -46,7 +64,8 @@ def unit_rows(rows: Rows, powers: Floats | None = None) -> Floats:
 
 def scaled_rows(rows: Rows) -> npt.NDArray[np.float32]:
     """Rows of unit norm in float32; zero rows stay zero."""
-    out, norms = reused_memory.empty(rows.shape, np.float32), norms_of(rows)
+    out = reused_memory.empty(rows.shape, np.float32)
+    rows, norms, _ = _lengthened(rows)
     inverses = np.divide(1, norms, out=np.zeros(len(norms)), where=norms > 0)
     threads.run(_scale, threads.cuts_by_rows(len(rows), _SORTED_AT_ONCE), rows, inverses, out)
     return out
@@ -69,8 +88,13 @@ def _sort(lo: int, hi: int, rows: Rows, out: Rows) -> None:
 
 
 def mapped_rows(rows: Rows, mean: Floats, root: Floats) -> Floats:
-    """(rows - mean) root, where root is (d, r), or (d,) for a diagonal; rounding becomes zero."""
+    """(rows - mean) root, where root is (d, r), or (d,) for a diagonal; rounding becomes zero.
+
+    Without a mean, rows too short for their squares come out longer, which no cosine sees.
+    """
     validate.as_same_width("rows", rows, "the fitted items", mean[None])
+    if not mean.any():
+        rows = lengthened_rows(rows)
     if root.ndim == 1:
         out: Floats = rows.astype(np.float64)
         if mean.any():
@@ -101,7 +125,11 @@ def ranked_rows(rows: Rows) -> npt.NDArray[np.float32]:
 
 
 def row_centred(rows: Rows) -> Floats:
-    """Rows less their own mean over the dimensions; a constant row becomes exactly zero."""
+    """Rows less their own mean over the dimensions; a constant row becomes exactly zero.
+
+    Rows too short for their squares come out longer.
+    """
+    rows = lengthened_rows(rows)
     out: Floats = rows.astype(np.float64)
     out -= out.mean(axis=1, keepdims=True)
     out[rows.max(axis=1) == rows.min(axis=1)] = 0

@@ -180,10 +180,16 @@ def model_change(
     validate.as_same_width("second_items", Q2, "second_users", P2)
     users = triangle(np.concatenate([P1, -P2.astype(np.float64)], axis=1))
     items = triangle(np.concatenate([Q1, Q2.astype(np.float64)], axis=1))
-    value = float(np.linalg.norm(users @ items.T))
+    value = _size_of(users @ items.T)
     k = P1.shape[1]
-    size = float(np.linalg.norm(users[:, :k] @ items[:, :k].T))
+    size = _size_of(users[:, :k] @ items[:, :k].T)
     return ModelChange(value, value / size if size else (np.inf if value else 0.0))
+
+
+def _size_of(matrix: Floats) -> float:
+    """Frobenius norm, of entries whose squares overflow or vanish too."""
+    largest = float(np.abs(matrix).max())
+    return largest * float(np.linalg.norm(matrix / largest)) if largest else 0.0
 
 
 def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos import rows_on_disk, validate_metrics
+from fastcos import rows_on_disk, validate, validate_metrics
 from fastcos.metrics.hubs import occurrences
 from fastcos.metrics.rows import CHUNK, Floats, unit_rows
 
@@ -96,7 +96,7 @@ def popularity_bias(
     for lo, chunk in rows_on_disk.blocks("items", rows, CHUNK):
         part = slice(lo, lo + len(chunk))
         directed[part] = chunk.any(axis=1)
-        lengths[part] = np.sqrt(np.square(chunk.astype(np.float64)).sum(axis=1))
+        lengths[part] = _lengths(chunk)
         resultant += unit_rows(chunk)[counts[part] > 0].sum(axis=0)
     kept = directed & (counts > 0)
     n = validate_metrics.as_enough("items", int(kept.sum()), 10, "popular rows that are not zero")
@@ -115,9 +115,20 @@ def popularity_bias(
     )
 
 
+def _lengths(rows: validate.Rows) -> Floats:
+    """Euclidean lengths, of rows whose squares vanish too."""
+    largest = np.abs(rows).max(axis=1).astype(np.float64)
+    exponents = np.frexp(largest)[1]
+    longer = np.ldexp(rows.astype(np.float64), -exponents[:, None])
+    lengths: Floats = np.ldexp(np.sqrt(np.square(longer).sum(axis=1)), exponents)
+    return lengths
+
+
 def _correlation(x: Floats, y: Floats) -> float:
     if any(np.ptp(values) <= _ROUNDING * np.abs(values).max() for values in (x, y)):
         return float("nan")
+    # by powers of two: squares neither overflow nor vanish
+    x, y = (np.ldexp(values, -np.frexp(np.abs(values).max())[1]) for values in (x, y))
     x, y = x - x.mean(), y - y.mean()
     return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
 

@@ -41,7 +41,7 @@ def effective_rank(items: Any) -> float:
     >>> round(effective_rank([[2, 0, 0], [0, 2, 0]]), 12)
     2.0
     """
-    sigma = singular_values(validate.as_rows("items", items))
+    sigma = singular_values(_of_ordinary_size(validate.as_rows("items", items)))
     shares = sigma[sigma > 0] / max(sigma.sum(), np.finfo(np.float64).tiny)
     return float(np.exp(-(shares * np.log(shares)).sum())) if len(shares) else 0.0
 
@@ -73,7 +73,7 @@ def participation_ratio(items: Any) -> float:
     >>> round(participation_ratio([[2, 0, 0], [0, 2, 0]]), 12)
     2.0
     """
-    return _participation(singular_values(validate.as_rows("items", items)))
+    return _participation(singular_values(_of_ordinary_size(validate.as_rows("items", items))))
 
 
 def isoscore(items: Any) -> float:
@@ -110,7 +110,8 @@ def isoscore(items: Any) -> float:
     """
     rows = validate.as_rows("items", items)
     validate_metrics.as_wide("items", rows, 2)
-    ratio = _participation(singular_values(rows, means(rows)))
+    ordinary = _of_ordinary_size(rows)
+    ratio = _participation(singular_values(ordinary, means(ordinary)))
     return float(max(ratio - 1, 0.0) / (rows.shape[1] - 1))
 
 
@@ -174,6 +175,15 @@ def _participation(sigma: Floats) -> float:
         return 0.0
     squares = np.square(sigma / sigma[0])
     return float(squares.sum() ** 2 / np.square(squares).sum())
+
+
+def _of_ordinary_size(rows: validate.Rows) -> validate.Rows:
+    """Rows as they are, or made longer by a power of two where LAPACK would lose digits."""
+    largest = float(np.abs(rows).max())
+    if rows.dtype == np.float32 or largest > 1e-150 or largest == 0:
+        return rows
+    longer: Floats = np.ldexp(rows, -int(np.frexp(largest)[1]))
+    return longer
 
 
 def means(rows: validate.Rows) -> Floats:

@@ -1,0 +1,125 @@
+"""What the sweeps of rounding errors share: exact formulas in mpmath, and rows that hurt."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import mpmath
+import numpy as np
+
+DEPTH = 100
+# roundings one after another: a product, 16 lanes, their halving, and the rest
+STEPS = 1 + DEPTH // 16 + 4 + DEPTH % 16
+# the exponents of float64 reach further than its digits: sums of products over all of them
+mpmath.mp.prec = 400
+
+
+class Line(NamedTuple):
+    """A row of the table: an error in ULP of dtype at the size called unit."""
+
+    operation: str
+    dtype: str
+    values: str
+    unit: str
+    error: float
+    bound: float
+
+
+# truth
+
+
+def exact(values: Any) -> list[Any]:
+    return [mpmath.mpf(float(value)) for value in values]
+
+
+def pairwise(function: Callable[..., Any], X: Any, Y: Any) -> Any:
+    """function of every row of X with every row of Y, as exact numbers."""
+    left, right = [exact(x) for x in X], [exact(y) for y in Y]
+    return np.array([[function(x, y) for y in right] for x in left], object)
+
+
+def dot(x: Any, y: Any) -> Any:
+    return mpmath.fdot(x, y)
+
+
+def terms(x: Any, y: Any) -> Any:
+    return mpmath.fdot([abs(a) for a in x], [abs(b) for b in y])
+
+
+def cosine(x: Any, y: Any) -> Any:
+    size = mpmath.sqrt(mpmath.fdot(x, x) * mpmath.fdot(y, y))
+    return mpmath.fdot(x, y) / size if size else mpmath.mpf(0)
+
+
+def distance(x: Any, y: Any) -> Any:
+    return mpmath.sqrt(mpmath.fsum((a - b) ** 2 for a, b in zip(x, y, strict=True)))
+
+
+def ulps(found: Any, truth: Any, size: Any, dtype: Any) -> float:
+    """The largest error in spacings of dtype at size, of the entries of finite size."""
+    largest, worst = mpmath.mpf(float(np.finfo(dtype).max)), 0.0
+    for one, true, at in np.broadcast(found, truth, size):
+        if abs(at) < largest:
+            spacing = float(np.spacing(np.asarray(float(abs(at)), dtype)))
+            error = abs(mpmath.mpf(float(one)) - true) / mpmath.mpf(spacing)
+            worst = max(worst, float(error) if np.isfinite(float(one)) else np.inf)
+    return worst
+
+
+# rows that hurt
+
+
+def families(
+    dtype: Any, random: Any, n: int = 5, depth: int = DEPTH
+) -> Iterator[tuple[str, Any, Any]]:
+    """Names, queries (3, depth) and items (n, depth) in float64."""
+    wide = dtype == np.float64
+    queries, items = random.standard_normal((3, depth)), random.standard_normal((n, depth))
+    noise, both = random.standard_normal((n, depth)), (n + 3, depth)
+    yield "ordinary", queries, items
+    some = items[: depth // 2]
+    yield "cancelling", queries - queries @ np.linalg.pinv(some) @ some, items
+    yield "near-duplicates", (items * (1 + (1e-13 if wide else 1e-6) * noise))[:3], items
+    decades = 60 if wide else 15
+    spread = 10.0 ** random.uniform(-decades, decades, both) * random.choice([-1, 1], (n + 3, 1))
+    yield "many decades", spread[:3], spread[3:]
+    counts = random.integers(-1000, 1000, both) * float(np.finfo(dtype).smallest_subnormal)
+    yield "subnormal", counts[:3], counts[3:]
+    tiny, huge = (1e-155, 1e147) if wide else (1e-38, 1e37)
+    yield "tiny", tiny * queries, tiny * items
+    yield "tiny and ordinary", tiny * queries, items
+    yield "huge", huge * queries, huge * items
+    yield "huge and tiny", huge * queries, items / huge
+
+
+def cases(
+    dtype: Any, repeats: int, n: int = 5, depth: int = DEPTH
+) -> Iterator[tuple[str, Any, Any]]:
+    for seed in range(repeats):
+        for name, queries, items in families(dtype, np.random.default_rng(seed), n, depth):
+            yield name, queries.astype(dtype), items.astype(dtype)
+
+
+class Worst:
+    """The largest error of every operation and kind of rows."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str, str, float], float] = {}
+
+    def note(
+        self,
+        names: tuple[str, str, str],
+        unit: str,
+        bound: float,
+        given: Any,
+        truth: Any,
+        size: Any,
+        dtype: Any = np.float64,
+    ) -> None:
+        """Of names (operation, rows, values): given, truth and size are arrays or numbers."""
+        key = (*names, unit, bound)
+        error = ulps(*(np.asarray(part, object) for part in (given, truth, size)), dtype)
+        self._found[key] = max(self._found.get(key, 0.0), error)
+
+    def lines(self) -> list[Line]:
+        """Sorted."""
+        return sorted(Line(*key[:4], error, key[4]) for key, error in self._found.items())
