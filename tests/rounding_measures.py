@@ -89,7 +89,7 @@ PLAIN = {
     "layer_norm_cosine": (layer_norm, "condition", 4 * DEPTH),
     "spearman_dims": (spearman, "1", 4 * DEPTH),
     "recos": (recos, "condition", 4 * DEPTH),
-    "radial_cosine": (radial, "|x|½ |y|½", 4 * DEPTH),
+    "radial_cosine": (radial, "root of norms", 4 * DEPTH),
 }
 LEARNED: dict[str, tuple[Any, str, float]] = {
     "scaled_similarity": (scaled, "terms", ITEMS + 4 * DEPTH),
