@@ -16,6 +16,12 @@ _PAIRS_PER_BLOCK = 20_000
 _ROOM = 246
 # queries that are searched first, to show what bounds the others may have; and then tried with them
 _SHOWN, _TRIED = 384, 128
+# without floors: fewest queries; items listed for a query, beside k: of Gaussian rows 32 of 40,000
+# may reach a bound for k = 10, and 80 would cost what the engine costs; and the share of the tried
+# that may miss, each of which is searched twice
+_MANY, _NARROW_ROOM, _FEW_MISSED = 8192, 54, 1 / 8
+# with floors, which spare the engine less
+_MANY_MISSED = 1 / 2
 # steps of the least squares; and the share of queries that may find less than they are likely to
 _ROUNDS, _MISSED = 6, 1 / 64
 
@@ -77,7 +83,28 @@ def search(
     if len(left) and k > met.columns.shape[1]:
         _search(prepare(), asked, left, work, with_floors=False)
     elif len(left):
-        _search_with_floors(prepare(), asked, left, work)
+        _search_with_floors(prepare(), asked, left, work, _ROOM, _MANY_MISSED)
+    return columns, keys
+
+
+def search_likely(
+    prepared: dense.Prepared,
+    queries: dense.Side,
+    exclusions: dense.Exclusions,
+    k: int,
+    work: dense.Work,
+) -> tuple[dense.Integers, dense.Floats]:
+    """Columns (n, k) and keys (n, k) as of dense_neighbors.search, for the items exclusions.own.
+
+    Where their norms tell about how near the k-th neighbours are, listing what is as near takes
+    two thirds of the engine's time; where some queries show that they do not, the engine searches.
+    """
+    n = len(queries.rows)
+    if n < _MANY or k > _NARROW_ROOM:
+        return dense.search(prepared, queries, exclusions, k, work)
+    columns, keys = threads.poisoned((n, k), np.int64), threads.poisoned((n, k), np.float64)
+    asked = _Asked(queries, exclusions, np.full(n, -np.inf), columns, keys)
+    _search_with_floors(prepared, asked, np.arange(n), work, _NARROW_ROOM, _FEW_MISSED)
     return columns, keys
 
 
@@ -92,14 +119,19 @@ class _Asked(NamedTuple):
 
 
 def _search_with_floors(
-    prepared: dense.Prepared, asked: _Asked, left: dense.Integers, work: dense.Work
+    prepared: dense.Prepared,
+    asked: _Asked,
+    left: dense.Integers,
+    work: dense.Work,
+    room: int,
+    most_missed: float,
 ) -> None:
-    """Answer the queries `left`, of which k items are known to reach the floors.
+    """Answer the queries `left`, of which k items are known to reach the floors (-inf: none is).
 
     Some are searched, and what their floors fell short by tells what bounds the others are likely
     to reach: of Gaussian rows by dis_sim_local 20 items may reach those, 140 the floors. Where the
-    k-th best key is below the bound, or where more items than there is room for may reach it, the
-    floor is what is left.
+    k-th best key is below the bound, or where more than k + room items may reach it, the floor is
+    what is left; and so it is for all where more than most_missed of those tried first fare so.
     """
     quiet = work._replace(progress=None)
     bounds = asked.floors.copy()
@@ -112,10 +144,10 @@ def _search_with_floors(
             asked.keys[:, -1], shown, left,
         )  # fmt: skip
     tried = left[:: -(-len(left) // _TRIED)]
-    missed = _score_reaching(prepared, asked, tried, bounds, quiet)
+    missed = _score_reaching(prepared, asked, tried, bounds, room, quiet)
     rest = np.setdiff1d(left, tried, assume_unique=True)
-    if 2 * len(missed) <= len(tried):
-        rest = _score_reaching(prepared, asked, rest, bounds, work)
+    if len(missed) <= most_missed * len(tried):
+        rest = _score_reaching(prepared, asked, rest, bounds, room, work)
     rest = np.union1d(rest, missed)
     if len(rest):
         _search(prepared, asked, rest, quiet)
@@ -136,10 +168,11 @@ def likely_bounds(
     outliers less; lowered so that one shown query in 64 would miss its own.
     """
     one = np.ones_like(norms)
+    known = not np.isneginf(floors).all()
     with np.errstate(all="ignore"):
         squares = norms * norms
         unit = squares + np.abs(worth)
-        facts = one, floors, norms, squares, worth
+        facts = one, floors if known else one, norms, squares, worth
         of_shown = np.stack([fact[shown] for fact in facts], axis=1) / unit[shown, None]
         wanted = found[shown] / unit[shown]
         if not np.isfinite(of_shown).all() or not np.isfinite(wanted).all():
@@ -166,13 +199,14 @@ def _score_reaching(
     asked: _Asked,
     some: dense.Integers,
     bounds: dense.Floats,
+    room: int,
     work: dense.Work,
 ) -> dense.Integers:
     """Score all items that may reach the bounds (n,) of some queries; whose answers are missing."""
     if not tiles.AVAILABLE:
         return some
     k = asked.columns.shape[1]
-    room = max(1, k + _ROOM)
+    room = max(1, k + room)
     given = dense.as_wide(asked.queries, prepared.items.rows)
     scaled = dense.packed_queries(prepared, given, asked.exclusions, np.zeros(0, np.uint8))
     block, n_threads = dense.blocks(len(some), room, k, given.rows.shape[1], work)

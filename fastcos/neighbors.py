@@ -217,11 +217,14 @@ def _engine(
     restricted: bool,
     guide: Guided | None,
     n_threads: int | None,
+    *,
+    likely: bool = False,
 ) -> Any:
     """The way to search the candidates that is fastest for so many queries.
 
     restricted: whether queries may not find some items besides themselves; guide: the measure,
-    where its fit may have met the neighbours of these queries.
+    where its fit may have met the neighbours of these queries; likely: whether the queries are the
+    items, whose norms may tell how near their neighbours are.
     """
     if n_queries <= dense.SCORES_PER_PACKING:
         return lambda side, out, work, k=k: dense.score_all(
@@ -241,6 +244,10 @@ def _engine(
             form, items, prepare, mutual, side, out, k, work
         )
     prepared = dense.prepare(form, items, candidates, n_threads)
+    if likely:
+        return lambda side, out, work, k=k: guided_neighbors.search_likely(
+            prepared, side, out, k, work
+        )
     return lambda side, out, work, k=k: dense.search(prepared, side, out, k, work)
 
 
@@ -259,7 +266,7 @@ def nearest_by(
     side = dense.side(queries, None, None, form)
     other = side if items is None else dense.side(items, None, None, form)
     every = np.arange(len(other.rows), dtype=np.int64)
-    find = _engine(form, other, every, k, n, False, None, None)
+    find = _engine(form, other, every, k, n, False, None, None, likely=own and form == "euclidean")
     exclusions, work = dense.no_exclusions(n, own=own), as_work(None, None, None)
     if depth is not None:
         k = depth(lambda some, k: find(side.of(some), exclusions.of(some), work, k=k))

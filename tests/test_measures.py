@@ -11,12 +11,15 @@ import scipy.sparse
 import fastcos
 from fastcos import (
     bounded_neighbors,
+    dense_neighbors,
     get_measure,
     guided_neighbors,
     measures,
+    neighbors,
     sharp_neighbors,
     top_k,
 )
+from fastcos.kernels import tiles
 from fastcos.measure import Bounded, Plain, hubness, register, summaries
 from fastcos.measure.base import _MAKERS
 from fastcos.rescaling import Rescaling, rescalings
@@ -671,6 +674,56 @@ def test_neighbours_met_by_fit_change_no_bit(name, room, off, monkeypatch):
         np.testing.assert_array_equal(found.indices, apart.indices)
         np.testing.assert_array_equal(found.scores, apart.scores)
     assert bool(asked_for) == (off is not None)
+
+
+@pytest.mark.parametrize("off", [0.0, 0.5, -0.5, -np.inf])
+@pytest.mark.parametrize("room", [1, 54, 200])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_distances_that_are_likely_change_no_bit(kind, room, off, monkeypatch):
+    """Whatever the room is and bounds are said to be likely: against a search that has none."""
+    likely, asked_for = guided_neighbors.likely_bounds, []
+
+    def wrong(floors, *rest):
+        bounds = likely(floors, *rest)
+        asked_for.append(len(bounds))
+        bounds[::2] += off * np.abs(bounds[::2])
+        return np.where(np.isnan(bounds), -np.inf, bounds)
+
+    random = np.random.default_rng(3)
+    even = random.standard_normal((1200, 20))
+    even[600:640] = even[:40]
+    for rows in (even.astype(kind), uneven_rows(1200, 12).astype(kind)):
+        expected = neighbors.nearest_by("euclidean", rows, None, 9)
+        with monkeypatch.context() as patched:
+            patched.setattr(guided_neighbors, "likely_bounds", wrong)
+            for name, value in {"_MANY": 600, "_SHOWN": 60, "_TRIED": 20}.items():
+                patched.setattr(guided_neighbors, name, value)
+            patched.setattr(guided_neighbors, "_NARROW_ROOM", room)
+            found = neighbors.nearest_by("euclidean", rows, None, 9)
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
+    assert asked_for == ([1140, 1140] if room >= 9 else [])
+
+
+def test_engine_searches_few_rows_whose_norms_tell_how_near_their_neighbours_are(monkeypatch):
+    """Of Gaussian rows it gets the shown and the few that miss; of clusters nearly all."""
+    searched = []
+    search = dense_neighbors.search
+
+    def told(prepared, queries, *rest, **options):
+        searched.append(len(queries.rows))
+        return search(prepared, queries, *rest, **options)
+
+    monkeypatch.setattr(dense_neighbors, "search", told)
+    random = np.random.default_rng(0)
+    counts = []
+    for rows in (random.standard_normal((9000, 16)), uneven_rows(9000, 12)):
+        neighbors.nearest_by("euclidean", rows.astype(np.float32), None, 10)
+        counts.append(sum(searched))
+        searched.clear()
+    if tiles.AVAILABLE:
+        assert 300 < counts[0] < 1500
+    assert counts[1] > 8000
 
 
 @pytest.mark.parametrize("name", ["csls", "local_scaling"])
