@@ -16,12 +16,14 @@ _PAIRS_PER_BLOCK = 20_000
 _ROOM = 246
 # queries that are searched first, to show what bounds the others may have; and then tried with them
 _SHOWN, _TRIED = 384, 128
-# without floors: fewest queries; items listed for a query, beside k: of Gaussian rows 32 of 40,000
-# may reach a bound for k = 10, and 80 would cost what the engine costs; and the share of the tried
-# that may miss, each of which is searched twice
-_MANY, _NARROW_ROOM, _FEW_MISSED = 8192, 54, 1 / 8
+# without floors: fewest queries, so that trying for nothing costs little; items listed for a query,
+# beside k: of Gaussian rows 32 of 40,000 may reach a bound for k = 10, and 80 would cost what the
+# engine costs; and the share of the tried that may miss, each of which is searched twice
+_MANY, _NARROW_ROOM, _FEW_MISSED = 32_768, 54, 1 / 8
 # with floors, which spare the engine less
 _MANY_MISSED = 1 / 2
+# share of the queries from which on all are searched: that costs less than a copy of most rows
+_NEARLY_ALL = 0.98
 # steps of the least squares; and the share of queries that may find less than they are likely to
 _ROUNDS, _MISSED = 6, 1 / 64
 
@@ -233,6 +235,8 @@ def _search(
 ) -> None:
     """Answer some queries by the engine."""
     given = asked.queries
+    if len(some) >= _NEARLY_ALL * len(given.rows):
+        some = np.arange(len(given.rows))
     if len(some) < len(given.rows):
         given = given.of(some)
     asked.columns[some], asked.keys[some] = dense.search(

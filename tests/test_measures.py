@@ -715,6 +715,7 @@ def test_engine_searches_few_rows_whose_norms_tell_how_near_their_neighbours_are
         return search(prepared, queries, *rest, **options)
 
     monkeypatch.setattr(dense_neighbors, "search", told)
+    monkeypatch.setattr(guided_neighbors, "_MANY", 9000)
     random = np.random.default_rng(0)
     counts = []
     for rows in (random.standard_normal((9000, 16)), uneven_rows(9000, 12)):
