@@ -20,6 +20,8 @@ _SHOWN, _TRIED = 384, 128
 # beside k: of Gaussian rows 32 of 40,000 may reach a bound for k = 10, and 80 would cost what the
 # engine costs; and the share of the tried that may miss, each of which is searched twice
 _MANY, _NARROW_ROOM, _FEW_MISSED = 32_768, 54, 1 / 8
+# median difference of norms from their median, in that, beyond which nothing is tried
+_ALIKE = 1 / 4
 # with floors, which spare the engine less
 _MANY_MISSED = 1 / 2
 # share of the queries from which on all are searched: that costs less than a copy of most rows
@@ -102,7 +104,9 @@ def search_likely(
     two thirds of the engine's time; where some queries show that they do not, the engine searches.
     """
     n = len(queries.rows)
-    if n < _MANY or k > _NARROW_ROOM:
+    middle = np.median(queries.norms)
+    uneven = np.median(np.abs(queries.norms - middle)) > _ALIKE * middle
+    if n < _MANY or k > _NARROW_ROOM or uneven:
         return dense.search(prepared, queries, exclusions, k, work)
     columns, keys = threads.poisoned((n, k), np.int64), threads.poisoned((n, k), np.float64)
     asked = _Asked(queries, exclusions, np.full(n, -np.inf), columns, keys)

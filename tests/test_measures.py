@@ -696,7 +696,7 @@ def test_distances_that_are_likely_change_no_bit(kind, room, off, monkeypatch):
         expected = neighbors.nearest_by("euclidean", rows, None, 9)
         with monkeypatch.context() as patched:
             patched.setattr(guided_neighbors, "likely_bounds", wrong)
-            for name, value in {"_MANY": 600, "_SHOWN": 60, "_TRIED": 20}.items():
+            for name, value in {"_MANY": 600, "_ALIKE": 9, "_SHOWN": 60, "_TRIED": 20}.items():
                 patched.setattr(guided_neighbors, name, value)
             patched.setattr(guided_neighbors, "_NARROW_ROOM", room)
             found = neighbors.nearest_by("euclidean", rows, None, 9)
@@ -718,13 +718,15 @@ def test_engine_searches_few_rows_whose_norms_tell_how_near_their_neighbours_are
     monkeypatch.setattr(guided_neighbors, "_MANY", 9000)
     random = np.random.default_rng(0)
     counts = []
-    for rows in (random.standard_normal((9000, 16)), uneven_rows(9000, 12)):
+    uneven = uneven_rows(9000, 12)
+    for rows in (random.standard_normal((9000, 16)), oracles.unit(uneven), uneven):
         neighbors.nearest_by("euclidean", rows.astype(np.float32), None, 10)
         counts.append(sum(searched))
         searched.clear()
     if tiles.AVAILABLE:
         assert 300 < counts[0] < 1500
     assert counts[1] > 8000
+    assert counts[2] == 9000
 
 
 @pytest.mark.parametrize("name", ["csls", "local_scaling"])
