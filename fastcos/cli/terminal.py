@@ -188,8 +188,8 @@ def _groups(widths: Sequence[int], room: int) -> list[list[int]]:
 
 
 def print_json(content: Any) -> None:
-    """Print one JSON document on stdout; NaN becomes null."""
-    print(json.dumps(content, indent=2, allow_nan=False))
+    """Print one JSON document on stdout; NaN becomes null. A full disk is told by the verb."""
+    print(json.dumps(content, indent=2, allow_nan=False), flush=True)
 
 
 def _cell(value: Any) -> str:
