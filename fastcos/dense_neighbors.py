@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import config, short_rows, threads, validate, validate_measures
+from fastcos import config, shifted_screen, short_rows, threads, validate, validate_measures
 from fastcos.kernels import bands, dense_topk, pair_scores, rows, screen, tiles, topk
 
 Rows = validate.Rows
@@ -191,13 +191,16 @@ def prepare(form: str, given: Side, candidates: Integers, n_threads: int | None 
     offsets = given.offsets
     if form == "euclidean":
         offsets = -0.5 * given.norms * given.norms
-    unit = _power_of_two(float(given.norms.max()))
+    unit, shift = _power_of_two(float(given.norms.max())), shifted_screen.NONE
     offset_unit = _power_of_two(float(np.abs(offsets).max()))
     if form in _OF_DIRECTIONS:
         factors = np.divide(1.0, given.norms, out=np.zeros(len(given.rows)), where=given.norms > 0)
         unit, order = 1.0, candidates
         if form == "norm_angle":
             order = candidates[np.argsort(given.norms[candidates], kind="stable")]
+        elif len(shift := shifted_screen.shift_for(given.rows, factors, candidates)):
+            offsets = shifted_screen.products(given.rows, factors, shift, n_threads)
+            order = candidates[np.argsort(-offsets[candidates])]
     else:
         factors = np.full(len(given.rows), unit)
         size = offsets if offsets.any() else given.norms
@@ -213,12 +216,12 @@ def prepare(form: str, given: Side, candidates: Integers, n_threads: int | None 
     threads.run(
         rows.prepare_item_panels,
         threads.cuts_by_rows(n_panels, max(1, 20_000 // depth)),
-        given.rows, validate.read_only(order), factors, small_offsets, signs, codes, floats,
+        given.rows, validate.read_only(order), factors, shift, small_offsets, signs, codes, floats,
         starts, statistics,
         n_threads=n_threads,
     )  # fmt: skip
     packed = (codes if layout.quantised else floats).reshape(-1)
-    arrays = (order, packed, starts, small_offsets, statistics)
+    arrays = (order, packed, starts, small_offsets, statistics, shift)
     return packed_items(form, layout, given, arrays, unit, offset_unit)
 
 
@@ -230,7 +233,7 @@ def packed_items(
     unit: float,
     offset_unit: float,
 ) -> Prepared:
-    """Put together order, packed rows, starts, small offsets and statistics for the kernels."""
+    """Put together order, packed rows, starts, small offsets, statistics, shift for the kernels."""
     made = (_signs(given.rows.shape[1]), tiles.configuration())
     order, packed, *others = (validate.read_only(array) for array in (*arrays, *made))
     items = screen.Items(
@@ -250,10 +253,13 @@ def packed_queries(
 
     offset_weights (n,): from 0 to 1, by which a query's keys have the items' offsets; 1 if None.
     """
-    norms = np.where(given.norms > 0, given.norms, 1.0)
-    slopes, intercepts = np.ones(len(norms)), np.zeros(len(norms))
-    weights = np.zeros(len(norms), np.float32)
-    if prepared.form not in _OF_DIRECTIONS:
+    norms, shift = np.where(given.norms > 0, given.norms, 1.0), prepared.items.shift
+    slopes, rounding = np.ones(len(norms)), 0.0
+    intercepts, weights = np.zeros(len(norms)), np.zeros(len(norms), np.float32)
+    if len(shift):
+        intercepts, rounding = shifted_screen.of_queries(given.rows, 1.0 / norms, shift)
+        weights += np.float32(1.0)
+    elif prepared.form not in _OF_DIRECTIONS:
         ratio = prepared.unit / prepared.offset_unit
         norms = np.maximum(norms, ratio / _LARGEST_WEIGHT)
         weights = (ratio / norms).astype(np.float32)
@@ -265,7 +271,7 @@ def packed_queries(
         weights *= offset_weights.astype(np.float32)
     return screen.Queries(
         given.rows, given.norms, 1.0 / norms, weights, slopes, intercepts,
-        prepared.tiling.error, *exclusions, permitted,
+        prepared.tiling.error, rounding, *exclusions, permitted,
     )  # fmt: skip
 
 
@@ -422,7 +428,7 @@ def _search_bands(prepared: Prepared, scaled: Any, k: int, work: Work) -> tuple[
 def _known(scaled: Any, floors: Floats) -> npt.NDArray[np.float32]:
     """Keys as thresholds of the screen, not above them."""
     bounds: Floats = scaled.slopes * floors + scaled.intercepts
-    bounds -= rows.SLACK * (np.abs(bounds) + np.abs(scaled.intercepts)) + 1e-30
+    bounds -= rows.SLACK * (np.abs(bounds) + np.abs(scaled.intercepts)) + scaled.rounding + 1e-30
     return bounds.astype(np.float32)
 
 

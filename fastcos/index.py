@@ -20,7 +20,7 @@ from fastcos.neighbors import Neighbors, as_exclusions, as_work
 from fastcos.streamed_neighbors import Question, can_stream, search_in_blocks
 
 _KIND = "SimilarityIndex"
-_PACKED = ("order", "packed", "starts", "small_offsets", "statistics")
+_PACKED = ("order", "packed", "starts", "small_offsets", "statistics", "shift")
 
 
 class _State(NamedTuple):
@@ -350,7 +350,8 @@ class SimilarityIndex:
         measure, side = self._side(rows, numbers)
         kept = dense.Tiling(*stored.fields["tiling"])
         here = dense.current_tiling(side.rows.shape[1])
-        if here.quantised != kept.quantised:
+        # written before there were shifts, or where tiles are others
+        if here.quantised != kept.quantised or not stored.arrays.keys() >= set(_PACKED):
             prepared = dense.prepare(measure.form, side, numbers, self.n_threads)
         else:
             prepared = dense.packed_items(

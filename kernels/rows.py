@@ -25,18 +25,35 @@ LARGEST_CODE = np.float32(127.0)
 
 
 @kernel
-def load_panel(rows, numbers, first, last, factors, panel):
-    """panel[j, i] = rows[numbers[first + i], j] * factors[...]; zero columns from last on."""
+def load_panel(rows, numbers, first, last, factors, shift, panel):
+    """panel[j, i] = rows[numbers[first + i], j] * factors[...] - shift[j]; zeros from last on.
+
+    shift (d,) float64, or empty for none; taken off before anything is rounded to float32.
+    """
     depth = rows.shape[1]
     for i in range(PANEL):
         if first + i < last:
             row = numbers[first + i]
             factor = factors[row]
-            for j in range(depth):
-                panel[j, i] = np.float32(rows[row, j] * factor)
+            if shift.shape[0] > 0:
+                for j in range(depth):
+                    panel[j, i] = np.float32(rows[row, j] * factor - shift[j])
+            else:
+                for j in range(depth):
+                    panel[j, i] = np.float32(rows[row, j] * factor)
         else:
             for j in range(depth):
                 panel[j, i] = np.float32(0.0)
+
+
+@kernel
+def shift_products(lo, hi, rows, factors, shift, products):
+    """products[i] (n,) float64 out: <shift, factors[i] rows[i] - shift>, for rows lo .. hi."""
+    for i in range(lo, hi):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            total += (rows[i, j] * factors[i] - shift[j]) * shift[j]
+        products[i] = total
 
 
 @screen_kernel
@@ -120,12 +137,12 @@ def measure_panel(panel, scales, norms, residuals):
 
 @kernel
 def prepare_item_panels(
-    lo, hi, rows, order, factors, offsets, signs, codes, float_rows, starts, statistics
+    lo, hi, rows, order, factors, shift, offsets, signs, codes, float_rows, starts, statistics
 ):
     """Panels lo .. hi of the items: codes or float rows, and what a panel's bound needs.
 
-    rows (p, d); order (m,) row of each position; factors (p,) float64; offsets (m,) float32 by
-    position; signs (3, d). Out: codes (m', stride) int8 or float_rows (m', d) float32 (the other
+    rows (p, d); order (m,) row of each position; factors (p,) float64; shift (d,) float64
+    or empty; offsets (m,) float32 by position; signs (3, d). Out: codes (m', stride) int8 or float_rows (m', d) float32 (the other
     has no rows; m' = 32 panels), starts (m',) int32, statistics (panels, 4) float32: 1 / scale,
     largest norm, residual norm, offset.
     """
@@ -137,7 +154,7 @@ def prepare_item_panels(
     quantised = codes.shape[0] > 0
     for p in range(lo, hi):
         first, last = p * PANEL, min((p + 1) * PANEL, order.shape[0])
-        load_panel(rows, order, first, last, factors, panel)
+        load_panel(rows, order, first, last, factors, shift, panel)
         if quantised:
             rotate_panel(panel, signs)
             scales[0] = np.float32(-1.0)

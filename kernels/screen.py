@@ -4,17 +4,20 @@ Bound. A query a is scaled to a' (norm about 1), an item b to b' (norm at most 1
 quantised: a' = s q + e, b' = t c + f. The ranked key is an increasing function of
 K = <a', b'> + w o, and with the tile's integer v = <q, c>
 
-    |<a', b'> - s t v| <= |e| |b'| + |s q| |f| + SLACK |b'|        (Cauchy-Schwarz, rows.SLACK)
+    |<a', b'> - s t v| <= |e| |b'| + |s q| |f| + SLACK |a'| |b'|   (Cauchy-Schwarz, rows.SLACK)
 
 so K lies within s t v + w o +- E. In units of s, per panel of 32 items with largest norm N,
 residual R and offset O, an item can have K >= tau only if
 
-    v >= (tau - (|e| + SLACK) / s N - |s q| / s R - w / s O) / t.
+    v >= (tau - (|e| + SLACK |a'|) / s N - |s q| / s R - w / s O) / t.
 
 The tile compares with the integer below this. (float32 tiles: s = t = 1, R = 0, |e| is the rounding
-bound of a float32 sum.) SLACK also covers the rounding of this expression, of tau to float32 and of
+bound of a float32 sum, relative to |a'|.) SLACK also covers the rounding of this expression, of tau to float32 and of
 float64 products; what rounds in a squared distance may be larger by |a| / |b| and is key_rounding.
 So what is dropped has a float64 key strictly below every kept bound.
+
+Where many items have nearly one direction, all rows are shifted by it (shifted_screen): a' and b'
+are what is left of them, short where they are crowded, and so are all terms of the bound.
 """
 
 from collections import namedtuple
@@ -43,17 +46,19 @@ from .topk import is_excluded
 
 # rows (p, d) and norms, offsets (p,) float64 as given; order (m,) item of each position; codes
 # (flat, stride bytes a row) or float_rows (flat); starts, small_offsets by position; statistics
-# (panels, 4); signs (3, d); isa_state: configuration of the tile registers
+# (panels, 4); shift (d,) float64 or empty; signs (3, d); isa_state: configuration of the tile
+# registers
 Items = namedtuple(
     "Items",
-    "rows norms offsets order codes stride starts small_offsets statistics signs isa_state",
+    "rows norms offsets order codes stride starts small_offsets statistics shift signs isa_state",
 )
 # rows (n, d), norms (n,); factors: a' = factor a; weights w; K = slope key + intercept; errors:
-# bound of the tile's own rounding, 0 for integers; own: item of the query itself or -1; excluded:
+# bound of the tile's own rounding, 0 for integers, relative to the norms; rounding: what a shift may
+# cost every key; own: item of the query itself or -1; excluded:
 # CSR with sorted rows; permitted (p,) uint8, or empty where every item may be found
 Queries = namedtuple(
     "Queries",
-    "rows norms factors weights slopes intercepts error own excluded_indptr excluded_indices "
+    "rows norms factors weights slopes intercepts error rounding own excluded_indptr excluded_indices "
     "permitted",
 )
 
@@ -70,7 +75,7 @@ TAU, RESIDUAL, CODED, WEIGHT = range(4)
 
 @kernel
 def _prepare_queries(
-    queries, batch, first, last, signs, quantised, unsigned, packed, lanes, scales
+    queries, batch, first, last, shift, signs, quantised, unsigned, packed, lanes, scales
 ):
     """Pack queries batch[first:last] by panels, with their lanes; lanes beyond never pass."""
     depth = queries.rows.shape[1]
@@ -80,7 +85,7 @@ def _prepare_queries(
     norms, residuals = np.empty(PANEL, np.float32), np.empty(PANEL, np.float32)
     for p in range(n_panels):
         start = first + p * PANEL
-        load_panel(queries.rows, batch, start, last, queries.factors, panel)
+        load_panel(queries.rows, batch, start, last, queries.factors, shift, panel)
         target = packed[p * size : (p + 1) * size]
         if quantised:
             rotate_panel(panel, signs)
@@ -92,9 +97,9 @@ def _prepare_queries(
             pack_query_codes(panel, unsigned, target)
         for i in range(PANEL):
             if not quantised:
-                scales[p, i], residuals[i] = np.float32(1.0), np.float32(queries.error)
+                scales[p, i], residuals[i] = np.float32(1.0), np.float32(queries.error) * norms[i]
             unit = np.float32(1.0) / scales[p, i]
-            lanes[p, RESIDUAL, i] = (residuals[i] + SLACK) * unit
+            lanes[p, RESIDUAL, i] = (residuals[i] + SLACK * norms[i]) * unit
             lanes[p, CODED, i] = (norms[i] + residuals[i]) * unit
             here = start + i < last
             lanes[p, WEIGHT, i] = queries.weights[batch[start + i]] * unit if here else 0.0
@@ -117,7 +122,7 @@ def pack_block(lo, hi, shape, batch, queries, items, code_type, score_type):
     lanes = aligned(n_panels * 4 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 4, PANEL)
     scales = np.empty((n_panels, PANEL), np.float32)
     _prepare_queries(
-        queries, batch, lo, hi, items.signs, quantised, unsigned, packed, lanes, scales
+        queries, batch, lo, hi, items.shift, items.signs, quantised, unsigned, packed, lanes, scales
     )
     scores, hits = aligned(PANEL * PANEL, score_type), np.empty(PANEL * PANEL, np.int32)
     return Block(packed, size, lanes, scales, scores, hits)
@@ -191,7 +196,11 @@ def threshold_of(query, queries, key, unit):
 @kernel
 def key_rounding(query, queries):
     """How far rounding may move the float64 key of an item from its K."""
-    return 1e-12 * abs(queries.intercepts[query]) + queries.slopes[query] * _UNDERFLOW
+    return (
+        1e-12 * abs(queries.intercepts[query])
+        + queries.slopes[query] * _UNDERFLOW
+        + queries.rounding
+    )
 
 
 @kernel

@@ -52,7 +52,18 @@ def one_hot(n, d):
     return np.eye(d, dtype=np.float32)[np.arange(n) % d] * np.float32(2)
 
 
+def crowded(n, d):
+    """Half of the rows round one direction, 0.1 to 1e-9 away, of any length; and a zero row."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((n, d))
+    away = 10.0 ** rng.uniform(-9, -1, (n, 1)) * rng.standard_normal((n, d))
+    centre = rng.standard_normal(d) / np.sqrt(d)
+    X[::2] = ((centre + away / np.sqrt(d)) * 10.0 ** rng.uniform(-3, 3, (n, 1)))[::2]
+    X[n // 2] = 0
+    return X.astype(np.float32)
+
+
 FAMILIES = [
     gaussian, near_ties, duplicates, integer_grid, all_equal, wild_norms, dominated, denormals,
-    with_zero_rows, one_hot,
+    with_zero_rows, one_hot, crowded,
 ]  # fmt: skip

@@ -18,8 +18,8 @@ LAYERS = (
     "measure row_parts operators sparse_operator unread_product preprocessing products "
     "tall_products lanczos svd rescaling transposition sharded_operator shard_writer shards "
     "column_facts neighbors bounded_neighbors sharp_neighbors guided_neighbors dense_neighbors "
-    "query_chunks equal_rows short_rows sparse_rows sparse_neighbors streamed_neighbors "
-    "reaching_pairs neighbor_pairs "
+    "query_chunks equal_rows short_rows shifted_screen sparse_rows sparse_neighbors "
+    "streamed_neighbors reaching_pairs neighbor_pairs "
     "neighbors_transformer index",
     "factorization saved_model recommendation metrics datasets io sampling "
     "training cosine_mf reranking intervals certificates attacks repairs alternatives",

@@ -51,17 +51,19 @@ def test_codes_residuals_and_norms_bound_the_rows(size, shared):
         assert (scales == scales[0]).all()
 
 
-def test_float_panels_keep_the_rows_and_know_their_norms():
+@pytest.mark.parametrize("shift", [np.zeros(0), np.linspace(-1, 2, 6)], ids=["none", "some"])
+def test_float_panels_keep_the_rows_and_know_their_norms(shift):
     X = np.random.default_rng(0).standard_normal((40, 6))
     order, offsets = np.arange(40)[::-1].copy(), np.linspace(-1, 1, 40).astype(np.float32)
     out = np.full((64, 6), np.nan, np.float32)
     starts, statistics = np.full(64, -7, np.int32), np.full((2, 4), np.nan, np.float32)
     rows.prepare_item_panels(
-        0, 2, *frozen(X, order), np.full(40, 0.5), offsets, signs(6), np.zeros((0, 64), np.int8),
-        out, starts, statistics,
+        0, 2, *frozen(X, order), np.full(40, 0.5), *frozen(shift), offsets, signs(6),
+        np.zeros((0, 64), np.int8), out, starts, statistics,
     )  # fmt: skip
-    np.testing.assert_array_equal(out[:40], (0.5 * X[::-1]).astype(np.float32))
+    expected = 0.5 * X[::-1] - (shift if len(shift) else 0.0)
+    np.testing.assert_array_equal(out[:40], expected.astype(np.float32))
     np.testing.assert_array_equal(out[40:], 0)
-    norms = 0.5 * np.linalg.norm(X[::-1], axis=1)
+    norms = np.linalg.norm(expected, axis=1)
     assert norms[:32].max() <= statistics[0, 1] <= 1.001 * norms[:32].max()
     assert statistics[1, 3] >= offsets.max()
