@@ -141,10 +141,10 @@ def prepare_item_panels(
 ):
     """Panels lo .. hi of the items: codes or float rows, and what a panel's bound needs.
 
-    rows (p, d); order (m,) row of each position; factors (p,) float64; shift (d,) float64
-    or empty; offsets (m,) float32 by position; signs (3, d). Out: codes (m', stride) int8 or float_rows (m', d) float32 (the other
-    has no rows; m' = 32 panels), starts (m',) int32, statistics (panels, 4) float32: 1 / scale,
-    largest norm, residual norm, offset.
+    rows (p, d); order (m,) row of each position; factors (p,) float64; shift (d,) float64 or empty;
+    offsets (m,) float32 by position; signs (3, d). Out: codes (m', stride) int8 or float_rows
+    (m', d) float32 (the other has no rows; m' = 32 panels), starts (m',) int32, statistics
+    (panels, 4) float32: 1 / scale, largest norm, residual norm, offset.
     """
     depth = rows.shape[1]
     panel = np.empty((depth, PANEL), np.float32)
