@@ -14,8 +14,8 @@ residual R and offset O, an item can have K >= tau only if
 The tile compares with the integer below this. (float32 tiles: s = t = 1, R = 0, |e| is the rounding
 bound of a float32 sum, relative to |a'|.) SLACK also covers the rounding of this expression, of tau
 to float32 and of float64 products; what rounds in a squared distance may be larger by |a| / |b| and
-is key_rounding. tau and O are rounded in proportion to |tau| <= |a'| |b'| + w |o|, and O is larger by
-SLACK of its size.
+is key_rounding. tau and O are rounded in proportion to |tau| <= |a'| |b'| + w |o|, and O is larger
+by SLACK of its size.
 So what is dropped has a float64 key strictly below every kept bound.
 
 Where many items have nearly one direction, all rows are shifted by it (shifted_screen): a' and b'
@@ -55,9 +55,9 @@ Items = namedtuple(
     "rows norms offsets order codes stride starts small_offsets statistics shift signs isa_state",
 )
 # rows (n, d), norms (n,); factors: a' = factor a; weights w; K = slope key + intercept; error:
-# bound of the tile's own rounding, 0 for integers, relative to the norms; rounding: what a shift may
-# cost every key; own: item of the query itself or -1; excluded: CSR with sorted rows; permitted (p,)
-# uint8, or empty where every item may be found
+# bound of the tile's own rounding, 0 for integers, relative to the norms; rounding: what a shift
+# may cost every key; own: item of the query itself or -1; excluded: CSR with sorted rows; permitted
+# (p,) uint8, or empty where every item may be found
 Queries = namedtuple(
     "Queries",
     "rows norms factors weights slopes intercepts error rounding own excluded_indptr "
