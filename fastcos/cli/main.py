@@ -180,6 +180,10 @@ def entry_point() -> NoReturn:
         elif status != 2:  # not yet told
             fail("fastcos", f"standard output: {error.strerror or error}")
             status = 2
+    try:
+        sys.stderr.flush()
+    except OSError:  # Python would end with 120 where it cannot write at exit what is left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     sys.exit(status)
 
 
