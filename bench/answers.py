@@ -52,7 +52,7 @@ def at_most(limit, error):
 
 def peak_bytes(operation):
     """Bytes that operation held at once, inputs apart: NumPy's arrays and Python's objects."""
-    memory = sys.modules.get("fastcos.reused_memory")
+    memory = sys.modules.get("fastcos.linalg.buffer_pool")
     if memory:  # not in older versions
         memory.release()
     tracemalloc.start()

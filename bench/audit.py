@@ -33,16 +33,16 @@ class Pairs(answers.Situation):
         )
 
     def time_cosine_interval(self, *_):
-        return fastcos.cosine_interval(self.x, self.y, self.condition)
+        return fastcos.auditing.cosine_interval(self.x, self.y, self.condition)
 
     def time_fisher_z_interval(self, *_):
-        return fastcos.fisher_z_interval(self.cosines, self.condition)
+        return fastcos.auditing.fisher_z_interval(self.cosines, self.condition)
 
     def time_unbounded_range(self, *_):
-        return fastcos.unbounded_range(self.x, self.y)
+        return fastcos.auditing.unbounded_range(self.x, self.y)
 
     def time_tv_index(self, *_):
-        return fastcos.tv_index(self.x, self.y)
+        return fastcos.auditing.tv_index(self.x, self.y)
 
     def track_error(self, *_):
         return self.error
@@ -69,7 +69,7 @@ class Edges(answers.Situation):
         return fastcos.certified_neighbors(self.rows, 10, 2.0, family=self.family)
 
     def time_vertex_attack(self, *_):
-        return fastcos.vertex_attack(self.rows, 10, 2.0)
+        return fastcos.auditing.vertex_attack(self.rows, 10, 2.0)
 
     def track_wrong_edges(self, *_):
         return self.wrong
@@ -103,7 +103,7 @@ class Repairs(answers.Situation):
         return fastcos.query_metric(self.users)
 
     def time_rescaling_distance(self):
-        return fastcos.rescaling_distance(*self.metrics)
+        return fastcos.auditing.rescaling_distance(*self.metrics)
 
     def track_error(self):
         return self.error
@@ -132,10 +132,10 @@ class Whole(answers.Situation):
         return fastcos.audit(self.rows, labels=self.labels)
 
     def time_recovery_range(self):
-        return fastcos.recovery_range(self.rows, self.labels)
+        return fastcos.auditing.recovery_range(self.rows, self.labels)
 
     def time_version_change(self):
-        return fastcos.version_change(self.rows[:, ::-1], self.rows)
+        return fastcos.auditing.version_change(self.rows[:, ::-1], self.rows)
 
     def time_compare_vectors(self):
         return fastcos.compare_vectors(self.rows, self.labels, measures=["dot"])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import fastcos
-from fastcos import report
+from fastcos.storage import provenance
 
 ROUNDS = 7
 
@@ -37,7 +37,7 @@ def seconds(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def check(items: Any, card: fastcos.Audit) -> None:
+def check(items: Any, card: fastcos.auditing.Audit) -> None:
     """The linear certificates of the card must be those of the neighbours by themselves."""
     found = fastcos.certified_neighbors(items, card.k, card.condition)
     if card.point.certified_linear != found.certified.mean():
@@ -76,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--million", action="store_true", help="1,000,000 x 64 once")
     given = parser.parse_args()
-    print(report.provenance({})["machine"])
+    print(provenance.provenance({})["machine"])
     if given.million:
         print(million())
         return

@@ -49,11 +49,11 @@ def core_rates() -> dict[str, float]:
 
 def search(n: int, m: int, rates: dict[str, float], workers: int, cores: int) -> dict[str, float]:
     """Time, tasks, bytes and memory of n queries among m items."""
-    from fastcos import distributed
+    from fastcos.distributed import cluster
 
-    block = distributed.queries_per_task(n)
+    block = cluster.queries_per_task(n)
     blocks = -(-n // block)
-    step = min(m, distributed.items_per_task(blocks, m))
+    step = min(m, cluster.items_per_task(blocks, m))
     ranges = -(-m // step)
     tasks = blocks * ranges
     # columns and keys of the best so far, 16 bytes each: to be merged, and to the client
@@ -70,7 +70,7 @@ def search(n: int, m: int, rates: dict[str, float], workers: int, cores: int) ->
 
 def factorisation(nnz: int, rates: dict[str, float], workers: int, cores: int) -> dict[str, float]:
     """The same of an SVD of a binary matrix: a product in float32 every pass."""
-    from fastcos.shards import ENTRIES_PER_SHARD
+    from fastcos.linalg.shards import ENTRIES_PER_SHARD
 
     shards = -(-nnz // ENTRIES_PER_SHARD)
     product = 4 * ITEMS * RANK
@@ -105,7 +105,7 @@ def check(address: str, folder: Path, n: int) -> dict[str, float]:
     """A search of n rows on the cluster against the model's time, with rates of its workers."""
     from distributed import Client
 
-    from fastcos import distributed
+    from fastcos.distributed import cluster
 
     with Client(address) as client:
         rates = list(client.run(core_rates).values())
@@ -114,7 +114,7 @@ def check(address: str, folder: Path, n: int) -> dict[str, float]:
         write_rows(folder / "rows.npy", n, COLUMNS, seed=0)
         with tempfile.TemporaryDirectory() as out:
             start = time.perf_counter()
-            distributed.top_k(folder / "rows.npy", k=K, out=Path(out) / "found", client=client)
+            cluster.top_k(folder / "rows.npy", k=K, out=Path(out) / "found", client=client)
             seconds = time.perf_counter() - start
     model = n * n / (slowest * threads)
     return {"threads": threads, "seconds": seconds, "model": model, "ratio": seconds / model}

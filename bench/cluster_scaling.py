@@ -27,7 +27,7 @@ def on_cluster(folder: Path, workers: int) -> tuple[float, np.ndarray]:
     # here, for asv imports every file of this folder and Dask need not be there
     from dask.distributed import Client, LocalCluster
 
-    from fastcos import distributed
+    from fastcos.distributed import cluster as distributed
 
     with (
         LocalCluster(

@@ -13,10 +13,11 @@ from collections import Counter
 import numpy as np
 
 import fastcos
-from fastcos import config, dense_neighbors
+from fastcos import config
+from fastcos.engine import scan
 from fastcos.kernels import cpu
-from tests import dense_oracle
-from tests.dense_families import FAMILIES
+from tests.oracles import dense as dense_oracle
+from tests.oracles.dense_families import FAMILIES
 
 FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 ROWS = (1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 511, 512, 513, 800)
@@ -37,7 +38,7 @@ def drawn(rng):
 def found_in_any_way(rng, X, k, measure, own):
     """Indices found with a drawn instruction set, block, number of threads and split."""
     config.set_config(isa=str(rng.choice(cpu.supported_isas())))
-    dense_neighbors._LARGEST_BLOCK = int(rng.choice(BLOCKS))
+    scan._LARGEST_BLOCK = int(rng.choice(BLOCKS))
     options = {"measure": measure, "n_threads": int(rng.choice([1, 2, 3, 8]))}
     if own:
         return fastcos.top_k(X, k=k, **options).indices
@@ -51,7 +52,7 @@ def found_in_any_way(rng, X, k, measure, own):
 def judged(wanted, seed=0):
     """Number of cases by family, and of those that are wrong."""
     rng, cases, wrong = np.random.default_rng(seed), Counter(), 0
-    isa, block = config.isa(), dense_neighbors._LARGEST_BLOCK
+    isa, block = config.isa(), scan._LARGEST_BLOCK
     try:
         while cases.total() < wanted:
             name, X, measure, k, own = drawn(rng)
@@ -61,7 +62,7 @@ def judged(wanted, seed=0):
             wrong += int(np.cumsum(found != truth, axis=1).astype(bool).sum())
     finally:
         config.set_config(isa=isa)
-        dense_neighbors._LARGEST_BLOCK = block
+        scan._LARGEST_BLOCK = block
     return {"cases": cases.total(), "wrong": wrong, "by_family": dict(cases)}
 
 

@@ -20,7 +20,7 @@ class LinearModel(answers.Situation):
     @answers.once
     def setup(self, shape, objective):
         self.X, self.objective = interactions(shape), objective
-        warnings.simplefilter("ignore", fastcos.AmbiguousSolutionWarning)
+        warnings.simplefilter("ignore", fastcos.models.AmbiguousSolutionWarning)
         self.model = self.time_fit()
         wide, Vt = self.X.astype(np.float64), self.model.components_.astype(np.float64)
         s = self.model.singular_values_
@@ -83,7 +83,7 @@ class Recommendation(answers.Situation):
     @answers.once
     def setup(self):
         self.X = interactions("2,000 x 500")
-        warnings.simplefilter("ignore", fastcos.AmbiguousSolutionWarning)
+        warnings.simplefilter("ignore", fastcos.models.AmbiguousSolutionWarning)
         self.model = fastcos.LinearMF(N_COMPONENTS, regularization=10.0).fit(self.X)
         found = self.time_recommend().indices
         wide = self.X.toarray().astype(np.float64)

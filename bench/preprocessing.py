@@ -8,10 +8,10 @@ from bench import answers
 from bench.products import SHAPES, interactions
 
 TRANSFORMERS = {
-    "normalise": fastcos.NormalizeRows,
-    "standardise": fastcos.StandardizeColumns,
-    "popularity": fastcos.PopularityWeights,
-    "ppmi": fastcos.ShiftedPPMI,
+    "normalise": fastcos.models.NormalizeRows,
+    "standardise": fastcos.models.StandardizeColumns,
+    "popularity": fastcos.models.PopularityWeights,
+    "ppmi": fastcos.models.ShiftedPPMI,
 }
 
 

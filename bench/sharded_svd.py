@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 import fastcos
 from bench.beyond_memory import peak_mib
-from fastcos.shard_writer import ShardWriter
+from fastcos.linalg.shard_writer import ShardWriter
 
 THREADS = 2
 USERS_AT_ONCE = 200_000
@@ -53,7 +53,7 @@ def solve(path: str, where: str, rank: int) -> dict[str, object]:
     warm = sp.random_array((3000, 1500), density=0.05, rng=0, format="csr", dtype=np.float32)
     warm.data[:] = 1
     fastcos.randomized_svd(warm, rank)
-    shards = fastcos.InteractionShards(path, verify=False)
+    shards = fastcos.linalg.InteractionShards(path, verify=False)
     X = shards if where == "disk" else sp.vstack([rows for _, rows in shards.blocks()]).tocsr()
     start = time.perf_counter()
     found = fastcos.randomized_svd(X, rank, compute_u=False)

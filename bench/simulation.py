@@ -60,7 +60,7 @@ class Reading(answers.Situation):
         return fastcos.read_interactions(self.path)
 
     def time_ingest(self):
-        return fastcos.ingest_interactions(self.path, next(self.fresh))
+        return fastcos.io.ingest_interactions(self.path, next(self.fresh))
 
     def track_wrong_entries(self):
         return self.wrong

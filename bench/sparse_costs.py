@@ -14,7 +14,7 @@ from pathlib import Path
 
 import fastcos
 from bench import inputs
-from fastcos import reused_memory
+from fastcos.linalg import buffer_pool
 
 USERS, ITEMS, NNZ = 385_215, 17_192, 12_000_000
 CALLS = 3
@@ -48,7 +48,7 @@ def measured(task, share, k, threads):
     X = X[: int(share * X.shape[0])]
     call = TASKS[task]
     call(X, k, threads)
-    reused_memory.release()
+    buffer_pool.release()
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again
     seconds = []

@@ -67,15 +67,15 @@ class SlowDriver:
     CALLS = 10
 
     def __init__(self, shares, now):
-        from fastcos import threads
+        from fastcos import parallel
 
-        self.shares, self.now, self.plain = shares, now, threads.run
+        self.shares, self.now, self.plain = shares, now, parallel.run
         self.added = self.spent = 0.0
         self.known = {}
         self.turns_per_second = statistics.median(
             20_000 / self.seconds(spin, 20_000) for _ in range(100)
         )
-        threads.run = self.run
+        parallel.run = self.run
 
     def seconds(self, call, *arguments, **named):
         started = self.now()

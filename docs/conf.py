@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fastcos.cli.main import VERBS, whole_parser
-from fastcos.measure import summaries
-from fastcos.measure.base import registered
+from fastcos.measures import summaries
+from fastcos.measures.base import registered
 
 GENERATED = Path(__file__).parent / "reference" / "generated"
 

@@ -6,9 +6,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 import fastcos
-from fastcos.displays import RescalingsDisplay, SurvivalDisplay
-from fastcos.house_style import COLOURS
 from fastcos.plots import ExponentGridDisplay
+from fastcos.plots.rescalings import RescalingsDisplay, SurvivalDisplay
+from fastcos.plots.style import COLOURS
 
 FOLDER = Path(__file__).parent / "figures"
 DOTS_PER_INCH = 130

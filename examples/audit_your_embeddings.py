@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 import fastcos
-from fastcos import io, report
-from fastcos.displays import SurvivalDisplay
-from fastcos.page import audit_page
+from fastcos import io
+from fastcos.plots.html import audit_page
+from fastcos.plots.rescalings import SurvivalDisplay
+from fastcos.storage import provenance
 
 CONDITION = 1.2
 DOTS_PER_INCH = 130
@@ -131,20 +132,20 @@ def cases(data: Path | None) -> dict[str, Callable[[], Case]]:
     }
 
 
-def audited(name: str, case: Case, out: Path) -> fastcos.Audit:
+def audited(name: str, case: Case, out: Path) -> fastcos.auditing.Audit:
     """Audit one case and write its page and numbers."""
     card = fastcos.audit(
         case.items, case.users, labels=case.labels, popularity=case.popularity, condition=CONDITION
     )
     stem = "".join(letter for letter in name.casefold().replace(" ", "-") if letter not in ",.")
-    facts = report.provenance({"case": name, "condition": CONDITION, "k": card.k, "seed": 0})
-    io.write_json(out / f"{stem}.json", {**facts, "audit": report.json_ready(card.to_dict())})
+    facts = provenance.provenance({"case": name, "condition": CONDITION, "k": card.k, "seed": 0})
+    io.write_json(out / f"{stem}.json", {**facts, "audit": provenance.json_ready(card.to_dict())})
     io.write_text(out / f"{stem}.html", audit_page(card, name=name, provenance=facts))
     print(f"{name}: {card.verdict}", flush=True)
     return card
 
 
-def summary(cards: dict[str, fastcos.Audit]) -> str:
+def summary(cards: dict[str, fastcos.auditing.Audit]) -> str:
     """The table of docs/howto/audit.md."""
     heads = (
         "embeddings", "items", "convention told", "certified", "not lost", "unit columns, Jaccard",
@@ -170,7 +171,7 @@ def summary(cards: dict[str, fastcos.Audit]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def figure(cards: dict[str, fastcos.Audit]) -> Any:
+def figure(cards: dict[str, fastcos.auditing.Audit]) -> Any:
     """The bracket of every case, three a row."""
     from matplotlib.figure import Figure
 

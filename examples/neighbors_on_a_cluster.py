@@ -16,14 +16,14 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 import fastcos
-from fastcos import distributed
+from fastcos.distributed import cluster as distributed
 
 
 def make_inputs(folder: Path) -> None:
     """Write what is missing: ratings in shards, and items embedded by a small model of them."""
     data = fastcos.simulate_interactions(2000, 300, seed=0)
     if not (folder / "ratings").exists():
-        fastcos.InteractionShards.write(folder / "ratings", data.X)
+        fastcos.linalg.InteractionShards.write(folder / "ratings", data.X)
     if not (folder / "items.npy").exists():
         np.save(folder / "items.npy", fastcos.LinearMF(16).fit(data.X).item_embeddings())
 
@@ -36,7 +36,7 @@ def on_cluster(client: Client, folder: Path) -> None:
     model.save(folder / "model.npz")
     print(f"model of rank {model.n_components} in {folder / 'model.npz'}")
     # a comparison needs X in the memory of every process: give it a sample of the users
-    shards = fastcos.InteractionShards(folder / "ratings", verify=False)
+    shards = fastcos.linalg.InteractionShards(folder / "ratings", verify=False)
     judged = distributed.compare(
         shards.shard(0), n_components=16, folder=folder, client=client,
         measures=["dot", "whitened_cosine", "csls"],

@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from fastcos import LinearMF, metrics, simulate_interactions
-from fastcos.cosine_mf import CosineMF
+from fastcos.models.cosine_mf import CosineMF
 
 TRAININGS = {
     "CosineMF": {},

@@ -31,19 +31,19 @@ from fastcos import (
     LinearMF,
     get_measure,
     gram_matmul,
-    measures,
+    list_measures,
     similarity_blocks,
     simulate_interactions,
 )
-from fastcos.measure import summaries
-from fastcos.preprocessing import (
+from fastcos.auditing.canonical import canonicalize
+from fastcos.measures import summaries
+from fastcos.models.preprocessing import (
     NormalizeRows,
     PopularityWeights,
     ShiftedPPMI,
     StandardizeColumns,
     biases,
 )
-from fastcos.repairs import canonicalize
 
 K = 50
 PLAIN = ("measure", "cosine")
@@ -143,7 +143,7 @@ def remedies(X, cluster, seed):
     model = model.reregularized("dropout", model.default_regularization("dropout"))
     items = model.item_embeddings()
     made = {}
-    for name in measures():
+    for name in list_measures():
         if name in LEFT_OUT:
             continue
 

@@ -1,4 +1,4 @@
-"""Exact similarity at scale, and the truth about what cosine similarity means.
+"""Exact similarity search at scale, and an audit of what cosine similarity means.
 
 Names are loaded on first use, so that ``import fastcos`` stays light.
 """
@@ -8,109 +8,104 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastcos import metrics as metrics
-    from fastcos.attacks import vertex_attack as vertex_attack
-    from fastcos.auditing import audit as audit
-    from fastcos.card import Audit as Audit
-    from fastcos.certificates import certified_neighbors as certified_neighbors
-    from fastcos.comparison import Comparison as Comparison
-    from fastcos.comparison import Scores as Scores
-    from fastcos.comparison import Standings as Standings
+    from fastcos.auditing.canonical import canonicalize as canonicalize
+    from fastcos.auditing.canonical import query_metric as query_metric
+    from fastcos.auditing.certificates import certified_neighbors as certified_neighbors
+    from fastcos.auditing.embeddings import audit as audit
     from fastcos.comparison import compare as compare
     from fastcos.comparison import compare_vectors as compare_vectors
-    from fastcos.config import Config as Config
     from fastcos.config import get_config as get_config
     from fastcos.config import set_config as set_config
-    from fastcos.cosine_mf import CosineMF as CosineMF
-    from fastcos.datasets import Simulation as Simulation
-    from fastcos.datasets import simulate_interactions as simulate_interactions
-    from fastcos.factorization import AmbiguousSolutionWarning as AmbiguousSolutionWarning
-    from fastcos.factorization import LinearMF as LinearMF
-    from fastcos.index import SimilarityIndex as SimilarityIndex
-    from fastcos.intervals import cosine_interval as cosine_interval
-    from fastcos.intervals import fisher_z_interval as fisher_z_interval
-    from fastcos.intervals import rescaling_distance as rescaling_distance
-    from fastcos.intervals import tv_index as tv_index
-    from fastcos.intervals import unbounded_range as unbounded_range
-    from fastcos.io import Interactions as Interactions
-    from fastcos.io import ingest_interactions as ingest_interactions
+    from fastcos.datasets.simulation import simulate_interactions as simulate_interactions
     from fastcos.io import read_interactions as read_interactions
-    from fastcos.measure import get_measure as get_measure
-    from fastcos.measure import measures as measures
-    from fastcos.neighbor_pairs import neighbors_above as neighbors_above
-    from fastcos.neighbors import Neighbors as Neighbors
-    from fastcos.neighbors import similarity_blocks as similarity_blocks
-    from fastcos.neighbors import top_k as top_k
-    from fastcos.neighbors_transformer import NeighborsTransformer as NeighborsTransformer
-    from fastcos.preprocessing import NormalizeRows as NormalizeRows
-    from fastcos.preprocessing import PopularityWeights as PopularityWeights
-    from fastcos.preprocessing import ShiftedPPMI as ShiftedPPMI
-    from fastcos.preprocessing import StandardizeColumns as StandardizeColumns
-    from fastcos.products import gram_matmul as gram_matmul
-    from fastcos.products import matmul as matmul
-    from fastcos.products import rmatmul as rmatmul
-    from fastcos.recovery import recovery_range as recovery_range
-    from fastcos.repairs import canonicalize as canonicalize
-    from fastcos.repairs import query_metric as query_metric
-    from fastcos.reranking import STSScorer as STSScorer
-    from fastcos.reranking import rerank as rerank
-    from fastcos.rescaling import Rescaling as Rescaling
-    from fastcos.rescaling import rescalings as rescalings
-    from fastcos.shards import InteractionShards as InteractionShards
-    from fastcos.storage import FastcosFormatError as FastcosFormatError
-    from fastcos.svd import SVD as SVD
-    from fastcos.svd import randomized_svd as randomized_svd
-    from fastcos.svd import svd_residuals as svd_residuals
-    from fastcos.versions import version_change as version_change
+    from fastcos.linalg.products import gram_matmul as gram_matmul
+    from fastcos.linalg.products import matmul as matmul
+    from fastcos.linalg.products import rmatmul as rmatmul
+    from fastcos.linalg.svd import SVD as SVD
+    from fastcos.linalg.svd import randomized_svd as randomized_svd
+    from fastcos.linalg.svd import svd_residuals as svd_residuals
+    from fastcos.measures import get_measure as get_measure
+    from fastcos.measures import list_measures as list_measures
+    from fastcos.measures.rescaling import Rescaling as Rescaling
+    from fastcos.measures.rescaling import rescalings as rescalings
+    from fastcos.models.cosine_mf import CosineMF as CosineMF
+    from fastcos.models.linear_mf import LinearMF as LinearMF
+    from fastcos.neighbors.index import SimilarityIndex as SimilarityIndex
+    from fastcos.neighbors.radius import neighbors_above as neighbors_above
+    from fastcos.neighbors.rerank import rerank as rerank
+    from fastcos.neighbors.search import Neighbors as Neighbors
+    from fastcos.neighbors.search import similarity_blocks as similarity_blocks
+    from fastcos.neighbors.search import top_k as top_k
+    from fastcos.neighbors.transformer import NeighborsTransformer as NeighborsTransformer
 
     __version__: str
 
-_HOMES = {
-    "attacks": ("vertex_attack",),
-    "auditing": ("audit",),
-    "card": ("Audit",),
-    "certificates": ("certified_neighbors",),
-    "comparison": ("Comparison", "Scores", "Standings", "compare", "compare_vectors"),
-    "config": ("Config", "get_config", "set_config"),
-    "cosine_mf": ("CosineMF",),
-    "datasets": ("Simulation", "simulate_interactions"),
-    "factorization": ("AmbiguousSolutionWarning", "LinearMF"),
-    "intervals": (
-        "cosine_interval",
-        "fisher_z_interval",
-        "rescaling_distance",
-        "tv_index",
-        "unbounded_range",
+_MODULES = {
+    "auditing.canonical": (
+        "query_metric",
+        "canonicalize",
     ),
-    "index": ("SimilarityIndex",),
-    "io": ("Interactions", "ingest_interactions", "read_interactions"),
-    "measure": ("get_measure", "measures"),
-    "neighbor_pairs": ("neighbors_above",),
-    "neighbors": ("Neighbors", "similarity_blocks", "top_k"),
-    "neighbors_transformer": ("NeighborsTransformer",),
-    "preprocessing": ("NormalizeRows", "PopularityWeights", "ShiftedPPMI", "StandardizeColumns"),
-    "products": ("gram_matmul", "matmul", "rmatmul"),
-    "recovery": ("recovery_range",),
-    "repairs": ("canonicalize", "query_metric"),
-    "reranking": ("STSScorer", "rerank"),
-    "rescaling": ("Rescaling", "rescalings"),
-    "shards": ("InteractionShards",),
-    "storage": ("FastcosFormatError",),
-    "svd": ("SVD", "randomized_svd", "svd_residuals"),
-    "versions": ("version_change",),
+    "auditing.certificates": ("certified_neighbors",),
+    "auditing.embeddings": ("audit",),
+    "comparison": (
+        "compare",
+        "compare_vectors",
+    ),
+    "config": (
+        "get_config",
+        "set_config",
+    ),
+    "datasets.simulation": ("simulate_interactions",),
+    "io": ("read_interactions",),
+    "linalg.products": (
+        "matmul",
+        "rmatmul",
+        "gram_matmul",
+    ),
+    "linalg.svd": (
+        "SVD",
+        "randomized_svd",
+        "svd_residuals",
+    ),
+    "measures": (
+        "get_measure",
+        "list_measures",
+    ),
+    "measures.rescaling": (
+        "Rescaling",
+        "rescalings",
+    ),
+    "models.cosine_mf": ("CosineMF",),
+    "models.linear_mf": ("LinearMF",),
+    "neighbors.index": ("SimilarityIndex",),
+    "neighbors.radius": ("neighbors_above",),
+    "neighbors.rerank": ("rerank",),
+    "neighbors.search": (
+        "top_k",
+        "Neighbors",
+        "similarity_blocks",
+    ),
+    "neighbors.transformer": ("NeighborsTransformer",),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = [*sorted(_HOME_OF), "metrics"]
+# reached as attributes, so that "import fastcos" is enough
+_PACKAGES = {
+    "auditing", "comparison", "datasets", "distributed", "io", "linalg", "measures", "metrics",
+    "models", "neighbors", "plots", "storage",
+}  # fmt: skip
+
+__all__ = [*sorted(_MODULE_OF), "metrics"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "metrics":
-        return import_module("fastcos.metrics")
+    if name in _PACKAGES:
+        return import_module(f"fastcos.{name}")
     if name == "__version__":
         return import_module("importlib.metadata").version("fastcos")
-    if name not in _HOME_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'fastcos' has no attribute {name!r}")
-    return getattr(import_module(f"fastcos.{_HOME_OF[name]}"), name)
+    return getattr(import_module(f"fastcos.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from fastcos import validate
+from fastcos import validation
 from fastcos.kernels import code_cache, cpu
 
 BACKENDS = ("pool", "prange")
@@ -83,15 +83,15 @@ def set_config(
     """
     given: dict[str, object] = {}
     if num_threads is not None:
-        given["num_threads"] = validate.as_count("num_threads", num_threads)
+        given["num_threads"] = validation.as_count("num_threads", num_threads)
     if backend is not None:
-        given["backend"] = validate.as_choice("backend", backend, BACKENDS)
+        given["backend"] = validation.as_choice("backend", backend, BACKENDS)
     if isa is not None:
         given["isa"] = _as_isa("isa", isa)
     if working_memory is not None:
-        given["working_memory"] = validate.as_real("working_memory", working_memory, above=0)
+        given["working_memory"] = validation.as_real("working_memory", working_memory, above=0)
     if cache_dir is not None:
-        code_cache.set_cache_directory(validate.as_path("cache_dir", cache_dir))
+        code_cache.set_cache_directory(validation.as_path("cache_dir", cache_dir))
     _given.update(given)  # all or nothing
 
 
@@ -122,8 +122,8 @@ def num_threads() -> int:
     given = _setting("num_threads", "FASTCOS_NUM_THREADS")
     if given is None:
         return _cpus(os.getpid())
-    return validate.as_count(
-        "FASTCOS_NUM_THREADS", validate.as_number("FASTCOS_NUM_THREADS", given)
+    return validation.as_count(
+        "FASTCOS_NUM_THREADS", validation.as_number("FASTCOS_NUM_THREADS", given)
     )
 
 
@@ -138,7 +138,7 @@ def _cpus(pid: int) -> int:
 def backend() -> str:
     """Driver of the kernels."""
     given = _setting("backend", "FASTCOS_BACKEND") or "pool"
-    return validate.as_choice("FASTCOS_BACKEND", given, BACKENDS)
+    return validation.as_choice("FASTCOS_BACKEND", given, BACKENDS)
 
 
 def isa() -> str:
@@ -154,8 +154,8 @@ def working_memory() -> float:
         from sklearn import get_config as sklearn_config  # here, for it takes 0.5 s to import
 
         return float(sklearn_config()["working_memory"])
-    number = validate.as_number("FASTCOS_WORKING_MEMORY", given)
-    return validate.as_real("FASTCOS_WORKING_MEMORY", number, above=0)
+    number = validation.as_number("FASTCOS_WORKING_MEMORY", given)
+    return validation.as_real("FASTCOS_WORKING_MEMORY", number, above=0)
 
 
 def _setting(name: str, variable: str) -> object:
@@ -163,5 +163,5 @@ def _setting(name: str, variable: str) -> object:
 
 
 def _as_isa(name: str, value: object) -> str:
-    known = validate.as_choice(name, value, tuple(cpu.ISA_FEATURES))
-    return validate.as_supported(name, known, cpu.supported_isas(), "this CPU")
+    known = validation.as_choice(name, value, tuple(cpu.ISA_FEATURES))
+    return validation.as_supported(name, known, cpu.supported_isas(), "this CPU")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from fastcos import validate
+from fastcos import validation
 from fastcos.gate_processes import Command, Measure, Pair, as_measure, one_by_one, taking_turns
 from fastcos.gate_statistics import Ratio, judged
 
@@ -164,9 +164,9 @@ def compare_speed(
     >>> verdict.passed, verdict.slower[0].ratio
     (False, 1.5)
     """
-    pairs = validate.as_count("pairs", pairs, low=LEAST_PAIRS)
-    tolerance = validate.as_real("tolerance", tolerance, low=0)
-    confidence = validate.as_real("confidence", confidence, above=0, high=0.9999)
+    pairs = validation.as_count("pairs", pairs, low=LEAST_PAIRS)
+    tolerance = validation.as_real("tolerance", tolerance, low=0)
+    confidence = validation.as_real("confidence", confidence, above=0, high=0.9999)
     pair = _pair(base, head, turns)
     return compare_pairs(pair, pairs, tolerance, confidence, seed, progress)
 
@@ -261,10 +261,10 @@ def _pair(base: Measure | Sequence[str], head: Measure | Sequence[str], turns: i
     sides = as_measure(base), as_measure(head)
     if turns is None:
         return one_by_one(*sides)
-    turns = validate.as_count("turns", turns, low=1)
+    turns = validation.as_count("turns", turns, low=1)
     rule = "a command where turns are taken"
     commands = [
-        validate.as_instance(name, side, Command, rule)
+        validation.as_instance(name, side, Command, rule)
         for name, side in zip(("base", "head"), sides, strict=True)
     ]
     return taking_turns(commands[0], commands[1], turns)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validate
+from fastcos import validation
 
 _RESAMPLES = 19_999
 # of the pairs, at either end: those that were disturbed do not count
@@ -67,7 +67,7 @@ def judged(
     sides = list(zip(*pairs, strict=True))
     for label, turns in zip(("base", "head"), sides, strict=True):
         least = min(min(seconds) for seconds in turns)
-        validate.as_real(f"seconds of {name} in {label}", least, above=0)
+        validation.as_real(f"seconds of {name} in {label}", least, above=0)
     logs = [np.median(np.log(head) - np.log(base)) for base, head in pairs]
     low, middle, high = interval(np.array(logs), confidence, seed)
     base, head = (float(np.median(np.concatenate(turns))) for turns in sides)

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from fastcos import config, threads, validate
+from fastcos import config, validation
+from fastcos import parallel as threads
 from fastcos.speed_jobs import Array, Job, search_job, sparse_jobs
 
 WORKER = Path(__file__).with_name("speed_worker.py")
@@ -163,13 +164,13 @@ def measure_speed(
     """
     known = sorted({name for names in RIVALS.values() for name in names})
     for name in rivals or ():
-        validate.as_choice("rivals", name, known)
-    seconds = validate.as_real("seconds", seconds, above=0)
+        validation.as_choice("rivals", name, known)
+    seconds = validation.as_real("seconds", seconds, above=0)
     with tempfile.TemporaryDirectory() as folder:
         if sp.issparse(data):
             jobs = sparse_jobs(data, k)
         else:
-            jobs = [search_job(np.asarray(validate.as_rows("data", data), np.float32), k)]
+            jobs = [search_job(np.asarray(validation.as_rows("data", data), np.float32), k)]
         bench = _Bench(Path(folder), seconds, progress)
         bench.plan = [
             (number, library, core_type)
@@ -355,7 +356,7 @@ def _seconds(speed: Speed) -> float:
 
 def _scaling(rows: Array, k: int) -> list[Scaling]:
     """Rates of the first eighth, quarter, half and all of the rows, on one and on all threads."""
-    from fastcos.neighbors import top_k
+    from fastcos.neighbors.search import top_k
 
     found = []
     sizes = sorted({max(k + 1, len(rows) // scale) for scale in _SCALES})

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastcos import house_style
+from fastcos.plots import style
 from fastcos.speed import OURS, SpeedReport
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class SpeedDisplay:
         """Return the figure; nothing is shown."""
         from matplotlib.figure import Figure
 
-        with house_style.rules():
+        with style.rules():
             panels = 2 if self.report.scaling else 1
             figure = Figure(figsize=(5.0 * panels, 3.8), layout="constrained")
             axes = np.atleast_1d(figure.subplots(1, panels))
@@ -56,8 +56,8 @@ class SpeedDisplay:
                 speed.intensity,
                 speed.gflops,
                 linestyle="none",
-                marker=house_style.MARKERS[number % len(house_style.MARKERS)],
-                color=house_style.COLOURS[number % len(house_style.COLOURS)],
+                marker=style.MARKERS[number % len(style.MARKERS)],
+                color=style.COLOURS[number % len(style.COLOURS)],
                 markersize=8 if speed.library == OURS else 5,
                 label=None if is_named else speed.library,
             )
@@ -92,7 +92,7 @@ class SpeedDisplay:
                 [point.n for point in points],
                 [point.pairs for point in points],
                 label=label,
-                **house_style.line(number),
+                **style.line(number),
             )
         ax.set(
             xscale="log",

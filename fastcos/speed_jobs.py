@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import validate
+from fastcos import validation
 
 Array = npt.NDArray[Any]
 
@@ -56,7 +56,7 @@ class Job(NamedTuple):
 def search_job(rows: Array, k: int) -> Job:
     """Neighbours of every row among the others, and single queries."""
     n, d = rows.shape
-    k = validate.as_count("k", k, high=n - 1)
+    k = validation.as_count("k", k, high=n - 1)
     queries = rows[np.linspace(0, n - 1, min(n, N_QUERIES)).astype(int)]
     checked = np.linspace(0, n - 1, min(n, CHECKED_ROWS)).astype(int)
     wide = rows.astype(np.float64)
@@ -93,7 +93,7 @@ def sparse_jobs(X: Any, k: int) -> list[Job]:
     """X A, X'(X A), and the neighbours of the items."""
     X = sp.csr_array(X, dtype=np.float32)
     n, p = X.shape
-    k = validate.as_count("k", k, high=p - 1)
+    k = validation.as_count("k", k, high=p - 1)
     A = np.random.default_rng(0).standard_normal((p, COLUMNS)).astype(np.float32)
     matrix = {
         "data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)

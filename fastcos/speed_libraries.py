@@ -190,13 +190,13 @@ def product(library: str, X: Any) -> Callable[[Any], Any]:
 
         return lambda A: dot_product_mkl(X, A)
     if library == "prepared":
-        from fastcos.operators import as_operator
+        from fastcos.linalg.operators import as_operator
 
         return as_operator(X).matmul
     from fastcos import matmul
 
     if library == "new_memory":
-        from fastcos.reused_memory import release
+        from fastcos.linalg.buffer_pool import release
 
         def call(A: Any) -> Any:
             release()
@@ -217,7 +217,7 @@ def gram(library: str, X: Any) -> Callable[[Any], Any]:
 
         return lambda Q: dot_product_mkl(transpose, dot_product_mkl(X, Q))
     if library == "prepared":
-        from fastcos.operators import as_operator
+        from fastcos.linalg.operators import as_operator
 
         return as_operator(X).gram_matmul
     from fastcos import gram_matmul

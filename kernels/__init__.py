@@ -4,13 +4,13 @@ How a kernel is built
 ---------------------
 A *rows kernel* ``name(lo, hi, inputs..., outputs...)`` does the rows [lo, hi) of one operation. It
 is serial, releases the GIL, writes only to output rows that belong to [lo, hi), returns None and
-never raises: the caller (``fastcos.validate``) has settled every argument. Therefore the answer
+never raises: the caller (``fastcos.validation``) has settled every argument. Therefore the answer
 cannot depend on how the rows are cut, on the order in which the cuts run, or on the number of
 threads.
 
 Who drives it
 -------------
-``fastcos.threads`` cuts the rows by work and calls the kernel once per block on a pool of threads
+``fastcos.parallel`` cuts the rows by work and calls the kernel once per block on a pool of threads
 that belongs to the process. The same kernels can be driven by one compiled ``prange`` loop
 (``jit.prange_driver``); that is opt-in, because the OpenMP and workqueue layers under it return
 uninitialised memory, silently, in a forked child that handles SIGTERM or SIGABRT.

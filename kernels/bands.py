@@ -10,12 +10,12 @@ What passes is scored in float64 (pair_scores) in batches; the k-th best so far 
 
 import numpy as np
 
-from .dense_topk import merge_scores
+from .candidate_filter import NEVER, TAU, may_find, pack_block
+from .exhaustive_top_k import write_run
 from .jit import kernel, screen_kernel
 from .pair_scores import NORM_ANGLE
-from .screen import NEVER, TAU, may_find, pack_block
+from .tile_top_k import merge_scores
 from .tiles import PANEL, end_tiles, passing, score_panel, start_tiles
-from .topk import write_run
 
 # of the norms: what rounding may add to their gap
 _ROUNDING = 1e-15

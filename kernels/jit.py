@@ -35,9 +35,10 @@ def screen_kernel(function):
 
 # the parallel loop: compiled once, it enters a kernel by address, through the place in memory where
 # the arguments of a call lie. To compile it around each kernel took 57 s of a processor for the
-# five operations of tests/guard_calls.py in every process; this takes 2 s, and the kernels run the
-# very code that the pool runs. Nothing of it is kept on disk: Numba names the body of a parallel
-# loop by an address in memory, so that two on disk could have one name, and one of them run as both
+# five operations of tests/robustness/guard_calls.py in every process; this takes 2 s, and the
+# kernels run the very code that the pool runs. Nothing of it is kept on disk: Numba names the
+# body of a parallel loop by an address in memory, so two on disk could have one name, and one of
+# them run as both
 
 _BLOCK = types.int64, types.int64, types.uintp
 

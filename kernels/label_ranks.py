@@ -3,7 +3,7 @@
 import numpy as np
 
 from .jit import kernel
-from .line_ranks import DIGITS, rank_row
+from .row_argsort import DIGITS, rank_row
 
 
 @kernel

@@ -7,16 +7,18 @@ rounding, in the order of a row's non-zeros. data is None where all values are 1
 
 import numpy as np
 
-from . import csr, gather
+from . import csr, csr_row_sums
 from .jit import kernel
 from .multiply_add import multiply_add
 from .prefetch import prefetch
 
 WIDTHS = (64, 32, 16, 4, 1)
-_gather_64, _gather_32, _gather_16, _gather_4, _gather_1 = map(gather.gather_row, WIDTHS)
-_stream_64 = gather.gather_row(64, is_streamed=True)
-_scatter_64, _scatter_32, _scatter_16, _scatter_4, _scatter_1 = map(gather.scatter_row, WIDTHS)
-_gram_64, _gram_32, _gram_16, _gram_4, _gram_1 = map(gather.gram_row, WIDTHS)
+_gather_64, _gather_32, _gather_16, _gather_4, _gather_1 = map(csr_row_sums.gather_row, WIDTHS)
+_stream_64 = csr_row_sums.gather_row(64, is_streamed=True)
+_scatter_64, _scatter_32, _scatter_16, _scatter_4, _scatter_1 = map(
+    csr_row_sums.scatter_row, WIDTHS
+)
+_gram_64, _gram_32, _gram_16, _gram_4, _gram_1 = map(csr_row_sums.gram_row, WIDTHS)
 # entries whose indices are looked at together: 32 KiB with values of float32
 _ENTRIES_AT_ONCE = 4096
 _ROWS_AT_ONCE = 8
@@ -33,7 +35,7 @@ def matmul_rows(lo, hi, indptr, indices, data, A, Y, is_streamed):
     """
     _multiply(lo, hi, indptr, indices, data, A, Y, is_streamed)
     if is_streamed:
-        gather.fence()
+        csr_row_sums.fence()
 
 
 @kernel
@@ -87,7 +89,7 @@ def matmul_unread_rows(lo, hi, indptr, indices, data, columns, A, Y, is_streamed
         )
         first = last
     if is_streamed:
-        gather.fence()
+        csr_row_sums.fence()
 
 
 @kernel

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import gather
+from . import csr_row_sums
 from .jit import kernel
 
 WIDTHS = (64, 32, 16)
@@ -22,8 +22,8 @@ WIDTHS = (64, 32, 16)
 ROWS = 2048
 _CACHE_LINE = 64
 
-_gather_64, _gather_32, _gather_16 = map(gather.gather_row, WIDTHS)
-_add_64, _add_32, _add_16 = map(gather.add_gathered_row, WIDTHS)
+_gather_64, _gather_32, _gather_16 = map(csr_row_sums.gather_row, WIDTHS)
+_add_64, _add_32, _add_16 = map(csr_row_sums.add_gathered_row, WIDTHS)
 
 
 class Transposes(NamedTuple):

@@ -152,7 +152,7 @@ def fresh(code, **environment):
 
 def test_nothing_is_read_at_import():
     nonsense = {f"FASTCOS_{variable}": "nonsense" for variable in VARIABLES}
-    fresh("import fastcos, fastcos.config, fastcos.threads, fastcos.kernels.csr", **nonsense)
+    fresh("import fastcos, fastcos.config, fastcos.parallel, fastcos.kernels.csr", **nonsense)
 
 
 HEAVY = [
@@ -168,7 +168,7 @@ HEAVY = [
 
 
 @pytest.mark.parametrize(
-    "modules", ["fastcos", "fastcos.threads, fastcos.products, fastcos.config"]
+    "modules", ["fastcos", "fastcos.parallel, fastcos.linalg.products, fastcos.config"]
 )
 def test_importing_stays_light(modules):
     code = f"import json, sys, {modules}\nprint(json.dumps(sorted(sys.modules)))"

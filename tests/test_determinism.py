@@ -56,7 +56,7 @@ def searches(d):
     return [
         fastcos.top_k(d.rows, k=7, measure=measure)
         for measure in ("cosine", "dot", "neg_euclidean", "norm_angle", "csls")
-        if measure in fastcos.measures()
+        if measure in fastcos.list_measures()
     ] + [
         fastcos.top_k(d.rows[:3], d.rows, 7),
         fastcos.top_k(d.X, k=5),
@@ -80,26 +80,28 @@ PROMISED = {
     "svd_residuals": lambda d: fastcos.svd_residuals(d.X, d.svd),
     "LinearMF": lambda d: fitted(fastcos.LinearMF(4, regularization=10.0), d.X),
     "CosineMF": lambda d: fitted(fastcos.CosineMF(4, max_iter=3, random_state=0), d.X),
-    "NormalizeRows": lambda d: fastcos.NormalizeRows().fit_transform(d.X),
-    "PopularityWeights": lambda d: fastcos.PopularityWeights().fit_transform(d.X),
-    "ShiftedPPMI": lambda d: fastcos.ShiftedPPMI().fit_transform(d.X),
-    "StandardizeColumns": lambda d: fastcos.StandardizeColumns().fit_transform(d.X),
+    "NormalizeRows": lambda d: fastcos.models.NormalizeRows().fit_transform(d.X),
+    "PopularityWeights": lambda d: fastcos.models.PopularityWeights().fit_transform(d.X),
+    "ShiftedPPMI": lambda d: fastcos.models.ShiftedPPMI().fit_transform(d.X),
+    "StandardizeColumns": lambda d: fastcos.models.StandardizeColumns().fit_transform(d.X),
     "simulate_interactions": lambda d: fastcos.simulate_interactions(900, 120, seed=3),
     "certified_neighbors": lambda d: fastcos.certified_neighbors(d.items, 5),
-    "vertex_attack": lambda d: fastcos.vertex_attack(d.items, 5, rows=range(20)),
-    "cosine_interval": lambda d: fastcos.cosine_interval(d.items, d.other, 3.0),
-    "tv_index": lambda d: fastcos.tv_index(d.items, d.other),
-    "fisher_z_interval": lambda d: fastcos.fisher_z_interval(np.linspace(-1, 1, 99), 2.0),
-    "unbounded_range": lambda d: fastcos.unbounded_range(d.items, d.other),
-    "rescaling_distance": lambda d: fastcos.rescaling_distance(np.eye(3), np.diag([1.0, 2, 3])),
+    "vertex_attack": lambda d: fastcos.auditing.vertex_attack(d.items, 5, rows=range(20)),
+    "cosine_interval": lambda d: fastcos.auditing.cosine_interval(d.items, d.other, 3.0),
+    "tv_index": lambda d: fastcos.auditing.tv_index(d.items, d.other),
+    "fisher_z_interval": lambda d: fastcos.auditing.fisher_z_interval(np.linspace(-1, 1, 99), 2.0),
+    "unbounded_range": lambda d: fastcos.auditing.unbounded_range(d.items, d.other),
+    "rescaling_distance": lambda d: fastcos.auditing.rescaling_distance(
+        np.eye(3), np.diag([1.0, 2, 3])
+    ),
     "canonicalize": lambda d: fastcos.canonicalize(d.users, d.items),
     "query_metric": lambda d: fastcos.query_metric(d.users),
-    "recovery_range": lambda d: fastcos.recovery_range(d.items, d.labels),
+    "recovery_range": lambda d: fastcos.auditing.recovery_range(d.items, d.labels),
     "rerank": lambda d: fastcos.rerank(
         fastcos.top_k(d.items, k=6), lambda q, columns: -np.asarray(columns)
     ),
     "audit": lambda d: fastcos.audit(d.items, d.users, labels=d.labels, k=5),
-    "version_change": lambda d: fastcos.version_change(d.items, d.other, k=5),
+    "version_change": lambda d: fastcos.auditing.version_change(d.items, d.other, k=5),
     "compare": lambda d: fastcos.compare(
         d.X, d.labels, n_components=4, regularization=10.0, weight_decay=10.0
     ),
@@ -169,7 +171,7 @@ def test_every_public_name_is_promised_or_has_a_reason():
     assert set(listed) == {*fastcos.__all__, *functions}
 
 
-@pytest.mark.filterwarnings("ignore::fastcos.AmbiguousSolutionWarning")
+@pytest.mark.filterwarnings("ignore::fastcos.models.AmbiguousSolutionWarning")
 @pytest.mark.parametrize("operation", PROMISED)
 def test_the_bits_do_not_depend_on_threads_and_memory(operation, monkeypatch):
     found = []

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import fastcos
-from fastcos import displays, metrics, plots
+from fastcos import metrics, plots
 from fastcos.cli.main import VERBS, main, whole_parser
-from fastcos.measure import base
+from fastcos.measures import base
+from fastcos.plots import rescalings
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -38,7 +39,7 @@ SCRIPTS = [
     for language, code in FENCED.findall(text)
     if language == "python" and ">>> " not in code
 ]
-CLUSTER = "Client("  # such a block needs a cluster: tests/test_distributed.py makes one
+CLUSTER = "Client("  # such a block needs a cluster: tests/distributed/test_cluster.py makes one
 COMMANDS = sorted(
     {
         (page, re.sub(r"\s+#.*|\s+>\s.*", "", command))
@@ -94,7 +95,7 @@ PREPARED = {
     "docs/tutorial/movielens.md": movielens_page,
     "docs/scale.md": scale_page,
 }
-# two interpreters and a benchmark of the reader's: tests/test_gate.py runs such a gate
+# two interpreters and a benchmark of the reader's: tests/bench/test_gate.py runs such a gate
 NOT_RUN = {"bench/README.md"}
 
 
@@ -142,7 +143,7 @@ def test_a_page_names_only_flags_and_files_that_exist(page):
     + [(metrics, name) for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))]
     + [
         (module, name)
-        for module in (plots, displays)
+        for module in (plots, rescalings)
         for name, thing in vars(module).items()
         if name.endswith("Display") and inspect.isclass(thing)
     ],
@@ -160,7 +161,7 @@ def test_a_public_name_stands_in_the_reference_once(module, name):
 
 
 def test_every_display_stands_in_the_reference():
-    for module in (plots, displays):
+    for module in (plots, rescalings):
         for name, thing in vars(module).items():
             if name.endswith("Display") and inspect.isclass(thing):
                 assert f".. autoclass:: {module.__name__}.{name}\n" in REFERENCE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory_limits import OPERATIONS, SIZES
+from tests.robustness.memory_limits import OPERATIONS, SIZES
 from tests.test_determinism import PROMISED
 
 # work on no rows
@@ -24,7 +24,7 @@ def test_every_public_operation_is_called():
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_operations_keep_their_bound_at_three_sizes():
-    command = [sys.executable, "-m", "tests.memory_limits"]
+    command = [sys.executable, "-m", "tests.robustness.memory_limits"]
     root = Path(__file__).parents[1]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

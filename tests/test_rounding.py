@@ -7,8 +7,10 @@ import pytest
 import scipy.sparse as sp
 
 import fastcos
-from fastcos import NormalizeRows, metrics
-from tests import dense_oracle, rounding_errors, rounding_measures, rounding_metrics
+from fastcos import metrics
+from fastcos.models import NormalizeRows
+from tests.oracles import dense as dense_oracle
+from tests.robustness import rounding_errors, rounding_measures, rounding_metrics
 
 SIZES = (0.0, 5e-324, 1e-320, 1e-305, 1e-165, 1e-158, 1e-140, 1e-20, 1.0, 1e140, 1e147)
 MEASURES = {"dot": "dot", "cosine": "cosine", "neg_euclidean": "euclidean"}
@@ -87,6 +89,8 @@ def test_every_operation_keeps_the_bound_of_its_rounding_errors():
     ]
     assert len(lines) > 1200
     operations = {line.operation for line in lines}
-    missing = [name for name in fastcos.measures() if not any(name in row for row in operations)]
+    missing = [
+        name for name in fastcos.list_measures() if not any(name in row for row in operations)
+    ]
     assert not missing
     assert not rounding_errors.report(lines)

@@ -11,7 +11,7 @@ import pytest
 from scipy.linalg import sqrtm
 from scipy.optimize import minimize
 
-from fastcos.factorization import AmbiguousSolutionWarning, LinearMF
+from fastcos.models.linear_mf import AmbiguousSolutionWarning, LinearMF
 
 NAMES = ("identity", "orthonormal", "weights", "balanced", "smoothed", "data")
 EXPONENTS = {  # items V S^a Σ^b

@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from fastcos import read_interactions, top_k
-from fastcos.cosine_mf import CosineMF
-from fastcos.training import split_held_out
+from fastcos.models.cosine_mf import CosineMF
+from fastcos.models.cosine_training import split_held_out
 
 FILES = {
     "MovieLens small": ("ml-latest-small/ratings.csv.zip", None),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastcos import get_measure, measures, top_k
+from fastcos import get_measure, list_measures, top_k
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import inputs
@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--d", type=int, default=128)
     parser.add_argument("--k", type=int, default=10)
     parser.add_argument("--cache", type=Path, default=Path(), help="where the SVD is kept")
-    parser.add_argument("--measures", nargs="+", choices=measures())
+    parser.add_argument("--measures", nargs="+", choices=list_measures())
     given = parser.parse_args()
     over = []
     for kind in given.rows:
@@ -95,7 +95,7 @@ def main():
         seconds(get_measure("cosine"), rows, given.k)
         print(f"\n{kind}, {rows.shape[0]:,} x {rows.shape[1]}, k = {given.k}\n")
         print("| measure | seconds | cosine | ratio | limit |\n|---|---|---|---|---|", flush=True)
-        for name in given.measures or [name for name in measures() if name not in LEFT_OUT]:
+        for name in given.measures or [name for name in list_measures() if name not in LEFT_OUT]:
             own, base = ratio(name, rows, given.k)
             limit = LIMITS.get(name, LIMIT)
             mark = f"**{own / base:.2f}**" if own > limit * base else f"{own / base:.2f}"

@@ -4,15 +4,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastcos import io, report, validate
+from fastcos import io, validation
 from fastcos.cli import options
+from fastcos.cli.checkpoint import gone_on, kept_beside
 from fastcos.cli.model_folder import read_factors
 from fastcos.cli.terminal import print_json, print_table, progress_bar, say
-from fastcos.cli.unfinished import gone_on, kept_beside
+from fastcos.storage import provenance
 
 if TYPE_CHECKING:
-    from fastcos.card import Audit
-    from fastcos.versions import VersionChange
+    from fastcos.auditing.model_diff import VersionChange
+    from fastcos.auditing.report import Audit
 
 DESCRIPTION = """\
 Tell how much of what cosine similarity says of item embeddings is a free choice of the training:
@@ -65,8 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, audit, write, show, judge."""
-    from fastcos.auditing import audit
-    from fastcos.page import audit_page
+    from fastcos.auditing.embeddings import audit
+    from fastcos.plots.html import audit_page
 
     options.apply_common(given)
     folder = options.out_directory(given)
@@ -90,8 +91,8 @@ def run(given: argparse.Namespace) -> int:
                 ),
             )  # fmt: skip
         change = None if old is None else _change(given, model, old)
-        facts = report.provenance(_parameters(given, card, model))
-        document = {**facts, "audit": report.json_ready(card.to_dict())}
+        facts = provenance.provenance(_parameters(given, card, model))
+        document = {**facts, "audit": provenance.json_ready(card.to_dict())}
         if change is not None:
             document["change"] = _described(change, model.ids)
         folder.mkdir(parents=True, exist_ok=True)
@@ -123,7 +124,7 @@ def _described(change: "VersionChange", ids: Any) -> Any:
     """Return a change as JSON-ready values, with the ids of the items that changed most."""
     named = {"verdict": change.verdict, **change._asdict()}
     named["most_changed"] = [str(ids[item]) for item in change.most_changed]
-    return report.json_ready(named)
+    return provenance.json_ready(named)
 
 
 def _texts(labelled: io.ItemLabels) -> list[str | None]:
@@ -150,7 +151,7 @@ class _OldVersion(NamedTuple):
 def _old_version(given: argparse.Namespace, ids: Any) -> _OldVersion | None:
     """Read the old version before the work begins, and match its items."""
     if given.against is None:
-        validate.as_none("--old-users", given.old_users, "without --against")
+        validation.as_none("--old-users", given.old_users, "without --against")
         return None
     old = read_factors(given.against, given.old_users)
     for note in old.notes:
@@ -162,7 +163,7 @@ def _old_version(given: argparse.Namespace, ids: Any) -> _OldVersion | None:
 
 def _change(given: argparse.Namespace, model: io.Factors, old: _OldVersion) -> "VersionChange":
     """Compare the items that both versions have."""
-    from fastcos.versions import version_change
+    from fastcos.auditing.model_diff import version_change
 
     change = version_change(
         model.items[old.rows],
@@ -254,11 +255,11 @@ def _limits(given: argparse.Namespace) -> dict[str, float]:
     limits = {}
     for part in [] if given.fail_under is None else given.fail_under.split(","):
         name, _, share = part.partition("=")
-        name = validate.as_choice("--fail-under", name.strip(), LIMITS)
-        number = validate.as_number(f"--fail-under {name}", share)
-        limits[name] = validate.as_real(f"--fail-under {name}", number, low=0, high=1)
+        name = validation.as_choice("--fail-under", name.strip(), LIMITS)
+        number = validation.as_number(f"--fail-under {name}", share)
+        limits[name] = validation.as_real(f"--fail-under {name}", number, low=0, high=1)
     if "unchanged" in limits:
-        validate.as_instance("--against", given.against, str, "given for --fail-under unchanged")
+        validation.as_instance("--against", given.against, str, "given for --fail-under unchanged")
     return limits
 
 

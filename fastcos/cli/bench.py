@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from fastcos import io, report, validate
+from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, print_table, progress_bar, say
-from fastcos.storage import FastcosFormatError
+from fastcos.storage import FastcosFormatError, provenance
 
 DESCRIPTION = """\
 Measure searches among embeddings (.npy, or .npz of one matrix), or products and item neighbours of
@@ -56,9 +56,9 @@ def run(given: argparse.Namespace) -> int:
             data, k=given.k, seconds=given.seconds, rivals=rivals, progress=progress
         )
     parameters = {"data": name, "shape": list(data.shape), "k": given.k, "seconds": given.seconds}
-    document = report.json_ready(
+    document = provenance.json_ready(
         {
-            **report.provenance(parameters),
+            **provenance.provenance(parameters),
             "peak": found.peak._asdict(),
             "speeds": [speed._asdict() for speed in found.speeds],
             "scaling": [point._asdict() for point in found.scaling],
@@ -89,7 +89,7 @@ def _data(given: argparse.Namespace) -> tuple[Any, str]:
     if given.data is None:
         import numpy as np
 
-        seed = validate.as_count("--seed", given.seed, low=0)
+        seed = validation.as_count("--seed", given.seed, low=0)
         return np.random.default_rng(seed).standard_normal(BUILT_IN, np.float32), "Gaussian rows"
     path = Path(given.data)
     if path.suffix.lower() in (".npy", ".npz"):

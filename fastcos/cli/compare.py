@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastcos import io, validate
+from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.labels import counts_of_labels, labels_or_none, told_of_labels
+from fastcos.cli.leaderboard import show_standings, write_standings
 from fastcos.cli.model_folder import is_model_folder
 from fastcos.cli.results import show_comparison, write_comparison
-from fastcos.cli.standings import show_standings, write_standings
 from fastcos.cli.terminal import print_table, progress_bar, say, spinner
 from fastcos.cli.vectors import compare_vectors_of
 
@@ -70,7 +70,7 @@ def run(given: argparse.Namespace) -> int:
     options.apply_common(given)
     options.out_directory(given)
     options.check_labels(given)
-    validate.as_count("--show", given.show, low=0)
+    validation.as_count("--show", given.show, low=0)
     of_vectors = is_model_folder(given.interactions) or io.holds_vectors(given.interactions)
     if given.pairs is not None or of_vectors:
         return compare_vectors_of(given)

@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fastcos import config, report
+from fastcos import config
 from fastcos.cli.terminal import print_json, print_table
 from fastcos.kernels import code_cache, cpu
+from fastcos.storage import provenance
 
 DESCRIPTION = """\
 Tell what decides speed on this machine and what a report of a fault needs: versions, cores, quota,
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Print what fastcos sees."""
-    found = report.json_ready(findings())
+    found = provenance.json_ready(findings())
     if given.json:
         print_json(found)
         return 0
@@ -47,7 +48,7 @@ def findings() -> dict[str, Any]:
     settings = config.get_config()
     directory = code_cache.cache_directory() / code_cache.sources_digest()
     found = {
-        "versions": report.versions(),
+        "versions": provenance.versions(),
         "processor": cpu.name(),
         "cores": os.cpu_count(),
         "cores_allowed": _allowed_cores(),

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import io, report, validate
+from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import is_model_folder, read_factors
 from fastcos.cli.terminal import print_json, say
+from fastcos.storage import provenance
 
 DESCRIPTION = """\
 Write item embeddings in a form that is the same for every parametrisation of the model, as float32
@@ -60,21 +61,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Read, transform, write."""
     folder = options.out_directory(given)
-    form = validate.as_choice("--form", given.form, FORMS)
+    form = validation.as_choice("--form", given.form, FORMS)
     if form == "canonical" and is_model_folder(given.items):
         rule = "given for the form canonical of a folder: the users' interactions"
-        validate.as_instance("--users", given.users, str, rule)
+        validation.as_instance("--users", given.users, str, rule)
     model = read_factors(given.items, given.users)
     for note in model.notes:
         say(note)
-    users = validate.as_instance("--users", model.users, np.ndarray, "given: both forms need users")
+    users = validation.as_instance(
+        "--users", model.users, np.ndarray, "given: both forms need users"
+    )
     arrays = _arrays(form, model.items, users)
     if given.unit_rows:
         arrays["items"] = _unit(arrays["items"])
     if not np.array_equal(model.ids, np.arange(len(model.ids))):
         arrays["ids"] = model.ids
     ready = {
-        name: array if name == "ids" else validate.as_float32(f"{name} of the form", array)
+        name: array if name == "ids" else validation.as_float32(f"{name} of the form", array)
         for name, array in arrays.items()
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +92,7 @@ def run(given: argparse.Namespace) -> int:
     files = {"items": given.items, "users": given.users}
     parameters = {"files": files, "read": list(model.notes), "form": form}
     document = {
-        **report.provenance({**parameters, "unit_rows": given.unit_rows}),
+        **provenance.provenance({**parameters, "unit_rows": given.unit_rows}),
         "meaning": _MEANING[form],
         "arrays": described,
     }
@@ -100,8 +103,10 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _arrays(form: str, items: validate.Rows, users: validate.Rows) -> dict[str, npt.NDArray[Any]]:
-    from fastcos.repairs import canonicalize, query_metric
+def _arrays(
+    form: str, items: validation.Rows, users: validation.Rows
+) -> dict[str, npt.NDArray[Any]]:
+    from fastcos.auditing.canonical import canonicalize, query_metric
 
     if form == "canonical":
         with warnings.catch_warnings(record=True) as caught:
@@ -112,7 +117,7 @@ def _arrays(form: str, items: validate.Rows, users: validate.Rows) -> dict[str, 
         return factors
     found = query_metric(users)
     rank = found.factor.shape[1]
-    validate.as_count("the rank of the users' covariance", rank)
+    validation.as_count("the rank of the users' covariance", rank)
     return {"items": found.transform(items), "map": found.factor}
 
 

@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from fastcos import io, report, validate
+from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import write_model_folder
 from fastcos.cli.terminal import print_json, progress_bar, say
+from fastcos.storage import provenance
 
 DESCRIPTION = """\
 Factorise interactions, X ≈ X A B', in closed form and keep the model. Writes DIR/model (arrays with
@@ -54,14 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, fit, write."""
-    from fastcos.factorization import LinearMF
+    from fastcos.models.linear_mf import LinearMF
 
     options.apply_common(given)
     folder = options.out_directory(given)
-    tol = validate.as_real("--tol", given.tol, above=0)
-    seed = validate.as_count("--seed", given.seed, low=0)
+    tol = validation.as_real("--tol", given.tol, above=0)
+    seed = validation.as_count("--seed", given.seed, low=0)
     if given.regularization is not None:
-        validate.as_real("--regularization", given.regularization, low=0)
+        validation.as_real("--regularization", given.regularization, low=0)
     X, item_ids = _interactions(given)
     n, p = X.shape
     rank = options.rank(given, (n, p))
@@ -73,7 +74,7 @@ def run(given: argparse.Namespace) -> int:
         strength = model.default_regularization(given.objective)
     model = model.reregularized(given.objective, strength)
     write_model_folder(folder, model, X, item_ids)
-    document = report.provenance(
+    document = provenance.provenance(
         {
             "interactions": given.interactions,
             "n_users": n,
@@ -82,7 +83,7 @@ def run(given: argparse.Namespace) -> int:
             **model.get_params(),
         }
     )
-    document["model"] = report.json_ready(
+    document["model"] = provenance.json_ready(
         {
             "singular_values": model.singular_values_,
             "relative_residuals": model.residuals_,
@@ -104,9 +105,9 @@ def _interactions(given: argparse.Namespace) -> tuple[Any, Any]:
     if not Path(given.interactions).is_dir():
         data = options.read_interactions(given)
         return data.X, data.item_ids
-    from fastcos.shards import InteractionShards
+    from fastcos.linalg.shards import InteractionShards
 
     for flag in ("user", "item", "value", "member"):
-        validate.as_none(f"--{flag}", getattr(given, flag), "for a folder of shards")
+        validation.as_none(f"--{flag}", getattr(given, flag), "for a folder of shards")
     shards = InteractionShards(given.interactions)
     return shards, shards.item_ids

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fastcos import io, validate, validate_measures
+from fastcos import io, validation
 from fastcos.io.arrays import read_npy
 from fastcos.io.vectors import SUFFIXES
-from fastcos.measure import Measure, get_measure, measures
-from fastcos.measure.base import registered
+from fastcos.measures import Measure, checks, get_measure, list_measures
+from fastcos.measures.base import registered
 
 _FLAGS = {"True": True, "False": False}
 
@@ -22,16 +22,16 @@ def as_measure(flag: str, text: str, besides: Sequence[str] = ()) -> str | Measu
     """
     # a colon is also in names such as rescaled_cosine:data
     name, *pairs = re.split(r":(?=\w+=)", text)
-    validate_measures.as_of_vectors(flag, name)
-    name = validate.as_choice(flag, name, (*besides, *measures()))
+    checks.as_of_vectors(flag, name)
+    name = validation.as_choice(flag, name, (*besides, *list_measures()))
     if not pairs:
         return name
     accepted = inspect.signature(registered()[name]).parameters
     parameters: dict[str, Any] = {}
     for pair in pairs:
         parameter, _, value = pair.partition("=")
-        validate.as_choice(f"a parameter of {name}", parameter, [*accepted] or ["(it has none)"])
-        validate_measures.as_parameter(parameter, value, parameters)
+        validation.as_choice(f"a parameter of {name}", parameter, [*accepted] or ["(it has none)"])
+        checks.as_parameter(parameter, value, parameters)
         parameters[parameter] = _value(parameter, value)
     return get_measure(name, **parameters)
 
@@ -51,9 +51,9 @@ def _value(parameter: str, text: str) -> Any:
     if suffix in SUFFIXES:
         return io.read_vectors(text).vectors
     if Path(text).is_dir():
-        from fastcos.factorization import LinearMF
+        from fastcos.models.linear_mf import LinearMF
 
-        validate_measures.as_fitted_folder(parameter, Path(text))
+        checks.as_fitted_folder(parameter, Path(text))
 
         return LinearMF.load(Path(text) / "model")
     return text

@@ -7,12 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import column_facts, io, validate
+from fastcos import io, validation
 from fastcos.cli.terminal import progress_bar
+from fastcos.linalg import column_stats
 from fastcos.storage import FastcosFormatError
 
 if TYPE_CHECKING:
-    from fastcos.factorization import LinearMF
+    from fastcos.models.linear_mf import LinearMF
 
 _MODEL, _ITEMS, _USERS = "model", "items.npz", "users.npz"
 _UNKNOWN_USERS = (
@@ -47,13 +48,13 @@ def write_model_folder(folder: Path, model: "LinearMF", X: Any, ids: npt.NDArray
     folder.mkdir(parents=True, exist_ok=True)
     model.save(folder / _MODEL)
     io.write_npz(folder / _ITEMS, {"ids": ids})
-    facts = {"n": np.array([X.shape[0]]), "column_means": column_facts.means(X)}
+    facts = {"n": np.array([X.shape[0]]), "column_means": column_stats.means(X)}
     io.write_npz(folder / _USERS, facts)
 
 
 def read_model_folder(path: str | Path) -> ModelFolder:
     """Read what write_model_folder wrote."""
-    from fastcos.factorization import LinearMF
+    from fastcos.models.linear_mf import LinearMF
 
     folder = Path(path)
     model = LinearMF.load(folder / _MODEL)
@@ -88,7 +89,7 @@ def _interactions_with(ids: npt.NDArray[Any], path: str | Path) -> tuple[sp.csr_
     with progress_bar("reading bytes") as progress:
         data = io.read_interactions(path, progress=progress)
     _, there, here = np.intersect1d(data.item_ids.astype(str), ids.astype(str), return_indices=True)
-    validate.as_known_items("--users", path, len(there), ids)
+    validation.as_known_items("--users", path, len(there), ids)
     known = sp.csc_array(data.X)[:, there].tocoo()
     X = sp.csr_array((known.data, (known.row, here[known.col])), shape=(known.shape[0], len(ids)))
     return X, len(there)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from fastcos import io, validate
+from fastcos import io, validation
 from fastcos.cli import options
+from fastcos.cli.checkpoint import gone_on, kept_beside
 from fastcos.cli.model_folder import read_model_folder
 from fastcos.cli.terminal import print_json, print_table, progress_bar, say
-from fastcos.cli.unfinished import gone_on, kept_beside
-from fastcos.report import json_ready, provenance
+from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
     from fastcos.comparison.candidates import Embeddings
-    from fastcos.measure import Measure
-    from fastcos.neighbors import Neighbors
+    from fastcos.measures import Measure
+    from fastcos.neighbors.search import Neighbors
 
 DESCRIPTION = """\
 Find the k most similar items of every item, exactly: of a folder that fastcos fit wrote, or of
@@ -62,19 +62,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Read, search, write or show."""
     from fastcos.cli.measures import as_measure
-    from fastcos.neighbors import top_k
-    from fastcos.streamed_neighbors import can_stream
+    from fastcos.engine.segments import can_stream
+    from fastcos.neighbors.search import top_k
 
     options.apply_common(given)
     out = Path(given.out)
-    validate.as_choice("the suffix of --out", out.suffix, (".csv", ".npz"))
-    validate.as_output_file("--out", out)
+    validation.as_choice("the suffix of --out", out.suffix, (".csv", ".npz"))
+    validation.as_output_file("--out", out)
     named = as_measure("--measure", given.measure)
     embeddings, ids = _embeddings(given)
     items, measure = _measured(named, embeddings)
-    k = validate.as_count("--k", given.k, high=len(items) - 1)
+    k = validation.as_count("--k", given.k, high=len(items) - 1)
     if given.show:
-        rows = [validate.as_known_id("--show", item, ids) for item in given.show]
+        rows = [validation.as_known_id("--show", item, ids) for item in given.show]
         themselves = sp.csr_array(
             (np.ones(len(rows)), (np.arange(len(rows)), rows)), shape=(len(rows), len(items))
         )
@@ -114,7 +114,7 @@ def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
         items = model.item_embeddings(given.rescaling)
         free = model.objective == "dropout"
         return Embeddings(items, None, model, typical, given.rescaling if free else None), ids
-    validate.as_none("--rescaling", given.rescaling, "for vectors, which have no model")
+    validation.as_none("--rescaling", given.rescaling, "for vectors, which have no model")
     found = io.read_vectors(source)
     return Embeddings(found.vectors), found.ids
 

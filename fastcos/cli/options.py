@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastcos import config, validate
+from fastcos import config, validation
 from fastcos.cli.terminal import progress_bar
 
 if TYPE_CHECKING:
-    from fastcos.datasets import Simulation
+    from fastcos.datasets.simulation import Simulation
     from fastcos.io import Interactions, ItemLabels
-    from fastcos.measure import Measure
+    from fastcos.measures import Measure
 
 
 RANK = 50
@@ -56,15 +56,15 @@ def add_simulation(parser: argparse.ArgumentParser) -> None:
 
 def simulated_shape(given: argparse.Namespace) -> tuple[int, int]:
     """Return users and items, checked."""
-    users = validate.as_count("--users", given.users)
-    return users, validate.as_count("--items", given.items, low=2)
+    users = validation.as_count("--users", given.users)
+    return users, validation.as_count("--items", given.items, low=2)
 
 
 def simulate(given: argparse.Namespace) -> "Simulation":
     """Simulate as the flags say."""
-    from fastcos.datasets import simulate_interactions
+    from fastcos.datasets.simulation import simulate_interactions
 
-    validate.as_count("--seed", given.seed, low=0)
+    validation.as_count("--seed", given.seed, low=0)
     with progress_bar("simulating users") as progress:
         return simulate_interactions(
             given.users,
@@ -129,9 +129,9 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
 def check_labels(given: argparse.Namespace) -> None:
     """Refuse a column without a file and a file without a column, before anything is read."""
     if given.labels is None:
-        validate.as_none("--label-column", given.label_column, "without --labels")
+        validation.as_none("--label-column", given.label_column, "without --labels")
     else:
-        validate.as_instance("--label-column", given.label_column, str, "given with --labels")
+        validation.as_instance("--label-column", given.label_column, str, "given with --labels")
 
 
 def read_labels(given: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
@@ -172,7 +172,7 @@ def rank(given: argparse.Namespace, shape: tuple[int, int]) -> int:
     """Return the rank to use for interactions of that shape."""
     if given.rank is None:
         return min(RANK, *shape)
-    return validate.as_count("--rank", given.rank, high=min(shape))
+    return validation.as_count("--rank", given.rank, high=min(shape))
 
 
 def add_model(parser: argparse.ArgumentParser, default: str) -> None:
@@ -234,7 +234,7 @@ def chosen_preprocessings(given: argparse.Namespace) -> list[str]:
     if given.preprocessing == "all":
         return list(PREPROCESSINGS)
     return [
-        validate.as_choice("--preprocessing", name, ("all", *PREPROCESSINGS))
+        validation.as_choice("--preprocessing", name, ("all", *PREPROCESSINGS))
         for name in given.preprocessing.split(",")
     ]
 
@@ -242,7 +242,7 @@ def chosen_preprocessings(given: argparse.Namespace) -> list[str]:
 def model_arguments(given: argparse.Namespace, shape: tuple[int, int]) -> dict[str, Any]:
     """Return the arguments of compare that the flags of the model set, for X of that shape."""
     strengths = {
-        name: None if value is None else validate.as_real(f"--{flag}", value, low=0)
+        name: None if value is None else validation.as_real(f"--{flag}", value, low=0)
         for name, flag, value in (
             ("regularization", "regularization", given.regularization),
             ("weight_decay", "weight-decay", given.weight_decay),
@@ -251,7 +251,7 @@ def model_arguments(given: argparse.Namespace, shape: tuple[int, int]) -> dict[s
     return {
         "n_components": rank(given, shape),
         "objective": given.objective,
-        "seed": validate.as_count("--seed", given.seed, low=0),
+        "seed": validation.as_count("--seed", given.seed, low=0),
         **strengths,
     }
 
@@ -267,7 +267,7 @@ def add_output(parser: argparse.ArgumentParser, directory: str) -> None:
 
 def out_directory(given: argparse.Namespace) -> Path:
     """Return the folder for files, refused before the work where it cannot be one."""
-    return validate.as_output_directory("--out", given.out)
+    return validation.as_output_directory("--out", given.out)
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -279,4 +279,4 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 def apply_common(given: argparse.Namespace) -> None:
     """Put the number of threads into force."""
     if given.threads is not None:
-        config.set_config(num_threads=validate.as_count("--threads", given.threads))
+        config.set_config(num_threads=validation.as_count("--threads", given.threads))

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fastcos import io, report
-from fastcos.cli.standings import standings_document, write_figure
+from fastcos import io
+from fastcos.cli.leaderboard import standings_document, write_figure
 from fastcos.cli.terminal import print_json, print_table, say
 from fastcos.comparison import EQ2, Comparison, Scores
+from fastcos.storage import provenance
 
 # heading, field
 COLUMNS = (
@@ -32,8 +33,8 @@ def document(comparison: Comparison, parameters: dict[str, Any]) -> dict[str, An
     }
     standings = standings_document(comparison.standings)
     return {
-        **report.provenance(parameters),
-        "scores": report.json_ready(scores),
+        **provenance.provenance(parameters),
+        "scores": provenance.json_ready(scores),
         "standings": standings,
     }
 

@@ -4,9 +4,10 @@ import argparse
 
 import scipy.sparse as sp
 
-from fastcos import io, report
+from fastcos import io
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, say
+from fastcos.storage import provenance
 
 DESCRIPTION = """\
 Simulate interactions as in section 4 of the paper. Writes interactions.npz (SciPy CSR),
@@ -41,7 +42,7 @@ def run(given: argparse.Namespace) -> int:
         strict=True,
     )
     io.write_csv(folder / "items.csv", ("item", "cluster", "popularity"), items)
-    document = report.provenance(simulation.parameters)
+    document = provenance.provenance(simulation.parameters)
     io.write_json(folder / "simulation.json", document)
     if given.json:
         print_json(document)

@@ -4,13 +4,14 @@ import argparse
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastcos import io, report, validate
+from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.labels import counts_of_labels, labels_or_none, told_of_labels
+from fastcos.cli.leaderboard import show_standings, standings_document, write_standings
 from fastcos.cli.model_folder import is_model_folder, read_model_folder
-from fastcos.cli.standings import show_standings, standings_document, write_standings
 from fastcos.cli.terminal import print_json, progress_bar, say
 from fastcos.comparison import Standings
+from fastcos.storage import provenance
 
 
 class _Question(NamedTuple):
@@ -26,10 +27,10 @@ def compare_vectors_of(given: argparse.Namespace) -> int:
     from fastcos.comparison import compare_vectors
 
     measures = options.chosen_measures(given)
-    validate.as_choice("--preprocessing", given.preprocessing, ("none",))
-    seed = validate.as_count("--seed", given.seed, low=0)
+    validation.as_choice("--preprocessing", given.preprocessing, ("none",))
+    seed = validation.as_count("--seed", given.seed, low=0)
     asked = [given.labels] if given.labels is not None else given.pairs or ()
-    validate.as_asked("--labels or --pairs", asked, "for vectors")
+    validation.as_asked("--labels or --pairs", asked, "for vectors")
     vectors, ids = _vectors(given.interactions)
     say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
     questions = _questions(given, ids)
@@ -48,7 +49,7 @@ def compare_vectors_of(given: argparse.Namespace) -> int:
         "questions": {question.name: question.counts for question in questions},
     }
     document = {
-        **report.provenance(parameters),
+        **provenance.provenance(parameters),
         "standings": {name: standings_document(one) for name, one in found.items()},
     }
     written = [path for name, one in found.items() for path in write_standings(one, folder, name)]

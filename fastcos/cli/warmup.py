@@ -9,7 +9,7 @@ from typing import Any
 
 from fastcos.cli.terminal import print_json, progress_bar, say
 from fastcos.kernels import code_cache
-from fastcos.report import provenance
+from fastcos.storage.provenance import provenance
 
 DESCRIPTION = """\
 Run every operation on tiny inputs, so that later processes find compiled code in the cache
@@ -45,7 +45,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _interactions() -> Any:
-    from fastcos.datasets import simulate_interactions
+    from fastcos.datasets.simulation import simulate_interactions
 
     return simulate_interactions(500, 80, seed=0)
 
@@ -65,8 +65,8 @@ def _compare() -> None:
 
 
 def _neighbors() -> None:
-    from fastcos.neighbor_pairs import neighbors_above
-    from fastcos.neighbors import similarity_blocks, top_k
+    from fastcos.neighbors.radius import neighbors_above
+    from fastcos.neighbors.search import similarity_blocks, top_k
 
     for dtype in ("float32", "float64"):
         items = _vectors(dtype)
@@ -97,15 +97,15 @@ def _themselves(n_queries: int, n_items: int) -> Any:
 def _equal_rows() -> None:
     import numpy as np
 
-    from fastcos.neighbors import top_k
+    from fastcos.neighbors.search import top_k
 
     for dtype in ("float32", "float64"):
         top_k(np.repeat(_vectors(dtype), 2, axis=0), k=5)
 
 
 def _ratings() -> None:
-    from fastcos.factorization import LinearMF
     from fastcos.io import ingest_interactions
+    from fastcos.models.linear_mf import LinearMF
 
     rated = _interactions().X.tocoo()
     lines = (f"{u},{i},{1 + u % 5}\n" for u, i in zip(rated.row, rated.col, strict=True))
@@ -125,7 +125,7 @@ def _with_values(X: Any) -> Any:
 
 
 def _index() -> None:
-    from fastcos.index import SimilarityIndex
+    from fastcos.neighbors.index import SimilarityIndex
 
     items = _vectors("float32")
     index = SimilarityIndex().fit(items)
@@ -137,11 +137,11 @@ def _index() -> None:
 
 
 def _measures() -> None:
-    from fastcos.measure import measures
-    from fastcos.neighbors import top_k
+    from fastcos.measures import list_measures
+    from fastcos.neighbors.search import top_k
 
     items = _vectors("float32")
-    for name in measures():
+    for name in list_measures():
         try:
             top_k(items, k=5, measure=name)
         except (TypeError, ValueError):
@@ -154,7 +154,7 @@ def _measures() -> None:
 
 
 def _audit() -> None:
-    from fastcos.auditing import audit
+    from fastcos.auditing.embeddings import audit
     from fastcos.kernels import tiles
 
     # from 512 panels of items on, a search for few queries shares the panels among the threads
@@ -169,8 +169,8 @@ def _products() -> None:
     import numpy as np
     import scipy.sparse as sp
 
-    from fastcos.products import gram_matmul, matmul, rmatmul
-    from fastcos.svd import randomized_svd, svd_residuals
+    from fastcos.linalg.products import gram_matmul, matmul, rmatmul
+    from fastcos.linalg.svd import randomized_svd, svd_residuals
 
     for dtype in ("float32", "float64"):
         X = _with_values(_interactions().X).astype(dtype)
@@ -198,7 +198,7 @@ def _wide(dtype: str) -> Any:
 
 
 def _training() -> None:
-    from fastcos.cosine_mf import CosineMF
+    from fastcos.models.cosine_mf import CosineMF
 
     CosineMF(4, random_state=0).fit(_interactions().X)
 

@@ -9,8 +9,8 @@ in.
 
 from fastcos.comparison.candidates import EQ2, Candidate
 from fastcos.comparison.interactions import compare
+from fastcos.comparison.leaderboard import Standing, Standings
 from fastcos.comparison.result import Comparison, Scores
-from fastcos.comparison.standings import Standing, Standings
 from fastcos.comparison.vectors import compare_vectors
 
 __all__ = [

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos.factorization import LinearMF
-from fastcos.validate import Rows
+from fastcos.models.linear_mf import LinearMF
+from fastcos.validation import Rows
 
 EQ2 = "eq2"
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fastcos import validate, validate_measures
+from fastcos import validation
 from fastcos.comparison.candidates import EQ2, Embeddings
-from fastcos.measure import Measure, get_measure, measures
-from fastcos.measure.base import Invariances, Plain, learns_in_blocks, registered
-from fastcos.measure.saved import label_of, parameters_of
-from fastcos.validate import Rows, as_rows
+from fastcos.measures import Measure, checks, get_measure, list_measures
+from fastcos.measures.base import Invariances, Plain, learns_in_blocks, registered
+from fastcos.measures.serialization import label_of, parameters_of
+from fastcos.validation import Rows, as_rows
 
 BASELINE = "cosine"
 # a user's row against an item's: no similarity of two items
@@ -115,7 +115,7 @@ def entrants(
     """
     if chosen is None:
         of_users = () if with_users else (*USER_ITEM, *USER_USER)
-        names = [one for one in measures() if one.partition(":")[0] not in _NOT_BY_DEFAULT]
+        names = [one for one in list_measures() if one.partition(":")[0] not in _NOT_BY_DEFAULT]
         asked = [_entrant(name, with_users) for name in names if name not in of_users]
         left_out = {one.label: one.needs for one in asked if not one.can_meet(embeddings)}
         left_out |= {one.label: _TOO_LONG for one in asked if one.name in BAGS and one.needs}
@@ -124,7 +124,7 @@ def entrants(
         left_out = {}
         for one in asked:
             _refuse_unmet(argument, one, embeddings, with_users)
-        validate_measures.as_told_apart(argument, [one.label for one in asked], chosen)
+        checks.as_told_apart(argument, [one.label for one in asked], chosen)
     taking_part = {one.label: one for one in [_entrant(BASELINE, with_users), *asked]}
     return [one for one in taking_part.values() if one.label not in left_out], left_out
 
@@ -133,10 +133,10 @@ def _refuse_unmet(argument: str, one: Entrant, embeddings: Embeddings, with_user
     """Refuse a chosen measure that these rows cannot serve."""
     just_rows = embeddings.model is None and not one.needs
     if not with_users and (one.name in USER_ITEM or (one.name in USER_USER and not just_rows)):
-        validate_measures.as_of_items(argument, one.name)
+        checks.as_of_items(argument, one.name)
     # given rows that were chosen to be two halves are what they are
     if not one.can_meet(embeddings) and not (one.needs == _HALVES and embeddings.model is None):
-        validate_measures.as_met(argument, one.name, one.needs)
+        checks.as_met(argument, one.name, one.needs)
 
 
 def readable_in_blocks(
@@ -151,7 +151,7 @@ def readable_in_blocks(
         if learns_in_blocks(one.measure(embeddings)):
             served.append(one)
         else:
-            validate.as_measure_of_blocks("measures", chosen, one.name)
+            validation.as_measure_of_blocks("measures", chosen, one.name)
             left_out[one.label] = "rows in memory"
     return served, left_out
 
@@ -159,9 +159,9 @@ def readable_in_blocks(
 def _entrant(choice: str | Measure, with_users: bool) -> Entrant:
     make: Any
     if isinstance(choice, str):
-        validate_measures.as_of_vectors("measures", choice)
+        checks.as_of_vectors("measures", choice)
         known: Mapping[str, Any] = registered()
-        make = known[validate.as_choice("measures", choice, sorted(known))]
+        make = known[validation.as_choice("measures", choice, sorted(known))]
         kind, name, label = getattr(make, "func", make), choice, choice
         needs = _OF_ROWS_TOO.get(choice, kind.needs)
     else:

@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from fastcos import validate
-from fastcos.comparison.contest import Contest
-from fastcos.comparison.held_out import HeldOutQuestion
-from fastcos.comparison.judging import Over, here
+from fastcos import validation
+from fastcos.comparison.evaluator import Over, here
 from fastcos.comparison.models import PREPROCESSINGS, Settings, fit_models
-from fastcos.comparison.recovery import LabelQuestion
 from fastcos.comparison.rescaled import grid_variants, named_variants, score_rescalings
 from fastcos.comparison.result import Comparison
-from fastcos.measure import Measure
-from fastcos.rescaling import Rescaling
-from fastcos.threads import Progress
-from fastcos.validate_csr import as_interactions
+from fastcos.comparison.runner import Contest
+from fastcos.comparison.tasks.held_out import HeldOutQuestion
+from fastcos.comparison.tasks.recovery import LabelQuestion
+from fastcos.linalg.csr import as_interactions
+from fastcos.measures import Measure
+from fastcos.measures.rescaling import Rescaling
+from fastcos.parallel import Progress
 
 OBJECTIVES = {
     "both": ("dropout", "weight_decay"),
@@ -132,7 +132,7 @@ def compare(
     X = as_interactions("X", X)
     n, p = X.shape
     settings = _settings(min(n, p), n_components, objective, regularization, weight_decay, seed)
-    codes = None if labels is None else validate.as_partial_labels("labels", labels, p)
+    codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
     steps = _steps(preprocessing)
     used = OBJECTIVES[settings.objective]
     named = [variant for variant in named_variants(rescalings) if variant.objective in used]
@@ -179,22 +179,22 @@ def _settings(
     seed: int,
 ) -> Settings:
     if regularization is not None:
-        regularization = validate.as_real("regularization", regularization, low=0)
+        regularization = validation.as_real("regularization", regularization, low=0)
     if weight_decay is not None:
-        weight_decay = validate.as_real("weight_decay", weight_decay, low=0)
+        weight_decay = validation.as_real("weight_decay", weight_decay, low=0)
     return Settings(
-        n_components=validate.as_count("n_components", n_components, high=most),
-        objective=validate.as_choice("objective", objective, OBJECTIVES),
+        n_components=validation.as_count("n_components", n_components, high=most),
+        objective=validation.as_choice("objective", objective, OBJECTIVES),
         regularization=regularization,
         weight_decay=weight_decay,
-        seed=validate.as_count("seed", seed, low=0),
+        seed=validation.as_count("seed", seed, low=0),
     )
 
 
 def _steps(chosen: Sequence[str]) -> list[str]:
     """The chosen preprocessings after "none", which the baseline is of."""
     names = [chosen] if isinstance(chosen, str) else chosen
-    known = [validate.as_choice("preprocessing", name, PREPROCESSINGS) for name in names]
+    known = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in names]
     return list(dict.fromkeys(["none", *known]))
 
 

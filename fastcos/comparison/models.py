@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import scipy.sparse as sp
 
-from fastcos import validate_measures
-from fastcos.factorization import LinearMF
-from fastcos.preprocessing import (
+from fastcos.measures import checks
+from fastcos.models.linear_mf import LinearMF
+from fastcos.models.preprocessing import (
     NormalizeRows,
     PopularityWeights,
     ShiftedPPMI,
     StandardizeColumns,
 )
-from fastcos.threads import Progress
+from fastcos.parallel import Progress
 
 
 class Settings(NamedTuple):
@@ -93,7 +93,7 @@ def fit_models(
         if decay >= largest:  # the knee of at most 5 columns is the first, and none would be left
             decay = largest / 2
     if settings.objective != "dropout" and largest > 0:
-        validate_measures.as_leaving_columns("weight_decay", decay, largest)
+        checks.as_leaving_columns("weight_decay", decay, largest)
     models = {
         objective: model.reregularized(objective, value)
         for objective, value in (("dropout", strength), ("weight_decay", decay))

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from fastcos import metrics, validate
+from fastcos import metrics, validation
 from fastcos.comparison.candidates import EQ2
-from fastcos.comparison.judging import Over
+from fastcos.comparison.evaluator import Over
 from fastcos.comparison.result import Items, Lists, Scores
-from fastcos.factorization import LinearMF
-from fastcos.measure.rows import Integers
-from fastcos.neighbors import top_k
-from fastcos.rescaling import Rescaling, rescaling_grid, rescalings
+from fastcos.measures.rescaling import Rescaling, rescaling_grid, rescalings
+from fastcos.measures.row_transforms import Integers
+from fastcos.models.linear_mf import LinearMF
+from fastcos.neighbors.search import top_k
 
 N_NEIGHBORS = 10
 # pairs are told apart by popularity where there are so many items
@@ -37,7 +37,7 @@ def named_variants(chosen: Sequence[str | Rescaling] | None) -> list[Variant]:
         if isinstance(choice, Rescaling):
             variants.append(Variant(choice.name, "dropout", choice))
         else:
-            name = validate.as_choice("rescalings", choice, known)
+            name = validation.as_choice("rescalings", choice, known)
             variants.append(Variant(name, "dropout", known[name]))
     return [*variants, Variant(EQ2, "weight_decay", None)]
 

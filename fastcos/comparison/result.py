@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.comparison.candidates import EQ2
-from fastcos.comparison.standings import Standings
-from fastcos.factorization import LinearMF
-from fastcos.rescaling import Rescaling
+from fastcos.comparison.leaderboard import Standings
+from fastcos.measures.rescaling import Rescaling
+from fastcos.models.linear_mf import LinearMF
 
 Items = npt.NDArray[np.floating[Any]]
 Lists = npt.NDArray[np.int64]

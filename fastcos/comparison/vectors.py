@@ -5,16 +5,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos import rows_on_disk, validate, validate_measures
-from fastcos.comparison.agreement import PairQuestion
+from fastcos import validation
 from fastcos.comparison.candidates import Candidate, Embeddings
-from fastcos.comparison.contest import Asker, Entries, answer_of
 from fastcos.comparison.entrants import entrants, readable_in_blocks
-from fastcos.comparison.recovery import LabelQuestion
-from fastcos.comparison.standings import Standings
-from fastcos.measure import Measure
-from fastcos.measure.rows import blocks_of
-from fastcos.threads import Progress
+from fastcos.comparison.leaderboard import Standings
+from fastcos.comparison.runner import Asker, Entries, answer_of
+from fastcos.comparison.tasks.agreement import PairQuestion
+from fastcos.comparison.tasks.recovery import LabelQuestion
+from fastcos.measures import Measure, checks
+from fastcos.measures.row_transforms import blocks_of
+from fastcos.parallel import Progress
+from fastcos.storage import memmap
 
 
 class RatedPairs(NamedTuple):
@@ -91,19 +92,19 @@ def compare_vectors(
     >>> str(found.recommended)
     'zscore_cosine'
     """
-    rows = rows_on_disk.as_rows_on_disk("vectors", vectors)
-    seed = validate.as_count("seed", seed, low=0)
-    validate_measures.as_one_of("labels", labels, "pairs", pairs)
+    rows = memmap.as_rows_on_disk("vectors", vectors)
+    seed = validation.as_count("seed", seed, low=0)
+    checks.as_one_of("labels", labels, "pairs", pairs)
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)]
     if pairs is None:
-        codes = validate.as_partial_labels("labels", labels, len(rows))
+        codes = validation.as_partial_labels("labels", labels, len(rows))
         present = np.concatenate([some.any(axis=1) for _, some in blocks_of(rows)])
         asker: Asker = LabelQuestion(codes, present, streams[0])
     else:
         asker = PairQuestion(*_as_rated("pairs", pairs, len(rows)))
     embeddings = Embeddings(rows)
     taking_part, left_out = entrants(measures, embeddings)
-    if rows_on_disk.is_on_disk(rows):
+    if memmap.is_on_disk(rows):
         taking_part, others = readable_in_blocks(
             taking_part, embeddings, chosen=measures is not None
         )
@@ -118,8 +119,8 @@ def compare_vectors(
 
 def _as_rated(name: str, given: Any, n: int) -> RatedPairs:
     rated = RatedPairs(*given)
-    pairs = validate_measures.as_pairs(name, rated.pairs)
-    validate_measures.as_numbers_below(name, pairs, n)
-    ratings = validate.as_vector("ratings", rated.ratings, len(pairs))
-    validate_measures.as_varied("ratings", ratings)
+    pairs = checks.as_pairs(name, rated.pairs)
+    checks.as_numbers_below(name, pairs, n)
+    ratings = validation.as_vector("ratings", rated.ratings, len(pairs))
+    checks.as_varied("ratings", ratings)
     return RatedPairs(pairs, ratings)

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.vectors import as_vectors, read_arrays, read_vectors
-from fastcos.rows_on_disk import as_rows_on_disk, blocks
 from fastcos.storage import FastcosFormatError
-from fastcos.validate import Rows, as_none, as_same_width
+from fastcos.storage.memmap import as_rows_on_disk, blocks
+from fastcos.validation import Rows, as_none, as_same_width
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]

@@ -20,12 +20,12 @@ from fastcos.io.text_columns import (
     refuse_broken_texts,
     refuse_unsuitable_ids,
 )
-from fastcos.shard_writer import ENTRIES_PER_SHARD, ShardWriter, row_cuts
-from fastcos.shards import InteractionShards
+from fastcos.linalg.csr import as_interactions
+from fastcos.linalg.shard_writer import ENTRIES_PER_SHARD, ShardWriter, row_cuts
+from fastcos.linalg.shards import InteractionShards
+from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError, PathLike
-from fastcos.threads import Progress
-from fastcos.validate import as_choice, as_count, as_new_directory, as_path
-from fastcos.validate_csr import as_interactions
+from fastcos.validation import as_choice, as_count, as_new_directory, as_path
 
 DUPLICATES = ("sum", "last", "max")
 # rows that are written to the spill file, and read from it, at once
@@ -97,7 +97,7 @@ def ingest_interactions(
     >>> import fastcos
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "seen.csv").write_text("user,item\nann,7\nbob,7\nbob,9\n")
-    ...     shards = fastcos.ingest_interactions(f"{folder}/seen.csv", f"{folder}/shards")
+    ...     shards = fastcos.io.ingest_interactions(f"{folder}/seen.csv", f"{folder}/shards")
     ...     shards.shape, shards.nnz, shards.user_ids.tolist()
     ((2, 2), 3, ['ann', 'bob'])
     """

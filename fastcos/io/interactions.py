@@ -12,10 +12,10 @@ from fastcos.io.columns import interaction_columns
 from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
 from fastcos.io.tables import open_table
 from fastcos.io.text_columns import Integers, refuse_rows, refuse_unsuitable_ids
+from fastcos.linalg.csr import as_interactions
+from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
-from fastcos.threads import Progress
-from fastcos.validate import as_choice, as_none
-from fastcos.validate_csr import as_interactions
+from fastcos.validation import as_choice, as_none
 
 Ids = npt.NDArray[Any]
 

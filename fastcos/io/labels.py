@@ -13,7 +13,7 @@ from fastcos.io.columns import ITEM_WORDS, NAME_WORDS, find_column, require_colu
 from fastcos.io.tables import open_table
 from fastcos.io.text_columns import Integers, refuse_empty
 from fastcos.storage import FastcosFormatError
-from fastcos.validate import read_only
+from fastcos.validation import read_only
 
 Texts = npt.NDArray[np.str_]
 NO_LABEL = ("", "(no genres listed)")

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from fastcos.io.arrays import Array, read_npz
 from fastcos.io.streams import open_bytes
+from fastcos.linalg.csr import as_interactions
 from fastcos.storage import FastcosFormatError
-from fastcos.validate_csr import as_interactions
 
 # a row or column without entries costs memory that the file does not pay for
 FREE_SIZE = 1_000_000

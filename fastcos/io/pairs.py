@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fastcos.io.tables import open_table
 from fastcos.io.text_columns import refuse_empty
 from fastcos.storage import FastcosFormatError
-from fastcos.validate import read_only
+from fastcos.validation import read_only
 
 
 class ItemPairs(NamedTuple):

@@ -12,7 +12,7 @@ from fastcos.io.labels import Places
 from fastcos.io.tables import open_table
 from fastcos.io.text_columns import refuse_empty
 from fastcos.storage import FastcosFormatError
-from fastcos.validate import read_only
+from fastcos.validation import read_only
 
 POPULARITY_WORDS = VALUE_WORDS | {"popularity", "users", "n", "nusers", "decks", "ndecks"}
 

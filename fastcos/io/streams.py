@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
-from fastcos.threads import Progress
 
 LONGEST_LINE = 1 << 24
 # a table shrinks 3 to 30 times; what shrinks 100 times and is this large was made to fill a memory

@@ -12,8 +12,8 @@ from fastcos.io.delimited import DelimitedTable
 from fastcos.io.parquet import ParquetTable
 from fastcos.io.streams import open_bytes
 from fastcos.io.text_columns import Chunk, Columns, Integers, Vocabulary
-from fastcos.threads import Progress
-from fastcos.validate import as_none
+from fastcos.parallel import Progress
+from fastcos.validation import as_none
 
 
 class Table(Protocol):

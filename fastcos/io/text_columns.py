@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.storage import FastcosFormatError
-from fastcos.validate import some_rows
+from fastcos.validation import some_rows
 
 Integers = npt.NDArray[np.int64]
 

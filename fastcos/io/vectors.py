@@ -12,8 +12,8 @@ from fastcos.io.arrays import read_npy, read_npz
 from fastcos.io.tensors import read_safetensors
 from fastcos.io.vector_tables import read_vector_table
 from fastcos.io.word_vectors import read_binary_vectors, read_text_vectors
-from fastcos.rows_on_disk import as_rows_on_disk, blocks
 from fastcos.storage import FastcosFormatError
+from fastcos.storage.memmap import as_rows_on_disk, blocks
 
 Array = npt.NDArray[Any]
 

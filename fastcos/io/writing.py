@@ -87,7 +87,7 @@ def write_json(path: PathLike, value: Any) -> None:
     ----------
     path : str or path-like
     value : JSON-ready value
-        See fastcos.report.json_ready.
+        See fastcos.storage.provenance.json_ready.
 
     Raises
     ------

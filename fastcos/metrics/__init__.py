@@ -5,37 +5,31 @@ two lists of neighbours, and the shape of one embedding. Cosines are those of th
 judge another measure, give the rows that it maps the items to.
 """
 
+from fastcos.metrics.alignment import ModelChange, cca_similarity, cka, model_change, procrustes
 from fastcos.metrics.auc import PairAUC, pair_auc
 from fastcos.metrics.clustering import ClusteringScores, clustering_scores
-from fastcos.metrics.embeddings import (
-    ModelChange,
-    cca_similarity,
-    cka,
-    model_change,
-    procrustes,
-)
-from fastcos.metrics.hubs import Hubness, hubness
-from fastcos.metrics.lists import (
+from fastcos.metrics.hubness import Hubness, hubness
+from fastcos.metrics.list_overlap import (
     RankBiasedOverlap,
     jaccard_at_k,
     kendall_distance,
     overlap_at_k,
     rank_biased_overlap,
 )
-from fastcos.metrics.neighborhoods import Trustworthiness, trustworthiness
 from fastcos.metrics.popularity import PopularityBias, popularity_bias
-from fastcos.metrics.precision import MapAtR, NeighborPurity, map_at_r, neighbor_purity
-from fastcos.metrics.recommendations import ndcg_at_k, recall_at_k
+from fastcos.metrics.ranking import ndcg_at_k, recall_at_k
+from fastcos.metrics.retrieval import MapAtR, NeighborPurity, map_at_r, neighbor_purity
 from fastcos.metrics.separation import Silhouette, WithinBetween, silhouette, within_between
-from fastcos.metrics.shape import (
+from fastcos.metrics.similarity_analysis import RSA, rsa
+from fastcos.metrics.spectrum import (
     MeanCosine,
     effective_rank,
     isoscore,
     mean_cosine,
     participation_ratio,
 )
-from fastcos.metrics.similarity_analysis import RSA, rsa
-from fastcos.metrics.strata import StratifiedAUC, stratified_auc
+from fastcos.metrics.stratified_auc import StratifiedAUC, stratified_auc
+from fastcos.metrics.trustworthiness import Trustworthiness, trustworthiness
 
 __all__ = [
     "RSA",

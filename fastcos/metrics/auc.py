@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos import config, threads, validate, validate_metrics
-from fastcos.kernels import pairs
-from fastcos.metrics.rows import Floats, Integers, LabelledRows, labelled_rows, packed
+from fastcos import config, parallel, validation
+from fastcos.kernels import pair_reductions
+from fastcos.metrics import checks
+from fastcos.metrics.labelled import Floats, Integers, LabelledRows, labelled_rows, packed
 
 N_BINS = 2**16
 # pairs in a block, some 50 ms: a block that has begun must end before Ctrl-C is answered
@@ -90,7 +91,7 @@ def pair_auc(
     if exact is None:
         exact = n_pairs <= _FEW_PAIRS and need <= memory * 2**20
     if exact:
-        validate_metrics.as_fitting("exact=True", need, memory)
+        checks.as_fitting("exact=True", need, memory)
         same, other = _pair_scores(grouped, n_threads)
         value = _auc_of_scores(same, other, 2 * _rounding(grouped.rows))
         return PairAUC(value, value, value, grouped.n_left_out)
@@ -130,19 +131,19 @@ def _rounding(rows: Floats) -> float:
 
 def row_ends(grouped: LabelledRows) -> Integers:
     """Where the cluster of every row ends."""
-    return validate.read_only(grouped.starts[grouped.codes + 1])
+    return validation.read_only(grouped.starts[grouped.codes + 1])
 
 
 def _histograms(grouped: LabelledRows, n_threads: int | None) -> tuple[Integers, Integers]:
     """Counts (2, bins) of the pairs of different and of the same cluster, and those near edges."""
     parts = n_parts(n_threads)
     counts, near = np.zeros((parts, 2, N_BINS), np.int64), np.zeros((parts, 2, 1), np.int64)
-    rows = validate.read_only(grouped.rows)
+    rows = validation.read_only(grouped.rows)
     panels, ends = packed(rows, n_threads), row_ends(grouped)
     for begin, stop in rounds(len(rows), parts):
-        threads.run(
-            pairs.pair_histograms,
-            threads.cuts_by_rows(parts, 1),
+        parallel.run(
+            pair_reductions.pair_histograms,
+            parallel.cuts_by_rows(parts, 1),
             begin,
             stop,
             rows,
@@ -158,8 +159,8 @@ def _histograms(grouped: LabelledRows, n_threads: int | None) -> tuple[Integers,
 
 def rounds(n: int, parts: int) -> Iterator[tuple[int, int]]:
     """Strips of rows, begin to stop, that fill the histograms of all parts one block further."""
-    strips = -(-n // pairs.STRIP)
-    step = parts * max(1, _PAIRS_PER_BLOCK // (pairs.STRIP * n))
+    strips = -(-n // pair_reductions.STRIP)
+    step = parts * max(1, _PAIRS_PER_BLOCK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):
         yield begin, min(begin + step, strips)
 
@@ -171,14 +172,14 @@ def n_parts(n_threads: int | None) -> int:
 
 def _pair_scores(grouped: LabelledRows, n_threads: int | None) -> tuple[Floats, Floats]:
     """The cosines of all pairs of the same and of different clusters."""
-    rows, ends = validate.read_only(grouped.rows), row_ends(grouped)
+    rows, ends = validation.read_only(grouped.rows), row_ends(grouped)
     n = len(rows)
     n_same, n_other = ends - np.arange(n) - 1, n - ends
-    same = threads.poisoned(int(n_same.sum()), np.float64)
-    other = threads.poisoned(int(n_other.sum()), np.float64)
-    threads.run(
-        pairs.write_pair_scores,
-        threads.cuts_by_rows(n, 48),
+    same = parallel.poisoned(int(n_same.sum()), np.float64)
+    other = parallel.poisoned(int(n_other.sum()), np.float64)
+    parallel.run(
+        pair_reductions.write_pair_scores,
+        parallel.cuts_by_rows(n, 48),
         rows,
         packed(rows, n_threads),
         ends,

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from fastcos import validate
-from fastcos.metrics.rows import Floats, Integers, labelled_rows, packed, products
+from fastcos import validation
+from fastcos.metrics.labelled import Floats, Integers, labelled_rows, packed, products
 
 _MAX_ITERATIONS = 100
 
@@ -76,8 +76,8 @@ def clustering_scores(
     """
     from sklearn import metrics  # here, for it takes 0.5 s to import
 
-    n_starts = validate.as_count("n_starts", n_starts)
-    random = validate.as_generator("seed", seed)
+    n_starts = validation.as_count("n_starts", n_starts)
+    random = validation.as_generator("seed", seed)
     grouped = labelled_rows(items, labels)
     # in the given order: the starts depend on the rows, not on the names of the labels
     order = np.argsort(grouped.places)

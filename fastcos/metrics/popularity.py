@@ -4,9 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos import rows_on_disk, validate, validate_metrics
-from fastcos.metrics.hubs import occurrences
-from fastcos.metrics.rows import CHUNK, Floats, unit_rows
+from fastcos import validation
+from fastcos.metrics import checks
+from fastcos.metrics.hubness import occurrences
+from fastcos.metrics.labelled import CHUNK, Floats, unit_rows
+from fastcos.storage import memmap
 
 # values that differ by less, relative to the largest, differ by rounding
 _ROUNDING = 1e-13
@@ -88,19 +90,19 @@ def popularity_bias(
     >>> round(bias.norm_correlation, 2), round(bias.lift, 2), round(bias.gini, 2)
     (0.99, 1.9, 0.95)
     """
-    rows = rows_on_disk.as_rows_on_disk("items", items)
-    counts = validate_metrics.as_nonnegative("popularity", popularity, len(rows))
+    rows = memmap.as_rows_on_disk("items", items)
+    counts = checks.as_nonnegative("popularity", popularity, len(rows))
     listed = occurrences(neighbors, len(rows), k).astype(np.float64)
     resultant, directed = np.zeros(rows.shape[1]), np.empty(len(rows), np.bool_)
     lengths, cosines = np.empty(len(rows)), np.empty(len(rows))
-    for lo, chunk in rows_on_disk.blocks("items", rows, CHUNK):
+    for lo, chunk in memmap.blocks("items", rows, CHUNK):
         part = slice(lo, lo + len(chunk))
         directed[part] = chunk.any(axis=1)
         lengths[part] = _lengths(chunk)
         resultant += unit_rows(chunk)[counts[part] > 0].sum(axis=0)
     kept = directed & (counts > 0)
-    n = validate_metrics.as_enough("items", int(kept.sum()), 10, "popular rows that are not zero")
-    for lo, chunk in rows_on_disk.blocks("items", rows, CHUNK):
+    n = checks.as_enough("items", int(kept.sum()), 10, "popular rows that are not zero")
+    for lo, chunk in memmap.blocks("items", rows, CHUNK):
         cosines[lo : lo + len(chunk)] = (unit_rows(chunk) * resultant).sum(axis=1)
     logs, cosines, lengths = np.log(counts[kept]), (cosines[kept] - 1) / (n - 1), lengths[kept]
     order = np.argsort(logs, kind="stable")
@@ -115,7 +117,7 @@ def popularity_bias(
     )
 
 
-def _lengths(rows: validate.Rows) -> Floats:
+def _lengths(rows: validation.Rows) -> Floats:
     """Euclidean lengths, of rows whose squares vanish too."""
     largest = np.abs(rows).max(axis=1).astype(np.float64)
     exponents = np.frexp(largest)[1]

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos.metrics.rows import (
+from fastcos.metrics.labelled import (
     CHUNK,
     Floats,
     LabelledRows,

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from fastcos import validate, validate_metrics
-from fastcos.metrics.rows import CHUNK, Floats, cross_products, same_rows, unit_rows
+from fastcos import validation
+from fastcos.metrics import checks
+from fastcos.metrics.labelled import CHUNK, Floats, cross_products, same_rows, unit_rows
 
 # what rounding leaves of a variance that is 0
 _ROUNDING = 1e-13
@@ -75,12 +76,12 @@ def rsa(
     >>> round(rsa(items, [[-y, x] for x, y in items]).value, 12)
     1.0
     """
-    method = validate.as_choice("method", method, ("pearson", "spearman"))
-    n_pairs = validate.as_count("n_pairs", n_pairs, 4)
-    random = validate.as_generator("seed", seed)
+    method = validation.as_choice("method", method, ("pearson", "spearman"))
+    n_pairs = validation.as_count("n_pairs", n_pairs, 4)
+    random = validation.as_generator("seed", seed)
     X, Y = same_rows("first", first, "second", second)
     kept = X.any(axis=1) & Y.any(axis=1)
-    n = validate_metrics.as_enough("first", int(kept.sum()), 3, "rows that are zero in neither")
+    n = checks.as_enough("first", int(kept.sum()), 3, "rows that are zero in neither")
     A, B = unit_rows(X[kept]), unit_rows(Y[kept])
     if method == "pearson":
         value = _pearson(A, B)
@@ -100,8 +101,8 @@ def _pearson(A: Floats, B: Floats) -> float:
         return float(products - means)
 
     variances = covariance(A, A, mean_a * mean_a), covariance(B, B, mean_b * mean_b)
-    validate_metrics.as_varying("first", variances[0] > _ROUNDING, "cosines")
-    validate_metrics.as_varying("second", variances[1] > _ROUNDING, "cosines")
+    checks.as_varying("first", variances[0] > _ROUNDING, "cosines")
+    checks.as_varying("second", variances[1] > _ROUNDING, "cosines")
     value = covariance(A, B, mean_a * mean_b) / np.sqrt(variances[0] * variances[1])
     return float(np.clip(value, -1, 1))
 
@@ -118,8 +119,8 @@ def _spearman(
     else:
         i, j = np.triu_indices(n, 1)
     ranks = [stats.rankdata(_cosines(rows, i, j)) for rows in (A, B)]
-    validate_metrics.as_varying("first", bool(np.ptp(ranks[0]) > 0), "cosines")
-    validate_metrics.as_varying("second", bool(np.ptp(ranks[1]) > 0), "cosines")
+    checks.as_varying("first", bool(np.ptp(ranks[0]) > 0), "cosines")
+    checks.as_varying("second", bool(np.ptp(ranks[1]) > 0), "cosines")
     value = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
     if not sampled or abs(value) == 1:
         return value, value, value

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastcos.comparison import Comparison
-from fastcos.house_style import drawing
-from fastcos.measure.rows import Floats
-from fastcos.rescaling import rescaling_grid
+from fastcos.measures.rescaling import rescaling_grid
+from fastcos.measures.row_transforms import Floats
+from fastcos.plots.style import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

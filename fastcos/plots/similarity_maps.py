@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.comparison import EQ2, Comparison, Scores
-from fastcos.house_style import MAP_COLOURS, rules
+from fastcos.plots.style import MAP_COLOURS, rules
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

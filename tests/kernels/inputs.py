@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fastcos.validate import read_only
+from fastcos.validation import read_only
 
 
 def frozen(*arrays: Any) -> list[Any]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastcos.kernels import attacks
-from tests.audit_oracles import cosine, vertices
+from tests.oracles.audit import cosine, vertices
 
 
 def unit(v):

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import linprog
 
 from fastcos.kernels import certificates
-from tests.audit_oracles import cosine, minimise_over_box, vertices
 from tests.kernels.inputs import frozen
+from tests.oracles.audit import cosine, minimise_over_box, vertices
 
 
 def unit(v):

@@ -128,8 +128,8 @@ def test_no_kernel_of_the_package_grows_the_cache_in_a_second_process(tmp_path):
     # a closure over something that is new in every process would be a new entry every time
     code = """
 import numpy as np, scipy.sparse as sp
-from fastcos.validate_csr import as_interactions
-from fastcos.products import gram_matmul, matmul, rmatmul
+from fastcos.linalg.csr import as_interactions
+from fastcos.linalg.products import gram_matmul, matmul, rmatmul
 X = as_interactions("X", sp.csr_array([[1.0, 0, 2], [0, 3, 0]]))
 matmul(X, np.eye(3)); rmatmul(X, np.eye(2)); gram_matmul(X, np.eye(3))
 """
@@ -448,5 +448,5 @@ def test_nothing_is_told_while_all_is_well(cache):
 
 
 def test_importing_makes_no_directory(tmp_path):
-    use(ROOT, tmp_path / "c", "import fastcos.threads, fastcos.products")
+    use(ROOT, tmp_path / "c", "import fastcos.parallel, fastcos.linalg.products")
     assert not (tmp_path / "c").exists()

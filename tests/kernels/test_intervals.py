@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastcos.kernels import intervals
-from tests.audit_oracles import cosine, cosines_at, vertices
+from tests.oracles.audit import cosine, cosines_at, vertices
 
 
 def pairs(seed, n, d):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fastcos import threads
-from fastcos.kernels import label_ranks, list_votes
+from fastcos import parallel
+from fastcos.kernels import knn_vote, label_ranks
 
 
 def lines(seed, n, m, levels):
@@ -36,8 +36,8 @@ def test_label_ranks_are_those_of_the_definition(levels, m, n_codes, k):
     np.random.default_rng(m).shuffle(codes)
     owns = np.arange(m)
     table = lines(levels, m, m, levels)
-    auc, precision = threads.poisoned(m, np.float64), threads.poisoned(m, np.float64)
-    voted = threads.poisoned(m, np.int64)
+    auc, precision = parallel.poisoned(m, np.float64), parallel.poisoned(m, np.float64)
+    voted = parallel.poisoned(m, np.int64)
     sizes = np.bincount(codes)
     label_ranks.score_label_ranks(0, m, table, owns, codes, sizes, k, auc, precision, voted)
     truth = [by_loops(table[i], i, codes, k) for i in range(m)]
@@ -57,8 +57,8 @@ def test_votes_of_lists_are_those_of_a_dictionary(k):
     seen[0] = True
     indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
     indices = np.flatnonzero(seen.ravel()) % p
-    best = threads.poisoned((9, k), np.int64)
-    list_votes.recommend_by_lists(0, 9, indptr, indices, neighbors, weights, best)
+    best = parallel.poisoned((9, k), np.int64)
+    knn_vote.recommend_by_lists(0, 9, indptr, indices, neighbors, weights, best)
     for u in range(9):
         votes = dict.fromkeys(range(p), 0.0)
         for item in np.flatnonzero(seen[u]):
@@ -86,8 +86,8 @@ def test_votes_of_users_are_those_of_a_dictionary(k):
     weights = np.array([8.0, 4.0, 2.0, 1.0])
     indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
     indices = np.flatnonzero(seen.ravel()) % p
-    best = threads.poisoned((3, k), np.int64)
-    list_votes.recommend_by_users(0, 3, users, neighbors, weights, indptr, indices, p, best)
+    best = parallel.poisoned((3, k), np.int64)
+    knn_vote.recommend_by_users(0, 3, users, neighbors, weights, indptr, indices, p, best)
     for q, user in enumerate(users):
         votes = dict.fromkeys(range(p), 0.0)
         for weight, other in zip(weights, neighbors[q], strict=True):

@@ -5,8 +5,8 @@ import pytest
 
 from fastcos.kernels import ordered_rows, pair_scores
 from fastcos.kernels.jit import kernel
-from tests import measure_oracles as oracles
 from tests.kernels.inputs import frozen
+from tests.oracles import measures as oracles
 
 
 @kernel

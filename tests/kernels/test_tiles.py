@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import cpu, rows, tiles
+from fastcos.kernels import cpu, packing, tiles
 from fastcos.kernels.jit import kernel
 
 if not tiles.AVAILABLE:
@@ -38,7 +38,7 @@ def test_integer_tiles_are_exact(isa, depth):
     padded = np.zeros((32, 64 * steps), np.int8)
     padded[:, :depth] = items
     packed = np.full(2048 * steps, 249, np.uint8)
-    rows.pack_query_codes(queries.T.astype(np.float32), isa == "vnni", packed)
+    packing.pack_query_codes(queries.T.astype(np.float32), isa == "vnni", packed)
     scores = np.full(1024, -7, np.int32)
     one_panel(
         tiles.ISA_TUPLES[isa], padded.reshape(-1), 64 * steps, packed,
@@ -56,7 +56,7 @@ def test_float_tiles_are_within_their_bound(isa, depth):
     rng = np.random.default_rng(0)
     items, queries = rng.standard_normal((2, 32, depth)).astype(np.float32)
     packed, scores = np.full(32 * depth, np.nan, np.float32), np.full(1024, np.nan, np.float32)
-    rows.pack_query_floats(queries.T.copy(), packed)
+    packing.pack_query_floats(queries.T.copy(), packed)
     one_panel(
         tiles.ISA_TUPLES[isa], items.reshape(-1), depth, packed, depth, np.zeros(32, np.int32),
         tiles.configuration(), scores,

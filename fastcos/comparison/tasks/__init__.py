@@ -1,0 +1,1 @@
+"""The tasks on which candidates are compared."""

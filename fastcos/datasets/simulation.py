@@ -1,0 +1,351 @@
+"""Interactions simulated as in section 4 of the paper, where the true clusters are known."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import parallel, validation
+from fastcos.datasets.sampling import sample_interactions
+
+Vector = npt.NDArray[np.float64]
+Whole = npt.NDArray[np.int64]
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "popularity_law": ("rank_zipf", "pareto_draw", "power_draw", "bounded_pareto_draw"),
+    "popularity_scale": ("unscaled", "cluster_sum"),
+    "preference_law": ("dirichlet", "softmax"),
+    "activity_law": ("bounded_power", "pareto_clipped"),
+}
+_DEFAULTS: dict[str, Any] = {
+    "cluster_probabilities": "uniform",
+    "popularity_law": "rank_zipf",
+    "popularity_scale": "unscaled",
+    "preference_law": "dirichlet",
+    "preference_concentration": 1.0,
+    "activity_law": "bounded_power",
+}
+_SHARP = {"preference_concentration": 0.3}
+_PARETO = {"activity_law": "pareto_clipped"}
+_PRESETS: dict[str, dict[str, Any]] = {
+    "zipf_bounded": {},
+    "zipf_bounded_sharp": _SHARP,
+    "zipf_bounded_cluster_normalised": {"popularity_scale": "cluster_sum"},
+    "zipf_bounded_dirichlet_clusters": {"cluster_probabilities": "dirichlet"},
+    "zipf_pareto": _PARETO,
+    "zipf_pareto_sharp": _PARETO | _SHARP,
+    "pareto_bounded": {"popularity_law": "pareto_draw"},
+    "power_bounded": {"popularity_law": "power_draw"},
+    "power_pareto": _PARETO | {"popularity_law": "power_draw"},
+    "public_replication": _PARETO | {"popularity_law": "bounded_pareto_draw"},
+}
+# with these no popularity, and no sum of them, leaves the range of float64
+_LARGEST_EXPONENT, _SMALLEST_DRAWN_EXPONENT = 20.0, 0.1
+
+
+class Simulation(NamedTuple):
+    """Simulated interactions and the truth behind them.
+
+    Attributes
+    ----------
+    X : scipy.sparse.csr_array (n, p), float32
+        1 where a user interacted with an item. Items rise within a row.
+    item_cluster : ndarray (p,), int64
+        The cluster of every item, from 0. A cluster may be empty.
+    item_popularity : ndarray (p,), float64
+        Baseline popularity p_i, up to one common factor.
+    user_preference : ndarray (n, C), float64
+        Cluster preferences p_uc; rows sum to 1.
+    parameters : dict
+        Every argument and every choice in force, enough to simulate the same again.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> data = fastcos.simulate_interactions(50, 20, n_clusters=3, seed=0)
+    >>> data.X.shape, data.item_cluster.shape, data.user_preference.shape
+    ((50, 20), (20,), (50, 3))
+    """
+
+    X: Any
+    item_cluster: Whole
+    item_popularity: Vector
+    user_preference: Vector
+    parameters: dict[str, Any]
+
+
+def presets() -> dict[str, dict[str, Any]]:
+    """Return the presets of simulate_interactions by name, each with all that it sets.
+
+    Returns
+    -------
+    dict of dict
+        The default comes first.
+
+    Examples
+    --------
+    >>> from fastcos.datasets import presets
+    >>> presets()["zipf_pareto"]["activity_law"]
+    'pareto_clipped'
+    """
+    return {name: _DEFAULTS | changes for name, changes in _PRESETS.items()}
+
+
+def simulate_interactions(
+    n_users: int = 20_000,
+    n_items: int = 1_000,
+    *,
+    n_clusters: int = 5,
+    item_exponent: tuple[float, float] = (0.25, 1.5),
+    user_exponent: float = 0.5,
+    preset: str = "zipf_bounded",
+    cluster_probabilities: str | npt.ArrayLike | None = None,
+    popularity_law: str | None = None,
+    popularity_scale: str | None = None,
+    preference_law: str | None = None,
+    preference_concentration: float | None = None,
+    activity_law: str | None = None,
+    interactions_per_user: int | None = None,
+    seed: int = 0,
+    n_threads: int | None = None,
+    progress: parallel.Progress | None = None,
+) -> Simulation:
+    """Simulate who interacted with what, as in section 4 of the paper.
+
+    Items fall into clusters at random. Every cluster c has an exponent β_c, uniform within
+    item_exponent, and every item i of it a popularity p_i by a power law of β_c. User u has random
+    cluster preferences p_uc and interacts with k_u different items, drawn one after the other with
+    probabilities p_uc p_i in proportion, among the items not drawn yet. k_u follows a power law of
+    user_exponent. What the paper leaves open is set by the preset, and by the arguments from
+    cluster_probabilities to activity_law, which override it.
+
+    The draws follow that law exactly, up to the rounding of float64. Memory grows with the number
+    of interactions and with n C, not with n p. Each of clusters, exponents, popularities,
+    preferences, activities and items drawn has a stream of its own: a change of one choice leaves
+    the streams of the others as they were.
+
+    Parameters
+    ----------
+    n_users, n_items : int
+        n and p, at least 1.
+    n_clusters : int
+        C, from 1 to n_items. Clusters may turn out tiny or empty.
+    item_exponent : (float, float)
+        The lower and the upper end of β_c, from 0 (0.1 where popularities are drawn) to 20.
+    user_exponent : float
+        From 0 (0.1 with "pareto_clipped") to 20.
+    preset : str
+        A name of `presets`. "zipf_bounded" reads the paper with power laws over ranks and over the
+        bounded number of interactions.
+    cluster_probabilities : {"uniform", "dirichlet"} or array_like (C,), optional
+        p_c: all equal, Dirichlet(1), or in proportion to the given values.
+    popularity_law : str, optional
+        "rank_zipf": rank^-β over a random ranking of the cluster's items; "pareto_draw": U^(-1/β);
+        "power_draw": U^(1/β); "bounded_pareto_draw": U^(-1/β) with U from 0.01 to 1.
+    popularity_scale : {"unscaled", "cluster_sum"}, optional
+        "cluster_sum": popularities sum to 1 in every cluster.
+    preference_law : {"dirichlet", "softmax"}, optional
+        "softmax": of C standard normal numbers.
+    preference_concentration : float, optional
+        Of the Dirichlet law, from 0.01; below 1 users are more single-minded.
+    activity_law : {"bounded_power", "pareto_clipped"}, optional
+        "bounded_power": P(k_u = x) in proportion to x^-user_exponent for x = 1 .. p;
+        "pareto_clipped": U^(-1/user_exponent) rounded down, at most p / 2 (at least 1).
+    interactions_per_user : int, optional
+        k_u of every user, from 1 to n_items, in place of the law.
+    seed : int
+        The same seed gives the same interactions on any number of threads and by either driver.
+    n_threads : int, optional
+        Default: the setting ``num_threads``.
+    progress : callable, optional
+        Called as progress(done, total) with numbers of users.
+
+    Returns
+    -------
+    Simulation
+        X, item_cluster, item_popularity, user_preference and parameters. A user has fewer than k_u
+        items only where fewer have any weight for that user; such a user has them all. Items that
+        nobody interacted with are zero columns of X.
+
+    Raises
+    ------
+    ValueError
+        An unknown preset or law, a number out of range.
+
+    Notes
+    -----
+    Source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4. X is not centred and has no
+    bias terms. Items are drawn by the counter-based generator Philox4x32-10 (Salmon et al. 2011),
+    all else by `numpy.random.Generator`, whose streams NumPy may change between versions.
+
+    Examples
+    --------
+    >>> from fastcos.datasets import simulate_interactions
+    >>> simulation = simulate_interactions(1000, 100, interactions_per_user=7, seed=1)
+    >>> simulation.X.shape, simulation.X.nnz
+    ((1000, 100), 7000)
+    >>> simulation.parameters["preference_law"]
+    'dirichlet'
+    """
+    n_items = validation.as_count("n_items", n_items)
+    n_clusters = validation.as_count("n_clusters", n_clusters, high=n_items)
+    if interactions_per_user is not None:
+        interactions_per_user = validation.as_count(
+            "interactions_per_user", interactions_per_user, high=n_items
+        )
+    given = {
+        "cluster_probabilities": cluster_probabilities,
+        "popularity_law": popularity_law,
+        "popularity_scale": popularity_scale,
+        "preference_law": preference_law,
+        "preference_concentration": preference_concentration,
+        "activity_law": activity_law,
+    }
+    choices = _settled(preset, given, n_clusters)
+    parameters = {
+        "n_users": validation.as_count("n_users", n_users),
+        "n_items": n_items,
+        "n_clusters": n_clusters,
+        "item_exponent": _as_item_exponents(item_exponent, choices["popularity_law"]),
+        "user_exponent": _as_user_exponent(user_exponent, choices["activity_law"]),
+        "preset": preset,
+        **choices,
+        "interactions_per_user": interactions_per_user,
+        "seed": validation.as_count("seed", seed, low=0),
+    }
+    if n_threads is not None:
+        n_threads = validation.as_count("n_threads", n_threads)
+    return _simulated(parameters, n_threads, progress)
+
+
+def _simulated(
+    parameters: dict[str, Any], n_threads: int | None, progress: parallel.Progress | None
+) -> Simulation:
+    """Draw clusters, popularities, preferences and activities, then the interactions."""
+    n_users, n_items = parameters["n_users"], parameters["n_items"]
+    n_clusters, activity = parameters["n_clusters"], parameters["interactions_per_user"]
+    *streams, drawn = np.random.SeedSequence(parameters["seed"]).spawn(6)
+    clusters, slopes, popularities, preferences, activities = map(np.random.default_rng, streams)
+    shares = _cluster_shares(clusters, parameters["cluster_probabilities"], n_clusters)
+    item_cluster = clusters.choice(n_clusters, size=n_items, p=shares)
+    lowest, highest = parameters["item_exponent"]
+    cluster_exponent = slopes.uniform(lowest, highest, size=n_clusters)
+    popularity = _popularity(popularities, item_cluster, cluster_exponent, parameters)
+    preference = _preference(preferences, n_users, n_clusters, parameters)
+    if activity is None:
+        exponent, law = parameters["user_exponent"], parameters["activity_law"]
+        wanted = _activity(activities, n_users, n_items, exponent, law)
+    else:
+        wanted = np.full(n_users, activity, np.int64)
+    X = sample_interactions(
+        preference,
+        item_cluster,
+        popularity,
+        wanted,
+        key=tuple(drawn.generate_state(2).tolist()),
+        n_threads=n_threads,
+        progress=progress,
+    )
+    return Simulation(X, item_cluster, popularity, preference, parameters)
+
+
+def _settled(preset: str, given: dict[str, Any], n_clusters: int) -> dict[str, Any]:
+    """Return every open choice: what is given, else what the preset says."""
+    validation.as_choice("preset", preset, tuple(_PRESETS))
+    choices = presets()[preset] | {
+        name: value for name, value in given.items() if value is not None
+    }
+    for name, known in _CHOICES.items():
+        validation.as_choice(name, choices[name], known)
+    if choices["preference_law"] == "softmax":
+        validation.as_none(
+            "preference_concentration",
+            given["preference_concentration"],
+            "where preference_law is 'softmax'",
+        )
+        choices["preference_concentration"] = None
+    else:
+        choices["preference_concentration"] = validation.as_real(
+            "preference_concentration", choices["preference_concentration"], low=0.01
+        )
+    if isinstance(choices["cluster_probabilities"], str):
+        validation.as_choice(
+            "cluster_probabilities", choices["cluster_probabilities"], ("uniform", "dirichlet")
+        )
+    else:
+        choices["cluster_probabilities"] = validation.as_shares(
+            "cluster_probabilities", choices["cluster_probabilities"], n_clusters
+        ).tolist()
+    return choices
+
+
+def _as_item_exponents(item_exponent: Any, popularity_law: str) -> tuple[float, float]:
+    low, high = validation.as_vector("item_exponent", item_exponent, 2).tolist()
+    lowest = 0.0 if popularity_law == "rank_zipf" else _SMALLEST_DRAWN_EXPONENT
+    low = validation.as_real("item_exponent[0]", low, low=lowest, high=_LARGEST_EXPONENT)
+    return low, validation.as_real("item_exponent[1]", high, low=low, high=_LARGEST_EXPONENT)
+
+
+def _as_user_exponent(user_exponent: Any, activity_law: str) -> float:
+    lowest = _SMALLEST_DRAWN_EXPONENT if activity_law == "pareto_clipped" else 0.0
+    return validation.as_real("user_exponent", user_exponent, low=lowest, high=_LARGEST_EXPONENT)
+
+
+def _cluster_shares(random: np.random.Generator, law: Any, n_clusters: int) -> Vector:
+    if law == "dirichlet":
+        return random.dirichlet(np.ones(n_clusters))
+    return np.full(n_clusters, 1 / n_clusters) if law == "uniform" else np.array(law)
+
+
+def _popularity(
+    random: np.random.Generator, item_cluster: Whole, exponent: Vector, choices: dict[str, Any]
+) -> Vector:
+    """Baseline popularity of every item."""
+    n_items, law = len(item_cluster), choices["popularity_law"]
+    beta = exponent[item_cluster]
+    if law == "rank_zipf":
+        shuffled = random.permutation(n_items)
+        order = shuffled[np.argsort(item_cluster[shuffled], kind="stable")]
+        size = np.bincount(item_cluster, minlength=len(exponent))
+        rank = np.empty(n_items)
+        rank[order] = np.arange(n_items) - np.repeat(np.cumsum(size) - size, size) + 1
+        popularity = rank**-beta
+    else:
+        # above 0 and up to 1
+        uniform = 1 - random.random(n_items)
+        if law == "bounded_pareto_draw":
+            uniform = 0.01 + 0.99 * uniform
+        popularity = uniform ** (1 / beta if law == "power_draw" else -1 / beta)
+    if choices["popularity_scale"] == "cluster_sum":
+        popularity /= np.bincount(item_cluster, popularity, len(exponent))[item_cluster]
+    return popularity
+
+
+def _preference(
+    random: np.random.Generator, n_users: int, n_clusters: int, choices: dict[str, Any]
+) -> Vector:
+    """Cluster preferences of every user, rows that sum to 1."""
+    if choices["preference_law"] == "dirichlet":
+        return random.dirichlet(
+            np.full(n_clusters, choices["preference_concentration"]), size=n_users
+        )
+    preference = random.standard_normal((n_users, n_clusters))
+    np.exp(preference, out=preference)
+    preference /= preference.sum(axis=1, keepdims=True)
+    return preference
+
+
+def _activity(
+    random: np.random.Generator, n_users: int, n_items: int, exponent: float, law: str
+) -> Whole:
+    """Interactions k_u of every user, from 1 to n_items."""
+    uniform = 1 - random.random(n_users)
+    if law == "pareto_clipped":
+        most = max(1, n_items // 2)
+        # the smallest uniform^(-1/exponent) above most is enough: no overflow
+        uniform = np.maximum(uniform, math.exp(-exponent * math.log(2 * most)))
+        return np.minimum(uniform ** (-1 / exponent), most).astype(np.int64)
+    running = np.cumsum(np.arange(1, n_items + 1) ** -exponent)
+    fewer = np.searchsorted(running, uniform * running[-1]).astype(np.int64)
+    return np.asarray(fewer + 1)

@@ -1,0 +1,1 @@
+"""Exact top-k over packed rows, by inner product; knows nothing of measures."""

@@ -1,0 +1,192 @@
+"""Sparse rows for the search among them: by row, by column, whole numbers in few bits."""
+
+import functools
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from fastcos import parallel, validation
+from fastcos.engine import safe_norms
+from fastcos.kernels import inverted_lists, sparse_top_k
+from fastcos.linalg.csr import as_interactions, csr_arrays
+from fastcos.linalg.transpose import transposed
+
+Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
+
+_LARGEST_INT32 = 2**31 - 1
+# non-zeros of one block of a pass over them
+_NNZ_PER_PASS = 1 << 20
+# values looked at before all of them
+_FIRST_VALUES = 4096
+_LONGEST_TOLD_APART = 2**16 - 1
+# the ends of lists are a small part from here on
+_LONG_ON_AVERAGE = 128
+
+
+class SparseRows:
+    """Rows by row and by column, whichever is asked for, with their norms.
+
+    Either is a tuple (indptr int64, indices, data), data None where all values are 1. Indices by
+    row are int32 (int64 beyond), by column uint16 where that holds the rows.
+
+    Attributes
+    ----------
+    shape : tuple (n, d)
+    are_whole : bool
+        Whether all values are whole numbers of int16.
+    packed : ndarray (nnz,), int32, or None
+        The entries by column in one array: an item in the lower half, its value in the upper one.
+    """
+
+    def __init__(
+        self, shape: tuple[int, int], by_row: Arrays | None, by_column: Arrays | None,
+        n_threads: int | None, *, are_whole: bool, packed: npt.NDArray[np.int32] | None = None,
+    ) -> None:  # fmt: skip
+        self.shape, self.are_whole, self.packed = shape, are_whole, packed
+        self._by_row, self._by_column, self._n_threads = by_row, by_column, n_threads
+
+    @functools.cached_property
+    def by_row(self) -> Arrays:
+        """CSR of the rows."""
+        n, d = self.shape
+        if self._by_row is None:
+            indptr, indices, data = self._by_column or self._by_row  # type: ignore[misc]
+            return transposed(indptr, indices, data, n, _index_type(d), self._n_threads)
+        return _narrowed(self._by_row, _index_type(d))
+
+    @functools.cached_property
+    def by_column(self) -> Arrays:
+        """CSR of the transpose."""
+        if self._by_column is None:
+            return transposed(*self.by_row, self.shape[1], self._narrow_type, self._n_threads)
+        return _narrowed(self._by_column, self._narrow_type)
+
+    @functools.cached_property
+    def norms(self) -> npt.NDArray[np.float64]:
+        """Euclidean norms of the rows, (n,)."""
+        indptr, _, data = self.by_row
+        norms = parallel.poisoned(self.shape[0], np.float64)
+        cuts = parallel.cuts_by_work(indptr, _NNZ_PER_PASS)
+        parallel.run(sparse_top_k.row_norms, cuts, indptr, data, norms, n_threads=self._n_threads)
+        return validation.read_only(norms)
+
+    def columns_by_length(self) -> npt.NDArray[np.int64]:
+        """Return the columns by their numbers of non-zeros, as given where these are large.
+
+        Numbers from 2**16 on are not told apart: 16 bits are sorted by radix.
+        """
+        lengths = np.diff((self._by_column or self.by_column)[0])
+        if lengths.mean() > _LONG_ON_AVERAGE:
+            return np.arange(len(lengths))
+        short = np.minimum(lengths, _LONGEST_TOLD_APART).astype(np.uint16)
+        return np.argsort(short, kind="stable")
+
+    def with_columns(self, order: npt.NDArray[np.int64]) -> "SparseRows":
+        """Return rows of whole numbers with their columns in another order, values as int16."""
+        indptr, indices, data = self._by_column or self.by_column
+        taken_indptr = np.zeros_like(indptr)
+        np.cumsum(np.diff(indptr)[order], out=taken_indptr[1:])
+        packed, taken, values = _empty_entries(len(indices), self._narrow_type, data is not None)
+        parallel.run(
+            inverted_lists.take_rows,
+            parallel.cuts_by_work(taken_indptr, _NNZ_PER_PASS),
+            validation.read_only(order),
+            validation.read_only(indptr),
+            validation.read_only(indices),
+            None if data is None else validation.read_only(data),
+            validation.read_only(taken_indptr),
+            taken,
+            values,
+            n_threads=self._n_threads,
+        )
+        by_column = taken_indptr, taken, values
+        return SparseRows(
+            self.shape, None, by_column, self._n_threads, are_whole=True, packed=packed
+        )
+
+    def only(self, numbers: npt.NDArray[np.int64]) -> "SparseRows":
+        """Return the rows of these numbers."""
+        indptr, indices, data = self.by_row
+        places = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)[numbers]
+        kept = None if data is None else data[places.data]
+        arrays = places.indptr.astype(np.int64), places.indices, kept
+        shape = len(numbers), self.shape[1]
+        return SparseRows(shape, arrays, None, self._n_threads, are_whole=self.are_whole)
+
+    @property
+    def _narrow_type(self) -> npt.DTypeLike:
+        n = self.shape[0]
+        return np.uint16 if n <= 2**16 else _index_type(n)
+
+
+def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> SparseRows:
+    """Pass the gate; CSC is the CSR of the transpose, and is not converted."""
+    is_csc = sp.issparse(X) and X.ndim == 2 and X.format == "csc"
+    clean = as_interactions(f"{name}.T", X.T) if is_csc else as_interactions(name, X)
+    arrays: Arrays = csr_arrays(clean)
+    are_whole = _are_whole(arrays[0], clean.data, n_threads)
+    if are_whole and (clean.data[:_FIRST_VALUES] == 1).all() and (clean.data == 1).all():
+        arrays = *arrays[:2], None
+    shape = clean.shape[::-1] if is_csc else clean.shape
+    by_row, by_column = (None, arrays) if is_csc else (arrays, None)
+    rows = SparseRows(shape, by_row, by_column, n_threads, are_whole=are_whole)
+    if measure == "dot" or are_whole:
+        return rows
+    return _lengthened(rows, n_threads)
+
+
+def _are_whole(
+    indptr: npt.NDArray[np.int64], data: npt.NDArray[Any], n_threads: int | None
+) -> bool:
+    """Whether int16 holds all values."""
+    first = data[:_FIRST_VALUES]
+    if (first != np.rint(first)).any():
+        return False
+    are_whole = parallel.poisoned(len(indptr) - 1, np.bool_)
+    cuts = parallel.cuts_by_work(indptr, _NNZ_PER_PASS)
+    arrays = indptr, validation.read_only(data), are_whole
+    parallel.run(inverted_lists.find_whole_rows, cuts, *arrays, n_threads=n_threads)
+    return bool(are_whole.all())
+
+
+def _lengthened(rows: SparseRows, n_threads: int | None) -> SparseRows:
+    """Rows of which those too short for their squares are multiplied by powers of two."""
+    indptr, indices, data = rows.by_row
+    short = None if data is None else safe_norms.are_short(rows.norms, data.dtype)
+    if data is None or short is None:
+        return rows
+    row_of = np.repeat(np.arange(len(short)), np.diff(indptr))
+    largest = np.zeros(len(short))
+    np.maximum.at(largest, row_of, np.abs(data))
+    steps = np.where(short, safe_norms.exponents(largest), 0)
+    longer = np.ldexp(data, steps[row_of])
+    return SparseRows(rows.shape, (indptr, indices, longer), None, n_threads, are_whole=False)
+
+
+def _empty_entries(
+    nnz: int, index_type: npt.DTypeLike, with_values: bool
+) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[Any], npt.NDArray[np.int16] | None]:
+    """Return memory for items and their values, where both are of 16 bits as halves of one array.
+
+    The first is that array, or None.
+    """
+    if with_values and index_type == np.uint16:
+        packed = np.empty(nnz, np.int32)
+        halves = packed.view(np.int16).reshape(nnz, 2)
+        low, high = (0, 1) if sys.byteorder == "little" else (1, 0)
+        return packed, halves[:, low].view(np.uint16), halves[:, high]
+    return None, np.empty(nnz, index_type), np.empty(nnz, np.int16) if with_values else None
+
+
+def _index_type(count: int) -> npt.DTypeLike:
+    return np.int32 if count <= _LARGEST_INT32 else np.int64
+
+
+def _narrowed(arrays: Arrays, index_type: npt.DTypeLike) -> Arrays:
+    indptr, indices, data = arrays
+    narrow = validation.read_only(indices.astype(index_type, copy=False))
+    readable = None if data is None else validation.read_only(data)
+    return validation.read_only(indptr), narrow, readable

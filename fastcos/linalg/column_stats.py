@@ -1,0 +1,39 @@
+"""What a model asks of the columns of X, whether X is sparse, dense or in shards."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from fastcos.linalg.products import rmatmul
+from fastcos.linalg.shards import InteractionShards
+
+
+def values(X: Any) -> npt.NDArray[Any]:
+    """Return an array whose extremes are those of X's non-zeros."""
+    if isinstance(X, InteractionShards):
+        return np.concatenate([X.column_lows, X.column_highs])
+    return X.data if sp.issparse(X) else X  # type: ignore[no-any-return]
+
+
+def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
+    """Return which columns are zero throughout, after centring if so; (p,)."""
+    if isinstance(X, InteractionShards):
+        low, high = X.column_lows, X.column_highs
+        return np.equal(low, high) if center else np.equal(low, 0) & np.equal(high, 0)
+    if center:
+        low, high = X.min(axis=0), X.max(axis=0)
+        if sp.issparse(X):
+            low, high = low.toarray().ravel(), high.toarray().ravel()
+        return np.asarray(low == high)
+    if sp.issparse(X):
+        return np.asarray(np.bincount(X.indices, minlength=X.shape[1]) == 0)
+    return ~X.any(axis=0)  # type: ignore[no-any-return]
+
+
+def means(X: Any) -> npt.NDArray[np.float64]:
+    """Return them in float64, (p,)."""
+    if isinstance(X, InteractionShards):
+        return np.asarray(X.column_sums / X.shape[0])
+    return np.asarray(rmatmul(X, np.ones((X.shape[0], 1)))[:, 0] / X.shape[0], np.float64)

@@ -1,0 +1,237 @@
+"""The gate for interaction matrices: any sparse input becomes one canonical CSR array.
+
+SciPy's own checks do not look: constructors and check_format(False) accept indices that are
+negative or out of range and an indptr that falls, which crash compiled code, and
+has_canonical_format is a cached flag that an edit in place leaves wrong. So the arrays themselves
+are read, once.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from fastcos import parallel
+from fastcos.kernels import csr
+from fastcos.validation import as_rows, read_only, some_rows
+
+# every whole number up to here is exact in float32
+_EXACT_FLOAT32 = 2**24
+
+
+class CSRArrays(NamedTuple):
+    """A canonical CSR matrix as kernels take it; all read-only.
+
+    Attributes
+    ----------
+    indptr : ndarray (n + 1,), int64
+    indices : ndarray (nnz,), int32 or int64, rising within a row
+    data : ndarray (nnz,), float32 or float64
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.integer[Any]]
+    data: npt.NDArray[np.floating[Any]]
+
+
+def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_array:
+    """Return X as a canonical CSR array of float32 or float64: sorted, unique, finite, no zeros.
+
+    X is any SciPy sparse matrix or array, or a dense array_like (n, p). Duplicates are summed,
+    indices sorted and explicit zeros dropped on a private copy (keep_zeros spares that copy where
+    they do no harm); X itself is never changed. Sparse
+    integers and booleans become float32 where that is exact, else float64, and are summed in the
+    latter. One pass over the non-zeros.
+    """
+    if not sp.issparse(X):
+        return sp.csr_array(as_rows(name, X))
+    if X.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {X.dtype}")
+    if X.ndim != 2:
+        raise ValueError(f"{name} must be 2-dimensional (users, items), got shape {X.shape}")
+    if 0 in X.shape:
+        raise ValueError(f"{name} must have at least one row and one column, got {X.shape}")
+    indptr, indices, data = _as_csr(name, X)
+    worst = _checked(name, indptr, indices, data, X.shape[1])
+    if worst == csr.EXPLICIT_ZERO and keep_zeros:
+        worst = csr.FINE
+    # flags of a new object are not stale, unlike X.has_canonical_format after an edit in place
+    clean = sp.csr_array((data, indices, indptr), shape=X.shape, copy=worst > csr.FINE)
+    if worst == csr.NOT_CANONICAL:
+        with np.errstate(over="ignore"):
+            clean.sum_duplicates()
+        _checked(name, clean.indptr, clean.indices, clean.data, X.shape[1])  # sums may overflow
+    if worst > csr.FINE:
+        clean.eliminate_zeros()
+    clean.has_canonical_format = True
+    if X.dtype.kind in "iub" and np.abs(clean.data).max(initial=0) <= _EXACT_FLOAT32:
+        clean.data = clean.data.astype(np.float32)
+    return clean
+
+
+def csr_arrays(X: sp.csr_array) -> CSRArrays:
+    """Return the three arrays of what as_interactions returned, as kernels take them."""
+    return CSRArrays(
+        read_only(X.indptr.astype(np.int64, copy=False)), read_only(X.indices), read_only(X.data)
+    )
+
+
+def unread_arrays(name: str, X: Any) -> CSRArrays | None:
+    """Return the arrays of a CSR matrix of floats, its entries not looked at; None for others."""
+    is_plain = sp.issparse(X) and X.format == "csr" and X.dtype in (np.float32, np.float64)
+    if not is_plain or X.ndim != 2 or 0 in X.shape:
+        return None
+    indptr, indices, data = _compressed(name, X, X.shape[0])
+    indptr = indptr.astype(np.int64, copy=False)
+    return CSRArrays(read_only(indptr), read_only(indices), read_only(data))
+
+
+class BitPatterns(NamedTuple):
+    """Indices and values as unsigned integers, and two patterns of the values' size."""
+
+    columns: npt.NDArray[np.unsignedinteger[Any]]
+    bits: npt.NDArray[np.unsignedinteger[Any]]
+    magnitude: Any
+    infinity: Any
+
+
+def bit_patterns(indices: Any, data: Any) -> BitPatterns:
+    """Return the arrays as kernels.csr looks at them."""
+    unsigned = np.dtype(f"u{data.dtype.itemsize}").type
+    return BitPatterns(
+        read_only(indices.view(f"u{indices.dtype.itemsize}")),
+        read_only(data.view(unsigned)),
+        unsigned(np.iinfo(unsigned).max >> 1),
+        np.array(np.inf, data.dtype).view(unsigned)[()],
+    )
+
+
+def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
+    """Return indptr, indices and float data whose lengths fit; the indices are not looked at yet.
+
+    SciPy converts other formats, after a look at what would crash it.
+    """
+    if X.format == "csc":
+        indptr, indices, data = _compressed(name, X, X.shape[1])
+        _check_range(f"{name}.indices", indices, X.shape[0])
+        X = sp.csc_array((data, indices, indptr), shape=X.shape).tocsr()
+    elif X.format == "bsr":
+        height, width = X.data.shape[1:]
+        indptr, indices, data = _compressed(name, X, X.shape[0] // height)
+        _check_range(f"{name}.indices", indices, X.shape[1] // width)
+        X = sp.bsr_array((data, indices, indptr), shape=X.shape).tocsr()
+    elif X.format == "lil":
+        if [len(row) for row in X.rows] != [len(row) for row in X.data]:
+            raise ValueError(f"{name}.rows and .data must have lists of the same lengths")
+        X = X.tocsr()
+    elif X.format == "dia":
+        X = _diagonals(name, X).tocsr()
+    elif X.format != "csr":
+        X = _coordinates(name, X).tocsr()
+    return _compressed(name, X, X.shape[0])
+
+
+def _compressed(name: str, X: Any, n: int) -> tuple[Any, Any, Any]:
+    """Return indptr, indices and data of n compressed rows; check that indptr can be followed."""
+    indptr, indices, data = (np.ascontiguousarray(a) for a in (X.indptr, X.indices, X.data))
+    if indptr.shape != (n + 1,):
+        raise ValueError(f"{name}.indptr must be of shape ({n + 1},), got {indptr.shape}")
+    for field, array in (("indptr", indptr), ("indices", indices)):
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"{name}.{field} must hold integers, got dtype {array.dtype}")
+    if indices.ndim != 1 or data.ndim != (3 if X.format == "bsr" else 1):
+        raise ValueError(f"{name}.indices must be 1-dimensional, got shape {indices.shape}")
+    if indptr[0] != 0:
+        raise ValueError(f"{name}.indptr must start at 0, got {indptr[0]}")
+    falls = np.flatnonzero(indptr[1:] < indptr[:-1])
+    if len(falls):
+        raise ValueError(f"{name}.indptr must not fall, got a fall after position {falls[0]}")
+    if indptr[-1] > min(len(indices), len(data)):
+        raise ValueError(
+            f"{name}.indptr must end within indices ({len(indices)}) and data ({len(data)}), "
+            f"got {indptr[-1]}"
+        )
+    if indices.dtype not in (np.int32, np.int64):
+        indices = indices.astype(np.int64)
+    nnz = int(indptr[-1])
+    return indptr, indices[:nnz], _as_values(data[:nnz])
+
+
+def _coordinates(name: str, X: Any) -> sp.coo_array:
+    """Return X in coordinates that lie within its shape."""
+    try:
+        X = X.tocoo()
+    except (ValueError, TypeError, IndexError) as error:  # from a dictionary of keys
+        raise ValueError(f"{name} must be a valid sparse matrix, got: {error}") from None
+    for field, coordinates, size in zip(("row", "col"), X.coords, X.shape, strict=True):
+        if len(coordinates) != len(X.data):
+            raise ValueError(
+                f"{name}.{field} must be as long as data ({len(X.data)}), got {len(coordinates)}"
+            )
+        _check_range(f"{name}.{field}", coordinates, size)
+    return sp.coo_array((_as_values(np.asarray(X.data)), X.coords), shape=X.shape)
+
+
+def _diagonals(name: str, X: Any) -> sp.dia_array:
+    """Return X with as many offsets as diagonals, which SciPy would not check before it reads."""
+    offsets, data = np.asarray(X.offsets), np.asarray(X.data)
+    if data.ndim != 2 or offsets.shape != data.shape[:1] or offsets.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name}.offsets must be a whole number for each of the {len(data)} rows of data, "
+            f"got dtype {offsets.dtype} of shape {offsets.shape}"
+        )
+    if len(np.unique(offsets)) < len(offsets):
+        raise ValueError(f"{name}.offsets must differ from each other, got {offsets.tolist()}")
+    return sp.dia_array((_as_values(data), offsets), shape=X.shape)
+
+
+def _check_range(field: str, indices: Any, size: int) -> None:
+    if len(indices) and not 0 <= indices.min() <= indices.max() < size:
+        at = int(np.flatnonzero((indices < 0) | (indices >= size))[0])
+        raise ValueError(
+            f"{field} must be from 0 to {size - 1}, got {indices[at]} at position {at}"
+        )
+
+
+def _as_values(data: Any) -> Any:
+    """Return float32 or float64; whole numbers as float64, in which duplicates are summed."""
+    if data.dtype in (np.float32, np.float64):
+        return data
+    with np.errstate(over="ignore"):
+        return data.astype(np.float32 if data.dtype == np.float16 else np.float64)
+
+
+def _checked(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) -> int:
+    """Return the worst repairable finding of all rows; raise for those that are none."""
+    indptr = read_only(indptr.astype(np.int64, copy=False))
+    findings = parallel.poisoned(len(indptr) - 1, np.uint8)
+    parallel.run(
+        csr.check_rows,
+        parallel.cuts_by_work(indptr, 1 << 20),
+        indptr,
+        read_only(indices),
+        read_only(data),
+        *bit_patterns(indices, data),
+        n_columns,
+        findings,
+    )
+    for finding, rule in (
+        (csr.OUT_OF_RANGE, f"have column indices from 0 to {n_columns - 1}"),
+        (csr.NOT_FINITE, "be finite"),
+    ):
+        rows = np.flatnonzero(findings == finding)
+        if len(rows):
+            what = _first_offender(rows[0], indptr, indices, data, n_columns)
+            raise ValueError(f"{name} must {rule}, got {what} (at fault: {some_rows(rows)})")
+    return csr.NOT_CANONICAL if (findings == csr.NOT_CANONICAL).any() else int(findings.max())
+
+
+def _first_offender(row: int, indptr: Any, indices: Any, data: Any, n_columns: int) -> str:
+    at = slice(int(indptr[row]), int(indptr[row + 1]))
+    columns, values = indices[at], data[at]
+    outside = np.flatnonzero((columns < 0) | (columns >= n_columns))
+    if len(outside):
+        return f"index {columns[outside[0]]} in row {row}, position {at.start + outside[0]}"
+    broken = np.flatnonzero(~np.isfinite(values))[0]
+    return f"{values[broken]} in row {row}, column {columns[broken]}"

@@ -1,0 +1,381 @@
+"""Truncated SVD of sparse, dense and implicit matrices, with a certificate per triplet."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+from sklearn.exceptions import ConvergenceWarning
+
+from fastcos import validation
+from fastcos.linalg import block_lanczos
+from fastcos.linalg.operators import Operator, as_operator
+from fastcos.linalg.sparse_operator import Matrix
+from fastcos.parallel import Progress
+
+Vector = npt.NDArray[np.float64]
+
+# sides up to here, and wanted shares from 1/5 on, are cheaper by a dense eigendecomposition
+_DENSE_SIDE = 2048
+_DENSE_SHARE = 5
+# a Gram matrix in float64 cannot tell smaller singular values from 0, relative to the largest
+_RANK_TOLERANCE = 1e-7
+# rows of the vectors whose residuals stay in the cache
+_ROWS_AT_ONCE = 1024
+# residual of the direct route, relative
+_WORKING_PRECISION = 1e-11
+
+
+class SVD(NamedTuple):
+    """The leading singular triplets of X.
+
+    Attributes
+    ----------
+    U : ndarray (n, k) or None
+        Left singular vectors as columns. None where they were not asked for. On the longer side of
+        X, orthogonal to a few eps (s[0] / s)².
+    s : ndarray (k,), float64
+        Singular values, falling; 0 where not above 1e-7 s[0].
+    Vt : ndarray (k, p)
+        Right singular vectors as rows. The entry of largest magnitude of each is positive, the
+        first such on ties.
+    residuals : ndarray (k,), float64
+        The certificate: some singular value of X lies within ``residuals[i] * s[i]`` of ``s[i]``
+        (where s[i] is 0, within ``residuals[i] * s[0]``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> import fastcos
+    >>> X = sp.random_array((200, 40), density=0.2, rng=np.random.default_rng(0))
+    >>> svd = fastcos.randomized_svd(X.tocsr(), 3)
+    >>> svd.U.shape, svd.s.shape, svd.Vt.shape, bool((svd.residuals <= 1e-3).all())
+    ((200, 3), (3,), (3, 40), True)
+    """
+
+    U: Matrix | None
+    s: Vector
+    Vt: Matrix
+    residuals: Vector
+
+
+def randomized_svd(
+    X: Any,
+    n_components: int,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 100,
+    seed: int | np.random.Generator = 0,
+    compute_u: bool = True,
+    center: npt.ArrayLike | None = None,
+    scale: npt.ArrayLike | None = None,
+    row_center: npt.ArrayLike | None = None,
+    n_threads: int | None = None,
+    progress: Progress | None = None,
+) -> SVD:
+    """Truncated SVD to a given residual, with the residuals as a certificate.
+
+    Block Lanczos from a random block on the shorter side of X, each step one pass over X, until
+    every wanted triplet's residual is at most tol; then the residuals are computed in float64. The
+    iteration runs in X's precision, and once more in float64 where float32 cannot reach tol. A
+    small or nearly full problem is solved directly. Time O(nnz l) per pass of l = 16 to 64 columns
+    and O(min(n, p) b^2) for b = 3 k + 12 l basis vectors; memory O(min(n, p) b) beside X and the
+    result.
+
+    Parameters
+    ----------
+    X : sparse matrix or array, array_like or LinearOperator (n, p)
+        Sparse X stays sparse, centred and scaled too.
+    n_components : int
+        k, from 1 to min(n, p).
+    tol : float
+        Largest relative residual to accept, see :func:`svd_residuals`.
+    max_iter : int
+        Passes over X at most.
+    seed : int or numpy.random.Generator
+        The same seed gives the same bits.
+    compute_u : bool
+        False leaves U out, which saves n k numbers.
+    center, scale, row_center : array_like, optional
+        As in :func:`fastcos.matmul`: the SVD is that of the centred and scaled X.
+    n_threads : int, optional
+        Default: that of the configuration.
+    progress : callable, optional
+        Called as progress(done, total) with numbers of columns that X'X is multiplied by, once a
+        pass. The total is an estimate from the fall of the residual, and becomes right at the end.
+
+    Returns
+    -------
+    SVD
+        A named tuple (U, s, Vt, residuals). U and Vt are float32 for float32 X where that meets
+        tol, else float64. The entry of largest magnitude of every row of Vt is positive.
+
+    Raises
+    ------
+    ValueError
+        An argument is not valid.
+
+    Warns
+    -----
+    ConvergenceWarning
+        A residual above tol is left, and how large it is.
+
+    Notes
+    -----
+    A certificate bounds the distance to *a* singular value of X. That none of the k largest was
+    passed over holds with probability 1 for a random start, and singular values that tie in greater
+    number than a block has columns are looked for by further random directions.
+
+    Source: Musco & Musco, NIPS 2015, with Lanczos' three-term recurrence and thick restarts; unlike
+    there, the number of passes follows from the residual.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from fastcos import randomized_svd
+    >>> X = sp.csr_array(np.diag([3.0, 2.0, 1.0]))
+    >>> U, s, Vt, residuals = randomized_svd(X, 2)
+    >>> s
+    array([3., 2.])
+    >>> bool(residuals.max() < 1e-3)
+    True
+    """
+    if n_threads is not None:
+        n_threads = validation.as_count("n_threads", n_threads)
+    operator = as_operator(
+        X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
+    )
+    k = validation.as_count("n_components", n_components, high=min(operator.shape))
+    tol = validation.as_real("tol", tol, above=0)
+    max_iter = validation.as_count("max_iter", max_iter)
+    generator = validation.as_generator("seed", seed)
+    found = _truncated(operator, k, tol, max_iter, generator, compute_u, n_threads, progress)
+    if found.residuals.max() > tol:
+        warnings.warn(
+            f"randomized_svd stopped at a relative residual of {found.residuals.max():.1e}, above "
+            f"tol = {tol:g}; raise max_iter (now {max_iter}) or tol",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def direct_svd(
+    X: Any, n_components: int, *, compute_u: bool = False, progress: Progress | None = None
+) -> SVD:
+    """Truncated SVD to working precision in float64, of an Operator or what as_operator takes.
+
+    By the eigendecomposition of the Gram matrix of the shorter side, dense up to some 2,000, else
+    by Lanczos. A singular value is right to about eps (s[0] / s[i])^2, relatively. progress is told
+    as by randomized_svd.
+    """
+    operator = X if hasattr(X, "gram_matmul") else as_operator(X)
+    k = validation.as_count("n_components", n_components, high=min(operator.shape))
+    side, told = _shorter_side(operator), _Told(progress, k)
+    if side.shape[1] <= _DENSE_SIDE or _is_nearly_full(side.shape[1], k):
+        vectors = _dense_eigenvectors(side, k)
+    else:
+        generator = np.random.default_rng(0)
+        vectors = block_lanczos.leading_eigenpairs(
+            side.gram_matmul,
+            side.shape[1],
+            k,
+            tol=_WORKING_PRECISION,
+            max_iter=1000,
+            dtype=np.float64,
+            generator=generator,
+            progress=told.passed,
+        ).vectors
+    return _finished(operator, side, vectors, compute_u, told)
+
+
+def svd_residuals(X: Any, svd: Any) -> Vector:
+    """Certificate for the singular triplets of X, wherever they come from.
+
+    Computed in float64. With v scaled to unit length and r = ||X'Xv - s²v||, some singular value of
+    X lies within min(r / s, sqrt(r)) of s. That bound is returned, divided by s.
+
+    Parameters
+    ----------
+    X : sparse matrix, array_like or LinearOperator (n, p)
+    svd : SVD or tuple (U, s, Vt)
+        U is not used and may be None; s (k,), Vt (k, p).
+
+    Returns
+    -------
+    ndarray (k,), float64
+        Relative residuals: |s_i - sigma| <= residuals[i] * s_i for some singular value sigma of X.
+        For s_i <= 1e-7 s_0, which a Gram matrix cannot tell from zero, relative to s_0.
+
+    Raises
+    ------
+    ValueError
+        X is not valid, or s and Vt do not fit each other and X.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos import svd_residuals
+    >>> X = np.diag([3.0, 2.0, 1.0])
+    >>> U, s, Vt = np.linalg.svd(X)
+    >>> bool(svd_residuals(X, (U, s, Vt)).max() < 1e-12)
+    True
+    >>> svd_residuals(X, (U, s * 1.1, Vt)).round(2)
+    array([0.17, 0.17, 0.17])
+    """
+    operator = X if hasattr(X, "gram_matmul") else as_operator(X)
+    U, s, Vt = svd[:3]
+    rows = validation.as_rows("svd.Vt", Vt, dtype=np.float64)
+    validation.as_same_width("svd.Vt", rows, "X", operator)
+    values = validation.as_vector("svd.s", s, len(rows))
+    n, p = operator.shape
+    if p <= n or U is None:
+        return _residuals(operator.gram_matmul(rows.T), rows.T, values)
+    columns = validation.as_rows("svd.U", U, dtype=np.float64)
+    validation.as_length("svd.U", columns, n, "X")
+    validation.as_same_width("svd.U", columns, "svd.s", values[None])
+    return _residuals(operator.transposed().gram_matmul(columns), columns, values)
+
+
+def _truncated(
+    operator: Operator,
+    k: int,
+    tol: float,
+    max_iter: int,
+    generator: np.random.Generator,
+    compute_u: bool,
+    n_threads: int | None,
+    progress: Progress | None,
+) -> SVD:
+    """Iterate in X's precision, then, if that cannot reach tol, in float64."""
+    side, told = _shorter_side(operator), _Told(progress, k)
+    if _is_nearly_full(side.shape[1], k):
+        return _finished(operator, side, _dense_eigenvectors(side, k), compute_u, told)
+    for dtype in dict.fromkeys([operator.dtype, np.dtype(np.float64)]):
+        ritz = block_lanczos.leading_eigenpairs(
+            side.gram_matmul,
+            side.shape[1],
+            k,
+            tol=tol / 2,
+            max_iter=max_iter,
+            dtype=dtype,
+            generator=generator,
+            n_threads=n_threads,
+            progress=told.passed,
+        )
+        if ritz.is_limited and dtype == np.float32:
+            continue
+        found = _finished(operator, side, ritz.vectors, compute_u, told)
+        if found.residuals.max() <= tol or ritz.residuals.max() > tol / 2:
+            break
+    return found
+
+
+class _Told:
+    """Tells progress of an SVD: an iteration, perhaps another in float64, and the certificate."""
+
+    def __init__(self, progress: Progress | None, k: int) -> None:
+        self._progress, self._k = progress, k
+        self._before = self._done = 0
+
+    def passed(self, done: int, total: int) -> None:
+        """So many columns of an iteration are done."""
+        if done == 0:
+            self._before += self._done
+        self._done = done
+        self._tell(total + self._k)
+
+    def certified(self) -> None:
+        """The certificate took k more, and nothing may be left."""
+        self._done += self._k
+        self._tell(self._done)
+
+    def _tell(self, total: int) -> None:
+        if self._progress is not None:
+            self._progress(self._before + self._done, self._before + total)
+
+
+def _finished(
+    operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, told: _Told
+) -> SVD:
+    """Turn orthonormal vectors of X's shorter side into signed and certified triplets."""
+    exact = vectors.astype(np.float64, copy=False)
+    Z = side.gram_matmul(exact)
+    squares = np.einsum("ij,ij->j", exact, Z) / np.einsum("ij,ij->j", exact, exact)
+    s = np.sqrt(np.maximum(squares, 0))
+    order = np.argsort(-s, kind="stable")
+    values = np.where(s <= _RANK_TOLERANCE * s.max(), 0, s)
+    residuals = _residuals(Z, exact, values)[order]
+    s = values[order]
+    if (np.diff(order) < 0).any():
+        vectors = vectors[:, order]
+    V: Matrix
+    if side is operator:
+        V = vectors * _signs(vectors)
+        U = _images(operator.matmul, V, s) if compute_u else None
+    else:
+        V = _images(operator.rmatmul, vectors, s)
+        U = vectors * _signs(V) if compute_u else None
+        V *= _signs(V)
+    told.certified()
+    return SVD(U, s, np.ascontiguousarray(V.T), residuals)
+
+
+def _residuals(Z: Matrix, vectors: Matrix, s: Vector) -> Vector:
+    """Return svd_residuals from vectors as columns and their products Z with the Gram matrix."""
+    squares, r_squares = np.zeros(len(s)), np.zeros(len(s))
+    for first in range(0, len(Z), _ROWS_AT_ONCE):
+        some = vectors[first : first + _ROWS_AT_ONCE]
+        rest = Z[first : first + _ROWS_AT_ONCE] - some * s**2
+        squares += np.einsum("ij,ij->j", some, some)
+        r_squares += np.einsum("ij,ij->j", rest, rest)
+    lengths = np.sqrt(squares)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = np.sqrt(r_squares) / lengths
+        bound = np.fmin(r / s, np.sqrt(r))
+    bound[~(lengths > 0)] = np.inf
+    reference = np.where(s > _RANK_TOLERANCE * s.max(), s, s.max())
+    relative: Vector = np.divide(bound, reference, out=np.zeros_like(bound), where=reference > 0)
+    return relative
+
+
+def _shorter_side(operator: Operator) -> Operator:
+    """Return X or X', whichever has fewer columns."""
+    n, p = operator.shape
+    return operator if p <= n else operator.transposed()
+
+
+def _is_nearly_full(side: int, k: int) -> bool:
+    """Whether a Krylov basis would fill the space, or nearly."""
+    room = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
+    return side <= room or k * _DENSE_SHARE >= side
+
+
+def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
+    p = side.shape[1]
+    return scipy.linalg.eigh(side.gram(), subset_by_index=[p - k, p - 1])[1]  # type: ignore[no-any-return]
+
+
+def _signs(V: Matrix) -> Matrix:
+    """Return +-1 per column: the sign of its entry of largest magnitude, the first on ties."""
+    largest = np.argmax(np.abs(V), axis=0)
+    return np.where(V[largest, np.arange(V.shape[1])] < 0, -1, 1).astype(V.dtype)
+
+
+def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Vector) -> Matrix:
+    """Return product(vectors) / s; where s is 0, columns that complete the others.
+
+    All non-zero singular values come first, so whatever is orthogonal to their vectors is null. The
+    shorter vectors are divided: a pass over the images costs as much as making them.
+    """
+    rank = int(np.count_nonzero(s))
+    Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))
+    if rank < len(s):
+        free = np.random.default_rng(0).standard_normal((len(Y), len(s) - rank)).astype(Y.dtype)
+        for _ in range(2):
+            free -= Y[:, :rank] @ (Y[:, :rank].T @ free)
+        Y[:, rank:] = np.linalg.qr(free)[0]
+    return Y

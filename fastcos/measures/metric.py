@@ -1,0 +1,249 @@
+"""Cosines under a metric S = L L' of the columns: x'S y / sqrt(x'S x y'S y)."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastcos import validation
+from fastcos.measures import checks
+from fastcos.measures.base import Invariances, Rows, invariances, register
+from fastcos.measures.linear import Mapped, inverse_root_of, root_of
+from fastcos.measures.row_transforms import Floats, gram_of, mean_of, unit_rows
+
+_WHITE = "s=y r=- R=y D=y G=y t=y"
+
+
+@register
+class SoftCosine(Mapped):
+    """x'S y / sqrt(x'S x y'S y) for a similarity S of the columns.
+
+    Pitfall: S must be positive semidefinite, or a root is negative: [[1,.9,0],[.9,1,.9],[0,.9,1]]
+    is not. Rows in the null space of S become zero rows. Source: Sidorov et al. 2014,
+    doi:10.13053/CyS-18-3-2043.
+
+    Parameters
+    ----------
+    matrix : array_like (d, d), optional
+        S, symmetric and positive semidefinite.
+    features : array_like (d, m), optional
+        Instead of S: features of every column; S is then the cosine of those of two columns.
+    """
+
+    name: ClassVar[str] = "soft_cosine"
+    needs: ClassVar[str] = "matrix or features"
+    invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
+
+    def __init__(self, matrix: Any = None, *, features: Any = None) -> None:
+        checks.as_one_of("matrix", matrix, "features", features, self.name)
+        if features is not None:
+            units = unit_rows(validation.as_rows("features", features))
+            matrix = units @ units.T
+        self.matrix = checks.as_symmetric("matrix", matrix)
+        self.features = None  # the matrix says all of them
+        self.root_ = root_of("matrix", self.matrix)
+        self.mean_ = np.zeros(len(self.matrix))
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Check that S fits the rows."""
+        validation.as_same_width("items", items, "matrix", self.matrix)
+
+
+class _OtherSide(Mapped):
+    """Soft cosine whose S is a moment of the rows of the model's other side."""
+
+    needs: ClassVar[str] = "other"
+    invariances: ClassVar[Invariances] = invariances("s=y r=y R=y D=y G=y t=-")
+
+    def __init__(self, other: Any = None) -> None:
+        self.other = None if other is None else validation.as_rows("other", other)
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Take the root of the other side's moment."""
+        given = self.other if users is None else users
+        other: Rows = checks.as_given("other", given, self.name)
+        validation.as_same_width("other", other, "items", items)
+        self.root_ = root_of("the moment of other", self._moment(other))
+        self.mean_ = np.zeros(items.shape[1])
+
+    def _moment(self, other: Rows) -> Floats:
+        return gram_of(other, np.zeros(other.shape[1]))
+
+
+@register
+class QueryMetricCosine(_OtherSide):
+    """How alike the items' predictions are over the users: S = E[uu'] or Cov(u).
+
+    The cosine (centered: the correlation) of two columns of M = XAB', so no reparametrisation of
+    the model changes it, nor a scale per item. Pitfall: it is as good as the users given are many;
+    directions in which none varies are lost. Source: theorem 8 of this project.
+
+    Parameters
+    ----------
+    other : array_like (n, d), optional
+        User embeddings; or give them to ``fit``.
+    centered : bool, default False
+        Cov(u) instead of E[uu'].
+    """
+
+    name: ClassVar[str] = "query_metric_cosine"
+
+    def __init__(self, other: Any = None, *, centered: bool = False) -> None:
+        super().__init__(other)
+        self.centered = validation.as_flag("centered", centered)
+
+    def _moment(self, other: Rows) -> Floats:
+        return gram_of(other, mean_of(other) if self.centered else np.zeros(other.shape[1]))
+
+
+@register
+class ProjectBackItems(_OtherSide):
+    """Cosine of columns of M = XAB', in k dimensions: soft cosine with S = P'P, P = XA.
+
+    The item twin of the paper's remedy (arXiv:2403.05440, section 3): items are compared by what
+    the model predicts of them.
+
+    Parameters
+    ----------
+    other : array_like (n, d), optional
+        User embeddings P; or give them to ``fit``.
+    """
+
+    name: ClassVar[str] = "project_back_items"
+
+
+@register
+class ProjectBackUsers(_OtherSide):
+    """Cosine of rows of M = XAB', in k dimensions: soft cosine of users with S = B'B.
+
+    The paper's remedy (arXiv:2403.05440, section 3). The rows searched are users, the other side
+    are the items; M (n, p) is never formed.
+
+    Parameters
+    ----------
+    other : array_like (p, d), optional
+        Item embeddings B; or give them to ``fit``.
+    """
+
+    name: ClassVar[str] = "project_back_users"
+    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=y G=y t=-")
+
+
+class _Whitened(Mapped):
+    """Cosine under the inverse of the items' own second moment."""
+
+    invariances: ClassVar[Invariances] = invariances(_WHITE)
+
+    def __init__(self, *, n_components: int | None = None, ridge: float = 0.0) -> None:
+        if n_components is not None:
+            n_components = validation.as_count("n_components", n_components)
+        self.n_components = n_components
+        self.ridge = validation.as_real("ridge", ridge, low=0)
+
+    def _whiten(self, moment: Floats) -> None:
+        self.root_ = inverse_root_of(
+            "items", moment, n_components=self.n_components, ridge=self.ridge
+        )
+
+
+@register
+class WhitenedCosine(_Whitened):
+    """Cosine after (x - mean) Cov^-1/2, or x (B'B)^-1/2 uncentred.
+
+    Pitfalls: uncentred and at k = p all different items have cosine 0 (case 1 of the paper); small
+    singular directions are blown up: keep n_components of them or add a ridge (which gives up the
+    invariance to D). Needs more rows than dimensions; constant columns are dropped.
+    Source: Su et al. arXiv:2103.15316; Huang et al. arXiv:2104.01767.
+
+    Parameters
+    ----------
+    centered : bool, default True
+    n_components : int, optional
+        Leading directions to keep. Default: all.
+    ridge : float, default 0
+        Added to the eigenvalues, as a share of their mean.
+    """
+
+    name: ClassVar[str] = "whitened_cosine"
+
+    def __init__(
+        self, *, centered: bool = True, n_components: int | None = None, ridge: float = 0.0
+    ) -> None:
+        super().__init__(n_components=n_components, ridge=ridge)
+        self.centered = validation.as_flag("centered", centered)
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Take mean and inverse root of the items' covariance."""
+        self.mean_ = mean_of(items) if self.centered else np.zeros(items.shape[1])
+        self._whiten(gram_of(items, self.mean_))
+
+
+@register
+class ICACosine(WhitenedCosine):
+    """Cosine of unit-variance ICA components: equals the centred whitened cosine.
+
+    ICA is a rotation after whitening, and a cosine does not see rotations; only the split of the
+    value over axes would be new. Source: Yamagiwa et al. arXiv:2406.10984.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Leading directions to keep. Default: all.
+    """
+
+    name: ClassVar[str] = "ica_cosine"
+
+    def __init__(self, *, n_components: int | None = None) -> None:
+        super().__init__(n_components=n_components)
+
+
+@register
+class PopularityWhitenedCosine(_Whitened):
+    """Whitening with popularity-weighted mean and covariance (Zipfian whitening).
+
+    Pitfalls as for ``whitened_cosine``. Source: Yokoi et al. arXiv:2411.00680.
+
+    Parameters
+    ----------
+    popularity : array_like (p,), optional
+        Counts or shares of the items, at least 0. Required.
+    n_components : int, optional
+    ridge : float, default 0
+    """
+
+    name: ClassVar[str] = "popularity_whitened_cosine"
+    needs: ClassVar[str] = "popularity"
+
+    def __init__(
+        self, popularity: Any = None, *, n_components: int | None = None, ridge: float = 0.0
+    ) -> None:
+        super().__init__(n_components=n_components, ridge=ridge)
+        popularity = checks.as_given("popularity", popularity, self.name)
+        self.popularity = validation.as_vector("popularity", popularity)
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Take weighted mean and inverse root of the weighted covariance."""
+        shares = validation.as_shares("popularity", self.popularity, len(items))
+        self.mean_ = mean_of(items, shares)
+        self._whiten(gram_of(items, self.mean_, shares))
+
+
+@register
+class CausalInnerProduct(_Whitened):
+    """x'Cov^-1 y over the norms, vectors not centred.
+
+    Pitfall: Cov must be of full rank (more rows than dimensions); constant columns are dropped.
+    Source: Park et al. arXiv:2311.03658.
+
+    Parameters
+    ----------
+    n_components : int, optional
+    ridge : float, default 0
+    """
+
+    name: ClassVar[str] = "causal_inner_product"
+    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=y G=y t=-")
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Take the inverse root of the covariance and no mean."""
+        self.mean_ = np.zeros(items.shape[1])
+        self._whiten(gram_of(items, mean_of(items)))

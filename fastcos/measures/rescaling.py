@@ -1,0 +1,243 @@
+"""Rescalings D of the latent dimensions: the freedom that objective (1) leaves, by name.
+
+Objective (1) sees A and B only through AB', so (A D, B D^-1) is as good a solution for every
+invertible diagonal D, and each D gives other cosines. All of them here are of the form
+D = S^shrinkage Σ^spectrum with S = diag(σ²/(σ²+λ)), and act on the symmetric solution
+A = B = V_k S^½ (Eq. 5 of the paper). Items then are V_k S^a Σ^b with (a, b) = (½ - shrinkage,
+-spectrum), and users U_k S^(1-a) Σ^(1-b): choosing D is choosing what a cosine compares.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import validation
+
+Diagonal = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rescaling:
+    """The diagonal matrix D = S^shrinkage Σ^spectrum, which acts as (A D, B D^-1).
+
+    Parameters
+    ----------
+    shrinkage : float, default 0
+        Exponent of S = diag(σ²/(σ²+λ)), the share of each direction that objective (1) keeps.
+    spectrum : float, default 0
+        Exponent of Σ = diag(σ), the singular values.
+
+    Raises
+    ------
+    ValueError
+        An exponent is not a finite number.
+
+    See Also
+    --------
+    rescalings : those that have a name.
+
+    Notes
+    -----
+    Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, Eq. 3 and sections 2.2 and 2.3.
+
+    Examples
+    --------
+    >>> from fastcos import Rescaling
+    >>> half = Rescaling(shrinkage=0.5)
+    >>> half.name, half.formula
+    ('orthonormal', 'S^1/2')
+    >>> half.item_exponents, half.user_exponents
+    ((0.0, 0.0), (1.0, 1.0))
+    """
+
+    shrinkage: float = 0.0
+    spectrum: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("shrinkage", "spectrum"):
+            object.__setattr__(self, name, validation.as_real(name, getattr(self, name)))
+
+    @classmethod
+    def of_items(cls, a: float, b: float) -> "Rescaling":
+        """Return the rescaling whose item embeddings are V_k S^a Σ^b."""
+        a, b = validation.as_real("a", a), validation.as_real("b", b)
+        return cls(shrinkage=0.5 - a, spectrum=0.0 - b)
+
+    @property
+    def item_exponents(self) -> tuple[float, float]:
+        """(a, b) of the item embeddings V_k S^a Σ^b."""
+        return 0.5 - self.shrinkage, 0.0 - self.spectrum
+
+    @property
+    def user_exponents(self) -> tuple[float, float]:
+        """(a, b) of the user embeddings U_k S^a Σ^b."""
+        return 0.5 + self.shrinkage, 1.0 + self.spectrum
+
+    @property
+    def formula(self) -> str:
+        """D written out, for example ``S^1/2 Σ^-1``."""
+        return _product("", self.shrinkage, self.spectrum) or "I"
+
+    @property
+    def name(self) -> str:
+        """The name in :func:`rescalings`, or the formula of one that has none."""
+        named = (known.name for known in _NAMED if known.rescaling == self)
+        return next(named, self.formula)
+
+
+class NamedRescaling(NamedTuple):
+    """A rescaling with what it makes cosines compare.
+
+    Attributes
+    ----------
+    name : str
+        What every ``rescaling=`` argument takes.
+    rescaling : Rescaling
+    items, users : str
+        The embeddings.
+    item_cosine, user_cosine : str
+        What the cosine of two items, or of two users, then compares.
+    """
+
+    name: str
+    rescaling: Rescaling
+    items: str
+    users: str
+    item_cosine: str
+    user_cosine: str
+
+
+def rescalings() -> tuple[NamedRescaling, ...]:
+    """Return the rescalings that have a name, and what each compares.
+
+    W = AB' is the model (p, p), M = XW its predictions (n, p); none of them depends on D.
+
+    Returns
+    -------
+    tuple of NamedRescaling
+        From the paper's Eq. 5 on, in a fixed order.
+
+    Raises
+    ------
+    Nothing.
+
+    Notes
+    -----
+    Source: arXiv:2403.05440, section 2.2 (identity: Eq. 5, orthonormal and weights: its two cases)
+    and the end of section 2.3 (balanced). The other two complete the family: ``smoothed`` does for
+    items what the paper's remedy of section 3, the rows of M, does for users, and ``data`` is what
+    recommenders based on a truncated SVD use.
+
+    Examples
+    --------
+    >>> from fastcos import rescalings
+    >>> for known in rescalings():
+    ...     print(f"{known.name:11s}  {known.rescaling.formula:10s}  {known.item_cosine}")
+    identity     I           W_ij / sqrt(W_ii W_jj)
+    orthonormal  S^1/2       V_k V_k', normalised: no two items are similar at k = p
+    weights      S^-1/2      rows of W
+    balanced     Σ^-1/2      (M'M)^1/2, normalised
+    smoothed     S^-1/2 Σ^-1  columns of M
+    data         S^1/2 Σ^-1  columns of the rank-k approximation of X
+    """
+    return _NAMED
+
+
+def rescaling_grid(
+    shrinkage: Iterable[float] = (0.0, 0.5, 1.0),
+    spectrum: Iterable[float] = (-1.0, -0.5, 0.0, 0.5, 1.0),
+) -> tuple[Rescaling, ...]:
+    """Return the rescalings under which items are V_k S^a Σ^b, for every a and b.
+
+    Parameters
+    ----------
+    shrinkage : iterable of float, default (0, 1/2, 1)
+        Values of a.
+    spectrum : iterable of float, default (-1, -1/2, 0, 1/2, 1)
+        Values of b. Negative ones set the embeddings against the singular values: the paper calls
+        that extreme, and permitted. All six named rescalings are on the default grid.
+
+    Returns
+    -------
+    tuple of Rescaling
+        By a, then by b.
+
+    Raises
+    ------
+    ValueError
+        An exponent is not a finite number.
+
+    Examples
+    --------
+    >>> from fastcos.measures.rescaling import rescaling_grid
+    >>> grid = rescaling_grid()
+    >>> len(grid), grid[0].formula, grid[0].item_exponents
+    (15, 'S^1/2 Σ', (0.0, -1.0))
+    """
+    b_values = tuple(spectrum)
+    return tuple(Rescaling.of_items(a, b) for a in shrinkage for b in b_values)
+
+
+def as_diagonal(rescaling: Any, shrinkage: Diagonal, singular_values: Diagonal) -> Diagonal:
+    """Return D of any ``rescaling=`` argument as its positive diagonal, (k,) float64.
+
+    rescaling is None (D = I), a name, a Rescaling, or D itself as (k,) positive numbers. Where the
+    shrinkage is 0 the solution's columns are zero, and stay so under every D: D_l is 1 there.
+    """
+    k = len(singular_values)
+    if rescaling is None:
+        return validation.as_positive_diagonal("rescaling", np.ones(k), k)
+    if isinstance(rescaling, str):
+        known = {named.name: named.rescaling for named in _NAMED}
+        rescaling = known[validation.as_choice("rescaling", rescaling, known)]
+    if not isinstance(rescaling, Rescaling):
+        return validation.as_positive_diagonal("rescaling", rescaling, k)
+    D = np.ones(k)
+    kept = shrinkage > 0
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        # powers are added as logarithms: one may overflow where the product does not
+        D[kept] = np.exp(
+            rescaling.shrinkage * np.log(shrinkage[kept])
+            + rescaling.spectrum * np.log(singular_values[kept])
+        )
+    return validation.as_positive_diagonal("rescaling", D, k)
+
+
+def _product(vectors: str, a: float, b: float) -> str:
+    factors = [vectors, _power("S", a), _power("Σ", b)]
+    return " ".join(factor for factor in factors if factor)
+
+
+def _power(base: str, exponent: float) -> str:
+    if exponent == 0:
+        return ""
+    words = {1.0: "", 0.5: "^1/2", -0.5: "^-1/2"}
+    return base + words.get(exponent, f"^{exponent:g}")
+
+
+def _named(
+    name: str, shrinkage: float, spectrum: float, item_cosine: str, user_cosine: str
+) -> NamedRescaling:
+    rescaling = Rescaling(shrinkage, spectrum)
+    items = _product("V_k", *rescaling.item_exponents)
+    users = _product("U_k", *rescaling.user_exponents)
+    return NamedRescaling(name, rescaling, items, users, item_cosine, user_cosine)
+
+
+_NAMED: tuple[NamedRescaling, ...] = (
+    _named("identity", 0, 0, "W_ij / sqrt(W_ii W_jj)", "rows of X W^1/2"),
+    _named(
+        "orthonormal",
+        0.5,
+        0,
+        "V_k V_k', normalised: no two items are similar at k = p",
+        "rows of M (the paper's remedy)",
+    ),
+    _named("weights", -0.5, 0, "rows of W", "rows of X V_k V_k': of X itself at k = p"),
+    _named("balanced", 0, -0.5, "(M'M)^1/2, normalised", "(MM')^1/2, normalised"),
+    _named("smoothed", -0.5, -1, "columns of M", "U_k U_k', normalised"),
+    _named("data", 0.5, -1, "columns of the rank-k approximation of X", "rows of U_k S"),
+)

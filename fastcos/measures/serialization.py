@@ -1,0 +1,70 @@
+"""A measure as a name, numbers and arrays: what a file can hold and a table can print."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.measures import checks
+from fastcos.measures.base import Measure, registered
+from fastcos.measures.rescaled import ModelSpectrum
+
+_PREFIX = "measure_"
+_OF_MODEL = "measure_of_model_"
+
+
+def label_of(measure: Measure) -> str:
+    """The name, and the numbers and texts that are not its class's defaults: csls:n_neighbors=5."""
+    label = measure.name
+    for name, parameter in inspect.signature(type(measure)).parameters.items():
+        value = getattr(measure, name, parameter.default)
+        if isinstance(value, (bool, int, float, str)) and value != parameter.default:
+            label += f":{name}={value}"
+    return label
+
+
+def parameters_of(measure: Measure) -> dict[str, Any]:
+    """The parameters of a measure, as its class takes them."""
+    names = inspect.signature(type(measure)).parameters
+    return {name: getattr(measure, name) for name in names}
+
+
+def parts_of(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Return fields (name and parameters, for JSON) and arrays from which ``measure_of`` makes it.
+
+    A measure object is that of its class with its parameters: what it learned is learned anew.
+    TypeError for a class that is not registered, and for parameters that are no number, text or
+    array.
+    """
+    if isinstance(measure, str):
+        return {"name": measure, "parameters": {}}, {}
+    name = checks.as_registered(measure, registered())
+    parameters, arrays = {}, {}
+    for parameter in inspect.signature(type(measure)).parameters:
+        value = checks.as_storable(measure, parameter, ModelSpectrum)
+        if isinstance(value, np.ndarray):
+            arrays[_PREFIX + parameter] = value
+        elif isinstance(value, ModelSpectrum):
+            arrays |= {_OF_MODEL + field: array for field, array in value._asdict().items()}
+        else:
+            parameters[parameter] = value
+    return {"name": name, "parameters": parameters}, arrays
+
+
+def measure_of(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str | Measure:
+    """Return the measure of these parts; a name where there are no parameters."""
+    of_model = {name: array for name, array in arrays.items() if name.startswith(_OF_MODEL)}
+    parameters = dict(fields["parameters"])
+    for name, array in arrays.items():
+        if name.startswith(_PREFIX) and name not in of_model:
+            parameters[name.removeprefix(_PREFIX)] = array
+    if of_model:
+        parameters["model"] = ModelSpectrum(
+            **{name.removeprefix(_OF_MODEL): array for name, array in of_model.items()}
+        )
+    if not parameters:
+        return str(fields["name"])
+    made: Measure = registered()[fields["name"]](**parameters)
+    return made

@@ -1,0 +1,139 @@
+"""Cosines after the rows are centred, or their columns or entries made alike."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from fastcos import validation
+from fastcos.measures.base import Invariances, Plain, Rows, invariances, register
+from fastcos.measures.linear import Mapped, spectrum
+from fastcos.measures.row_transforms import (
+    Floats,
+    gram_of,
+    mean_of,
+    mean_squares_of,
+    ranked_rows,
+    row_centred,
+)
+
+
+@register
+class CenteredCosine(Mapped):
+    """Cosine of the rows less their mean row.
+
+    A row that equals the mean becomes a zero row; so does a single row.
+    Source: Mu and Viswanath arXiv:1702.01417.
+    """
+
+    name: ClassVar[str] = "centered_cosine"
+    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=- G=- t=y")
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Take the mean row."""
+        self.mean_ = mean_of(items)
+        self.root_ = np.ones(items.shape[1])
+
+
+@register
+class AllButTheTop(Mapped):
+    """Cosine of centred rows without their leading principal directions.
+
+    Pitfall: about d/100 directions suit text; in collaborative filtering the first one is often
+    popularity, and to remove it may help or hurt. Source: Mu and Viswanath arXiv:1702.01417.
+
+    Parameters
+    ----------
+    n_directions : int, optional
+        Directions removed, fewer than d. Default: d/100, at least 1; none of a single column.
+    """
+
+    name: ClassVar[str] = "all_but_the_top"
+    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=- G=- t=y")
+
+    def __init__(self, *, n_directions: int | None = None) -> None:
+        if n_directions is not None:
+            n_directions = validation.as_count("n_directions", n_directions, low=0)
+        self.n_directions = n_directions
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Take the mean row and the directions that stay."""
+        d = items.shape[1]
+        usual = min(d - 1, max(1, round(d / 100)))
+        removed = usual if self.n_directions is None else self.n_directions
+        removed = validation.as_count("n_directions", removed, 0, d - 1)
+        self.mean_ = mean_of(items)
+        _, vectors = spectrum(gram_of(items, self.mean_))
+        self.root_ = np.ascontiguousarray(vectors[:, removed:])
+
+
+@register
+class UnitColumnCosine(Mapped):
+    """Cosine after every column is divided by its norm; zero columns are dropped.
+
+    Undoes any rescaling D by construction: for the SVD form it is the rescaling "orthonormal".
+    Pitfall: depends on the basis (not invariant under rotation). Source: theorem 7 of this project.
+    """
+
+    name: ClassVar[str] = "unit_column_cosine"
+    invariances: ClassVar[Invariances] = invariances("s=y r=- R=- D=y G=- t=-")
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Take the columns' norms."""
+        self.mean_ = np.zeros(items.shape[1])
+        mean_squares = mean_squares_of(items, self.mean_)
+        self.root_ = _inverse(np.sqrt(mean_squares * len(items)))
+
+
+@register
+class ZScoreCosine(Mapped):
+    """Cosine after every column is centred and divided by its standard deviation.
+
+    Constant columns are dropped; a single row becomes a zero row. Pitfall: depends on the basis.
+    Source: theorem 7 of this project.
+    """
+
+    name: ClassVar[str] = "zscore_cosine"
+    invariances: ClassVar[Invariances] = invariances("s=y r=- R=- D=y G=- t=y")
+
+    def learn(self, items: Rows, users: Rows | None) -> None:
+        """Take the columns' means and standard deviations."""
+        self.mean_ = mean_of(items)
+        self.root_ = _inverse(np.sqrt(mean_squares_of(items, self.mean_)))
+
+
+@register
+class LayerNormCosine(Plain):
+    """Cosine of rows less their own mean over the dimensions: Pearson's correlation over them.
+
+    Constant rows become zero rows. Pitfall: depends on the arbitrary basis of the factors; as a
+    device of training it is another matter. Source: Ba et al. arXiv:1607.06450.
+    """
+
+    name: ClassVar[str] = "layer_norm_cosine"
+    invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
+
+    def items(self, B: Rows) -> Rows:
+        """Return the rows less their own mean, float64."""
+        return row_centred(B)
+
+
+@register
+class SpearmanDims(Plain):
+    """Pearson's correlation of the ranks of the entries over the dimensions.
+
+    Equal entries share their mean rank; constant rows become zero rows. Pitfall: depends on the
+    basis. Standard.
+    """
+
+    name: ClassVar[str] = "spearman_dims"
+    invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
+
+    def items(self, B: Rows) -> Rows:
+        """Return centred average ranks, float32: they are exact."""
+        return ranked_rows(B)
+
+
+def _inverse(values: Floats) -> Floats:
+    """1 / values, 0 where the value is 0."""
+    inverse: Floats = np.divide(1.0, values, out=np.zeros(len(values)), where=values > 0)
+    return inverse

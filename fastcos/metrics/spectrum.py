@@ -1,0 +1,211 @@
+"""How many directions an embedding uses."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastcos import validation
+from fastcos.metrics import checks
+from fastcos.metrics.labelled import CHUNK, Floats, unit_rows
+from fastcos.storage import memmap
+
+
+def effective_rank(items: Any) -> float:
+    """exp(-sum q ln q) of the shares q = sigma / sum of sigma of the singular values.
+
+    From 1 (one direction) to k (all alike); 0 for a matrix of zeros. The rows are taken as given,
+    not centred. It changes under a rescaling of the columns, although the model does not. O(p k k)
+    time, O(k k) memory besides a chunk of rows; by orthogonal reductions, so that small singular
+    values keep full precision.
+
+    Parameters
+    ----------
+    items : array_like (p, k), float32 or float64
+        One row per item.
+
+    Returns
+    -------
+    float
+        The effective rank.
+
+    Raises
+    ------
+    ValueError
+        Not two-dimensional, empty, NaN or infinite.
+
+    Notes
+    -----
+    Source: Roy and Vetterli, EUSIPCO 2007; as RankMe in Garrido et al. 2023, arXiv:2210.02885.
+
+    Examples
+    --------
+    >>> from fastcos.metrics import effective_rank
+    >>> round(effective_rank([[2, 0, 0], [0, 2, 0]]), 12)
+    2.0
+    """
+    sigma = singular_values(_of_ordinary_size(validation.as_rows("items", items)))
+    shares = sigma[sigma > 0] / max(sigma.sum(), np.finfo(np.float64).tiny)
+    return float(np.exp(-(shares * np.log(shares)).sum())) if len(shares) else 0.0
+
+
+def participation_ratio(items: Any) -> float:
+    """(sum of sigma^2)^2 / sum of sigma^4: how many directions carry the squares.
+
+    From 1 to k; 0 for a matrix of zeros. The rows are taken as given, not centred. It changes under
+    a rescaling of the columns. O(p k k) time.
+
+    Parameters
+    ----------
+    items : array_like (p, k), float32 or float64
+        One row per item.
+
+    Returns
+    -------
+    float
+        The participation ratio.
+
+    Raises
+    ------
+    ValueError
+        Not two-dimensional, empty, NaN or infinite.
+
+    Examples
+    --------
+    >>> from fastcos.metrics import participation_ratio
+    >>> round(participation_ratio([[2, 0, 0], [0, 2, 0]]), 12)
+    2.0
+    """
+    return _participation(singular_values(_of_ordinary_size(validation.as_rows("items", items))))
+
+
+def isoscore(items: Any) -> float:
+    """(PR - 1) / (k - 1) with the participation ratio PR of the centred rows.
+
+    1 where the variance is alike in all directions, 0 where it is in one, or where there is none.
+    It changes under a rescaling of the columns. O(p k k) time.
+
+    Parameters
+    ----------
+    items : array_like (p, k), float32 or float64
+        One row per item; k at least 2.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        Fewer than two columns.
+
+    Notes
+    -----
+    Source: Rudman et al. 2022, arXiv:2108.07344; their steps end in this ratio of the principal
+    variances.
+
+    Examples
+    --------
+    >>> from fastcos.metrics import isoscore
+    >>> round(isoscore([[1, 0], [-1, 0], [0, 1], [0, -1]]), 12)
+    1.0
+    """
+    rows = validation.as_rows("items", items)
+    checks.as_wide("items", rows, 2)
+    ordinary = _of_ordinary_size(rows)
+    ratio = _participation(singular_values(ordinary, means(ordinary)))
+    return float(max(ratio - 1, 0.0) / (rows.shape[1] - 1))
+
+
+class MeanCosine(NamedTuple):
+    """Mean cosine of pairs.
+
+    Attributes
+    ----------
+    value : float
+        In [-1, 1].
+    n_left_out : int
+        Zero rows.
+    """
+
+    value: float
+    n_left_out: int
+
+
+def mean_cosine(items: Any) -> MeanCosine:
+    """Mean cosine of all pairs of rows (anisotropy): (|sum of unit rows|^2 - n) / (n (n - 1)).
+
+    Exact, O(p k). It changes under a rescaling of the columns.
+
+    Parameters
+    ----------
+    items : array_like (p, k), float32 or float64
+        One row per item.
+
+    Returns
+    -------
+    MeanCosine
+        (value, n_left_out).
+
+    Raises
+    ------
+    ValueError
+        Fewer than two non-zero rows.
+
+    Notes
+    -----
+    Source: Ethayarajh, EMNLP 2019, arXiv:1909.00512.
+
+    Examples
+    --------
+    >>> from fastcos.metrics import mean_cosine
+    >>> mean_cosine([[1, 0], [2, 0], [0, 0]])
+    MeanCosine(value=1.0, n_left_out=1)
+    """
+    rows = memmap.as_rows_on_disk("items", items)
+    resultant, n_directed = np.zeros(rows.shape[1]), 0
+    for _, chunk in memmap.blocks("items", rows, CHUNK):
+        n_directed += int(chunk.any(axis=1).sum())
+        resultant += unit_rows(chunk).sum(axis=0)
+    n = checks.as_enough("items", n_directed, 2, "rows that are not zero")
+    total = float(np.square(resultant).sum())
+    return MeanCosine((total - n) / (n * (n - 1)), len(rows) - n)
+
+
+def _participation(sigma: Floats) -> float:
+    if sigma[0] == 0:
+        return 0.0
+    squares = np.square(sigma / sigma[0])
+    return float(squares.sum() ** 2 / np.square(squares).sum())
+
+
+def _of_ordinary_size(rows: validation.Rows) -> validation.Rows:
+    """Rows as they are, or made longer by a power of two where LAPACK would lose digits."""
+    largest = float(np.abs(rows).max())
+    if rows.dtype == np.float32 or largest > 1e-150 or largest == 0:
+        return rows
+    longer: Floats = np.ldexp(rows, -int(np.frexp(largest)[1]))
+    return longer
+
+
+def means(rows: validation.Rows) -> Floats:
+    """Mean of every column, (k,) float64."""
+    centre: Floats = rows.mean(axis=0, dtype=np.float64)
+    return centre
+
+
+def singular_values(rows: validation.Rows, centre: Floats | None = None) -> Floats:
+    """Falling singular values of rows, less centre where given."""
+    values: Floats = np.asarray(np.linalg.svd(triangle(rows, centre), compute_uv=False))
+    return values
+
+
+def triangle(rows: validation.Rows, centre: Floats | None = None) -> Floats:
+    """Return R of rows = Q R, (at most k, k): one chunk of rows at a time, none of them squared."""
+    corner: Floats = np.zeros((0, rows.shape[1]))
+    for first in range(0, len(rows), CHUNK):
+        chunk = rows[first : first + CHUNK].astype(np.float64)
+        if centre is not None:
+            chunk -= centre
+        corner = np.asarray(np.linalg.qr(np.concatenate([corner, chunk]), mode="r"))
+    return corner

@@ -1,0 +1,374 @@
+"""The remedy: matrix factorisation trained with respect to the cosine that it will be asked for."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+
+from fastcos import validation
+from fastcos.linalg.csr import as_interactions
+from fastcos.linalg.products import matmul
+from fastcos.models.cosine_training import Settings, train
+from fastcos.storage.estimator import SavedModelMixin
+
+Floats = npt.NDArray[np.float32]
+Progress = Callable[[int, int], object]
+
+SIMILARITIES = ("cosine", "layer_norm", "dot")
+LOSSES = ("info_nce", "negative_sampling")
+
+
+class Recommendation(NamedTuple):
+    """Rows whose inner products rank the items for the users.
+
+    Attributes
+    ----------
+    users : ndarray (n, k + 1), float32
+    items : ndarray (p, k + 1), float32
+        users @ items.T is ln p(item | user), up to a constant of each user.
+    """
+
+    users: Floats
+    items: Floats
+
+
+class CosineMF(
+    SavedModelMixin,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """Matrix factorisation whose users and items are normalised during training.
+
+    Users are rows of P = XA, items rows of B, as in ``LinearMF``. The model is
+
+    ln p(i | u) ~ cos(p_u, b_i) / temperature + bias_i,
+
+    fitted to tell what a user has from items drawn at random. Each interaction is predicted from
+    the user's others, without itself. What the loss sees is the cosine, so no rescaling of the
+    columns is left free, only rotations: the cosine of two items is what was trained. The bias
+    takes popularity, which would bend the directions else.
+
+    Parameters
+    ----------
+    n_components : int, default 30
+        k.
+    similarity : {"cosine", "layer_norm", "dot"}, default "cosine"
+        "layer_norm" is layer norm over the k dimensions without gain and offset, which is the
+        cosine of rows that sum to 0 (arXiv:1607.06450). "dot" normalises nothing: the control.
+    loss : {"info_nce", "negative_sampling"}, default "info_nce"
+        -ln of the softmax among the drawn items (arXiv:1807.03748), or of the logistic function of
+        each (arXiv:1310.4546).
+    temperature : float, default 0.25
+        What logits are divided by. Lower: closer to the data, and to its noise.
+    n_negatives : int, default 1024
+        Items drawn for a batch. All its users share them, each without those the user has.
+    negative_exponent : float, default 0.75
+        Items are drawn in proportion to their number of users to this power (arXiv:1310.4546).
+        0: uniformly.
+    propensity_exponent : float, default 0.0
+        Interactions weigh x / (number of users)^propensity_exponent: inverse propensities
+        (arXiv:1602.05352). 0: x.
+    norm_penalty : float, default 0.0
+        Weight of the sum of (|row| - 1)^2 over P and B (arXiv:2504.16318).
+    learning_rate : float, default 0.3
+        Length of a row's first step; Adagrad shortens the later ones.
+    batch_size : int, default 64
+        Users of a step.
+    max_iter : int, default 20
+        Most passes over the users.
+    validation_fraction : float, default 0.05
+        Share of each user's interactions that is held out to tell when to stop. 0: no stopping.
+    n_iter_no_change : int, default 3
+        Stop after this many passes without a lower held-out loss, and return to the best.
+    random_state : int, default 0
+        Seed of the start, the held-out interactions, the order of users and the draws.
+
+    Attributes
+    ----------
+    components_ : ndarray (k, p), float32
+        B', its columns normalised unless the similarity is "dot".
+    encoder_ : ndarray (p, k), float32
+        A.
+    item_bias_ : ndarray (p,), float32
+        bias_i, with the drawing of the negatives undone; the least of all for items without
+        interactions.
+    n_iter_ : int
+        Passes behind the returned model.
+    loss_curve_ : ndarray, float64
+        Mean loss of an interaction in each pass, before the steps that change it.
+    validation_curve_ : ndarray, float64
+        The same of held-out interactions; empty without them.
+    n_features_in_ : int
+        Items, p, of fit.
+    feature_names_in_ : ndarray (p,) of str
+        Only where X was a data frame with such columns.
+
+    Raises
+    ------
+    ValueError
+        On fit: a parameter or X is not valid, or X has no interactions.
+
+    See Also
+    --------
+    LinearMF : the closed forms whose cosines depend on a rescaling.
+
+    Notes
+    -----
+    Cost of a pass: O((nnz + n n_negatives) k) time and O((n + p) k + batch_size n_negatives)
+    memory. Users of a batch read the items' vectors and items then read those of the users, each
+    its own row: the same seed gives the same bits on any number of threads. Sums are vectorised, so
+    other kinds of CPU give other last bits.
+
+    X must be non-negative; rows of X count by direction only. Items without interactions have zero
+    rows, and so have users without.
+
+    With normalised rows, gradients are tangential and shrink as norms grow (arXiv:2406.16468);
+    Adagrad with one memory per row has no use for their length.
+
+    Source: arXiv:2403.05440, section 3; leave-one-out profiles as in FISM (Kabbur et al. 2013).
+
+    Examples
+    --------
+    >>> from fastcos.models.cosine_mf import CosineMF
+    >>> from fastcos.datasets import simulate_interactions
+    >>> from fastcos.metrics import pair_auc
+    >>> X, cluster, *_ = simulate_interactions(500, 60, n_clusters=3, seed=1)
+    >>> model = CosineMF(10).fit(X)
+    >>> model.item_embeddings().shape, model.transform(X).shape
+    ((60, 10), (500, 10))
+    >>> bool(pair_auc(model.item_embeddings(), cluster).value > 0.9)
+    True
+    """
+
+    _saved_as = "CosineMF"
+    _fitted_arrays = ("components", "encoder", "item_bias", "loss_curve", "validation_curve")
+
+    def __init__(
+        self,
+        n_components: int = 50,
+        *,
+        similarity: str = "cosine",
+        loss: str = "info_nce",
+        temperature: float = 0.25,
+        n_negatives: int = 1024,
+        negative_exponent: float = 0.75,
+        propensity_exponent: float = 0.0,
+        norm_penalty: float = 0.0,
+        learning_rate: float = 0.3,
+        batch_size: int = 64,
+        max_iter: int = 20,
+        validation_fraction: float = 0.05,
+        n_iter_no_change: int = 3,
+        random_state: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.similarity = similarity
+        self.loss = loss
+        self.temperature = temperature
+        self.n_negatives = n_negatives
+        self.negative_exponent = negative_exponent
+        self.propensity_exponent = propensity_exponent
+        self.norm_penalty = norm_penalty
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> "CosineMF":
+        """Train on the interactions X.
+
+        Parameters
+        ----------
+        X : sparse matrix or array_like (n, p)
+            Users by items, not negative. Zeros are no interactions.
+        y : None
+            Not used.
+        progress : callable, optional
+            Called as progress(passes done, max_iter).
+
+        Returns
+        -------
+        CosineMF
+            self.
+
+        Raises
+        ------
+        ValueError
+            A parameter or X is not valid, or X has no interactions.
+        """
+        X = self._as_matrix(X, reset=True)
+        validation.as_squarable("X", X.data)
+        validation.as_count("interactions in X", X.nnz)
+        settings, seed = self._settings(), self._seed()
+        A, B, bias = (fitted := train(X, settings, seed, progress)).factors
+        if settings.similarity == "layer_norm":
+            A -= A.mean(axis=1, keepdims=True)
+            B = _unit(B - B.mean(axis=1, keepdims=True))
+        self.encoder_ = A
+        self.components_ = np.ascontiguousarray(B.T)
+        drawn = settings.negative_exponent * np.maximum(fitted.log_counts, 0)
+        used = ~np.isneginf(fitted.log_counts)
+        item_bias = bias + drawn
+        self.item_bias_ = np.where(used, item_bias, item_bias[used].min()).astype(np.float32)
+        self.n_iter_ = fitted.best_epoch
+        self.loss_curve_ = np.array(fitted.losses)
+        self.validation_curve_ = np.array(fitted.validation_losses)
+        return self
+
+    def transform(self, X: Any) -> Floats:
+        """Return the user embeddings.
+
+        Parameters
+        ----------
+        X : sparse matrix or array_like (m, p)
+            Rows of any users, seen in fit or not.
+
+        Returns
+        -------
+        ndarray (m, k), float32
+            Rows of XA over their norm, or over the norm of X's row if the similarity is "dot".
+
+        Raises
+        ------
+        ValueError
+            X is not valid, or has another number of columns than in fit.
+        """
+        return self.user_embeddings(X)
+
+    def user_embeddings(self, X: Any) -> Floats:
+        """Return the user embeddings, as transform does.
+
+        Parameters
+        ----------
+        X : sparse matrix or array_like (m, p)
+
+        Returns
+        -------
+        ndarray (m, k), float32
+
+        Raises
+        ------
+        ValueError
+            X is not valid, or has another number of columns than in fit.
+        """
+        check_is_fitted(self)
+        X = self._as_matrix(X, reset=False).astype(np.float64)
+        squares = sp.csr_array((X.data**2, X.indices, X.indptr), shape=X.shape)
+        P = matmul(X, self.encoder_.astype(np.float64))
+        if self.similarity != "dot":
+            return _unit(P)
+        norms = np.sqrt(squares.sum(axis=1))
+        return (P / np.where(norms > 0, norms, 1)[:, None]).astype(np.float32)
+
+    def item_embeddings(self) -> Floats:
+        """Return the item embeddings B.
+
+        Returns
+        -------
+        ndarray (p, k), float32
+            Rows of norm 1 unless the similarity is "dot"; zeros for items without interactions.
+        """
+        check_is_fitted(self)
+        return np.ascontiguousarray(self.components_.T)
+
+    def recommendation(self, X: Any) -> Recommendation:
+        """Return rows whose inner products rank items for users, popularity included.
+
+        Parameters
+        ----------
+        X : sparse matrix or array_like (m, p)
+
+        Returns
+        -------
+        Recommendation
+            users (m, k + 1) and items (p, k + 1), for ``top_k(..., measure="dot", exclude=X)``.
+
+        Raises
+        ------
+        ValueError
+            X is not valid, or has another number of columns than in fit.
+
+        Examples
+        --------
+        >>> from fastcos import simulate_interactions, top_k
+        >>> from fastcos.models.cosine_mf import CosineMF
+        >>> X = simulate_interactions(300, 40, n_clusters=2, interactions_per_user=9).X
+        >>> users, items = CosineMF(4).fit(X).recommendation(X)
+        >>> top_k(users, items, 5, measure="dot", exclude=X).indices.shape
+        (300, 5)
+        """
+        users = self.user_embeddings(X) / np.float32(self.temperature)
+        return Recommendation(
+            np.column_stack([users, np.ones(len(users), np.float32)]),
+            np.column_stack([self.item_embeddings(), self.item_bias_]),
+        )
+
+    def _saved_fields(self) -> dict[str, Any]:
+        parameters = self._settings()._asdict() | {"random_state": self._seed()}
+        return {"parameters": parameters, "n_iter": self.n_iter_}
+
+    def _restore(self, fields: dict[str, Any]) -> None:
+        self.n_iter_ = fields["n_iter"]
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _settings(self) -> Settings:
+        """Return the parameters, checked."""
+        similarity = validation.as_choice("similarity", self.similarity, SIMILARITIES)
+        # rows of one number that sum to 0 are zero
+        fewest = 2 if similarity == "layer_norm" else 1
+        count, real = validation.as_count, validation.as_real
+        return Settings(
+            n_components=count("n_components", self.n_components, fewest),
+            similarity=similarity,
+            loss=validation.as_choice("loss", self.loss, LOSSES),
+            temperature=real("temperature", self.temperature, low=0.01, high=100),
+            n_negatives=count("n_negatives", self.n_negatives),
+            negative_exponent=real("negative_exponent", self.negative_exponent, low=0, high=2),
+            propensity_exponent=real(
+                "propensity_exponent", self.propensity_exponent, low=0, high=2
+            ),
+            norm_penalty=real("norm_penalty", self.norm_penalty, low=0, high=1e6),
+            learning_rate=real("learning_rate", self.learning_rate, above=0, high=10),
+            batch_size=count("batch_size", self.batch_size),
+            max_iter=count("max_iter", self.max_iter),
+            validation_fraction=real(
+                "validation_fraction", self.validation_fraction, low=0, high=0.5
+            ),
+            n_iter_no_change=count("n_iter_no_change", self.n_iter_no_change),
+        )
+
+    def _seed(self) -> int:
+        return validation.as_count("random_state", self.random_state, low=0)
+
+    def _as_matrix(self, X: Any, *, reset: bool) -> sp.csr_array:
+        """Return X as canonical CSR, its columns checked against those of fit."""
+        if sp.issparse(X):
+            X = as_interactions("X", X)
+            X = validate_data(self, X, reset=reset, skip_check_array=True)
+        else:
+            dense = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32))
+            X = as_interactions("X", validation.as_rows("X", dense))
+        check_non_negative(X, "CosineMF")
+        return X
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+def _unit(rows: Any) -> Floats:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(norms > 0, norms, 1)).astype(np.float32)

@@ -1,0 +1,356 @@
+"""Training of the cosine model: the epochs, the drawn items, and when to stop."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from fastcos import parallel
+from fastcos.kernels import training
+from fastcos.linalg.transpose import transposed
+from fastcos.validation import as_count, read_only
+
+Floats = npt.NDArray[np.float32]
+Places = npt.NDArray[np.int64]
+
+# of a block of users or items, in vectors added; a few milliseconds
+_WORK_PER_BLOCK = 8_000
+# vectors of the pool that cost what one interaction of a user does
+_POOL_PER_INTERACTION = 4
+# rows of the dot model at the start: short ones let directions grow in the order of their use
+_SMALL_START = 0.3
+# the kernels take numbers of items as int32
+_MOST_ITEMS = 2**31 - 1
+
+
+class Settings(NamedTuple):
+    """What the training does; CosineMF explains each."""
+
+    n_components: int
+    similarity: str
+    loss: str
+    temperature: float
+    n_negatives: int
+    negative_exponent: float
+    propensity_exponent: float
+    norm_penalty: float
+    learning_rate: float
+    batch_size: int
+    max_iter: int
+    validation_fraction: float
+    n_iter_no_change: int
+
+
+class Factors(NamedTuple):
+    """The trained arrays: A (p, k), B (p, k) and bias (p,), float32."""
+
+    A: Floats
+    B: Floats
+    bias: Floats
+
+    def copy(self) -> "Factors":
+        """Return factors that further steps do not change."""
+        return Factors(*(array.copy() for array in self))
+
+
+class Fitted(NamedTuple):
+    """The best factors, the popularity that drew negatives, and the mean losses of every epoch."""
+
+    factors: Factors
+    log_counts: npt.NDArray[np.float64]
+    best_epoch: int
+    losses: list[float]
+    validation_losses: list[float]
+
+
+class _Pool(NamedTuple):
+    """Drawn items as the kernels take them."""
+
+    rows: Floats
+    columns: Floats
+    bias: Floats
+    counts: Floats
+    place_of: npt.NDArray[np.int32]
+
+
+def log_popularity(X: sp.csr_array) -> npt.NDArray[np.float64]:
+    """Return ln of the number of users of every item, -inf where nobody is; (p,)."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64))
+
+
+def negative_law(log_counts: npt.NDArray[np.float64], exponent: float) -> npt.NDArray[np.float64]:
+    """Return probabilities in proportion to count^exponent, 0 where the count is 0; (p,)."""
+    empty = np.isneginf(log_counts)
+    logs = np.where(empty, 0, log_counts)
+    weights = np.where(empty, 0, np.exp(exponent * (logs - logs.max())))
+    return np.asarray(weights / weights.sum())
+
+
+def draw_items(
+    random: np.random.Generator, cumulative: npt.NDArray[np.float64], count: int
+) -> tuple[Places, Places]:
+    """Draw count items with replacement; return the different ones, rising, and how often each.
+
+    cumulative (p,): running sums of their weights. Items of no weight are never drawn.
+    """
+    places = np.searchsorted(cumulative, random.random(count) * cumulative[-1], side="right")
+    items, counts = np.unique(np.minimum(places, len(cumulative) - 1), return_counts=True)
+    return items, counts
+
+
+def split_held_out(
+    X: sp.csr_array, fraction: float, random: np.random.Generator
+) -> tuple[sp.csr_array, sp.csr_array]:
+    """Divide the interactions of every user at random: those to train on, those held out.
+
+    The share held out is the fraction on average, and never a user's or an item's last interaction.
+    """
+    n_of = np.diff(X.indptr)
+    row = np.repeat(np.arange(X.shape[0]), n_of)
+    order = np.lexsort((random.random(X.nnz), row))
+    rank = np.empty(X.nnz, np.int64)
+    rank[order] = np.arange(X.nnz) - X.indptr[row]
+    wanted = np.minimum(np.floor(fraction * n_of + random.random(X.shape[0])), n_of - 1)
+    held = rank < wanted[row]
+    left = np.bincount(X.indices[~held], minlength=X.shape[1])
+    held &= left[X.indices] > 0
+
+    def part(chosen: npt.NDArray[np.bool_]) -> sp.csr_array:
+        starts = np.concatenate([[0], np.cumsum(chosen)])[X.indptr]
+        return sp.csr_array((X.data[chosen], X.indices[chosen], starts), shape=X.shape)
+
+    return part(~held), part(held)
+
+
+def train(
+    X: sp.csr_array, settings: Settings, seed: int, progress: parallel.Progress | None = None
+) -> Fitted:
+    """Train on canonical, non-negative X with interactions; the same bits on any threads."""
+    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)]
+    known, held = split_held_out(X, settings.validation_fraction, streams[0])
+    trainer = _Trainer(known, X, settings, streams[1], streams[2])
+    judge = _Judge(known, held, X, trainer, streams[3]) if held.nnz else None
+    losses: list[float] = []
+    validation: list[float] = []
+    best, best_epoch = trainer.factors, settings.max_iter
+    for epoch in range(1, settings.max_iter + 1):
+        losses.append(trainer.run_epoch())
+        if judge is not None:
+            validation.append(judge.loss())
+            if validation[-1] <= min(validation):
+                best, best_epoch = trainer.factors.copy(), epoch
+        if progress is not None:
+            progress(epoch, settings.max_iter)
+        if judge is not None and epoch - best_epoch >= settings.n_iter_no_change:
+            break
+    return Fitted(best, trainer.log_counts, best_epoch, losses, validation)
+
+
+def _weights(X: sp.csr_array, log_counts: npt.NDArray[np.float64], exponent: float) -> Any:
+    """Weights of the loss: x over the propensity count^exponent, with mean 1."""
+    log_weights = np.log(X.data.astype(np.float64)) - exponent * log_counts[X.indices]
+    weights = np.exp(log_weights - log_weights.max(initial=-np.inf))
+    return weights / weights.mean()
+
+
+def _unit_profiles(X: sp.csr_array) -> Floats:
+    """X's values, each row divided by its norm."""
+    values = X.data.astype(np.float64)
+    rows = _rows(X)
+    norms = np.sqrt(np.bincount(rows, values**2, minlength=X.shape[0]))
+    return np.asarray(values / norms[rows]).astype(np.float32)
+
+
+def _rows(X: sp.csr_array) -> Any:
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+
+
+class _Trainer:
+    """The factors, and one pass over the users at a time."""
+
+    def __init__(
+        self,
+        X: sp.csr_array,
+        seen: sp.csr_array,
+        settings: Settings,
+        start: np.random.Generator,
+        order: np.random.Generator,
+    ) -> None:
+        n, p = X.shape
+        as_count("number of items", p, high=_MOST_ITEMS)
+        self.settings, self._random = settings, order
+        self.log_counts = log_popularity(X)
+        self.cumulative = np.cumsum(negative_law(self.log_counts, settings.negative_exponent))
+        users = order.permutation(n)
+        X, seen = X[users], seen[users]
+        self._seen = (
+            read_only(seen.indptr.astype(np.int64)),
+            read_only(seen.indices.astype(np.int32)),
+        )
+        self._indptr = read_only(X.indptr.astype(np.int64))
+        self._indices = read_only(X.indices.astype(np.int32))
+        self._values = read_only(_unit_profiles(X))
+        weights = _weights(X, self.log_counts, settings.propensity_exponent)
+        self._weights, self._total = read_only(weights.astype(np.float32)), float(weights.sum())
+        self._raw, self.factors = self._start(start, p)
+        self._memories = [np.zeros((p, 1), np.float32) for _ in range(3)]
+        self._cuts = parallel.cuts_by_rows(n, settings.batch_size)
+        self.scale = np.float32(1 / settings.temperature)
+        self.unit, self.softmax = settings.similarity != "dot", settings.loss == "info_nce"
+
+    def _start(self, random: np.random.Generator, p: int) -> tuple[Floats, Factors]:
+        """Random directions, and the bias that is best while they say nothing: by popularity."""
+        k, empty = self.settings.n_components, np.isneginf(self.log_counts)
+        A, raw = random.standard_normal((2, p, k))
+        for rows in (A, raw):
+            if self.settings.similarity == "layer_norm":
+                rows -= rows.mean(axis=1, keepdims=True)
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            rows[empty] = 0
+        if self.settings.similarity == "dot":
+            A, raw = _SMALL_START * A, _SMALL_START * raw
+        A, raw = A.astype(np.float32), raw.astype(np.float32)
+        law = negative_law(self.log_counts, self.settings.negative_exponent)
+        expected = np.where(empty, 1, self.settings.n_negatives * law)
+        share = np.where(empty, 1, negative_law(self.log_counts, 1.0))
+        return raw, Factors(A, raw.copy(), np.log(share / expected).astype(np.float32))
+
+    def draw_pool(self, random: np.random.Generator) -> _Pool:
+        items, counts = draw_items(random, self.cumulative, self.settings.n_negatives)
+        rows = self.factors.B[items]
+        place_of = np.full(len(self.cumulative), -1, np.int32)
+        place_of[items] = np.arange(len(items))
+        arrays: tuple[Any, ...] = (
+            rows,
+            np.ascontiguousarray(rows.T),
+            self.factors.bias[items],
+            counts.astype(np.float32),
+            place_of,
+        )
+        return _Pool(*map(read_only, arrays))
+
+    def run_epoch(self) -> float:
+        """Return the mean loss of an interaction before the step that changed it."""
+        loss = 0.0
+        for batch in self._random.permutation(len(self._cuts) - 1):
+            loss += self._step(int(self._cuts[batch]), int(self._cuts[batch + 1]))
+        if self.settings.norm_penalty > 0:
+            norms = np.linalg.norm(self._raw[~np.isneginf(self.log_counts)], axis=1)
+            loss += self.settings.norm_penalty * float(((norms - 1) ** 2).sum())
+        return loss / self._total
+
+    def _step(self, first: int, last: int) -> float:
+        """Change the factors by the users first .. last; return their loss before."""
+        pool = self.draw_pool(self._random)
+        n, (m, d) = last - first, pool.rows.shape
+        start, stop = int(self._indptr[first]), int(self._indptr[last])
+        S, units, gradients = (parallel.poisoned((n, d), np.float32) for _ in range(3))
+        slopes = parallel.poisoned((stop - start, 3), np.float32)
+        pool_slopes, losses = parallel.poisoned((n, m), np.float32), np.zeros(n)
+        A, B, bias = self.factors
+        indptr = read_only(self._indptr[first : last + 1] - start)
+        penalty = self.settings.norm_penalty
+        parallel.run(
+            training.user_slopes,
+            first
+            + parallel.cuts_by_work(
+                indptr + np.arange(n + 1) * (m // _POOL_PER_INTERACTION), _WORK_PER_BLOCK
+            ),
+            first,
+            self._indptr,
+            self._indices,
+            self._values,
+            self._weights,
+            *self._seen,
+            *map(read_only, (A, B, bias)),
+            *pool,
+            self.scale,
+            self.unit,
+            self.softmax,
+            np.float32(penalty),
+            S,
+            units,
+            gradients,
+            slopes,
+            pool_slopes,
+            losses,
+        )
+        of_items, users, places = transposed(
+            indptr,
+            read_only(self._indices[start:stop]),
+            read_only(np.arange(stop - start, dtype=np.int32)),
+            len(A),
+            np.int32,
+        )
+        drawn = np.cumsum(pool.place_of >= 0) * (n // _POOL_PER_INTERACTION)
+        parallel.run(
+            training.item_updates,
+            parallel.cuts_by_work(of_items + np.append(0, drawn), _WORK_PER_BLOCK),
+            of_items,
+            users,
+            places,
+            self._values[start:stop],
+            *map(read_only, (S, units, gradients, slopes, pool_slopes, pool.place_of)),
+            self.scale,
+            self.unit,
+            np.float32(penalty * n / (len(self._indptr) - 1)),
+            np.float32(self.settings.learning_rate),
+            *self._memories,
+            A,
+            self._raw,
+            B,
+            bias,
+        )
+        return float(losses.sum())
+
+
+class _Judge:
+    """The loss of held-out interactions, on one set of drawn items throughout."""
+
+    def __init__(
+        self,
+        known: sp.csr_array,
+        held: sp.csr_array,
+        seen: sp.csr_array,
+        trainer: _Trainer,
+        random: np.random.Generator,
+    ) -> None:
+        self._trainer, self._seed = trainer, random.integers(2**63)
+        weights = _weights(held, trainer.log_counts, trainer.settings.propensity_exponent)
+        self._total = float(weights.sum())
+        self._arrays: list[Any] = [
+            read_only(array)
+            for array in (
+                known.indptr.astype(np.int64),
+                known.indices.astype(np.int32),
+                _unit_profiles(known),
+                held.indptr.astype(np.int64),
+                held.indices.astype(np.int32),
+                weights.astype(np.float32),
+                seen.indptr.astype(np.int64),
+                seen.indices.astype(np.int32),
+            )
+        ]
+
+    def loss(self) -> float:
+        trainer = self._trainer
+        pool = trainer.draw_pool(np.random.default_rng(self._seed))
+        indptr, losses = self._arrays[0], np.zeros(len(self._arrays[0]) - 1)
+        n = len(losses)
+        parallel.run(
+            training.held_out_losses,
+            parallel.cuts_by_work(
+                indptr + np.arange(n + 1) * (len(pool.rows) // _POOL_PER_INTERACTION),
+                _WORK_PER_BLOCK,
+            ),
+            *self._arrays,
+            *map(read_only, trainer.factors),
+            *pool[1:],
+            trainer.scale,
+            trainer.unit,
+            trainer.softmax,
+            losses,
+        )
+        return float(losses.sum()) / self._total

@@ -1,0 +1,380 @@
+"""Transformers of sparse interactions before training: popularity, activity, co-occurrence.
+
+All keep X sparse, follow scikit-learn, and learn from ``fit`` what ``transform`` applies to other
+rows. To subtract means would make X dense: :class:`StandardizeColumns` scales, and keeps the means
+in the form that ``center=`` of :func:`fastcos.matmul` and the SVD take.
+"""
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+
+from fastcos import config, validation
+from fastcos.linalg.csr import as_interactions
+
+Floats = npt.NDArray[np.float64]
+
+
+class Biases(NamedTuple):
+    """What row_center= and center= of the products and the SVD subtract from X.
+
+    Attributes
+    ----------
+    row_center : ndarray (n,), float64, or None
+        Subtracted from the rows.
+    center : ndarray (p,), float64, or None
+        Subtracted from the columns.
+    """
+
+    row_center: Floats | None
+    center: Floats | None
+
+
+def biases(X: Any, *, rows: bool = True, columns: bool = True) -> Biases:
+    """Row and column means of X, as its products take them: X is never made dense.
+
+    Both together are double centring, X - r 1' - 1 m' + mean: its rows and columns sum to 0.
+
+    Parameters
+    ----------
+    X : sparse matrix or array_like (n, p)
+    rows, columns : bool, default True
+        Which means to remove.
+
+    Returns
+    -------
+    Biases
+        (row_center, center), for example for ``fastcos.matmul(X, A, **biases(X)._asdict())``.
+
+    Raises
+    ------
+    ValueError
+        X is not valid.
+
+    Notes
+    -----
+    Source: arXiv:2403.05440, footnote 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.models.preprocessing import biases
+    >>> X = np.array([[1.0, 3.0], [5.0, 7.0]])
+    >>> r, m = biases(X)
+    >>> (X - r[:, None] - m).tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
+    """
+    X = as_interactions("X", X) if sp.issparse(X) else validation.as_rows("X", X)
+    n, p = X.shape
+    rows, columns = validation.as_flag("rows", rows), validation.as_flag("columns", columns)
+    of_rows = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel() / p
+    of_columns = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() / n
+    if rows and columns:
+        of_columns = of_columns - of_columns.mean()
+    return Biases(of_rows if rows else None, of_columns if columns else None)
+
+
+class _Transformer(
+    OneToOneFeatureMixin,  # type: ignore[misc]  # scikit-learn ships no types
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """What all of them share: the gate, and scaling by rows and columns."""
+
+    def _as_matrix(self, X: Any, *, reset: bool) -> Any:
+        if not sp.issparse(X):
+            dense = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32))
+            return validation.as_rows("X", dense)
+        X = as_interactions("X", X)
+        return validate_data(self, X, reset=reset, skip_check_array=True)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _scaled(X: Any, rows: Floats | None = None, columns: Floats | None = None) -> Any:
+    """diag(rows) X diag(columns), sparse where X is, in the type of X."""
+    if not sp.issparse(X):
+        out = X.astype(np.float64)
+        if rows is not None:
+            out *= rows[:, None]
+        if columns is not None:
+            out *= columns
+        return out.astype(X.dtype)
+    data = X.data.astype(np.float64)
+    if rows is not None:
+        data *= np.repeat(rows, np.diff(X.indptr))
+    if columns is not None:
+        data *= columns[X.indices]
+    return sp.csr_array((data.astype(X.dtype), X.indices, X.indptr), shape=X.shape)
+
+
+def _sums(X: Any, axis: int) -> Floats:
+    return np.asarray(abs(X).sum(axis=axis, dtype=np.float64)).ravel()
+
+
+def _power(values: Floats, exponent: float) -> Floats:
+    """Values ** exponent, 0 where a value is 0."""
+    out = np.zeros(len(values))
+    some = values > 0
+    out[some] = values[some] ** exponent
+    return out
+
+
+def _inverse(values: Floats) -> Floats:
+    return _power(values, -1.0)
+
+
+class StandardizeColumns(_Transformer):
+    """X diag(1 / sd), with the means of the scaled columns for ``center=``.
+
+    The standardised matrix is (X - 1 mean') diag(1 / sd); only the scaling leaves X sparse. Pass
+    ``center=transformer.center_`` to the products and the SVD for the rest, or take
+    ``LinearMF(center=True)`` after it, which subtracts just these means. A column that does not
+    vary becomes zero.
+
+    Attributes
+    ----------
+    mean_, scale_ : ndarray (p,), float64
+        Means and standard deviations of the columns of X.
+    center_ : ndarray (p,), float64
+        Means of the scaled columns.
+    n_features_in_ : int
+
+    Notes
+    -----
+    Source: arXiv:2403.05440, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.models.preprocessing import StandardizeColumns
+    >>> scaler = StandardizeColumns()
+    >>> scaler.fit_transform(np.array([[1.0, 5.0], [3.0, 5.0]])).tolist()
+    [[1.0, 0.0], [3.0, 0.0]]
+    >>> scaler.center_.tolist()
+    [2.0, 0.0]
+    """
+
+    def fit(self, X: Any, y: Any = None) -> "StandardizeColumns":
+        """Learn means and standard deviations of the columns of X (n, p)."""
+        X = self._as_matrix(X, reset=True)
+        n, p = X.shape
+        self.mean_ = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() / n
+        squares = np.zeros(p)
+        if sp.issparse(X):
+            # in two passes: deviations of the non-zeros, then those of the zeros
+            deviations = np.square(X.data - self.mean_[X.indices])
+            squares = np.bincount(X.indices, deviations, p)
+            empty = n - np.bincount(X.indices, minlength=p)
+            squares += empty * np.square(self.mean_)
+        else:
+            for lo in range(0, n, 4096):
+                squares += np.square(X[lo : lo + 4096] - self.mean_).sum(axis=0)
+        self.scale_ = np.sqrt(squares / n)
+        # what is only rounding of a constant column
+        self.scale_[self.scale_ <= 1e-14 * np.abs(self.mean_)] = 0
+        self.center_ = self.mean_ * _inverse(self.scale_)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return X diag(1 / sd) for rows X (m, p)."""
+        check_is_fitted(self)
+        return _scaled(self._as_matrix(X, reset=False), columns=_inverse(self.scale_))
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Return X diag(sd) for rows X (m, p); columns that did not vary stay zero."""
+        check_is_fitted(self)
+        return _scaled(self._as_matrix(X, reset=False), columns=self.scale_)
+
+
+class NormalizeRows(_Transformer):
+    """Rows of unit Euclidean norm; zero rows stay zero.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+
+    Notes
+    -----
+    Done before training it is another model; done afterwards it is what a cosine does. Source:
+    arXiv:2403.05440, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.models.preprocessing import NormalizeRows
+    >>> NormalizeRows().fit_transform(np.array([[3.0, 4.0]])).round(12).tolist()
+    [[0.6, 0.8]]
+    """
+
+    def fit(self, X: Any, y: Any = None) -> "NormalizeRows":
+        """Learn the number of columns of X (n, p)."""
+        self._as_matrix(X, reset=True)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the rows X (m, p) divided by their norms."""
+        check_is_fitted(self, "n_features_in_")
+        X = self._as_matrix(X, reset=False)
+        largest = np.asarray(abs(X).max(axis=1).toarray() if sp.issparse(X) else abs(X).max(axis=1))
+        largest = largest.ravel().astype(np.float64)
+        # squares then neither overflow nor vanish; in two powers of 2, as one may be too large
+        half, rest = np.divmod(-np.frexp(largest)[1], 2)
+        X = _scaled(_scaled(X, rows=np.exp2(half)), rows=np.exp2(half + rest))
+        squares = (X * X).sum(axis=1, dtype=np.float64)
+        return _scaled(X, rows=_power(np.asarray(squares).ravel(), -0.5))
+
+
+class PopularityWeights(_Transformer):
+    """diag(activity^-row_power) X diag(popularity^-column_power).
+
+    ``column_power`` is γ of inverse propensity scores by item, ``row_power`` δ by user; both ½ is
+    the scaling of correspondence analysis, whose first singular value is 1. Popularities are the
+    column sums of |X| that fit saw, activities the row sums of the rows at hand; 0 has weight 0.
+
+    Parameters
+    ----------
+    column_power : float, default 0.5
+        Negative powers favour popular items: -3/4 is word2vec's exponent.
+    row_power : float, default 0
+
+    Attributes
+    ----------
+    popularity_ : ndarray (p,), float64
+        Column sums of |X|.
+    n_features_in_ : int
+
+    Notes
+    -----
+    Sources: arXiv:2403.05440, section 3; Schnabel et al. arXiv:1602.05352; Greenacre 1984. The
+    exponent 3/4: Mikolov et al. arXiv:1310.4546.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.models.preprocessing import PopularityWeights
+    >>> X = np.array([[1.0, 1.0], [3.0, 0.0]])
+    >>> PopularityWeights(column_power=0.5).fit_transform(X).tolist()
+    [[0.5, 1.0], [1.5, 0.0]]
+    """
+
+    def __init__(self, column_power: float = 0.5, row_power: float = 0.0) -> None:
+        self.column_power = column_power
+        self.row_power = row_power
+
+    def fit(self, X: Any, y: Any = None) -> "PopularityWeights":
+        """Learn the popularities of the columns of X (n, p)."""
+        X = self._as_matrix(X, reset=True)
+        validation.as_real("column_power", self.column_power)
+        validation.as_real("row_power", self.row_power)
+        self.popularity_ = _sums(X, 0)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the weighted rows X (m, p)."""
+        check_is_fitted(self)
+        X = self._as_matrix(X, reset=False)
+        rows = _power(_sums(X, 1), -self.row_power) if self.row_power else None
+        return _scaled(X, rows, _power(self.popularity_, -self.column_power))
+
+
+class ShiftedPPMI(_Transformer):
+    """max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift) of the items' co-occurrence.
+
+    ``fit`` counts in how many rows two items occur together (Σ x_i x_j; the diagonal is left out),
+    and turns the counts into ``ppmi_`` (p, p) CSR: its SVD is the closed form of negative sampling.
+    Not symmetric unless β = 1. ``transform`` returns X ppmi_, a row's items replaced by what occurs
+    with them.
+
+    Parameters
+    ----------
+    smoothing : float, default 0.75
+        β of the contexts, from 0 to 1.
+    shift : float, default 1
+        Number of negative samples, at least 1; 1 subtracts nothing.
+
+    Attributes
+    ----------
+    ppmi_ : csr_array (p, p), float64
+    n_features_in_ : int
+
+    Notes
+    -----
+    Memory: the non-zeros of ppmi_, and blocks of rows of X'X within ``working_memory``. Negative
+    entries of X are refused. Sources: Levy and Goldberg, NIPS 2014; Levy et al.
+    doi:10.1162/tacl_a_00134.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.models.preprocessing import ShiftedPPMI
+    >>> X = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1.0]])
+    >>> ShiftedPPMI(smoothing=1.0).fit(X).ppmi_.toarray().round(2)[0].tolist()
+    [0.0, 1.1, 0.0, 0.0]
+    """
+
+    def __init__(self, smoothing: float = 0.75, shift: float = 1.0) -> None:
+        self.smoothing = smoothing
+        self.shift = shift
+
+    def fit(self, X: Any, y: Any = None) -> "ShiftedPPMI":
+        """Learn ppmi_ from X (n, p)."""
+        X = self._as_matrix(X, reset=True)
+        smoothing = validation.as_real("smoothing", self.smoothing, low=0, high=1)
+        shift = np.log(validation.as_real("shift", self.shift, low=1))
+        X = sp.csr_array(X, dtype=np.float64)
+        check_non_negative(X, "ShiftedPPMI")
+        columns = sp.csr_array(X.T)
+        # #(i): what a row of the co-occurrence sums to, its diagonal left out
+        totals = columns @ (X @ np.ones(X.shape[1])) - np.asarray((X * X).sum(axis=0)).ravel()
+        contexts = _power(totals, smoothing)
+        with np.errstate(divide="ignore"):
+            row_terms, column_terms = np.log(totals), np.log(contexts)
+        constant = np.log(contexts.sum()) - shift if contexts.any() else 0.0
+        blocks = []
+        for lo, hi in _blocks(columns, X):
+            counts = sp.coo_array(columns[lo:hi] @ X)
+            i, j = counts.coords
+            kept = (i + lo != j) & (counts.data > 0)
+            i, j = i[kept], j[kept]
+            values = np.log(counts.data[kept]) - row_terms[i + lo] - column_terms[j] + constant
+            high = values > 0
+            entries = (values[high], (i[high], j[high]))
+            blocks.append(sp.csr_array(entries, shape=(hi - lo, X.shape[1])))
+        self.ppmi_ = sp.csr_array(sp.vstack(blocks, format="csr"))
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return X ppmi_ for rows X (m, p)."""
+        check_is_fitted(self)
+        X = self._as_matrix(X, reset=False)
+        product = X @ self.ppmi_
+        if sp.issparse(product):
+            return sp.csr_array(product, dtype=X.dtype)
+        return np.asarray(product, dtype=X.dtype)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+
+def _blocks(columns: sp.csr_array, X: sp.csr_array) -> list[tuple[int, int]]:
+    """Rows of X'X whose products fit the working memory, at least one at a time."""
+    work = np.concatenate([[0], np.cumsum(columns @ np.diff(X.indptr).astype(np.float64))])
+    work = np.maximum.accumulate(work)
+    limit = config.working_memory() * 2**20 / 64
+    cuts, p = [0], columns.shape[0]
+    while cuts[-1] < p:
+        reach = int(np.searchsorted(work, work[cuts[-1]] + limit, side="right")) - 1
+        cuts.append(min(p, max(cuts[-1] + 1, reach)))
+    return list(itertools.pairwise(cuts))

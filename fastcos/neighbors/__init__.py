@@ -1,0 +1,16 @@
+"""Nearest neighbours: top_k, SimilarityIndex, radius search and re-ranking."""
+
+from fastcos.neighbors.index import SimilarityIndex
+from fastcos.neighbors.radius import neighbors_above
+from fastcos.neighbors.rerank import STSScorer, rerank
+from fastcos.neighbors.search import Neighbors, similarity_blocks, top_k
+
+__all__ = [
+    "Neighbors",
+    "STSScorer",
+    "SimilarityIndex",
+    "neighbors_above",
+    "rerank",
+    "similarity_blocks",
+    "top_k",
+]

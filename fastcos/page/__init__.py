@@ -1,5 +1,0 @@
-"""A card as one HTML page that needs nothing else: no network, no script, light and dark."""
-
-from fastcos.page.card_page import audit_page
-
-__all__ = ["audit_page"]

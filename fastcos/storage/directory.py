@@ -1,0 +1,307 @@
+"""Arrays and settings in a directory, whole or not at all.
+
+A directory holds ``header.json`` and one ``.npy`` file per array, named after its content. The
+header is written last and replaced in one step, and it names every file with its size and sha256:
+a reader sees all of the old content or all of the new, also when the writer is killed. Nothing is
+pickled. Arrays are read through memory maps, and no file is ever changed in place, so maps stay
+valid while the directory is written anew.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import validation
+
+FORMAT_VERSION = 1
+_HEADER = "header.json"
+_LARGEST_HEADER = 1 << 26
+_ARRAY_FILE = re.compile(r"[^\W\d]\w*-[0-9a-f]{16}\.npy")
+_TEMPORARY_FILE = re.compile(r"\.[0-9a-f]{32}")
+
+PathLike = str | os.PathLike[str]
+
+
+class FastcosFormatError(ValueError):
+    """A stored object is damaged, or is not what it was taken for.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fastcos import SimilarityIndex
+    >>> from fastcos.storage import FastcosFormatError
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     try:
+    ...         SimilarityIndex.load(folder)
+    ...     except FastcosFormatError:
+    ...         print("not an index")
+    not an index
+    """
+
+
+class Stored(NamedTuple):
+    """What a directory holds.
+
+    Attributes
+    ----------
+    arrays : dict of str to ndarray
+        Read-only, memory-mapped.
+    fields : dict of str to JSON values
+    """
+
+    arrays: dict[str, npt.NDArray[Any]]
+    fields: dict[str, Any]
+
+
+def save_arrays(
+    path: PathLike, kind: str, arrays: Mapping[str, npt.NDArray[Any]], fields: Mapping[str, Any]
+) -> None:
+    """Write arrays and fields to the directory path, replacing what was saved there before.
+
+    Atomic: path appears, or changes, in one step. Writers wait for each other (not on
+    Windows); any number of readers.
+
+    Parameters
+    ----------
+    path : path-like
+        A new directory, or one that this function wrote.
+    kind : str
+        What is stored, for example "LinearMF"; load_arrays asks for the same.
+    arrays : mapping of str to ndarray
+        Names are Python identifiers; any type but object.
+    fields : mapping of str to JSON values
+        No NaN and no infinity.
+
+    Raises
+    ------
+    ValueError
+        path holds something else.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, pathlib
+    >>> from fastcos.storage import load_arrays, save_arrays
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "example"
+    >>> save_arrays(path, "example", {"rows": np.arange(3.0)}, {"unit": "cosine"})
+    >>> stored = load_arrays(path, "example")
+    >>> stored.arrays["rows"], stored.fields
+    (array([0., 1., 2.]), {'unit': 'cosine'})
+    """
+    target = Path(path)
+    validation.as_replaceable("path", target, _HEADER)
+    if target.is_dir():
+        with _one_writer(target):
+            _write(target, kind, arrays, fields)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    temporary.mkdir()
+    try:
+        _write(temporary, kind, arrays, fields)
+        temporary.rename(target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_directory(target.parent)
+
+
+def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
+    """Return what save_arrays wrote, every byte of it checked.
+
+    Parameters
+    ----------
+    path : path-like
+    kind : str
+        What was stored.
+    verify : bool
+        False: only sizes are checked, and nothing but headers is read.
+
+    Returns
+    -------
+    Stored
+        arrays as read-only memory maps, and fields.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no directory path.
+    FastcosFormatError
+        A file is missing, cut short or changed; or path holds another kind, or a newer format.
+
+    Examples
+    --------
+    See :func:`save_arrays`.
+    """
+    directory = Path(path)
+    if not directory.exists():
+        raise FileNotFoundError(f"path must be a saved {kind}, got no such directory: {directory}")
+    content, header = _read_header(directory, kind)
+    while True:
+        try:
+            entries = header["arrays"].items()
+            arrays = {name: _read_array(directory, entry, verify) for name, entry in entries}
+            return Stored(arrays, header["fields"])
+        except FileNotFoundError as error:
+            # a writer may have replaced the header and removed the files of the old one
+            newer, header = _read_header(directory, kind)
+            if newer == content:
+                raise FastcosFormatError(f"{error.filename} is missing") from None
+            content = newer
+
+
+@contextlib.contextmanager
+def _one_writer(directory: Path) -> Iterator[None]:
+    """Wait for other writers: what one removes as left over, another's header may name."""
+    if os.name != "posix":  # Windows opens no directories
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # also of the copy in a process forked meanwhile
+        os.close(descriptor)
+
+
+def _write(
+    directory: Path, kind: str, arrays: Mapping[str, npt.NDArray[Any]], fields: Mapping[str, Any]
+) -> None:
+    entries = {name: _write_array(directory, name, array) for name, array in arrays.items()}
+    header = {
+        "format": "fastcos",
+        "format_version": FORMAT_VERSION,
+        "kind": kind,
+        "versions": {
+            "fastcos": version("fastcos"),
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "fields": dict(fields),
+        "arrays": entries,
+    }
+    header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
+    text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    _replace(directory / _HEADER, [text.encode()])
+    sync_directory(directory)
+    kept = {entry["file"] for entry in entries.values()}
+    for file in directory.iterdir():
+        ours = _ARRAY_FILE.fullmatch(file.name) or _TEMPORARY_FILE.fullmatch(file.name)
+        if ours and file.name not in kept:
+            file.unlink(missing_ok=True)
+
+
+def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[str, Any]:
+    """Write one array under a name that its content decides; return what the header says of it."""
+    array = np.ascontiguousarray(array).reshape(np.shape(array))
+    head = _npy_head(array)
+    body = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+    digest = hashlib.sha256(head)
+    digest.update(body)
+    file = f"{name}-{digest.hexdigest()[:16]}.npy"
+    _replace(directory / file, [head, body])
+    return {
+        "file": file,
+        "shape": list(array.shape),
+        "dtype": array.dtype.str,
+        "bytes": len(head) + body.nbytes,
+        "sha256": digest.hexdigest(),
+    }
+
+
+def _npy_head(array: npt.NDArray[Any]) -> bytes:
+    head = io.BytesIO()
+    fields = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_1_0(head, fields)
+    return head.getvalue()
+
+
+def _replace(path: Path, parts: Sequence[bytes | memoryview]) -> None:
+    """Write a file under a temporary name, reach the disk, then take its place."""
+    temporary = path.with_name(f".{uuid.uuid4().hex}")
+    try:
+        with temporary.open("wb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def sync_directory(directory: Path) -> None:
+    """Let what was made, renamed or removed in a directory reach the disk."""
+    if os.name == "posix":  # Windows opens no directories
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
+    """Return the header's bytes and what they say, once it is whole and of the wanted kind."""
+    path = directory / _HEADER
+    try:
+        if path.stat().st_size > _LARGEST_HEADER:
+            raise FastcosFormatError(f"{path} is damaged: too large for a header")
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise FastcosFormatError(f"path must be a saved {kind}, got no header {path}") from None
+    try:
+        header = json.loads(content)
+        digest = header.pop("sha256")
+        form, kept_version, kept_kind = (
+            header[key] for key in ("format", "format_version", "kind")
+        )
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
+        raise FastcosFormatError(f"{path} is damaged: not a header of fastcos") from None
+    if form != "fastcos" or digest != hashlib.sha256(_canonical(header)).hexdigest():
+        raise FastcosFormatError(f"{path} is damaged: its checksum differs")
+    if kept_version != FORMAT_VERSION:
+        raise FastcosFormatError(
+            f"{path} must be of format version {FORMAT_VERSION}, got {kept_version}"
+        )
+    if kept_kind != kind:
+        raise FastcosFormatError(f"path must be a saved {kind}, got a saved {kept_kind}")
+    return content, header
+
+
+def _read_array(directory: Path, entry: Mapping[str, Any], verify: bool) -> npt.NDArray[Any]:
+    path = directory / entry["file"]
+    size = path.stat().st_size
+    if size != entry["bytes"]:
+        raise FastcosFormatError(f"{path} is damaged: {size} bytes, not {entry['bytes']}")
+    if verify:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != entry["sha256"]:
+            raise FastcosFormatError(f"{path} is damaged: its checksum differs")
+    empty = 0 in entry["shape"]  # nothing to map
+    array = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+    return validation.read_only(array.view(np.ndarray))
+
+
+def _canonical(header: Mapping[str, Any]) -> bytes:
+    return json.dumps(
+        header, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    ).encode()

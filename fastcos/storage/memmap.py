@@ -1,0 +1,151 @@
+"""Rows that lie in a file: read some at a time, and never held by this process as a whole."""
+
+import hashlib
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import parallel, validation
+
+# rows of a block: with fewer, a search would spend its time between blocks
+_FEWEST = 64
+# rows from here and there that are copied before their pages are let go: the system maps up to
+# 16 pages around each
+_TAKEN_AT_ONCE = 256
+# bytes of a map that one thread copies at a time
+_COPIED_AT_ONCE = 1 << 22
+
+
+def is_on_disk(X: Any) -> bool:
+    """Whether X is memory-mapped, as np.load(path, mmap_mode="r") returns it."""
+    return isinstance(X, np.memmap)
+
+
+def as_rows_on_disk(name: str, X: Any) -> Any:
+    """Return X as a 2-dimensional array of real numbers, none of them read where it is mapped."""
+    if not is_on_disk(X):
+        return validation.as_rows(name, X)
+    validation.as_row_shape(name, X)
+    return X
+
+
+def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) -> validation.Rows:
+    """Return rows [lo, hi) of X as valid rows; those of a map are copied, and its pages let go.
+
+    Meanwhile the system reads as many rows more, into its own memory. Rows in memory are valid.
+    """
+    if not is_on_disk(X):
+        rows_in_memory: validation.Rows = X[lo:hi]
+        return rows_in_memory
+    read_ahead(X[hi : 2 * hi - lo])
+    rows = np.empty((hi - lo, X.shape[1]), X.dtype)
+    cuts = parallel.cuts_by_rows(len(rows), max(1, _COPIED_AT_ONCE // (X.shape[1] * X.itemsize)))
+    parallel.run(_copy, cuts, X[lo:hi], rows, n_threads=n_threads)
+    return validation.as_rows(f"{name}[{lo}:{hi}]", rows)
+
+
+def blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation.Rows]]:
+    """Yield the first row and the valid rows of every block of so many rows of X."""
+    for lo in range(0, len(X), block):
+        yield lo, read_rows(name, X, lo, min(len(X), lo + block))
+
+
+def taken(
+    name: str, X: Any, numbers: npt.NDArray[np.integer[Any]], n_threads: int | None = 1
+) -> validation.Rows:
+    """Return the rows of X of these numbers as valid rows of this process."""
+    if not is_on_disk(X):
+        rows_in_memory: validation.Rows = validation.read_only(X[numbers])
+        return rows_in_memory
+    rows = np.empty((len(numbers), X.shape[1]), X.dtype)
+    order = np.argsort(numbers, kind="stable")
+    cuts = parallel.cuts_by_rows(len(order), _TAKEN_AT_ONCE)
+    parallel.run(_take, cuts, X, numbers, order, rows, n_threads=n_threads)
+    return validation.as_rows(name, rows)
+
+
+def _copy(lo: int, hi: int, X: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None:
+    """Copy rows [lo, hi) of a map."""
+    np.copyto(rows[lo:hi], X[lo:hi])
+    _release_copied(X[lo:hi])
+
+
+def _take(
+    lo: int,
+    hi: int,
+    X: npt.NDArray[Any],
+    numbers: npt.NDArray[np.integer[Any]],
+    order: npt.NDArray[np.integer[Any]],
+    rows: npt.NDArray[Any],
+) -> None:
+    """Copy the rows of a map whose numbers have places [lo, hi) in the order."""
+    some = order[lo:hi]
+    first, last = numbers[some[0]], numbers[some[-1]]
+    rows[some] = X[numbers[some]]
+    _release_copied(X[first : last + 1])
+
+
+def _release_copied(X: Any) -> None:
+    # a map that was pickled lies in memory, and pages of a private copy may hold what was written
+    if is_on_disk(X) and X.mode != "c":
+        release(X)
+
+
+def release(X: npt.NDArray[Any]) -> None:
+    """Let go of the pages of a shared map; they are read again where they are used again."""
+    _advise(X, mmap.MADV_DONTNEED)
+
+
+def read_ahead(X: npt.NDArray[Any]) -> None:
+    """Let the system read the pages of a map into its own memory, in the background."""
+    _advise(X, mmap.MADV_WILLNEED)
+
+
+def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
+    """How many of n rows fit a share of the working memory, which must have room for a few."""
+    validation.as_enough_memory("working_memory", memory, bytes_per_row * min(n, _FEWEST) / share)
+    return min(n, int(share * memory / bytes_per_row))
+
+
+def identity(X: npt.NDArray[Any]) -> dict[str, Any]:
+    """What tells whether X is the same as in an earlier run.
+
+    The file, its size and its time of change for a memory map, else a checksum of the values.
+    """
+    about = {"shape": list(X.shape), "dtype": X.dtype.str}
+    if isinstance(X, np.memmap) and X.filename is not None:
+        file = Path(X.filename)
+        facts = file.stat()
+        place = {"offset": X.offset + _start_in_map(X), "strides": list(X.strides)}
+        return about | place | {
+            "file": str(file), "bytes": facts.st_size, "changed": facts.st_mtime_ns
+        }  # fmt: skip
+    values = np.ascontiguousarray(X).reshape(-1).view(np.uint8)
+    return about | {"sha256": hashlib.sha256(values.data).hexdigest()}
+
+
+def _map_of(X: npt.NDArray[Any]) -> mmap.mmap | None:
+    base: Any = X
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def _advise(X: npt.NDArray[Any], advice: int) -> None:
+    """Tell the system about the pages of X; a hint, so where there is no such call, nothing."""
+    mapped = _map_of(X)
+    if mapped is None or not X.size or not X.flags.c_contiguous:
+        return
+    first = _start_in_map(X)
+    start = first // mmap.PAGESIZE * mmap.PAGESIZE
+    mapped.madvise(advice, start, first + X.nbytes - start)
+
+
+def _start_in_map(X: npt.NDArray[Any]) -> int:
+    """Bytes from the start of the map to the first entry of X."""
+    whole = np.frombuffer(_map_of(X) or b"", np.uint8)
+    return int(X.ctypes.data - whole.ctypes.data)

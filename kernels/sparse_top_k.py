@@ -1,0 +1,274 @@
+"""Top-k inner products or cosines between sparse rows, with no matrix of all scores.
+
+The inner products of one query with all items are summed in a row of accumulators: for each of the
+query's columns, in order, the list of the items that have this column. Integers are summed in
+int32, other values in float64. The row is then read once, 64 sums at a time, for those that reach
+the k-th best score so far; only these are scored in float64 and kept.
+
+Equal scores go by lower item, so an answer depends on nothing but the rows.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .exhaustive_top_k import is_excluded, write_run
+from .inverted_lists import add_lists
+from .jit import kernel
+from .select import keep_best, kth_largest
+from .tiles import lowest_bit
+from .vector_ir import F64, I32, I64, broadcast, load, pointer
+
+# sums are compared by the 64; their largest are taken of groups of 16, in strips of up to 256
+CHUNK = 64
+STRIP = 256
+_GROUP = 16
+# rounding of the compare, in float32 or better: 4 roundings
+_BELOW = 1.0 - 2.0**-20
+
+
+class Queries(NamedTuple):
+    """Rows of CSR with their norms, and what each may not find.
+
+    indptr (n + 1,) int64; indices (nnz,); values (nnz,) of the items' kind, or None where all
+    values of both sides are 1; norms (n,) float64; own (n,) int64, an item or -1; excluded_* CSR
+    with sorted rows.
+    """
+
+    indptr: Any
+    indices: Any
+    values: Any
+    norms: Any
+    own: Any
+    excluded_indptr: Any
+    excluded_indices: Any
+
+
+class Items(NamedTuple):
+    """For every column the items that have it: the transposed rows, as CSR.
+
+    list_indptr (d + 1,) int64; list_items (nnz,) rising within a list; list_values (nnz,) or None:
+    all are 1, or where queries have values, list_items hold them too (sparse_lists);
+    norms (m,) float64; factors (m rounded up to STRIP,) 1 / norm for cosines, 1 for inner products,
+    0 for zero rows and beyond m: float32 with int32 sums, else float64.
+    """
+
+    list_indptr: Any
+    list_items: Any
+    list_values: Any
+    norms: Any
+    factors: Any
+
+
+def _scores(builder, sums_at, factors_at, kind, offset):
+    """Sums from an offset on times their factors, as one vector."""
+    values = load(builder, sums_at, ir.VectorType(sums_at.type.pointee, kind.count), offset)
+    if sums_at.type.pointee == I32:
+        values = builder.sitofp(values, kind)
+    return builder.fmul(values, load(builder, factors_at, kind, offset))
+
+
+def _kind(factors_at):
+    """Vector of one register: 16 float32 or 8 float64."""
+    element = factors_at.type.pointee
+    return ir.VectorType(element, 8 if element == F64 else 16)
+
+
+@intrinsic
+def _largest_vectors(typingctx, sums, factors, start, maxima, at):
+    signature = types.void(sums, factors, start, maxima, at)
+
+    def codegen(context, builder, sig, arguments):
+        sums_at = pointer(context, builder, sig.args[0], arguments[0], arguments[2])
+        factors_at = pointer(context, builder, sig.args[1], arguments[1], arguments[2])
+        out = pointer(context, builder, sig.args[3], arguments[3], arguments[4])
+        kind = _kind(factors_at)
+        best = _scores(builder, sums_at, factors_at, kind, 0)
+        for member in range(1, _GROUP):
+            scores = _scores(builder, sums_at, factors_at, kind, member * kind.count)
+            best = builder.select(builder.fcmp_ordered(">", scores, best), scores, best)
+        builder.store(best, builder.bitcast(out, kind.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _largest_slowly(sums, factors, start, maxima, at):
+    """Write the largest sums[j] * factors[j] of each of 16 (float64: 8) groups of 16."""
+    lanes = 64 // factors.itemsize
+    scores = sums[start : start + _GROUP * lanes] * factors[start : start + _GROUP * lanes]
+    maxima[at : at + lanes] = scores.reshape(_GROUP, lanes).max(axis=0)
+
+
+@intrinsic
+def _reaching_vectors(typingctx, sums, start, factors, bound):
+    signature = types.uint64(sums, start, factors, bound)
+
+    def codegen(context, builder, sig, arguments):
+        sums_at = pointer(context, builder, sig.args[0], arguments[0], arguments[1])
+        factors_at = pointer(context, builder, sig.args[2], arguments[2], arguments[1])
+        kind = _kind(factors_at)
+        limit = broadcast(builder, arguments[3], kind)
+        word = I64(0)
+        for first in range(0, CHUNK, kind.count):
+            scores = _scores(builder, sums_at, factors_at, kind, first)
+            passed = builder.fcmp_ordered(">=", scores, limit)
+            bits = builder.zext(builder.bitcast(passed, ir.IntType(kind.count)), I64)
+            word = builder.or_(word, builder.shl(bits, I64(first)))
+        return word
+
+    return signature, codegen
+
+
+def _reaching_slowly(sums, start, factors, bound):
+    """Bit j says that sums[start + j] * factors[start + j] >= bound, for CHUNK sums."""
+    word = 0
+    for j in range(CHUNK):
+        if factors.dtype.type(sums[start + j]) * factors[start + j] >= bound:
+            word |= 1 << j
+    return np.uint64(word)
+
+
+if numba.config.DISABLE_JIT:
+    _largest, _reaching = _largest_slowly, _reaching_slowly
+else:
+    _largest, _reaching = _largest_vectors, _reaching_vectors
+
+
+@kernel
+def row_norms(lo, hi, indptr, data, norms):
+    """norms[i] = |row i| for rows lo .. hi. data (nnz,), None for ones; norms (n,) float64 out."""
+    for i in range(lo, hi):
+        if data is None:
+            norms[i] = math.sqrt(indptr[i + 1] - indptr[i])
+        else:
+            total = 0.0
+            for t in range(indptr[i], indptr[i + 1]):
+                total += np.float64(data[t]) * np.float64(data[t])
+            norms[i] = math.sqrt(total)
+
+
+@kernel
+def _key(is_cosine, total, query_norm, item_norm):
+    if not is_cosine:
+        return np.float64(total)
+    if query_norm == 0.0 or item_norm == 0.0:
+        return 0.0
+    return min(max(total / (query_norm * item_norm), -1.0), 1.0)
+
+
+@kernel
+def _may_find(own, excluded, j):
+    return j != own and not is_excluded(j, excluded, 0, excluded.shape[0])
+
+
+@kernel
+def _first_bound(barred, k, sums, factors, maxima):
+    """A bound that at least k items reach besides `barred` others: a rank among groups' largest."""
+    lanes = 64 // factors.itemsize
+    groups = sums.shape[0] // _GROUP
+    floor = np.finfo(factors.dtype).tiny
+    if k + barred > groups:
+        return floor
+    for at in range(0, groups, lanes):
+        _largest(sums, factors, at * _GROUP, maxima, at)
+    # of many a query most groups are empty
+    count = 0
+    for group in range(groups):
+        largest = maxima[group]
+        maxima[count] = largest
+        count += largest > floor
+    if k + barred > count:
+        return floor
+    return max(floor, maxima.dtype.type(kth_largest(maxima, count, k + barred) * _BELOW))
+
+
+@kernel
+def _keep_positive(
+    is_cosine, norm, own, excluded, norms, factors, minimum, k, sums, bound, keys, columns, scratch
+):
+    """Bring the best k items of positive score to the front of keys, columns; return how many."""
+    scale = norm if is_cosine else 1.0
+    count, reached = 0, 0.0
+    for start in range(0, sums.shape[0], CHUNK):
+        word = _reaching(sums, start, factors, bound)
+        while word != 0:
+            j = start + lowest_bit(word)
+            word &= word - np.uint64(1)
+            key = _key(is_cosine, sums[j], norm, norms[j])
+            # items rise, so a key equal to the k-th best comes too late
+            if key < minimum or key <= reached or not _may_find(own, excluded, j):
+                continue
+            keys[count], columns[count] = key, j
+            count += 1
+            if count == keys.shape[0]:
+                count = keep_best(keys, columns, count, k, scratch)
+                reached = keys[k - 1]
+                bound = max(bound, factors.dtype.type(reached * scale * _BELOW))
+    return keep_best(keys, columns, count, k, scratch)
+
+
+@kernel
+def _append_others(
+    is_cosine, norm, own, excluded, norms, minimum, k, sums, count, keys, columns, scratch
+):
+    """Fill up with scores of 0, then with negative ones; return how many there are in all."""
+    n_items = norms.shape[0]
+    for j in range(n_items):
+        if count == k or minimum > 0.0:
+            return count
+        key = _key(is_cosine, sums[j], norm, norms[j])
+        if key == 0.0 and _may_find(own, excluded, j):
+            keys[count], columns[count] = key, j
+            count += 1
+    rest_keys, rest_columns, rest = keys[count:], columns[count:], 0
+    for j in range(n_items):
+        key = _key(is_cosine, sums[j], norm, norms[j])
+        if key < 0.0 and key >= minimum and _may_find(own, excluded, j):
+            rest_keys[rest], rest_columns[rest] = key, j
+            rest += 1
+            if rest == rest_keys.shape[0]:
+                rest = keep_best(rest_keys, rest_columns, rest, k - count, scratch)
+    return count + keep_best(rest_keys, rest_columns, rest, k - count, scratch)
+
+
+@kernel
+def best_rows(lo, hi, is_cosine, queries, items, minimum, sum_type, keys, columns):
+    """Best k items of queries lo .. hi by exact scores.
+
+    is_cosine bool; queries a Queries; items an Items; minimum float64, the lowest score to keep;
+    sum_type (0,) int32 or float64; keys (n, k) float64 and columns (n, k) int64 out, padded by -inf
+    and -1. Time O(sum of the lengths of the lists of a query's columns + m). Allocates O(m + k).
+    """
+    k = columns.shape[1]
+    capacity = 2 * k + 64
+    sums = np.zeros(items.factors.shape[0], sum_type.dtype)
+    run_keys, scratch = np.empty(capacity), np.empty(capacity)
+    run_columns = np.empty(capacity, np.int64)
+    maxima = np.empty(sums.shape[0] // _GROUP, items.factors.dtype)
+    for query in range(lo, hi):
+        add_lists(
+            queries.indptr[query], queries.indptr[query + 1], queries.indices, queries.values,
+            items.list_indptr, items.list_items, items.list_values, sums,
+        )  # fmt: skip
+        # arrays, not the tuples: what follows is compiled once for all types of lists and values
+        norm, own = queries.norms[query], queries.own[query]
+        first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
+        excluded = queries.excluded_indices[first:last]
+        bound = _first_bound(last - first + 1, k, sums, items.factors, maxima)
+        count = _keep_positive(
+            is_cosine, norm, own, excluded, items.norms, items.factors, minimum, k, sums, bound,
+            run_keys, run_columns, scratch,
+        )  # fmt: skip
+        if count < k:
+            count = _append_others(
+                is_cosine, norm, own, excluded, items.norms, minimum, k, sums, count, run_keys,
+                run_columns, scratch,
+            )  # fmt: skip
+        write_run(run_keys, run_columns, count, keys[query], columns[query])
+        sums[:] = 0

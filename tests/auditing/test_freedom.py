@@ -1,0 +1,79 @@
+"""What no function of the item embeddings alone can know, and how far one rescaling goes."""
+
+import numpy as np
+import pytest
+
+from fastcos.auditing.canonical import canonicalize, query_metric
+from fastcos.auditing.variants import moments, rescaled, unfree
+from fastcos.datasets.simulation import simulate_interactions
+from fastcos.models.linear_mf import LinearMF
+from tests.oracles.audit import cosine_matrix
+
+
+def variants(items, users=None):
+    own = moments(items)
+    others = None if users is None else moments(users)
+    found = [*rescaled(own, others), *unfree(own, others)]
+    return {variant.name: cosine_matrix(variant.rows(items)) for variant in found}
+
+
+def test_forms_of_the_items_alone_see_neither_spectrum_nor_shrinkage():
+    rng = np.random.default_rng(1)
+    V = np.linalg.qr(rng.standard_normal((40, 5)))[0]
+    one, other = V * [9, 5, 3, 2, 1], V * [2.0, 1.9, 1.5, 1.4, 0.3]
+    assert np.abs(cosine_matrix(one) - cosine_matrix(other)).max() > 0.1
+    first, second = variants(one), variants(other)
+    for name in ("unit_columns", "whitened"):
+        np.testing.assert_allclose(first[name], second[name], atol=1e-10)
+
+
+def test_forms_that_use_the_users_do_tell_models_apart_and_not_their_parametrisations():
+    rng = np.random.default_rng(2)
+    V = np.linalg.qr(rng.standard_normal((40, 5)))[0]
+    U = np.linalg.qr(rng.standard_normal((60, 5)))[0]
+    s, t, D = np.array([9.0, 5, 3, 2, 1]), np.array([2, 1.9, 1.5, 1.4, 0.3]), np.arange(1.0, 6)
+    one, same, other = (
+        variants(items, users) for items, users in ((V * s, U), (V * s / D, U * D), (V * t, U))
+    )
+    for name in ("query_metric", "project_back", "balanced", "weighted", "whitened"):
+        np.testing.assert_allclose(one[name], same[name], atol=1e-10)
+    for name in ("query_metric", "project_back", "balanced"):
+        assert np.abs(one[name] - other[name]).max() > 0.1
+
+
+@pytest.mark.parametrize("rescaling", ["identity", "weights", "data"])
+def test_the_uncentred_query_metric_is_the_smoothed_rescaling_of_the_model(rescaling):
+    data = simulate_interactions(600, 80, seed=3)
+    model = LinearMF(12, regularization=50.0).fit(data.X)
+    users = model.user_embeddings(data.X, rescaling).astype(np.float64)
+    items = model.item_embeddings(rescaling).astype(np.float64)
+    found = cosine_matrix(query_metric(users, centered=False).transform(items))
+    smoothed = model.item_embeddings("smoothed").astype(np.float64)
+    np.testing.assert_allclose(found, cosine_matrix(smoothed), atol=1e-5)
+
+
+def test_every_parametrisation_of_a_model_has_the_canonical_form_called_balanced():
+    data = simulate_interactions(600, 80, seed=4)
+    model = LinearMF(6, regularization=50.0).fit(data.X)
+    forms = [
+        canonicalize(
+            model.user_embeddings(data.X, name).astype(np.float64),
+            model.item_embeddings(name).astype(np.float64),
+        )
+        for name in ("identity", "orthonormal", "data")
+    ]
+    for form in forms[1:]:
+        np.testing.assert_allclose(form.singular_values, forms[0].singular_values, rtol=1e-5)
+    # S^½ Σ^½ V' on the item side
+    balanced = model.item_embeddings("balanced").astype(np.float64)
+    np.testing.assert_allclose(cosine_matrix(forms[0].items), cosine_matrix(balanced), atol=1e-4)
+
+
+def test_one_rescaling_makes_all_items_alike():
+    data = simulate_interactions(1000, 120, seed=5)
+    used = np.flatnonzero(np.bincount(data.X.indices, minlength=120))
+    items = LinearMF(8, regularization=100.0).fit(data.X).item_embeddings().astype(np.float64)
+    D = np.ones(8)
+    D[0] = 1e-5
+    assert cosine_matrix(items[used]).min() < 0.5
+    assert cosine_matrix(items[used] / D).min() > 1 - 1e-6

@@ -1,0 +1,450 @@
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics.pairwise import cosine_similarity
+
+from fastcos.cli.main import main
+from tests.comparison.test_compare import clustered_interactions
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+SMALL = ["--users", "300", "--items", "60", "--rank", "8"]
+
+
+def needs(*names):
+    missing = [name for name in names if not (DATA / name).is_file()]
+    return pytest.mark.skipif(bool(missing), reason=f"no real data: {', '.join(missing)}")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A csv of interactions and a csv of labels whose answers are planted."""
+    folder = tmp_path_factory.mktemp("files")
+    X, clusters = clustered_interactions()
+    rows, columns = X.nonzero()
+    lines = [f"u{u},{i},1" for u, i in zip(rows, columns, strict=True)]
+    (folder / "seen.csv").write_text("user,item,count\n" + "\n".join(lines) + "\n")
+    kinds = ["abc"[c] for c in clusters]
+    kinds[columns[0]] = "a|b"
+    labels = [f"{i},item {i},{kind}" for i, kind in enumerate(kinds)]
+    (folder / "items.csv").write_text("item,name,kind\n" + "\n".join(labels) + "\n")
+    return folder
+
+
+def told(capsys, *arguments):
+    """Exit status, stdout and stderr of one call."""
+    try:
+        status = main([str(argument) for argument in arguments])
+    except SystemExit as exit_:
+        status = exit_.code
+    return (status, *capsys.readouterr())
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reproduced") / "out"
+    assert main(["reproduce", *SMALL, "--out", str(folder)]) == 0
+    return folder
+
+
+def test_reproduce_writes_figure_table_and_provenance(reproduced):
+    names = {path.name for path in reproduced.iterdir()}
+    assert names == {
+        *(f"figure1.{kind}" for kind in ("png", "svg", "csv", "json")),
+        "exponents.png",
+    }
+    assert (reproduced / "figure1.png").read_bytes().startswith(b"\x89PNG")
+    document = json.loads((reproduced / "figure1.json").read_text())
+    assert document["parameters"]["simulation"]["seed"] == 0
+    assert document["parameters"]["model"]["regularization"] == 150.0
+    assert document["versions"]["fastcos"]
+    with (reproduced / "figure1.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {"pair_auc", "map_at_r", "ami", "ari", "silhouette", "jaccard_at_10"} <= set(rows[0])
+    names = {row["name"] for row in rows}
+    assert names >= {"identity", "orthonormal", "weights", "balanced", "eq2"}
+    assert len(rows) == 7 + 15
+
+
+def test_reproduce_is_repeatable_to_the_byte(reproduced, tmp_path, capsys):
+    assert told(capsys, "reproduce", *SMALL, "--out", tmp_path)[0] == 0
+    for name in ("figure1.csv", "figure1.json"):
+        assert (tmp_path / name).read_bytes() == (reproduced / name).read_bytes()
+
+
+def test_json_goes_to_stdout_and_talk_to_stderr(tmp_path, capsys):
+    status, out, err = told(capsys, "reproduce", *SMALL, "--out", tmp_path, "--json")
+    assert status == 0
+    assert len(json.loads(out)["scores"]["named"]) == 7
+    assert "simulated" in err
+    assert "\x1b" not in err  # no progress bar where stderr is no terminal
+
+
+def test_compare_reads_scores_and_shows_neighbours(files, tmp_path, capsys):
+    status, out, err = told(
+        capsys,
+        "compare",
+        files / "seen.csv",
+        *("--labels", files / "items.csv", "--label-column", "kind"),
+        *("--rank", 6, "--measures", "dot", "--out", tmp_path),
+    )
+    assert status == 0, err
+    assert "1 with several labels" in err
+    assert "nearest to item " in out
+    document = json.loads((tmp_path / "comparison.json").read_text())
+    assert document["parameters"]["labels"]["classes"] == ["a", "b", "c"]
+    with (tmp_path / "neighbors.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    n_items = document["parameters"]["model"]["n_items"]
+    assert len({row["rescaling"] for row in rows}) in (3, 4)
+    assert len(rows) == n_items * len({row["rescaling"] for row in rows})
+    assert all(row["item"] not in (row["neighbor_1"], row["neighbor_10"]) for row in rows)
+
+
+def test_simulate_then_compare_is_reproduce(reproduced, tmp_path, capsys):
+    simulation = ["--users", 300, "--items", 60]
+    assert told(capsys, "simulate", *simulation, "--out", tmp_path / "s")[0] == 0
+    status, _, err = told(
+        capsys,
+        *("compare", tmp_path / "s" / "interactions.npz", "--labels", tmp_path / "s" / "items.csv"),
+        *("--label-column", "cluster", "--rank", 8, "--regularization", 150),
+        *("--measures", "cosine", "--out", tmp_path / "c"),
+    )
+    assert status == 0, err
+    assert (tmp_path / "c" / "comparison.csv").read_bytes() == (
+        reproduced / "figure1.csv"
+    ).read_bytes()
+
+
+def test_compare_ranks_the_measures_and_says_which_to_use(files, tmp_path, capsys):
+    status, out, err = told(
+        capsys,
+        *("compare", files / "seen.csv", "--labels", files / "items.csv"),
+        *("--label-column", "kind", "--rank", 6, "--measures", "dot,csls", "--out", tmp_path),
+    )
+    assert status == 0, err
+    assert out.splitlines()[-1].startswith(("Use ", "Stay with "))
+    standings = json.loads((tmp_path / "comparison.json").read_text())["standings"]
+    assert standings["answers"]
+    assert standings["conclusion"] == out.splitlines()[-1]
+    with (tmp_path / "measures.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["measure"] for row in rows} == {"cosine", "dot", "csls"}
+    assert [float(row["score"]) for row in rows] == sorted(
+        (float(row["score"]) for row in rows), reverse=True
+    )
+    assert (tmp_path / "measures.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "measures.svg").stat().st_size > 1000
+
+
+def test_labels_that_nobody_acts_on_are_told_not_to_be_recoverable(files, tmp_path, capsys):
+    lines = (files / "items.csv").read_text().splitlines()
+    kinds = np.random.default_rng(3).permutation([line.split(",")[2] for line in lines[1:]])
+    body = [
+        f"{line.rpartition(',')[0]},{kind}" for line, kind in zip(lines[1:], kinds, strict=True)
+    ]
+    (tmp_path / "shuffled.csv").write_text("\n".join([lines[0], *body]))
+    status, out, _ = told(
+        capsys,
+        *("compare", files / "seen.csv", "--labels", tmp_path / "shuffled.csv"),
+        *("--label-column", "kind", "--rank", 6, "--measures", "dot", "--out", tmp_path / "c"),
+    )
+    assert status == 1  # the answer is no
+    assert out.splitlines()[-1].startswith("No measure recovers these labels: ")
+
+
+def test_compare_of_vectors_by_labels_and_pairs(tmp_path, capsys):
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, 90)
+    vectors = random.standard_normal((3, 5))[labels] * 3 + random.standard_normal((90, 5))
+    words = np.array([f"w{i}" for i in range(90)])
+    np.savez(tmp_path / "v.npz", vectors=vectors, words=words)
+    table = "\n".join(f"{w},k{c}" for w, c in zip(words, labels, strict=True))
+    (tmp_path / "kinds.csv").write_text(f"word,kind\n{table}\n,k1\n")
+    pairs = random.integers(0, 90, (60, 2))
+    rated = [f"w{a}\tW{b}\t{(vectors[a] @ vectors[b]):.3f}" for a, b in pairs]
+    (tmp_path / "people.txt").write_text("\n".join([*rated, "w1\tnobody\t3"]))
+    status, out, err = told(
+        capsys,
+        *("compare", tmp_path / "v.npz", "--labels", tmp_path / "kinds.csv", "--label-column"),
+        *("kind", "--pairs", tmp_path / "people.txt", "--measures", "dot", "--json"),
+        *("--out", tmp_path / "c"),
+    )
+    assert status == 0, err
+    assert "60 pairs; 1 with an unknown item left out" in err
+    document = json.loads(out)
+    assert set(document["standings"]) == {"labels", "people"}
+    best = document["standings"]["people"]["rows"][0]
+    assert best["measure"] == "dot"
+    assert best["score"] == pytest.approx(1, abs=1e-3)
+    assert {path.name for path in (tmp_path / "c").iterdir()} == {
+        "comparison.json",
+        *(f"{stem}.{kind}" for stem in ("labels", "people") for kind in ("csv", "png", "svg")),
+    }
+
+
+@pytest.fixture(scope="module")
+def fitted(files, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fitted") / "model"
+    assert main(["fit", str(files / "seen.csv"), "--rank", "6", "--out", str(folder)]) == 0
+    return folder
+
+
+def test_fit_keeps_a_model_with_its_certificate(fitted):
+    from fastcos import LinearMF
+
+    document = json.loads((fitted / "model.json").read_text())
+    model = LinearMF.load(fitted / "model")
+    assert document["parameters"]["n_components"] == 6
+    assert document["model"]["singular_values"] == model.singular_values_.tolist()
+    assert max(document["model"]["relative_residuals"]) <= 1e-3
+    assert model.regularization == model.singular_values_[1] ** 2
+
+
+@pytest.mark.parametrize("rescaling", ["identity", "balanced"])
+def test_neighbors_of_a_model_are_those_of_its_cosines(fitted, tmp_path, capsys, rescaling):
+    from fastcos import LinearMF
+
+    out = tmp_path / "n.npz"
+    call = ["neighbors", fitted, "--k", 3, "--rescaling", rescaling, "--out", out]
+    assert told(capsys, *call)[0] == 0
+    found = np.load(out)
+    rows = LinearMF.load(fitted / "model").item_embeddings(rescaling).astype(np.float64)
+    cosines = cosine_similarity(rows)
+    np.fill_diagonal(cosines, -np.inf)
+    truth = np.sort(cosines, axis=1)[:, ::-1][:, :3]
+    np.testing.assert_allclose(np.take_along_axis(cosines, found["indices"], 1), truth, atol=1e-6)
+    assert len(found["ids"]) == len(rows)
+
+
+def test_neighbors_of_chosen_items_are_shown_by_id(fitted, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call = ["neighbors", fitted, "--k", 2, "--show", "3", "--json"]
+    status, out, _ = told(capsys, *call)
+    lines = json.loads(out)
+    assert status == 0
+    assert [line["rank"] for line in lines] == [1, 2]
+    assert all(line["item"] == 3 != line["neighbor"] for line in lines)
+    assert list(tmp_path.iterdir()) == []
+    whole = tmp_path / "n.csv"
+    assert told(capsys, "neighbors", fitted, "--k", 2, "--out", whole)[0] == 0
+    with whole.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["item"] == "3"]
+    assert [int(row["neighbor"]) for row in rows] == [line["neighbor"] for line in lines]
+
+
+def test_neighbors_of_vectors(tmp_path, capsys):
+    np.savez(tmp_path / "v.npz", vectors=np.eye(3) + 0.1, words=np.array(["a", "b", "c"]))
+    out = tmp_path / "n.csv"
+    call = ["neighbors", tmp_path / "v.npz", "--k", 1, "--measure", "dot", "--out", out]
+    assert told(capsys, *call)[0] == 0
+    assert out.read_text().splitlines()[:2] == [
+        "item,rank,neighbor,score",
+        "a,1,b,0.23000000417232513",
+    ]
+
+
+@pytest.mark.parametrize("name", ["query_metric_cosine", "project_back_items", "csls", "recos"])
+def test_neighbors_by_measures_that_learn_from_the_model(fitted, tmp_path, capsys, name):
+    from fastcos import LinearMF, get_measure, top_k
+
+    out = tmp_path / "n.npz"
+    assert told(capsys, "neighbors", fitted, "--k", 3, "--measure", name, "--out", out)[0] == 0
+    model = LinearMF.load(fitted / "model")
+    rows, measure = model.item_embeddings().astype(np.float64), name
+    if name in ("query_metric_cosine", "project_back_items"):
+        # the users' moment is diag(s σ²): X A = U Σ s^½
+        users = np.diag(model.singular_values_ * np.sqrt(model.shrinkage_))
+        measure = get_measure(name, other=users)
+    truth = top_k(rows, k=3, measure=measure)
+    np.testing.assert_allclose(np.load(out)["scores"], truth.scores, atol=1e-5)
+
+
+def test_neighbors_refuses_in_one_line_what_the_source_cannot_give(tmp_path, capsys):
+    np.save(tmp_path / "v.npy", np.eye(4) + 0.1)
+    for name, needs in (
+        ("query_metric_cosine", "other"), ("soft_cosine", "matrix or features"),
+        ("rescaled_cosine:data", "model"), ("word_rotators_distance", "vectors"),
+    ):  # fmt: skip
+        call = ["neighbors", tmp_path / "v.npy", "--k", 1, "--measure", name]
+        status, _, err = told(capsys, *call)
+        assert status == 2
+        message = f"--measure must be such as the data can serve, got {name}, which needs {needs} ("
+        assert message in err
+        assert len(err.strip().splitlines()) == 1
+
+
+def test_doctor_tells_versions_and_settings(capsys):
+    status, out, _ = told(capsys, "doctor", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["threads"] >= 1
+    assert found["instruction_set"] in found["instruction_sets_supported"]
+    assert {"python", "numba", "numpy", "fastcos"} <= set(found["versions"])
+    assert found["blas"]
+
+
+def test_help_fits_one_screen(capsys):
+    status, out, _ = told(capsys, "--help")
+    assert status == 0
+    assert len(out.splitlines()) <= 24
+
+
+WRONG = [
+    (["simulate", "--users", "0"], "--users must be a whole number of at least 1, got 0"),
+    (["reproduce", "--rank", "61", "--items", "60", "--users", "300"], "--rank must be a whole"),
+    (["reproduce", "--preset", "pareto"], "preset must be one of zipf_bounded, "),
+    (["reproduce", "--regularization", "-1", *SMALL[:4]], "--regularization must be a finite"),
+    (["reproduce", "--seed", "-1"], "--seed must be a whole number of at least 0, got -1"),
+    (["reproduce", "--threads", "0"], "--threads must be a whole number of at least 1, got 0"),
+    (["reproduce", "--rank", "many"], "argument --rank: invalid int value: 'many'"),
+    (["compare", "absent.csv"], "absent.csv"),
+    (
+        ["compare", "{}/seen.csv", "--label-column", "kind"],
+        "--label-column must be left out",
+    ),
+    (["compare", "{}/seen.csv", "--labels", "{}/items.csv"], "--label-column must be given with"),
+    (
+        ["compare", "{}/seen.csv", "--labels", "{}/items.csv", "--label-column", "colour"],
+        "colour",
+    ),
+    (["compare", "{}/seen.csv", "--item", "movie"], "movie"),
+    (["compare", "{}/seen.csv", "--measures", "cos"], "--measures must be one of all, "),
+    (["compare", "{}/seen.csv", "--preprocessing", "tf"], "--preprocessing must be one of all, "),
+    (["compare", "{}/v.npy"], "--labels or --pairs must be given for vectors, got none"),
+    (["compare", "{}/text.csv"], "(row 4)"),
+    (["compare", "{}/empty.csv"], "empty.csv"),
+    (["compare", "{}/nan.npz"], "nan"),
+    (["neighbors", "{}/seen.csv"], "seen.csv"),
+    (["neighbors", "{}", "--measure", "cos"], "--measure must be one of "),
+    (["neighbors", "{}", "--out", "n.txt"], "the suffix of --out must be one of .csv, .npz"),
+    (["fit", "{}/seen.csv", "--rank", "600"], "--rank must be a whole number from 1 to "),
+    (["advise"], "invalid choice: 'advise'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_a_wrong_call_is_told_in_one_line_and_writes_nothing(
+    files, tmp_path, capsys, monkeypatch, arguments, message
+):
+    (files / "text.csv").write_text("user,item,count\na,1,1\na,2,2\nb,1,many\n")
+    (files / "empty.csv").write_text("")
+    np.save(files / "v.npy", np.eye(4))
+    nan = sp.csr_array(np.array([[1.0, np.nan], [2.0, 3.0]]))
+    sp.save_npz(files / "nan.npz", nan)
+    monkeypatch.chdir(tmp_path)
+    status, out, err = told(capsys, *(text.format(files) for text in arguments))
+    assert status == 2
+    assert out == ""
+    assert message in err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("fastcos")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unwritable_folder_is_told(files, tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    status, _, err = told(capsys, "simulate", *SMALL[:4], "--out", tmp_path / "file")
+    assert status == 2
+    assert "file" in err
+
+
+def test_the_installed_command_runs():
+    command = Path(sys.executable).with_name("fastcos")
+    if not command.exists():
+        pytest.skip("fastcos is not installed as a command beside this Python")
+    done = subprocess.run([command, "--help"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert "reproduce" in done.stdout
+
+
+@pytest.mark.slow
+@needs("ml-latest-small/ratings.csv.zip", "ml-latest-small/movies.csv")
+def test_compare_of_films_by_genre(tmp_path, capsys):
+    folder = DATA / "ml-latest-small"
+    status, out, err = told(
+        capsys,
+        *("compare", folder / "ratings.csv.zip", "--labels", folder / "movies.csv"),
+        *("--label-column", "genres", "--rank", 20, "--out", tmp_path, "--show", 1),
+    )
+    assert status == 0, err
+    assert "100,836 interactions of 610 users with 9,724 items" in err
+    document = json.loads((tmp_path / "comparison.json").read_text())
+    auc = [row["pair_auc"] for row in document["scores"]["named"]]
+    assert 0.5 < min(auc) < max(auc) < 0.7  # genres are hardly in these ratings, under any D
+    assert "(19" in out
+
+
+@pytest.mark.slow
+@needs("mtg/mtg_csr.npz", "mtg/cards.csv")
+def test_compare_of_cards_by_colour(tmp_path, capsys):
+    status, _, err = told(
+        capsys,
+        *("compare", DATA / "mtg/mtg_csr.npz", "--labels", DATA / "mtg/cards.csv"),
+        *("--label-column", "color", "--only", "W,U,B,R,G", "--out", tmp_path),
+    )
+    assert status == 0, err
+    document = json.loads((tmp_path / "comparison.json").read_text())
+    assert document["parameters"]["labels"]["labelled"] == 10_544
+    auc = {row["name"]: row["pair_auc"] for row in document["scores"]["named"]}
+    assert auc["orthonormal"] < 0.66
+    assert auc["eq2"] > 0.8
+    assert document["standings"]["answers"]
+    assert document["standings"]["chance"]["accuracy of ten votes"] < 0.25
+
+
+@pytest.mark.slow
+@needs("anime/anime.zip")
+def test_compare_of_anime_by_type(tmp_path, capsys):
+    file = DATA / "anime/anime.zip"
+    status, out, err = told(
+        capsys,
+        *("compare", file, "--member", "anime/anime_history.dat", "--labels", file),
+        *("--label-member", "anime/anime_info.dat", "--label-column", "type", "--out", tmp_path),
+    )
+    assert status == 0, err
+    assert out.splitlines()[-1].startswith("Use ")
+
+
+@pytest.mark.slow
+@needs(
+    "completejourney/completejourney_pairs.csv.gz",
+    "completejourney/completejourney_products.csv.gz",
+)
+def test_departments_are_not_recoverable_from_baskets(tmp_path, capsys):
+    folder = DATA / "completejourney"
+    status, out, err = told(
+        capsys,
+        *("compare", folder / "completejourney_pairs.csv.gz", "--label-column", "department"),
+        *("--labels", folder / "completejourney_products.csv.gz", "--out", tmp_path),
+    )
+    assert status == 1, err
+    assert out.splitlines()[-1].startswith("No measure recovers these labels: ")
+
+
+@pytest.mark.slow
+@needs("glove50/glove50.npz", "words/battig.csv", "words/bless.csv", "words/EN-MEN-TR-3k.txt")
+@pytest.mark.parametrize("categories", ["battig", "bless"])
+def test_compare_of_words_by_category_and_by_ratings(tmp_path, capsys, categories):
+    words = DATA / "words"
+    status, out, err = told(
+        capsys,
+        *("compare", DATA / "glove50/glove50.npz", "--labels", words / f"{categories}.csv"),
+        *("--label-column", "category", "--out", tmp_path, "--json"),
+        *("--pairs", words / "EN-MEN-TR-3k.txt", words / "EN-SIMLEX-999.txt"),
+    )
+    assert status == 0, err
+    found = json.loads(out)["standings"]
+    assert all(one["answers"] for one in found.values())
+    cosine = {
+        name: next(row["score"] for row in one["rows"] if row["measure"] == "cosine")
+        for name, one in found.items()
+    }
+    assert 0.64 < cosine["EN-MEN-TR-3k"] < 0.67
+    assert 0.2 < cosine["EN-SIMLEX-999"] < 0.27
+    assert found["EN-MEN-TR-3k"]["gain"]["low"] > 0

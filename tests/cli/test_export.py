@@ -1,0 +1,102 @@
+"""The verb export: what it writes is the same for every parametrisation, and ready for an index."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fastcos.cli.main import whole_parser
+from fastcos.neighbors.search import top_k
+from tests.oracles.audit import cosine_matrix, random_map
+
+
+def run(*arguments):
+    given = whole_parser(["export"]).parse_args(["export", *map(str, arguments)])
+    return given.run(given)
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(1)
+    users, items = rng.standard_normal((80, 5)) + 0.5, rng.standard_normal((60, 5))
+    G = random_map(rng, 5, 30.0)
+    for name, array in (
+        ("items", items),
+        ("users", users),
+        ("items2", items @ G),
+        ("users2", users @ np.linalg.inv(G).T),
+    ):
+        np.save(tmp_path / f"{name}.npy", array)
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", ["query_metric", "canonical"])
+def test_equivalent_models_are_exported_alike(files, form):
+    for number in ("", "2"):
+        sides = (files / f"items{number}.npy", "--users", files / f"users{number}.npy")
+        assert run(*sides, "--form", form, "--out", files / f"out{number}") == 0
+    one, other = (np.load(files / f"out{n}" / "items.npy") for n in ("", "2"))
+    assert one.dtype == np.float32
+    np.testing.assert_allclose(cosine_matrix(one), cosine_matrix(other), atol=1e-5)
+
+
+def test_the_query_metric_is_that_of_predicted_scores_and_maps_new_items(files):
+    items, users = np.load(files / "items.npy"), np.load(files / "users.npy")
+    assert run(files / "items.npy", "--users", files / "users.npy", "--out", files / "out") == 0
+    written = np.load(files / "out" / "items.npy")
+    np.testing.assert_allclose(cosine_matrix(written), np.corrcoef(items @ users.T), atol=1e-5)
+    new = items[:3] @ np.load(files / "out" / "map.npy")
+    np.testing.assert_allclose(new, written[:3], rtol=1e-5, atol=1e-6)
+    assert not (files / "out" / "ids.npy").exists()
+
+
+def test_unit_rows_turn_inner_products_into_cosines(files):
+    sides = (files / "items.npy", "--users", files / "users.npy")
+    assert run(*sides, "--out", files / "a") == 0
+    assert run(*sides, "--out", files / "b", "--unit-rows") == 0
+    plain, unit = (np.load(files / name / "items.npy") for name in "ab")
+    np.testing.assert_array_equal(
+        top_k(plain, k=5).indices, top_k(unit, k=5, measure="dot").indices
+    )
+
+
+def test_canonical_factors_predict_the_same(files):
+    sides = (files / "items.npy", "--users", files / "users.npy", "--form", "canonical")
+    assert run(*sides, "--out", files / "out") == 0
+    items, users = (np.load(files / "out" / f"{side}.npy") for side in ("items", "users"))
+    truth = np.load(files / "users.npy") @ np.load(files / "items.npy").T
+    np.testing.assert_allclose(users @ items.T, truth, atol=1e-4)
+    values = np.load(files / "out" / "singular_values.npy")
+    np.testing.assert_allclose(items.T @ items, np.diag(values), atol=1e-3)
+
+
+def test_the_json_names_every_file_and_ids_come_along(files, capsys):
+    items = np.load(files / "items.npy")
+    np.savez(files / "named.npz", ids=[f"i{n}" for n in range(60)], vectors=items)
+    arguments = (files / "named.npz", "--users", files / "users.npy", "--out", files / "out")
+    assert run(*arguments, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((files / "out" / "export.json").read_text())
+    for described in printed["arrays"].values():
+        array = np.load(files / "out" / described["file"])
+        assert (list(array.shape), str(array.dtype)) == (described["shape"], described["dtype"])
+    assert np.load(files / "out" / "ids.npy")[59] == "i59"
+
+
+def test_users_are_needed_and_must_differ(files):
+    with pytest.raises(TypeError, match="--users must be given: both forms need users"):
+        run(files / "items.npy", "--out", files / "out")
+    with pytest.raises(ValueError, match="--form must be one of query_metric, canonical"):
+        run(files / "items.npy", "--form", "whitened")
+    np.save(files / "alike.npy", np.ones((9, 5)))
+    with pytest.raises(ValueError, match="rank of the users' covariance must be"):
+        run(files / "items.npy", "--users", files / "alike.npy", "--out", files / "out")
+
+
+def test_lost_columns_are_told(files, capsys):
+    items = np.load(files / "items.npy")
+    items[:, 2] = items[:, 1]
+    np.save(files / "flat.npy", items)
+    sides = (files / "flat.npy", "--users", files / "users.npy", "--form", "canonical")
+    assert run(*sides, "--out", files / "out") == 0
+    assert "rank 4: 1 of 5 columns are zero" in capsys.readouterr().err

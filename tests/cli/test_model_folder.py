@@ -1,0 +1,133 @@
+"""The folder that fit writes, as other verbs take it: as if users and items were given as files."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from fastcos import LinearMF, get_measure, top_k
+from fastcos.cli.main import main
+from fastcos.cli.model_folder import read_model_folder, write_model_folder
+from tests.comparison.test_compare import clustered_interactions
+
+
+def call(*words):
+    return main([str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Interactions, the folder of a model of them, and both its sides as files."""
+    folder = tmp_path_factory.mktemp("folder")
+    X, clusters = clustered_interactions()
+    X = X.multiply(np.random.default_rng(0).integers(1, 5, X.shape)).tocsr()  # means unlike shares
+    sp.save_npz(folder / "X.npz", X)
+    rows, columns = X.nonzero()
+    lines = [f"u{u},{i},{X[u, i]}" for u, i in zip(rows, columns, strict=True)]
+    lines = ["u0,unknown,3", *lines[::-1]]  # other items, in another order
+    (folder / "X.csv").write_text("user,item,count\n" + "\n".join(lines) + "\n")
+    labels = [f"{i},c{code}" for i, code in enumerate(clusters)]
+    (folder / "labels.csv").write_text("item,kind\n" + "\n".join(labels) + "\n")
+    assert call("fit", folder / "X.npz", "--rank", 6, "--out", folder / "model") == 0
+    model = LinearMF.load(folder / "model" / "model")
+    np.save(folder / "items.npy", model.item_embeddings())
+    np.save(folder / "users.npy", model.user_embeddings(X))
+    return folder
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_typical_rows_have_the_mean_and_the_second_moment_of_the_users(center, tmp_path):
+    X, _ = clustered_interactions()
+    model = LinearMF(6, center=center).fit(X)
+    write_model_folder(tmp_path, model, X, np.arange(X.shape[1]))
+    found = read_model_folder(tmp_path)
+    truth, ours = (model.user_embeddings(rows) for rows in (X, found.typical))
+    scale = np.abs(truth).max()
+    np.testing.assert_allclose(ours.mean(axis=0), truth.mean(axis=0), atol=1e-5 * scale)
+    for rows in (truth, ours):
+        rows /= np.sqrt(len(rows))
+    np.testing.assert_allclose(ours.T @ ours, truth.T @ truth, atol=1e-5 * scale**2)
+
+
+def test_export_of_the_folder_is_that_of_both_sides(folder, tmp_path):
+    assert call("export", folder / "model", "--unit-rows", "--out", tmp_path / "a") == 0
+    sides = (folder / "items.npy", "--users", folder / "users.npy")
+    assert call("export", *sides, "--unit-rows", "--out", tmp_path / "b") == 0
+    ours, truth = (np.load(tmp_path / name / "items.npy") for name in "ab")
+    np.testing.assert_allclose(ours @ ours.T, truth @ truth.T, atol=1e-4)
+
+
+@pytest.mark.parametrize("file", ["X.npz", "X.csv"])
+def test_users_of_a_folder_are_their_interactions(file, folder, tmp_path, capsys):
+    """Items are found by their ids, in any order; what the model does not know is left out."""
+    users = ("--users", folder / file)
+    assert call("export", folder / "model", *users, "--form", "canonical", "--out", tmp_path) == 0
+    assert "users by their interactions with" in capsys.readouterr().err
+    users, items = (np.load(tmp_path / f"{side}.npy") for side in ("users", "items"))
+    truth = np.load(folder / "users.npy") @ np.load(folder / "items.npy").T
+    ours = users @ items.T
+    if file == "X.csv":  # users there are sorted as texts, and all have something
+        some = np.flatnonzero(truth.any(axis=1))
+        truth = truth[some[np.argsort([f"u{u}" for u in some])]]
+    np.testing.assert_allclose(ours, truth, atol=1e-4 * np.abs(truth).max())
+
+
+def test_the_canonical_form_of_a_folder_asks_for_users(folder, tmp_path, capsys):
+    assert call("export", folder / "model", "--form", "canonical", "--out", tmp_path) == 2
+    assert "--users must be given for the form canonical of a folder" in capsys.readouterr().err
+
+
+def test_audit_of_the_folder_is_that_of_both_sides(folder, tmp_path):
+    cards = []
+    for sides in ((folder / "model",), (folder / "items.npy", "--users", folder / "users.npy")):
+        out = tmp_path / str(len(cards))
+        assert call("audit", *sides, "--k", 3, "--out", out) == 0
+        cards.append(json.loads((out / "audit.json").read_text())["audit"])
+    ours, truth = cards
+    assert ours["survival"] == truth["survival"]
+    assert [row["name"] for row in ours["alternatives"]] == [
+        row["name"] for row in truth["alternatives"]
+    ]
+    for some in ("family", "alternatives"):
+        for row, true in zip(ours[some], truth[some], strict=True):
+            assert row["jaccard"] == pytest.approx(true["jaccard"], abs=0.02), row["name"]
+
+
+def test_an_old_folder_is_compared_with_a_new_one(folder, tmp_path, capsys):
+    model = folder / "model"
+    out = ("--k", 3, "--out", tmp_path)
+    assert call("audit", model, "--against", model, "--fail-under", "unchanged=1", *out) == 0
+
+
+def test_compare_of_a_folder_judges_its_items(folder, tmp_path):
+    labels = ("--labels", folder / "labels.csv", "--label-column", "kind")
+    for source, out in ((folder / "model", "a"), (folder / "items.npy", "b")):
+        call("compare", source, *labels, "--measures", "dot", "--out", tmp_path / out)
+    ours, truth = (
+        json.loads((tmp_path / name / "comparison.json").read_text())["standings"]["labels"]
+        for name in "ab"
+    )
+    assert ours["rows"] == truth["rows"]
+
+
+def test_a_centred_metric_of_the_folder_is_that_of_the_users(folder, tmp_path):
+    name = "query_metric_cosine:centered=True"
+    out = tmp_path / "n.npz"
+    assert call("neighbors", folder / "model", "--k", 3, "--measure", name, "--out", out) == 0
+    measure = get_measure("query_metric_cosine", other=np.load(folder / "users.npy"), centered=True)
+    truth = top_k(np.load(folder / "items.npy"), k=3, measure=measure)
+    np.testing.assert_allclose(np.load(out)["scores"], truth.scores, atol=1e-4)
+
+
+def test_folders_and_files_that_will_not_do_are_told(folder, tmp_path, capsys):
+    (tmp_path / "other.csv").write_text("user,item,count\na,nothing,1\nb,nothing,2\n")
+    users = ("--users", tmp_path / "other.csv")
+    for words, message in (
+        (("audit", tmp_path), "got a folder that fastcos fit did not write; save"),
+        (("export", folder / "model", *users), "--users must hold interactions with items of the"),
+    ):
+        assert call(*words, "--out", tmp_path / "o") == 2
+        told = capsys.readouterr().err
+        assert message in told
+        assert len(told.strip().splitlines()) == 1

@@ -1,0 +1,351 @@
+"""Which measure to use: what every candidate scores, the intervals, and the conclusion."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.stats
+from sklearn.metrics import ndcg_score, roc_auc_score
+
+from fastcos import LinearMF, compare, compare_vectors, get_measure, list_measures, metrics, top_k
+from fastcos.comparison import Candidate, bootstrap, scoring
+from fastcos.comparison.candidates import Embeddings
+from fastcos.comparison.entrants import entrants
+from fastcos.comparison.tasks import agreement
+from fastcos.comparison.tasks.held_out import HeldOutQuestion
+from fastcos.comparison.tasks.recovery import LabelQuestion
+from fastcos.measures import Plain, register
+from fastcos.measures.base import _MAKERS
+from tests.comparison.test_compare import clustered_interactions
+
+
+def blobs(n=120, d=6, n_labels=4, spread=1.0, seed=0):
+    """Labelled rows around their centres, all far from the origin: centring must help."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, n_labels, n)
+    centres = random.standard_normal((n_labels, d))
+    return centres[labels] + spread * random.standard_normal((n, d)) + 4, labels
+
+
+def every_entrant(rows):
+    found, _ = entrants(None, Embeddings(rows))
+    return found
+
+
+@pytest.mark.parametrize("entrant", every_entrant(blobs()[0]), ids=lambda one: one.name)
+def test_keys_rank_as_the_engine_does_and_pairs_score_as_it_does(entrant):
+    rows, _ = blobs(40)
+    found = top_k(rows, k=39, measure=entrant.measure(Embeddings(rows)))
+    fitted = entrant.measure(Embeddings(rows)).fit(rows)
+    every = np.arange(40)
+    table = np.concatenate([block for _, block in scoring.key_blocks(fitted, rows, every, every)])
+    ranked = np.take_along_axis(table, found.indices, axis=1)
+    falls = ranked[:, 1:] - ranked[:, :-1]
+    assert falls.max() <= 1e-9 * np.abs(table).max()  # equal keys may change places by rounding
+    pairs = np.stack([np.arange(40), found.indices[:, 5]], axis=1)
+    scores = scoring.pair_scores(fitted, rows, pairs)
+    np.testing.assert_allclose(scores, found.scores[:, 5], rtol=1e-5, atol=1e-6)
+
+
+def test_label_scores_are_the_metrics_and_scikit_learns():
+    rows, labels = blobs()
+    question = LabelQuestion(labels, np.full(len(rows), True), np.random.default_rng(0))
+    [cosine] = [one for one in every_entrant(rows) if one.name == "cosine"]
+    found = question.answer(cosine, Embeddings(rows))
+    assert question.asked.tolist() == list(range(len(rows)))
+    assert found.map_at_r.mean() == pytest.approx(metrics.map_at_r(rows, labels).value)
+    unit = rows / np.linalg.norm(rows, axis=1)[:, None]
+    for i in (0, 7, 60):
+        others = np.arange(len(rows)) != i
+        truth = roc_auc_score(labels[others] == labels[i], (unit @ unit[i])[others])
+        assert found.auc[i] == pytest.approx(truth, abs=1e-12)
+
+
+def test_recommendations_are_scored_as_scikit_learn_and_sets_do():
+    random = np.random.default_rng(0)
+    held = sp.csr_array((random.random((20, 15)) < 0.2).astype(float))
+    held = sp.csr_array(held[np.diff(held.indptr) > 0])
+    lists = np.stack([random.permutation(15)[:6] for _ in range(held.shape[0])])
+    truth = held.toarray()
+    given = np.zeros(truth.shape)
+    np.put_along_axis(given, lists, np.arange(6, 0, -1.0)[None], axis=1)
+    assert metrics.ndcg_at_k(lists, held) == pytest.approx(ndcg_score(truth, given, k=6))
+    recalls = [
+        len(set(a) & set(np.flatnonzero(b))) / min(6, int(b.sum()))
+        for a, b in zip(lists.tolist(), truth, strict=True)
+    ]
+    assert metrics.recall_at_k(lists, held) == pytest.approx(np.mean(recalls))
+
+
+def test_padding_of_recommendations_hits_nothing():
+    held = sp.csr_array(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    assert metrics.recall_at_k([[-1, -1], [1, -1]], held) == 0.5
+    for only in ([[1.0, 0.0]], [[0.0, 1.0]]):
+        assert metrics.recall_at_k([[-1]], sp.csr_array(np.array(only))) == 0
+    with pytest.raises(ValueError, match="recommended must hold item numbers from -1 to 1, got 2"):
+        metrics.recall_at_k([[2], [1]], held)
+    with pytest.raises(ValueError, match="recommended must be as long as held_out"):
+        metrics.ndcg_at_k([[1]], held)
+
+
+def test_users_without_held_out_items_do_not_count():
+    held = sp.csr_array(np.array([[0.0, 0.0], [0.0, 1.0]]))
+    with np.errstate(all="raise"):
+        assert metrics.recall_at_k([[0], [1]], held) == metrics.ndcg_at_k([[0], [1]], held) == 1
+    with pytest.raises(ValueError, match="held_out must have at least 1 interaction, got 0"):
+        metrics.recall_at_k([[0], [1]], sp.csr_array((2, 2)))
+
+
+def test_weighted_spearman_is_scipys_on_repeated_pairs():
+    random = np.random.default_rng(0)
+    x, y = random.integers(0, 9, 60).astype(float), random.standard_normal(60)
+    y += 0.2 * x
+    weights = random.integers(0, 4, 60).astype(float)
+    again = np.repeat(np.arange(60), weights.astype(int))
+    truth = scipy.stats.spearmanr(x[again], y[again]).statistic
+    found = agreement.weighted_spearman(agreement.ranks_of(x), agreement.ranks_of(y), weights)
+    assert found == pytest.approx(truth, abs=1e-12)
+
+
+def question_of(values, chance):
+    estimate = bootstrap.mean_estimate(values)
+    test = bootstrap.Test("score", estimate, bootstrap.mean_chance(chance), "chance has")
+    return bootstrap.Question(
+        "what", "units", values.shape[1], "score", estimate, (test,), {}, "No measure does"
+    )
+
+
+def ranked(values, chance):
+    candidates = [Candidate(f"m{c}") for c in range(len(values))]
+    question = question_of(values, chance)
+    return bootstrap.rank(question, candidates, {}, np.random.default_rng(0))
+
+
+def test_intervals_are_those_of_scipys_bootstrap():
+    random = np.random.default_rng(1)
+    base = random.random(300)
+    values = np.stack([base, base + 0.1 * random.standard_normal(300) + 0.02])
+    found = ranked(values, np.zeros(300)).of(Candidate("m1"))
+    for interval, sample in ((found.score, values[1]), (found.gain, values[1] - values[0])):
+        truth = scipy.stats.bootstrap(
+            (sample,), np.mean, n_resamples=4000, method="percentile", rng=0
+        ).confidence_interval
+        width = truth.high - truth.low
+        assert interval.value == pytest.approx(sample.mean())
+        assert interval.low == pytest.approx(truth.low, abs=0.1 * width)
+        assert interval.high == pytest.approx(truth.high, abs=0.1 * width)
+
+
+def test_the_best_of_many_that_are_alike_is_not_said_to_be_better():
+    wrong = 0
+    for seed in range(20):
+        values = np.random.default_rng(seed).standard_normal((40, 200)) + 5
+        found = ranked(values, np.zeros(200))
+        assert found.rows[0].gain.value > 0  # the best of 40 looks better
+        wrong += found.recommended != found.baseline
+    assert wrong <= 3
+
+
+def test_a_real_lead_is_found_and_no_lead_over_chance_is_no_answer():
+    random = np.random.default_rng(2)
+    values = random.standard_normal((5, 400))
+    values[3] += 1
+    found = ranked(values, np.full(400, -0.5))
+    assert found.recommended == Candidate("m3")
+    assert found.gain.low > 0
+    assert found.conclusion.startswith("Use m3: score ")
+    none = ranked(values - 2, np.zeros(400))
+    assert not none.answers
+    assert none.recommended is None
+    assert none.conclusion.startswith("No measure does: the best of 5 candidates, m3, ")
+
+
+def test_centring_is_recommended_where_it_helps():
+    rows, labels = blobs(400)
+    found = compare_vectors(rows, labels)
+    assert found.answers
+    assert found.recommended is not None
+    assert found.of(Candidate("centered_cosine")).gain.low > 0
+    elsewhere = ("rescaled_cosine", "eq2_cosine", "user_item", "project_back_users")
+    told = {row.candidate.measure for row in found.rows} | set(found.left_out)
+    assert told == {name for name in list_measures() if not name.startswith(elsewhere)}
+
+
+def test_labels_that_are_not_in_the_rows_are_not_recovered():
+    rows, labels = blobs(400)
+    shuffled = np.random.default_rng(0).permutation(labels)
+    found = compare_vectors(rows, shuffled)
+    assert not found.answers
+    assert found.recommended is None
+    assert found.conclusion.startswith("No measure recovers these labels: ")
+
+
+def test_ratings_choose_the_measure_that_made_them():
+    rows, _ = blobs(200, d=8)
+    random = np.random.default_rng(0)
+    pairs = random.integers(0, 200, (500, 2))
+    centred = rows - rows.mean(axis=0)
+    centred /= np.linalg.norm(centred, axis=1)[:, None]
+    ratings = (centred[pairs[:, 0]] * centred[pairs[:, 1]]).sum(axis=1)
+    found = compare_vectors(rows, pairs=(pairs, ratings))
+    assert found.rows[0].candidate.measure in ("centered_cosine", "zscore_cosine")
+    assert found.of(Candidate("centered_cosine")).score.value == pytest.approx(1.0)
+    nothing = compare_vectors(rows, pairs=(pairs, random.permutation(ratings)), measures=["dot"])
+    assert nothing.conclusion.startswith("No measure follows these ratings")
+
+
+def test_without_labels_held_out_interactions_decide():
+    X, _ = clustered_interactions(600, 80)
+    chosen = ["dot", "whitened_cosine", "user_item_dot"]
+    found = compare(X, n_components=6, measures=chosen).standings
+    assert found.score == "NDCG@20"
+    assert {row.candidate.measure for row in found.rows} == {"cosine", *chosen}
+    assert found.n_units > 500
+    assert 0 < found.chance["NDCG@20"] < 1
+    assert found.rows == compare(X, n_components=6, measures=chosen).standings.rows
+
+
+def test_what_is_held_out_is_not_known():
+    X, _ = clustered_interactions(600, 80)
+    known = HeldOutQuestion(X, np.random.default_rng(0)).known
+    assert 0.7 * X.nnz < known.nnz < 0.9 * X.nnz
+    assert (X - known).min() == 0  # the known is a part
+
+
+def test_popularity_is_counted_without_what_is_held_out():
+    X, clusters = clustered_interactions()
+    counted = []
+
+    class Counting(Plain):
+        """Cosine that notes the popularities it is given."""
+
+        name = "counting_for_a_test"
+        needs = "popularity"
+
+        def __init__(self, popularity=None):
+            counted.append(popularity)
+
+    register(Counting)
+    try:
+        for labels in (None, clusters):
+            compare(X, labels, n_components=6, objective="dropout", rescalings=["identity"],
+                    measures=["counting_for_a_test"])  # fmt: skip
+    finally:
+        del _MAKERS["counting_for_a_test"]
+    assert 0.7 * X.nnz < counted[0].sum() < 0.9 * X.nnz
+    assert counted[-1].sum() == X.nnz
+
+
+def test_a_user_item_score_does_not_depend_on_the_rescaling():
+    X, _ = clustered_interactions(600, 80)
+    comparison = compare(X, n_components=6, measures=["user_item_dot"])
+    rows = [r for r in comparison.standings.rows if r.candidate.measure == "user_item_dot"]
+    assert sorted(row.candidate.rescaling for row in rows) == ["eq2", "identity"]
+
+
+def test_the_nearest_users_by_what_is_predicted_for_them_vote():
+    """By project_back_users, with everything of the question in plain NumPy."""
+    X, _ = clustered_interactions(150, 40)
+    question = HeldOutQuestion(X, np.random.default_rng(0))
+    model = LinearMF(6, random_state=0).fit(question.known)
+    given = Embeddings(model.item_embeddings(), model=model, X=question.known)
+    _, entrant = entrants(["project_back_users"], given, with_users=True)[0]
+    found = question.answer(entrant, given)
+    predicted = model.user_embeddings(question.known) @ model.item_embeddings().T
+    norms = np.linalg.norm(predicted, axis=1)[:, None]
+    predicted /= np.where(norms > 0, norms, 1)
+    alike, known = predicted @ predicted.T, question.known.toarray()
+    held = X.toarray() - known
+    for place, user in enumerate(question.asked):
+        others = [v for v in np.argsort(-alike[user], kind="stable") if v != user][:20]
+        votes = sum(known[v] / np.log2(2 + rank) for rank, v in enumerate(others))
+        votes[known[user] > 0] = -1
+        best = [j for j in np.argsort(-votes, kind="stable")[:20] if votes[j] > 0]
+        hits = held[user, best].sum() / min(20, held[user].sum())
+        assert found.recall[place] == pytest.approx(hits)
+
+
+def test_without_labels_every_measure_that_a_model_serves_takes_part():
+    X, _ = clustered_interactions(300, 40)
+    found = compare(X, n_components=6, rescalings=["identity"], objective="dropout").standings
+    told = {row.candidate.measure for row in found.rows} | set(found.left_out)
+    assert told == {name for name in list_measures() if not name.startswith(("rescaled", "eq2"))}
+    assert set(found.left_out) == {"learned_diagonal", "soft_cosine", "word_rotators_distance"}
+
+
+@pytest.mark.parametrize("name", ["project_back_users", "user_item_dot", "user_item_cosine"])
+def test_a_measure_of_users_says_nothing_of_the_labels_of_items(name):
+    X, clusters = clustered_interactions()
+    message = f"measures must compare items with each other here, got {name}, a measure of users"
+    with pytest.raises(ValueError, match=message):
+        compare(X, clusters, n_components=6, measures=[name])
+    with pytest.raises(ValueError, match=message):
+        compare_vectors(*blobs(), measures=[name])
+
+
+def test_every_measure_meets_every_rescaling_once_where_it_depends_on_it():
+    X, clusters = clustered_interactions()
+    found = compare(X, clusters, n_components=6, measures=["csls", "whitened_cosine"]).standings
+    under = {}
+    for row in found.rows:
+        under.setdefault(row.candidate.measure, set()).add(row.candidate.rescaling)
+    assert len(under["csls"]) == len(under["cosine"]) == 7
+    assert under["whitened_cosine"] == {"identity", "eq2"}
+    assert found.baseline == Candidate("cosine", "identity")
+
+
+def test_the_cosine_of_eq2_is_that_of_eq2_whatever_the_rows():
+    X, clusters = clustered_interactions()
+    found = compare(X, clusters, n_components=6, measures=["eq2_cosine"]).standings
+    scores = {row.candidate: row.score.value for row in found.rows}
+    of_eq2 = scores[Candidate("cosine", "eq2")]
+    assert scores[Candidate("eq2_cosine", "identity")] == pytest.approx(of_eq2, abs=1e-6)
+    assert scores[Candidate("eq2_cosine", "eq2")] == pytest.approx(of_eq2, abs=1e-6)
+    assert abs(of_eq2 - scores[found.baseline]) > 1e-3
+
+
+def test_preprocessings_have_models_of_their_own():
+    X, clusters = clustered_interactions()
+    steps = ["standardize_columns", "center_rows", "double_center", "ips_columns", "shifted_ppmi"]
+    found = compare(X, clusters, n_components=6, measures=["cosine"], preprocessing=steps).standings
+    assert {row.candidate.preprocessing for row in found.rows} == {"none", *steps}
+    assert len({round(row.score.value, 12) for row in found.rows}) > 20
+
+
+def test_a_measure_of_ones_own_takes_part():
+    X, clusters = clustered_interactions()
+    S = get_measure("soft_cosine", matrix=np.diag([4.0, 3, 2, 1, 1, 1]))
+    found = compare(X, clusters, n_components=6, measures=[S]).standings
+    assert {row.candidate.measure for row in found.rows} == {"cosine", "soft_cosine"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"labels": None}, "one of labels and pairs must be given, got neither"),
+        ({"measures": ["cos"]}, "measures must be one of all_but_the_top, .*, got 'cos'"),
+        ({"measures": ["soft_cosine"]}, "got soft_cosine, which needs matrix or features"),
+        ({"labels": [0] * 120}, "labels must have at least two different values"),
+        ({"labels": None, "pairs": ([[0, 500], [1, 2]], [1, 2])}, "pairs must be below 120"),
+        ({"labels": None, "pairs": ([[0, 5], [1, 2]], [1, 1])}, "ratings must have two different"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+    ],
+)
+def test_a_wrong_argument_of_compare_vectors_is_told(arguments, message):
+    rows, labels = blobs()
+    with pytest.raises(ValueError, match=message):
+        compare_vectors(rows, **{"labels": labels, **arguments})
+
+
+def test_a_wrong_preprocessing_is_told():
+    X, clusters = clustered_interactions()
+    with pytest.raises(ValueError, match=r"preprocessing must be one of none, .*, got 'tfidf'"):
+        compare(X, clusters, n_components=6, preprocessing=["tfidf"])
+
+
+def test_one_thread_and_two_give_the_same_standings(monkeypatch):
+    rows, labels = blobs()
+    two = compare_vectors(rows, labels)
+    monkeypatch.setenv("FASTCOS_NUM_THREADS", "1")
+    one = compare_vectors(rows, labels)
+    assert [row.candidate for row in one.rows] == [row.candidate for row in two.rows]
+    assert [row.score for row in one.rows] == [row.score for row in two.rows]

@@ -1,0 +1,441 @@
+"""Interactions, labels and vectors from files, against csv read cell by cell."""
+
+import contextlib
+import csv
+import gzip
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastcos import io
+from fastcos.storage import FastcosFormatError
+from tests.robustness.damaged_files import FORMATS
+
+ROOT = Path(__file__).parents[2]
+ROWS = "user,item,value\n10,b,1\n9,a,2.5\n10,a,-1\n"
+DENSE = [[2.5, 0.0], [-1.0, 1.0]]
+
+
+def written(folder, name, text):
+    path = Path(folder) / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def zipped(folder, name, members):
+    path = Path(folder) / name
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, text in members.items():
+            archive.writestr(member, text)
+    return path
+
+
+def refused(path, *fragments, reader=io.read_interactions, **arguments):
+    with pytest.raises(FastcosFormatError) as caught:
+        reader(path, **arguments)
+    message = str(caught.value)
+    assert "\n" not in message
+    for fragment in fragments:
+        assert fragment in message, message
+
+
+def as_read(data):
+    return data.user_ids.tolist(), data.item_ids.tolist(), data.X.toarray().tolist()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ROWS,
+        ROWS.replace("\n", "\r\n"),
+        ROWS.replace("\n", "\r"),
+        "\ufeff" + ROWS,
+        ROWS.replace(",", "\t"),
+        ROWS.replace(",", ";"),
+        ROWS.rstrip("\n"),
+        ROWS + "\n\n",
+        'user,item,value\n"10","b","1"\n9,a,2.50\n10,"a",-1e0\n',
+        "value,item,note,user\n1,b,x,10\n2.5,a,,9\n-1,a,y,10\n",
+    ],
+)
+def test_every_dialect_gives_the_same_matrix(tmp_path, text):
+    expected = [9, 10], ["a", "b"], DENSE
+    assert as_read(io.read_interactions(written(tmp_path, "r.csv", text))) == expected
+    packed = written(tmp_path, "r.csv.gz", gzip.compress(text.encode()))
+    assert as_read(io.read_interactions(packed)) == expected
+    folder = {"d/": "", "__MACOSX/d/r.csv": "?", "d/r.csv": text}
+    assert as_read(io.read_interactions(zipped(tmp_path, "r.zip", folder))) == expected
+
+
+def test_columns_are_told_by_their_names_and_never_guessed_among_several(tmp_path):
+    path = written(tmp_path, "r.csv", "User_ID,movieId,item,quantity,rating\n1,2,3,4,5\n")
+    refused(path, "item must be given", "movieId, item")
+    refused(path, "value must be given", "quantity, rating", item="item")
+    refused(path, "user must name one column", "got 'nobody'", user="nobody")
+    refused(path, "different columns", item="User_ID", value="rating")
+    X, users, items = io.read_interactions(path, item="movieId", value="rating")
+    assert (users.tolist(), items.tolist(), X.toarray().tolist()) == ([1], [2], [[5.0]])
+    assert io.read_interactions(path, item="item", value="").X.toarray().tolist() == [[1.0]]
+    path = written(tmp_path, "s.csv", "who,what\n1,2\n")
+    refused(path, "user must be given", "who, what")
+    refused(written(tmp_path, "d.csv", "user,item,item\n1,2,3\n"), "item must be given")
+
+
+def test_a_file_without_header_names_columns_by_position(tmp_path):
+    path = written(tmp_path, "u.data", "196\t242\t3\t881250949\n186\t302\t3\t891717742\n")
+    refused(path, "user must be given", "196, 242, 3")
+    X, users, items = io.read_interactions(path, user="1", item="2", value="3", header=False)
+    assert (users.tolist(), items.tolist()) == ([186, 196], [242, 302])
+    assert X.toarray().tolist() == [[0, 3], [3, 0]]
+    broken = written(tmp_path, "v.data", "1\tx\t3\t4\n1\tx\t?\t4\n")
+    refused(broken, "(row 2)", user="1", item="2", value="3", header=False)
+
+
+def test_leading_zeros_keep_ids_apart(tmp_path):
+    path = written(tmp_path, "r.csv", "user,item\n007,10\n7,9\n10,9\n")
+    data = io.read_interactions(path)
+    assert data.user_ids.tolist() == ["007", "10", "7"]
+    assert data.item_ids.tolist() == [9, 10]
+    for odd in ("-0", "+7", " 7", "7 ", "7.0", "1_0", "\u0667", str(2**63)):
+        path = written(tmp_path, "r.csv", f"user,item\n{odd},1\n3,2\n")
+        assert set(io.read_interactions(path).user_ids.tolist()) == {odd, "3"}
+
+
+def test_quotes_in_tab_separated_files_are_letters(tmp_path):
+    path = written(tmp_path, "r.tsv", 'user\titem\n1\t"a" b\n2\t"\n')
+    assert io.read_interactions(path).item_ids.tolist() == ['"', '"a" b']
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("sum", 3.5), ("last", 0.5), ("max", 2.0)], ids=str
+)
+def test_duplicates_follow_the_policy(tmp_path, policy, expected):
+    path = written(tmp_path, "r.csv", "user,item,value\n1,1,1\n1,1,2\n2,1,9\n1,1,.5\n")
+    X = io.read_interactions(path, duplicates=policy).X
+    assert X.toarray().tolist() == [[expected], [9.0]]
+    refused(path, "once", "(rows 3, 5)", duplicates="error")
+    with pytest.raises(ValueError, match="duplicates must be one of sum, last, max"):
+        io.read_interactions(path, duplicates="x")
+
+
+def test_a_text_value_is_refused_with_file_and_row(tmp_path):
+    lines = ["user,item,value", *(f"{i},{i % 7},1" for i in range(5000))]
+    lines[1233] = "5,6,many"
+    path = written(tmp_path, "r.csv", "\n".join(lines))
+    refused(path, "r.csv", "column 'value' must hold finite numbers, got 'many' (row 1234)")
+    for at in (1300, 2000, 3000, 4000, 4500):
+        lines[at - 1] = "5,6,"
+    path = written(tmp_path, "r.csv", "\n".join(lines))
+    refused(path, "got 'many' (rows 1234, 1300, 2000, 3000, 4000 and 1 more)")
+
+
+@pytest.mark.parametrize("value", ["", "nan", "NaN", "inf", "-inf", "1e999", "1_0", "null", "1 2"])
+def test_what_is_no_finite_number_is_refused(tmp_path, value):
+    path = written(tmp_path, "r.csv", f"user,item,value\n1,1,1\n1,2,{value}\n")
+    refused(path, "finite", repr(value), "(row 3)")
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        ("", ["header line", "empty"]),
+        ("\n1,2\n", ["header line"]),
+        ("user,item\n", ["at least one row"]),
+        ("user,item\n\n\n", ["at least one row"]),
+        ("user item\n1 2\n", ["one column in line 1"]),
+        ("user,item\n1,2\n3\n4,5,6\n", ["2 fields in every row, got 1 (rows 3, 4)"]),
+        ("user,item\n1,2\n\n,3\n  ,4\n", ["column 'user' must have an id", "(row 4)"]),
+        ('user,item\n1,"a\n2,b\n', ["line 3", "unexpected end"]),
+        ('user,item\n1,"a"b\n', ["line 2"]),
+        (b"user,item\n1,2\n1,caf\xe9\n", ["column 'item' must be UTF-8", "(row 3)"]),
+        (b"user,item\n1,a\0\n1,a\n", ["zero byte", "(row 2)"]),
+        ("user,item\n1,2\n".encode("utf-16"), ["zero byte in line 1"]),
+        ("user,item\n1," + "x" * 501 + "\n", ["at most 500", "(row 2)"]),
+        ('user,item\n1,"two\nlines"\n,3\n', ["(row 4)"]),
+        ('user,item,value\n"a\r\nb",1,1\n\n1,2,x\n', ["'x' (row 5)"]),
+    ],
+)
+def test_unsuitable_text_is_refused_with_its_line(tmp_path, text, fragments):
+    refused(written(tmp_path, "r.csv", text), "r.csv", *fragments)
+
+
+def test_bytes_that_are_no_utf8_do_not_matter_in_columns_that_are_not_read(tmp_path):
+    path = written(tmp_path, "r.csv", b"user,item,comment\n1,2,caf\xe9\n")
+    assert io.read_interactions(path).X.nnz == 1
+
+
+def test_a_line_without_end_and_a_decompression_bomb_stop_early(tmp_path, monkeypatch):
+    monkeypatch.setattr("fastcos.io.streams.LONGEST_LINE", 1 << 19)
+    path = written(tmp_path, "r.csv.gz", gzip.compress(b"user,item\n" + b"x" * (1 << 22)))
+    refused(path, "line of more than")
+    monkeypatch.setattr("fastcos.io.streams.LARGEST_UNPROVEN", 1 << 20)
+    path = written(tmp_path, "r.csv.gz", gzip.compress(b"user,item\n" + b"1,2\n" * (1 << 20)))
+    refused(path, "expand")
+    path = zipped(tmp_path, "r.zip", {"r.csv": b"user,item\n" + b"1,2\n" * (1 << 20)})
+    refused(path, "expand")
+
+
+def test_progress_counts_the_bytes_that_are_stored(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 10**9, (100_000, 2)).tolist()
+    text = "user,item\n" + "".join(f"{u},{i}\n" for u, i in rows)
+    plain = written(tmp_path, "r.csv", text)
+    packed = written(tmp_path, "r.csv.gz", gzip.compress(text.encode()))
+    members = zipped(tmp_path, "r.zip", {"large": "x" * 10**6, "r.csv": text})
+    with zipfile.ZipFile(members) as archive:
+        size = archive.getinfo("r.csv").compress_size
+    sizes = {plain: plain.stat().st_size, packed: packed.stat().st_size, members: size}
+    for path, size in sizes.items():
+        told = []
+        member = "r.csv" if path == members else None
+        io.read_interactions(path, member=member, progress=lambda *at, to=told: to.append(at))
+        done, totals = zip(*told, strict=True)
+        assert list(done) == sorted(done)
+        assert len(set(done)) > 3
+        assert set(totals) == {size} == {done[-1]}
+
+
+def test_a_member_must_be_told_where_there_are_several(tmp_path):
+    path = zipped(tmp_path, "r.zip", {"d/a.csv": ROWS, "README": "hello"})
+    refused(path, "member must name one file", "d/a.csv, README", "got None")
+    refused(path, "got 'b.csv'", member="b.csv")
+    assert io.read_interactions(path, member="a.csv").X.toarray().tolist() == DENSE
+    assert io.read_interactions(path, member="d/a.csv").X.toarray().tolist() == DENSE
+    refused(zipped(tmp_path, "e.zip", {}), "it is empty")
+    refused(written(tmp_path, "r.csv", ROWS), "member must be None", member="a.csv")
+    with pytest.raises(FileNotFoundError):
+        io.read_interactions(tmp_path / "absent.csv")
+
+
+ids = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6).filter(
+    str.strip
+)
+numbers = st.integers(-(10**20), 10**20).map(str)
+cells = st.tuples(st.one_of(ids, numbers), st.one_of(ids, numbers), st.integers(-8, 8))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(cells, min_size=1, max_size=30), st.randoms(use_true_random=False))
+def test_any_table_written_by_csv_is_read_back_whatever_its_order(rows, random):
+    truth = defaultdict(float)
+    for user, item, value in rows:
+        truth[user, item] += value
+    shuffled = random.sample(rows, len(rows))
+    with TemporaryDirectory() as folder:
+        found = []
+        for order in (rows, shuffled):
+            path = Path(folder) / "r.csv"
+            with path.open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows([("user", "item", "value"), *order])
+            found.append(as_read(io.read_interactions(path)))
+    assert found[0] == found[1]
+    users, items, X = found[0]
+    assert sorted(map(str, users)) == sorted({row[0] for row in rows})
+    assert users == sorted(users)
+    assert items == sorted(items)
+    for i, user in enumerate(users):
+        for j, item in enumerate(items):
+            assert X[i][j] == truth.get((str(user), str(item)), 0.0)
+
+
+def test_sums_are_rounded_alike_whatever_the_order_of_the_file(tmp_path):
+    values = [0.1, 0.2, 0.3, 1e16, -1e16, 0.7]
+    found = set()
+    for shift in range(6):
+        rows = "".join(f"1,1,{v}\n" for v in values[shift:] + values[:shift])
+        X = io.read_interactions(written(tmp_path, "r.csv", "user,item,value\n" + rows)).X
+        found.add(float(X.data[0]))
+    assert len(found) == 1
+
+
+def test_values_are_float32_only_where_that_is_exact(tmp_path):
+    for value, dtype in (("0.5", np.float32), ("0.1", np.float64), ("1e300", np.float64)):
+        path = written(tmp_path, "r.csv", f"user,item,value\n1,1,{value}\n")
+        X = io.read_interactions(path).X
+        assert X.dtype == dtype
+        assert X.data[0] == float(value)
+
+
+def test_zero_values_keep_their_rows_and_columns(tmp_path):
+    X = io.read_interactions(written(tmp_path, "r.csv", "user,item,value\n1,1,0\n2,2,1\n")).X
+    assert (X.shape, X.nnz) == ((2, 2), 1)
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+def test_scipys_npz_and_matrix_market_files_are_read(tmp_path, layout):
+    X = sp.random_array((30, 20), density=0.2, rng=np.random.default_rng(0), format=layout)
+    sp.save_npz(tmp_path / "x.npz", X)
+    scipy.io.mmwrite(tmp_path / "x.mtx", X, precision=17)
+    written(tmp_path, "x.mtx.gz", gzip.compress((tmp_path / "x.mtx").read_bytes()))
+    for name in ("x.npz", "x.mtx", "x.mtx.gz"):
+        data = io.read_interactions(tmp_path / name)
+        np.testing.assert_array_equal(data.X.toarray(), X.toarray())
+        assert data.user_ids.tolist() == list(range(30))
+        assert data.item_ids.tolist() == list(range(20))
+    with pytest.raises(ValueError, match="user must be None for a matrix file"):
+        io.read_interactions(tmp_path / "x.npz", user="a")
+
+
+def test_absurd_or_inconsistent_declarations_are_refused_before_memory_is_asked_for(tmp_path):
+    head = "%%MatrixMarket matrix coordinate real general\n"
+    for size in ("99999999999 5 1", "5 5 99999999999", "5 5 2"):
+        refused(written(tmp_path, "x.mtx", f"{head}{size}\n1 1 1.0\n"), "x.mtx")
+    refused(written(tmp_path, "x.mtx", f"{head}2 2 1\n3 1 1.0\n"), "x.mtx")
+    refused(written(tmp_path, "x.mtx", f"{head}2 2 1\n1 1 nan\n"), "finite")
+    refused(
+        written(tmp_path, "x.mtx", head.replace("real", "complex") + "1 1 1\n1 1 1 1\n"), "real"
+    )
+    # these crash SciPy's reader
+    refused(written(tmp_path, "x.mtx", f"{head}2 2 1\n1 1 1\0\n"), "no zero bytes")
+    crooked = written(tmp_path, "x.mtx", f"{head}2 2 1\n1 1 1 7")
+    assert io.read_interactions(crooked).X.toarray().tolist() == [[1, 0], [0, 0]]
+    plain = {"indptr": [0, 1, 2], "indices": [0, 1], "data": [1, 1], "shape": [2, 2]}
+    wrong = [
+        {"shape": [2, 10**12]},
+        {"shape": [10**12, 2]},
+        {"shape": [3, 2]},
+        {"shape": [2.0, 2.0]},
+        {"indices": [0, 5]},
+        {"indices": [0, -1]},
+        {"indices": [0.0, 1.0]},
+        {"indptr": [0, 2, 1]},
+        {"indptr": [0, 1, 9]},
+        {"data": [1.0, np.nan]},
+        {"data": ["a", "b"]},
+        {"format": "dia"},
+    ]
+    for change in wrong:
+        np.savez(tmp_path / "x.npz", **(plain | change))
+        refused(tmp_path / "x.npz", "x.npz")
+    np.savez(tmp_path / "x.npz", indptr=[0, 1])
+    refused(tmp_path / "x.npz", "without shape, data, indices")
+    np.savez(tmp_path / "x.npz", **plain, extra=np.array([{}], dtype=object))
+    refused(tmp_path / "x.npz", "Python objects")
+
+
+def test_damaged_files_are_refused_or_read_alike(tmp_path):
+    rng = np.random.default_rng(3)
+    text = "user,item,value\n" + "".join(f"{i % 91},{i % 53},{i % 5 + 1}\n" for i in range(3000))
+    X = io.read_interactions(written(tmp_path, "t.csv", text)).X
+    sp.save_npz(tmp_path / "t.npz", X)
+    sp.save_npz(tmp_path / "stored.npz", X, compressed=False)
+    np.save(tmp_path / "t.npy", X.toarray())
+    originals = {
+        "t.csv.gz": gzip.compress(text.encode()),
+        "t.zip": zipped(tmp_path, "t.zip", {"t.csv": text}).read_bytes(),
+        "t.npz": (tmp_path / "t.npz").read_bytes(),
+        "stored.npz": (tmp_path / "stored.npz").read_bytes(),
+    }
+    for name, whole in originals.items():
+        damaged = [whole[: len(whole) * part // 32] for part in range(32)]
+        for at in rng.integers(0, len(whole), 30):
+            flipped = bytearray(whole)
+            flipped[at] ^= 1 << int(rng.integers(8))
+            damaged.append(bytes(flipped))
+        for content in damaged:
+            path = written(tmp_path, name, content)
+            with contextlib.suppress(FastcosFormatError):
+                found = io.read_interactions(path)
+                np.testing.assert_array_equal(found.X.toarray(), X.toarray())
+    whole = (tmp_path / "t.npy").read_bytes()
+    for part in range(32):
+        refused(
+            written(tmp_path, "u.npy", whole[: len(whole) * part // 32]), reader=io.read_vectors
+        )
+    refused(written(tmp_path, "u.npy", whole + b"x"), reader=io.read_vectors)
+
+
+def survived(seed, cases, *formats):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.robustness.damaged_files", str(seed), str(cases), *formats],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space by /proc")
+def test_files_damaged_at_random_crash_nothing():
+    found = survived(0, 30, "npy", "npz", "mtx", "csv.gz", "half a search")
+    assert all(sum(counts) == 30 and counts[0] > 5 for counts in found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space by /proc")
+@pytest.mark.parametrize("form", FORMATS)
+def test_2000_damaged_files_of_every_format_crash_nothing(form):
+    if "parquet" in form:
+        pytest.importorskip("pyarrow", reason="pyarrow is an extra")
+    if form == "safetensors":
+        pytest.importorskip("safetensors", reason="safetensors is an extra")
+    assert sum(survived(1, 2000, form)[form]) == 2000
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refused(written(tmp_path, "r.parquet", b"PAR1"), "pip install 'fastcos[io]'")
+
+
+def test_parquet_equals_text(tmp_path):
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
+    from pyarrow import parquet
+
+    columns = {"user": [10, 9, 10], "item": ["b", "a", "a"], "value": [1.0, 2.5, -1.0]}
+    path = tmp_path / "r.parquet"
+    for user in (arrow.int64(), arrow.float64(), arrow.string()):
+        values = columns | {"user": arrow.array(columns["user"]).cast(user)}
+        parquet.write_table(arrow.table(values), path)
+        assert as_read(io.read_interactions(path)) == ([9, 10], ["a", "b"], DENSE)
+    parquet.write_table(arrow.table(columns | {"value": [1.0, None, 2.0]}), path)
+    refused(path, "no nulls, got null (row 2)")
+    parquet.write_table(arrow.table(columns | {"value": [1.0, 2.0, np.nan]}), path)
+    refused(path, "finite", "(row 3)")
+    parquet.write_table(arrow.table(columns | {"user": [1.5, 2.0, 3.0]}), path)
+    refused(path, "whole numbers", "(row 1)")
+    parquet.write_table(arrow.table(columns | {"value": ["1", "2", "3"]}), path)
+    refused(path, "must hold numbers, got string")
+    whole = path.read_bytes()
+    for part in range(0, 16):
+        refused(written(tmp_path, "u.parquet", whole[: len(whole) * part // 16]), "Parquet")
+
+
+def test_vectors_come_with_their_ids(tmp_path):
+    rows = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.save(tmp_path / "v.npy", np.asfortranarray(rows))
+    vectors, positions = io.read_vectors(tmp_path / "v.npy")
+    np.testing.assert_array_equal(vectors, rows)
+    assert positions.tolist() == [0, 1, 2]
+    np.savez_compressed(tmp_path / "v.npz", words=["x", "y", "z"], vectors=rows)
+    vectors, words = io.read_vectors(tmp_path / "v.npz")
+    np.testing.assert_array_equal(vectors, rows)
+    assert words.tolist() == ["x", "y", "z"]
+    wrong = [
+        {"vectors": rows, "words": ["x", "y"]},
+        {"vectors": rows, "words": ["x", "y", "x"]},
+        {"vectors": rows, "words": [0.5, 1, 2]},
+        {"vectors": rows, "others": rows},
+        {"vectors": rows * np.nan},
+        {"words": ["x"]},
+        {"vectors": np.empty((0, 3))},
+    ]
+    for arrays in wrong:
+        np.savez(tmp_path / "v.npz", **arrays)
+        refused(tmp_path / "v.npz", "v.npz", reader=io.read_vectors)
+    refused(written(tmp_path, "v.csv", "1 2"), "a file of vectors", reader=io.read_vectors)

@@ -1,0 +1,171 @@
+"""Labels and names aligned with items; the known facts of real data."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastcos import io
+from fastcos.storage import FastcosFormatError
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+MOVIES = (
+    "movieId,title,genres\n"
+    "1,Toys,Comedy|Drama\n2,Heat,Crime\n3,Up,Comedy\n"
+    "4,Noon,(no genres listed)\n5,Late,\n9,It,Horror\n"
+)
+
+
+@pytest.fixture
+def movies(tmp_path):
+    path = tmp_path / "movies.csv"
+    path.write_text(MOVIES)
+    return path
+
+
+def data(name):
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"real data is absent: {path.parent.name}/{path.name}")
+    return path
+
+
+def n_left_out(found):
+    return found.n_several, found.n_none, found.n_other
+
+
+def test_items_with_several_labels_or_none_are_left_out_and_counted(movies):
+    found = io.read_labels(movies, [1, 2, 3, 4, 5, 6], column="genres")
+    assert found.labels.tolist() == [-1, 1, 0, -1, -1, -1]
+    assert found.classes.tolist() == ["Comedy", "Crime"]
+    assert found.names.tolist() == ["Toys", "Heat", "Up", "Noon", "Late", "6"]
+    assert n_left_out(found) == (1, 3, 0)
+    assert found.n_unknown == 1
+    assert (found.labels < 0).sum() == sum(n_left_out(found))
+
+
+def test_only_the_given_labels_count(movies):
+    found = io.read_labels(movies, ["9", "2", "3"], column="genres", only=["Crime", "Horror"])
+    assert found.labels.tolist() == [1, 0, -1]
+    assert n_left_out(found) == (0, 0, 1)
+    for only in (["Crime", "Western"], "Crime|Western"):
+        with pytest.raises(FastcosFormatError, match=r"only must name labels of column 'genres'"):
+            io.read_labels(movies, [2, 3, 9], column="genres", only=only)
+
+
+def test_no_separator_makes_a_cell_one_label(movies):
+    found = io.read_labels(movies, [1, 2], column="genres", separator=None)
+    assert found.classes.tolist() == ["Comedy|Drama", "Crime"]
+
+
+def test_rows_of_one_item_are_taken_together(tmp_path):
+    path = tmp_path / "tags.csv"
+    path.write_text("item,tag,name\na,x,\nb,y,B\na,x,A\nb,x,C\nc,y,\n")
+    found = io.read_labels(path, ["a", "b", "c"], column="tag")
+    assert found.labels.tolist() == [0, -1, 1]
+    assert n_left_out(found) == (1, 0, 0)
+
+
+def test_labels_of_items_that_do_not_exist_are_one_clear_line(movies):
+    with pytest.raises(
+        FastcosFormatError, match=r"must name some of the items .* got 6 of 6"
+    ) as caught:
+        io.read_labels(movies, [100, 200], column="genres")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(FastcosFormatError, match=r"must name only items .* got 1 of 6 .*: '9'"):
+        io.read_labels(movies, [1, 2, 3, 4, 5], column="genres", strict=True)
+    with pytest.raises(FastcosFormatError, match="must name some"):
+        io.read_labels(movies, ["01", "02"], column="genres")
+
+
+def test_wrong_columns_and_too_few_classes_are_refused(movies):
+    with pytest.raises(FastcosFormatError, match=r"column must name one column of .* got 'genre'"):
+        io.read_labels(movies, [1, 2], column="genre")
+    with pytest.raises(FastcosFormatError, match="item must name one column"):
+        io.read_labels(movies, [1, 2], column="genres", item="id")
+    with pytest.raises(FastcosFormatError, match=r"two different labels .* got 1"):
+        io.read_labels(movies, [1, 2], column="genres")
+    movies.write_text("movieId,genres\n1,a\n,b\n")
+    with pytest.raises(FastcosFormatError, match=r"'movieId' must have an id .*\(row 3\)"):
+        io.read_labels(movies, [1, 2], column="genres", strict=True)
+
+
+def test_a_row_without_an_id_labels_nothing_and_is_counted(movies):
+    # as BLESS comes
+    movies.write_text("movieId,genres\n1,a\n,b\n2,b\n")
+    found = io.read_labels(movies, [1, 2], column="genres")
+    assert found.labels.tolist() == [0, 1]
+    assert found.n_unknown == 1
+
+
+def test_names_are_read_alone(movies):
+    assert io.read_names(movies, [3, 7]).tolist() == ["Up", "7"]
+    movies.write_text("movieId,genres\n1,a\n")
+    with pytest.raises(FastcosFormatError, match="name must be given"):
+        io.read_names(movies, [1])
+
+
+def test_movielens_has_2811_rated_films_of_one_genre():
+    ratings = io.read_interactions(data("ml-latest-small/ratings.csv.zip"))
+    assert ratings.X.shape == (610, 9724)
+    assert ratings.X.nnz == 100_836
+    assert ratings.X.dtype == np.float32
+    assert ratings.user_ids.tolist() == list(range(1, 611))
+    # 2,851 films have no separator in their genres; 34 of these have none listed, 6 are unrated
+    found = io.read_labels(data("ml-latest-small/movies.csv"), ratings.item_ids, column="genres")
+    assert (found.labels >= 0).sum() == 2811
+    assert n_left_out(found) == (6879, 34, 0)
+    assert found.n_unknown == 18
+    assert found.names[0] == "Toy Story (1995)"
+
+
+def test_mtg_has_10544_cards_of_one_colour():
+    decks = io.read_interactions(data("mtg/mtg_csr.npz"))
+    assert decks.X.shape == (385_215, 17_192)
+    # 12,003,097 are stored, 26 of them zeros
+    assert decks.X.nnz == 12_003_097 - 26
+    assert decks.X.data.max() == 255
+    cards = data("mtg/cards.csv")
+    found = io.read_labels(cards, decks.item_ids, column="color", only=list("WUBRG"))
+    assert (found.labels >= 0).sum() == 10_544
+    assert found.classes.tolist() == ["B", "G", "R", "U", "W"]
+    assert found.names[0] == "Island"
+
+
+def test_anime_tables_are_members_of_one_archive():
+    path = data("anime/anime.zip")
+    seen = io.read_interactions(path, member="anime_history.dat")
+    assert seen.X.shape == (5000, 7390)
+    assert seen.X.nnz == 520_609
+    kinds = io.read_labels(path, seen.item_ids, column="type", member="anime_info.dat")
+    assert kinds.classes.tolist() == ["Movie", "Music", "ONA", "OVA", "Special", "TV"]
+    assert (kinds.labels >= 0).all()
+    genres = io.read_labels(
+        path, seen.item_ids, column="genre", separator=",", member="anime_info.dat"
+    )
+    assert genres.n_several > 6000
+    assert not any("," in name for name in genres.classes)
+
+
+def test_online_retail_has_names_and_no_labels():
+    bought = io.read_interactions(data("online-retail/online_retail_pairs.csv.gz"))
+    assert bought.X.shape == (4339, 3665)
+    assert bought.X.nnz == 266_802
+    assert bought.item_ids.dtype.kind == "U"  # such as 84029E
+    names = io.read_names(data("online-retail/online_retail_items.csv.gz"), bought.item_ids)
+    assert names[0] == "INFLATABLE POLITICAL GLOBE"
+
+
+def test_completejourney_has_departments():
+    bought = io.read_interactions(data("completejourney/completejourney_pairs.csv.gz"))
+    assert bought.X.shape == (2377, 20_902)
+    products = data("completejourney/completejourney_products.csv.gz")
+    found = io.read_labels(products, bought.item_ids, column="department")
+    assert len(found.classes) == 26
+    assert found.n_none == 5
+
+
+def test_glove_words_come_with_their_vectors():
+    vectors, words = io.read_vectors(data("glove50/glove50.npz"))
+    assert vectors.shape == (8347, 50)
+    assert words[:3].tolist() == ["that", "be", "this"]

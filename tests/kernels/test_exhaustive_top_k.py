@@ -1,0 +1,168 @@
+"""The path that scores every pair, its merging, and the lists of candidates and copies."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from fastcos.kernels import exhaustive_top_k
+from fastcos.kernels.pair_scores import COSINE, DOT, EUCLIDEAN
+from tests.kernels.inputs import frozen
+
+
+def small_rows(n, seed):
+    """Small whole numbers, so that keys tie and are exact."""
+    return np.random.default_rng(seed).integers(-2, 3, (n, 4)).astype(np.float64)
+
+
+def true_keys(form, Q, B, offsets):
+    if form == EUCLIDEAN:
+        return -((Q[:, None] - B) ** 2).sum(axis=2)
+    if form == DOT:
+        return Q @ B.T + offsets
+    sizes = np.outer(norms(Q), norms(B))
+    products = np.divide(Q @ B.T, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    return np.clip(products, -1, 1)
+
+
+def best(keys, columns, k):
+    """Falling key, equal keys by lower column, padded."""
+    order = np.lexsort((columns, -keys))[:k]
+    missing = k - len(order)
+    return np.append(keys[order], [-np.inf] * missing), np.append(columns[order], [-1] * missing)
+
+
+def norms(X):
+    return np.sqrt((X * X).sum(axis=1))
+
+
+def outputs(n, k):
+    return np.full((n, k), np.nan), np.full((n, k), -7)
+
+
+def test_a_column_is_found_in_its_part_of_a_sorted_list_only():
+    indices = np.array([1, 3, 4, 8, 9, 20], np.int64)
+    for first in range(7):
+        for last in range(first, 7):
+            for column in range(-1, 23):
+                found = exhaustive_top_k.is_excluded(column, *frozen(indices), first, last)
+                assert found == (column in indices[first:last])
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 6])
+def test_a_run_is_copied_and_padded(count):
+    keys, columns = np.arange(6.0, 0, -1), np.arange(6)
+    (key_row,), (column_row,) = outputs(1, 4)
+    exhaustive_top_k.write_run(keys, columns, min(count, 4), key_row, column_row)
+    kept = min(count, 4)
+    np.testing.assert_array_equal(key_row, [*keys[:kept], *[-np.inf] * (4 - kept)])
+    np.testing.assert_array_equal(column_row, [*columns[:kept], *[-1] * (4 - kept)])
+
+
+@pytest.mark.parametrize("form", [DOT, COSINE, EUCLIDEAN])
+@pytest.mark.parametrize(("m", "parts", "k"), [(7, 1, 7), (600, 1, 3), (500, 3, 3), (300, 2, 60)])
+def test_parts_of_all_pairs_are_scored_and_ranked(form, m, parts, k):
+    Q, B = small_rows(3, m), small_rows(m + 5, m + 1)
+    offsets = np.arange(m + 5) % 3 * 1.0 if form == DOT else np.zeros(m + 5)
+    candidates = np.delete(np.arange(m + 5), [0, 2, 3, 5, 6])
+    own = np.array([-1, candidates[0], candidates[-1]])
+    excluded = [np.array([], int), candidates[1:4], candidates[::2]]
+    indptr = np.append(0, np.cumsum([len(some) for some in excluded]))
+    keys, columns = outputs(3 * parts, k)
+    exhaustive_top_k.score_all_rows(
+        1, 3 * parts - 1, form,
+        *frozen(Q, norms(Q), B, norms(B), offsets, candidates), parts,
+        *frozen(own, indptr, np.concatenate(excluded)), keys, columns,
+    )  # fmt: skip
+    truth = true_keys(form, Q, B, offsets)
+    for r in range(1, 3 * parts - 1):
+        i, part = r // parts, r % parts
+        some = candidates[part * m // parts : (part + 1) * m // parts]
+        some = some[(some != own[i]) & ~np.isin(some, excluded[i])]
+        expected_keys, expected_columns = best(truth[i, some], some, k)
+        np.testing.assert_array_equal(columns[r], expected_columns)
+        np.testing.assert_allclose(keys[r], expected_keys, rtol=1e-15)
+    assert np.isnan(keys[[0, -1]]).all()  # rows of other blocks
+    assert (columns[[0, -1]] == -7).all()
+
+
+def test_what_comes_after_a_full_list_is_compared_with_the_k_best_so_far():
+    B = np.random.default_rng(0).random((200, 1))
+    # the list of 76 is cut to 3 once: the best stays where it stood, too
+    B[[4, 20, 50, 150], 0] = 100, 50, 40, 60
+    keys, columns = outputs(1, 3)
+    exhaustive_top_k.score_all_rows(
+        0, 1, DOT, *frozen(np.ones((1, 1)), np.ones(1), B, norms(B), np.zeros(200)),
+        *frozen(np.arange(200)), 1, *frozen(np.array([-1]), np.zeros(2, int), np.zeros(0, int)),
+        keys, columns,
+    )  # fmt: skip
+    assert columns.tolist() == [[4, 150, 20]]
+    assert keys.tolist() == [[100, 60, 50]]
+
+
+def test_runs_of_parts_are_merged():
+    random, k = np.random.default_rng(0), 4
+    part_keys = -np.sort(-random.integers(0, 6, (5, 3, k)), axis=2).astype(np.float64)
+    part_columns = np.stack([random.permutation(3 * k).reshape(3, k) for _ in range(5)])
+    part_columns[1, 1, 2:], part_keys[1, 1, 2:] = -1, -np.inf
+    part_columns[2], part_keys[2] = -1, -np.inf
+    keys, columns = outputs(5, k)
+    exhaustive_top_k.merge_rows(1, 4, part_keys, part_columns, keys, columns)
+    for i in range(1, 4):
+        there = part_columns[i] >= 0
+        expected_keys, expected_columns = best(part_keys[i][there], part_columns[i][there], k)
+        np.testing.assert_array_equal(columns[i], expected_columns)
+        np.testing.assert_array_equal(keys[i], expected_keys)
+    assert (columns[[0, 4]] == -7).all()
+
+
+def test_candidates_below_the_bound_are_dropped():
+    Q, B, random = small_rows(4, 1), small_rows(30, 2), np.random.default_rng(3)
+    counts, bounds = np.array([6, 0, 9, 5]), np.array([100.0, 0.0, -2.0, 1.0])
+    starts = np.append(0, np.cumsum(counts))
+    columns = np.concatenate([np.sort(random.choice(30, count, False)) for count in counts])
+    given, kept, keys = columns.copy(), counts.copy(), np.full(len(columns), np.nan)
+    exhaustive_top_k.keep_above(
+        1, 4, DOT, *frozen(Q, norms(Q), B, norms(B), np.zeros(30), bounds, starts[:-1]),
+        kept, columns, keys,
+    )  # fmt: skip
+    truth = true_keys(DOT, Q, B, 0.0)
+    for i in range(1, 4):
+        some = given[starts[i] : starts[i + 1]]
+        some = some[truth[i, some] >= bounds[i]]
+        assert kept[i] == len(some)
+        found = slice(starts[i], starts[i] + len(some))
+        np.testing.assert_array_equal(columns[found], some)
+        np.testing.assert_array_equal(keys[found], truth[i, some])
+    assert kept[0] == counts[0]  # of another block
+    np.testing.assert_array_equal(columns[: starts[1]], given[: starts[1]])
+
+
+def test_groups_of_equal_items_are_expanded_to_their_members():
+    members = np.array([0, 4, 7, 1, 2, 9, 3, 5, 6, 8, *range(10, 40)])
+    starts = np.array([0, 3, 6, 7, 10, 40])  # groups of 3, 3, 1, 3 and 30
+    item_groups = np.empty(40, np.int64)
+    for group, (first, last) in enumerate(itertools.pairwise(starts)):
+        item_groups[members[first:last]] = group
+    found = np.array([[9, 0, 3, -1], [12, 3, 0, 5], [5, 3, 0, 1], [3, 12, 0, -1]])
+    found_keys = np.array([[3.0, 3, 1, -np.inf], [2.0, 2, 2, 2], [9.0, 8, 7, 6], [5.0, 2, 2, -1]])
+    group_of, own = np.array([2, 0, 1, 0, 2, 3, 1]), np.array([-1, 4, 10, 9, 5, -1, -1])
+    for k in (1, 2, 5, 12, 40):
+        keys, columns = outputs(7, k)
+        exhaustive_top_k.expand_copies(
+            1, 6, *frozen(group_of, own, found, found_keys, item_groups, starts, members),
+            keys, columns,
+        )  # fmt: skip
+        for i in range(1, 6):
+            pairs = [
+                (key, member)
+                for item, key in zip(found[group_of[i]], found_keys[group_of[i]], strict=True)
+                if item >= 0
+                for member in members[item_groups[members] == item_groups[item]]
+                if member != own[i]
+            ]
+            all_keys, all_columns = (np.array(side) for side in zip(*pairs, strict=True))
+            expected_keys, expected_columns = best(all_keys, all_columns, k)
+            np.testing.assert_array_equal(columns[i], expected_columns)
+            np.testing.assert_array_equal(keys[i], expected_keys)
+        assert (columns[[0, 6]] == -7).all()

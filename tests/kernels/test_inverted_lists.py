@@ -1,0 +1,106 @@
+"""Lists of items by column against NumPy, with poisoned outputs; both bodies of the wide read."""
+
+import numba
+import numpy as np
+import pytest
+
+from fastcos.kernels import inverted_lists
+
+LENGTHS = [0, 1, 2, 3, 4, 5, 7, 8, 9, 31, 64, 70]
+M = 80
+
+
+def frozen(array):
+    array.flags.writeable = False
+    return array
+
+
+def lists(rng, lengths=LENGTHS):
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    items = np.concatenate([np.sort(rng.permutation(M)[:length]) for length in lengths])
+    return frozen(indptr), items, rng.integers(-32767, 32768, len(items)).astype(np.int16)
+
+
+def packed(items, values):
+    return frozen((values.astype(np.int32) << 16) | items.astype(np.int32))
+
+
+@pytest.mark.parametrize("kind", ["ones", "wide ones", "packed", "apart", "real"])
+def test_sums_are_those_of_the_columns_in_every_form(kind):
+    rng = np.random.default_rng(0)
+    indptr, items, item_values = lists(rng)
+    columns = frozen(rng.permutation(np.repeat(np.arange(len(LENGTHS)), 3)).astype(np.int32))
+    values = frozen(rng.integers(-300, 300, len(columns)).astype(np.int16))
+    # what every entry of a list counts
+    entry = np.ones(len(items), np.int64) if "ones" in kind else item_values.astype(np.int64)
+    dtype, narrow = np.int32, frozen(items.astype(np.uint16))
+    queries, of_items, kept = values, narrow, frozen(item_values)
+    if kind == "real":
+        dtype, queries, kept = np.float64, frozen(values / 8), frozen(item_values / 4)
+    elif kind == "packed":
+        of_items, kept = packed(items, item_values), None
+    elif "ones" in kind:
+        queries, kept = None, None
+        of_items = frozen(items.astype(np.int32)) if kind == "wide ones" else narrow
+    first, last = 2, len(columns) - 1
+    sums = np.full(M, 5, dtype)
+    inverted_lists.add_lists(first, last, columns, queries, indptr, of_items, kept, sums)
+    expected = np.full(M, 5, np.float64)
+    for t in range(first, last):
+        at = slice(indptr[columns[t]], indptr[columns[t] + 1])
+        factor = 1 if queries is None else queries[t]
+        expected[items[at]] += float(factor) * entry[at] / (4 if kind == "real" else 1)
+    np.testing.assert_array_equal(sums, expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_whole"),
+    [(3, True), (-32767, True), (32767, True), (32768, False), (-32768, False), (2.5, False),
+     (1e30, False)],
+)  # fmt: skip
+def test_rows_of_whole_numbers_are_found(value, is_whole):
+    indptr = frozen(np.array([0, 2, 2, 5, 6]))
+    data = frozen(np.array([1, 2, 4, value, 7, 0.5], np.float32))
+    found = np.full(4, not is_whole)
+    inverted_lists.find_whole_rows(1, 3, indptr, data, found)
+    assert found.tolist() == [not is_whole, is_whole, is_whole, not is_whole]
+
+
+@pytest.mark.parametrize("has_values", [True, False])
+def test_rows_are_taken_in_an_order(has_values):
+    rng = np.random.default_rng(1)
+    indptr, items, values = lists(rng, LENGTHS * 3)
+    n = len(indptr) - 1
+    order = frozen(rng.permutation(n))
+    taken_indptr = frozen(np.concatenate([[0], np.cumsum(np.diff(indptr)[order])]))
+    taken = np.full(len(items), 249, np.uint16)
+    halves = np.full((len(items), 2), -7, np.int16)
+    data = frozen(values.astype(np.float32)) if has_values else None
+    lo, hi = 3, n - 2
+    inverted_lists.take_rows(
+        lo, hi, order, indptr, frozen(items.astype(np.int32)), data, taken_indptr, taken,
+        halves[:, 1] if has_values else None,
+    )  # fmt: skip
+    inside = slice(taken_indptr[lo], taken_indptr[hi])
+    rows = [slice(indptr[i], indptr[i + 1]) for i in order[lo:hi]]
+    np.testing.assert_array_equal(taken[inside], np.concatenate([items[row] for row in rows]))
+    expected = np.full(len(items), -7)
+    if has_values:
+        expected[inside] = np.concatenate([values[row] for row in rows])
+    np.testing.assert_array_equal(halves[:, 1], expected)
+    assert (halves[:, 0] == -7).all()
+    assert (taken[: inside.start] == 249).all()
+    assert (taken[inside.stop :] == 249).all()
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32])
+def test_64_bits_of_an_array_are_read_from_any_element(dtype):
+    array = np.arange(11, dtype=dtype) * 1000 + 17
+    bodies = [inverted_lists._word_slowly]
+    if not numba.config.DISABLE_JIT:
+        read = inverted_lists._word_of_memory
+        bodies.append(inverted_lists.kernel(lambda a, start: read(a, start)))
+    for body in bodies:
+        for start in range(11 - 8 // array.itemsize + 1):
+            expected = np.frombuffer(array[start:].tobytes()[:8], np.uint64)[0]
+            assert body(array, start) == expected

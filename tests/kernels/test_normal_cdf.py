@@ -1,0 +1,32 @@
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+
+from fastcos.kernels import normal_cdf
+
+
+@pytest.mark.parametrize("ends", [(-1e4, -36), (-40, -30), (-8, 8), (0, 60)])
+def test_the_logarithm_is_scipys(ends):
+    z = np.linspace(*ends, 501)
+    ours = np.array([normal_cdf.log_normal(value) for value in z])
+    # the tail loses z² roundings of z, and at last the range of float64
+    np.testing.assert_allclose(ours, log_ndtr(z), rtol=2e-12, atol=1e-300)
+    assert (np.diff(ours) >= 0).all()
+
+
+def test_rows_are_the_sum_over_both_sides():
+    random = np.random.default_rng(0)
+    cosines, columns = random.uniform(-1, 1, (7, 4)), random.integers(0, 9, (7, 4))
+    of_queries, of_items = random.uniform(0.1, 0.5, (2, 7)), random.uniform(0.1, 0.5, (2, 9))
+    own = (cosines - of_queries[0][:, None]) / of_queries[1][:, None]
+    other = (cosines - of_items[0][columns]) / of_items[1][columns]
+    truth = log_ndtr(own) + log_ndtr(other)
+    for least in (-np.inf, -1.0):
+        keys = np.full((7, 4), np.nan)
+        normal_cdf.mutual_proximity_rows(
+            0, 7, cosines, columns, *of_queries, *of_items, np.full(7, least), keys
+        )
+        seen = np.minimum(own, other) >= least
+        assert seen.any()
+        np.testing.assert_allclose(keys, np.where(seen, truth, -np.inf), rtol=1e-12)
+    assert not seen.all()

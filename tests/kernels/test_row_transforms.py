@@ -1,0 +1,103 @@
+"""Rows mapped, ranked, made unit; scores of lists; distances to centroids."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from fastcos import parallel
+from fastcos.kernels import pair_scores, row_transforms
+from tests.kernels.inputs import frozen
+
+SHAPES = [(1, 1, 1), (3, 5, 2), (4, 7, 7), (9, 33, 12), (23, 16, 17)]
+
+
+def cut(kernel, n, *arrays):
+    """Call the kernel in uneven pieces; the last array is written to."""
+    *inputs, out = arrays
+    for lo, hi in zip([0, 1, n // 2], [min(1, n), max(1, n // 2), n], strict=True):
+        if lo < hi:
+            kernel(lo, hi, *frozen(*inputs), out)
+
+
+@pytest.mark.parametrize(("n", "d", "r"), SHAPES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_mapped_rows_are_the_product_and_do_not_depend_on_their_company(n, d, r, dtype):
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((n, d)).astype(dtype)
+    mean, root = random.standard_normal(d), random.standard_normal((d, r))
+    largest = float(np.linalg.norm(root, 2))
+    out, whole = (parallel.poisoned((n, r), np.float64) for _ in range(2))
+    cut(row_transforms.map_rows, n, rows, mean, root, largest, out)
+    row_transforms.map_rows(0, n, *frozen(rows, mean, root), largest, whole)
+    assert out.tobytes() == whole.tobytes()
+    np.testing.assert_allclose(out, (rows - mean) @ root, atol=1e-12)
+
+
+def test_what_is_only_rounding_is_mapped_to_zero():
+    rows = np.array([[0.1, 0.2], [0.3, 0.3], [1.0, 1.0 + 1e-9]])
+    root = np.array([[1.0], [-1.0]])
+    out = parallel.poisoned((3, 1), np.float64)
+    row_transforms.map_rows(0, 3, *frozen(rows, np.zeros(2), root), np.sqrt(2), out)
+    assert (out[:, 0] != 0).tolist() == [True, False, True]
+    near = np.array([0.1, 0.2 * (1 + 1e-16)])
+    row_transforms.map_rows(0, 3, *frozen(rows, near, root), np.sqrt(2), out)
+    assert out[0] == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_ranks_are_average_ranks_less_their_mean(dtype):
+    rows = np.random.default_rng(0).integers(-3, 3, (31, 13)).astype(dtype)
+    out = parallel.poisoned(rows.shape, np.float32)
+    cut(row_transforms.rank_rows, 31, rows, out)
+    np.testing.assert_array_equal(out, scipy.stats.rankdata(rows, axis=1) - 7)
+
+
+def test_unit_rows_have_their_powers_as_norms():
+    rows = np.random.default_rng(0).standard_normal((9, 5))
+    rows[4] = 0
+    norms, powers = np.linalg.norm(rows, axis=1), np.arange(9.0)
+    out = parallel.poisoned((9, 5), np.float64)
+    cut(row_transforms.unit_rows, 9, rows, norms, powers, out)
+    truth = np.arange(9.0)
+    truth[4] = 0
+    np.testing.assert_allclose(np.linalg.norm(out, axis=1), truth, atol=1e-12)
+
+
+def test_list_keys_are_those_of_the_search():
+    random = np.random.default_rng(0)
+    Q, B = random.standard_normal((7, 19)), random.standard_normal((11, 19))
+    columns = random.integers(0, 11, (7, 4))
+    q, b = np.linalg.norm(Q, axis=1), np.linalg.norm(B, axis=1)
+    keys, offsets = parallel.poisoned((7, 4), np.float64), random.standard_normal(11)
+    angles = np.arccos((Q @ B.T) / np.outer(q, b))
+    truths = {
+        pair_scores.DOT: Q @ B.T + offsets,
+        pair_scores.NORM_ANGLE: -(np.abs(q[:, None] - b) + angles),
+        pair_scores.COSINE: (Q @ B.T) / np.outer(q, b),
+        pair_scores.EUCLIDEAN: -np.square(Q[:, None] - B).sum(axis=2),
+    }
+    for form, truth in truths.items():
+        cut(row_transforms.list_keys, 7, form, Q, q, B, b, offsets, columns, keys)
+        np.testing.assert_allclose(keys, np.take_along_axis(truth, columns, axis=1), rtol=1e-12)
+
+
+def test_centroid_distances_are_squared_distances_to_the_mean():
+    random = np.random.default_rng(0)
+    rows, items = random.standard_normal((6, 5)), random.standard_normal((9, 5))
+    columns = random.integers(0, 9, (6, 3))
+    out = parallel.poisoned(6, np.float64)
+    cut(row_transforms.centroid_distances, 6, rows, items, columns, out)
+    np.testing.assert_allclose(out, np.square(rows - items[columns].mean(axis=1)).sum(axis=1))
+
+
+@pytest.mark.parametrize(("values", "d"), [(5, 6), (4, 3), (2, 12)])
+def test_fingerprints_tell_rows_apart_and_know_equal_ones(values, d):
+    random = np.random.default_rng(0)
+    rows = (random.integers(0, values, (1500, d)) - 1).astype(np.float32)
+    rows[3], rows[9] = -0.0, 0.0
+    out, wide = (parallel.poisoned(1500, np.uint64) for _ in range(2))
+    cut(row_transforms.fingerprint_rows, 1500, rows, out)
+    row_transforms.fingerprint_rows(0, 1500, *frozen(rows.astype(np.float64)), wide)
+    assert out.tobytes() == wide.tobytes()
+    assert len(np.unique(out)) == len(np.unique(rows + np.float32(0), axis=0))
+    assert out[3] == out[9]

@@ -1,0 +1,130 @@
+"""The leaves of sparse top-k against plain loops, with poisoned outputs; both bodies of each."""
+
+import numba
+import numpy as np
+import pytest
+
+from fastcos.kernels import sparse_top_k
+from fastcos.kernels.sparse_top_k import CHUNK, STRIP, Items, Queries
+
+D, M, K = 13, 300, 5
+
+
+def frozen(array):
+    array.flags.writeable = False
+    return array
+
+
+def csr(dense, dtype, index_dtype):
+    indptr = np.concatenate([[0], np.cumsum((dense != 0).sum(axis=1))]).astype(np.int64)
+    rows, columns = np.nonzero(dense)
+    values = None if dtype is None else frozen(dense[rows, columns].astype(dtype))
+    return frozen(indptr), frozen(columns.astype(index_dtype)), values
+
+
+def some(rng, n, is_binary):
+    values = np.ones((n, D)) if is_binary else rng.integers(-3, 4, (n, D))
+    dense = (rng.random((n, D)) < 0.3) * values
+    dense[0] = 0
+    return dense
+
+
+def scores_of(Q, B, is_cosine):
+    scores = Q.astype(np.float64) @ B.T
+    if not is_cosine:
+        return scores
+    lengths = np.outer(np.linalg.norm(Q, axis=1), np.linalg.norm(B, axis=1))
+    return np.clip(np.divide(scores, lengths, out=np.zeros_like(scores), where=lengths > 0), -1, 1)
+
+
+@pytest.mark.parametrize("is_binary", [True, False])
+def test_norms_are_written_for_the_given_rows_only(is_binary):
+    dense = some(np.random.default_rng(0), 9, is_binary)
+    indptr, _, values = csr(dense, None if is_binary else np.int16, np.int32)
+    norms = np.full(9, np.nan)
+    sparse_top_k.row_norms(2, 7, indptr, values, norms)
+    np.testing.assert_allclose(norms[2:7], np.linalg.norm(dense[2:7], axis=1), rtol=1e-15)
+    assert np.isnan(norms[[0, 1, 7, 8]]).all()
+
+
+@pytest.mark.parametrize("kind", ["binary", "whole", "real"])
+@pytest.mark.parametrize("is_cosine", [True, False])
+def test_rows_get_their_best_items_and_no_others_are_touched(kind, is_cosine):
+    rng = np.random.default_rng(1)
+    Q, B = some(rng, 8, kind == "binary"), some(rng, M, kind == "binary")
+    dtype, sum_type = {
+        "binary": (None, np.int32), "whole": (np.int16, np.int32), "real": (np.float32, np.float64)
+    }[kind]  # fmt: skip
+    own = np.array([-1, 3, -1, 7, 8, -1, -1, 299])
+    barred = rng.random((8, M)) < 0.1
+    excluded = csr(barred.astype(float), None, np.int32)[:2]
+    q_indptr, q_indices, q_values = csr(Q, dtype, np.int32)
+    queries = Queries(
+        q_indptr, q_indices, q_values, frozen(np.linalg.norm(Q, axis=1)), frozen(own), *excluded
+    )
+    norms = np.linalg.norm(B, axis=1)
+    factors = np.zeros(-(-M // STRIP) * STRIP, np.float32 if sum_type == np.int32 else np.float64)
+    factors[:M] = np.divide(1, norms, out=np.zeros(M), where=norms > 0) if is_cosine else 1
+    items = Items(*csr(B.T, dtype, np.uint16), frozen(norms), frozen(factors))
+    keys, columns = np.full((8, K), np.nan), np.full((8, K), -7)
+    sparse_top_k.best_rows(
+        1, 7, is_cosine, queries, items, -np.inf, np.empty(0, sum_type), keys, columns
+    )
+    truth = scores_of(Q, B, is_cosine)
+    truth[barred] = -np.inf
+    truth[np.flatnonzero(own >= 0), own[own >= 0]] = -np.inf
+    for i in range(1, 7):
+        # equal scores by lower item: cosines that differ by rounding alone do not occur here
+        order = np.lexsort((np.arange(M), -np.round(truth[i], 12)))[:K]
+        np.testing.assert_array_equal(columns[i], order)
+        np.testing.assert_allclose(keys[i], truth[i, order], rtol=1e-14, atol=1e-15)
+    assert np.isnan(keys[[0, 7]]).all()
+    assert (columns[[0, 7]] == -7).all()
+
+
+def test_rows_with_too_few_items_are_padded():
+    rng = np.random.default_rng(2)
+    Q, B = some(rng, 2, True), some(rng, 3, True)
+    factors = np.zeros(STRIP, np.float32)
+    factors[:3] = 1
+    queries = Queries(
+        *csr(Q, None, np.int32), frozen(np.ones(2)), frozen(np.array([-1, 1])),
+        *csr(np.zeros((2, 3)), None, np.int32)[:2],
+    )  # fmt: skip
+    items = Items(*csr(B.T, None, np.uint16), frozen(np.ones(3)), frozen(factors))
+    keys, columns = np.full((2, K), np.nan), np.full((2, K), -7)
+    arguments = False, queries, items, 0.0, np.empty(0, np.int32), keys, columns
+    sparse_top_k.best_rows(0, 2, *arguments)
+    assert columns[0].tolist() == [0, 1, 2, -1, -1]
+    assert sorted(columns[1].tolist()) == [-1, -1, -1, 0, 2]
+    assert np.isneginf(keys[0, 3:]).all()
+
+
+BODIES = ["_slowly"] if numba.config.DISABLE_JIT else ["_slowly", "_vectors"]
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize(("sums", "factors"), [(np.int32, np.float32), (np.float64, np.float64)])
+def test_what_reaches_a_bound_and_the_largest_of_groups(body, sums, factors):
+    rng = np.random.default_rng(3)
+    total = rng.integers(-50, 50, STRIP).astype(sums)
+    weights = rng.random(STRIP).astype(factors)
+    scores = total.astype(factors) * weights
+    reaching, largest = (getattr(sparse_top_k, name + body) for name in ("_reaching", "_largest"))
+    if body == "_vectors":
+        compiled = sparse_top_k.kernel(lambda s, at, f, b: reaching(s, at, f, b))
+        grouped = sparse_top_k.kernel(lambda s, f, at, m, to: largest(s, f, at, m, to))
+    else:
+        compiled, grouped = reaching, largest
+    bound = factors(10)
+    for start in range(0, STRIP, CHUNK):
+        word = int(compiled(total, start, weights, bound))
+        bits = [bool(word >> j & 1) for j in range(CHUNK)]
+        assert bits == (scores[start : start + CHUNK] >= bound).tolist()
+    lanes = 64 // weights.itemsize
+    maxima = np.full(2 * lanes, np.nan, factors)
+    grouped(total, weights, 0, maxima, lanes)
+    assert np.isnan(maxima[:lanes]).all()
+    np.testing.assert_array_equal(
+        maxima[lanes:], scores[: 16 * lanes].reshape(16, lanes).max(axis=0)
+    )

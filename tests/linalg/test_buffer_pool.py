@@ -1,0 +1,122 @@
+"""Memory of results: nobody's array is handed out, and what nobody holds is."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import fastcos
+from fastcos.linalg import buffer_pool
+
+LARGE = (5, 2**18)  # 5 MiB of float32
+
+needs_reuse = pytest.mark.skipif(
+    buffer_pool._FREE_FOR_THE_TAKING is None,
+    reason="this system has no MADV_FREE",
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    gc.collect()
+    buffer_pool.release()
+    yield
+    buffer_pool.release()
+
+
+def address(array):
+    return array.ctypes.data
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (0, 4), LARGE, (2**20, 3)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint16])
+def test_an_array_is_what_was_asked_for_and_starts_at_a_cache_line(shape, dtype):
+    array = buffer_pool.empty(shape, dtype)
+    assert array.shape == shape
+    assert array.dtype == dtype
+    assert array.flags.c_contiguous
+    assert array.flags.writeable
+    assert array.flags.aligned
+    if array.size:
+        assert address(array) % 64 == 0
+        array[:] = 7
+        assert (array == 7).all()
+
+
+@needs_reuse
+def test_a_large_array_starts_at_a_huge_page():
+    assert address(buffer_pool.empty(LARGE, np.float32)) % 2**21 == 0
+
+
+@needs_reuse
+def test_memory_that_nobody_holds_goes_to_the_next_array():
+    array = buffer_pool.empty(LARGE, np.float32)
+    before = address(array)
+    del array
+    assert address(buffer_pool.empty((2**18, 4), np.float32)) == before
+
+
+def test_memory_under_any_view_is_left_alone():
+    array = buffer_pool.empty(LARGE, np.float32)
+    array[:] = np.arange(2**18)
+    holders = {
+        "row": array[3],
+        "column": array[:, 5].reshape(-1)[::2],
+        "bytes": array.view(np.uint8)[-1:],
+        "memoryview": memoryview(array[1]),
+    }
+    expected = {name: np.array(view) for name, view in holders.items()}
+    del array
+    while holders:
+        other = buffer_pool.empty(LARGE, np.float32)
+        other[:] = np.nan
+        for name, view in holders.items():
+            np.testing.assert_array_equal(np.asarray(view), expected[name])
+        del holders[next(iter(holders))], view, other
+
+
+@needs_reuse
+def test_memory_much_larger_than_needed_is_not_handed_out():
+    array = buffer_pool.empty((2**23,), np.float32)
+    before = address(array)
+    del array
+    small = buffer_pool.empty((2**21,), np.float32)
+    assert address(small) != before
+    assert address(buffer_pool.empty((2**22 + 1,), np.float32)) == before
+
+
+@needs_reuse
+def test_only_a_few_blocks_are_kept():
+    arrays = [buffer_pool.empty(LARGE, np.float32) for _ in range(9)]
+    del arrays
+    assert len(buffer_pool._kept) == buffer_pool._MOST_KEPT
+    buffer_pool.release()
+    assert not buffer_pool._kept
+
+
+@needs_reuse
+@pytest.mark.parametrize(("mebibytes", "blocks"), [(23, 0), (24, 1)])
+def test_what_is_kept_fits_the_working_memory(mebibytes, blocks):
+    fastcos.set_config(working_memory=mebibytes)  # a fourth of 24 is 5 MiB in whole huge pages
+    array = buffer_pool.empty(LARGE, np.float32)
+    del array
+    assert len(buffer_pool._kept) == blocks
+
+
+def test_arrays_of_many_threads_never_share_memory():
+    wrong = []
+
+    def work(number):
+        for turn in range(10):
+            array = buffer_pool.empty(LARGE, np.float32)
+            array[:] = 1000 * number + turn
+            if not (array == 1000 * number + turn).all():
+                wrong.append((number, turn))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -1,0 +1,236 @@
+"""Interactions in shards: the same matrix, the same products, damage told, memory bounded."""
+
+import shutil
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import fastcos
+from fastcos import storage
+from fastcos.linalg import partial_sums
+from fastcos.linalg.operators import as_operator
+from fastcos.linalg.shard_writer import row_cuts
+from fastcos.linalg.sharded import ShardedOperator
+from fastcos.linalg.shards import InteractionShards
+from tests.oracles.compare import assert_same_bits
+
+
+@pytest.fixture(scope="module", params=["counts", "binary"])
+def matrix(request):
+    rng = np.random.default_rng(0)
+    X = sp.random_array((700, 60), density=0.15, rng=rng, format="csr", dtype=np.float32)
+    X.data[:] = 1 if request.param == "binary" else rng.integers(1, 9, X.nnz)
+    X = X.tolil()
+    X[:, 7] = 0  # an item and two users that nobody touched
+    X[[0, 500]] = 0
+    return sp.csr_array(X.tocsr())
+
+
+@pytest.fixture
+def shards(matrix, tmp_path):
+    return InteractionShards.write(tmp_path / "x", matrix, entries_per_shard=900)
+
+
+def test_the_shards_are_the_matrix(matrix, shards):
+    assert len(shards) == 7 or len(shards) == 6
+    assert (shards.shape, shards.nnz, shards.dtype) == (matrix.shape, matrix.nnz, np.float32)
+    whole = sp.vstack([block for _, block in shards.blocks()])
+    np.testing.assert_array_equal(whole.toarray(), matrix.toarray())
+    assert [first for first, _ in shards.blocks()] == shards.first_rows[:-1]
+    np.testing.assert_array_equal(shards.whole().toarray(), matrix.toarray())
+    np.testing.assert_array_equal(shards.user_ids, np.arange(700))
+
+
+def test_ids_are_kept(matrix, tmp_path):
+    users, items = np.array([f"u{i}" for i in range(700)]), np.arange(60) * 3
+    shards = InteractionShards.write(tmp_path / "x", matrix, user_ids=users, item_ids=items)
+    assert len(shards) == 1
+    np.testing.assert_array_equal(shards.user_ids, users)
+    np.testing.assert_array_equal(shards.item_ids, items)
+
+
+def test_ones_take_no_room(matrix, shards):
+    files = {file.name.partition("-")[0] for file in (shards.path / "00000").glob("*.npy")}
+    binary = (matrix.data == 1).all()
+    assert files == ({"indptr", "indices"} if binary else {"indptr", "indices", "data"})
+
+
+@pytest.mark.parametrize("held", [0, 10**6])
+def test_products_are_those_of_the_matrix(matrix, shards, held, monkeypatch):
+    monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", held)
+    rng = np.random.default_rng(1)
+    A, Y = rng.standard_normal((60, 5)), rng.standard_normal((700, 5))
+    X = matrix.toarray().astype(np.float64)
+    np.testing.assert_allclose(fastcos.matmul(shards, A), X @ A, atol=1e-10)
+    np.testing.assert_allclose(fastcos.rmatmul(shards, Y), X.T @ Y, atol=1e-10)
+    np.testing.assert_allclose(fastcos.gram_matmul(shards, A), X.T @ (X @ A), atol=1e-9)
+    mean = X.mean(axis=0)
+    found = fastcos.matmul(shards, A, center=mean)
+    np.testing.assert_allclose(found, (X - mean) @ A, atol=1e-10)
+    operator = shards.as_operator(None)
+    np.testing.assert_allclose(operator.gram(), X.T @ X, atol=1e-9)
+    other = operator.transposed()
+    np.testing.assert_allclose(other.matmul(Y), X.T @ Y, atol=1e-10)
+    np.testing.assert_allclose(other.rmatmul(A), X @ A, atol=1e-10)
+    np.testing.assert_allclose(other.gram(), X @ X.T, atol=1e-9)
+    assert (other.transposed() is operator) == (held == 0)
+
+
+def test_bits_are_those_of_one_matrix_in_memory_on_any_number_of_threads(matrix, shards):
+    rng = np.random.default_rng(2)
+    for dtype in (np.float32, np.float64):
+        Q, Y = (rng.standard_normal((n, 20)).astype(dtype) for n in (60, 700))
+        for n_threads in (1, 2, 3, 8):
+            options = {"n_threads": n_threads}
+            for product, factor in (("matmul", Q), ("rmatmul", Y), ("gram_matmul", Q)):
+                product = getattr(fastcos, product)
+                assert_same_bits(product(shards, factor, **options), product(matrix, factor))
+    found, expected = fastcos.randomized_svd(shards, 4), fastcos.randomized_svd(matrix, 4)
+    for one, other in zip(found, expected, strict=True):
+        assert_same_bits(one, other)
+
+
+def products_of(X, factors, n_threads):
+    """X Q, X'Y and X'(X Q) for every pair of factors, and X'X."""
+    options = {"n_threads": n_threads}
+    for Q, Y in factors:
+        yield fastcos.matmul(X, Q, **options)
+        yield fastcos.rmatmul(X, Y, **options)
+        yield fastcos.gram_matmul(X, Q, **options)
+    yield as_operator(X, n_threads=n_threads).gram()
+
+
+# non-zeros per column that a part must have: 24 parts, 7 parts, and a single one
+@pytest.mark.parametrize("per_column", [4, 15, 48])
+@pytest.mark.parametrize("entries", [150, 10**6])
+def test_products_too_large_for_memory_have_its_bits_wherever_shards_are_cut(
+    matrix, per_column, entries, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(partial_sums, "_NNZ_PER_COLUMN", per_column)
+    rng = np.random.default_rng(3)
+    shapes = [(1, np.float64), (5, np.float32), (83, np.float32), (83, np.float64)]
+    factors = [
+        [rng.standard_normal((n, width)).astype(dtype) for n in matrix.shape[::-1]]
+        for width, dtype in shapes
+    ]
+    expected = list(products_of(matrix, factors, 2))
+    shards = InteractionShards.write(tmp_path / "x", matrix, entries_per_shard=entries)
+    monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", 0)
+    assert isinstance(as_operator(shards), ShardedOperator)
+    for n_threads in (1, 7):
+        for found, truth in zip(products_of(shards, factors, n_threads), expected, strict=True):
+            assert_same_bits(found, truth)
+
+
+def test_products_have_the_same_bits_in_little_memory(matrix, shards, monkeypatch):
+    monkeypatch.setattr(partial_sums, "_NNZ_PER_COLUMN", 4)
+    monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", 0)
+    Q = np.random.default_rng(3).standard_normal((60, 83))
+    expected = fastcos.gram_matmul(matrix, Q)
+    assert partial_sums.at_once(24, Q.nbytes, 2) == 12
+    before = fastcos.get_config().working_memory
+    try:
+        fastcos.set_config(working_memory=0.1)
+        assert partial_sums.at_once(24, Q.nbytes, 2) == 2
+        assert_same_bits(fastcos.gram_matmul(shards, Q), expected)
+    finally:
+        fastcos.set_config(working_memory=before)
+
+
+@pytest.mark.parametrize("users", [6, 7, 8, 31])
+def test_rows_as_long_as_several_parts_are_not_cut(users, tmp_path, monkeypatch):
+    monkeypatch.setattr(partial_sums, "_NNZ_PER_COLUMN", 1)
+    monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", 0)
+    rng = np.random.default_rng(users)
+    X = sp.random_array((users, 5), density=0.9, rng=rng, format="lil")
+    X[users // 2 : users - 2] = 0
+    X = sp.csr_array(X.tocsr())
+    Q, Y = rng.standard_normal((5, 3)), rng.standard_normal((users, 3))
+    shards = InteractionShards.write(tmp_path / "x", X, entries_per_shard=1)
+    for found, truth in zip(
+        products_of(shards, [(Q, Y)], 2), products_of(X, [(Q, Y)], 2), strict=True
+    ):
+        assert_same_bits(found, truth)
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_an_svd_and_a_model_too_large_for_memory_have_its_bits(matrix, shards, center, monkeypatch):
+    monkeypatch.setattr(partial_sums, "_NNZ_PER_COLUMN", 4)
+    settings = {"n_components": 5, "regularization": 10.0, "center": center}
+    expected = fastcos.LinearMF(**settings).fit(matrix)
+    triplets = fastcos.randomized_svd(matrix, 4, tol=1e-6)
+    monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", 0)
+    for one, other in zip(fastcos.randomized_svd(shards, 4, tol=1e-6), triplets, strict=True):
+        assert_same_bits(one, other)
+    found = fastcos.LinearMF(**settings).fit(shards)
+    assert_same_bits(found.components_, expected.components_)
+    assert_same_bits(found.transform(shards), expected.transform(matrix))
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(0, 700), (3, 4), (100, 101), (200, 650), (698, 700)])
+def test_rows_are_read_shard_by_shard_without_a_copy(matrix, shards, lo, hi):
+    bounds = list(enumerate(pairwise(shards.first_rows)))
+    places = [(number, max(lo, b)) for number, (b, e) in bounds if max(lo, b) < min(hi, e)]
+    found = list(shards.blocks(lo, hi))
+    assert [first for first, _ in found] == [first for _, first in places]
+    rows = np.vstack([np.empty((0, 60)), *(X.toarray() for _, X in found)])
+    np.testing.assert_array_equal(rows, matrix[lo:hi].toarray())
+    for (_, X), (number, _) in zip(found, places, strict=True):
+        assert np.shares_memory(X.indices, shards.shard(number).indices)
+
+
+def test_cuts_fall_between_rows():
+    indptr = np.array([0, 0, 5, 5, 6, 30, 31])
+    assert row_cuts(indptr, 6) == [0, 4, 5, 6]
+    assert row_cuts(indptr, 100) == [0, 6]
+    assert row_cuts(np.array([0, 0]), 3) == [0, 1]
+
+
+def test_damage_is_told(shards, tmp_path):
+    file = next((shards.path / "00002").glob("indices-*.npy"))
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 64
+    file.write_bytes(content)
+    with pytest.raises(storage.FastcosFormatError, match="checksum differs"):
+        InteractionShards(shards.path)
+    file.write_bytes(content[:-8])
+    with pytest.raises(storage.FastcosFormatError, match=r"is damaged: \d+ bytes, not"):
+        InteractionShards(shards.path, verify=False)
+    file.unlink()
+    with pytest.raises(storage.FastcosFormatError, match="is missing"):
+        InteractionShards(shards.path)
+
+
+def test_a_shard_of_another_matrix_is_told(shards, tmp_path):
+    other = sp.random_array((40, 90), density=0.5, rng=np.random.default_rng(3), format="csr")
+    InteractionShards.write(tmp_path / "y", other)
+    shutil.rmtree(shards.path / "00001")
+    shutil.copytree(tmp_path / "y" / "00000", shards.path / "00001")
+    with pytest.raises(ValueError, match=r"indices|shard 1"):
+        InteractionShards(shards.path)
+
+
+def test_wrong_arguments_are_refused(matrix, shards, tmp_path):
+    with pytest.raises(ValueError, match="path must be a new or an empty directory"):
+        InteractionShards.write(shards.path, matrix)
+    with pytest.raises(ValueError, match=r"item_ids must be of shape \(60,\), got \(2,\)"):
+        InteractionShards.write(tmp_path / "z", matrix, item_ids=[1, 2])
+    with pytest.raises(ValueError, match="entries_per_shard must be"):
+        InteractionShards.write(tmp_path / "z", matrix, entries_per_shard=0)
+    with pytest.raises(ValueError, match="scale must be None for interactions in shards"):
+        fastcos.matmul(shards, np.ones((60, 1)), scale=np.ones(60))
+    with pytest.raises(FileNotFoundError):
+        InteractionShards(tmp_path / "z")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x"]
+
+
+def test_nothing_is_left_of_a_write_that_fails(matrix, tmp_path, monkeypatch):
+    def full(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage, "save_arrays", full)
+    with pytest.raises(OSError, match="No space left"):
+        InteractionShards.write(tmp_path / "x", matrix)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,388 @@
+"""Agreement of two lists of neighbours and of two embeddings."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.spatial
+import scipy.stats
+from sklearn.manifold import trustworthiness as sklearn_trustworthiness
+
+from fastcos import metrics
+from fastcos.metrics import list_overlap, similarity_analysis
+from tests.oracles import metrics as oracles
+
+
+def random_lists(seed, n=30, k=6, n_items=12):
+    random = np.random.default_rng(seed)
+    return np.array([random.permutation(n_items)[:k] for _ in range(n)])
+
+
+def embeddings(seed, n=60, shared=3):
+    random = np.random.default_rng(seed)
+    common = random.standard_normal((n, shared))
+    X = common @ random.standard_normal((shared, 5)) + 0.5 * random.standard_normal((n, 5)) + 1
+    Y = common @ random.standard_normal((shared, 8)) + 0.5 * random.standard_normal((n, 8)) - 2
+    return X, Y
+
+
+A, B = random_lists(0), random_lists(1)
+X, Y = embeddings(0)
+SYMMETRIC = [metrics.rsa, metrics.cka, metrics.cca_similarity, metrics.procrustes]
+UNDER_ROTATION = [metrics.rsa, metrics.cka, metrics.cca_similarity, metrics.procrustes]
+
+
+def value(result):
+    return getattr(result, "value", result)
+
+
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_jaccard_and_overlap_are_those_of_sets(k):
+    both = [(set(a[:k]), set(b[:k])) for a, b in zip(A.tolist(), B.tolist(), strict=True)]
+    jaccard = np.mean([len(a & b) / len(a | b) for a, b in both])
+    overlap = np.mean([len(a & b) / k for a, b in both])
+    assert metrics.jaccard_at_k(A, B, k=k) == pytest.approx(jaccard, abs=1e-15)
+    assert metrics.overlap_at_k(A, B, k=k) == pytest.approx(overlap, abs=1e-15)
+    assert metrics.jaccard_at_k(A, A[:, ::-1]) == metrics.overlap_at_k(A, A) == 1
+
+
+@pytest.mark.parametrize("q", [0.2, 0.9, 0.99])
+def test_rank_biased_overlap_is_its_definition(q):
+    found = metrics.rank_biased_overlap(A, B, persistence=q)
+    truth = []
+    for a, b in zip(A.tolist(), B.tolist(), strict=True):
+        overlap = [len(set(a[:d]) & set(b[:d])) for d in range(1, 7)]
+        total = (1 - q) / q * sum(x / d * q**d for d, x in enumerate(overlap, 1))
+        truth.append(overlap[-1] / 6 * q**6 + total)
+    assert found.value == pytest.approx(np.mean(truth), abs=1e-14)
+    assert metrics.rank_biased_overlap(A, A, persistence=q).value == pytest.approx(1, abs=1e-14)
+
+
+@pytest.mark.parametrize("b", [[1, 5, 0, 6], [5, 6, 1, 0], [5, 6, 7, 2]])
+def test_the_residual_is_what_unseen_ranks_can_change(b):
+    q, depth = 0.8, 400
+    a = [0, 1, 2, 3]
+
+    def series(left, right):
+        overlap = [len(set(left[:d]) & set(right[:d])) for d in range(1, depth)]
+        return (1 - q) / q * sum(x / d * q**d for d, x in enumerate(overlap, 1))
+
+    worst = series(a + list(range(1000, 1000 + depth)), b + list(range(5000, 5000 + depth)))
+    rest = list(range(10, 1000))
+    # what either lacks comes first, then the same items in the same order
+    best = series(
+        [*a, *(j for j in b if j not in a), *rest], [*b, *(j for j in a if j not in b), *rest]
+    )
+    found = metrics.rank_biased_overlap([a], [b], persistence=q)
+    assert found.residual == pytest.approx(best - worst, abs=1e-9)
+    assert worst <= found.value <= best
+
+
+def test_persistence_is_below_one_and_as_near_as_may_be():
+    assert metrics.rank_biased_overlap(A, A, persistence=1 - 2.0**-53).value == pytest.approx(1)
+    for persistence in (0, 1, 1.5):
+        with pytest.raises(ValueError, match="persistence must be"):
+            metrics.rank_biased_overlap(A, A, persistence=persistence)
+
+
+def test_agreement_of_lists_is_the_same_in_blocks_of_queries(monkeypatch):
+    of_lists = (
+        metrics.jaccard_at_k, metrics.overlap_at_k, metrics.rank_biased_overlap,
+        metrics.kendall_distance,
+    )  # fmt: skip
+    whole = [metric(A, B) for metric in of_lists]
+    monkeypatch.setattr(list_overlap, "_BLOCK", 13)  # two queries of six
+    assert [metric(A, B) for metric in of_lists] == whole
+
+
+def test_kendall_distance_is_fagins_sum_over_pairs():
+    k, total = 6, 0.0
+    for a, b in zip(A.tolist(), B.tolist(), strict=True):
+        for i, j in itertools.combinations(sorted(set(a) | set(b)), 2):
+            inside = [(i in one, j in one) for one in (a, b)]
+            if all(seen == (True, False) for seen in inside) or (True, True) not in inside:
+                total += all(any(seen) for seen in inside)
+                continue
+            signs = [
+                np.sign(one.index(j) - one.index(i)) if seen == (True, True) else seen[0] - seen[1]
+                for one, seen in zip((a, b), inside, strict=True)
+            ]
+            total += 0.5 if 0 in signs else float(signs[0] != signs[1])
+    truth = total / len(A) / (k * (3 * k - 1) / 2)
+    assert metrics.kendall_distance(A, B) == pytest.approx(truth, abs=1e-15)
+
+
+def test_kendall_distance_of_full_lists_is_kendalls_tau():
+    random = np.random.default_rng(2)
+    a, b = random.permutation(9), random.permutation(9)
+    tau = scipy.stats.kendalltau(np.argsort(a), np.argsort(b)).statistic
+    inversions = (1 - tau) / 2 * 36
+    assert metrics.kendall_distance([a], [b]) == pytest.approx(inversions / (9 * 26 / 2))
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        metrics.jaccard_at_k,
+        metrics.overlap_at_k,
+        metrics.rank_biased_overlap,
+        metrics.kendall_distance,
+    ],
+)
+def test_lists_that_cannot_be_are_refused(metric):
+    with pytest.raises(ValueError, match=r"second must be of the shape of first, \(1, 2\), got"):
+        metric([[1, 2]], [[1, 2], [3, 4]])
+    with pytest.raises(
+        ValueError, match="first must hold no item twice in a list, got one in row 0"
+    ):
+        metric([[1, 1]], [[1, 2]])
+    with pytest.raises(ValueError, match="second must hold item numbers of at least 0, got -1"):
+        metric([[1, 2]], [[1, -1]])
+    with pytest.raises(ValueError, match="k must be a whole number from 1 to 2, got 3"):
+        metric([[1, 2]], [[1, 2]], k=3)
+    with pytest.raises(ValueError, match="first must be a two-dimensional array of whole numbers"):
+        metric([[1.5, 2]], [[1, 2]])
+
+
+def off_diagonal(items):
+    table = oracles.cosines(items)
+    return table[np.triu_indices(len(table), 1)]
+
+
+def test_rsa_is_the_correlation_of_off_diagonal_cosines():
+    truth = np.corrcoef(off_diagonal(X), off_diagonal(Y))[0, 1]
+    found = metrics.rsa(X, Y)
+    assert found.value == pytest.approx(truth, abs=1e-11)
+    assert found.low == found.value == found.high
+    assert metrics.rsa(X, X * 3).value == pytest.approx(1, abs=1e-12)
+
+
+def test_rsa_leaves_zero_rows_out():
+    changed, other = X.copy(), Y.copy()
+    changed[3], other[5] = 0, 0
+    keep = np.delete(np.arange(len(X)), [3, 5])
+    found = metrics.rsa(changed, other)
+    assert found.n_left_out == 2
+    assert found.value == pytest.approx(metrics.rsa(X[keep], Y[keep]).value, abs=1e-14)
+
+
+def test_spearman_rsa_of_all_pairs_is_scipys():
+    truth = scipy.stats.spearmanr(off_diagonal(X), off_diagonal(Y)).statistic
+    found = metrics.rsa(X, Y, method="spearman")
+    assert found.value == pytest.approx(truth, abs=1e-12)
+    assert found.low == found.value == found.high
+
+
+def test_the_interval_of_a_spearman_sample_holds_the_truth():
+    truth = metrics.rsa(X, Y, method="spearman").value
+    held = 0
+    for seed in range(40):
+        found = metrics.rsa(X, Y, method="spearman", n_pairs=1000, seed=seed)
+        assert found.low < found.value < found.high
+        held += found.low <= truth <= found.high
+    assert held >= 34
+
+
+@pytest.mark.parametrize("n_pairs", [4, 30, 1000])
+def test_the_interval_of_a_spearman_sample_is_bonetts_and_wrights(n_pairs):
+    found = metrics.rsa(X, Y, method="spearman", n_pairs=n_pairs, seed=3)
+    z, half = np.arctanh(found.value), scipy.stats.norm.ppf(0.975)
+    half *= np.sqrt((1 + found.value**2 / 2) / (n_pairs - 3))
+    assert (found.low, found.high) == pytest.approx((np.tanh(z - half), np.tanh(z + half)))
+
+
+def test_spearman_samples_only_where_there_are_more_pairs():
+    all_pairs = metrics.rsa(X, Y, method="spearman", n_pairs=60 * 59 // 2)
+    assert all_pairs == metrics.rsa(X, Y, method="spearman")
+    sample = metrics.rsa(X, Y, method="spearman", n_pairs=60 * 59 // 2 - 1)
+    assert sample.low < sample.value < sample.high
+    with pytest.raises(ValueError, match="n_pairs must be a whole number of at least 4, got 3"):
+        metrics.rsa(X, Y, method="spearman", n_pairs=3)
+
+
+def test_a_spearman_sample_draws_every_pair_and_no_row_with_itself(monkeypatch):
+    drawn = np.zeros((9, 9), int)
+
+    def note(rows, i, j):
+        np.add.at(drawn, (i, j), 1)
+        return np.arange(len(i), dtype=float)
+
+    monkeypatch.setattr(similarity_analysis, "_cosines", note)
+    for seed in range(600):
+        metrics.rsa(X[:9], Y[:9], method="spearman", n_pairs=30, seed=seed)
+    assert not np.diag(drawn).any()
+    # 2 x 600 x 30 draws of 72 ordered pairs: 500 each
+    assert scipy.stats.chisquare(drawn[~np.eye(9, dtype=bool)] / 2).pvalue > 1e-3
+
+
+def test_a_spearman_sample_of_the_same_order_is_certain():
+    with np.errstate(all="raise"):
+        assert metrics.rsa(X, X * 3, method="spearman", n_pairs=50) == (1, 1, 1, 0)
+
+
+def test_agreement_stays_within_its_bounds_whatever_the_rounding():
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        Z = random.standard_normal((7, 3))
+        for metric in (metrics.cka, metrics.cca_similarity):
+            assert 1 - 1e-12 < metric(Z, Z) <= 1
+        assert 0 <= metrics.procrustes(Z, Z) < 1e-12
+        assert 1 - 1e-12 < metrics.rsa(Z, Z).value <= 1
+        # cosines of opposite signs: Gram matrices I + E and I - E
+        E = 0.1 * np.triu(random.standard_normal((5, 5)), 1)
+        with_, against = (np.linalg.cholesky(np.eye(5) + sign * (E + E.T)) for sign in (1, -1))
+        assert -1 <= metrics.rsa(with_, against).value < -1 + 1e-12
+
+
+def test_three_items_are_enough_to_compare():
+    assert metrics.rsa(X[:3], 2 * X[:3]).value == pytest.approx(1)
+    assert metrics.trustworthiness(X[:3], 2 * X[:3], k=1) == (1, 1, 0)
+    for metric in (metrics.rsa, metrics.trustworthiness):
+        with pytest.raises(ValueError, match="must have at least 3 rows that are zero in neither"):
+            metric(X[:2], Y[:2])
+
+
+def test_cka_is_the_kernel_formula():
+    n = len(X)
+    centring = np.eye(n) - 1 / n
+    K, L = (centring @ Z @ Z.T @ centring for Z in (X, Y))
+    truth = np.sum(K * L) / np.sqrt(np.sum(K * K) * np.sum(L * L))
+    assert metrics.cka(X, Y) == pytest.approx(truth, abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1, 1e-5])
+def test_cca_similarity_is_from_the_angles_of_subspaces(scale):
+    columns = X * np.array([1, 1, scale, 1, 1])
+    angles = scipy.linalg.subspace_angles(X - X.mean(axis=0), Y - Y.mean(axis=0))
+    truth = np.mean(np.cos(angles) ** 2)
+    assert metrics.cca_similarity(columns, Y) == pytest.approx(truth, abs=1e-9)
+
+
+def test_cca_similarity_ignores_columns_of_zero_rank():
+    doubled = np.concatenate([X, X[:, :2], np.ones((len(X), 1)), 0 * X[:, :1]], axis=1)
+    assert metrics.cca_similarity(doubled, Y) == pytest.approx(metrics.cca_similarity(X, Y))
+    assert metrics.cca_similarity(doubled, X) == pytest.approx(1)
+
+
+def test_cca_similarity_with_one_direction_is_the_share_of_its_variance():
+    line = np.outer(X[:, 0], [1, 2, -3])
+    design = np.column_stack([np.ones(len(Y)), Y])
+    left = X[:, 0] - design @ np.linalg.lstsq(design, X[:, 0], rcond=None)[0]
+    truth = 1 - left.var() / X[:, 0].var()
+    assert metrics.cca_similarity(line, Y) == pytest.approx(truth, abs=1e-9)
+
+
+def test_procrustes_is_scipys_disparity():
+    assert metrics.procrustes(X, Y[:, :5]) == pytest.approx(
+        scipy.spatial.procrustes(X, Y[:, :5])[2]
+    )
+    padded = np.concatenate([X, np.zeros((len(X), 3))], axis=1)
+    assert metrics.procrustes(X, Y) == pytest.approx(scipy.spatial.procrustes(padded, Y)[2])
+
+
+@pytest.mark.parametrize("metric", UNDER_ROTATION, ids=lambda metric: metric.__name__)
+def test_agreement_is_unchanged_by_rotation_and_scale_and_symmetric(metric):
+    rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((5, 5)))[0]
+    truth = value(metric(X, Y))
+    assert value(metric(1e200 * (X @ rotation), 1e-200 * Y)) == pytest.approx(truth, abs=1e-9)
+    assert value(metric(Y, X)) == pytest.approx(truth, abs=1e-9)
+    if metric is not metrics.rsa:
+        assert value(metric(X + 5, Y)) == pytest.approx(truth, abs=1e-9)
+
+
+def test_only_cca_similarity_is_unchanged_by_a_rescaling():
+    scales = np.array([1, 2, 4, 8, 50.0])
+    for metric in SYMMETRIC:
+        change = abs(value(metric(X * scales, Y)) - value(metric(X, Y)))
+        assert (change < 1e-9) == (metric is metrics.cca_similarity), metric.__name__
+
+
+@pytest.mark.parametrize("metric", SYMMETRIC, ids=lambda metric: metric.__name__)
+def test_embeddings_that_cannot_be_compared_are_refused(metric):
+    with pytest.raises(ValueError, match=r"second must be as long as first \(3\), got 2"):
+        metric(np.eye(3), np.eye(2))
+    with pytest.raises(ValueError, match=r"second must have (rows|cosines) that differ"):
+        metric(np.arange(8.0).reshape(4, 2), np.full((4, 2), 0.1))
+    with pytest.raises(ValueError, match=r"first must have (rows|cosines) that differ"):
+        metric(np.full((4, 2), 0.1), np.arange(8.0).reshape(4, 2))
+
+
+def test_spearman_of_cosines_that_are_all_alike_is_refused():
+    alike, other = np.full((4, 2), 0.5), [[1, 0], [0, 1], [1, 1], [1, 2]]
+    for name, pair in (("first", (alike, other)), ("second", (other, alike))):
+        with pytest.raises(ValueError, match=f"{name} must have cosines that differ"):
+            metrics.rsa(*pair, method="spearman")
+
+
+def test_factors_of_a_model_must_fit_together():
+    wide, narrow = np.ones((3, 4)), np.ones((3, 2))
+    with pytest.raises(ValueError, match="first_items must have as many columns as first_users"):
+        metrics.model_change(wide, narrow, wide, wide)
+    with pytest.raises(ValueError, match="second_items must have as many columns as second_users"):
+        metrics.model_change(wide, wide, narrow, wide)
+
+
+def test_model_change_is_the_dense_norm_and_blind_to_rescalings():
+    random = np.random.default_rng(4)
+    P1, Q1 = random.standard_normal((30, 4)), random.standard_normal((20, 4))
+    P2, Q2 = random.standard_normal((30, 6)), random.standard_normal((20, 6))
+    found = metrics.model_change(P1, Q1, P2, Q2)
+    assert found.value == pytest.approx(np.linalg.norm(P1 @ Q1.T - P2 @ Q2.T))
+    assert found.relative == pytest.approx(found.value / np.linalg.norm(P1 @ Q1.T))
+    G = random.standard_normal((4, 4))
+    # the same model: no square root of the rounding is left
+    assert metrics.model_change(P1, Q1, P1 @ G, Q1 @ np.linalg.inv(G).T).relative < 1e-13
+
+
+def test_model_change_from_nothing():
+    zero, one = np.zeros((3, 2)), np.ones((3, 2))
+    assert metrics.model_change(zero, zero, zero, zero) == (0, 0)
+    assert metrics.model_change(zero, zero, one, one) == (pytest.approx(6), math.inf)
+
+
+@pytest.mark.parametrize("k", [1, 5, 12])
+def test_trustworthiness_is_scikit_learns_and_continuity_its_mirror(k):
+    U, V = oracles.unit(X), oracles.unit(Y)
+    found = metrics.trustworthiness(X, Y, k=k)
+    assert found.trustworthiness == pytest.approx(
+        sklearn_trustworthiness(U, V, n_neighbors=k), abs=1e-12
+    )
+    assert found.continuity == pytest.approx(
+        sklearn_trustworthiness(V, U, n_neighbors=k), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("n", [7, 8])
+def test_trustworthiness_asks_for_less_than_half_of_the_items(n):
+    assert metrics.trustworthiness(X[:n], X[:n], k=3) == (1, 1, 0)
+    with pytest.raises(ValueError, match="k must be a whole number from 1 to 3, got 4"):
+        metrics.trustworthiness(X[:n], X[:n], k=4)
+
+
+def test_trustworthiness_ranks_ties_by_index_and_leaves_zero_rows_out():
+    rows, _ = oracles.signs(1, n=40)
+    other, _ = oracles.signs(2, n=40)
+    rows[5] = 0
+    keep = np.delete(np.arange(40), 5)
+    tables = [oracles.cosines(Z[keep]) for Z in (rows, other)]
+    k, n, orders = 4, 39, []
+    for table in tables:
+        orders.append([oracles.ranked(table[i], i) for i in range(n)])
+    worst = n * k * (2 * n - 3 * k - 1)
+
+    def score(truth, seen):
+        excess = sum(max(truth[i].index(j) + 1 - k, 0) for i in range(n) for j in seen[i][:k])
+        return 1 - 2 * excess / worst
+
+    found = metrics.trustworthiness(rows, other, k=k)
+    assert found == pytest.approx((score(*orders), score(*orders[::-1]), 1), abs=1e-14)
+
+
+@pytest.mark.parametrize("n_threads", [2, 3, 8])
+def test_trustworthiness_has_the_same_bits_on_any_number_of_threads(n_threads):
+    P, Q = embeddings(3, n=300)
+    assert metrics.trustworthiness(P, Q, n_threads=n_threads) == metrics.trustworthiness(
+        P, Q, n_threads=1
+    )

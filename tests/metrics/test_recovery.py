@@ -1,0 +1,301 @@
+"""Recovery of labels: AUC over pairs, precision, silhouettes, contrast."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score, silhouette_score
+
+from fastcos import metrics, set_config
+from fastcos.kernels import pair_reductions
+from fastcos.metrics import auc, separation
+from tests.oracles import metrics as oracles
+
+INPUTS = [
+    oracles.blobs(0),
+    oracles.blobs(1, n=200, d=40),
+    oracles.blobs(2, n=33, d=1),
+    oracles.small_integers(0),
+    oracles.signs(0),
+]
+each_input = pytest.mark.parametrize(
+    ("items", "labels"), INPUTS, ids=["blobs", "wide", "one dimension", "small integers", "signs"]
+)
+LABELLED = [
+    metrics.pair_auc,
+    metrics.map_at_r,
+    metrics.silhouette,
+    metrics.within_between,
+    metrics.clustering_scores,
+]
+
+
+@each_input
+def test_exact_pair_auc_is_the_roc_auc_of_all_pairs(items, labels):
+    scores, same = oracles.pair_scores(items, labels)
+    found = metrics.pair_auc(items, labels)
+    assert found.value == pytest.approx(roc_auc_score(same, scores), abs=1e-12)
+    assert found.value == pytest.approx(oracles.auc(scores, same), abs=1e-15)
+    assert found.low == found.value == found.high
+    assert found.n_left_out == np.sum(~items.any(axis=1))
+
+
+@each_input
+def test_the_binned_interval_holds_the_exact_auc(items, labels):
+    exact = metrics.pair_auc(items, labels, exact=True).value
+    binned = metrics.pair_auc(items, labels, exact=False)
+    assert binned.low <= exact <= binned.high
+    assert binned.value == pytest.approx(exact, abs=1e-4)
+
+
+def test_the_interval_is_as_narrow_as_the_bins_allow():
+    items, labels = oracles.blobs(3, n=400, d=20)
+    binned = metrics.pair_auc(items, labels, exact=False)
+    assert 0 < binned.high - binned.low < 1e-3
+    # without a tie the interval is open by the pairs of pairs in one bin, and by nothing else
+    scores, same = oracles.pair_scores(items, labels)
+    places = np.floor((scores + 1) * (2**15 - 1) + pair_reductions.OFFSET).astype(int)
+    f, g = (np.bincount(places[kind], minlength=2**16) / kind.sum() for kind in (same, ~same))
+    assert binned.high - binned.low == pytest.approx((f * g).sum(), rel=1e-9)
+
+
+def test_ties_count_half_where_every_cosine_is_zero_or_one():
+    items, labels = np.repeat(np.eye(4), 5, axis=0), np.arange(20) % 4
+    scores, same = oracles.pair_scores(items, labels)
+    binned = metrics.pair_auc(items, labels, exact=False)
+    assert binned.value == pytest.approx(roc_auc_score(same, scores), abs=1e-15)
+    assert binned.low < binned.value < binned.high
+
+
+def test_scores_at_the_edge_of_a_bin_widen_the_interval():
+    counts = np.zeros((2, 8), np.int64)
+    counts[0, 3], counts[1, 4] = 10, 20
+    near = np.array([[0], [0]])
+    assert auc.auc_of_counts(counts, near) == (1.0, 1.0, 1.0)
+    assert auc.auc_of_counts(counts, np.array([[1], [2]])) == (1.0, pytest.approx(0.8), 1.0)
+
+
+def test_a_score_at_the_edge_of_a_bin_decides_nothing_of_its_own_kind():
+    # cosine of rows 0 and 1: in the middle of two bins' common edge; the other two are far below
+    edge = (60_000 - pair_reductions.OFFSET) / (2**15 - 1) - 1
+    items = [[1, 0], [edge, np.sqrt(1 - edge * edge)], [-1, 0.3]]
+    assert metrics.pair_auc(items, [0, 0, 1], exact=False) == (1.0, 0.0, 1.0, 0)
+    items[1] = [edge + 1e-9, np.sqrt(1 - (edge + 1e-9) ** 2)]
+    assert metrics.pair_auc(items, [0, 0, 1], exact=False) == (1.0, 1.0, 1.0, 0)
+
+
+def test_the_lowest_auc_is_never_negative():
+    counts = np.array([[0, 0, 2], [1, 0, 0]])
+    assert auc.auc_of_counts(counts, np.array([[0], [1]]))[:2] == (0.0, 0.0)
+
+
+def test_the_margin_of_a_place_is_the_documented_rounding():
+    # (8 + 8) 2^-51 of a cosine, times bins per cosine, and one rounding of 2^16 bins
+    assert auc.margin_in_bins(np.ones((3, 8)), 2**16) == 2.0**-32 + 2.0**-35
+    assert auc.margin_in_bins(np.ones((3, 24)), 2**14) == 2.0**-33 + 2.0**-37
+
+
+def test_pairs_are_sorted_up_to_a_number_and_binned_beyond(monkeypatch):
+    items, labels = oracles.blobs(3, n=40)
+    monkeypatch.setattr(auc, "_FEW_PAIRS", 40 * 39 // 2)
+    sorted_ = metrics.pair_auc(items, labels)
+    assert sorted_.low == sorted_.high
+    monkeypatch.setattr(auc, "_FEW_PAIRS", 40 * 39 // 2 - 1)
+    binned = metrics.pair_auc(items, labels)
+    assert binned.low < binned.high
+
+
+def test_pairs_are_counted_in_rounds_of_any_length(monkeypatch):
+    items, labels = oracles.blobs(3, n=500)
+    popularity = np.arange(500) % 17 + 1
+    whole = metrics.pair_auc(items, labels, exact=False)
+    strata = metrics.stratified_auc(items, labels, popularity)
+    monkeypatch.setattr(auc, "_PAIRS_PER_BLOCK", 1)
+    assert list(auc.rounds(500, 2)) == [(0, 2), (2, 4), (4, 6)]
+    assert metrics.pair_auc(items, labels, exact=False, n_threads=1) == whole
+    assert metrics.stratified_auc(items, labels, popularity, n_threads=1) == strata
+
+
+def test_more_than_a_million_scores_are_all_counted():
+    # score i is above i + 1 of the others: 0.5, 1.5, ...
+    n = 2**21 + 3
+    same, other = np.arange(1.0, n + 1), np.arange(n) + 0.5
+    np.random.default_rng(0).shuffle(same)
+    assert auc._auc_of_scores(same, other, 1e-9) == (n + 1) / (2 * n)
+
+
+def test_the_exact_auc_takes_two_copies_of_all_scores_and_no_more():
+    items, labels = oracles.blobs(0, n=400)
+    set_config(working_memory=16 * 400 * 399 / 2 / 2**20)
+    assert metrics.pair_auc(items, labels, exact=True).value > 0.5
+    set_config(working_memory=(16 * 400 * 399 / 2 - 1) / 2**20)
+    with pytest.raises(ValueError, match="exact=True must fit in the working memory"):
+        metrics.pair_auc(items, labels, exact=True)
+
+
+def test_the_exact_auc_is_refused_beyond_the_working_memory():
+    items, labels = oracles.blobs(0, n=400)
+    set_config(working_memory=1.0)
+    try:
+        with pytest.raises(ValueError, match="exact=True must fit in the working memory of 1 MiB"):
+            metrics.pair_auc(items, labels, exact=True)
+        # nobody asked for it: binned then
+        found = metrics.pair_auc(items, labels)
+    finally:
+        set_config(working_memory=1024.0)
+    assert found == metrics.pair_auc(items, labels, exact=False)
+
+
+@each_input
+def test_map_at_r_is_the_loop(items, labels):
+    found = metrics.map_at_r(items, labels)
+    sizes = np.bincount(labels)[labels]
+    if items.shape[1] != 4:  # there cosines tie on paper but not in float64
+        assert found.value == pytest.approx(oracles.map_at_r(items, labels), abs=1e-12)
+    assert found.n_left_out == np.sum(~items.any(axis=1) | (sizes < 2))
+
+
+def test_map_at_r_divides_by_r_and_breaks_ties_by_index():
+    items = np.ones((4, 2))
+    # query 0: row 1 first, no hit; 1: row 0 first; 2: row 0 first; 3: row 0 first, a hit
+    assert metrics.map_at_r(items, ["a", "b", "b", "a"]).value == 0.25
+    # rank 1 wrong, rank 2 right: P(2) / R = 1/2 / 2
+    items = np.array([[1, 0.0], [0.9, 0.1], [0.8, 0.2], [0, 1.0]])
+    first = metrics.precision.average_precisions_at_r(items, ["a", "b", "a", "a"])[0]
+    assert first == pytest.approx(0.25)
+
+
+def test_map_at_r_ranks_zero_rows_by_cosine_zero():
+    items = np.array([[1, 0.0], [0, 0.0], [-1, 0.0], [-1, 0.0]])
+    # from row 0 the zero row is ahead of the opposite rows
+    assert metrics.map_at_r(items, ["a", "a", "b", "b"]) == (1.0, 1)
+
+
+@each_input
+def test_silhouette_is_scikit_learns(items, labels):
+    keep = items.any(axis=1)
+    truth = silhouette_score(oracles.unit(items[keep]), labels[keep], metric="cosine")
+    assert metrics.silhouette(items, labels).value == pytest.approx(truth, abs=1e-12)
+
+
+def test_silhouette_of_clusters_of_two_rows_is_scikit_learns():
+    items, _ = oracles.blobs(4, n=40)
+    labels = np.arange(40) // 2
+    truth = silhouette_score(oracles.unit(items), labels, metric="cosine")
+    assert metrics.silhouette(items, labels).value == pytest.approx(truth, abs=1e-12)
+
+
+def test_silhouette_in_blocks_of_rows_is_the_same(monkeypatch):
+    items, labels = oracles.blobs(4, n=300)
+    whole = metrics.silhouette(items, labels).value
+    monkeypatch.setattr(separation, "_BLOCK", 1)
+    assert metrics.silhouette(items, labels).value == pytest.approx(whole, abs=1e-14)
+
+
+def test_silhouette_of_single_rows_and_of_parallel_clusters_is_zero():
+    items = np.array([[1.0, 2], [3, 6], [5, 10], [7, 14], [2, 1]])
+    assert metrics.silhouette(items[:4], [0, 0, 1, 1]).value == 0
+    truth = silhouette_score(items, [0, 0, 0, 1, 2], metric="cosine")
+    assert metrics.silhouette(items, [0, 0, 0, 1, 2]).value == pytest.approx(truth, abs=1e-12)
+
+
+@each_input
+def test_within_between_are_means_over_pairs(items, labels):
+    scores, same = oracles.pair_scores(items, labels)
+    found = metrics.within_between(items, labels)
+    spread = np.sqrt((scores[same].var() + scores[~same].var()) / 2)
+    assert found.within == pytest.approx(scores[same].mean(), abs=1e-12)
+    assert found.between == pytest.approx(scores[~same].mean(), abs=1e-12)
+    assert found.contrast == pytest.approx((found.within - found.between) / spread, rel=1e-9)
+
+
+def test_contrast_without_spread_is_infinite_or_zero():
+    assert metrics.within_between(np.repeat(np.eye(2), 2, axis=0), [0, 0, 1, 1]).contrast == np.inf
+    assert metrics.within_between(np.ones((4, 3)), [0, 0, 1, 1]).contrast == 0
+
+
+@pytest.mark.parametrize("metric", LABELLED, ids=lambda metric: metric.__name__)
+def test_scores_ignore_the_lengths_and_the_rotation_of_rows_and_the_names_of_labels(metric):
+    items, labels = oracles.blobs(6, n=80, d=6)
+    truth = metric(items, labels)
+    random = np.random.default_rng(0)
+    rotation = np.linalg.qr(random.standard_normal((6, 6)))[0]
+    changed = (items * 2.0 ** random.integers(-30, 30, 80)[:, None]) @ rotation
+    # names that sort like the numbers
+    assert metric(changed, [f"label {c}" for c in labels]) == pytest.approx(truth, abs=1e-9)
+    assert metric(items.astype(np.float32), labels) == pytest.approx(truth, abs=1e-4)
+
+
+@pytest.mark.parametrize("metric", LABELLED, ids=lambda metric: metric.__name__)
+def test_scores_change_under_a_rescaling_of_the_columns(metric):
+    items, labels = oracles.blobs(6, n=80, d=6)
+    assert metric(items * [1, 1, 1, 30, 30, 30], labels) != metric(items, labels)
+
+
+@pytest.mark.parametrize("metric", LABELLED, ids=lambda metric: metric.__name__)
+@pytest.mark.parametrize(
+    ("labels", "rule"),
+    [
+        ([0, 0, 0, 0], "labels must have at least two different values"),
+        ([0, 1, 2, 3], "labels must have at least two different values on rows that are not zero"),
+        ([0, 0, 0, 1], "labels must have at least two different values on rows that are not zero"),
+        ([0, 0, 1], r"labels must be of shape \(4,\), got \(3,\)"),
+    ],
+)
+def test_labels_without_both_kinds_of_pairs_are_refused(metric, labels, rule):
+    with pytest.raises(ValueError, match=rule):
+        metric([[1, 0], [1, 1], [2, 1], [0, 0]], labels)
+
+
+@pytest.mark.parametrize("n_threads", [2, 3, 8])
+def test_scores_have_the_same_bits_on_any_number_of_threads(n_threads):
+    items, labels = oracles.blobs(7, n=700, d=20)
+    for metric in (
+        metrics.pair_auc,
+        metrics.map_at_r,
+        metrics.silhouette,
+        metrics.clustering_scores,
+    ):
+        assert metric(items, labels, n_threads=n_threads) == metric(items, labels, n_threads=1)
+    for exact in (True, False):
+        many = metrics.pair_auc(items, labels, exact=exact, n_threads=n_threads)
+        assert many == metrics.pair_auc(items, labels, exact=exact, n_threads=1)
+
+
+def test_neighbor_purity_is_the_share_of_equal_labels():
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, 40)
+    lists = np.array([random.permutation(40)[:6] for _ in range(40)])
+    truth = np.mean([[labels[j] == labels[i] for j in lists[i, :4]] for i in range(40)])
+    found = metrics.neighbor_purity(lists, labels, k=4)
+    assert found.value == truth
+    table = labels[:, None] == labels
+    assert found.baseline == pytest.approx((table.sum() - 40) / (40 * 39))
+    some = [3, 5, 8]
+    part = metrics.neighbor_purity(lists[some], labels, k=4, query_labels=labels[some])
+    assert part.value == np.mean(labels[lists[some, :4]] == labels[some][:, None])
+
+
+def test_neighbor_purity_refuses_lists_that_cannot_be():
+    with pytest.raises(ValueError, match="neighbors must hold item numbers from 0 to 2, got 3"):
+        metrics.neighbor_purity([[1], [2], [3]], [0, 0, 1])
+    with pytest.raises(ValueError, match=r"labels must be as long as neighbors \(2\), got 3"):
+        metrics.neighbor_purity([[1], [2]], [0, 0, 1])
+    with pytest.raises(ValueError, match="query_labels must be among the labels, got 7"):
+        metrics.neighbor_purity([[1], [2]], [0, 0, 1], query_labels=[0, 7])
+
+
+def test_auc_of_counts_is_exact_on_both_sides_of_sixty_three_bits():
+    from fastcos.metrics.auc import auc_of_counts
+
+    near = np.zeros((2, 1), np.int64)
+    for scale in (1, 10, 2**30, 2**31):
+        counts = np.array([[3, 1, 0, 4], [1, 0, 5, 2]], np.int64) * scale
+        other, same = ([int(c) for c in row] for row in counts)
+        twice = sum(
+            same[a] * other[b] * (2 * (a > b) + (a == b)) for a in range(4) for b in range(4)
+        )
+        value, low, high = auc_of_counts(counts, near)
+        assert value == twice / (2 * sum(same) * sum(other))
+        assert low <= value <= high
+    # between 63 and 64 bits
+    counts = np.array([[3_500_000_000, 0], [0, 3_500_000_000]])
+    assert auc_of_counts(counts, near) == (1.0, 1.0, 1.0)

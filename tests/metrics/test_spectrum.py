@@ -1,0 +1,226 @@
+"""Shape of one embedding, hubness, popularity, strata of popularity."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from sklearn.metrics import roc_auc_score
+
+from fastcos import metrics
+from fastcos.metrics import stratified_auc as strata
+from tests.oracles import metrics as oracles
+
+SHAPES = [metrics.effective_rank, metrics.participation_ratio, metrics.isoscore]
+RANDOM = np.random.default_rng(0)
+ROWS = RANDOM.standard_normal((90, 6)) * [9, 5, 3, 1, 0.1, 0.01] + [1, 0, 0, 2, 0, 0]
+
+
+def singular_values(items):
+    return np.linalg.svd(items, compute_uv=False)
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS[:4], np.tile(ROWS, (60, 1))], ids=len)
+def test_ranks_are_those_of_the_singular_values(rows):
+    sigma = singular_values(rows)
+    shares = sigma / sigma.sum()
+    assert metrics.effective_rank(rows) == pytest.approx(
+        math.exp(scipy.stats.entropy(shares)), rel=1e-12
+    )
+    truth = np.sum(sigma**2) ** 2 / np.sum(sigma**4)
+    assert metrics.participation_ratio(rows) == pytest.approx(truth, rel=1e-12)
+
+
+def test_effective_rank_counts_equal_directions_and_ignores_empty_ones():
+    rows = np.zeros((50, 9))
+    rows[:, :4] = np.linalg.qr(RANDOM.standard_normal((50, 4)))[0] * 7
+    assert metrics.effective_rank(rows) == pytest.approx(4, abs=1e-9)
+    assert metrics.participation_ratio(rows) == pytest.approx(4, abs=1e-9)
+    assert metrics.effective_rank(np.zeros((5, 3))) == metrics.participation_ratio(np.zeros((5, 3)))
+    assert metrics.effective_rank(np.zeros((5, 3))) == 0
+
+
+def test_rows_along_one_axis_have_one_direction():
+    assert metrics.participation_ratio([[1, 0], [2, 0]]) == 1
+    assert metrics.effective_rank([[1, 0], [2, 0]]) == 1
+    assert metrics.participation_ratio([[3.0], [4.0]]) == 1
+
+
+def published_isoscore(items):
+    """Rudman et al. 2022, algorithm 1, step by step."""
+    n = items.shape[1]
+    principal = np.linalg.eigvalsh(np.cov(items.T))
+    normalised = principal * math.sqrt(n) / np.linalg.norm(principal)
+    defect = np.linalg.norm(normalised - 1) / math.sqrt(2 * (n - math.sqrt(n)))
+    used = (n - defect**2 * (n - math.sqrt(n))) ** 2 / n**2
+    return (n * used - 1) / (n - 1)
+
+
+def test_isoscore_is_the_published_algorithm():
+    assert metrics.isoscore(ROWS) == pytest.approx(published_isoscore(ROWS), rel=1e-10)
+    assert metrics.isoscore(np.ones((4, 3))) == 0
+    with pytest.raises(ValueError, match="items must have at least 2 columns, got 1"):
+        metrics.isoscore([[1], [2]])
+
+
+@pytest.mark.parametrize("metric", SHAPES, ids=lambda metric: metric.__name__)
+def test_shapes_ignore_scale_and_rotation_but_not_a_rescaling(metric):
+    rotation = np.linalg.qr(RANDOM.standard_normal((6, 6)))[0]
+    truth = metric(ROWS)
+    assert metric(1e150 * ROWS @ rotation) == pytest.approx(truth, rel=1e-9)
+    assert metric(ROWS.astype(np.float32)) == pytest.approx(truth, rel=1e-5)
+    assert abs(metric(ROWS * [1, 2, 4, 8, 16, 32]) - truth) > 1e-3
+
+
+@pytest.mark.parametrize("make", [oracles.blobs, oracles.small_integers, oracles.signs])
+def test_mean_cosine_is_the_mean_over_pairs(make):
+    items, labels = make(3)
+    scores, _ = oracles.pair_scores(items, labels)
+    found = metrics.mean_cosine(items)
+    assert found.value == pytest.approx(scores.mean(), abs=1e-12)
+    assert found.n_left_out == (~items.any(axis=1)).sum()
+    with pytest.raises(
+        ValueError, match="items must have at least 2 rows that are not zero, got 1"
+    ):
+        metrics.mean_cosine([[1, 2], [0, 0]])
+
+
+def test_mean_cosine_of_entries_of_very_different_sizes():
+    rows = [[1e-300, -1e300], [-1e300, 1e-300], [1e-320, 0]]
+    # cosines 0, 0 and -2e-600 + 0: the first two rows are the axes
+    assert metrics.mean_cosine(rows).value == pytest.approx(-1 / 3)
+
+
+def lists_of(n, k, n_items, seed=0):
+    random = np.random.default_rng(seed)
+    weights = random.pareto(1.0, n_items) + 0.01
+    weights /= weights.sum()
+    return np.array([random.choice(n_items, k, replace=False, p=weights) for _ in range(n)])
+
+
+def test_hubness_is_of_the_number_of_lists():
+    lists = lists_of(80, 5, 80)
+    counts = np.array([(lists == j).sum() for j in range(80)])
+    found = metrics.hubness(lists)
+    assert found.skewness == pytest.approx(scipy.stats.skew(counts), abs=1e-12)
+    assert found.robin_hood == pytest.approx(np.abs(counts - 5).sum() / 2 / (80 * 5), abs=1e-15)
+    assert found.antihub_share == np.mean(counts == 0)
+    assert metrics.hubness(lists[:, :2]) == metrics.hubness(lists, k=2)
+    assert metrics.hubness(np.roll(np.arange(6), 1)[:, None]) == (0, 0, 0)
+    assert metrics.hubness(lists, n_items=160).antihub_share == (found.antihub_share + 1) / 2
+    with pytest.raises(ValueError, match="neighbors must hold item numbers from 0 to 9, got"):
+        metrics.hubness(lists, n_items=10)
+
+
+def test_popularity_bias_is_made_of_plain_correlations():
+    random = np.random.default_rng(5)
+    counts = random.integers(0, 50, 70).astype(float)
+    counts[0] = 0
+    items = random.standard_normal((70, 4)) + np.log1p(counts)[:, None]
+    items[9] = 0
+    lists = lists_of(70, 4, 70)
+    found = metrics.popularity_bias(items, counts, lists)
+    keep = items.any(axis=1) & (counts > 0)
+    logs = np.log(counts[keep])
+    table = oracles.cosines(items[keep])
+    cosines = (table.sum(axis=1) - 1) / (keep.sum() - 1)
+    listed = np.bincount(lists.ravel(), minlength=70)
+    assert found.n_left_out == 70 - keep.sum()
+    assert found.cosine_correlation == pytest.approx(np.corrcoef(logs, cosines)[0, 1])
+    lengths = np.linalg.norm(items[keep], axis=1)
+    assert found.norm_correlation == pytest.approx(np.corrcoef(logs, lengths)[0, 1])
+    assert found.hubness_correlation == pytest.approx(np.corrcoef(logs, listed[keep])[0, 1])
+    assert found.lift == pytest.approx(counts[lists].mean() / counts.mean())
+    differences = np.abs(listed[:, None] - listed).mean()
+    assert found.gini == pytest.approx(differences / 2 / listed.mean())
+    order = np.argsort(counts[keep], kind="stable")
+    assert found.decile_cosines[0] == pytest.approx(cosines[order[: -(-keep.sum() // 10)]].mean())
+    assert np.isnan(metrics.popularity_bias(items, np.ones(70), lists).norm_correlation)
+
+
+def test_correlations_with_popularity_ignore_the_unit_of_length():
+    counts = np.arange(1, 11)
+    items = 1e-9 * np.stack([np.log(counts), np.ones(10)], axis=1)
+    found = metrics.popularity_bias(items, counts, lists_of(10, 3, 10))
+    assert found.norm_correlation > 0.9
+    # rounding gives unit rows several lengths
+    unit = oracles.unit(np.random.default_rng(0).standard_normal((10, 7)))
+    assert np.isnan(metrics.popularity_bias(unit, counts, lists_of(10, 3, 10)).norm_correlation)
+    for alike in (np.ones((10, 2)), np.full((10, 3), 0.1)):
+        found = metrics.popularity_bias(alike, counts, lists_of(10, 3, 10))
+        assert np.isnan([found.norm_correlation, found.cosine_correlation]).all()
+    with pytest.raises(ValueError, match="items must have at least 10 popular rows that are not"):
+        metrics.popularity_bias(items[:9], counts[:9], lists_of(9, 3, 9))
+
+
+def stratified_truth(items, labels, popularity, n_strata):
+    keep = np.flatnonzero(items.any(axis=1) & (popularity > 0))
+    scores, same = oracles.pair_scores(items[keep], labels[keep])
+    i, j = np.triu_indices(len(keep), 1)
+    logs = np.log(popularity[keep])
+    sums = logs[i] + logs[j]
+    ordered = np.sort(sums)
+    cuts = [ordered[math.ceil(s * len(sums) / n_strata) - 1] for s in range(1, n_strata)]
+    strata = sum((sums > cut).astype(int) for cut in cuts) + np.zeros(len(sums))
+    aucs, weights = [], []
+    for stratum in range(n_strata):
+        inside = strata == stratum
+        kinds = same[inside].sum(), (~same[inside]).sum()
+        weights.append(kinds[0] * kinds[1])
+        aucs.append(roc_auc_score(same[inside], scores[inside]) if all(kinds) else np.nan)
+    return np.array(aucs), np.array(weights)
+
+
+@pytest.mark.parametrize(
+    "levels", [[0, 4, 5], [0, 1, 5], [4, 5, 6], [-6, -5, -4], [2, 2, 2, 2], [2, 2, 5]]
+)
+@pytest.mark.parametrize("n_strata", [1, 2, 3, 5])
+def test_strata_end_at_order_statistics_of_the_sums_of_pairs(levels, n_strata):
+    levels = np.array(levels, float)
+    sums = np.sort((levels[:, None] + levels)[np.triu_indices(len(levels), 1)])
+    ends = [sums[math.ceil(s * len(sums) / n_strata) - 1] for s in range(1, n_strata)]
+    np.testing.assert_array_equal(strata._pair_quantiles(levels, n_strata), ends)
+
+
+@pytest.mark.parametrize("n_strata", [1, 4, 10])
+@pytest.mark.parametrize("make", [oracles.blobs, oracles.small_integers])
+def test_stratified_auc_is_the_weighted_auc_of_the_strata(make, n_strata):
+    items, labels = make(8, n=90)
+    popularity = np.random.default_rng(0).integers(0, 9, 90).astype(float)
+    aucs, weights = stratified_truth(items, labels, popularity, n_strata)
+    found = metrics.stratified_auc(items, labels, popularity, n_strata=n_strata)
+    np.testing.assert_allclose(found.strata, aucs, atol=2e-3)
+    value = np.nansum(aucs * weights) / weights.sum()
+    assert found.low - 1e-12 <= value <= found.high + 1e-12
+    assert found.value == pytest.approx(value, abs=1e-3)
+    assert found.worst == np.nanmin(found.strata)
+    assert found.n_left_out == np.sum(~items.any(axis=1) | (popularity == 0))
+
+
+def test_one_stratum_is_the_pair_auc():
+    items, labels = oracles.blobs(9)
+    found = metrics.stratified_auc(items, labels, np.ones(60), n_strata=10)
+    exact = metrics.pair_auc(items, labels).value
+    # all pairs are equally popular: one stratum holds them all
+    assert found.low <= exact <= found.high
+    assert np.isnan(found.strata).sum() == 9
+
+
+@pytest.mark.parametrize("n_threads", [2, 3, 8])
+def test_stratified_auc_has_the_same_bits_on_any_number_of_threads(n_threads):
+    items, labels = oracles.blobs(7, n=300, d=20)
+    popularity = np.arange(300) % 17 + 1
+    one = metrics.stratified_auc(items, labels, popularity, n_threads=1)
+    assert metrics.stratified_auc(items, labels, popularity, n_threads=n_threads) == one
+
+
+def test_strata_of_pairs_of_one_kind_only_are_refused():
+    with pytest.raises(ValueError, match="labels must have at least 1 strata with pairs of both"):
+        metrics.stratified_auc([[1, 0], [1, 1], [0, 1]], [0, 0, 1], [1, 1, 100], n_strata=3)
+
+
+def test_popularity_that_cannot_be_is_refused():
+    items, labels = oracles.blobs(0)
+    for popularity in (np.zeros(60), -np.ones(60)):
+        with pytest.raises(ValueError, match="popularity must be at least 0 and not 0 everywhere"):
+            metrics.stratified_auc(items, labels, popularity)

@@ -1,0 +1,130 @@
+"""Every estimator inside scikit-learn's compositions: pipelines, grids, clones, frames, joblib."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline, make_union
+
+import fastcos
+
+# estimators with a parameter and two of its values, if they have any
+ESTIMATORS = [
+    (fastcos.LinearMF(3, regularization=1.0), "regularization", [0.5, 20.0]),
+    (fastcos.CosineMF(3, max_iter=3, random_state=0), "n_components", [2, 4]),
+    (fastcos.models.NormalizeRows(), None, []),
+    (fastcos.models.PopularityWeights(), "column_power", [0.0, 1.0]),
+    (fastcos.models.ShiftedPPMI(), "shift", [1.0, 5.0]),
+    (fastcos.models.StandardizeColumns(), None, []),
+    (fastcos.NeighborsTransformer(5), "n_neighbors", [3, 6]),
+]
+each = pytest.mark.parametrize(
+    ("estimator", "parameter", "values"), ESTIMATORS, ids=lambda value: type(value).__name__
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Two groups of users, each with items of its own."""
+    random = np.random.default_rng(0)
+    y = np.repeat([0, 1], 30)
+    likes = np.where(y[:, None] == np.arange(12) % 2, 2.0, 0.1)
+    return random.poisson(likes).astype(np.float64) + np.eye(60, 12), y
+
+
+def dense(X):
+    return X.toarray() if sp.issparse(X) else np.asarray(X)
+
+
+@each
+def test_a_clone_has_the_parameters_and_nothing_fitted(estimator, parameter, values, data):
+    X, _ = data
+    fitted = clone(estimator)
+    if parameter:
+        fitted.set_params(**{parameter: values[1]})
+    fitted.fit(X)
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    assert not [name for name in vars(copy) if name.endswith("_")]
+    np.testing.assert_array_equal(dense(copy.fit(X).transform(X)), dense(fitted.transform(X)))
+
+
+@each
+def test_a_grid_search_over_a_pipeline_tries_and_refits(estimator, parameter, values, data):
+    X, y = data
+    if isinstance(estimator, fastcos.NeighborsTransformer):
+        # a precomputed graph has what training has met, so its classifier goes with it
+        last = KNeighborsClassifier(2, metric="precomputed")
+    else:
+        last = LogisticRegression()
+    pipeline = make_pipeline(clone(estimator), last)
+    name = f"{type(estimator).__name__.lower()}__{parameter}"
+    if parameter is None:
+        name, values = "logisticregression__C", [0.5, 1.0]
+    search = GridSearchCV(pipeline, {name: values}, cv=3, error_score="raise").fit(X, y)
+    assert search.best_params_[name] in values
+    assert search.best_score_ > 0.8
+    assert search.predict(X).shape == y.shape
+    scores = cross_val_score(search.best_estimator_, X, y, cv=3, error_score="raise")
+    np.testing.assert_allclose(scores.mean(), search.best_score_, rtol=1e-12)
+
+
+@each
+def test_names_of_features_reach_the_end_of_a_pipeline(estimator, parameter, values, data):
+    X, _ = data
+    union = make_union(clone(estimator), clone(estimator)).fit(X)
+    names = union.get_feature_names_out()
+    assert len(set(names)) == len(names) == union.transform(X).shape[1]
+
+
+@each
+def test_frames_are_made_where_the_output_is_dense(estimator, parameter, values, data):
+    pandas = pytest.importorskip("pandas")
+    X, _ = data
+    frame = pandas.DataFrame(X, columns=[f"item {j}" for j in range(X.shape[1])])
+    plain = clone(estimator).fit(X).transform(X)
+    asked = clone(estimator).set_output(transform="pandas").fit(frame)
+    assert asked.feature_names_in_.tolist() == frame.columns.tolist()
+    if sp.issparse(plain):
+        with pytest.raises(ValueError, match="sparse"):
+            asked.transform(frame)
+        return
+    made = asked.transform(frame)
+    assert made.columns.tolist() == asked.get_feature_names_out().tolist()
+    assert made.index.equals(frame.index)
+    np.testing.assert_array_equal(made.to_numpy(), plain)
+
+
+@each
+def test_joblib_workers_give_the_same_bits(estimator, parameter, values, data):
+    X, _ = data
+    expected = dense(clone(estimator).fit(X).transform(X))
+    jobs = (delayed(fitted_transform)(clone(estimator), X) for _ in range(4))
+    for found in Parallel(n_jobs=2, prefer="threads")(jobs):
+        np.testing.assert_array_equal(dense(found), expected)
+
+
+def fitted_transform(estimator, X):
+    return estimator.fit(X).transform(X)
+
+
+@pytest.mark.slow
+def test_processes_of_a_grid_search_agree_with_one(data):
+    X, y = data
+    pipeline = make_pipeline(
+        fastcos.models.StandardizeColumns(), fastcos.LinearMF(3), KMeans(2, n_init=1)
+    )
+    pipeline.set_params(kmeans__random_state=0)
+    grid = {"linearmf__regularization": [0.5, 5.0]}
+    found = [
+        GridSearchCV(pipeline, grid, cv=2, n_jobs=n_jobs, error_score="raise").fit(X, y)
+        for n_jobs in (None, 2)
+    ]
+    scores = [search.cv_results_["mean_test_score"] for search in found]
+    # k-means sums on as many threads as it is given
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-12)

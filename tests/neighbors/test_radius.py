@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+
+from fastcos import neighbors_above, similarity_blocks
+from fastcos.measures import Plain
+from tests.oracles import dense as dense_oracle
+
+
+def gaussian(n, d, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("measure", "threshold"), [("cosine", 0.4), ("dot", 9.0), ("neg_euclidean", -4.0)]
+)
+def test_all_pairs_above_a_score_are_found_and_no_other(measure, threshold):
+    Q, B = gaussian(130, 16), gaussian(700, 16, seed=1)
+    form = "euclidean" if measure == "neg_euclidean" else measure
+    truth = dense_oracle.keys(Q, B, form)
+    truth = -np.sqrt(-truth) if form == "euclidean" else truth
+    found = neighbors_above(Q, threshold, B, measure=measure)
+    rows, columns = np.nonzero(truth >= threshold)
+    assert 50 < len(rows) < 20_000
+    np.testing.assert_array_equal(np.repeat(np.arange(130), np.diff(found.indptr)), rows)
+    np.testing.assert_array_equal(found.indices, columns)
+    np.testing.assert_array_equal(found.data, truth[rows, columns].astype(np.float32))
+
+
+def test_a_score_equal_to_the_threshold_is_above_and_a_row_is_not_its_own_pair():
+    X = np.repeat(np.eye(3), 50, axis=0)
+    found = neighbors_above(X, 1.0)
+    assert found.nnz == 3 * 50 * 49
+    assert neighbors_above(X, 1.0 + 1e-15).nnz == 0
+    assert neighbors_above(X, -1.0).nnz == 150 * 149
+
+
+def test_an_answer_that_does_not_fit_is_refused_with_its_size():
+    with pytest.raises(ValueError, match=r"max_memory must be at least 26\.\d\d MiB here"):
+        neighbors_above(np.ones((1000, 8)), 0.5, max_memory=10)
+
+
+class Shifted(Plain):
+    name = "shifted"
+    form = "dot"
+
+    def item_offsets(self, B):
+        return np.linspace(-3, 3, len(B))
+
+    def finish(self, keys, Q):
+        return np.arctan(keys) + Q[:, :1]
+
+
+def test_a_measure_of_ones_own_is_inverted_query_by_query():
+    Q, B = gaussian(60, 8), gaussian(300, 8, seed=1)
+    keys = dense_oracle.keys(Q, B, "dot") + np.linspace(-3, 3, 300)
+    truth = np.arctan(keys) + Q[:, :1]
+    found = neighbors_above(Q, 1.2, B, measure=Shifted())
+    np.testing.assert_array_equal(found.toarray() != 0, truth >= 1.2)
+
+
+@pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean"])
+@pytest.mark.parametrize("block", [None, 1, 7, 100])
+def test_blocks_together_are_the_matrix_of_scores(measure, block):
+    X = gaussian(50, 9)
+    X[3] = 0
+    form = "euclidean" if measure == "neg_euclidean" else measure
+    truth = dense_oracle.keys(X, X, form)
+    truth = -np.sqrt(-truth) if form == "euclidean" else truth
+    blocks = list(similarity_blocks(X, measure=measure, block=block))
+    assert [rows.start for rows, _ in blocks] == list(range(0, 50, block or 50))
+    whole = np.concatenate([scores for _, scores in blocks])
+    assert whole.dtype == np.float32
+    np.testing.assert_allclose(whole, truth, atol=4e-3 if form == "euclidean" else 2e-5)
+
+
+def test_a_block_of_no_rows_is_refused_at_once():
+    with pytest.raises(ValueError, match="block must be a whole number of at least 1, got 0"):
+        similarity_blocks(np.ones((3, 2)), block=0)
+
+
+@pytest.mark.parametrize("measure", ["mutual_proximity", "recos"])
+def test_a_measure_whose_keys_are_only_bounds_is_refused(measure):
+    with pytest.raises(ValueError, match=f"measure must reduce to inner products.*got {measure}"):
+        neighbors_above(np.eye(4), 0.5, measure=measure)
+
+
+def test_pairs_by_norm_and_angle_are_those_of_all_scores():
+    rows = np.random.default_rng(0).standard_normal((300, 6)).astype(np.float32)
+    norms = np.linalg.norm(rows.astype(float), axis=1)
+    cosines = (rows.astype(float) @ rows.T) / np.outer(norms, norms)
+    truth = -(np.abs(norms[:, None] - norms) + np.arccos(np.clip(cosines, -1, 1)))
+    np.fill_diagonal(truth, -np.inf)
+    found = neighbors_above(rows, -1.1, measure="norm_angle_distance")
+    np.testing.assert_array_equal(found.toarray() != 0, truth >= -1.1)

@@ -1,0 +1,33 @@
+"""Public operations among threads, forks, servers and handlers of signals: never wrong."""
+
+import importlib.util
+import os
+
+import pytest
+
+from tests.robustness.guard_matrix import BACKENDS, LAYERS, SITUATIONS, cells, fault
+
+NEEDS = {"gunicorn": "gunicorn", "dask": "distributed"}
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and signals")
+
+
+def judge(backend, layer, situation, handlers, calls):
+    found = cells(backend, layer, situation, handlers, calls)
+    assert not fault(found, backend, layer)
+    assert found["calls"] >= calls
+
+
+def test_no_answer_is_wrong():
+    judge("pool", "omp", "8-threads fork double-fork", True, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_answer_of_any_cell_is_wrong(backend, layer, situation):
+    if importlib.util.find_spec(NEEDS.get(situation, "fastcos")) is None:
+        pytest.skip(f"{NEEDS[situation]} is not installed")
+    for handlers in (True,) if situation == "gunicorn" else (False, True):
+        judge(backend, layer, situation, handlers, 200)

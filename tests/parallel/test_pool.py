@@ -1,0 +1,544 @@
+"""The pool: every block once, nothing after an error, Ctrl-C at once, right after fork."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastcos import config, parallel
+
+ROOT = Path(__file__).parents[2]
+POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and signals")
+
+
+def python(code, *arguments, timeout=60, **environment):
+    """Run code in a fresh process and return what it printed; it must end well."""
+    script = [code] if code.endswith(".py") else ["-c", code]
+    done = subprocess.run(
+        [sys.executable, *script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=ROOT,
+        env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def mark_rows(lo, hi, out):
+    time.sleep(0.001)
+    out[lo:hi] += 1
+
+
+def fail_at_10(lo, hi, out):
+    if lo == 10:
+        raise ArithmeticError("row 10")
+    time.sleep(0.002)
+    out[lo:hi] = 1
+
+
+def forget_pool():
+    with parallel._lock:
+        parallel._pool, parallel._pool_size = None, 0
+
+
+# cuts
+
+
+@given(st.integers(0, 500), st.integers(-1, 600))
+def test_cuts_by_rows_cover_every_row_once(n_rows, rows_per_block):
+    cuts = parallel.cuts_by_rows(n_rows, rows_per_block)
+    assert cuts[0] == 0
+    assert cuts[-1] == n_rows
+    assert cuts.dtype == np.int64
+    assert (np.diff(cuts) > 0).all()
+    assert (np.diff(cuts) <= max(1, rows_per_block)).all()
+    assert (np.diff(cuts)[:-1] == max(1, rows_per_block)).all()
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=60), st.integers(1, 200))
+def test_cuts_by_work_cover_every_row_once_and_balance_the_work(work, work_per_block):
+    cumulative = np.concatenate([[0], np.cumsum(work)]).astype(np.int32)
+    cuts = parallel.cuts_by_work(cumulative, work_per_block)
+    assert cuts[0] == 0
+    assert cuts[-1] == len(work)
+    assert cuts.dtype == np.int64
+    assert (np.diff(cuts) > 0).all()
+    weight = np.array(work) + 1
+    for lo, hi in itertools.pairwise(cuts):
+        assert weight[lo:hi].sum() <= work_per_block + weight.max()
+
+
+def test_cuts_by_work_cut_a_long_run_of_empty_rows():
+    assert len(parallel.cuts_by_work(np.zeros(1001, np.int64), 10)) > 90
+
+
+def test_cuts_by_work_of_one_heavy_row_do_not_split_it():
+    cuts = parallel.cuts_by_work(np.array([0, 0, 1000, 1000]), 10)
+    assert {0, 3} <= set(cuts.tolist())
+    assert (np.diff(cuts) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "poison"), [("f4", np.nan), ("f8", np.nan), ("i8", -7), ("u1", 249)]
+)
+def test_poison_is_visible(dtype, poison):
+    out = parallel.poisoned((2, 3), dtype)
+    assert out.dtype == dtype
+    np.testing.assert_array_equal(out, np.full((2, 3), poison, dtype))
+
+
+# every block once
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 4, 8, 64, None])
+@pytest.mark.parametrize("rows_per_block", [1, 7, 100, 1000])
+def test_every_block_runs_exactly_once(n_threads, rows_per_block):
+    out = np.zeros(100)
+    parallel.run(mark_rows, parallel.cuts_by_rows(100, rows_per_block), out, n_threads=n_threads)
+    np.testing.assert_array_equal(out, 1)
+
+
+def test_no_rows_are_no_work():
+    parallel.run(fail_at_10, parallel.cuts_by_rows(0, 5), np.zeros(0), n_threads=2)
+
+
+def test_cuts_may_start_anywhere():
+    out, seen = np.zeros(20), []
+    parallel.run(
+        mark_rows, np.array([5, 9, 12]), out, n_threads=2, progress=lambda *p: seen.append(p)
+    )
+    np.testing.assert_array_equal(np.flatnonzero(out), np.arange(5, 12))
+    assert seen[-1] == (7, 7)
+
+
+@pytest.mark.parametrize("n_threads", [0, -1, 2.5, "two", True])
+def test_a_number_of_threads_that_is_none_is_refused_before_any_work(n_threads):
+    out = np.zeros(4)
+    with pytest.raises(ValueError, match="n_threads must be a whole number of at least 1, got"):
+        parallel.run(mark_rows, np.array([0, 2, 4]), out, n_threads=n_threads)
+    assert not out.any()
+
+
+def test_several_callers_share_the_pool_and_all_get_their_rows():
+    outs = [np.zeros(60) for _ in range(8)]
+
+    def call(out):
+        for _ in range(5):
+            parallel.run(mark_rows, parallel.cuts_by_rows(60, 3), out, n_threads=2)
+
+    callers = [threading.Thread(target=call, args=(out,)) for out in outs]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(30)
+        assert not caller.is_alive()
+    for out in outs:
+        np.testing.assert_array_equal(out, 5)
+
+
+def test_a_call_from_inside_a_block_runs_there_and_does_not_deadlock():
+    forget_pool()  # both of its two threads will be inside a block
+    outs, used = np.zeros((8, 20)), set()
+
+    def inner(lo, hi, out):
+        used.add((threading.current_thread().name, id(out)))
+        out[lo:hi] += 1
+
+    def outer(lo, hi, outs):
+        for i in range(lo, hi):
+            row = outs[i]
+            parallel.run(inner, parallel.cuts_by_rows(20, 2), row, n_threads=2)
+
+    worker = threading.Thread(
+        target=lambda: parallel.run(outer, np.arange(9), outs, n_threads=2), daemon=True
+    )
+    worker.start()
+    worker.join(30)
+    assert not worker.is_alive(), "deadlock"
+    np.testing.assert_array_equal(outs, 1)
+    assert all(name.startswith("fastcos") for name, _ in used)
+
+
+def test_more_threads_than_before_are_had_and_fewer_are_kept_to():
+    together, most, lock = [0], [0], threading.Lock()
+
+    def count(lo, hi):
+        with lock:
+            together[0] += 1
+            most[0] = max(most[0], together[0])
+        time.sleep(0.02)
+        with lock:
+            together[0] -= 1
+
+    for n_threads in (2, 6, 3, 1):
+        most[0] = 0
+        parallel.run(count, np.arange(25), n_threads=n_threads)
+        assert most[0] <= n_threads
+        assert most[0] >= min(n_threads, 2)
+
+
+def test_set_config_takes_effect_at_the_next_call(monkeypatch):
+    monkeypatch.setattr(config, "_given", {})
+    names = set()
+
+    def note(lo, hi):
+        names.add(threading.current_thread().name)
+        time.sleep(0.01)
+
+    config.set_config(num_threads=3)
+    parallel.run(note, np.arange(13))
+    assert len(names) == 3
+    names.clear()
+    config.set_config(num_threads=1)
+    parallel.run(note, np.arange(13))
+    assert names == {threading.current_thread().name}
+
+
+def test_where_no_thread_can_be_had_the_caller_does_the_work(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(parallel, "_submit", refuse)
+    out = np.zeros(40)
+    parallel.run(mark_rows, parallel.cuts_by_rows(40, 4), out, n_threads=2)
+    np.testing.assert_array_equal(out, 1)
+    with pytest.raises(ArithmeticError):
+        parallel.run(fail_at_10, np.arange(20), out, n_threads=2)
+
+
+def test_work_at_the_end_of_the_interpreter_is_still_done():
+    code = """
+import atexit, numpy as np
+from fastcos import threads
+def late():
+    out = np.zeros(40)
+    threads.run(lambda lo, hi, out: out[lo:hi].fill(1), np.arange(0, 41, 4), out, n_threads=2)
+    print(out.sum())
+atexit.register(late)
+"""
+    assert python(code).strip() == "40.0"
+
+
+# errors
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 8])
+def test_an_error_stops_the_call_and_nothing_writes_afterwards(n_threads):
+    out = np.zeros(500)
+    with pytest.raises(ArithmeticError, match="row 10"):
+        parallel.run(fail_at_10, np.arange(501), out, n_threads=n_threads)
+    kept = out.copy()
+    assert kept.sum() < 400
+    time.sleep(0.05)
+    np.testing.assert_array_equal(out, kept)
+
+
+def test_an_error_is_raised_only_after_the_running_blocks_have_ended():
+    ended = threading.Event()
+
+    def fail_early_run_long(lo, hi):
+        if lo == 0:
+            time.sleep(0.02)
+            raise ArithmeticError("early")
+        time.sleep(0.2)
+        ended.set()
+
+    with pytest.raises(ArithmeticError):
+        parallel.run(fail_early_run_long, np.arange(3), n_threads=2)
+    assert ended.is_set()
+
+
+def test_the_pool_works_after_an_error():
+    out = np.zeros(50)
+    for _ in range(5):
+        with pytest.raises(ArithmeticError):
+            parallel.run(fail_at_10, np.arange(51), out, n_threads=2)
+    out[:] = 0
+    parallel.run(mark_rows, np.arange(51), out, n_threads=2)
+    np.testing.assert_array_equal(out, 1)
+
+
+def test_an_error_of_one_caller_does_not_touch_another():
+    out, errors = np.zeros(100), []
+
+    def call():
+        try:
+            parallel.run(fail_at_10, np.arange(101), np.zeros(100), n_threads=2)
+        except ArithmeticError as error:
+            errors.append(error)
+
+    other = threading.Thread(target=call)
+    other.start()
+    parallel.run(mark_rows, np.arange(101), out, n_threads=2)
+    other.join(30)
+    assert len(errors) == 1
+    np.testing.assert_array_equal(out, 1)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_what_progress_raises_stops_the_call(n_threads):
+    class Enough(Exception):
+        pass
+
+    def stop(done, total):
+        if done:
+            raise Enough
+
+    out = np.zeros(2000)
+    with pytest.raises(Enough):
+        parallel.run(mark_rows, np.arange(2001), out, n_threads=n_threads, progress=stop)
+    kept = out.copy()
+    assert kept.sum() < 2000
+    time.sleep(0.05)
+    np.testing.assert_array_equal(out, kept)
+
+
+def test_a_caller_that_gives_up_does_not_wait_for_the_blocks_of_others():
+    def long_block(lo, hi):
+        time.sleep(1)
+
+    class Enough(Exception):
+        pass
+
+    def stop(done, total):
+        raise Enough
+
+    hog = threading.Thread(
+        target=parallel.run, args=(long_block, np.arange(3)), kwargs={"n_threads": 2}
+    )
+    forget_pool()  # both of its two threads will be taken
+    hog.start()
+    time.sleep(0.1)
+    started = time.perf_counter()
+    with pytest.raises(Enough):
+        parallel.run(mark_rows, np.arange(11), np.zeros(10), n_threads=2, progress=stop)
+    assert time.perf_counter() - started < 0.6
+    hog.join(30)
+
+
+# progress
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+def test_progress_rises_to_the_total_in_the_thread_of_the_caller(n_threads):
+    seen, callers = [], set()
+
+    def note(done, total):
+        seen.append((done, total))
+        callers.add(threading.get_ident())
+
+    def wait_a_little(lo, hi):
+        time.sleep(0.02 * n_threads)  # several looks of the waiting caller
+
+    parallel.run(wait_a_little, np.arange(0, 201, 10), n_threads=n_threads, progress=note)
+    done = [d for d, _ in seen]
+    assert done == sorted(done)
+    assert seen[-1] == (200, 200)
+    assert {total for _, total in seen} == {200}
+    assert len(set(done)) > 1
+    assert callers == {threading.get_ident()}
+
+
+def test_progress_may_call_fastcos_itself():
+    out = np.zeros(40)
+
+    def call_again(done, total):
+        parallel.run(mark_rows, np.arange(0, 41, 10), out, n_threads=2)
+
+    caller = threading.Thread(
+        target=parallel.run,
+        args=(mark_rows, np.arange(41), np.zeros(40)),
+        kwargs={"n_threads": 2, "progress": call_again},
+        daemon=True,
+    )
+    caller.start()
+    caller.join(30)
+    assert not caller.is_alive()
+    assert out.min() >= 1
+
+
+# processes and signals
+
+
+def test_importing_starts_no_thread():
+    code = (
+        "import threading, fastcos, fastcos.parallel, fastcos.neighbors, fastcos.linalg.products\n"
+        "print(threading.active_count(), fastcos.parallel._pool)"
+    )
+    assert python(code).split() == ["1", "None"]
+
+
+INTERRUPTED = """
+import sys, time, numpy as np
+from numba import njit
+from fastcos import threads
+
+@njit(nogil=True)
+def busy(lo, hi, out):
+    for i in range(lo, hi):
+        x = 0.5
+        for _ in range(20_000_000):
+            x = 3.7 * x * (1 - x)
+        out[i] = x
+
+out = np.zeros(100_000)
+busy(0, 1, out)
+out[:] = 0
+print("ready", flush=True)
+try:
+    threads.run(busy, np.arange(100_001), out, n_threads=int(sys.argv[1]))
+except KeyboardInterrupt:
+    kept = out.copy()
+    print("interrupted", flush=True)
+    time.sleep(0.3)
+    print("same" if (kept == out).all() and kept.any() else "written afterwards", flush=True)
+"""
+
+
+@POSIX
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_ctrl_c_is_answered_within_half_a_second_and_nothing_writes_afterwards(n_threads):
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(n_threads)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(0.4)
+            started = time.perf_counter()
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.readline() == "interrupted\n"
+            seconds = time.perf_counter() - started
+            assert process.stdout.readline() == "same\n"
+        finally:
+            process.kill()
+    assert seconds < 0.5
+
+
+@POSIX
+def test_a_second_ctrl_c_does_not_leave_a_block_running():
+    # the first interrupts the wait, the second the wait for the running block
+    release, ended = threading.Event(), threading.Event()
+
+    def block(lo, hi):
+        release.wait(5)
+        ended.set()
+
+    def interrupt():
+        for _ in range(3):
+            time.sleep(0.15)
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.15)
+        release.set()
+
+    sender = threading.Thread(target=interrupt)
+    sender.start()
+    with pytest.raises(KeyboardInterrupt):
+        parallel.run(block, np.arange(3), n_threads=2)
+    assert ended.is_set()
+    sender.join(10)
+
+
+@POSIX
+def test_ctrl_c_while_a_failed_call_ends_is_not_lost():
+    def block(lo, hi):
+        time.sleep(0.5)
+
+    def stop(done, total):
+        raise ArithmeticError
+
+    sender = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    sender.start()
+    with pytest.raises(KeyboardInterrupt):
+        parallel.run(block, np.arange(3), n_threads=2, progress=stop)
+    sender.join(10)
+
+
+@POSIX
+def test_a_child_forked_while_the_pool_lock_is_held_makes_its_own_pool():
+    code = """
+import os, signal, numpy as np
+from fastcos import threads
+def mark(lo, hi, out):
+    out[lo:hi] += 1
+out = np.zeros(40)
+threads.run(mark, np.arange(0, 41, 4), out, n_threads=2)
+threads._lock.acquire()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    threads.run(mark, np.arange(0, 41, 4), out, n_threads=2)
+    os._exit(0 if (out == 2).all() else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert python(code, PYTHONWARNINGS="ignore").strip() == "0"
+
+
+# prange
+
+
+def test_prange_gives_the_same_bits_where_it_is_safe():
+    code = """
+import numpy as np, warnings
+from numba import njit, threading_layer, get_num_threads, set_num_threads
+from fastcos import threads, config
+@njit(nogil=True)
+def sums(lo, hi, rows, out):
+    for i in range(lo, hi):
+        total = np.float32(0)
+        for j in range(rows.shape[1]):
+            total += rows[i, j]
+        out[i] = total
+rows = np.random.default_rng(0).random((500, 40), np.float32)
+cuts = threads.cuts_by_rows(500, 7)
+answers = []
+set_num_threads(2)
+for backend in ("pool", "prange"):
+    config.set_config(backend=backend)
+    out, seen = threads.poisoned(500, np.float32), []
+    threads.run(sums, cuts, rows, out, n_threads=3, progress=lambda *p: seen.append(p))
+    answers.append(out.tobytes())
+    assert seen[-1] == (500, 500)
+assert answers[0] == answers[1]
+print(threading_layer(), get_num_threads())
+"""
+    environment = {"NUMBA_THREADING_LAYER": "omp", "NUMBA_NUM_THREADS": "4"}
+    assert python(code, **environment).split() == ["omp", "2"]
+
+
+def test_a_block_that_prange_skips_is_an_error(monkeypatch):
+    def skip(cuts, done, *arrays):
+        done[:-2] = 1
+
+    monkeypatch.setattr(parallel, "_prange_is_safe", lambda: True)
+    monkeypatch.setattr(parallel, "is_jitted", lambda rows_kernel: True)
+    monkeypatch.setattr(parallel, "prange_driver", lambda rows_kernel: skip)
+    monkeypatch.setattr(config, "_given", {"backend": "prange"})
+    with pytest.raises(RuntimeError, match=r"must run every block, got 2 of 10 skipped"):
+        parallel.run(mark_rows, np.arange(11), np.zeros(10), n_threads=2)
+
+
+def test_a_plain_function_runs_on_the_pool_whatever_the_driver(monkeypatch):
+    def mark(lo, hi, marks):
+        marks[lo:hi] += 1
+
+    monkeypatch.setattr(parallel, "_prange_is_safe", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(config, "_given", {"backend": "prange"})
+    marks = np.zeros(10)
+    parallel.run(mark, np.arange(11), marks, n_threads=2)
+    np.testing.assert_array_equal(marks, 1)

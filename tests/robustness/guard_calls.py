@@ -1,0 +1,241 @@
+"""A script: many calls of public operations in situations that break OpenMP or workqueue.
+
+    python -m tests.robustness.guard_calls CALLS SITUATION... [handlers]
+
+The process first runs a parallel loop of a user's own on Numba's threading layer, and every
+operation. Then each operation is called CALLS times in each situation, and its answers must have
+the bits that one thread gave, which NumPy confirms. Prints one JSON line: the calls and those that
+were wrong of each operation, what was warned of, and which signals arrived. Run by guard_matrix.py
+in processes of their own.
+"""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+
+import fastcos
+from fastcos import metrics, parallel
+from fastcos.linalg import sparse_operator
+
+HANG = 500  # seconds; a child that takes longer is killed, and its calls are wrong
+ROWS = np.random.default_rng(0).random((2000, 20))
+ITEMS, LABELS = ROWS[:400].astype(np.float32), np.arange(400) % 3
+SPARSE = sp.csr_array(np.where(ROWS > 0.8, ROWS, 0.0))
+RIGHT = ROWS[:20, :8]
+signals: list[int] = []
+# a product of this size has one block, which would run in the calling thread
+sparse_operator._WORK_PER_BLOCK = 1 << 14
+
+
+@numba.njit(nogil=True)  # noqa: TID251  the script keeps nothing on disk
+def squared_norms(lo, hi, rows, out):  # type: ignore[no-untyped-def]
+    for i in range(lo, hi):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            total += rows[i, j] * rows[i, j]
+        out[i] = total
+
+
+@numba.njit(parallel=True)  # noqa: TID251  user code, as it may stand beside fastcos
+def total_of_user(rows):  # type: ignore[no-untyped-def]
+    out = np.zeros(len(rows))
+    for i in numba.prange(len(rows)):
+        out[i] = rows[i].sum()
+    return out.sum()
+
+
+# operations
+
+
+def kernel(n_threads: int) -> list[Any]:
+    out = parallel.poisoned(len(ROWS), np.float64)
+    parallel.run(
+        squared_norms, parallel.cuts_by_rows(len(ROWS), 100), ROWS, out, n_threads=n_threads
+    )
+    return [out]
+
+
+def top_k(n_threads: int) -> list[Any]:
+    return list(fastcos.top_k(ITEMS, k=5, n_threads=n_threads))
+
+
+def matmul(n_threads: int) -> list[Any]:
+    return [fastcos.matmul(SPARSE, RIGHT, n_threads=n_threads)]
+
+
+def svd(n_threads: int) -> list[Any]:
+    found = fastcos.randomized_svd(SPARSE, 3, n_threads=n_threads)
+    return [found.s, found.U, found.Vt]
+
+
+def scores(n_threads: int) -> list[Any]:
+    of_labels = metrics.pair_auc, metrics.map_at_r, metrics.silhouette
+    return [np.array(score(ITEMS, LABELS, n_threads=n_threads).value) for score in of_labels]
+
+
+OPERATIONS: dict[str, Callable[[int], list[Any]]] = {
+    "kernel": kernel, "top_k": top_k, "matmul": matmul, "svd": svd, "metrics": scores,
+}  # fmt: skip
+
+
+def bits(operation: str, n_threads: int) -> str:
+    found = b"".join(array.tobytes() for array in OPERATIONS[operation](n_threads))
+    return hashlib.sha256(found).hexdigest()
+
+
+def confirm_one_thread() -> None:
+    """Hold what one thread answers, the measure of all other answers, against NumPy."""
+    np.testing.assert_allclose(kernel(1)[0], (ROWS * ROWS).sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(matmul(1)[0], SPARSE.toarray() @ RIGHT, rtol=1e-12)
+    values = np.linalg.svd(SPARSE.toarray(), compute_uv=False)[:3]
+    np.testing.assert_allclose(svd(1)[0], values, rtol=1e-9)
+    unit = ITEMS / np.linalg.norm(ITEMS.astype(float), axis=1, keepdims=True)
+    cosines = unit @ unit.T
+    np.fill_diagonal(cosines, -2)
+    order = np.argsort(-cosines, axis=1, kind="stable")
+    np.testing.assert_array_equal(top_k(1)[0], order[:, :5])
+    pairs = np.triu_indices(len(ITEMS), 1)
+    same = (LABELS[:, None] == LABELS)[pairs]
+    higher = cosines[pairs][same, None] > cosines[pairs][~same]
+    np.testing.assert_allclose(scores(1)[0], higher.mean(), rtol=1e-9)
+
+
+def blocks_of(operation: str) -> int:
+    """Blocks of the longest run of an operation: with one it would not reach the pool."""
+    found, run = [], parallel.run
+    parallel.run = lambda of, cuts, *rest, **more: (  # type: ignore[assignment]
+        found.append(len(cuts) - 1), run(of, cuts, *rest, **more),
+    )[1]  # fmt: skip
+    try:
+        OPERATIONS[operation](2)
+    finally:
+        parallel.run = run
+    return max(found)
+
+
+# situations
+
+
+def wrong(calls: int, expected: dict[str, str]) -> dict[str, int]:
+    """How many of so many calls of each operation are wrong, all operations in turn."""
+    found = dict.fromkeys(expected, 0)
+    for _ in range(calls):
+        for operation, answer in expected.items():
+            found[operation] += bits(operation, 2) != answer
+    return found
+
+
+def added(found: list[dict[str, int]]) -> dict[str, int]:
+    return {name: sum(one[name] for one in found) for name in OPERATIONS}
+
+
+def in_threads(calls: int, expected: dict[str, str], n_threads: int = 8) -> dict[str, int]:
+    found: list[dict[str, int]] = []
+    callers = [
+        threading.Thread(target=lambda: found.append(wrong(-(-calls // n_threads), expected)))
+        for _ in range(n_threads)
+    ]
+    for caller in callers:
+        caller.start()
+    while threading.current_thread() is threading.main_thread() and callers[0].is_alive():
+        total_of_user(ROWS)  # one thread at a time, as the workqueue layer demands
+    for caller in callers:
+        caller.join()
+    lost = dict.fromkeys(expected, (n_threads - len(found)) * calls)
+    return added([*found, lost])
+
+
+def in_child(calls: int, expected: dict[str, str], generations: int = 1) -> dict[str, int]:
+    """The child's answers, or the grandchild's; all calls are wrong when it dies."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(HANG)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if generations > 1:
+                found = in_child(calls, expected, generations - 1)
+            else:
+                found = wrong(calls, expected)
+        if len([w for w in caught if "prange" in str(w.message)]) > 1:
+            found = dict.fromkeys(expected, calls)  # one warning is enough
+        os.write(writer, json.dumps(found).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        answer = file.read()
+    os.waitpid(child, 0)
+    return json.loads(answer) if answer else dict.fromkeys(expected, calls)
+
+
+def in_processes(calls: int, expected: dict[str, str], method: str) -> dict[str, int]:
+    context = multiprocessing.get_context(method)
+    with ProcessPoolExecutor(2, context, install_handlers, (sys.argv[2:],)) as pool:
+        return added(list(pool.map(wrong, [-(-calls // 2)] * 2, [expected] * 2)))
+
+
+def in_dask_workers(calls: int, expected: dict[str, str]) -> dict[str, int]:
+    import dask
+    from distributed import Client, LocalCluster
+
+    # a worker that dies is an error at once, not a second chance
+    dask.config.set({"distributed.scheduler.allowed-failures": 0})
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=4, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        tasks = [client.submit(wrong, -(-calls // 8), expected, pure=False) for _ in range(8)]
+        return added(client.gather(tasks))
+
+
+SITUATIONS: dict[str, Callable[[int, dict[str, str]], dict[str, int]]] = {
+    "8-threads": in_threads,
+    "fork": in_child,
+    "double-fork": lambda calls, expected: in_child(calls, expected, 2),
+    "multiprocessing-fork": lambda calls, expected: in_processes(calls, expected, "fork"),
+    "multiprocessing-spawn": lambda calls, expected: in_processes(calls, expected, "spawn"),
+    "dask": in_dask_workers,
+}
+
+
+def install_handlers(words: list[str]) -> None:
+    """Handlers that only note the signal, as servers have them: Numba's guards then lie."""
+    if "handlers" in words:
+        for number in (signal.SIGTERM, signal.SIGABRT):
+            signal.signal(number, lambda number, frame: signals.append(int(number)))
+
+
+def warmed() -> dict[str, str]:
+    """What every operation must answer, after all have run here on a user's layer and ours."""
+    np.testing.assert_allclose(total_of_user(ROWS), ROWS.sum())
+    assert numba.threading_layer() == os.environ.get("NUMBA_THREADING_LAYER", "omp")
+    confirm_one_thread()
+    for operation in OPERATIONS:
+        assert blocks_of(operation) > 1, operation
+    expected = {operation: bits(operation, 1) for operation in OPERATIONS}
+    assert not any(wrong(3, expected).values()), "of the calls before the situation"
+    return expected
+
+
+if __name__ == "__main__":
+    calls, situations = int(sys.argv[1]), [word for word in sys.argv[2:] if word in SITUATIONS]
+    install_handlers(sys.argv[2:])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        expected = warmed()
+        wrong_ones = added([SITUATIONS[situation](calls, expected) for situation in situations])
+    told = [str(w.message) for w in caught if "prange" in str(w.message)]
+    calls *= len(situations)
+    print(json.dumps({"calls": calls, "wrong": wrong_ones, "warnings": told, "signals": signals}))

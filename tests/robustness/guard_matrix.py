@@ -1,0 +1,109 @@
+"""A script: every situation that breaks OpenMP or workqueue, on either layer and either driver.
+
+    pip install gunicorn dask distributed
+    python -m tests.robustness.guard_matrix [--calls 200] [--backend pool] [--layer omp]
+        [--situation fork]
+
+Runs tests/robustness/guard_calls.py, or gunicorn with it, in processes of their own, without
+handlers of SIGTERM and SIGABRT and with both. A cell is a layer, a driver, a situation, handlers
+or none, and an operation, and at least CALLS calls of it. Prints one JSON line per process and a
+summary. Exit 1 if anything was wrong, crashed, hung or got a signal.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.robustness.preforked import answers
+
+ROOT = Path(__file__).parents[2]
+SITUATIONS = (
+    "8-threads", "fork", "double-fork", "multiprocessing-fork", "multiprocessing-spawn", "dask",
+    "gunicorn",
+)  # fmt: skip
+OPERATIONS = "kernel", "top_k", "matmul", "svd", "metrics"
+BACKENDS, LAYERS = ("pool", "prange"), ("omp", "workqueue")
+HANG = 900
+
+# gunicorn brings handlers of its own
+APPLICATION = """
+import json
+from tests import guard_calls
+expected = guard_calls.warmed()  # in the master
+def app(environ, start_response):
+    body = json.dumps(guard_calls.wrong(5, expected)).encode()
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [body]
+"""
+
+
+def environment(backend: str, layer: str) -> dict[str, str]:
+    return {
+        "FASTCOS_BACKEND": backend, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "4",
+        "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+
+
+def cells(backend: str, layer: str, situation: str, handlers: bool, calls: int) -> dict[str, Any]:
+    """What guard_calls.py found, or `fault`: how the process ended."""
+    if situation == "gunicorn":
+        with tempfile.TemporaryDirectory() as folder:
+            requests = -(-calls // 5)
+            try:
+                found = answers(APPLICATION, Path(folder), requests, **environment(backend, layer))
+            except OSError as error:
+                return {"fault": repr(error)}
+        wrong = {name: sum(one[name] for one in found) for name in OPERATIONS}
+        return {"calls": 5 * requests, "wrong": wrong, "warnings": [], "signals": []}
+    words = [sys.executable, "-m", "tests.robustness.guard_calls", str(calls), *situation.split()]
+    try:
+        done = subprocess.run(
+            [*words, *["handlers"] * handlers], capture_output=True, text=True, timeout=HANG,
+            cwd=ROOT, env={**os.environ, **environment(backend, layer)}, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return {"fault": "hung"}
+    if done.returncode:
+        return {"fault": f"exit {done.returncode}: {done.stderr[-2000:]}"}
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def fault(found: dict[str, Any], backend: str, layer: str) -> str:
+    """What is not as it should be, or nothing."""
+    if "fault" in found:
+        return str(found["fault"])
+    if any(found["wrong"].values()) or set(found["wrong"]) != set(OPERATIONS):
+        return f"wrong: {found['wrong']}"
+    if found["signals"]:
+        return f"signals: {found['signals']}"
+    told = found["warnings"]
+    if told and not (backend == "prange" and layer == "workqueue" and len(told) == 1):
+        return f"warnings: {told}"
+    return ""
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--calls", type=int, default=200)
+    parser.add_argument("--backend", nargs="+", choices=BACKENDS, default=BACKENDS)
+    parser.add_argument("--layer", nargs="+", choices=LAYERS, default=LAYERS)
+    parser.add_argument("--situation", nargs="+", choices=SITUATIONS, default=SITUATIONS)
+    given = parser.parse_args()
+    n_cells = n_calls = n_faults = 0
+    for backend, layer, situation in itertools.product(given.backend, given.layer, given.situation):
+        for handlers in (True,) if situation == "gunicorn" else (False, True):
+            found = cells(backend, layer, situation, handlers, given.calls)
+            amiss = fault(found, backend, layer)
+            where = {"driver": backend, "layer": layer, "in": situation, "handlers": handlers}
+            print(json.dumps({**where, **found, "amiss": amiss}), flush=True)
+            n_cells += len(OPERATIONS)
+            n_calls += found.get("calls", 0) * len(OPERATIONS)
+            n_faults += bool(amiss)
+    print(json.dumps({"cells": n_cells, "calls": n_calls, "processes amiss": n_faults}))
+    sys.exit(n_faults > 0)

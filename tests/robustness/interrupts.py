@@ -1,0 +1,77 @@
+"""A script: Ctrl-C at random moments of public operations; how long until it is answered.
+
+    python -m tests.robustness.interrupts [--repeats 10] [--rows 20000] [operation ...]
+
+The operations are those of memory_limits.py, called again and again until SIGINT comes. Prints per
+operation the longest time until KeyboardInterrupt was raised, in seconds, and how many threads and
+files it left beyond those of the pool. Exit 1 if a time is above 0.5 or something was left.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import fastcos
+from tests.robustness.memory_limits import OPERATIONS
+
+LONGEST = 0.5
+
+
+def answered(name: str, inputs: tuple[Any, ...], delay: float) -> float:
+    """Seconds from a SIGINT that is sent after `delay` until the call raises."""
+    sent: list[float] = []
+
+    def send() -> None:
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    sender = threading.Timer(delay, send)
+    try:
+        sender.start()
+        while True:
+            OPERATIONS[name][1](*inputs)
+    except KeyboardInterrupt:
+        seconds = time.perf_counter() - sent[0]
+    sender.join()
+    return seconds
+
+
+def worst(name: str, n: int, repeats: int, chance: random.Random) -> dict[str, Any]:
+    make, call = OPERATIONS[name]
+    inputs = make(n)
+    call(*inputs)  # compiled, and the pool is there
+    before, longest = threading.active_count(), 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        for _ in range(repeats):
+            longest = max(longest, answered(name, inputs, 0.05 + chance.random()))
+        files = len(list(Path(folder).iterdir()))
+        tempfile.tempdir = None
+    left = threading.active_count() - before
+    return {"operation": name, "seconds": round(longest, 3), "threads": left, "files": files}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("operation", nargs="*", help="names in memory_limits.py; default: all")
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=20_000)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    fastcos.set_config(num_threads=2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    amiss, chance = 0, random.Random(0)
+    for name in given.operation or OPERATIONS:
+        found = worst(name, given.rows, given.repeats, chance)
+        print(json.dumps(found), flush=True)
+        amiss += found["seconds"] > LONGEST or found["threads"] > 0 or found["files"] > 0
+    sys.exit(amiss > 0)

@@ -1,0 +1,355 @@
+"""A script: change the source in one place at a time and see whether a test fails.
+
+    python -m tests.robustness.mutants gate                          the gate: fastcos/validate*.py
+    python -m tests.robustness.mutants metrics rescaling --share 0.2 every fifth mutant of these
+    NUMBA_DISABLE_JIT=1 python -m tests.robustness.mutants topk      kernels, as plain Python
+    python -m tests.robustness.mutants metrics --killed FILE         in pieces: FILE lists the done
+
+A comparison, an operator, a number, a flag, a condition, a returned value or a statement changes.
+Tests are collected and run once, noting which of them call which function; then every mutant is put
+into a forked copy of this process, and the tests that call its function run there, fastest first.
+Prints the share that was killed and lists the survivors, less those that
+tests/robustness/mutants.json excuses with a reason. Strings are left as they are: the messages of
+errors have tests of their own.
+"""
+
+import argparse
+import ast
+import copy
+import functools
+import importlib
+import inspect
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import IO, Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXCUSES = Path(__file__).with_suffix(".json")
+# modules and the tests that judge them
+TARGETS = {
+    "gate": (
+        "fastcos.validation fastcos.linalg.csr fastcos.metrics.checks fastcos.auditing.checks "
+        "fastcos.measures.checks",
+        "test_validate test_validate_csr test_validate_metrics test_validate_audit "
+        "test_metrics_shape test_metrics_recovery "
+        "test_metrics_agreement test_metrics_clustering test_intervals test_products test_storage",
+    ),
+    "metrics": (
+        " ".join(
+            f"fastcos.metrics.{path.stem}"
+            for path in sorted((ROOT / "fastcos" / "metrics").glob("*.py"))
+            if path.stem != "__init__"
+        ),
+        "test_metrics_shape test_metrics_recovery test_metrics_agreement test_metrics_clustering "
+        "test_standings",
+    ),
+    "rescaling": ("fastcos.measures.rescaling", "test_rescaling test_theory"),
+    "topk": (
+        "fastcos.kernels.exhaustive_top_k fastcos.kernels.select",
+        "kernels/test_topk kernels/test_select",
+    ),
+}
+# processor seconds for the tests of a mutant, and times their own; more is a loop without an end
+LEAST_TIME, TIMES, LONGEST_WAIT = 1.0, 3.0, 900
+
+SWAPPED: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
+    ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt), ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,), ast.Add: (ast.Sub,),
+    ast.Sub: (ast.Add,), ast.Mult: (ast.Div,), ast.Div: (ast.Mult,), ast.FloorDiv: (ast.Mult,),
+    ast.Mod: (ast.Mult,), ast.Pow: (ast.Mult,), ast.LShift: (ast.RShift,), ast.And: (ast.Or,),
+    ast.RShift: (ast.LShift,), ast.BitAnd: (ast.BitOr,), ast.BitOr: (ast.BitAnd,),
+    ast.Or: (ast.And,),
+}  # fmt: skip
+
+
+class Mutant(NamedTuple):
+    """One change: in which function of which module, where and what it is."""
+
+    module: str
+    function: str
+    line: int
+    column: int
+    change: str
+    tree: ast.Module
+
+
+# changes of a tree
+
+
+def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
+    """What a node may become, with a word about it; None: `pass`."""
+    if isinstance(node, ast.Compare):
+        for at, operator in enumerate(node.ops):
+            for other in SWAPPED.get(type(operator), ()):
+                new = copy.copy(node)
+                new.ops = [*node.ops[:at], other(), *node.ops[at + 1 :]]  # type: ignore[list-item]
+                yield f"{type(operator).__name__} to {other.__name__}", new
+    elif isinstance(node, (ast.BinOp, ast.AugAssign, ast.BoolOp)):
+        for other in SWAPPED.get(type(node.op), ()):
+            new = copy.copy(node)
+            new.op = other()  # type: ignore[assignment]
+            yield f"{type(node.op).__name__} to {other.__name__}", new
+    elif isinstance(node, ast.UnaryOp):
+        yield f"without {type(node.op).__name__}", node.operand
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield f"{node.value} to {not node.value}", ast.Constant(not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        yield f"{node.value} to {node.value + 1}", ast.Constant(node.value + 1)
+    elif isinstance(node, (ast.If, ast.IfExp, ast.While)) and not isinstance(
+        node.test, ast.Compare
+    ):
+        new = copy.copy(node)
+        new.test = ast.UnaryOp(ast.Not(), node.test)
+        yield "condition reversed", new
+    elif isinstance(node, ast.Return) and node.value is not None:
+        yield "returns None", ast.Return(ast.Constant(None))
+    elif isinstance(node, ast.Raise) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    ):
+        yield f"without its {type(node).__name__.lower()}", None
+    elif isinstance(node, (ast.Continue, ast.Break)):
+        yield (
+            "continue and break",
+            ast.Break() if isinstance(node, ast.Continue) else ast.Continue(),
+        )
+
+
+def mutants(name: str) -> Iterator[Mutant]:
+    """Every mutant of the functions of a module."""
+    module = importlib.import_module(name)
+    tree = ast.parse(inspect.getsource(module))
+    for owner, function in functions(tree, ""):
+        for statement in function.body:
+            for parent, field, at, node in places(statement, function):
+                for change, new in changes(node):
+                    replaced = ast.Pass() if new is None else new
+                    put(parent, field, at, ast.copy_location(replaced, node))
+                    yield Mutant(
+                        name, owner, node.lineno, node.col_offset, change, copy.deepcopy(tree)
+                    )
+                    put(parent, field, at, node)
+
+
+def functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Functions at the top of a module or a class; those inside others belong to them."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            yield prefix + child.name, child
+        elif isinstance(child, ast.ClassDef):
+            yield from functions(child, f"{prefix}{child.name}.")
+
+
+def places(node: Any, parent: Any) -> Iterator[tuple[Any, str, int, Any]]:
+    """Where statements and expressions stand: parent, field and place in it; no annotations."""
+    for field, value in list(ast.iter_fields(parent)):
+        if field in ("annotation", "returns", "decorator_list", "args") and isinstance(
+            parent, (ast.FunctionDef, ast.AnnAssign)
+        ):
+            continue
+        for at, child in enumerate(value if isinstance(value, list) else [value]):
+            if child is node:
+                yield parent, field, at, node
+    for child in list(ast.iter_child_nodes(node)):
+        if isinstance(child, (ast.expr, ast.stmt, ast.keyword, ast.comprehension)):
+            if isinstance(node, ast.AnnAssign) and child is node.annotation:
+                continue
+            yield from places(child, node)
+
+
+def put(parent: Any, field: str, at: int, node: ast.AST) -> None:
+    """Replace one child of a node."""
+    value = getattr(parent, field)
+    if isinstance(value, list):
+        value[at] = node
+    else:
+        setattr(parent, field, node)
+
+
+# a mutant in a process
+
+
+def code_of(tree: ast.Module, module: ModuleType, name: str) -> CodeType:
+    """The compiled function of a mutant."""
+    assert module.__file__ is not None
+    left = [compile(ast.fix_missing_locations(tree), module.__file__, "exec")]
+    while left:
+        code = left.pop()
+        if code.co_qualname == name:
+            return code
+        left += [part for part in code.co_consts if isinstance(part, CodeType)]
+    raise LookupError(name)
+
+
+def live(module: ModuleType, name: str) -> FunctionType:
+    """The function itself, below properties, class methods and decorators."""
+    found: Any = module
+    for part in name.split("."):
+        found = inspect.getattr_static(found, part)
+    for _ in range(5):
+        for way in ("__wrapped__", "fget", "func", "__func__", "py_func"):
+            found = getattr(found, way, found) if not isinstance(found, FunctionType) else found
+        found = getattr(found, "__wrapped__", found)
+    assert isinstance(found, FunctionType), (name, found)
+    return found
+
+
+def apply(mutant: Mutant, function: FunctionType) -> None:
+    """Give the function, wherever it is known, its new code, and make the module's values anew."""
+    module = sys.modules[mutant.module]
+    code = code_of(mutant.tree, module, mutant.function)
+    function.__code__ = code.replace(co_freevars=function.__code__.co_freevars)
+    values = [node for node in mutant.tree.body if isinstance(node, (ast.Assign, ast.AnnAssign))]
+    exec(compile(ast.Module(values, []), mutant.module, "exec"), module.__dict__)
+
+
+class Plugin:
+    """Runs the collected tests once, then some of them for every mutant."""
+
+    def __init__(
+        self,
+        wanted: list[Mutant],
+        live_of: dict[tuple[str, str], FunctionType],
+        killed: IO[str] | None,
+    ) -> None:
+        self.wanted, self.live_of, self.killed = wanted, live_of, killed
+        self.seconds: dict[str, float] = {}
+        self.tests_of: dict[CodeType, set[str]] = {f.__code__: set() for f in live_of.values()}
+        self.survivors: list[Mutant] = []
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            return True
+        for item in session.items:
+            self.note(item)
+        if session.testsfailed:
+            return True
+        started, by_name = time.time(), {item.nodeid: item for item in session.items}
+        order = {
+            name: at for at, name in enumerate(dict.fromkeys(n.split("::")[0] for n in by_name))
+        }
+        for done, mutant in enumerate(self.wanted):
+            code = self.live_of[mutant.module, mutant.function].__code__
+            # what no test calls may run on import
+            reached = self.tests_of[code] or set(self.seconds)
+            # tests of the module's own files stand first in the list of files
+            names = sorted(
+                reached, key=lambda name: (order[name.split("::")[0]], self.seconds[name])
+            )
+            if not self.is_killed(mutant, session, [by_name[name] for name in names]):
+                self.survivors.append(mutant)
+                print("alive:", key(mutant), file=sys.__stderr__, flush=True)
+            elif self.killed:
+                print(place(mutant), file=self.killed, flush=True)
+            if done % 50 == 0:
+                found = f"{done}, {len(self.survivors)} alive, {time.time() - started:.0f} s"
+                print(found, file=sys.__stderr__, flush=True)
+        return True
+
+    def note(self, item: pytest.Item) -> None:
+        """Run a test and note which functions it calls, and how long it takes."""
+        tests_of, name = self.tests_of, item.nodeid
+
+        def profile(frame: Any, event: str, _: Any) -> None:
+            if event == "call" and frame.f_code in tests_of:
+                tests_of[frame.f_code].add(name)
+
+        started = time.process_time()
+        sys.setprofile(profile)
+        try:
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        finally:
+            sys.setprofile(None)
+        self.seconds[name] = time.process_time() - started
+
+    def is_killed(self, mutant: Mutant, session: pytest.Session, items: list[Any]) -> bool:
+        """Whether a test fails, ends the process or runs for too long."""
+        child = os.fork()
+        if child == 0:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            usual = sum(self.seconds[item.nodeid] for item in items)
+            signal.setitimer(signal.ITIMER_PROF, LEAST_TIME + TIMES * usual)
+            signal.alarm(LONGEST_WAIT)  # two that wait for each other use no processor
+            try:
+                apply(mutant, self.live_of[mutant.module, mutant.function])
+            except Exception:
+                os._exit(1)  # it cannot even be imported
+            for item in items:
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+                if session.testsfailed:
+                    os._exit(1)
+            os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+
+
+def run(name: str, share: float, details: bool, killed_before: Path | None) -> int:
+    """Mutate the modules of a target; how many unexcused mutants survive."""
+    modules, tests = (words.split() for words in TARGETS[name])
+    every = [mutant for module in modules for mutant in mutants(module)]
+    step = 1 / share
+    wanted = [every[int(at * step)] for at in range(int(len(every) * share))]
+    live_of = {(m.module, m.function): live(sys.modules[m.module], m.function) for m in wanted}
+    with (killed_before or Path(os.devnull)).open("a+") as file:
+        file.seek(0)
+        before = set(file.read().splitlines())
+        left = [mutant for mutant in wanted if place(mutant) not in before]
+        plugin = Plugin(left, live_of, file)
+        judge(name, plugin, tests)
+    alive = plugin.survivors
+    reasons = json.loads(EXCUSES.read_text()) if EXCUSES.exists() else {}
+    excused = [m for m in alive if key(m) in reasons]
+    killed = len(wanted) - len(alive)
+    print(
+        f"{name}: {killed} of {len(wanted)} killed ({100 * killed / len(wanted):.1f} %), of "
+        f"{len(every)} mutants in all; {len(excused)} survivors are excused"
+    )
+    for mutant in alive:
+        if details or mutant not in excused:
+            print("  alive:", key(mutant))
+    return len(alive) - len(excused)
+
+
+def judge(name: str, plugin: Plugin, tests: list[str]) -> None:
+    """Run the tests of a target, and then its mutants."""
+    paths = [f"tests/{test}.py" for test in tests]
+    # a warning is no failure here: of forks of a process with threads, of NumPy's scalars
+    arguments = ["-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore"]
+    status = pytest.main([*arguments, *paths], [plugin])
+    if status not in (0, 1) or not plugin.seconds:
+        raise SystemExit(f"the tests of {name} do not pass: {status}")
+
+
+@functools.cache
+def source_lines(module: str) -> list[str]:
+    return inspect.getsource(sys.modules[module]).splitlines()
+
+
+def key(mutant: Mutant) -> str:
+    """What names a mutant when lines move: its function, its change and its line's text."""
+    text = source_lines(mutant.module)[mutant.line - 1].strip()
+    return f"{mutant.module}.{mutant.function}: {mutant.change}: {text}"
+
+
+def place(mutant: Mutant) -> str:
+    """What names a mutant of this very source, beside others of the same line."""
+    return f"{mutant.line}.{mutant.column} {key(mutant)}"
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("FASTCOS_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # a fork of a process with OpenMP's team hangs
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("target", nargs="+", choices=TARGETS)
+    parser.add_argument("--share", type=float, default=1.0, help="of the mutants, evenly spread")
+    parser.add_argument("--killed", type=Path, help="file of those killed before, and from now on")
+    parser.add_argument("--all", action="store_true", help="list excused survivors too")
+    given = parser.parse_args()
+    sys.exit(sum(run(name, given.share, given.all, given.killed) for name in given.target) > 0)

@@ -1,0 +1,287 @@
+"""A script: the largest rounding errors of the numeric operations, against mpmath.
+
+    python -m tests.robustness.rounding_errors [--repeats 20]
+
+Every operation meets ordinary rows and rows that hurt: cancelling sums, near-duplicates, magnitudes
+over many decades, subnormal, tiny and huge values; SVDs meet ill-conditioned and repeated singular
+values. Prints a Markdown table: the largest error in units of last place (ULP) at a size that the
+row names, and the bound that it must keep. Exit 1 if a bound is passed.
+
+Sizes: "terms" is the sum of the sizes of the added products, by which rounding is measured where
+they cancel; "result" is the exact result; "1" is one; "s[0]² / s" measures singular values that
+come from a Gram matrix; "condition" is how much larger what is subtracted, inverted or divided by
+is than what is left of it, as the formulas in rounding_formulas.py and rounding_metrics.py say.
+"""
+
+import argparse
+import itertools
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import mpmath
+import numpy as np
+import scipy.sparse as sp
+
+import fastcos
+from fastcos import metrics
+from fastcos.engine import scan
+from fastcos.kernels import pair_scores
+from tests.robustness.rounding_measures import measure_lines
+from tests.robustness.rounding_metrics import metric_lines
+from tests.robustness.rounding_truth import (
+    DEPTH,
+    STEPS,
+    Line,
+    cases,
+    cosine,
+    distance,
+    dot,
+    exact,
+    pairwise,
+    terms,
+    ulps,
+)
+
+# what is measured: operations on (Q, B) give found, truth, size, their dtype, the unit and a bound
+
+
+def keys(form: str, Q: Any, B: Any) -> Any:
+    """The float64 keys by which the engine ranks, of all pairs."""
+    left, right = (scan.side(rows, None, 1, form) for rows in (Q, B))
+    found, columns = np.full((len(Q), len(B)), np.nan), np.arange(len(B))
+    for i in range(len(Q)):
+        pair_scores.pair_keys(
+            scan.FORMS[form], left.rows, i, left.norms[i], right.rows, right.norms,
+            right.offsets, columns, len(B), found[i],
+        )  # fmt: skip
+    return found
+
+
+def scores(measure: str, Q: Any, B: Any) -> Any:
+    """The float32 scores of top_k, of all pairs."""
+    given = fastcos.top_k(Q, B, B.shape[0], measure=measure)
+    found = np.full((Q.shape[0], B.shape[0]), np.nan)
+    np.put_along_axis(found, given.indices, given.scores, axis=1)
+    return found
+
+
+def dot_keys(Q: Any, B: Any) -> Any:
+    found = keys("dot", Q, B)
+    return found, pairwise(dot, Q, B), pairwise(terms, Q, B), np.float64, "terms", STEPS
+
+
+def dot_scores(Q: Any, B: Any) -> Any:
+    truth = pairwise(dot, Q, B)
+    # what cancels is judged by its key
+    size = np.maximum(np.abs(truth), pairwise(terms, Q, B) * mpmath.mpf(2) ** -20)
+    return scores("dot", Q, B), truth, size, np.float32, "result", 1
+
+
+def row_norms(Q: Any, B: Any) -> Any:
+    B = B[(np.abs(B).max(axis=1) > 1e-150) | (B.dtype == np.float32)]
+    truth = np.array([mpmath.sqrt(mpmath.fdot(x, x)) for x in map(exact, B)], object)
+    return scan.side(B, None, 1).norms, truth, truth, np.float64, "result", STEPS
+
+
+def cosine_keys(Q: Any, B: Any) -> Any:
+    found = keys("cosine", Q, B)
+    return found, pairwise(cosine, Q, B), 1.0, np.float64, "1", 2 * STEPS
+
+
+def cosine_scores(Q: Any, B: Any) -> Any:
+    truth = pairwise(cosine, Q, B)
+    size = np.maximum(np.abs(truth), 2.0**-20)
+    return scores("cosine", Q, B), truth, size, np.float32, "result", 1
+
+
+def sparse_cosine_scores(Q: Any, B: Any) -> Any:
+    return scores("cosine", sp.csr_array(Q), sp.csr_array(B)), *cosine_scores(Q, B)[1:]
+
+
+def distance_scores(Q: Any, B: Any) -> Any:
+    truth = -pairwise(distance, Q, B)
+    return scores("neg_euclidean", Q, B), truth, truth, np.float32, "result", 1
+
+
+def block_cosines(Q: Any, B: Any) -> Any:
+    ((_, found),) = fastcos.similarity_blocks(Q, B)
+    return found, pairwise(cosine, Q, B), 1.0, np.float32, "1", DEPTH
+
+
+def products(Q: Any, B: Any) -> Any:
+    found = fastcos.matmul(sp.csr_array(Q), np.ascontiguousarray(B.T))
+    return found, pairwise(dot, Q, B), pairwise(terms, Q, B), Q.dtype, "terms", DEPTH
+
+
+def gram_products(Q: Any, B: Any) -> Any:
+    found = fastcos.gram_matmul(sp.csr_array(B), np.ascontiguousarray(Q.T))
+    inner, sizes = pairwise(dot, B, Q), pairwise(terms, B, Q)
+    columns = np.array([exact(column) for column in B.T], object)
+    size = np.abs(columns) @ sizes
+    return found, columns @ inner, size, Q.dtype, "terms", DEPTH + len(B)
+
+
+def mean_cosines(Q: Any, B: Any) -> Any:
+    above = pairwise(cosine, B, B)[np.triu_indices(len(B), 1)]
+    found = metrics.mean_cosine(B).value
+    return np.array([found]), np.array([above.sum() / len(above)]), 1.0, np.float64, "1", STEPS
+
+
+DENSE = {
+    "dot, key": dot_keys,
+    "dot, score": dot_scores,
+    "row norm": row_norms,
+    "cosine, key": cosine_keys,
+    "cosine, score": cosine_scores,
+    "cosine of sparse rows, score": sparse_cosine_scores,
+    "neg_euclidean, score": distance_scores,
+    "similarity_blocks, cosine": block_cosines,
+    "matmul": products,
+    "gram_matmul": gram_products,
+    "mean_cosine": mean_cosines,
+}
+
+
+def dense_lines(repeats: int) -> Iterator[Line]:
+    found: dict[tuple[Any, ...], float] = {}
+    for dtype in (np.float32, np.float64):
+        for values, Q, B in cases(dtype, repeats):
+            for operation, measured in DENSE.items():
+                given, truth, size, result, unit, bound = measured(Q, B)
+                key = (operation, np.dtype(dtype).name, values, unit, bound)
+                found[key] = max(found.get(key, 0.0), ulps(given, truth, size, result))
+    for (*names, bound), error in found.items():
+        yield Line(*names, error, bound)
+
+
+# singular values
+
+
+def spectra() -> Iterator[tuple[str, Any]]:
+    yield "well-conditioned", np.linspace(2, 1, 8)
+    yield "condition 1e3", np.geomspace(1, 1e-3, 8)
+    yield "condition 1e6", np.geomspace(1, 1e-6, 8)
+    yield "repeated", np.array([3.0, 3, 3, 3, 1, 1, 1, 1])
+    yield "repeated, condition 1e5", np.array([1, 1, 1, 1e-2, 1e-2, 1e-5, 1e-5, 1e-5])
+    yield "rank 5 of 8", np.array([2.0, 2, 1, 1, 1, 0, 0, 0])
+    yield "tiny, condition 1e3", 1e-55 * np.geomspace(1, 1e-3, 8)
+    yield "huge, condition 1e3", 1e55 * np.geomspace(1, 1e-3, 8)
+
+
+def singular_errors(X: Any) -> tuple[float, float, float]:
+    """Of the values, beyond the certificates, and of the orthogonality of U and V, in ULP."""
+    values = mpmath.svd_r(mpmath.matrix(X.tolist()), compute_uv=False)
+    truth = np.array(sorted(values, reverse=True), object)
+    svd = fastcos.randomized_svd(X, X.shape[1])
+    # what a Gram matrix cannot tell from 0 is given as 0
+    clear = truth > 1e-7 * truth[0]
+    assert not svd.s[~clear].any(), "a value below 1e-7 of the first must be 0"
+    s, sizes = exact(svd.s[clear]), truth[0] ** 2 / truth[clear]
+    certified = exact((svd.residuals * svd.s)[clear])
+    beyond = [max(0, abs(truth - one).min() - far) for one, far in zip(s, certified, strict=True)]
+    assert svd.U is not None
+    skew = max(np.abs(W @ W.T - np.eye(len(W))).max() for W in (svd.U[:, clear].T, svd.Vt))
+    return (
+        ulps(svd.s[clear], truth[clear], sizes, np.float64),
+        ulps(np.zeros(len(s)), np.array(beyond, object), sizes, np.float64),
+        skew / 2.0**-52 * float(truth[clear][-1] / truth[0]) ** 2,
+    )
+
+
+def svd_lines(repeats: int) -> Iterator[Line]:
+    """Full SVDs of 20 x 8 matrices, which go through the Gram matrix in float64."""
+    units = ("s[0]² / s", "s[0]² / s", "(s[0] / s)²")
+    names = ("singular values", "singular values, beyond residuals", "orthogonality of U and V")
+    lines = []
+    for values, wanted in spectra():
+        errors = []
+        for seed in range(repeats):
+            random = np.random.default_rng(seed)
+            left, right = (np.linalg.qr(random.standard_normal((n, 8)))[0] for n in (20, 8))
+            errors.append(singular_errors(left * wanted @ right.T))
+        for name, unit, error in zip(names, units, np.max(errors, axis=0), strict=True):
+            lines.append(Line(name, "float64", values, unit, float(error), 16.0))
+    yield from sorted(lines)
+
+
+# intervals of cosines
+
+
+def pairs(repeats: int) -> Iterator[tuple[str, Any, Any]]:
+    for seed in range(repeats):
+        random = np.random.default_rng(seed)
+        x, y = random.standard_normal((2, 6))
+        yield "ordinary", x, y
+        yield "positive", np.abs(x), np.abs(y)
+        yield "near-duplicates", x, x * (1 + 1e-9 * y)
+        yield "many decades", x * 10.0 ** random.uniform(-60, 60, 6), y
+        yield "subnormal", np.rint(100 * x) * 5e-324, np.rint(100 * y) * 5e-324
+
+
+def rescaled_cosine(x: Any, y: Any, squares: Any) -> Any:
+    """Cosine of exact x and y where the squares of D^-1 are given."""
+    weighted = [w * a for w, a in zip(squares, x, strict=True)]
+    size = mpmath.sqrt(
+        mpmath.fdot(weighted, x) * mpmath.fdot([w * b for w, b in zip(squares, y, strict=True)], y)
+    )
+    return mpmath.fdot(weighted, y) / size if size else mpmath.mpf(0)
+
+
+def interval_lines(repeats: int) -> Iterator[Line]:
+    """Ends of cosine_interval: what their rescalings attain, and the corners of the box."""
+    found: dict[tuple[str, str, float], float] = {}
+
+    def note(operation: str, values: str, bound: float, given: Any, truth: Any) -> None:
+        error = ulps([given], [truth], [1.0], np.float64)
+        found[operation, values, bound] = max(found.get((operation, values, bound), 0.0), error)
+
+    for values, x, y in pairs(repeats):
+        a, b = exact(x), exact(y)
+        cosine_as_given = cosine(a, b)
+        for condition in (1.5, 100.0):
+            given = fastcos.auditing.cosine_interval(x, y, condition)
+            ends = ((given.low, given.low_rescaling), (given.high, given.high_rescaling))
+            for end, rescaling in ends:
+                attained = rescaled_cosine(a, b, [1 / d**2 for d in exact(rescaling)])
+                note("cosine_interval, attained", values, 16, end, attained)
+            corners = [
+                rescaled_cosine(a, b, corner)
+                for corner in itertools.product((1, mpmath.mpf(condition) ** 2), repeat=len(a))
+            ]
+            # ends of the sign of their side are at corners
+            if max(corners) > 0:
+                note("cosine_interval, corners", values, 16, given.high, max(corners))
+            if min(corners) < 0:
+                note("cosine_interval, corners", values, 16, given.low, min(corners))
+            as_float = float(cosine_as_given)
+            z = fastcos.auditing.fisher_z_interval(as_float, condition)
+            for end, sign in ((z.low, -1), (z.high, 1)):
+                moved = mpmath.atanh(mpmath.mpf(as_float)) + sign * mpmath.log(condition)
+                truth = mpmath.tanh(moved) if abs(as_float) < 1 else mpmath.mpf(as_float)
+                note("fisher_z_interval", values, 16, end, truth)
+    for (operation, values, bound), error in sorted(found.items()):
+        yield Line(operation, "float64", values, "1", error, bound)
+
+
+def report(lines: list[Line]) -> int:
+    """Print the worst case of every operation and type; how many lines pass their bound."""
+    print("| operation | rows | values | size | ULP | bound |\n|---|---|---|---|---|---|")
+    for _, group in itertools.groupby(lines, key=lambda line: line[:2]):
+        worst = max(group, key=lambda line: line.error / line.bound)
+        numbers = f"{worst.error:.2f} | {worst.bound:g}"
+        print(f"| {worst.operation} | {worst.dtype} | {worst.values} | {worst.unit} | {numbers} |")
+    passed = [line for line in lines if not line.error <= line.bound]
+    for line in passed:
+        print("above its bound:", line, file=sys.stderr)
+    return len(passed)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=20)
+    repeats = parser.parse_args().repeats
+    warnings.simplefilter("ignore")  # of zero rows, and of products below the range
+    lines = [*sorted(dense_lines(repeats)), *svd_lines(repeats), *interval_lines(repeats)]
+    sys.exit(report([*lines, *measure_lines(repeats), *metric_lines(repeats)]) > 0)

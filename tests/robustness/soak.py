@@ -1,0 +1,90 @@
+"""A script: eight threads search an index while its items are replaced again and again.
+
+    python -m tests.robustness.soak [--minutes 2] [--every 2]
+
+Every answer must be that of one of the two sets of items, which top_k knows; a mixture is wrong.
+Prints one JSON line: searches, how many were wrong, replacements, and how threads, descriptors and
+resident memory (after the first tenth of the time) grew. Exit 1 if anything was wrong.
+"""
+
+import argparse
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastcos.neighbors.index import SimilarityIndex
+from fastcos.neighbors.search import top_k
+
+CALLERS = 8
+
+
+def resources() -> dict[str, float]:
+    """Threads, open descriptors and resident MiB of this process."""
+    status = dict(
+        line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if line
+    )
+    return {
+        "threads": int(status["Threads"]),
+        "descriptors": len(os.listdir("/proc/self/fd")),  # noqa: PTH208  names only
+        "resident_mib": int(status["VmRSS"].split()[0]) / 1024,
+    }
+
+
+def soak(seconds: float, items: Any, queries: Any, every: float = 0.0) -> dict[str, Any]:
+    """Search and replace for some seconds; count searches, wrong ones and replacements."""
+    index = SimilarityIndex().fit(items)
+    either = [
+        {top_k(queries[i : i + 1], rows, 5).indices.tobytes() for rows in (items, items[::-1])}
+        for i in range(len(queries))
+    ]
+    searches, wrong = [0] * CALLERS, [0] * CALLERS
+    started = time.monotonic()
+    stop = started + seconds
+
+    def search(caller: int) -> None:
+        while time.monotonic() < stop:
+            at = searches[caller] % len(queries)
+            found = index.search(queries[at : at + 1], 5).indices.tobytes()
+            searches[caller] += 1
+            wrong[caller] += found not in either[at]
+
+    callers = [threading.Thread(target=search, args=(caller,)) for caller in range(CALLERS)]
+    for caller in callers:
+        caller.start()
+    numbers, replacements, before = np.arange(len(items)), 0, None
+    while time.monotonic() < stop:
+        replacements += 1
+        index.replace(numbers, items[::-1] if replacements % 2 else items)
+        time.sleep(min(every, max(0.0, stop - time.monotonic())))
+        if before is None and time.monotonic() > started + seconds / 10 and sys.platform == "linux":
+            before = resources()
+    grown = {}
+    if before is not None:
+        after = resources()
+        grown = {name: round(after[name] - before[name], 1) for name in before}
+    for caller in callers:
+        caller.join()
+    return {
+        "searches": sum(searches),
+        "wrong": sum(wrong),
+        "replacements": replacements,
+        "grown": grown,
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--every", type=float, default=2.0, help="seconds between replacements")
+    given = parser.parse_args()
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((3000, 24)).astype(np.float32)
+    found = soak(60 * given.minutes, rows, rows[:200] + np.float32(0.1), given.every)
+    print(json.dumps(found))
+    sys.exit(found["wrong"] > 0)

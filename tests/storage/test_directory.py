@@ -1,0 +1,258 @@
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastcos import storage
+from fastcos.storage import FastcosFormatError, load_arrays, save_arrays
+
+ARRAYS = {
+    "rows": np.arange(12.0).reshape(3, 4),
+    "half": np.arange(5, dtype=np.float32),
+    "counts": np.array([[1], [2]], dtype=np.int64),
+    "names": np.array(["a", "bcd", "Ωß"]),
+    "flags": np.array([True, False]),
+    "number": np.array(2.5),
+    "nothing": np.zeros((0, 3)),
+}
+FIELDS = {"λ": 1e4 / 3, "name": "weights", "list": [1, None, True], "nested": {"k": 50}}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    save_arrays(tmp_path / "model", "Example", ARRAYS, FIELDS)
+    return tmp_path / "model"
+
+
+def assert_same_arrays(arrays, expected):
+    assert list(arrays) == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(arrays[name], array, strict=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
+def test_of_two_writers_at_once_one_is_kept_whole(tmp_path):
+    arrays = [{"a": np.full(50, who), "b": np.full(50, -who)} for who in (1.0, 2.0)]
+    save_arrays(tmp_path / "model", "Example", arrays[0], {})
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(30):
+            saves = [pool.submit(save_arrays, tmp_path / "model", "Example", a, {}) for a in arrays]
+            for save in saves:
+                save.result()
+            stored = load_arrays(tmp_path / "model", "Example").arrays
+            np.testing.assert_array_equal(stored["a"], -stored["b"])
+
+
+def test_what_is_loaded_is_what_was_saved(saved):
+    stored = load_arrays(saved, "Example")
+    assert_same_arrays(stored.arrays, ARRAYS)
+    assert stored.fields == FIELDS
+
+
+def test_loaded_arrays_are_read_only_maps_of_the_files(saved):
+    array = load_arrays(saved, "Example").arrays["rows"]
+    assert type(array) is np.ndarray
+    assert not array.flags.writeable
+    base = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap)
+
+
+def test_any_memory_layout_is_saved_by_its_values(tmp_path):
+    rows = np.arange(24.0).reshape(4, 6)
+    layouts = {"fortran": np.asfortranarray(rows), "strided": rows[::2, ::-1], "swapped": rows.T}
+    save_arrays(tmp_path / "m", "Example", layouts, {})
+    assert_same_arrays(load_arrays(tmp_path / "m", "Example").arrays, layouts)
+
+
+def test_the_header_says_what_it_needs_to_be_read_again(saved):
+    header = json.loads((saved / "header.json").read_text("utf8"))
+    assert header["format_version"] == 1
+    assert header["kind"] == "Example"
+    assert set(header["versions"]) == {"fastcos", "numpy", "python"}
+    entry = header["arrays"]["rows"]
+    assert (entry["shape"], entry["dtype"]) == ([3, 4], "<f8")
+    assert np.load(saved / entry["file"], allow_pickle=False).tolist() == ARRAYS["rows"].tolist()
+
+
+def test_saving_again_replaces_and_leaves_other_files_and_open_maps_alone(saved):
+    (saved / "README.txt").write_text("mine")
+    before = load_arrays(saved, "Example").arrays["rows"]
+    save_arrays(saved, "Example", {"rows": np.ones((3, 4))}, {})
+    np.testing.assert_array_equal(before, ARRAYS["rows"])
+    assert_same_arrays(load_arrays(saved, "Example").arrays, {"rows": np.ones((3, 4))})
+    assert (saved / "README.txt").read_text() == "mine"
+    assert len(list(saved.glob("*.npy"))) == 1
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_every_flipped_byte_is_found_or_harmless(saved):
+    rng = np.random.default_rng(0)
+    for file in sorted(saved.iterdir()):
+        content = file.read_bytes()
+        for at in rng.choice(len(content), min(len(content), 60), replace=False):
+            broken = bytearray(content)
+            broken[at] ^= 1 << int(rng.integers(8))
+            file.write_bytes(broken)
+            try:
+                stored = load_arrays(saved, "Example")
+            except FastcosFormatError:
+                continue
+            assert_same_arrays(stored.arrays, ARRAYS)
+            assert stored.fields == FIELDS
+        file.write_bytes(content)
+    load_arrays(saved, "Example")
+
+
+def test_every_truncation_is_found(saved):
+    for file in sorted(saved.iterdir()):
+        content = file.read_bytes()
+        for length in np.unique(np.linspace(0, len(content) - 2, 20).astype(int)):
+            file.write_bytes(content[:length])
+            with pytest.raises(FastcosFormatError, match="damaged"):
+                load_arrays(saved, "Example")
+        file.unlink()
+        with pytest.raises(FastcosFormatError, match=r"is missing|no header"):
+            load_arrays(saved, "Example")
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "3", '{"sha256": 1}', "[" * 10**5, "\x00"])
+def test_a_header_that_is_no_header_is_refused(saved, text):
+    (saved / "header.json").write_text(text)
+    with pytest.raises(FastcosFormatError, match="damaged: not a header of fastcos"):
+        load_arrays(saved, "Example")
+
+
+def test_another_kind_a_newer_format_and_no_directory_are_told_apart(saved, tmp_path, monkeypatch):
+    with pytest.raises(FastcosFormatError, match="must be a saved LinearMF, got a saved Example"):
+        load_arrays(saved, "LinearMF")
+    with pytest.raises(FileNotFoundError, match="no such directory"):
+        load_arrays(tmp_path / "absent", "Example")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FastcosFormatError, match="must be a saved Example, got no header"):
+        load_arrays(tmp_path / "empty", "Example")
+    monkeypatch.setattr(storage, "FORMAT_VERSION", 2)
+    with pytest.raises(FastcosFormatError, match="must be of format version 2, got 1"):
+        load_arrays(saved, "Example")
+
+
+def test_a_path_that_holds_something_else_is_not_touched(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for name in ("thesis", "file"):
+        with pytest.raises(ValueError, match="path must be a new directory or one with a header"):
+            save_arrays(tmp_path / name, "Example", ARRAYS, FIELDS)
+    assert (tmp_path / "thesis" / "chapter.txt").read_text() == "mine"
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_objects_are_never_pickled_and_nan_never_enters_a_header(tmp_path):
+    with pytest.raises((TypeError, ValueError)):
+        save_arrays(tmp_path / "m", "Example", {"a": np.array([{}, 1], dtype=object)}, {})
+    with pytest.raises(ValueError, match="JSON"):
+        save_arrays(tmp_path / "m", "Example", {}, {"value": float("nan")})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_writer_that_dies_at_any_step_leaves_the_old_content_or_the_new(saved, monkeypatch):
+    """Each system call in turn raises what a kill would leave: no later step happens."""
+    new = {**ARRAYS, "rows": np.ones((2, 2))}
+    original = {"fsync": os.fsync, "replace": Path.replace, "unlink": Path.unlink}
+
+    class Killed(BaseException):
+        pass
+
+    for last_step in itertools.count():
+        steps = itertools.count()
+
+        def counted(name, steps=steps, last_step=last_step):
+            def call(*args, **options):
+                if next(steps) >= last_step:
+                    raise Killed
+                return original[name](*args, **options)
+
+            return call
+
+        copy = saved.with_name(f"copy{last_step}")
+        shutil.copytree(saved, copy)
+        monkeypatch.setattr(os, "fsync", counted("fsync"))
+        monkeypatch.setattr(Path, "replace", counted("replace"))
+        monkeypatch.setattr(Path, "unlink", counted("unlink"))
+        try:
+            save_arrays(copy, "Example", new, {"version": 2})
+            finished = True
+        except Killed:
+            finished = False
+        monkeypatch.undo()
+        stored = load_arrays(copy, "Example")
+        if stored.fields == FIELDS:
+            assert_same_arrays(stored.arrays, ARRAYS)
+        else:
+            assert stored.fields == {"version": 2}
+            assert_same_arrays(stored.arrays, new)
+        if finished:
+            assert stored.fields == {"version": 2}
+            break
+        save_arrays(copy, "Example", new, {"version": 3})  # and the next save cleans up
+        kept = {entry["file"] for entry in _header(copy)["arrays"].values()} | {"header.json"}
+        assert {path.name for path in copy.iterdir()} == kept
+    assert last_step > 10
+
+
+def _header(directory):
+    return json.loads((directory / "header.json").read_text("utf8"))
+
+
+def test_a_new_directory_appears_whole_or_not_at_all(tmp_path, monkeypatch):
+    def full_disk(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        save_arrays(tmp_path / "deep" / "model", "Example", ARRAYS, FIELDS)
+    assert not list((tmp_path / "deep").iterdir())
+
+
+def test_a_reader_overtaken_by_a_writer_reads_the_new_content(saved, monkeypatch):
+    read_array = storage._read_array
+    calls = itertools.count()
+
+    def overtaken(directory, entry, verify):
+        if next(calls) == 1:
+            save_arrays(saved, "Example", {"rows": np.ones(3)}, {"version": 2})
+        return read_array(directory, entry, verify)
+
+    monkeypatch.setattr(storage, "_read_array", overtaken)
+    stored = load_arrays(saved, "Example")
+    assert stored.fields == {"version": 2}
+    assert_same_arrays(stored.arrays, {"rows": np.ones(3)})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("kind", ["model", "index", "json", "audit"])
+def test_200_killed_writers_leave_the_old_content_or_the_new(kind):
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.robustness.killed_writers", "200", kind],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    old, new, _ = json.loads(done.stdout)[kind]
+    assert old + new == 200
+    assert min(old, new) > 0

@@ -1,0 +1,121 @@
+"""Cards and standings of embeddings on disk: those of the same rows in memory."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from fastcos import io
+from fastcos.auditing.embeddings import audit
+from fastcos.cli.main import main
+from fastcos.comparison import compare_vectors
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Items in clusters, with zero rows and duplicates among them; users; labels; popularity."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 20, 9500)
+    items = rng.standard_normal((20, 12))[labels] + rng.standard_normal((9500, 12))
+    items[[7, 5000]] = 0
+    items[9000:9030] = items[:30]
+    users = rng.standard_normal((5000, 12)).astype(np.float32)
+    return items.astype(np.float32), users, labels, rng.integers(0, 99, 9500)
+
+
+@pytest.fixture
+def few_mib(monkeypatch):
+    """Several blocks of rows of every kind."""
+    monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "5")
+
+
+def on_disk(folder, **arrays):
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+        yield np.load(folder / f"{name}.npy", mmap_mode="r")
+
+
+@pytest.mark.usefixtures("few_mib")
+def test_the_card_of_rows_on_disk_is_that_of_rows_in_memory(model, tmp_path):
+    items, users, labels, popularity = model
+    told = {"labels": labels, "popularity": popularity, "k": 4, "condition": 1.2}
+    expected = audit(items, users, **told)
+    assert (expected.n_zero, expected.n_duplicates) == (3, 29)
+    found = audit(*on_disk(tmp_path, items=items, users=users), **told)
+    assert json.dumps(found.to_dict()) == json.dumps(expected.to_dict())
+
+
+MEASURES = ["neg_euclidean", "whitened_cosine", "scaled_similarity"]
+
+
+def test_standings_of_rows_on_disk_are_those_of_rows_in_memory(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "2")
+    items, labels = model[0][:2500], model[2][:2500]
+    rng = np.random.default_rng(1)
+    pairs = rng.integers(0, len(items), (300, 2)), rng.random(300)
+    [mapped] = on_disk(tmp_path, items=items)
+    for asked in ({"labels": labels}, {"pairs": pairs}):
+        expected = compare_vectors(items, measures=MEASURES, **asked)
+        found = compare_vectors(mapped, measures=MEASURES, **asked)
+        assert found.rows == expected.rows
+        assert found.conclusion == expected.conclusion
+
+
+def test_measures_that_need_the_rows_in_memory_are_left_out_or_refused(model, tmp_path):
+    items, _, labels, _ = model
+    [mapped] = on_disk(tmp_path, items=items[:500])
+    with pytest.raises(ValueError, match=r"measures must see one row at a time, .* got 'csls'"):
+        compare_vectors(mapped, labels[:500], measures=["dot", "csls"])
+    pairs = np.arange(100).reshape(50, 2), np.arange(50.0)
+    left_out = compare_vectors(mapped, pairs=pairs).left_out
+    assert left_out["csls"] == left_out["recos"] == "rows in memory"
+    assert "whitened_cosine" not in left_out
+
+
+def test_a_large_file_is_mapped_by_the_command_line(model, tmp_path, monkeypatch, capsys):
+    items = np.repeat(model[0][:2500], 8, axis=1) + np.arange(96)
+    np.save(tmp_path / "items.npy", items)
+    cards = []
+    for memory in ("1.7", "200"):
+        monkeypatch.setenv("FASTCOS_WORKING_MEMORY", memory)
+        given = io.read_factors(tmp_path / "items.npy").items
+        assert isinstance(given, np.memmap) == (memory == "1.7")
+        out = str(tmp_path / memory)
+        assert main(["audit", str(tmp_path / "items.npy"), "--k", "3", "--out", out]) == 0
+        cards.append(json.loads((tmp_path / memory / "audit.json").read_text())["audit"])
+    assert cards[0] == cards[1]
+    items[1234, 5] = np.nan
+    np.save(tmp_path / "items.npy", items)
+    monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "1.7")
+    assert main(["audit", str(tmp_path / "items.npy"), "--out", str(tmp_path / "no")]) == 2
+    assert "must be finite, got NaN or infinity in row" in capsys.readouterr().err
+
+
+LIMITED = """
+    import sys, numpy as np, fastcos
+    small = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
+    fastcos.set_config(working_memory=64, num_threads=2)
+    fastcos.audit(small, k=1)
+    peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
+    before = peak()
+    card = fastcos.audit(np.load(sys.argv[1], mmap_mode="r"), k=1)
+    print((peak() - before) / 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_an_audit_never_holds_the_rows_as_a_whole(tmp_path):
+    n, width = 150_000, 512  # 293 MiB
+    items = np.lib.format.open_memmap(tmp_path / "items.npy", "w+", np.float32, (n, width))
+    generator = np.random.default_rng(0)
+    for lo in range(0, n, 5000):
+        items[lo : lo + 5000] = generator.standard_normal((5000, width), dtype=np.float32)
+    items.flush()
+    command = [sys.executable, "-c", textwrap.dedent(LIMITED), str(tmp_path / "items.npy")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < items.nbytes / 2**20

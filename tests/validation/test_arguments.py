@@ -1,0 +1,562 @@
+"""The gate: what passes comes out in one form, what does not is refused by name, rule and value."""
+
+import os
+import re
+import subprocess
+import sys
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fastcos import validation
+
+# numbers
+
+
+@pytest.mark.parametrize("value", [3, 3.0, np.int8(3), np.uint64(3), np.float32(3), np.array(3)])
+def test_a_count_may_be_any_whole_number(value):
+    count = validation.as_count("k", value, 1, 3)
+    assert count == 3
+    assert type(count) is int
+
+
+@pytest.mark.parametrize(
+    "value",
+    [0, 4, -1, 2.5, "2", True, np.True_, None, np.nan, np.inf, [2], 2j, 10**30],
+)
+def test_a_count_that_is_none_is_refused(value):
+    message = f"k must be a whole number from 1 to 3, got {value!r}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        validation.as_count("k", value, 1, 3)
+
+
+def test_an_array_in_place_of_a_number_is_told_by_its_shape():
+    for refuse in (validation.as_count, validation.as_real, validation.as_flag):
+        with pytest.raises(ValueError, match=r", got an array of shape \(9, 9\)$"):
+            refuse("k", np.ones((9, 9)))
+
+
+def test_a_count_without_an_upper_bound_says_so():
+    assert validation.as_count("n", 10**30) == 10**30
+    assert validation.as_count("seed", 0, low=0) == 0
+    with pytest.raises(ValueError, match=r"^n must be a whole number of at least 1, got 0$"):
+        validation.as_count("n", 0)
+
+
+@given(st.integers(-10, 10), st.integers(-10, 10), st.integers(-10, 10))
+def test_a_count_passes_exactly_between_its_bounds(value, low, high):
+    if low <= value <= high:
+        assert validation.as_count("n", value, low, high) == value
+    else:
+        with pytest.raises(ValueError, match=f"from {low} to {high}, got {value}"):
+            validation.as_count("n", value, low, high)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("2", 2.0), (" 1e3 ", 1000.0), (4, 4.0), ("-0.5", -0.5)]
+)
+def test_text_is_read_as_a_number(text, number):
+    assert validation.as_number("N", text) == number
+
+
+@pytest.mark.parametrize("text", ["", "two", "1,5", None, [1]])
+def test_text_that_is_no_number_is_refused(text):
+    with pytest.raises(ValueError, match=rf"^N must be a number, got {re.escape(repr(text))}$"):
+        validation.as_number("N", text)
+
+
+@pytest.mark.parametrize(
+    "value", [1, 1.0, np.float32(1), np.int8(1), np.array(1.0), Fraction(1), Decimal(1)]
+)
+def test_a_real_may_be_any_number(value):
+    assert validation.as_real("x", value, low=1, above=0, high=1) == 1.0
+    assert type(validation.as_real("x", value)) is float
+
+
+@pytest.mark.parametrize(
+    ("bounds", "rule", "value"),
+    [
+        ({}, "a finite number", np.nan),
+        ({}, "a finite number", np.inf),
+        ({}, "a finite number", -np.inf),
+        ({}, "a finite number", "1"),
+        ({}, "a finite number", b"1"),
+        ({}, "a finite number", True),
+        ({}, "a finite number", np.True_),
+        ({}, "a finite number", None),
+        ({}, "a finite number", 1j),
+        ({}, "a finite number", 10**400),
+        ({}, "a finite number", [1.0]),
+        ({"low": 0}, "a finite number >= 0", -1e-300),
+        ({"above": 0}, "a finite number > 0", 0),
+        ({"high": 1}, "a finite number <= 1", 1.0000001),
+        ({"low": 0, "high": 1}, "a finite number >= 0 and <= 1", 2),
+        ({"above": 1, "high": 2.5}, "a finite number > 1 and <= 2.5", 1),
+    ],
+)
+def test_a_real_out_of_bounds_is_refused(bounds, rule, value):
+    message = f"x must be {rule}, got {value!r}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        validation.as_real("x", value, **bounds)
+
+
+def test_bounds_themselves_are_inside_where_the_rule_says_so():
+    assert validation.as_real("x", 0, low=0) == 0
+    assert validation.as_real("x", 1, high=1) == 1
+    assert validation.as_real("x", 1e-300, above=0) == 1e-300
+
+
+def test_a_choice_is_one_of_those_named():
+    assert validation.as_choice("kind", "a", ("a", "b")) == "a"
+    for value in ("c", "", "A", None, 1, ["a"], np.nan):
+        message = f"kind must be one of a, b, got {value!r}"
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            validation.as_choice("kind", value, ("a", "b"))
+
+
+def test_what_a_machine_cannot_do_is_refused():
+    assert validation.as_supported("isa", "avx2", ("avx2", "generic"), "this CPU") == "avx2"
+    message = r"^isa must be supported by this CPU \(avx2, generic\), got 'vnni'$"
+    with pytest.raises(ValueError, match=message):
+        validation.as_supported("isa", "vnni", ("avx2", "generic"), "this CPU")
+
+
+def test_a_flag_is_true_or_false():
+    assert validation.as_flag("f", True) is True
+    assert validation.as_flag("f", np.False_) is False
+    for value in (0, 1, "yes", None):
+        with pytest.raises(ValueError, match=f"^f must be True or False, got {value!r}$"):
+            validation.as_flag("f", value)
+
+
+def test_a_generator_comes_from_a_seed_or_is_passed_on():
+    rng = np.random.default_rng(3)
+    assert validation.as_generator("seed", rng) is rng
+    assert validation.as_generator("seed", 3).random() == np.random.default_rng(3).random()
+    for value in (-1, 1.5, None, "x", True):
+        with pytest.raises(ValueError, match=r"^seed must be a whole number of at least 0, got"):
+            validation.as_generator("seed", value)
+
+
+# rows
+
+TABLE = np.array([[1, 2, 3], [4, 5, 6]])
+
+
+def memory_mapped(tmp_path):
+    np.save(tmp_path / "rows.npy", TABLE.astype("f4"))
+    return np.load(tmp_path / "rows.npy", mmap_mode="r")
+
+
+def locked(array):
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    ("X", "dtype"),
+    [
+        (TABLE.astype("f4"), np.float32),
+        (TABLE.astype("f2"), np.float32),
+        (TABLE.astype("f8"), np.float64),
+        (TABLE.astype(np.longdouble), np.float64),
+        (TABLE.astype("i1"), np.float64),
+        (TABLE.astype("u8"), np.float64),
+        (TABLE.astype(">f8"), np.float64),
+        (TABLE.tolist(), np.float64),
+        (tuple(map(tuple, TABLE)), np.float64),
+        (np.asfortranarray(TABLE, "f4"), np.float32),
+        (np.repeat(TABLE.astype("f4"), 2, axis=1)[:, ::2], np.float32),
+        (TABLE.astype("f4")[::-1][::-1], np.float32),
+        (np.asmatrix(TABLE.astype("f4")), np.float32),
+        (locked(TABLE.astype("f8")), np.float64),
+    ],
+)
+def test_rows_of_any_layout_and_type_come_out_in_one_form(X, dtype):
+    rows = validation.as_rows("X", X)
+    assert type(rows) is np.ndarray
+    assert rows.dtype == dtype
+    assert rows.dtype.isnative
+    assert rows.flags.c_contiguous
+    assert not rows.flags.writeable
+    np.testing.assert_array_equal(rows, TABLE)
+
+
+def test_booleans_are_rows_of_zeros_and_ones():
+    np.testing.assert_array_equal(validation.as_rows("X", TABLE > 2), [[0, 0, 1], [1, 1, 1]])
+
+
+def test_mapped_rows_are_not_copied_and_not_changed(tmp_path):
+    X = memory_mapped(tmp_path)
+    rows = validation.as_rows("X", X)
+    assert np.shares_memory(rows, X)
+    np.testing.assert_array_equal(rows, TABLE)
+
+
+def test_rows_in_the_right_form_are_not_copied_and_stay_writeable_for_their_owner():
+    X = TABLE.astype("f4")
+    rows = validation.as_rows("X", X)
+    assert np.shares_memory(rows, X)
+    assert X.flags.writeable
+
+
+def test_a_type_can_be_demanded():
+    assert validation.as_rows("X", TABLE.astype("f8"), dtype=np.float32).dtype == np.float32
+    assert validation.as_rows("X", TABLE.astype("f4"), dtype=np.float64).dtype == np.float64
+
+
+def test_a_data_frame_is_rows():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    np.testing.assert_array_equal(validation.as_rows("X", pandas.DataFrame(TABLE)), TABLE)
+    with pytest.raises(TypeError, match="X must hold real numbers, got dtype object"):
+        validation.as_rows("X", pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]}))
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.array(1.0), "X must be 2-dimensional (rows, columns), got shape ()"),
+        ([1.0, 2.0], "X must be 2-dimensional (rows, columns), got shape (2,)"),
+        (np.ones((1, 2, 3)), "X must be 2-dimensional (rows, columns), got shape (1, 2, 3)"),
+        ([], "X must be 2-dimensional (rows, columns), got shape (0,)"),
+        (np.ones((0, 3)), "X must have at least one row and one column, got (0, 3)"),
+        (np.ones((3, 0)), "X must have at least one row and one column, got (3, 0)"),
+        ([[1.0, 2.0], [3.0]], "X must have rows of one length, got rows that differ"),
+        (
+            [[1.0, np.nan]],
+            "X must be finite, got NaN or infinity in row 0 (counted from 0)",
+        ),
+        (
+            np.where(np.arange(8)[:, None] == [3, 3], -np.inf, 1),
+            "X must be finite, got NaN or infinity in row 3 (counted from 0)",
+        ),
+        (
+            np.full((7, 2), np.inf, "f4"),
+            "X must be finite, got NaN or infinity in rows 0, 1, 2, 3, 4 and 2 more "
+            "(counted from 0)",
+        ),
+    ],
+)
+def test_rows_of_a_wrong_shape_or_value_are_refused(X, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        validation.as_rows("X", X)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (sp.csr_array(np.ones((2, 2))), "X must be a dense array, got a sparse matrix"),
+        (np.ma.masked_less(TABLE, 3), "X must be an array without a mask, got a masked array"),
+        (TABLE.astype(complex), "X must hold real numbers, got dtype complex128"),
+        (TABLE.astype(object), "X must hold real numbers, got dtype object"),
+        ([["a", "b"]], "X must hold real numbers, got dtype <U1"),
+        (TABLE.astype("M8[D]"), "X must hold real numbers, got dtype datetime64[D]"),
+        (None, "X must hold real numbers, got dtype object"),
+        ({"a": 1}, "X must hold real numbers, got dtype object"),
+    ],
+)
+def test_rows_that_are_no_real_numbers_are_refused(X, message):
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        validation.as_rows("X", X)
+
+
+def test_what_does_not_fit_the_type_is_refused_and_not_made_infinite():
+    with pytest.raises(ValueError, match="X must be finite"):
+        validation.as_rows("X", [[1e300]], dtype=np.float32)
+    with pytest.raises(ValueError, match="X must be finite"):
+        validation.as_rows("X", np.array([[np.longdouble("1e4000")]]))
+
+
+def test_the_largest_and_smallest_numbers_pass():
+    X = np.array([[np.finfo("f8").max, -np.finfo("f8").max, 5e-324, -0.0]])
+    assert validation.as_rows("X", X).tobytes() == X.tobytes()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    hnp.arrays(
+        st.sampled_from([np.float16, np.float32, np.float64]),
+        hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=5),
+    )
+)
+def test_rows_pass_if_and_only_if_all_their_numbers_are_finite(X):
+    before = X.tobytes()
+    if np.isfinite(X).all():
+        np.testing.assert_array_equal(validation.as_rows("X", X), X)
+    else:
+        row = np.flatnonzero(~np.isfinite(X).all(axis=1))[0]
+        with pytest.raises(ValueError, match=rf"in rows? {row}\b"):
+            validation.as_rows("X", X)
+    assert X.tobytes() == before
+
+
+def test_widths_and_lengths_must_agree():
+    rows = validation.as_rows("items", TABLE)
+    validation.as_same_width("items", rows, "queries", np.ones((9, 3)))
+    validation.as_length("A", rows, 2, "X has columns")
+    with pytest.raises(
+        ValueError, match=r"^items must have as many columns as queries \(4\), got 3$"
+    ):
+        validation.as_same_width("items", rows, "queries", np.ones((9, 4)))
+    with pytest.raises(
+        ValueError, match=r"^A must have as many rows as X has columns \(5\), got 2$"
+    ):
+        validation.as_length("A", rows, 5, "X has columns")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_whose_products_overflow_are_refused(dtype):
+    large = validation.as_rows("X", np.full((2, 4), np.finfo(dtype).max, dtype))
+    small = validation.as_rows("X", np.ones((2, 4), dtype))
+    validation.as_scorable("X", small, small)
+    if dtype == np.float32:  # products are taken in float64
+        validation.as_scorable("X", large, large)
+        return
+    for pair in ((large, small), (small, large), (-large, small)):
+        with pytest.raises(
+            ValueError, match=r"^X must have entries whose squares can be summed, got"
+        ):
+            validation.as_scorable("X", *pair)
+    edge = np.full((1, 4), 1e150 / 4)
+    validation.as_scorable("X", edge, edge)
+    assert np.isfinite((edge * edge).sum())
+
+
+# vectors and labels
+
+
+def test_a_vector_comes_out_in_one_form():
+    for values in ([1, 2], (1.0, 2.0), np.array([1, 2], "i1"), np.array([1, 9, 2], "f4")[::2]):
+        vector = validation.as_vector("v", values, 2)
+        assert vector.dtype == np.float64
+        assert not vector.flags.writeable
+        np.testing.assert_array_equal(vector, [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("values", "length", "message"),
+    [
+        ([1.0], 2, "v must be of shape (2,), got shape (1,)"),
+        ([[1.0]], None, "v must be 1-dimensional, got shape (1, 1)"),
+        (1.0, None, "v must be 1-dimensional, got shape ()"),
+        ([0.0, np.nan], None, "v must be finite, got nan at position 1"),
+        ([0.0, 1.0, -np.inf, np.nan], None, "v must be finite, got -inf at position 2"),
+        ([[1.0], [1.0, 2.0]], None, "v must have rows of one length, got rows that differ"),
+    ],
+)
+def test_a_vector_of_a_wrong_shape_or_value_is_refused(values, length, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        validation.as_vector("v", values, length)
+
+
+@pytest.mark.parametrize("values", [["a"], [1j], [None], np.ma.array([1.0], mask=[True])])
+def test_a_vector_of_other_things_is_refused(values):
+    with pytest.raises(TypeError, match=r"^v must "):
+        validation.as_vector("v", values)
+
+
+def test_a_diagonal_is_positive():
+    np.testing.assert_array_equal(validation.as_positive_diagonal("D", [1e-300, 2], 2), [1e-300, 2])
+    for values, message in (
+        ([1, 0], "D must be positive, got 0 at position 1"),
+        ([-2, 0], "D must be positive, got -2 at position 0"),
+        ([1, np.nan], "D must be finite, got nan at position 1"),
+        ([1], r"D must be of shape \(2,\), got shape \(1,\)"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            validation.as_positive_diagonal("D", values, 2)
+
+
+def test_shares_sum_to_one():
+    np.testing.assert_allclose(validation.as_shares("p", [1, 0, 3], 3), [0.25, 0, 0.75])
+    np.testing.assert_allclose(validation.as_shares("p", [1e308, 1e308], 2), [0.5, 0.5])
+    np.testing.assert_allclose(validation.as_shares("p", [0.2, 0.6], 2), [0.25, 0.75])
+    for values in ([0, 0], [1, -1]):
+        with pytest.raises(ValueError, match=r"^p must be at least 0 and not all 0, got"):
+            validation.as_shares("p", values, 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "codes"),
+    [
+        ([30, 10, 30], [1, 0, 1]),
+        (["b", "a", "b"], [1, 0, 1]),
+        (np.array(["b", "a", "b"]), [1, 0, 1]),
+        (np.array(["b", "a", "bb"], object), [1, 0, 2]),
+        (np.array([10, 9, 2], object), [2, 1, 0]),
+        ([np.int64(5), 4, np.int8(5)], [1, 0, 1]),
+        (np.array([-1, 3, 3], "i1"), [0, 1, 1]),
+        ([True, False, True], [1, 0, 1]),
+        (("x", "x", "y"), [0, 0, 1]),
+    ],
+)
+def test_labels_become_whole_numbers_by_sorted_value(labels, codes):
+    found = validation.as_labels("labels", labels, 3)
+    assert found.dtype == np.int64
+    assert not found.flags.writeable
+    assert found.tolist() == codes
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a", np.nan, "b"],
+        ["a", 1, "b"],
+        [1, "a", 2],
+        ["a", None, "b"],
+        [1.0, 2.0, 1.0],
+        [1, 2.5, 1],
+        np.array([1.0, 2.0, 1.0]),
+        np.array([b"a", b"b", b"a"]),
+        [(1,), (2,), 3],
+    ],
+)
+def test_labels_that_are_neither_integers_nor_strings_are_refused(labels):
+    with pytest.raises(TypeError, match=r"^labels must hold integers or strings"):
+        validation.as_labels("labels", labels, 3)
+
+
+def test_labels_must_be_as_many_as_items_and_differ():
+    with pytest.raises(ValueError, match=r"^labels must be of shape \(3,\), got \(2,\)$"):
+        validation.as_labels("labels", [1, 2], 3)
+    with pytest.raises(ValueError, match=r"^labels must be of shape \(2,\), got \(2, 1\)$"):
+        validation.as_labels("labels", [[1], [2]], 2)
+    with pytest.raises(ValueError, match=r"^labels must have at least two different .*got 1$"):
+        validation.as_labels("labels", ["a", "a"], 2)
+
+
+def test_labels_may_be_missing():
+    assert validation.as_partial_labels("l", ["b", None, "a"], 3).tolist() == [1, -1, 0]
+    assert validation.as_partial_labels("l", [None, 7, 5, 7], 4).tolist() == [-1, 1, 0, 1]
+    with pytest.raises(ValueError, match=r"^l must have at least two different values, got 1$"):
+        validation.as_partial_labels("l", ["b", None, "b"], 3)
+    with pytest.raises(ValueError, match=r"^l must have at least two different values, got 0$"):
+        validation.as_partial_labels("l", [None, None], 2)
+    with pytest.raises(ValueError, match=r"^l must be of shape \(2,\), got \(1,\)$"):
+        validation.as_partial_labels("l", ["a"], 2)
+    with pytest.raises(TypeError, match=r"^l must hold integers or strings, not both, got nan$"):
+        validation.as_partial_labels("l", ["a", float("nan"), "b", None], 4)
+
+
+@pytest.mark.parametrize(
+    ("items", "numbers"),
+    [
+        ([True, False, True], [0, 2]),
+        ([2, 0, 2], [0, 2]),
+        (np.array([2, 1], "u1"), [1, 2]),
+        (np.zeros(3, bool), []),
+    ],
+)
+def test_item_numbers_come_as_mask_or_list(items, numbers):
+    found = validation.as_item_numbers("allowed", items, 3)
+    assert found.tolist() == numbers
+    assert found.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ([True, False], r"allowed must be of shape \(3,\), got \(2,\)"),
+        ([0, 3], "allowed must hold item numbers from 0 to 2, got 0 to 3"),
+        ([-1, 0], "allowed must hold item numbers from 0 to 2, got -1 to 0"),
+        (np.array([2**63], "u8"), "allowed must hold item numbers from 0 to 2, got"),
+    ],
+)
+def test_item_numbers_out_of_range_are_refused(items, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        validation.as_item_numbers("allowed", items, 3)
+
+
+@pytest.mark.parametrize("items", [[0.0], [[0]], "01", 1])
+def test_item_numbers_that_are_none_are_refused(items):
+    with pytest.raises(TypeError, match=r"^allowed must be a mask or item numbers of one"):
+        validation.as_item_numbers("allowed", items, 3)
+
+
+# the rest
+
+
+def test_none_is_demanded_with_a_reason():
+    validation.as_none("users", None, "with measure cosine")
+    with pytest.raises(ValueError, match=r"^users must be None with measure cosine, got 3$"):
+        validation.as_none("users", 3, "with measure cosine")
+    with pytest.raises(ValueError, match=r"got an array of shape \(100,\)$"):
+        validation.as_none("users", np.ones(100), "here")
+
+
+def test_a_path_is_text_or_a_path():
+    assert validation.as_path("p", "a") == validation.as_path("p", Path("a")) == Path("a")
+    for value in ("", 3, None, b"a"):
+        with pytest.raises(TypeError, match=f"^p must be a path, got {re.escape(repr(value))}$"):
+            validation.as_path("p", value)
+
+
+def test_only_an_empty_or_marked_directory_may_be_replaced(tmp_path):
+    validation.as_replaceable("out", tmp_path / "new", "header.json")
+    validation.as_replaceable("out", tmp_path, "header.json")
+    (tmp_path / "precious").touch()
+    for path in (tmp_path, tmp_path / "precious"):
+        with pytest.raises(
+            ValueError, match=r"^out must be a new directory or one with a header.json, got"
+        ):
+            validation.as_replaceable("out", path, "header.json")
+    (tmp_path / "header.json").touch()
+    validation.as_replaceable("out", tmp_path, "header.json")
+
+
+def test_an_instance_is_of_its_kind():
+    assert validation.as_instance("m", 3, int, "a number") == 3
+    with pytest.raises(TypeError, match=r"^m must be a number, got str$"):
+        validation.as_instance("m", "3", int, "a number")
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([4], "row 4"),
+        ([1, 2], "rows 1, 2"),
+        ([1, 2, 3, 4, 5], "rows 1, 2, 3, 4, 5"),
+        (range(6), "rows 0, 1, 2, 3, 4 and 1 more"),
+    ],
+)
+def test_rows_are_named_in_words(rows, text):
+    assert validation.some_rows(np.array(rows)) == text
+
+
+@pytest.mark.slow
+def test_2000_odd_dense_arrays_are_refused_by_name_or_searched_right():
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.robustness.malformed_dense", "0", "2000"],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    refused, accepted = map(int, done.stdout.split())
+    assert refused + accepted == 2000
+    assert min(refused, accepted) > 400
+
+
+def test_entries_are_scorable_up_to_the_documented_size_over_the_width():
+    small = np.ones((2, 4), np.float32)
+    for rows, other in (
+        (0.2e150 * small.astype(float), small),
+        (small, -0.2e150 * small.astype(float)),
+    ):
+        validation.as_scorable("x", rows, other)
+        with pytest.raises(
+            ValueError, match=r"x must have entries whose squares .* got one of 3e\+149"
+        ):
+            validation.as_scorable("x", 1.5 * rows.astype(float), 1.5 * other.astype(float))
+    validation.as_scorable("x", 3e38 * small, small)

@@ -1,0 +1,113 @@
+"""Where sizes or offsets could pass 2^31 or 2^63, with limits lowered to what a test can hold."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import fastcos
+from fastcos import metrics
+from fastcos.datasets import sampling
+from fastcos.datasets.simulation import simulate_interactions
+from fastcos.engine import scan, sparse_rows
+from fastcos.io import ingest
+from fastcos.linalg import shard_writer, shards, sparse_operator
+from fastcos.models import cosine_training
+from fastcos.neighbors import sparse
+from tests.oracles.compare import assert_same_bits
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    X = sp.random_array((400, 60), density=0.1, rng=rng, format="csr")
+    X.data[:] = rng.integers(1, 5, X.nnz)
+    return X
+
+
+def same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert_same_bits(one, other)
+
+
+def test_items_beyond_what_a_candidate_can_name_are_all_scored(monkeypatch):
+    rows = np.random.default_rng(0).standard_normal((700, 9)).astype(np.float32)
+    expected = fastcos.top_k(rows, k=5)
+    called, score_all = [], scan.score_all
+    monkeypatch.setattr(scan, "score_all", lambda *args: called.append(1) or score_all(*args))
+    fastcos.top_k(rows, k=5)
+    assert not called
+    monkeypatch.setattr(scan, "_MOST_SCREENED", 699)
+    same(fastcos.top_k(rows, k=5), expected)
+    assert called
+
+
+@pytest.mark.parametrize(
+    ("module", "limit"), [(sparse_rows, "_LARGEST_INT32"), (sparse, "_LARGEST_SUM")]
+)
+@pytest.mark.parametrize("measure", ["cosine", "dot"])
+def test_sparse_rows_with_wide_numbers_have_the_same_neighbours(
+    X, measure, module, limit, monkeypatch
+):
+    expected = fastcos.top_k(X, k=7, measure=measure)
+    narrow = sparse_rows.SparseRows(X.shape, *parts(X), are_whole=True).by_row[1].dtype
+    monkeypatch.setattr(module, limit, 3)
+    if limit == "_LARGEST_INT32":
+        wide = sparse_rows.SparseRows(X.shape, *parts(X), are_whole=True).by_row[1].dtype
+        assert (narrow, wide) == (np.int32, np.int64)
+    same(fastcos.top_k(X, k=7, measure=measure), expected)
+
+
+def parts(X):
+    return (X.indptr.astype(np.int64), X.indices, X.data), None, 1
+
+
+def test_products_with_wide_numbers_are_the_same(X, monkeypatch):
+    Q = np.random.default_rng(0).standard_normal((60, 8))
+    wide = X.copy()
+    wide.indices, wide.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    calls = [
+        lambda A: fastcos.matmul(A, Q), lambda A: fastcos.gram_matmul(A, Q),
+        lambda A: fastcos.rmatmul(A, np.ones((400, 8))),
+    ]  # fmt: skip
+    expected = [call(X) for call in calls]
+    monkeypatch.setattr(sparse_operator, "_LARGEST_INT32", 3)
+    same([call(X) for call in calls], expected)
+    same([call(wide) for call in calls], expected)
+
+
+def test_shards_with_wide_numbers_are_the_same_matrix(X, tmp_path, monkeypatch):
+    Q = np.random.default_rng(0).standard_normal((60, 8))
+    narrow = shards.InteractionShards.write(tmp_path / "narrow", X, entries_per_shard=500)
+    for module in (shards, shard_writer):
+        monkeypatch.setattr(module, "_LARGEST_INT32", 3)
+    wide = shards.InteractionShards.write(tmp_path / "wide", X, entries_per_shard=500)
+    assert {block.indices.dtype for _, block in wide.blocks()} == {np.dtype(np.int64)}
+    np.testing.assert_array_equal(wide.whole().toarray(), X.toarray())
+    for call in (fastcos.matmul, fastcos.gram_matmul):
+        same([call(wide, Q), call(wide.whole(), Q)], [call(narrow, Q), call(X, Q)])
+
+
+def test_simulated_interactions_with_wide_numbers_are_the_same(monkeypatch):
+    narrow = simulate_interactions(n_users=300, n_items=50, seed=4).X
+    monkeypatch.setattr(sampling, "_LARGEST_INT32", 3)
+    wide = simulate_interactions(n_users=300, n_items=50, seed=4).X
+    assert (narrow.indices.dtype, wide.indices.dtype) == (np.int32, np.int64)
+    np.testing.assert_array_equal(wide.indices, narrow.indices)
+    np.testing.assert_array_equal(wide.indptr, narrow.indptr)
+
+
+def test_more_ids_or_items_than_a_number_can_name_are_refused(X, tmp_path, monkeypatch):
+    table = tmp_path / "table.csv"
+    table.write_text("user,item\n" + "".join(f"u{i},{i % 4}\n" for i in range(9)))
+    monkeypatch.setattr(ingest, "_MOST_IDS", 8)
+    with pytest.raises(ValueError, match=r"distinct ids must be .* 8, got 9"):
+        fastcos.io.ingest_interactions(table, tmp_path / "out")
+    monkeypatch.setattr(cosine_training, "_MOST_ITEMS", 59)
+    with pytest.raises(ValueError, match=r"number of items must be .* 59, got 60"):
+        fastcos.CosineMF(3, max_iter=1).fit(X)
+
+
+def test_pairs_are_counted_beyond_sixty_three_bits():
+    # 3.5e9 pairs against 3.5e9, and sums of ranks past 2^63 before they are divided
+    counts, near = np.array([[3_500_000_000, 0], [0, 3_500_000_000]]), np.zeros((2, 1), int)
+    assert metrics.auc.auc_of_counts(counts, near)[0] == 1
