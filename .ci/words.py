@@ -27,6 +27,7 @@ TERMS = {
     "guided": "seeded, warm-started",
     "crowd crowds crowded crowding": "cluster, centroid; offset from the origin",
     "equal_rows": "duplicates",
+    "card": "report",
     "short_row short_rows lengthened lengthen lengthens": "underflow-safe scaling",
     "query_chunk query_chunks": "batches of queries",
     "reused_memory": "buffer pool",
