@@ -8,34 +8,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastcos import metrics as metrics
-    from fastcos.auditing.canonical import canonicalize as canonicalize
-    from fastcos.auditing.canonical import query_metric as query_metric
+    from fastcos.auditing.canonical import (
+        canonicalize as canonicalize,
+        query_metric as query_metric,
+    )
     from fastcos.auditing.certificates import certified_neighbors as certified_neighbors
     from fastcos.auditing.embeddings import audit as audit
-    from fastcos.comparison import compare as compare
-    from fastcos.comparison import compare_vectors as compare_vectors
-    from fastcos.config import get_config as get_config
-    from fastcos.config import set_config as set_config
+    from fastcos.comparison import compare as compare, compare_vectors as compare_vectors
+    from fastcos.config import get_config as get_config, set_config as set_config
     from fastcos.datasets.simulation import simulate_interactions as simulate_interactions
     from fastcos.io import read_interactions as read_interactions
-    from fastcos.linalg.products import gram_matmul as gram_matmul
-    from fastcos.linalg.products import matmul as matmul
-    from fastcos.linalg.products import rmatmul as rmatmul
-    from fastcos.linalg.svd import SVD as SVD
-    from fastcos.linalg.svd import randomized_svd as randomized_svd
-    from fastcos.linalg.svd import svd_residuals as svd_residuals
-    from fastcos.measures import get_measure as get_measure
-    from fastcos.measures import list_measures as list_measures
-    from fastcos.measures.rescaling import Rescaling as Rescaling
-    from fastcos.measures.rescaling import rescalings as rescalings
+    from fastcos.linalg.products import (
+        gram_matmul as gram_matmul,
+        matmul as matmul,
+        rmatmul as rmatmul,
+    )
+    from fastcos.linalg.svd import (
+        SVD as SVD,
+        randomized_svd as randomized_svd,
+        svd_residuals as svd_residuals,
+    )
+    from fastcos.measures import get_measure as get_measure, list_measures as list_measures
+    from fastcos.measures.rescaling import Rescaling as Rescaling, rescalings as rescalings
     from fastcos.models.cosine_mf import CosineMF as CosineMF
     from fastcos.models.linear_mf import LinearMF as LinearMF
     from fastcos.neighbors.index import SimilarityIndex as SimilarityIndex
     from fastcos.neighbors.radius import neighbors_above as neighbors_above
     from fastcos.neighbors.rerank import rerank as rerank
-    from fastcos.neighbors.search import Neighbors as Neighbors
-    from fastcos.neighbors.search import similarity_blocks as similarity_blocks
-    from fastcos.neighbors.search import top_k as top_k
+    from fastcos.neighbors.search import (
+        Neighbors as Neighbors,
+        similarity_blocks as similarity_blocks,
+        top_k as top_k,
+    )
     from fastcos.neighbors.transformer import NeighborsTransformer as NeighborsTransformer
 
     __version__: str

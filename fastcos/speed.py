@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from fastcos import config, validation
-from fastcos import parallel as threads
+from fastcos import config, parallel as threads, validation
 from fastcos.speed_jobs import Array, Job, search_job, sparse_jobs
 
 WORKER = Path(__file__).with_name("speed_worker.py")
@@ -277,7 +276,7 @@ def _copy_speed() -> float:
     """Return 10^9 bytes a second, read and written, of a copy on all threads."""
     source = np.ones(_COPIED_BYTES, np.uint8)
     target = np.zeros_like(source)
-    cuts = threads.cuts_by_rows(len(source), len(source) // (4 * config.num_threads()))
+    cuts = threads.row_blocks(len(source), len(source) // (4 * config.num_threads()))
     taken = []
     for _ in range(5):
         started = time.perf_counter()

@@ -129,8 +129,7 @@ def _numpy(items: Any, k: int, measure: str) -> Search:
 
 
 def _usearch(items: Any, k: int, measure: str) -> Search:
-    from usearch.index import MetricKind
-    from usearch.index import search as exact
+    from usearch.index import MetricKind, search as exact
 
     kind = MetricKind.Cos if measure == "cosine" else MetricKind.L2sq
 

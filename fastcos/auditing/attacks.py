@@ -115,15 +115,15 @@ def attack(
     n, k = floors.shape
     d = side.items.shape[1]
     radius, weights = (
-        parallel.poisoned((n, k), np.float64),
-        parallel.poisoned((n, k, d), np.float64),
+        parallel.unfilled((n, k), np.float64),
+        parallel.unfilled((n, k, d), np.float64),
     )
     told = None
     for part, some, lists in certificates.parts(side, validation.read_only(neighbors)):
         if progress is not None:
             told = functools.partial(_shifted, progress, part.start, n)
         parallel.run(
-            attacks.attacked_radii, parallel.cuts_by_rows(len(lists), 4), *some, lists,
+            attacks.attacked_radii, parallel.row_blocks(len(lists), 4), *some, lists,
             _RIVALS, validation.read_only(floors[part]), validation.read_only(levels),
             certificates.DEPTH, radius[part], weights[part],
             n_threads=n_threads, progress=told,

@@ -69,7 +69,7 @@ class QueryMetric(NamedTuple):
             items do not have k columns.
         """
         rows = validation.as_rows("items", items)
-        validation.as_same_width("items", rows, "metric", self.metric)
+        validation.check_same_width("items", rows, "metric", self.metric)
         transformed: Floats = rows.astype(np.float64) @ self.factor
         return transformed.astype(np.float32) if rows.dtype == np.float32 else transformed
 
@@ -115,7 +115,7 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     """
     P: Floats = validation.as_rows("users", users, dtype=np.float64).astype(np.float64, copy=False)
     Q: Floats = validation.as_rows("items", items, dtype=np.float64).astype(np.float64, copy=False)
-    validation.as_same_width("items", Q, "users", P)
+    validation.check_same_width("items", Q, "users", P)
     k = P.shape[1]
     # even columns, by powers of two that change no bit: nothing overflows or vanishes
     balance = np.exp2(np.round(0.5 * np.log2(_column_norms(P)) - 0.5 * np.log2(_column_norms(Q))))
@@ -189,7 +189,7 @@ def query_metric(
     True
     """
     P = validation.as_rows("users", users)
-    validation.as_scorable("users", P, P)
+    validation.check_scorable("users", P, P)
     n, k = P.shape
     chosen: Any = slice(None)
     if sample is not None:

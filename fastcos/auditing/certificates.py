@@ -138,23 +138,23 @@ def certified_neighbors(
 
 def as_edges(items: Any, k: Any, condition: Any, rows: Any) -> tuple[Side, int, float]:
     """Return the checked arguments of a search over the k nearest of some rows."""
-    given = memmap.as_rows_on_disk("items", items)
+    given = memmap.as_mapped_rows("items", items)
     p = len(given)
     k = validation.as_count("k", k, high=p - 1)
     condition = checks.as_condition("condition", condition)
     chosen = np.arange(p) if rows is None else validation.as_item_numbers("rows", rows, p)
-    norms = parallel.poisoned(p, np.float64)
-    for lo, block in memmap.blocks("items", given, _rows_at_once(given, 1)):
-        validation.as_scorable("items", block, block)
+    norms = parallel.unfilled(p, np.float64)
+    for lo, block in memmap.iter_blocks("items", given, _rows_at_once(given, 1)):
+        validation.check_scorable("items", block, block)
         side = scan.side(block, None, None, "cosine")
         norms[lo : lo + len(block)] = side.norms
-    items = given if memmap.is_on_disk(given) else side.rows
+    items = given if memmap.is_memmap(given) else side.rows
     return Side(items, validation.read_only(norms), validation.read_only(chosen)), k, condition
 
 
 def _rows_at_once(items: Any, listed: int) -> int:
     """How many rows to look at, with as many listed rows each; all of them in memory."""
-    if not memmap.is_on_disk(items):
+    if not memmap.is_memmap(items):
         return len(items)
     row_bytes = (items.itemsize + _BYTES_BESIDE) * items.shape[1]
     fits = _ROWS_SHARE * config.working_memory() * 2**20 / (row_bytes * listed)
@@ -169,7 +169,7 @@ def parts(
     Yields which rows, a side of the items that these and their lists name, and the lists by the
     numbers that the items have there. Items in memory stay as they are, in one part.
     """
-    if not memmap.is_on_disk(side.items):
+    if not memmap.is_memmap(side.items):
         yield slice(0, len(lists)), side, lists
         return
     step = _rows_at_once(side.items, lists.shape[1] + 1)
@@ -184,7 +184,7 @@ def named_by(side: Side, lists: Integers, n_threads: int | None = 1) -> tuple[Si
     used, numbers = np.unique(edges, return_inverse=True)
     numbers = numbers.reshape(edges.shape)
     own, listed = (numbers[:, place].astype(np.int64) for place in (0, slice(1, None)))
-    rows = memmap.taken("items", side.items, used, n_threads)
+    rows = memmap.take_rows("items", side.items, used, n_threads)
     few = scan.side(rows, None, n_threads, "cosine")
     return Side(few.rows, few.norms, validation.read_only(own)), validation.read_only(listed)
 
@@ -210,7 +210,7 @@ def nearest_of(
     progress: parallel.Progress | None = None,
 ) -> Neighbors:
     """Return the same of items that are prepared already."""
-    queries = memmap.taken("items", side.items, side.rows)
+    queries = memmap.take_rows("items", side.items, side.rows)
     longer = index.search(queries, length + 1, n_threads=n_threads, progress=progress)
     own = longer.indices == side.rows[:, np.newaxis]
     # among many duplicates the row itself may not be listed: then the last one goes
@@ -224,9 +224,9 @@ def linear_radii(
 ) -> tuple[Floats, Floats]:
     """Fisher z of the listed neighbours, and the radius of the first k under all linear maps."""
     n, m = neighbors.shape
-    z, radius = parallel.poisoned((n, m), np.float64), parallel.poisoned((n, k), np.float64)
+    z, radius = parallel.unfilled((n, m), np.float64), parallel.unfilled((n, k), np.float64)
     for part, some, lists in parts(side, validation.read_only(neighbors), n_threads):
-        cuts = parallel.cuts_by_rows(len(lists), max(1, 4_000_000 // (side.items.shape[1] * m)))
+        cuts = parallel.row_blocks(len(lists), max(1, 4_000_000 // (side.items.shape[1] * m)))
         parallel.run(
             certificates.linear_radii, cuts, *some, lists, z[part], radius[part],
             n_threads=n_threads,
@@ -260,7 +260,7 @@ def rescaling_radii(
     """
     n, others = len(side.rows), len(side.items) - 1
     longest = min(others, max(_LONGEST_LIST, k + 1))
-    radius = parallel.poisoned((n, k), np.float64)
+    radius = parallel.unfilled((n, k), np.float64)
     for start in range(0, n, _BATCH):
         batch, first, length = np.arange(start, min(start + _BATCH, n)), k, _FIRST_LIST + k
         met = np.full((len(batch), k), levels[-1])
@@ -268,11 +268,11 @@ def rescaling_radii(
             length = min(length, longest)
             part = side._replace(rows=validation.read_only(side.rows[batch]))
             neighbors = validation.read_only(nearest_of(index, part, length, n_threads).indices)
-            found = parallel.poisoned(met.shape, np.float64)
-            short = parallel.poisoned(len(batch), np.uint8)
+            found = parallel.unfilled(met.shape, np.float64)
+            short = parallel.unfilled(len(batch), np.uint8)
             for here, some, lists in parts(part, neighbors, n_threads):
                 parallel.run(
-                    certificates.rescaling_radii, parallel.cuts_by_rows(len(lists), 4), *some,
+                    certificates.rescaling_radii, parallel.row_blocks(len(lists), 4), *some,
                     lists, first, length == others, levels, DEPTH, met[here], found[here],
                     short[here],
                     n_threads=n_threads,

@@ -41,8 +41,8 @@ def as_pairs(**sides: Any) -> tuple[list[Floats], bool]:
     ]
     first = next(iter(sides))
     for name, side in zip(sides, rows, strict=True):
-        validation.as_same_width(name, side, first, rows[0])
-        validation.as_length(name, side, len(rows[0]), first)
+        validation.check_same_width(name, side, first, rows[0])
+        validation.check_length(name, side, len(rows[0]), first)
     sizes = [np.abs(side).max(axis=1, keepdims=True) for side in rows]
     scaled = [
         validation.read_only(np.asarray(side / np.where(size > 0, size, 1.0), np.float64))

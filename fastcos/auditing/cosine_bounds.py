@@ -203,8 +203,8 @@ def cosine_interval(
     condition = checks.as_condition("condition", condition)
     (a, b), single = checks.as_pairs(x=x, y=y)
     n, d = a.shape
-    ends, weights = parallel.poisoned((n, 2), np.float64), parallel.poisoned((n, 2, d), np.float64)
-    cuts = parallel.cuts_by_rows(n, max(1, 20_000_000 // (d * d + 50 * d)))
+    ends, weights = parallel.unfilled((n, 2), np.float64), parallel.unfilled((n, 2, d), np.float64)
+    cuts = parallel.row_blocks(n, max(1, 20_000_000 // (d * d + 50 * d)))
     norms = _norms(a), _norms(b)
     parallel.run(
         intervals.box_intervals, cuts, a, b, *norms, condition**2, ends, weights,
@@ -251,10 +251,10 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     """
     (a, b), single = checks.as_pairs(x=x, y=y)
     n, d = a.shape
-    z, index = parallel.poisoned(n, np.float64), parallel.poisoned(n, np.float64)
-    contributions = parallel.poisoned((n, d), np.float64)
+    z, index = parallel.unfilled(n, np.float64), parallel.unfilled(n, np.float64)
+    contributions = parallel.unfilled((n, d), np.float64)
     norms = _norms(a), _norms(b)
-    cuts = parallel.cuts_by_rows(n, max(1, 5_000_000 // d))
+    cuts = parallel.row_blocks(n, max(1, 5_000_000 // d))
     parallel.run(
         intervals.pair_indices, cuts, a, b, *norms, z, index, contributions, n_threads=n_threads
     )
@@ -309,7 +309,7 @@ def rescaling_distance(first: Any, second: Any) -> float:
 
 
 def _norms(rows: Floats) -> Floats:
-    norms = parallel.poisoned(len(rows), np.float64)
+    norms = parallel.unfilled(len(rows), np.float64)
     pair_scores.row_norms(0, len(rows), rows, norms)
     return validation.read_only(norms)
 

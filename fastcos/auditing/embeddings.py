@@ -194,9 +194,9 @@ def _as_given(
 ) -> _Given:
     side, k, condition = certificates.as_edges(items, k, condition, None)
     p = len(side.norms)
-    queries = None if users is None else memmap.as_rows_on_disk("users", users)
+    queries = None if users is None else memmap.as_mapped_rows("users", users)
     if queries is not None:
-        validation.as_same_width("users", queries, "items", side.items)
+        validation.check_same_width("users", queries, "items", side.items)
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
     counts = None if popularity is None else validation.as_vector("popularity", popularity, p)
     generator = validation.as_generator("seed", seed)
@@ -216,7 +216,7 @@ def _asked(given: _Given) -> dict[str, Any]:
         "popularity": given.popularity,
     }
     return {
-        **{name: None if X is None else memmap.identity(X) for name, X in arrays.items()},
+        **{name: None if X is None else memmap.fingerprint(X) for name, X in arrays.items()},
         "k": given.k,
         "condition": given.condition,
         "seed": joblib.hash(given.generator.bit_generator.state),
@@ -260,7 +260,7 @@ def _recovery(given: _Given, drawn: _Drawn) -> Recovery | None:
     if drawn.labelled is None:
         return None
     rows, codes = drawn.labelled
-    labelled = memmap.taken("items", given.side.items, rows)
+    labelled = memmap.take_rows("items", given.side.items, rows)
     return searched_range(labelled, codes, given.condition, given.generator)
 
 
@@ -269,7 +269,7 @@ def _local_index(
 ) -> tuple[float, Floats]:
     """The local index of the rows of side, of whose items no more are in memory than named."""
     listed = lists[side.rows]
-    if memmap.is_on_disk(side.items):
+    if memmap.is_memmap(side.items):
         side, listed = certificates.named_by(side, listed)
     return local_arbitrariness(side, listed, n_threads)
 
@@ -279,12 +279,12 @@ def local_arbitrariness(
 ) -> tuple[float, Floats]:
     """Mean total-variation index of the edges, and the share of every dimension in it."""
     n, d = len(lists), side.items.shape[1]
-    first_of = parallel.cuts_by_rows(n, _ROWS_PER_PART)
+    first_of = parallel.row_blocks(n, _ROWS_PER_PART)
     n_parts = len(first_of) - 1
-    indices = parallel.poisoned(lists.shape, np.float64)
-    totals = parallel.poisoned((n_parts, d), np.float64)
+    indices = parallel.unfilled(lists.shape, np.float64)
+    totals = parallel.unfilled((n_parts, d), np.float64)
     parallel.run(
-        intervals.edge_indices, parallel.cuts_by_rows(n_parts, 1), *side,
+        intervals.edge_indices, parallel.row_blocks(n_parts, 1), *side,
         validation.read_only(lists),
         validation.read_only(first_of), indices, totals,
         n_threads=n_threads,
@@ -302,7 +302,7 @@ def _n_duplicates(side: certificates.Side) -> int:
     hashes = np.empty(len(shared), np.uint64)
     for lo in range(0, len(shared), _HASHED_AT_ONCE):
         some = shared[lo : lo + _HASHED_AT_ONCE]
-        hashes[lo : lo + len(some)] = fingerprints(memmap.taken("items", side.items, some))
+        hashes[lo : lo + len(some)] = fingerprints(memmap.take_rows("items", side.items, some))
     order = np.lexsort((hashes, number[shared]))
     same = (np.diff(hashes[order]) == 0) & (np.diff(number[shared][order]) == 0)
     return int(same.sum())

@@ -142,7 +142,7 @@ def version_change(
     (True, 1.0, 1.0)
     """
     new, old = validation.as_rows("items", items), validation.as_rows("old_items", old_items)
-    validation.as_length("old_items", old, len(new), "items")
+    validation.check_length("old_items", old, len(new), "items")
     k = validation.as_count("k", k, high=len(new) - 1)
     generator = validation.as_generator("seed", seed)
     queries = _as_users("users", users, new, "items")
@@ -205,7 +205,7 @@ def _as_users(name: str, given: Any, rows: validation.Rows, of: str) -> validati
     if given is None:
         return None
     users = validation.as_rows(name, given)
-    validation.as_same_width(name, users, of, rows)
+    validation.check_same_width(name, users, of, rows)
     return users
 
 

@@ -32,7 +32,7 @@ class Judge:
     def compare(self, variant: variants.Variant, n_threads: int | None = None) -> Comparison:
         """Return how one variant differs."""
         side, lists = self._side, self.lists
-        own = memmap.taken("items", side.items, side.rows)
+        own = memmap.take_rows("items", side.items, side.rows)
         if variant.mapped is not None:
             index = SimilarityIndex(variants.VariantCosine(variant), n_threads=n_threads)
             found = certificates.nearest_of(index.fit(side.items), side, lists.shape[1], n_threads)
@@ -40,7 +40,7 @@ class Judge:
         auc = None
         if self._labelled is not None:
             rows, labels = self._labelled
-            some = memmap.taken("items", side.items, rows)
+            some = memmap.take_rows("items", side.items, rows)
             auc = metrics.pair_auc(variant.rows(some), labels, exact=False).value
         shared = jaccard_per_query(lists, self.lists)
         return Comparison(

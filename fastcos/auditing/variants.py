@@ -82,7 +82,7 @@ def moments(items: Any) -> Moments:
     """Mean and mean outer product of the rows, float64, in blocks of rows."""
     n, d = items.shape
     total, second = np.zeros(d), np.zeros((d, d))
-    for _, rows in memmap.blocks("rows", items, _BLOCK):
+    for _, rows in memmap.iter_blocks("rows", items, _BLOCK):
         block = rows.astype(np.float64)
         total += block.sum(axis=0)
         second += block.T @ block

@@ -151,7 +151,7 @@ class _OldVersion(NamedTuple):
 def _old_version(given: argparse.Namespace, ids: Any) -> _OldVersion | None:
     """Read the old version before the work begins, and match its items."""
     if given.against is None:
-        validation.as_none("--old-users", given.old_users, "without --against")
+        validation.check_none("--old-users", given.old_users, "without --against")
         return None
     old = read_factors(given.against, given.old_users)
     for note in old.notes:

@@ -108,6 +108,6 @@ def _interactions(given: argparse.Namespace) -> tuple[Any, Any]:
     from fastcos.linalg.shards import InteractionShards
 
     for flag in ("user", "item", "value", "member"):
-        validation.as_none(f"--{flag}", getattr(given, flag), "for a folder of shards")
+        validation.check_none(f"--{flag}", getattr(given, flag), "for a folder of shards")
     shards = InteractionShards(given.interactions)
     return shards, shards.item_ids

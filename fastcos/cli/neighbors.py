@@ -114,7 +114,7 @@ def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
         items = model.item_embeddings(given.rescaling)
         free = model.objective == "dropout"
         return Embeddings(items, None, model, typical, given.rescaling if free else None), ids
-    validation.as_none("--rescaling", given.rescaling, "for vectors, which have no model")
+    validation.check_none("--rescaling", given.rescaling, "for vectors, which have no model")
     found = io.read_vectors(source)
     return Embeddings(found.vectors), found.ids
 

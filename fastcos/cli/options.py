@@ -129,7 +129,7 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
 def check_labels(given: argparse.Namespace) -> None:
     """Refuse a column without a file and a file without a column, before anything is read."""
     if given.labels is None:
-        validation.as_none("--label-column", given.label_column, "without --labels")
+        validation.check_none("--label-column", given.label_column, "without --labels")
     else:
         validation.as_instance("--label-column", given.label_column, str, "given with --labels")
 

@@ -33,7 +33,7 @@ def key_blocks(
     """
     n, m = len(asked), len(pool)
     queries = _some(rows, asked)
-    on_disk = memmap.is_on_disk(rows)
+    on_disk = memmap.is_memmap(rows)
     block, step = max(1, _BLOCK // m), m
     if on_disk:
         memory = config.working_memory() * 2**20
@@ -58,7 +58,7 @@ def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[
 
 def _some(rows: Any, numbers: Integers) -> Any:
     """Rows of these numbers; bags may be sparse."""
-    return rows[numbers] if sp.issparse(rows) else memmap.taken("vectors", rows, numbers)
+    return rows[numbers] if sp.issparse(rows) else memmap.take_rows("vectors", rows, numbers)
 
 
 def _facts(measure: Measure, items: Rows) -> Any:

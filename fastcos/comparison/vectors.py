@@ -92,7 +92,7 @@ def compare_vectors(
     >>> str(found.recommended)
     'zscore_cosine'
     """
-    rows = memmap.as_rows_on_disk("vectors", vectors)
+    rows = memmap.as_mapped_rows("vectors", vectors)
     seed = validation.as_count("seed", seed, low=0)
     checks.as_one_of("labels", labels, "pairs", pairs)
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)]
@@ -104,7 +104,7 @@ def compare_vectors(
         asker = PairQuestion(*_as_rated("pairs", pairs, len(rows)))
     embeddings = Embeddings(rows)
     taking_part, left_out = entrants(measures, embeddings)
-    if memmap.is_on_disk(rows):
+    if memmap.is_memmap(rows):
         taking_part, others = readable_in_blocks(
             taking_part, embeddings, chosen=measures is not None
         )

@@ -47,11 +47,11 @@ def sample_interactions(
     np.cumsum(np.minimum(wanted, (preference > 0) @ with_weight), out=indptr[1:])
     n_drawn = int(indptr[-1])
     index_type = np.int32 if max(n_drawn, n_items) <= _LARGEST_INT32 else np.int64
-    indices = parallel.poisoned(n_drawn, index_type)
+    indices = parallel.unfilled(n_drawn, index_type)
     parallel.run(
         sample_rows,
         # a block starts by clearing marks of all items
-        parallel.cuts_by_work(indptr, max(_WORK_PER_BLOCK, 4 * n_items)),
+        parallel.work_blocks(indptr, max(_WORK_PER_BLOCK, 4 * n_items)),
         *map(validation.read_only, (preference, starts, item_at, running, log_weight)),
         *key,
         -(-n_items // _RACE_SHARE),

@@ -259,7 +259,7 @@ def _settled(preset: str, given: dict[str, Any], n_clusters: int) -> dict[str, A
     for name, known in _CHOICES.items():
         validation.as_choice(name, choices[name], known)
     if choices["preference_law"] == "softmax":
-        validation.as_none(
+        validation.check_none(
             "preference_concentration",
             given["preference_concentration"],
             "where preference_law is 'softmax'",

@@ -32,11 +32,9 @@ from fastcos.distributed.operator import (
     threads_of_this_worker,
     use_threads_of_this_worker,
 )
-from fastcos.engine import scan as dense
-from fastcos.engine import segments as streamed
+from fastcos.engine import scan as dense, segments as streamed
 from fastcos.linalg.sparse_operator import Matrix
-from fastcos.linalg.svd import SVD
-from fastcos.linalg.svd import randomized_svd as svd_of
+from fastcos.linalg.svd import SVD, randomized_svd as svd_of
 from fastcos.measures import Bounded, Measure, Plain, get_measure
 from fastcos.models.linear_mf import LinearMF
 from fastcos.neighbors.search import Neighbors
@@ -318,7 +316,7 @@ class _Search:
         itself = items is None and validation.as_flag("exclude_self", exclude_self)
         searched = _opened("items" if items is not None else "queries", items or queries)
         k = validation.as_count("k", k, high=len(searched) - itself)
-        validation.as_same_width("items", searched, "queries", _opened("queries", queries))
+        validation.check_same_width("items", searched, "queries", _opened("queries", queries))
         paths = [
             None if path is None else str(validation.as_path("path", path).absolute())
             for path in (queries, items)
@@ -378,7 +376,7 @@ def _merged(some: Pairs, others: Pairs) -> Pairs:
 
 def _opened(name: str, path: Any) -> Any:
     file = validation.as_path(name, path)
-    return memmap.as_rows_on_disk(name, np.load(file, mmap_mode="r", allow_pickle=False))
+    return memmap.as_mapped_rows(name, np.load(file, mmap_mode="r", allow_pickle=False))
 
 
 def _learns(measure: Measure) -> bool:

@@ -57,8 +57,8 @@ def products(
     given: validation.Rows, factors: Floats, shift: Floats, n_threads: int | None
 ) -> Floats:
     """<shift, factors row - shift> (n,) of every row. O(n d)."""
-    found = parallel.poisoned(len(given), np.float64)
-    cuts = parallel.cuts_by_rows(len(given), max(1, 1_000_000 // given.shape[1]))
+    found = parallel.unfilled(len(given), np.float64)
+    cuts = parallel.row_blocks(len(given), max(1, 1_000_000 // given.shape[1]))
     parallel.run(
         packing.shift_products, cuts, given, validation.read_only(factors), shift, found,
         n_threads=n_threads,

@@ -113,9 +113,9 @@ def search(
     nobody = dense.Exclusions(*map(validation.read_only, parts))
     wanted = min(k + 1, len(items.first))
     found, found_keys = dense.search(prepared, distinct, nobody, wanted, work)
-    columns, keys = parallel.poisoned((n, k), np.int64), parallel.poisoned((n, k), np.float64)
+    columns, keys = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     parallel.run(
-        exhaustive_top_k.expand_copies, parallel.cuts_by_rows(n, 1024), group_of, own, found,
+        exhaustive_top_k.expand_copies, parallel.row_blocks(n, 1024), group_of, own, found,
         found_keys,
         items.group_of, items.starts, items.members, keys, columns,
         n_threads=work.n_threads,

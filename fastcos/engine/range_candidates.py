@@ -29,13 +29,13 @@ def list_reaching(
     weights (n,): what the items' offsets are multiplied by, at least 0, all 1 if None.
     """
     n, layout = len(bounds), prepared.tiling
-    counts = parallel.poisoned(n, np.int64)
+    counts = parallel.unfilled(n, np.int64)
     mask = np.zeros(0, np.uint8)
     if permitted is not None:
         mask = np.zeros(len(prepared.items.rows), np.uint8)
         mask[permitted] = 1
     parallel.run(
-        candidate_filter.pass_rows, parallel.cuts_by_rows(n, _QUERIES_PER_BLOCK),
+        candidate_filter.pass_rows, parallel.row_blocks(n, _QUERIES_PER_BLOCK),
         tiles.ISA_TUPLES[layout.isa], dense.FORMS[prepared.form],
         (layout.quantised, layout.unsigned, layout.depth), np.arange(n, dtype=np.int64),
         dense.packed_queries(prepared, queries, exclusions, mask, weights), prepared.items, bounds,

@@ -13,12 +13,10 @@ from fastcos.kernels import (
     bands,
     candidate_filter,
     exhaustive_top_k,
+    packing as rows,
     pair_scores,
     tile_top_k,
     tiles,
-)
-from fastcos.kernels import (
-    packing as rows,
 )
 from fastcos.measures import checks
 
@@ -161,8 +159,8 @@ def side(given: Rows, offsets: Floats | None, n_threads: int | None, form: str =
 
 
 def _norms(given: Rows, n_threads: int | None) -> Floats:
-    norms = parallel.poisoned(len(given), np.float64)
-    cuts = parallel.cuts_by_rows(len(given), max(1, 1_000_000 // given.shape[1]))
+    norms = parallel.unfilled(len(given), np.float64)
+    cuts = parallel.row_blocks(len(given), max(1, 1_000_000 // given.shape[1]))
     parallel.run(pair_scores.row_norms, cuts, given, norms, n_threads=n_threads)
     return validation.read_only(norms)
 
@@ -227,7 +225,7 @@ def prepare(form: str, given: Side, candidates: Integers, n_threads: int | None 
     signs = _signs(depth)
     parallel.run(
         rows.prepare_item_panels,
-        parallel.cuts_by_rows(n_panels, max(1, 20_000 // depth)),
+        parallel.row_blocks(n_panels, max(1, 20_000 // depth)),
         given.rows, validation.read_only(order), factors, shift, small_offsets, signs, codes,
         floats,
         starts, statistics,
@@ -365,10 +363,10 @@ def _scan(
     n, n_panels = len(scaled.norms), len(prepared.items.statistics)
     # runs of at least 0.1 ms, at most 64 of them
     per_run = max(256, -(-n_panels // 64))
-    cuts = parallel.cuts_by_rows(n_panels, per_run)
+    cuts = parallel.row_blocks(n_panels, per_run)
     shape = (len(cuts) - 1, n, k)
     part_keys, part_columns = (
-        parallel.poisoned(shape, np.float64), parallel.poisoned(shape, np.int64)
+        parallel.unfilled(shape, np.float64), parallel.unfilled(shape, np.int64)
     )  # fmt: skip
     parallel.run(
         tile_top_k.scan_panels, cuts, *code_of(prepared), scaled, prepared.items, _capacity(wanted),
@@ -378,7 +376,7 @@ def _scan(
     )  # fmt: skip
     part_keys = np.ascontiguousarray(part_keys.swapaxes(0, 1))
     part_columns = np.ascontiguousarray(part_columns.swapaxes(0, 1))
-    columns, keys = parallel.poisoned((n, k), np.int64), parallel.poisoned((n, k), np.float64)
+    columns, keys = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     exhaustive_top_k.merge_rows(0, n, part_keys, part_columns, keys, columns)
     return columns, keys
 
@@ -399,7 +397,7 @@ def _sweep(
     sides would have to be compared, and the buffers of all queries, not of a block, be held.
     """
     n, n_panels = len(scaled.norms), len(prepared.items.statistics)
-    columns, keys = parallel.poisoned((n, k), np.int64), parallel.poisoned((n, k), np.float64)
+    columns, keys = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     known, again = np.full(n, -3e38, np.float32), np.zeros(n, np.uint8)
     stride, rank = _guess(wanted, n_panels)
     if floors is not None and np.isfinite(floors).all():
@@ -408,7 +406,7 @@ def _sweep(
     while len(batch):
         block, n_threads = blocks(len(batch), _capacity(wanted), k, scaled.rows.shape[1], work)
         parallel.run(
-            tile_top_k.search_rows, parallel.cuts_by_rows(len(batch), block), 0, n_panels,
+            tile_top_k.search_rows, parallel.row_blocks(len(batch), block), 0, n_panels,
             *code_of(prepared), batch, scaled, prepared.items, _capacity(wanted), stride, rank,
             *tile_types(prepared.tiling), known, keys, columns, again,
             n_threads=n_threads, progress=work.progress,
@@ -419,8 +417,8 @@ def _sweep(
 
 def _search_bands(prepared: Prepared, scaled: Any, k: int, work: Work) -> tuple[Integers, Floats]:
     """Search by norm gap and angle: queries and panels by norm."""
-    columns = parallel.poisoned((len(scaled.norms), k), np.int64)
-    keys = parallel.poisoned((len(scaled.norms), k), np.float64)
+    columns = parallel.unfilled((len(scaled.norms), k), np.int64)
+    keys = parallel.unfilled((len(scaled.norms), k), np.float64)
     isa, _, shape = code_of(prepared)
     items = prepared.items
     ends = np.arange(tiles.PANEL, len(items.order) + tiles.PANEL, tiles.PANEL)
@@ -430,7 +428,7 @@ def _search_bands(prepared: Prepared, scaled: Any, k: int, work: Work) -> tuple[
     capacity = max(32, 2 * k)
     block, n_threads = blocks(len(batch), capacity, k, 0, work)
     parallel.run(
-        bands.search_bands, parallel.cuts_by_rows(len(batch), block),
+        bands.search_bands, parallel.row_blocks(len(batch), block),
         isa, shape, batch, scaled, items, firsts, lasts, capacity, *tile_types(prepared.tiling),
         keys, columns,
         n_threads=n_threads, progress=work.progress,
@@ -465,7 +463,7 @@ def blocks(n: int, capacity: int, k: int, depth: int, work: Work) -> tuple[int, 
     """
     a_query = 8 * capacity + 24 * k + 4 * depth + 64
     least = 2 * tiles.PANEL * a_query
-    validation.as_enough_memory("working_memory", work.working_memory, least)
+    validation.check_memory("working_memory", work.working_memory, least)
     n_threads = min(work.size, int(work.working_memory / least))
     fits = int(work.working_memory / 2 / n_threads / a_query)
     block = min(_LARGEST_BLOCK, fits, (1 << 21) // (8 * capacity))
@@ -489,18 +487,18 @@ def score_all(
     # a run is a query or a part of one, of about 2 ms
     pairs = max(1, 100_000 // (1 + depth // 64))
     parts = min(max(1, m // max(pairs, 4 * k)), max(1, 64 // n))
-    part_columns = parallel.poisoned((n * parts, k), np.int64)
-    part_keys = parallel.poisoned((n * parts, k), np.float64)
+    part_columns = parallel.unfilled((n * parts, k), np.int64)
+    part_keys = parallel.unfilled((n * parts, k), np.float64)
     parallel.run(
         exhaustive_top_k.score_all_rows,
-        parallel.cuts_by_rows(n * parts, max(1, pairs * parts // m)),
+        parallel.row_blocks(n * parts, max(1, pairs * parts // m)),
         FORMS[form], queries.rows, queries.norms, given.rows, given.norms, given.offsets,
         validation.read_only(candidates), parts, *exclusions, part_keys, part_columns,
         n_threads=work.n_threads, progress=work.progress,
     )  # fmt: skip
     if parts == 1:
         return part_columns, part_keys
-    columns, keys = parallel.poisoned((n, k), np.int64), parallel.poisoned((n, k), np.float64)
+    columns, keys = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     shape = (n, parts, k)
     exhaustive_top_k.merge_rows(
         0, n, part_keys.reshape(shape), part_columns.reshape(shape), keys, columns

@@ -71,12 +71,12 @@ def search(
     finds for the others all that may reach the floor, or what is likely to be a better one.
     """
     n = len(queries.rows)
-    columns, keys = parallel.poisoned((n, k), np.int64), parallel.poisoned((n, k), np.float64)
-    floors, done = parallel.poisoned(n, np.float64), parallel.poisoned(n, np.uint8)
+    columns, keys = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    floors, done = parallel.unfilled(n, np.float64), parallel.unfilled(n, np.uint8)
     met = mutual.met
     parallel.run(
         candidate_lists.best_of_mutual_lists,
-        parallel.cuts_by_rows(n, max(1, _PAIRS_PER_BLOCK // met.columns.shape[1])),
+        parallel.row_blocks(n, max(1, _PAIRS_PER_BLOCK // met.columns.shape[1])),
         exclusions.own, dense.FORMS[form], queries.rows, queries.norms, items.rows, items.norms,
         items.offsets, met.columns, met.keys, mutual.naming_indptr, mutual.naming,
         mutual.naming_keys, met.errors, met.ceilings, floors, done, keys, columns,
@@ -108,7 +108,7 @@ def search_likely(
     uneven = np.median(np.abs(queries.norms - middle)) > _ALIKE * middle
     if n < _MANY or k > _NARROW_ROOM or uneven:
         return dense.search(prepared, queries, exclusions, k, work)
-    columns, keys = parallel.poisoned((n, k), np.int64), parallel.poisoned((n, k), np.float64)
+    columns, keys = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     asked = _Asked(queries, exclusions, np.full(n, -np.inf), columns, keys)
     _search_with_floors(prepared, asked, np.arange(n), work, _NARROW_ROOM, _FEW_MISSED)
     return columns, keys
@@ -217,9 +217,9 @@ def _score_reaching(
     scaled = dense.packed_queries(prepared, given, asked.exclusions, np.zeros(0, np.uint8))
     block, n_threads = dense.blocks(len(some), room, k, given.rows.shape[1], work)
     parallel.run(
-        range_top_k.best_of_reaching_rows, parallel.cuts_by_rows(len(some), block),
+        range_top_k.best_of_reaching_rows, parallel.row_blocks(len(some), block),
         *dense.code_of(prepared), validation.read_only(some), scaled, prepared.items, bounds,
-        *dense.tile_types(prepared.tiling), room, parallel.poisoned(len(bounds), np.int64),
+        *dense.tile_types(prepared.tiling), room, parallel.unfilled(len(bounds), np.int64),
         asked.keys, asked.columns,
         n_threads=n_threads, progress=work.progress,
     )  # fmt: skip
@@ -254,8 +254,8 @@ def best_of_lists(
 ) -> tuple[dense.Integers, dense.Floats]:
     """The k best of every list (n, c) of items (-1: none) by key, equal keys by lower item."""
     n, c = listed.shape
-    columns, keys = parallel.poisoned((n, k), np.int64), parallel.poisoned((n, k), np.float64)
-    cuts = parallel.cuts_by_rows(n, max(1, _PAIRS_PER_BLOCK // c))
+    columns, keys = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    cuts = parallel.row_blocks(n, max(1, _PAIRS_PER_BLOCK // c))
     parallel.run(
         candidate_lists.best_of_lists, cuts, validation.read_only(listed),
         validation.read_only(listed_keys),

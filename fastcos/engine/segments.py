@@ -163,14 +163,14 @@ def best_among(
     told: Callable[[float], object],
 ) -> tuple[dense.Integers, dense.Floats]:
     """Columns and keys (m, k) of the best of some items for the queries Q (m, d)."""
-    validation.as_scorable("queries", Q, Q)
+    validation.check_scorable("queries", Q, Q)
     queries = dense.side(measure.queries(Q), None, work.n_threads, measure.form)
     k = question.k
     best_columns = np.full((len(Q), k), -1, np.int64)
     best_keys = np.full((len(Q), k), -np.inf)
     for first, last, candidates in _blocks_with(question.candidates, items, items_block):
         B = memmap.read_rows("items", question.searched, first, last, work.n_threads)
-        validation.as_scorable("items", B, B)
+        validation.check_scorable("items", B, B)
         side = dense.side(measure.items(B), measure.item_offsets(B), work.n_threads, measure.form)
         columns, keys = _search(
             measure.form, side, candidates - first, queries, _among(exclusions, first, last),
@@ -222,9 +222,9 @@ Found = tuple[dense.Integers, dense.Floats]
 
 def merged(some: Found, others: Found, work: dense.Work) -> Found:
     """Columns and keys (m, k) of the k best of both."""
-    columns = parallel.poisoned(some[0].shape, np.int64)
-    keys = parallel.poisoned(some[0].shape, np.float64)
-    cuts = parallel.cuts_by_rows(len(columns), _MERGED_AT_ONCE)
+    columns = parallel.unfilled(some[0].shape, np.int64)
+    keys = parallel.unfilled(some[0].shape, np.float64)
+    cuts = parallel.row_blocks(len(columns), _MERGED_AT_ONCE)
     parallel.run(_merge_rows, cuts, some, others, columns, keys, n_threads=work.n_threads)
     return columns, keys
 
@@ -271,8 +271,8 @@ def asked(question: Question, measure: Measure) -> dict[str, Any]:
 
     same = question.queries is question.searched
     return {
-        "queries": memmap.identity(question.queries),
-        "items": "the queries" if same else memmap.identity(question.searched),
+        "queries": memmap.fingerprint(question.queries),
+        "items": "the queries" if same else memmap.fingerprint(question.searched),
         "k": question.k,
         "measure": [measure.name, joblib.hash(vars(measure))],
         "candidates": _identities(question.candidates),
@@ -282,7 +282,7 @@ def asked(question: Question, measure: Measure) -> dict[str, Any]:
 
 
 def _identities(*arrays: npt.NDArray[Any] | None) -> list[Any]:
-    return [array if array is None else memmap.identity(array) for array in arrays]
+    return [array if array is None else memmap.fingerprint(array) for array in arrays]
 
 
 def _told(

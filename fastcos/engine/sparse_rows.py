@@ -68,8 +68,8 @@ class SparseRows:
     def norms(self) -> npt.NDArray[np.float64]:
         """Euclidean norms of the rows, (n,)."""
         indptr, _, data = self.by_row
-        norms = parallel.poisoned(self.shape[0], np.float64)
-        cuts = parallel.cuts_by_work(indptr, _NNZ_PER_PASS)
+        norms = parallel.unfilled(self.shape[0], np.float64)
+        cuts = parallel.work_blocks(indptr, _NNZ_PER_PASS)
         parallel.run(sparse_top_k.row_norms, cuts, indptr, data, norms, n_threads=self._n_threads)
         return validation.read_only(norms)
 
@@ -92,7 +92,7 @@ class SparseRows:
         packed, taken, values = _empty_entries(len(indices), self._narrow_type, data is not None)
         parallel.run(
             inverted_lists.take_rows,
-            parallel.cuts_by_work(taken_indptr, _NNZ_PER_PASS),
+            parallel.work_blocks(taken_indptr, _NNZ_PER_PASS),
             validation.read_only(order),
             validation.read_only(indptr),
             validation.read_only(indices),
@@ -145,8 +145,8 @@ def _are_whole(
     first = data[:_FIRST_VALUES]
     if (first != np.rint(first)).any():
         return False
-    are_whole = parallel.poisoned(len(indptr) - 1, np.bool_)
-    cuts = parallel.cuts_by_work(indptr, _NNZ_PER_PASS)
+    are_whole = parallel.unfilled(len(indptr) - 1, np.bool_)
+    cuts = parallel.work_blocks(indptr, _NNZ_PER_PASS)
     arrays = indptr, validation.read_only(data), are_whole
     parallel.run(inverted_lists.find_whole_rows, cuts, *arrays, n_threads=n_threads)
     return bool(are_whole.all())

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from fastcos.io.vectors import as_vectors, read_arrays, read_vectors
 from fastcos.storage import FastcosFormatError
-from fastcos.storage.memmap import as_rows_on_disk, blocks
-from fastcos.validation import Rows, as_none, as_same_width
+from fastcos.storage.memmap import as_mapped_rows, iter_blocks
+from fastcos.validation import Rows, check_none, check_same_width
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -88,11 +88,11 @@ def read_factors(
     arrays = read_arrays(path)
     items, own_users, ids, notes = _sides(path, arrays)
     if own_users is not None:
-        as_none("--users", users, f"where {path} holds the users")
+        check_none("--users", users, f"where {path} holds the users")
     elif users is not None:
         own_users = read_vectors(users).vectors
     if own_users is not None:
-        as_same_width("users", own_users, "items", items)
+        check_same_width("users", own_users, "items", items)
     items, own_users, stripped = strip_biases(items, own_users)
     return Factors(items, own_users, ids, (*notes, *stripped))
 
@@ -110,8 +110,8 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
         kept, note = d - 1, "stripped the bias column of the items (BPR)"
     else:
         return items, users, ()
-    fewer = None if users is None else as_rows_on_disk("users", users[:, :kept])
-    return as_rows_on_disk("items", items[:, :kept]), fewer, (note,)
+    fewer = None if users is None else as_mapped_rows("users", users[:, :kept])
+    return as_mapped_rows("items", items[:, :kept]), fewer, (note,)
 
 
 def common_rows(
@@ -165,7 +165,7 @@ def _sides(
 def _ones(rows: Any, column: int) -> bool:
     """Whether a column is 1 in every row that is not zero, and there is such a row."""
     found = False
-    for _, some in blocks("vectors", rows, _ROWS_AT_ONCE):
+    for _, some in iter_blocks("vectors", rows, _ROWS_AT_ONCE):
         directed = some.any(axis=1)
         if not (some[directed, column] == 1).all():
             return False

@@ -25,7 +25,7 @@ from fastcos.linalg.shard_writer import ENTRIES_PER_SHARD, ShardWriter, row_cuts
 from fastcos.linalg.shards import InteractionShards
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError, PathLike
-from fastcos.validation import as_choice, as_count, as_new_directory, as_path
+from fastcos.validation import as_choice, as_count, as_path, check_new_directory
 
 DUPLICATES = ("sum", "last", "max")
 # rows that are written to the spill file, and read from it, at once
@@ -104,7 +104,7 @@ def ingest_interactions(
     as_choice("duplicates", duplicates, DUPLICATES)
     entries = as_count("entries_per_shard", entries_per_shard)
     path, target = Path(path), as_path("out", out).absolute()
-    as_new_directory("out", target)
+    check_new_directory("out", target)
     target.parent.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder,

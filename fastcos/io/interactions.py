@@ -15,7 +15,7 @@ from fastcos.io.text_columns import Integers, refuse_rows, refuse_unsuitable_ids
 from fastcos.linalg.csr import as_interactions
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import as_choice, as_none
+from fastcos.validation import as_choice, check_none
 
 Ids = npt.NDArray[Any]
 
@@ -131,7 +131,7 @@ def read_interactions(
     kind = "".join(path.suffixes[-2:]).lower()
     if kind.endswith((".npz", ".mtx", ".mtx.gz")):
         for name, given in (("user", user), ("item", item), ("value", value), ("member", member)):
-            as_none(name, given, "for a matrix file")
+            check_none(name, given, "for a matrix file")
         as_choice("duplicates, for a matrix file,", duplicates, ("sum",))
         X = read_npz_matrix(path) if kind.endswith(".npz") else read_mtx_matrix(path)
         return Interactions(as_small(X), np.arange(X.shape[0]), np.arange(X.shape[1]))

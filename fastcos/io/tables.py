@@ -13,7 +13,7 @@ from fastcos.io.parquet import ParquetTable
 from fastcos.io.streams import open_bytes
 from fastcos.io.text_columns import Chunk, Columns, Integers, Vocabulary
 from fastcos.parallel import Progress
-from fastcos.validation import as_none
+from fastcos.validation import check_none
 
 
 class Table(Protocol):
@@ -47,8 +47,8 @@ def open_table(
 ) -> Iterator[Table]:
     """Open a table by its kind and read its header; progress is that of open_bytes, of text."""
     if path.suffix.lower() in (".parquet", ".pq"):
-        as_none("member", member, "for Parquet")
-        as_none("delimiter", delimiter, "for Parquet")
+        check_none("member", member, "for Parquet")
+        check_none("delimiter", delimiter, "for Parquet")
         yield ParquetTable(path)
         return
     with open_bytes(path, member, progress) as stream:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import some_rows
+from fastcos.validation import format_rows
 
 Integers = npt.NDArray[np.int64]
 
@@ -65,7 +65,7 @@ class Columns(NamedTuple):
 
 def refuse_rows(path: Path, rule: str, what: str, lines: Integers) -> NoReturn:
     """Raise for rows of a file, naming the first five."""
-    raise FastcosFormatError(f"{path}: {rule}, got {what} ({some_rows(lines)})")
+    raise FastcosFormatError(f"{path}: {rule}, got {what} ({format_rows(lines)})")
 
 
 def refuse_unsuitable_ids(path: Path, name: str, column: TextColumn, lines: Integers) -> None:

@@ -13,7 +13,7 @@ from fastcos.io.tensors import read_safetensors
 from fastcos.io.vector_tables import read_vector_table
 from fastcos.io.word_vectors import read_binary_vectors, read_text_vectors
 from fastcos.storage import FastcosFormatError
-from fastcos.storage.memmap import as_rows_on_disk, blocks
+from fastcos.storage.memmap import as_mapped_rows, iter_blocks
 
 Array = npt.NDArray[Any]
 
@@ -141,8 +141,8 @@ def as_vectors(path: Path, arrays: Mapping[str, Array]) -> Vectors:
             f"{path} must hold one 2-dimensional array of numbers, got {held[:200] or 'nothing'}"
         )
     try:
-        vectors = as_rows_on_disk("vectors", found[0])
-        for _ in blocks("vectors", vectors, _CHECKED_AT_ONCE):
+        vectors = as_mapped_rows("vectors", found[0])
+        for _ in iter_blocks("vectors", vectors, _CHECKED_AT_ONCE):
             pass  # what is not finite is told as it is read
     except ValueError as error:
         raise FastcosFormatError(f"{path}: {error}") from None

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from fastcos import parallel
 from fastcos.kernels import csr
-from fastcos.validation import as_rows, read_only, some_rows
+from fastcos.validation import as_rows, format_rows, read_only
 
 # every whole number up to here is exact in float32
 _EXACT_FLOAT32 = 2**24
@@ -205,10 +205,10 @@ def _as_values(data: Any) -> Any:
 def _checked(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) -> int:
     """Return the worst repairable finding of all rows; raise for those that are none."""
     indptr = read_only(indptr.astype(np.int64, copy=False))
-    findings = parallel.poisoned(len(indptr) - 1, np.uint8)
+    findings = parallel.unfilled(len(indptr) - 1, np.uint8)
     parallel.run(
         csr.check_rows,
-        parallel.cuts_by_work(indptr, 1 << 20),
+        parallel.work_blocks(indptr, 1 << 20),
         indptr,
         read_only(indices),
         read_only(data),
@@ -223,7 +223,7 @@ def _checked(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) ->
         rows = np.flatnonzero(findings == finding)
         if len(rows):
             what = _first_offender(rows[0], indptr, indices, data, n_columns)
-            raise ValueError(f"{name} must {rule}, got {what} (at fault: {some_rows(rows)})")
+            raise ValueError(f"{name} must {rule}, got {what} (at fault: {format_rows(rows)})")
     return csr.NOT_CANONICAL if (findings == csr.NOT_CANONICAL).any() else int(findings.max())
 
 

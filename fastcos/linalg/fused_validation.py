@@ -35,7 +35,7 @@ def unread_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | N
     if arrays is None or arrays.indices.dtype != np.int32 or len(arrays.indices) < _NNZ:
         return None
     factor = validation.as_rows("A", A)
-    validation.as_length("A", factor, X.shape[1], "X has columns")
+    validation.check_length("A", factor, X.shape[1], "X has columns")
     needs_pieces = rows_at_a_time(X.shape, len(arrays.indices), factor) < X.shape[1]
     if factor.dtype != arrays.data.dtype or needs_pieces or is_plain():
         return None

@@ -161,7 +161,7 @@ def as_operator(
     if sp.issparse(X):
         X = as_interactions("X", X, keep_zeros=True)
     elif hasattr(X, "as_operator"):
-        validation.as_none("scale", scale, "for interactions in shards")
+        validation.check_none("scale", scale, "for interactions in shards")
     elif not isinstance(X, LinearOperator):
         X = validation.as_rows("X", X)
     n, p = X.shape

@@ -45,7 +45,7 @@ def at_once(parts: int, bytes_per_sum: int, n_threads: int | None) -> int:
 
 def add(sums: npt.NDArray[Any], column: int, out: npt.NDArray[Any], n_threads: int | None) -> None:
     """Add sums (parts, p, w), one after the other, to columns column .. column + w of out."""
-    cuts = parallel.cuts_by_rows(len(out), 2048)
+    cuts = parallel.row_blocks(len(out), 2048)
     parallel.run(
         sparse.add_parts, cuts, validation.read_only(sums), column, out, n_threads=n_threads
     )

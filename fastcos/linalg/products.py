@@ -174,5 +174,5 @@ def _threads(n_threads: int | None) -> int | None:
 
 def _as_factor(name: str, factor: npt.ArrayLike, length: int, of: str) -> Matrix:
     rows = validation.as_rows(name, factor)
-    validation.as_length(name, rows, length, f"X has {of}")
+    validation.check_length(name, rows, length, f"X has {of}")
     return rows

@@ -29,7 +29,7 @@ class Shards(Protocol):
     def read_ahead(self, lo: int, hi: int) -> None:
         """Let the system read rows [lo, hi) in the background."""
 
-    def rows_reaching(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """First rows before which there are so many non-zeros and rows."""
 
 
@@ -46,7 +46,7 @@ class ShardedOperator:
         self._memory = Workspace()
         n, p = X.shape
         begins = partial_sums.begins(n, X.nnz, partial_sums.count(p, X.nnz))
-        self._part_cuts = np.unique(np.concatenate([[0], X.rows_reaching(begins), [n]])).tolist()
+        self._part_cuts = np.unique(np.concatenate([[0], X.rows_at_work(begins), [n]])).tolist()
 
     def matmul(self, A: Matrix) -> Matrix:
         """Return X A."""
@@ -96,7 +96,7 @@ class ShardedOperator:
         out = np.zeros((p, width), factor.dtype)
         for first in range(0, parts, most):
             some = [panel[: parts - first] for panel in sums]
-            numbers = parallel.cuts_by_rows(len(some[0]), 1)
+            numbers = parallel.row_blocks(len(some[0]), 1)
             parallel.run(
                 self._sum_parts, numbers, first, kernel, factor, panels, some,
                 n_threads=self._n_threads,
@@ -128,9 +128,9 @@ class ShardedOperator:
     def _summed_in_one(self, kernel: str, factor: Matrix) -> Matrix:
         """Sum all rows in order; every thread has columns of its own."""
         p, width = self.shape[1], factor.shape[1]
-        columns = parallel.cuts_by_rows(width, max(4, -(-width // self._size)))
+        columns = parallel.row_blocks(width, max(4, -(-width // self._size)))
         sums = [np.zeros((1, p, hi - lo), factor.dtype) for lo, hi in pairwise(columns)]
-        numbers = parallel.cuts_by_rows(len(sums), 1)
+        numbers = parallel.row_blocks(len(sums), 1)
 
         def add_columns(lo: int, hi: int, X: sp.csr_array, row: int) -> None:
             for column, panel in zip(columns[lo:hi].tolist(), sums[lo:hi], strict=True):

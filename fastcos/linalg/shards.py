@@ -128,8 +128,8 @@ class InteractionShards:
         n, p = X.shape
         users = np.arange(n) if user_ids is None else np.asarray(user_ids)
         items = np.arange(p) if item_ids is None else np.asarray(item_ids)
-        validation.as_shape("user_ids", users.shape, (n,))
-        validation.as_shape("item_ids", items.shape, (p,))
+        validation.check_shape("user_ids", users.shape, (n,))
+        validation.check_shape("item_ids", items.shape, (p,))
         cuts = row_cuts(X.indptr, entries)
         with ShardWriter(path, items) as writer:
             for lo, hi in pairwise(cuts):
@@ -215,7 +215,7 @@ class InteractionShards:
             for array in arrays:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
-    def rows_reaching(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """First rows before which there are so many non-zeros and rows, added up.
 
         Parameters
@@ -232,7 +232,7 @@ class InteractionShards:
         for first, (indptr, indices, _) in zip(self.first_rows, self._shards, strict=False):
             some = targets[len(found) :]
             some = some[some <= before + len(indices) + len(indptr) - 1] - before
-            found.extend((first + parallel.rows_reaching(indptr, some)).tolist())
+            found.extend((first + parallel.rows_at_work(indptr, some)).tolist())
             before += len(indices) + len(indptr) - 1
         return np.array(found, np.int64)
 

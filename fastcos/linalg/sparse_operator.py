@@ -138,7 +138,7 @@ class SparseOperator:
             for first, sums in self._some_sums(width, factor.dtype):
                 parallel.run(
                     kernel_body(sparse, kernel),
-                    parallel.cuts_by_rows(len(sums), 1),
+                    parallel.row_blocks(len(sums), 1),
                     self._part_cuts[first : first + len(sums) + 1],
                     *self._arrays,
                     factor,
@@ -157,7 +157,7 @@ class SparseOperator:
             for first, sums in self._some_sums(panel.shape[1], Q.dtype):
                 parallel.run(
                     sparse_blocks.gram_blocks,
-                    parallel.cuts_by_rows(len(sums), 1),
+                    parallel.row_blocks(len(sums), 1),
                     first_blocks[first : first + len(sums) + 1],
                     transposes,
                     *self._arrays,
@@ -178,11 +178,11 @@ class SparseOperator:
             yield first, sums[: parts - first]
 
     @functools.cached_property
-    def _part_cuts(self) -> parallel.Cuts:
+    def _part_cuts(self) -> parallel.Blocks:
         n, p = self.shape
         indptr = self._arrays[0]
         begins = partial_sums.begins(n, int(indptr[-1]), partial_sums.count(p, int(indptr[-1])))
-        inner = parallel.rows_reaching(indptr, begins)
+        inner = parallel.rows_at_work(indptr, begins)
         return validation.read_only(np.unique(np.concatenate([[0], inner, [n]])))
 
     def _item_rows(self, factor: Matrix) -> int:
@@ -204,7 +204,7 @@ class SparseOperator:
         return bool(fits_int32 and starts + 2 * indptr[-1] + values <= _working_bytes())
 
     @functools.cached_property
-    def _block_cuts(self) -> tuple[parallel.Cuts, parallel.Cuts]:
+    def _block_cuts(self) -> tuple[parallel.Blocks, parallel.Blocks]:
         """First block of every part, and the rows between which blocks lie."""
         parts = itertools.pairwise(self._part_cuts)
         rows = [np.arange(lo, hi, sparse_blocks.ROWS) for lo, hi in parts]
@@ -212,13 +212,13 @@ class SparseOperator:
         return validation.read_only(np.cumsum([0, *map(len, rows)])), validation.read_only(cuts)
 
     @functools.cached_property
-    def _transposes(self) -> tuple[parallel.Cuts, sparse_blocks.Transposes]:
+    def _transposes(self) -> tuple[parallel.Blocks, sparse_blocks.Transposes]:
         first_blocks, cuts = self._block_cuts
         nnz, data = self._X.nnz, self._arrays[2]
         starts = np.empty((len(cuts) - 1, self.shape[1] + 1), np.int32)
         rows = np.empty(nnz, np.uint16)
         values = None if data is None else np.empty(nnz, data.dtype)
-        blocks = parallel.cuts_by_rows(len(cuts) - 1, 1)
+        blocks = parallel.row_blocks(len(cuts) - 1, 1)
         arrays = *self._arrays, cuts, starts, rows, values
         parallel.run(sparse_blocks.transpose_blocks, blocks, *arrays, n_threads=self._n_threads)
         starts, rows = validation.read_only(starts), validation.read_only(rows)
@@ -253,9 +253,9 @@ def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
     return rows
 
 
-def work_cuts(indptr: npt.NDArray[np.int64], width: int) -> parallel.Cuts:
+def work_cuts(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
     """Return the rows between which blocks of a product of that many columns lie."""
-    return parallel.cuts_by_work(indptr, max(1, _WORK_PER_BLOCK // width))
+    return parallel.work_blocks(indptr, max(1, _WORK_PER_BLOCK // width))
 
 
 def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:

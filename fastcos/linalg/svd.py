@@ -229,14 +229,14 @@ def svd_residuals(X: Any, svd: Any) -> Vector:
     operator = X if hasattr(X, "gram_matmul") else as_operator(X)
     U, s, Vt = svd[:3]
     rows = validation.as_rows("svd.Vt", Vt, dtype=np.float64)
-    validation.as_same_width("svd.Vt", rows, "X", operator)
+    validation.check_same_width("svd.Vt", rows, "X", operator)
     values = validation.as_vector("svd.s", s, len(rows))
     n, p = operator.shape
     if p <= n or U is None:
         return _residuals(operator.gram_matmul(rows.T), rows.T, values)
     columns = validation.as_rows("svd.U", U, dtype=np.float64)
-    validation.as_length("svd.U", columns, n, "X")
-    validation.as_same_width("svd.U", columns, "svd.s", values[None])
+    validation.check_length("svd.U", columns, n, "X")
+    validation.check_same_width("svd.U", columns, "svd.s", values[None])
     return _residuals(operator.transposed().gram_matmul(columns), columns, values)
 
 

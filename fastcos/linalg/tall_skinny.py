@@ -26,10 +26,10 @@ def cross(
     tiled = -(-m // TILE) * TILE
     if tiled > B.shape[1]:
         B = np.pad(B, ((0, 0), (0, tiled - B.shape[1])))
-    cuts = parallel.cuts_by_rows(len(Z), max(_ROWS_OF_A_PART, -(-len(Z) // _MOST_PARTS)))
+    cuts = parallel.row_blocks(len(Z), max(_ROWS_OF_A_PART, -(-len(Z) // _MOST_PARTS)))
     sums = np.empty((len(cuts) - 1, tiled, Z.shape[1]), Z.dtype)
     arrays = validation.read_only(cuts), validation.read_only(B), validation.read_only(Z), sums
-    parts = parallel.cuts_by_rows(len(sums), 1)
+    parts = parallel.row_blocks(len(sums), 1)
     parallel.run(kernel_body(tall_skinny, "cross_parts"), parts, *arrays, n_threads=n_threads)
     total: npt.NDArray[np.float64] = sums[:, :m].sum(axis=0, dtype=np.float64)
     return total
@@ -39,7 +39,7 @@ def add_product(B: Matrix, C: Matrix, Z: Matrix, *, n_threads: int | None = None
     """Z += B C in place, for B (p, at least m), C (m, w) and Z (p, w); computed in Z's type."""
     C = np.ascontiguousarray(C, dtype=Z.dtype)
     arrays = validation.read_only(B), validation.read_only(C), Z
-    cuts = parallel.cuts_by_rows(len(Z), _ROWS_OF_A_PART)
+    cuts = parallel.row_blocks(len(Z), _ROWS_OF_A_PART)
     parallel.run(kernel_body(tall_skinny, "add_product_rows"), cuts, *arrays, n_threads=n_threads)
 
 

@@ -30,8 +30,8 @@ def transposed(
     indptr, indices = validation.read_only(indptr), validation.read_only(indices)
     data = None if data is None else validation.read_only(data)
     parts = max(1, min(_MOST_PARTS, nnz // (_NNZ_PER_COLUMN * n_columns)))
-    cuts = parallel.cuts_by_work(indptr, -(-(nnz + n) // parts))
-    blocks = parallel.cuts_by_rows(len(cuts) - 1, 1)
+    cuts = parallel.work_blocks(indptr, -(-(nnz + n) // parts))
+    blocks = parallel.row_blocks(len(cuts) - 1, 1)
     counts = np.empty((len(cuts) - 1, n_columns), np.int64)
     cuts = validation.read_only(cuts)
     parallel.run(

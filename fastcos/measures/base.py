@@ -229,7 +229,7 @@ class Plain:
 
     def fit(self, items: Rows, users: Rows | None = None) -> Self:
         """Return a fitted copy, so that a measure that others hold never changes."""
-        as_rows = memmap.as_rows_on_disk if learns_in_blocks(self) else validation.as_rows
+        as_rows = memmap.as_mapped_rows if learns_in_blocks(self) else validation.as_rows
         items = as_rows("items", items)
         if users is not None:
             users = validation.as_rows("users", users)

@@ -45,7 +45,7 @@ def as_model_of_eq1(name: str, model: Any) -> None:
         )
 
 
-def as_fitted(measure: Any, attribute: str) -> None:
+def check_fitted(measure: Any, attribute: str) -> None:
     """Refuse an object that has not learned attribute yet."""
     if not hasattr(measure, attribute):
         raise ValueError(f"the measure must be fitted first, got {type(measure).__name__} as made")
@@ -74,7 +74,7 @@ def as_finite_rows(norms: npt.NDArray[np.float64]) -> None:
         broken = np.flatnonzero(~np.isfinite(norms))
         raise ValueError(
             "rows of a measure must be finite, got NaN or infinity in "
-            f"{validation.some_rows(broken)} (a zero row has no direction to divide by)"
+            f"{validation.format_rows(broken)} (a zero row has no direction to divide by)"
         )
 
 

@@ -106,7 +106,7 @@ class _Local(Plain):
             self._near = nearest(self._rows, None, most, self.metric, depth)
             found = self._near.first(k)
         else:
-            validation.as_same_width("other", other, "items", items)
+            validation.check_same_width("other", other, "items", items)
             self._there = self._prepared(other)
             found = nearest(self._rows, self._there, k, self.metric)
         self._locals = self._local(self._rows, found, self._there)
@@ -137,12 +137,12 @@ class _Local(Plain):
 
     def _of_items(self, B: Rows) -> Floats:
         """The local statistic of items; known for the rows that were fitted."""
-        checks.as_fitted(self, "_rows")
+        checks.check_fitted(self, "_rows")
         return self._of(B, self._members.find(B), self._there)
 
     def _of_queries(self, Q: Rows) -> Floats:
         """The local statistic of queries; known where a query is an item itself."""
-        checks.as_fitted(self, "_rows")
+        checks.check_fitted(self, "_rows")
         unknown = np.full(len(Q), -1)
         return self._of(Q, unknown if self._apart else self._members.find(Q), self._rows)
 
@@ -157,7 +157,7 @@ class _Local(Plain):
 
     def candidates(self) -> Candidates | None:
         """Return the nearest others of every item, unless of another side."""
-        checks.as_fitted(self, "_rows")
+        checks.check_fitted(self, "_rows")
         if self._near is None:
             return None
         columns, keys = self._near

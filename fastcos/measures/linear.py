@@ -22,7 +22,7 @@ class Mapped(Plain):
 
     def items(self, B: Rows) -> Rows:
         """Return (B - mean) root, (p, r) float64; rows that only rounding keeps from 0 are 0."""
-        checks.as_fitted(self, "root_")
+        checks.check_fitted(self, "root_")
         return mapped_rows(B, self.mean_, self.root_)
 
 

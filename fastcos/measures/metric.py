@@ -45,7 +45,7 @@ class SoftCosine(Mapped):
 
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Check that S fits the rows."""
-        validation.as_same_width("items", items, "matrix", self.matrix)
+        validation.check_same_width("items", items, "matrix", self.matrix)
 
 
 class _OtherSide(Mapped):
@@ -61,7 +61,7 @@ class _OtherSide(Mapped):
         """Take the root of the other side's moment."""
         given = self.other if users is None else users
         other: Rows = checks.as_given("other", given, self.name)
-        validation.as_same_width("other", other, "items", items)
+        validation.check_same_width("other", other, "items", items)
         self.root_ = root_of("the moment of other", self._moment(other))
         self.mean_ = np.zeros(items.shape[1])
 

@@ -297,7 +297,7 @@ class WordRotatorsDistance(Plain):
 
     def _masses(self, bags: Bags) -> sp.csr_array:
         """Shares of the vectors in every bag, (n, w), without zeros."""
-        validation.as_same_width("bags", bags, "vectors.T", self.vectors.T)
+        validation.check_same_width("bags", bags, "vectors.T", self.vectors.T)
         weights = sp.csr_array(bags, dtype=np.float64, copy=True)
         checks.as_nonnegative("the weights of bags", weights.data)
         weights.data *= self._norms[weights.indices]

@@ -66,7 +66,7 @@ class RescaledCosine(Mapped):
         if named and self.rescaling != "identity":
             checks.as_given("model", self.model, f"{self.name}:{self.rescaling}")
         diagonal = as_diagonal(self.rescaling, *(self.model or identity))
-        validation.as_same_width("items", items, "D", diagonal[None])
+        validation.check_same_width("items", items, "D", diagonal[None])
         self.mean_, self.root_ = np.zeros(d), 1 / diagonal
 
 
@@ -105,7 +105,7 @@ class Eq2Cosine(Mapped):
         self.mean_, self.root_ = np.zeros(d), np.ones(d)
         if self.model is not None:
             shrinkage, values = self.model
-            validation.as_same_width("items", items, "model", shrinkage[None])
+            validation.check_same_width("items", items, "model", shrinkage[None])
             kept = shrinkage > 0
             self.root_[~kept] = 0
             values = np.maximum(values[kept] - self.regularization, 0)

@@ -44,7 +44,7 @@ def lengthened_rows(rows: Rows) -> Rows:
 
 def _lengthened(rows: Rows) -> tuple[Rows, Floats, npt.NDArray[np.intc] | None]:
     """Rows whose squares lose no digits, their norms, and by which powers of 2 they were made."""
-    norms = parallel.poisoned(len(rows), np.float64)
+    norms = parallel.unfilled(len(rows), np.float64)
     parallel.run(pair_scores.row_norms, _cuts(rows, 1), _given(rows), norms)
     short = safe_norms.are_short(norms, rows.dtype)
     if short is None or not rows[short].any():
@@ -70,7 +70,7 @@ def scaled_rows(rows: Rows) -> npt.NDArray[np.float32]:
     out = buffer_pool.empty(rows.shape, np.float32)
     rows, norms, _ = _lengthened(rows)
     inverses = np.divide(1, norms, out=np.zeros(len(norms)), where=norms > 0)
-    parallel.run(_scale, parallel.cuts_by_rows(len(rows), _SORTED_AT_ONCE), rows, inverses, out)
+    parallel.run(_scale, parallel.row_blocks(len(rows), _SORTED_AT_ONCE), rows, inverses, out)
     return out
 
 
@@ -81,7 +81,7 @@ def _scale(lo: int, hi: int, rows: Rows, factors: Floats, out: npt.NDArray[np.fl
 def rising_rows(rows: Rows) -> Rows:
     """Rows with their entries in rising order."""
     out: Rows = buffer_pool.empty(rows.shape, rows.dtype)
-    parallel.run(_sort, parallel.cuts_by_rows(len(rows), _SORTED_AT_ONCE), rows, out)
+    parallel.run(_sort, parallel.row_blocks(len(rows), _SORTED_AT_ONCE), rows, out)
     return out
 
 
@@ -95,7 +95,7 @@ def mapped_rows(rows: Rows, mean: Floats, root: Floats) -> Floats:
 
     Without a mean, rows too short for their squares come out longer, which no cosine sees.
     """
-    validation.as_same_width("rows", rows, "the fitted items", mean[None])
+    validation.check_same_width("rows", rows, "the fitted items", mean[None])
     if not mean.any():
         rows = lengthened_rows(rows)
     if root.ndim == 1:
@@ -107,7 +107,7 @@ def mapped_rows(rows: Rows, mean: Floats, root: Floats) -> Floats:
         out *= root
         return out
     largest = float(np.linalg.norm(root, 2))
-    out = parallel.poisoned((len(rows), root.shape[1]), np.float64)
+    out = parallel.unfilled((len(rows), root.shape[1]), np.float64)
     cuts = _cuts(rows, root.shape[1])
     parallel.run(
         row_transforms.map_rows, cuts, _given(rows), _given(mean), _given(root), largest, out
@@ -117,14 +117,14 @@ def mapped_rows(rows: Rows, mean: Floats, root: Floats) -> Floats:
 
 def fingerprints(rows: Rows) -> npt.NDArray[np.uint64]:
     """64 bits per row, equal for equal rows of either float type."""
-    out = parallel.poisoned(len(rows), np.uint64)
+    out = parallel.unfilled(len(rows), np.uint64)
     parallel.run(row_transforms.fingerprint_rows, _cuts(rows, 1), _given(rows), out)
     return out
 
 
 def ranked_rows(rows: Rows) -> npt.NDArray[np.float32]:
     """Average ranks of the entries within each row, less their mean."""
-    out = parallel.poisoned(rows.shape, np.float32)
+    out = parallel.unfilled(rows.shape, np.float32)
     parallel.run(row_transforms.rank_rows, _cuts(rows, 64), _given(rows), out)
     return out
 
@@ -208,8 +208,8 @@ def list_keys(
     norms = norms_of(items) if norms is None else norms
     if queries.dtype != items.dtype:
         queries, items = queries.astype(np.float64), items.astype(np.float64)
-    keys = parallel.poisoned(columns.shape, np.float64)
-    cuts = parallel.cuts_by_rows(len(queries), max(1, 20_000 // keys.shape[1]))
+    keys = parallel.unfilled(columns.shape, np.float64)
+    cuts = parallel.row_blocks(len(queries), max(1, 20_000 // keys.shape[1]))
     parallel.run(
         row_transforms.list_keys, cuts, FORMS[form], _given(queries), norms_of(queries),
         _given(items),
@@ -231,8 +231,8 @@ def mutual_proximities(
 
     -inf where a standardised cosine is below the query's least (n,).
     """
-    keys = parallel.poisoned(columns.shape, np.float64)
-    cuts = parallel.cuts_by_rows(len(columns), max(1, 20_000 // columns.shape[1]))
+    keys = parallel.unfilled(columns.shape, np.float64)
+    cuts = parallel.row_blocks(len(columns), max(1, 20_000 // columns.shape[1]))
     of_rows = map(_given, (query_means, query_deviations, means, deviations, least))
     parallel.run(
         normal_cdf.mutual_proximity_rows, cuts, _given(cosines), _given(columns), *of_rows, keys
@@ -247,8 +247,8 @@ def list_recos(
     if queries.dtype != items.dtype:
         queries, rising_queries = queries.astype(np.float64), rising_queries.astype(np.float64)
         items, rising_items = items.astype(np.float64), rising_items.astype(np.float64)
-    keys = parallel.poisoned(columns.shape, np.float64)
-    cuts = parallel.cuts_by_rows(len(queries), max(1, 4_000 // keys.shape[1]))
+    keys = parallel.unfilled(columns.shape, np.float64)
+    cuts = parallel.row_blocks(len(queries), max(1, 4_000 // keys.shape[1]))
     parallel.run(
         ordered_rows.recos_rows, cuts,
         *map(_given, (queries, rising_queries, items, rising_items, columns)), keys,
@@ -287,7 +287,7 @@ def narrow_recos_lists(
     item_offsets: Floats, counts: Integers, columns: Integers,
 ) -> None:  # fmt: skip
     """Drop of every list what cannot be among its k best by recos, in place."""
-    cuts = parallel.cuts_by_rows(len(queries), 256)
+    cuts = parallel.row_blocks(len(queries), 256)
     given = map(_given, (queries, query_offsets, items, item_offsets))
     parallel.run(ordered_rows.narrow_recos_lists, cuts, k, depth, slack, *given, counts, columns)
 
@@ -296,8 +296,8 @@ def centroid_distances(rows: Rows, items: Rows, columns: Integers) -> Floats:
     """Squared distance of every row to the mean of the items of its list, (n,)."""
     if rows.dtype != items.dtype:
         rows, items = rows.astype(np.float64), items.astype(np.float64)
-    out = parallel.poisoned(len(rows), np.float64)
-    cuts = parallel.cuts_by_rows(len(rows), max(1, 20_000 // columns.shape[1]))
+    out = parallel.unfilled(len(rows), np.float64)
+    cuts = parallel.row_blocks(len(rows), max(1, 20_000 // columns.shape[1]))
     parallel.run(
         row_transforms.centroid_distances, cuts, _given(rows), _given(items), _given(columns), out
     )
@@ -308,11 +308,11 @@ def _given(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return validation.read_only(np.ascontiguousarray(array))
 
 
-def _cuts(rows: Rows, work: int) -> parallel.Cuts:
+def _cuts(rows: Rows, work: int) -> parallel.Blocks:
     size = min(_MOST_ROWS, _WORK_PER_BLOCK // (rows.shape[1] * work) // 4 * 4)
-    return parallel.cuts_by_rows(len(rows), max(4, size))
+    return parallel.row_blocks(len(rows), max(4, size))
 
 
 def blocks_of(rows: Rows) -> Iterator[tuple[int, Rows]]:
     """First row and rows of blocks, of rows in memory or on disk."""
-    return memmap.blocks("items", rows, max(1, _SUMMED_AT_ONCE // rows.shape[1]))
+    return memmap.iter_blocks("items", rows, max(1, _SUMMED_AT_ONCE // rows.shape[1]))

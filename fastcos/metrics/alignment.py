@@ -177,8 +177,8 @@ def model_change(
     """
     P1, P2 = same_rows("first_users", first_users, "second_users", second_users)
     Q1, Q2 = same_rows("first_items", first_items, "second_items", second_items)
-    validation.as_same_width("first_items", Q1, "first_users", P1)
-    validation.as_same_width("second_items", Q2, "second_users", P2)
+    validation.check_same_width("first_items", Q1, "first_users", P1)
+    validation.check_same_width("second_items", Q2, "second_users", P2)
     users = triangle(np.concatenate([P1, -P2.astype(np.float64)], axis=1))
     items = triangle(np.concatenate([Q1, Q2.astype(np.float64)], axis=1))
     value = _size_of(users @ items.T)

@@ -143,7 +143,7 @@ def _histograms(grouped: LabelledRows, n_threads: int | None) -> tuple[Integers,
     for begin, stop in rounds(len(rows), parts):
         parallel.run(
             pair_reductions.pair_histograms,
-            parallel.cuts_by_rows(parts, 1),
+            parallel.row_blocks(parts, 1),
             begin,
             stop,
             rows,
@@ -175,11 +175,11 @@ def _pair_scores(grouped: LabelledRows, n_threads: int | None) -> tuple[Floats, 
     rows, ends = validation.read_only(grouped.rows), row_ends(grouped)
     n = len(rows)
     n_same, n_other = ends - np.arange(n) - 1, n - ends
-    same = parallel.poisoned(int(n_same.sum()), np.float64)
-    other = parallel.poisoned(int(n_other.sum()), np.float64)
+    same = parallel.unfilled(int(n_same.sum()), np.float64)
+    other = parallel.unfilled(int(n_other.sum()), np.float64)
     parallel.run(
         pair_reductions.write_pair_scores,
-        parallel.cuts_by_rows(n, 48),
+        parallel.row_blocks(n, 48),
         rows,
         packed(rows, n_threads),
         ends,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.validation import as_count, as_vector, read_only, some_rows
+from fastcos.validation import as_count, as_vector, format_rows, read_only
 
 
 def as_shared_labels(name: str, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -41,7 +41,7 @@ def as_neighbor_lists(
     repeated = np.flatnonzero(twice.any(axis=1))
     if len(repeated):
         raise ValueError(
-            f"{name} must hold no item twice in a list, got one in {some_rows(repeated)}"
+            f"{name} must hold no item twice in a list, got one in {format_rows(repeated)}"
         )
     return read_only(lists)
 

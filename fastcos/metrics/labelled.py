@@ -83,16 +83,16 @@ def labelled_rows(
 def packed(rows: Floats, n_threads: int | None = None) -> Floats:
     """Return rows laid out in panels of 32 for the kernels."""
     n, d = rows.shape
-    panels = parallel.poisoned((-(-n // dot_tile.COLUMNS), d, dot_tile.COLUMNS), np.float64)
-    cuts = parallel.cuts_by_rows(len(panels), 16)
+    panels = parallel.unfilled((-(-n // dot_tile.COLUMNS), d, dot_tile.COLUMNS), np.float64)
+    cuts = parallel.row_blocks(len(panels), 16)
     parallel.run(dot_tile.pack_rows, cuts, validation.read_only(rows), panels, n_threads=n_threads)
     return validation.read_only(panels)
 
 
 def products(rows: Floats, panels: Floats, n_columns: int, n_threads: int | None = None) -> Floats:
     """Return rows times the n_columns packed rows, (n, n_columns); the same bits on any cut."""
-    out = parallel.poisoned((len(rows), n_columns), np.float64)
-    cuts = parallel.cuts_by_rows(len(rows), STRIP if len(rows) > MANY else FEW_ROWS)
+    out = parallel.unfilled((len(rows), n_columns), np.float64)
+    cuts = parallel.row_blocks(len(rows), STRIP if len(rows) > MANY else FEW_ROWS)
     rows = validation.read_only(np.ascontiguousarray(rows))
     parallel.run(dot_tile.products_rows, cuts, rows, panels, out, n_threads=n_threads)
     return out

@@ -209,8 +209,8 @@ def kendall_distance(first: Any, second: Any, *, k: int | None = None) -> float:
     total = 0
     for _, places in _blocks_of_places(a, b):
         places = validation.read_only(places)
-        doubled = parallel.poisoned(len(places), np.int64)
-        cuts = parallel.cuts_by_rows(len(places), 1024)
+        doubled = parallel.unfilled(len(places), np.int64)
+        cuts = parallel.row_blocks(len(places), 1024)
         parallel.run(candidate_lists.doubled_kendall_rows, cuts, places, doubled)
         total += int(doubled.sum())
     return total / (len(a) * k * (3 * k - 1))

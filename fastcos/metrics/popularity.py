@@ -90,19 +90,19 @@ def popularity_bias(
     >>> round(bias.norm_correlation, 2), round(bias.lift, 2), round(bias.gini, 2)
     (0.99, 1.9, 0.95)
     """
-    rows = memmap.as_rows_on_disk("items", items)
+    rows = memmap.as_mapped_rows("items", items)
     counts = checks.as_nonnegative("popularity", popularity, len(rows))
     listed = occurrences(neighbors, len(rows), k).astype(np.float64)
     resultant, directed = np.zeros(rows.shape[1]), np.empty(len(rows), np.bool_)
     lengths, cosines = np.empty(len(rows)), np.empty(len(rows))
-    for lo, chunk in memmap.blocks("items", rows, CHUNK):
+    for lo, chunk in memmap.iter_blocks("items", rows, CHUNK):
         part = slice(lo, lo + len(chunk))
         directed[part] = chunk.any(axis=1)
         lengths[part] = _lengths(chunk)
         resultant += unit_rows(chunk)[counts[part] > 0].sum(axis=0)
     kept = directed & (counts > 0)
     n = checks.as_enough("items", int(kept.sum()), 10, "popular rows that are not zero")
-    for lo, chunk in memmap.blocks("items", rows, CHUNK):
+    for lo, chunk in memmap.iter_blocks("items", rows, CHUNK):
         cosines[lo : lo + len(chunk)] = (unit_rows(chunk) * resultant).sum(axis=1)
     logs, cosines, lengths = np.log(counts[kept]), (cosines[kept] - 1) / (n - 1), lengths[kept]
     order = np.argsort(logs, kind="stable")

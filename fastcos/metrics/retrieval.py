@@ -76,10 +76,10 @@ def average_precisions_at_r(items: Any, labels: Any, *, n_threads: int | None = 
     sizes = np.bincount(codes)
     queries = np.flatnonzero(filled & (sizes[codes] > 1))
     rows = validation.read_only(unit_rows(given))
-    found = parallel.poisoned(len(queries), np.float64)
+    found = parallel.unfilled(len(queries), np.float64)
     parallel.run(
         pair_reductions.average_precisions_at_r,
-        parallel.cuts_by_rows(len(queries), 48),
+        parallel.row_blocks(len(queries), 48),
         validation.read_only(queries),
         rows,
         packed(rows, n_threads),

@@ -162,9 +162,9 @@ def mean_cosine(items: Any) -> MeanCosine:
     >>> mean_cosine([[1, 0], [2, 0], [0, 0]])
     MeanCosine(value=1.0, n_left_out=1)
     """
-    rows = memmap.as_rows_on_disk("items", items)
+    rows = memmap.as_mapped_rows("items", items)
     resultant, n_directed = np.zeros(rows.shape[1]), 0
-    for _, chunk in memmap.blocks("items", rows, CHUNK):
+    for _, chunk in memmap.iter_blocks("items", rows, CHUNK):
         n_directed += int(chunk.any(axis=1).sum())
         resultant += unit_rows(chunk).sum(axis=0)
     n = checks.as_enough("items", n_directed, 2, "rows that are not zero")

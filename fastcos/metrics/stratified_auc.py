@@ -95,7 +95,7 @@ def stratified_auc(
     for begin, stop in rounds(len(unit), parts):
         parallel.run(
             pair_reductions.stratified_pair_histograms,
-            parallel.cuts_by_rows(parts, 1),
+            parallel.row_blocks(parts, 1),
             begin,
             stop,
             unit,

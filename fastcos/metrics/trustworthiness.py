@@ -75,10 +75,10 @@ def trustworthiness(
     n = checks.as_enough("original", int(kept.sum()), 3, "rows that are zero in neither")
     k = validation.as_count("k", k, 1, (n - 1) // 2)
     A, B = (validation.read_only(unit_rows(rows[kept])) for rows in (X, Y))
-    excess = parallel.poisoned((n, 2), np.int64)
+    excess = parallel.unfilled((n, 2), np.int64)
     parallel.run(
         pair_reductions.rank_excess_rows,
-        parallel.cuts_by_rows(n, 48),
+        parallel.row_blocks(n, 48),
         A,
         packed(A, n_threads),
         B,

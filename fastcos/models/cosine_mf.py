@@ -204,7 +204,7 @@ class CosineMF(
             A parameter or X is not valid, or X has no interactions.
         """
         X = self._as_matrix(X, reset=True)
-        validation.as_squarable("X", X.data)
+        validation.check_squarable("X", X.data)
         validation.as_count("interactions in X", X.nnz)
         settings, seed = self._settings(), self._seed()
         A, B, bias = (fitted := train(X, settings, seed, progress)).factors

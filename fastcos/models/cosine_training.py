@@ -196,7 +196,7 @@ class _Trainer:
         self._weights, self._total = read_only(weights.astype(np.float32)), float(weights.sum())
         self._raw, self.factors = self._start(start, p)
         self._memories = [np.zeros((p, 1), np.float32) for _ in range(3)]
-        self._cuts = parallel.cuts_by_rows(n, settings.batch_size)
+        self._cuts = parallel.row_blocks(n, settings.batch_size)
         self.scale = np.float32(1 / settings.temperature)
         self.unit, self.softmax = settings.similarity != "dot", settings.loss == "info_nce"
 
@@ -246,16 +246,16 @@ class _Trainer:
         pool = self.draw_pool(self._random)
         n, (m, d) = last - first, pool.rows.shape
         start, stop = int(self._indptr[first]), int(self._indptr[last])
-        S, units, gradients = (parallel.poisoned((n, d), np.float32) for _ in range(3))
-        slopes = parallel.poisoned((stop - start, 3), np.float32)
-        pool_slopes, losses = parallel.poisoned((n, m), np.float32), np.zeros(n)
+        S, units, gradients = (parallel.unfilled((n, d), np.float32) for _ in range(3))
+        slopes = parallel.unfilled((stop - start, 3), np.float32)
+        pool_slopes, losses = parallel.unfilled((n, m), np.float32), np.zeros(n)
         A, B, bias = self.factors
         indptr = read_only(self._indptr[first : last + 1] - start)
         penalty = self.settings.norm_penalty
         parallel.run(
             training.user_slopes,
             first
-            + parallel.cuts_by_work(
+            + parallel.work_blocks(
                 indptr + np.arange(n + 1) * (m // _POOL_PER_INTERACTION), _WORK_PER_BLOCK
             ),
             first,
@@ -287,7 +287,7 @@ class _Trainer:
         drawn = np.cumsum(pool.place_of >= 0) * (n // _POOL_PER_INTERACTION)
         parallel.run(
             training.item_updates,
-            parallel.cuts_by_work(of_items + np.append(0, drawn), _WORK_PER_BLOCK),
+            parallel.work_blocks(of_items + np.append(0, drawn), _WORK_PER_BLOCK),
             of_items,
             users,
             places,
@@ -341,7 +341,7 @@ class _Judge:
         n = len(losses)
         parallel.run(
             training.held_out_losses,
-            parallel.cuts_by_work(
+            parallel.work_blocks(
                 indptr + np.arange(n + 1) * (len(pool.rows) // _POOL_PER_INTERACTION),
                 _WORK_PER_BLOCK,
             ),

@@ -205,7 +205,7 @@ class LinearMF(
             A parameter or X is not valid.
         """
         X = self._as_matrix(X, reset=True)
-        validation.as_squarable("X", column_stats.values(X))
+        validation.check_squarable("X", column_stats.values(X))
         settings = self._settings(min(X.shape))
         means = Biases(_row_means(X, settings), _column_means(X, settings))
         svd = _svd(X, means, settings, progress)
@@ -408,7 +408,7 @@ class LinearMF(
         """Return D for the symmetric form V_k s^½."""
         if self.objective == "weight_decay":
             reason = "for objective 'weight_decay', whose solution is unique (Eq. 6)"
-            validation.as_none("rescaling", rescaling, reason)
+            validation.check_none("rescaling", rescaling, reason)
             rescaling = Rescaling(spectrum=-0.5)  # Eq. 6 is the balanced form
         return as_diagonal(rescaling, self.shrinkage_, self.singular_values_)
 

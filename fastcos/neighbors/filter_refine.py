@@ -75,8 +75,8 @@ def in_chunks(
     the worst case that is O(m) exact scores a query; memory stays working_memory.
     """
     n, k = asked.n, asked.k
-    columns, keys = parallel.poisoned((n, k), np.int64), parallel.poisoned((n, k), np.float64)
-    loose = parallel.poisoned(n, np.float64)
+    columns, keys = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    loose = parallel.unfilled(n, np.float64)
     facts = measure.facts(searched)
     width = min(engine.n_items, k + _MORE)
     left = []
@@ -109,7 +109,7 @@ def finished(
 ) -> tuple[dense.Integers, Any]:
     """Indices (n, k) and scores (n, k) from columns and exact keys."""
     n, k = asked.n, asked.k
-    scores = parallel.poisoned((n, k), np.float32)
+    scores = parallel.unfilled((n, k), np.float32)
     for some in _chunks(np.arange(n, dtype=np.int64), k, work):
         final = measure.finish(keys[some], asked.of(some).rows)
         if min_score is not None:
@@ -165,7 +165,7 @@ def _reaching(
     n, k = asked.n, asked.k
     prepared, form = engine.prepare(), measure.form
     rows, least = measure.queries(asked.rows), _least_keys(measure, asked.rows, floors)
-    columns, keys = parallel.poisoned((n, k), np.int64), parallel.poisoned((n, k), np.float64)
+    columns, keys = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     left, room = np.arange(n, dtype=np.int64), min(_ROOM, engine.n_items)
     while len(left):
         longer = []

@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, storage, validation
-from fastcos.engine import query_batches
-from fastcos.engine import scan as dense
+from fastcos.engine import query_batches, scan as dense
 from fastcos.engine.segments import Question, can_stream, search_in_blocks
 from fastcos.measures import Bounded, Measure, Sharp, get_measure, serialization
 from fastcos.neighbors import filter_refine, ratio
@@ -95,13 +94,13 @@ class SimilarityIndex:
         SimilarityIndex
             Itself.
         """
-        if memmap.is_on_disk(items) and can_stream(self.measure):
-            mapped = memmap.as_rows_on_disk("items", items)
-            with parallel.one_writer():
+        if memmap.is_memmap(items) and can_stream(self.measure):
+            mapped = memmap.as_mapped_rows("items", items)
+            with parallel.writer_lock():
                 self._state = _OnDisk(mapped, get_measure(self.measure).fit(mapped))
             return self
         rows = validation.as_rows("items", items)
-        with parallel.one_writer():
+        with parallel.writer_lock():
             self._state = self._prepared(rows, np.arange(len(rows), dtype=np.int64))
         return self
 
@@ -144,8 +143,8 @@ class SimilarityIndex:
         """
         state = self._fitted()
         given = validation.as_rows("queries", queries)
-        validation.as_same_width("queries", given, "the items of the index", state.rows)
-        validation.as_scorable("queries", given, given)
+        validation.check_same_width("queries", given, "the items of the index", state.rows)
+        validation.check_scorable("queries", given, given)
         permitted = None
         if allowed is not None:
             permitted = validation.as_item_numbers("allowed", allowed, len(state.rows))
@@ -195,9 +194,9 @@ class SimilarityIndex:
             Their numbers.
         """
         new = validation.as_rows("items", items)
-        with parallel.one_writer():
+        with parallel.writer_lock():
             old = self._in_memory()
-            validation.as_same_width("items", new, "the items of the index", old.rows)
+            validation.check_same_width("items", new, "the items of the index", old.rows)
             numbers = np.arange(len(old.rows), len(old.rows) + len(new), dtype=np.int64)
             rows = np.concatenate([old.rows, new.astype(old.rows.dtype, copy=False)])
             self._state = self._prepared(rows, np.concatenate([old.numbers, numbers]))
@@ -214,11 +213,11 @@ class SimilarityIndex:
             Their new rows, in the order of numbers.
         """
         new = validation.as_rows("items", items)
-        with parallel.one_writer():
+        with parallel.writer_lock():
             old = self._in_memory()
-            validation.as_same_width("items", new, "the items of the index", old.rows)
+            validation.check_same_width("items", new, "the items of the index", old.rows)
             unique = validation.as_item_numbers("numbers", numbers, len(old.rows))
-            validation.as_shape("items", new.shape, (len(unique), old.rows.shape[1]))
+            validation.check_shape("items", new.shape, (len(unique), old.rows.shape[1]))
             rows = old.rows.copy()
             rows[np.asarray(numbers)] = new
             self._state = self._prepared(rows, np.union1d(old.numbers, unique))
@@ -231,7 +230,7 @@ class SimilarityIndex:
         numbers : array_like (m,), int
             Item numbers; at least one item must be left.
         """
-        with parallel.one_writer():
+        with parallel.writer_lock():
             old = self._in_memory()
             gone = validation.as_item_numbers("numbers", numbers, len(old.rows))
             left = np.setdiff1d(old.numbers, gone, assume_unique=True)
@@ -318,7 +317,7 @@ class SimilarityIndex:
         self._state = _frozen(self._state)
 
     def _fitted(self) -> _State | _OnDisk:
-        return cast(_State | _OnDisk, validation.as_fitted(_KIND, self._state))
+        return cast(_State | _OnDisk, validation.check_fitted(_KIND, self._state))
 
     def _in_memory(self) -> _State:
         state = self._fitted()
@@ -331,7 +330,7 @@ class SimilarityIndex:
         live = rows if len(numbers) == len(rows) else rows[numbers]
         measure = get_measure(self.measure).fit(live)
         offsets = measure.item_offsets(rows)
-        validation.as_scorable("items", rows, rows)
+        validation.check_scorable("items", rows, rows)
         return measure, dense.side(measure.items(rows), offsets, self.n_threads, measure.form)
 
     def _prepared(self, rows: validation.Rows, numbers: npt.NDArray[np.int64]) -> _State:

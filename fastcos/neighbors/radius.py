@@ -67,8 +67,8 @@ def neighbors_above(
     """
     given = validation.as_rows("queries", queries)
     searched = given if items is None else validation.as_rows("items", items)
-    validation.as_same_width("items", searched, "queries", given)
-    validation.as_scorable("queries", given, searched)
+    validation.check_same_width("items", searched, "queries", given)
+    validation.check_scorable("queries", given, searched)
     least = validation.as_real("threshold", threshold)
     work = as_work(n_threads, max_memory, progress)
     fitted = get_measure(measure).fit(searched)
@@ -82,9 +82,9 @@ def neighbors_above(
         fitted.form, right, np.arange(len(searched), dtype=np.int64), n_threads
     )
     starts, columns = _candidates(prepared, left, exclusions, bounds, work)
-    counts, keys = np.diff(starts), parallel.poisoned(len(columns), np.float64)
+    counts, keys = np.diff(starts), parallel.unfilled(len(columns), np.float64)
     parallel.run(
-        exhaustive_top_k.keep_above, parallel.cuts_by_work(starts, 100_000),
+        exhaustive_top_k.keep_above, parallel.work_blocks(starts, 100_000),
         dense.FORMS[fitted.form],
         left.rows, left.norms, right.rows, right.norms, right.offsets, bounds, starts[:-1], counts,
         columns, keys,
@@ -137,10 +137,10 @@ def _candidates(
         )
         if room == 0:
             np.cumsum(counts, out=starts[1:])
-            validation.as_enough_memory(
+            validation.check_memory(
                 "max_memory", work.working_memory, float(starts[-1] * _BYTES_PER_PAIR)
             )
-            columns = parallel.poisoned(int(starts[-1]), np.int64)
+            columns = parallel.unfilled(int(starts[-1]), np.int64)
     return starts, columns
 
 

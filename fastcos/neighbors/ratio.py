@@ -65,7 +65,7 @@ def search(
     prepared = dense.prepare("dot", side, numbers, work.n_threads)
     items = _Items(measure.facts(searched), sharp, prepared, len(numbers))
     usual = _usual_floor(measure, asked, items, numbers)
-    columns, keys = parallel.poisoned((n, k), np.int64), parallel.poisoned((n, k), np.float64)
+    columns, keys = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     for some in _parts(np.arange(n), int(work.working_memory / (32 * sharp.rows.shape[1]))):
         part = asked.of(some)
         mapped = sharp.of(some) if asked.rows is searched else measure.sharp_rows(part.rows)
@@ -123,9 +123,9 @@ def _guessed(
     asked = measure.sharp_queries(mapped, usual)
     side = dense.side(asked.rows, None, work.n_threads)
     nothing = dense.no_exclusions(n, own=False)
-    layout, keys = prepared.tiling, parallel.poisoned(n, np.float64)
+    layout, keys = prepared.tiling, parallel.unfilled(n, np.float64)
     parallel.run(
-        candidate_filter.guess_keys, parallel.cuts_by_rows(n, _QUERIES_PER_BLOCK),
+        candidate_filter.guess_keys, parallel.row_blocks(n, _QUERIES_PER_BLOCK),
         tiles.ISA_TUPLES[layout.isa], (layout.quantised, layout.unsigned, layout.depth),
         dense.packed_queries(prepared, side, nothing, np.zeros(0, np.uint8), asked.weights),
         prepared.items,
@@ -145,7 +145,7 @@ def _lowering(
 ) -> tuple[dense.Integers, dense.Floats]:
     """Columns and exact keys of the k best, by floors that are lowered until k items reach them."""
     shape = asked.n, asked.k
-    columns, keys = parallel.poisoned(shape, np.int64), parallel.poisoned(shape, np.float64)
+    columns, keys = parallel.unfilled(shape, np.int64), parallel.unfilled(shape, np.float64)
     every, step = np.arange(asked.n), _STEP
     first, others = every[:_FIRST], every[_FIRST:]
     floors = _guessed(measure, mapped.of(first), items, asked.k, usual, work)
@@ -188,7 +188,7 @@ def _reaching(
 ) -> tuple[dense.Integers, dense.Floats]:
     """Columns and exact keys of the k best among all items that may reach the floors."""
     n, k = asked.n, asked.k
-    columns, keys = parallel.poisoned((n, k), np.int64), parallel.poisoned((n, k), np.float64)
+    columns, keys = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     quiet = work._replace(progress=None)
     left, room = np.arange(n), min(_ROOM, items.n)
     size = max(room, min(n, _PER_THREAD * work.size) * room)
@@ -225,7 +225,7 @@ def _best(
 ) -> tuple[dense.Integers, dense.Floats]:
     """Columns and exact keys of the best k of the first counts (n,) of listed (n, room)."""
     shape = asked.n, asked.k
-    columns, keys = parallel.poisoned(shape, np.int64), parallel.poisoned(shape, np.float64)
+    columns, keys = parallel.unfilled(shape, np.int64), parallel.unfilled(shape, np.float64)
     short = 2 * asked.k + _SHORT
     longer = np.flatnonzero(counts > short)
     longer = longer[np.argsort(counts[longer], kind="stable")]

@@ -9,8 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import config, parallel, storage, validation
-from fastcos.engine import duplicates, query_batches, seeds
-from fastcos.engine import scan as dense
+from fastcos.engine import duplicates, query_batches, scan as dense, seeds
 from fastcos.engine.segments import Question, can_stream, streamed_top_k
 from fastcos.linalg.csr import as_interactions
 from fastcos.measures import Bounded, Guided, Measure, Plain, get_measure
@@ -120,20 +119,20 @@ def top_k(
     sparse = sp.issparse(queries) or sp.issparse(items)
     of_bags = sparse and getattr(measure, "of_bags", False)
     if sparse:
-        validation.as_none("out", out, "for sparse rows")
+        validation.check_none("out", out, "for sparse rows")
     if sparse and not of_bags:
         indices, scores = sparse_top_k(
             queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
             exclude=exclude, min_score=min_score, n_threads=n_threads, progress=progress,
         )  # fmt: skip
         return Neighbors(indices, scores)
-    on_disk = memmap.is_on_disk(queries) or memmap.is_on_disk(items)
+    on_disk = memmap.is_memmap(queries) or memmap.is_memmap(items)
     streams = on_disk and (out is not None or can_stream(measure))
-    as_rows: Any = memmap.as_rows_on_disk if streams else validation.as_rows
+    as_rows: Any = memmap.as_mapped_rows if streams else validation.as_rows
     as_rows = as_interactions if of_bags else as_rows
     given = as_rows("queries", queries)
     searched = given if items is None else as_rows("items", items)
-    validation.as_same_width("items", searched, "queries", given)
+    validation.check_same_width("items", searched, "queries", given)
     own = items is None and exclude_self
     n, n_items = given.shape[0], searched.shape[0]
     candidates = np.arange(n_items, dtype=np.int64)
@@ -149,7 +148,7 @@ def top_k(
     if streams:
         return Neighbors(*streamed_top_k(question, work, out))
     if not of_bags:
-        validation.as_scorable("queries", given, searched)
+        validation.check_scorable("queries", given, searched)
     restricted = allowed is not None or exclude is not None
     guided = own and not restricted
     return Neighbors(*_top_k_in_memory(question, work, out, guided=guided, restricted=restricted))
@@ -268,7 +267,7 @@ def as_exclusions(exclude: Any, n: int, n_items: int, own: bool) -> dense.Exclus
     if exclude is None:
         return everything
     matrix = as_interactions("exclude", exclude)
-    validation.as_shape("exclude", matrix.shape, (n, n_items))
+    validation.check_shape("exclude", matrix.shape, (n, n_items))
     pairs = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
     return dense.Exclusions(everything.own, *map(validation.read_only, pairs))
 
@@ -332,8 +331,8 @@ def similarity_blocks(
     """
     given = validation.as_rows("queries", queries)
     searched = given if items is None else validation.as_rows("items", items)
-    validation.as_same_width("items", searched, "queries", given)
-    validation.as_scorable("queries", given, searched)
+    validation.check_same_width("items", searched, "queries", given)
+    validation.check_scorable("queries", given, searched)
     if block is None:
         fits = as_work(None, working_memory, None).working_memory / (32 * len(searched))
         block = max(1, min(len(given), int(fits)))

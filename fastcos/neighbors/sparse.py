@@ -43,14 +43,14 @@ def sparse_top_k(
     name = validation.as_choice("measure", get_measure(measure).name, MEASURES)
     given = as_sparse_rows("queries", queries, name, n_threads)
     searched = given if items is None else as_sparse_rows("items", items, name, n_threads)
-    validation.as_same_width("items", searched, "queries", given)
+    validation.check_same_width("items", searched, "queries", given)
     (n, _), n_items = given.shape, searched.shape[0]
     own = np.arange(n) if items is None and exclude_self else np.full(n, -1)
     if exclude is None:
         exclude = sp.csr_array((n, n_items), dtype=np.float32)
     else:
         exclude = as_interactions("exclude", exclude)
-        validation.as_shape("exclude", exclude.shape, (n, n_items))
+        validation.check_shape("exclude", exclude.shape, (n, n_items))
     count = n_items
     if allowed is not None:
         allowed = validation.as_item_numbers("allowed", allowed, n_items)
@@ -64,7 +64,7 @@ def sparse_top_k(
         is_one = searched is given
         given = given.with_columns(order)
         searched = given if is_one else searched.with_columns(order)
-    indices, scores = parallel.poisoned((n, k), np.int64), parallel.poisoned((n, k), np.float32)
+    indices, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float32)
     sum_type, query_values, item_values = _kinds(given, searched)
     indptr, columns, _ = given.by_row
     parallel.run(
@@ -127,7 +127,7 @@ def _items(
     return sparse_topk.Items(indptr, np.ascontiguousarray(lists), values, norms, factors)
 
 
-def _cuts(indptr: npt.NDArray[np.int64], n_items: int) -> parallel.Cuts:
+def _cuts(indptr: npt.NDArray[np.int64], n_items: int) -> parallel.Blocks:
     """Cut the queries by their non-zeros and the sums to be read."""
     sums = np.arange(len(indptr)) * (n_items // _SUMS_PER_NNZ)
-    return parallel.cuts_by_work(indptr + sums, _NNZ_PER_BLOCK)
+    return parallel.work_blocks(indptr + sums, _NNZ_PER_BLOCK)

@@ -1,26 +1,12 @@
 """The thread pool under every kernel: blocks of rows, progress, cancellation."""
 
 from fastcos.parallel.pool import (
-    Cuts as Cuts,
-)
-from fastcos.parallel.pool import (
+    Blocks as Blocks,
     Progress as Progress,
-)
-from fastcos.parallel.pool import (
-    cuts_by_rows as cuts_by_rows,
-)
-from fastcos.parallel.pool import (
-    cuts_by_work as cuts_by_work,
-)
-from fastcos.parallel.pool import (
-    one_writer as one_writer,
-)
-from fastcos.parallel.pool import (
-    poisoned as poisoned,
-)
-from fastcos.parallel.pool import (
-    rows_reaching as rows_reaching,
-)
-from fastcos.parallel.pool import (
+    row_blocks as row_blocks,
+    rows_at_work as rows_at_work,
     run as run,
+    unfilled as unfilled,
+    work_blocks as work_blocks,
+    writer_lock as writer_lock,
 )

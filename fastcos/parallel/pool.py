@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import config as numba_config
-from numba import get_num_threads, set_num_threads, threading_layer
+from numba import config as numba_config, get_num_threads, set_num_threads, threading_layer
 from numba.extending import is_jitted
 
 from fastcos import config, validation
 from fastcos.kernels.jit import kernel, prange_driver
 
 Progress = Callable[[int, int], object]
-Cuts = npt.NDArray[np.int64]
+Blocks = npt.NDArray[np.int64]
 
 # how often the waiting caller looks up to tell progress
 _TICK = 0.1
@@ -50,23 +49,23 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def one_writer() -> threading.Lock:
+def writer_lock() -> threading.Lock:
     """Return the lock under which shared objects are changed, one writer in the process."""
     return _writing
 
 
-def poisoned(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an output array filled with a value that no kernel writes: NaN, -7 or 249."""
     kind = np.dtype(dtype)
     return np.full(shape, np.nan if kind.kind == "f" else (-7 if kind.kind == "i" else 249), kind)
 
 
-def cuts_by_rows(n_rows: int, rows_per_block: int) -> Cuts:
+def row_blocks(n_rows: int, rows_per_block: int) -> Blocks:
     """Return cuts 0 = c_0 < ... < c_b = n_rows with rows_per_block rows between them."""
     return np.append(np.arange(0, n_rows, max(1, rows_per_block)), n_rows).astype(np.int64)
 
 
-def cuts_by_work(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -> Cuts:
+def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -> Blocks:
     """Return cuts of rows with about equal work; cumulative (n + 1,) is like a CSR's indptr.
 
     A row counts as one unit besides its work, so that empty rows are cut too. Depends on the data
@@ -76,11 +75,11 @@ def cuts_by_work(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) 
     total = int(cumulative[-1]) + n
     blocks = max(1, -(-total // max(1, work_per_block)))
     targets = np.arange(1, blocks, dtype=np.int64) * total // blocks
-    inner = rows_reaching(cumulative, targets)
+    inner = rows_at_work(cumulative, targets)
     return np.unique(np.concatenate([[0], inner, [n]])).astype(np.int64)
 
 
-def rows_reaching(
+def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return for every target the first row i of which cumulative[i] + i is not below it."""
@@ -95,7 +94,7 @@ def rows_reaching(
 
 def run(
     rows_kernel: Callable[..., None],
-    cuts: Cuts,
+    cuts: Blocks,
     *arrays: Any,
     n_threads: int | None = None,
     progress: Progress | None = None,
@@ -258,7 +257,11 @@ def _nothing(lo, hi):  # type: ignore[no-untyped-def]
 
 
 def _run_prange(
-    rows_kernel: Callable[..., None], cuts: Cuts, arrays: Any, size: int, progress: Progress | None
+    rows_kernel: Callable[..., None],
+    cuts: Blocks,
+    arrays: Any,
+    size: int,
+    progress: Progress | None,
 ) -> None:
     done = np.zeros(len(cuts) - 1, np.uint8)
     callers = get_num_threads()

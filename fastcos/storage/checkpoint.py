@@ -72,7 +72,7 @@ class ResultsInMemory:
     is_complete = False
 
     def __init__(self, arrays: Shapes, block: int) -> None:
-        self._arrays = {name: parallel.poisoned(*of) for name, of in arrays.items()}
+        self._arrays = {name: parallel.unfilled(*of) for name, of in arrays.items()}
         self._block = block
 
     def left(self) -> Iterator[tuple[int, int]]:
@@ -124,7 +124,7 @@ class ResumableRun:
     ) -> None:
         self.path = validation.as_path("out", path).absolute()
         self._partial = self.path.with_name(f".{self.path.name}.partial")
-        validation.as_replaceable("out", self.path, _RUN)
+        validation.check_replaceable("out", self.path, _RUN)
         self._names = tuple(arrays)
         self.is_complete = (self.path / _RUN).is_file()
         folder = self.path if self.is_complete else self._partial
@@ -157,7 +157,7 @@ class ResumableRun:
         """Give the directory its name, if it has not got it; return its arrays, memory-mapped."""
         if not self.is_complete:
             if self.path.is_dir():
-                self.path.rmdir()  # as_replaceable has seen that it is empty
+                self.path.rmdir()  # check_replaceable has seen that it is empty
             self._partial.rename(self.path)
             sync_directory(self.path.parent)
             self.is_complete = True
@@ -213,7 +213,7 @@ class ResumableParts:
             return
         with _beginning(self._path):
             (self._path / f".{_RUN}").unlink(missing_ok=True)  # of one killed as it began
-        validation.as_replaceable("out", self._path, _RUN)
+        validation.check_replaceable("out", self._path, _RUN)
         if (self._path / _RUN).is_file():
             self._made = dict(_known_run(self._path, asked)["parts"])
         else:

@@ -101,7 +101,7 @@ def save_arrays(
     (array([0., 1., 2.]), {'unit': 'cosine'})
     """
     target = Path(path)
-    validation.as_replaceable("path", target, _HEADER)
+    validation.check_replaceable("path", target, _HEADER)
     if target.is_dir():
         with _one_writer(target):
             _write(target, kind, arrays, fields)

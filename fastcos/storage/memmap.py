@@ -20,14 +20,14 @@ _TAKEN_AT_ONCE = 256
 _COPIED_AT_ONCE = 1 << 22
 
 
-def is_on_disk(X: Any) -> bool:
+def is_memmap(X: Any) -> bool:
     """Whether X is memory-mapped, as np.load(path, mmap_mode="r") returns it."""
     return isinstance(X, np.memmap)
 
 
-def as_rows_on_disk(name: str, X: Any) -> Any:
+def as_mapped_rows(name: str, X: Any) -> Any:
     """Return X as a 2-dimensional array of real numbers, none of them read where it is mapped."""
-    if not is_on_disk(X):
+    if not is_memmap(X):
         return validation.as_rows(name, X)
     validation.as_row_shape(name, X)
     return X
@@ -38,32 +38,32 @@ def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) ->
 
     Meanwhile the system reads as many rows more, into its own memory. Rows in memory are valid.
     """
-    if not is_on_disk(X):
+    if not is_memmap(X):
         rows_in_memory: validation.Rows = X[lo:hi]
         return rows_in_memory
     read_ahead(X[hi : 2 * hi - lo])
     rows = np.empty((hi - lo, X.shape[1]), X.dtype)
-    cuts = parallel.cuts_by_rows(len(rows), max(1, _COPIED_AT_ONCE // (X.shape[1] * X.itemsize)))
+    cuts = parallel.row_blocks(len(rows), max(1, _COPIED_AT_ONCE // (X.shape[1] * X.itemsize)))
     parallel.run(_copy, cuts, X[lo:hi], rows, n_threads=n_threads)
     return validation.as_rows(f"{name}[{lo}:{hi}]", rows)
 
 
-def blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation.Rows]]:
+def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation.Rows]]:
     """Yield the first row and the valid rows of every block of so many rows of X."""
     for lo in range(0, len(X), block):
         yield lo, read_rows(name, X, lo, min(len(X), lo + block))
 
 
-def taken(
+def take_rows(
     name: str, X: Any, numbers: npt.NDArray[np.integer[Any]], n_threads: int | None = 1
 ) -> validation.Rows:
     """Return the rows of X of these numbers as valid rows of this process."""
-    if not is_on_disk(X):
+    if not is_memmap(X):
         rows_in_memory: validation.Rows = validation.read_only(X[numbers])
         return rows_in_memory
     rows = np.empty((len(numbers), X.shape[1]), X.dtype)
     order = np.argsort(numbers, kind="stable")
-    cuts = parallel.cuts_by_rows(len(order), _TAKEN_AT_ONCE)
+    cuts = parallel.row_blocks(len(order), _TAKEN_AT_ONCE)
     parallel.run(_take, cuts, X, numbers, order, rows, n_threads=n_threads)
     return validation.as_rows(name, rows)
 
@@ -91,7 +91,7 @@ def _take(
 
 def _release_copied(X: Any) -> None:
     # a map that was pickled lies in memory, and pages of a private copy may hold what was written
-    if is_on_disk(X) and X.mode != "c":
+    if is_memmap(X) and X.mode != "c":
         release(X)
 
 
@@ -107,11 +107,11 @@ def read_ahead(X: npt.NDArray[Any]) -> None:
 
 def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
     """How many of n rows fit a share of the working memory, which must have room for a few."""
-    validation.as_enough_memory("working_memory", memory, bytes_per_row * min(n, _FEWEST) / share)
+    validation.check_memory("working_memory", memory, bytes_per_row * min(n, _FEWEST) / share)
     return min(n, int(share * memory / bytes_per_row))
 
 
-def identity(X: npt.NDArray[Any]) -> dict[str, Any]:
+def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
     """What tells whether X is the same as in an earlier run.
 
     The file, its size and its time of change for a memory map, else a checksum of the values.

@@ -20,7 +20,7 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 Kind = TypeVar("Kind")
 
 
-def told(value: Any) -> str:
+def format_value(value: Any) -> str:
     """What came, for a message: arrays by their shape."""
     return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
 
@@ -42,7 +42,7 @@ def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> in
 
 def _bad_count(name: str, value: Any, low: int, high: int | None) -> ValueError:
     bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
-    return ValueError(f"{name} must be a whole number {bounds}, got {told(value)}")
+    return ValueError(f"{name} must be a whole number {bounds}, got {format_value(value)}")
 
 
 def as_number(name: str, text: Any) -> float:
@@ -79,11 +79,11 @@ def as_real(
     ]
     rule = " ".join(["a finite number", " and ".join(rules)]).strip()
     if isinstance(value, (bool, np.bool_, str, bytes)):
-        raise ValueError(f"{name} must be {rule}, got {told(value)}")
+        raise ValueError(f"{name} must be {rule}, got {format_value(value)}")
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must be {rule}, got {told(value)}") from None
+        raise ValueError(f"{name} must be {rule}, got {format_value(value)}") from None
     fits = (
         math.isfinite(number)
         and (low is None or number >= low)
@@ -91,14 +91,14 @@ def as_real(
         and (high is None or number <= high)
     )
     if not fits:
-        raise ValueError(f"{name} must be {rule}, got {told(value)}")
+        raise ValueError(f"{name} must be {rule}, got {format_value(value)}")
     return number
 
 
 def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
     """Return value if it is one of choices."""
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {told(value)}")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {format_value(value)}")
     return value
 
 
@@ -125,7 +125,7 @@ def as_rows(name: str, X: Any, *, dtype: npt.DTypeLike | None = None) -> Rows:
     if not (np.isfinite(rows.min()) and np.isfinite(rows.max())):
         broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         raise ValueError(
-            f"{name} must be finite, got NaN or infinity in {some_rows(broken)} (counted from 0)"
+            f"{name} must be finite, got NaN or infinity in {format_rows(broken)} (counted from 0)"
         )
     return read_only(rows)
 
@@ -161,7 +161,7 @@ def _converted(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any
         return np.ascontiguousarray(array, dtype=dtype)
 
 
-def as_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
+def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
     """Refuse rows whose width differs from that of other; both have a shape."""
     if rows.shape[1] != other.shape[1]:
         raise ValueError(
@@ -170,7 +170,7 @@ def as_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
         )
 
 
-def as_length(name: str, rows: Rows, length: int, of: str) -> None:
+def check_length(name: str, rows: Rows, length: int, of: str) -> None:
     """Refuse rows that are not as many as what they are multiplied with."""
     if len(rows) != length:
         raise ValueError(f"{name} must have as many rows as {of} ({length}), got {len(rows)}")
@@ -259,16 +259,16 @@ def as_generator(name: str, seed: Any) -> np.random.Generator:
 def as_flag(name: str, value: Any) -> bool:
     """Return value if it is True or False."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False, got {told(value)}")
+        raise ValueError(f"{name} must be True or False, got {format_value(value)}")
     return bool(value)
 
 
-def as_none(name: str, value: Any, reason: str) -> None:
+def check_none(name: str, value: Any, reason: str) -> None:
     """Refuse any value, for the reason given."""
     if value is not None:
         # a flag is left out, an argument of a function is None
         absent = "left out" if name.startswith("--") else "None"
-        raise ValueError(f"{name} must be {absent} {reason}, got {told(value)}")
+        raise ValueError(f"{name} must be {absent} {reason}, got {format_value(value)}")
 
 
 def as_asked(name: str, values: Collection[Any], reason: str) -> None:
@@ -280,7 +280,7 @@ def as_asked(name: str, values: Collection[Any], reason: str) -> None:
 def as_path(name: str, value: Any) -> Path:
     """Return value as a path that is not empty."""
     if not isinstance(value, (str, os.PathLike)) or not str(value):
-        raise TypeError(f"{name} must be a path, got {told(value)}")
+        raise TypeError(f"{name} must be a path, got {format_value(value)}")
     return Path(value)
 
 
@@ -297,7 +297,7 @@ def as_known_items(name: str, path: Any, n_known: int, ids: npt.NDArray[Any]) ->
         )
 
 
-def as_replaceable(name: str, path: Path, mark: str) -> None:
+def check_replaceable(name: str, path: Path, mark: str) -> None:
     """Refuse a path that exists, unless it is a directory that is empty or holds the file mark."""
     empty = path.is_dir() and next(path.iterdir(), None) is None
     if path.exists() and not empty and not (path / mark).is_file():
@@ -306,7 +306,7 @@ def as_replaceable(name: str, path: Path, mark: str) -> None:
         )
 
 
-def as_new_directory(name: str, path: Path) -> None:
+def check_new_directory(name: str, path: Path) -> None:
     """Refuse a path that exists, unless it is an empty directory."""
     if path.exists() and not (path.is_dir() and next(path.iterdir(), None) is None):
         raise ValueError(f"{name} must be a new or an empty directory, got {str(path)!r}")
@@ -372,7 +372,7 @@ def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
     return value
 
 
-def as_scorable(name: str, rows: Rows, other: Rows) -> None:
+def check_scorable(name: str, rows: Rows, other: Rows) -> None:
     """Refuse rows whose float64 inner products with other's, or their norms, would overflow."""
     for some in (rows, other):
         # float32 cannot overflow a float64 sum
@@ -391,7 +391,7 @@ def as_float32(name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     return np.ascontiguousarray(values, np.float32)
 
 
-def as_squarable(name: str, values: npt.NDArray[Any]) -> None:
+def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
     """Refuse values whose Gram matrix, or its squares in float64, would overflow or vanish."""
     limit = 1e12 if values.dtype == np.float32 else 1e60
     largest = float(max(values.max(), -values.min())) if values.size else 0.0
@@ -422,7 +422,7 @@ def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64
     return np.unique(array).astype(np.int64)
 
 
-def as_enough_memory(name: str, given: float, needed: float) -> None:
+def check_memory(name: str, given: float, needed: float) -> None:
     """Refuse an amount of memory, in bytes, that is less than what is needed."""
     if given < needed:
         raise ValueError(
@@ -449,13 +449,13 @@ def as_memory_of_worker(worker: str, given: float, needed: float) -> None:
         )
 
 
-def as_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+def check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
     """Refuse an array of another shape."""
     if tuple(shape) != wanted:
         raise ValueError(f"{name} must be of shape {wanted}, got {tuple(shape)}")
 
 
-def as_fitted(name: str, state: Kind | None) -> Kind:
+def check_fitted(name: str, state: Kind | None) -> Kind:
     """Return what fit left, if it was called."""
     if state is None:
         raise ValueError(f"{name} must be fitted before it is used, got one without items")
@@ -469,7 +469,7 @@ def read_only(array: Array) -> Array:
     return view
 
 
-def some_rows(rows: npt.NDArray[Any]) -> str:
+def format_rows(rows: npt.NDArray[Any]) -> str:
     """Name the first five rows and count the rest."""
     listed = ", ".join(str(row) for row in rows[:5])
     more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""

@@ -36,8 +36,8 @@ def test_label_ranks_are_those_of_the_definition(levels, m, n_codes, k):
     np.random.default_rng(m).shuffle(codes)
     owns = np.arange(m)
     table = lines(levels, m, m, levels)
-    auc, precision = parallel.poisoned(m, np.float64), parallel.poisoned(m, np.float64)
-    voted = parallel.poisoned(m, np.int64)
+    auc, precision = parallel.unfilled(m, np.float64), parallel.unfilled(m, np.float64)
+    voted = parallel.unfilled(m, np.int64)
     sizes = np.bincount(codes)
     label_ranks.score_label_ranks(0, m, table, owns, codes, sizes, k, auc, precision, voted)
     truth = [by_loops(table[i], i, codes, k) for i in range(m)]
@@ -57,7 +57,7 @@ def test_votes_of_lists_are_those_of_a_dictionary(k):
     seen[0] = True
     indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
     indices = np.flatnonzero(seen.ravel()) % p
-    best = parallel.poisoned((9, k), np.int64)
+    best = parallel.unfilled((9, k), np.int64)
     knn_vote.recommend_by_lists(0, 9, indptr, indices, neighbors, weights, best)
     for u in range(9):
         votes = dict.fromkeys(range(p), 0.0)
@@ -86,7 +86,7 @@ def test_votes_of_users_are_those_of_a_dictionary(k):
     weights = np.array([8.0, 4.0, 2.0, 1.0])
     indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
     indices = np.flatnonzero(seen.ravel()) % p
-    best = parallel.poisoned((3, k), np.int64)
+    best = parallel.unfilled((3, k), np.int64)
     knn_vote.recommend_by_users(0, 3, users, neighbors, weights, indptr, indices, p, best)
     for q, user in enumerate(users):
         votes = dict.fromkeys(range(p), 0.0)

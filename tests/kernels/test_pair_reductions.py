@@ -11,7 +11,7 @@ SIZES = [(1, 1), (5, 3), (6, 32), (7, 33), (31, 2), (97, 10), (200, 1)]
 
 
 def packed(rows):
-    panels = parallel.poisoned((-(-len(rows) // 32), rows.shape[1], 32), np.float64)
+    panels = parallel.unfilled((-(-len(rows) // 32), rows.shape[1], 32), np.float64)
     dot_tile.pack_rows(0, len(panels), rows, panels)
     return panels
 
@@ -26,7 +26,7 @@ def test_tiles_have_the_bits_of_the_plain_loop(n, d):
     panels = packed(rows)
     for panel in range(len(panels)):
         for first in range(0, n, 6):
-            fast, plain = (parallel.poisoned((6, 32), np.float64) for _ in range(2))
+            fast, plain = (parallel.unfilled((6, 32), np.float64) for _ in range(2))
             dot_tile.dot_tile(rows, first, panels, panel, fast)
             dot_tile.dot_tile_plain(rows, first, panels, panel, plain)
             assert fast.tobytes() == plain.tobytes()
@@ -36,7 +36,7 @@ def test_tiles_have_the_bits_of_the_plain_loop(n, d):
 def test_products_are_dot_products_in_order(n, d):
     random = np.random.default_rng(1)
     rows, columns = random.standard_normal((n, d)), random.standard_normal((n + 9, d))
-    out = parallel.poisoned((n, n + 9), np.float64)
+    out = parallel.unfilled((n, n + 9), np.float64)
     for lo in range(0, n, 10):
         dot_tile.products_rows(lo, min(lo + 10, n), rows, packed(columns), out)
     for i, j in ((0, 0), (n - 1, n + 8), (n // 2, n)):
@@ -88,7 +88,7 @@ def test_scores_within_the_margin_of_an_edge_are_counted_as_near():
 
 def test_rank_excess_ignores_the_row_itself_and_breaks_ties_by_index():
     line = np.array([0.5, 1.0, 0.5, 0.5, -1.0])
-    best = parallel.poisoned(3, np.int64)
+    best = parallel.unfilled(3, np.int64)
     row_argsort.best_of_line(line, 1, 3, best)
     assert best.tolist() == [0, 2, 3]
     row_argsort.best_of_line(line, 0, 3, best)
@@ -112,7 +112,7 @@ def test_pairs_at_most_counts_sums():
 
 def test_kendall_of_permutations_counts_inversions():
     places = np.array([[0, 1, 2], [2, 1, 0], [-1, -1, -1], [1, -1, 0]])
-    doubled = parallel.poisoned(4, np.int64)
+    doubled = parallel.unfilled(4, np.int64)
     candidate_lists.doubled_kendall_rows(0, 4, places, doubled)
     # last: a b c against c a x: a-c decided differently, b-c too, x-b, a-x not, c-x not: 3 + 0
     assert doubled.tolist() == [0, 6, 2 * 9 + 6, 2 * 3]
@@ -125,8 +125,8 @@ def test_both_drivers_give_the_same_bits():
     for backend in ("pool", "prange"):
         set_config(backend=backend)
         try:
-            out = parallel.poisoned((300, 300), np.float64)
-            cuts = parallel.cuts_by_rows(300, 7)
+            out = parallel.unfilled((300, 300), np.float64)
+            cuts = parallel.row_blocks(300, 7)
             parallel.run(dot_tile.products_rows, cuts, rows, panels, out, n_threads=2)
             outs.append(out)
         finally:

@@ -26,7 +26,7 @@ def test_mapped_rows_are_the_product_and_do_not_depend_on_their_company(n, d, r,
     rows = random.standard_normal((n, d)).astype(dtype)
     mean, root = random.standard_normal(d), random.standard_normal((d, r))
     largest = float(np.linalg.norm(root, 2))
-    out, whole = (parallel.poisoned((n, r), np.float64) for _ in range(2))
+    out, whole = (parallel.unfilled((n, r), np.float64) for _ in range(2))
     cut(row_transforms.map_rows, n, rows, mean, root, largest, out)
     row_transforms.map_rows(0, n, *frozen(rows, mean, root), largest, whole)
     assert out.tobytes() == whole.tobytes()
@@ -36,7 +36,7 @@ def test_mapped_rows_are_the_product_and_do_not_depend_on_their_company(n, d, r,
 def test_what_is_only_rounding_is_mapped_to_zero():
     rows = np.array([[0.1, 0.2], [0.3, 0.3], [1.0, 1.0 + 1e-9]])
     root = np.array([[1.0], [-1.0]])
-    out = parallel.poisoned((3, 1), np.float64)
+    out = parallel.unfilled((3, 1), np.float64)
     row_transforms.map_rows(0, 3, *frozen(rows, np.zeros(2), root), np.sqrt(2), out)
     assert (out[:, 0] != 0).tolist() == [True, False, True]
     near = np.array([0.1, 0.2 * (1 + 1e-16)])
@@ -47,7 +47,7 @@ def test_what_is_only_rounding_is_mapped_to_zero():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_ranks_are_average_ranks_less_their_mean(dtype):
     rows = np.random.default_rng(0).integers(-3, 3, (31, 13)).astype(dtype)
-    out = parallel.poisoned(rows.shape, np.float32)
+    out = parallel.unfilled(rows.shape, np.float32)
     cut(row_transforms.rank_rows, 31, rows, out)
     np.testing.assert_array_equal(out, scipy.stats.rankdata(rows, axis=1) - 7)
 
@@ -56,7 +56,7 @@ def test_unit_rows_have_their_powers_as_norms():
     rows = np.random.default_rng(0).standard_normal((9, 5))
     rows[4] = 0
     norms, powers = np.linalg.norm(rows, axis=1), np.arange(9.0)
-    out = parallel.poisoned((9, 5), np.float64)
+    out = parallel.unfilled((9, 5), np.float64)
     cut(row_transforms.unit_rows, 9, rows, norms, powers, out)
     truth = np.arange(9.0)
     truth[4] = 0
@@ -68,7 +68,7 @@ def test_list_keys_are_those_of_the_search():
     Q, B = random.standard_normal((7, 19)), random.standard_normal((11, 19))
     columns = random.integers(0, 11, (7, 4))
     q, b = np.linalg.norm(Q, axis=1), np.linalg.norm(B, axis=1)
-    keys, offsets = parallel.poisoned((7, 4), np.float64), random.standard_normal(11)
+    keys, offsets = parallel.unfilled((7, 4), np.float64), random.standard_normal(11)
     angles = np.arccos((Q @ B.T) / np.outer(q, b))
     truths = {
         pair_scores.DOT: Q @ B.T + offsets,
@@ -85,7 +85,7 @@ def test_centroid_distances_are_squared_distances_to_the_mean():
     random = np.random.default_rng(0)
     rows, items = random.standard_normal((6, 5)), random.standard_normal((9, 5))
     columns = random.integers(0, 9, (6, 3))
-    out = parallel.poisoned(6, np.float64)
+    out = parallel.unfilled(6, np.float64)
     cut(row_transforms.centroid_distances, 6, rows, items, columns, out)
     np.testing.assert_allclose(out, np.square(rows - items[columns].mean(axis=1)).sum(axis=1))
 
@@ -95,7 +95,7 @@ def test_fingerprints_tell_rows_apart_and_know_equal_ones(values, d):
     random = np.random.default_rng(0)
     rows = (random.integers(0, values, (1500, d)) - 1).astype(np.float32)
     rows[3], rows[9] = -0.0, 0.0
-    out, wide = (parallel.poisoned(1500, np.uint64) for _ in range(2))
+    out, wide = (parallel.unfilled(1500, np.uint64) for _ in range(2))
     cut(row_transforms.fingerprint_rows, 1500, rows, out)
     row_transforms.fingerprint_rows(0, 1500, *frozen(rows.astype(np.float64)), wide)
     assert out.tobytes() == wide.tobytes()

@@ -15,8 +15,7 @@ from fastcos.kernels import tiles
 from fastcos.measures import Bounded, Plain, hubness, register, summaries
 from fastcos.measures.base import _MAKERS
 from fastcos.measures.rescaling import Rescaling, rescalings
-from fastcos.neighbors import filter_refine, ratio
-from fastcos.neighbors import search as neighbors
+from fastcos.neighbors import filter_refine, ratio, search as neighbors
 from tests.oracles import measures as oracles
 
 LIST = Path(__file__).parents[1] / "data" / "measures.csv"

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fastcos import config, parallel
 
@@ -58,7 +57,7 @@ def forget_pool():
 
 @given(st.integers(0, 500), st.integers(-1, 600))
 def test_cuts_by_rows_cover_every_row_once(n_rows, rows_per_block):
-    cuts = parallel.cuts_by_rows(n_rows, rows_per_block)
+    cuts = parallel.row_blocks(n_rows, rows_per_block)
     assert cuts[0] == 0
     assert cuts[-1] == n_rows
     assert cuts.dtype == np.int64
@@ -70,7 +69,7 @@ def test_cuts_by_rows_cover_every_row_once(n_rows, rows_per_block):
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=60), st.integers(1, 200))
 def test_cuts_by_work_cover_every_row_once_and_balance_the_work(work, work_per_block):
     cumulative = np.concatenate([[0], np.cumsum(work)]).astype(np.int32)
-    cuts = parallel.cuts_by_work(cumulative, work_per_block)
+    cuts = parallel.work_blocks(cumulative, work_per_block)
     assert cuts[0] == 0
     assert cuts[-1] == len(work)
     assert cuts.dtype == np.int64
@@ -81,11 +80,11 @@ def test_cuts_by_work_cover_every_row_once_and_balance_the_work(work, work_per_b
 
 
 def test_cuts_by_work_cut_a_long_run_of_empty_rows():
-    assert len(parallel.cuts_by_work(np.zeros(1001, np.int64), 10)) > 90
+    assert len(parallel.work_blocks(np.zeros(1001, np.int64), 10)) > 90
 
 
 def test_cuts_by_work_of_one_heavy_row_do_not_split_it():
-    cuts = parallel.cuts_by_work(np.array([0, 0, 1000, 1000]), 10)
+    cuts = parallel.work_blocks(np.array([0, 0, 1000, 1000]), 10)
     assert {0, 3} <= set(cuts.tolist())
     assert (np.diff(cuts) > 0).all()
 
@@ -94,7 +93,7 @@ def test_cuts_by_work_of_one_heavy_row_do_not_split_it():
     ("dtype", "poison"), [("f4", np.nan), ("f8", np.nan), ("i8", -7), ("u1", 249)]
 )
 def test_poison_is_visible(dtype, poison):
-    out = parallel.poisoned((2, 3), dtype)
+    out = parallel.unfilled((2, 3), dtype)
     assert out.dtype == dtype
     np.testing.assert_array_equal(out, np.full((2, 3), poison, dtype))
 
@@ -106,12 +105,12 @@ def test_poison_is_visible(dtype, poison):
 @pytest.mark.parametrize("rows_per_block", [1, 7, 100, 1000])
 def test_every_block_runs_exactly_once(n_threads, rows_per_block):
     out = np.zeros(100)
-    parallel.run(mark_rows, parallel.cuts_by_rows(100, rows_per_block), out, n_threads=n_threads)
+    parallel.run(mark_rows, parallel.row_blocks(100, rows_per_block), out, n_threads=n_threads)
     np.testing.assert_array_equal(out, 1)
 
 
 def test_no_rows_are_no_work():
-    parallel.run(fail_at_10, parallel.cuts_by_rows(0, 5), np.zeros(0), n_threads=2)
+    parallel.run(fail_at_10, parallel.row_blocks(0, 5), np.zeros(0), n_threads=2)
 
 
 def test_cuts_may_start_anywhere():
@@ -136,7 +135,7 @@ def test_several_callers_share_the_pool_and_all_get_their_rows():
 
     def call(out):
         for _ in range(5):
-            parallel.run(mark_rows, parallel.cuts_by_rows(60, 3), out, n_threads=2)
+            parallel.run(mark_rows, parallel.row_blocks(60, 3), out, n_threads=2)
 
     callers = [threading.Thread(target=call, args=(out,)) for out in outs]
     for caller in callers:
@@ -159,7 +158,7 @@ def test_a_call_from_inside_a_block_runs_there_and_does_not_deadlock():
     def outer(lo, hi, outs):
         for i in range(lo, hi):
             row = outs[i]
-            parallel.run(inner, parallel.cuts_by_rows(20, 2), row, n_threads=2)
+            parallel.run(inner, parallel.row_blocks(20, 2), row, n_threads=2)
 
     worker = threading.Thread(
         target=lambda: parallel.run(outer, np.arange(9), outs, n_threads=2), daemon=True
@@ -212,7 +211,7 @@ def test_where_no_thread_can_be_had_the_caller_does_the_work(monkeypatch):
 
     monkeypatch.setattr(parallel, "_submit", refuse)
     out = np.zeros(40)
-    parallel.run(mark_rows, parallel.cuts_by_rows(40, 4), out, n_threads=2)
+    parallel.run(mark_rows, parallel.row_blocks(40, 4), out, n_threads=2)
     np.testing.assert_array_equal(out, 1)
     with pytest.raises(ArithmeticError):
         parallel.run(fail_at_10, np.arange(20), out, n_threads=2)
@@ -505,12 +504,12 @@ def sums(lo, hi, rows, out):
             total += rows[i, j]
         out[i] = total
 rows = np.random.default_rng(0).random((500, 40), np.float32)
-cuts = threads.cuts_by_rows(500, 7)
+cuts = threads.row_blocks(500, 7)
 answers = []
 set_num_threads(2)
 for backend in ("pool", "prange"):
     config.set_config(backend=backend)
-    out, seen = threads.poisoned(500, np.float32), []
+    out, seen = threads.unfilled(500, np.float32), []
     threads.run(sums, cuts, rows, out, n_threads=3, progress=lambda *p: seen.append(p))
     answers.append(out.tobytes())
     assert seen[-1] == (500, 500)

@@ -60,10 +60,8 @@ def total_of_user(rows):  # type: ignore[no-untyped-def]
 
 
 def kernel(n_threads: int) -> list[Any]:
-    out = parallel.poisoned(len(ROWS), np.float64)
-    parallel.run(
-        squared_norms, parallel.cuts_by_rows(len(ROWS), 100), ROWS, out, n_threads=n_threads
-    )
+    out = parallel.unfilled(len(ROWS), np.float64)
+    parallel.run(squared_norms, parallel.row_blocks(len(ROWS), 100), ROWS, out, n_threads=n_threads)
     return [out]
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fastcos import validation
@@ -299,33 +298,33 @@ def test_rows_pass_if_and_only_if_all_their_numbers_are_finite(X):
 
 def test_widths_and_lengths_must_agree():
     rows = validation.as_rows("items", TABLE)
-    validation.as_same_width("items", rows, "queries", np.ones((9, 3)))
-    validation.as_length("A", rows, 2, "X has columns")
+    validation.check_same_width("items", rows, "queries", np.ones((9, 3)))
+    validation.check_length("A", rows, 2, "X has columns")
     with pytest.raises(
         ValueError, match=r"^items must have as many columns as queries \(4\), got 3$"
     ):
-        validation.as_same_width("items", rows, "queries", np.ones((9, 4)))
+        validation.check_same_width("items", rows, "queries", np.ones((9, 4)))
     with pytest.raises(
         ValueError, match=r"^A must have as many rows as X has columns \(5\), got 2$"
     ):
-        validation.as_length("A", rows, 5, "X has columns")
+        validation.check_length("A", rows, 5, "X has columns")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rows_whose_products_overflow_are_refused(dtype):
     large = validation.as_rows("X", np.full((2, 4), np.finfo(dtype).max, dtype))
     small = validation.as_rows("X", np.ones((2, 4), dtype))
-    validation.as_scorable("X", small, small)
+    validation.check_scorable("X", small, small)
     if dtype == np.float32:  # products are taken in float64
-        validation.as_scorable("X", large, large)
+        validation.check_scorable("X", large, large)
         return
     for pair in ((large, small), (small, large), (-large, small)):
         with pytest.raises(
             ValueError, match=r"^X must have entries whose squares can be summed, got"
         ):
-            validation.as_scorable("X", *pair)
+            validation.check_scorable("X", *pair)
     edge = np.full((1, 4), 1e150 / 4)
-    validation.as_scorable("X", edge, edge)
+    validation.check_scorable("X", edge, edge)
     assert np.isfinite((edge * edge).sum())
 
 
@@ -484,11 +483,11 @@ def test_item_numbers_that_are_none_are_refused(items):
 
 
 def test_none_is_demanded_with_a_reason():
-    validation.as_none("users", None, "with measure cosine")
+    validation.check_none("users", None, "with measure cosine")
     with pytest.raises(ValueError, match=r"^users must be None with measure cosine, got 3$"):
-        validation.as_none("users", 3, "with measure cosine")
+        validation.check_none("users", 3, "with measure cosine")
     with pytest.raises(ValueError, match=r"got an array of shape \(100,\)$"):
-        validation.as_none("users", np.ones(100), "here")
+        validation.check_none("users", np.ones(100), "here")
 
 
 def test_a_path_is_text_or_a_path():
@@ -499,16 +498,16 @@ def test_a_path_is_text_or_a_path():
 
 
 def test_only_an_empty_or_marked_directory_may_be_replaced(tmp_path):
-    validation.as_replaceable("out", tmp_path / "new", "header.json")
-    validation.as_replaceable("out", tmp_path, "header.json")
+    validation.check_replaceable("out", tmp_path / "new", "header.json")
+    validation.check_replaceable("out", tmp_path, "header.json")
     (tmp_path / "precious").touch()
     for path in (tmp_path, tmp_path / "precious"):
         with pytest.raises(
             ValueError, match=r"^out must be a new directory or one with a header.json, got"
         ):
-            validation.as_replaceable("out", path, "header.json")
+            validation.check_replaceable("out", path, "header.json")
     (tmp_path / "header.json").touch()
-    validation.as_replaceable("out", tmp_path, "header.json")
+    validation.check_replaceable("out", tmp_path, "header.json")
 
 
 def test_an_instance_is_of_its_kind():
@@ -527,7 +526,7 @@ def test_an_instance_is_of_its_kind():
     ],
 )
 def test_rows_are_named_in_words(rows, text):
-    assert validation.some_rows(np.array(rows)) == text
+    assert validation.format_rows(np.array(rows)) == text
 
 
 @pytest.mark.slow
@@ -554,9 +553,9 @@ def test_entries_are_scorable_up_to_the_documented_size_over_the_width():
         (0.2e150 * small.astype(float), small),
         (small, -0.2e150 * small.astype(float)),
     ):
-        validation.as_scorable("x", rows, other)
+        validation.check_scorable("x", rows, other)
         with pytest.raises(
             ValueError, match=r"x must have entries whose squares .* got one of 3e\+149"
         ):
-            validation.as_scorable("x", 1.5 * rows.astype(float), 1.5 * other.astype(float))
-    validation.as_scorable("x", 3e38 * small, small)
+            validation.check_scorable("x", 1.5 * rows.astype(float), 1.5 * other.astype(float))
+    validation.check_scorable("x", 3e38 * small, small)

@@ -62,7 +62,7 @@ class PairQuestion:
         rows = entrant.rows(embeddings)
         measure = entrant.measure(embeddings).fit(rows)
         used, numbers = np.unique(self._pairs, return_inverse=True)
-        some = memmap.taken("vectors", rows, used)
+        some = memmap.take_rows("vectors", rows, used)
         return ranks_of(pair_scores(measure, some, numbers.reshape(self._pairs.shape)))
 
     def question(self, answers: Sequence[Ranks]) -> Question:

@@ -104,18 +104,18 @@ class HeldOutQuestion:
         )
 
     def _voted(self, lists: Integers) -> Integers:
-        best = parallel.poisoned((len(self.asked), self._k), np.int64)
+        best = parallel.unfilled((len(self.asked), self._k), np.int64)
         parallel.run(
-            knn_vote.recommend_by_lists, parallel.cuts_by_rows(len(best), 32),
+            knn_vote.recommend_by_lists, parallel.row_blocks(len(best), 32),
             *_row_starts_and_items(self._seen), validation.read_only(np.ascontiguousarray(lists)),
             _votes_by_rank(lists), best,
         )  # fmt: skip
         return best
 
     def _voted_by_users(self, lists: Integers) -> Integers:
-        best = parallel.poisoned((len(self.asked), self._k), np.int64)
+        best = parallel.unfilled((len(self.asked), self._k), np.int64)
         parallel.run(
-            knn_vote.recommend_by_users, parallel.cuts_by_rows(len(best), 32),
+            knn_vote.recommend_by_users, parallel.row_blocks(len(best), 32),
             validation.read_only(self.asked), validation.read_only(np.ascontiguousarray(lists)),
             _votes_by_rank(lists), *_row_starts_and_items(self.known), self.known.shape[1], best,
         )  # fmt: skip

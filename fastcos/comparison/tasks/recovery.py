@@ -62,12 +62,12 @@ class LabelQuestion:
         rows = entrant.rows(embeddings)
         measure = entrant.measure(embeddings).fit(rows)
         n = len(self.asked)
-        auc, precision = parallel.poisoned(n, np.float64), parallel.poisoned(n, np.float64)
-        voted = parallel.poisoned(n, np.int64)
+        auc, precision = parallel.unfilled(n, np.float64), parallel.unfilled(n, np.float64)
+        voted = parallel.unfilled(n, np.int64)
         k = min(N_VOTERS, len(self._pool) - 1)
         for part, keys in key_blocks(measure, rows, self.asked, self._pool):
             parallel.run(
-                label_ranks.score_label_ranks, parallel.cuts_by_rows(len(keys), 4),
+                label_ranks.score_label_ranks, parallel.row_blocks(len(keys), 4),
                 validation.read_only(keys), self._places[part], self._codes, self._sizes, k,
                 auc[part], precision[part], voted[part],
             )  # fmt: skip
