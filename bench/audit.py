@@ -119,7 +119,7 @@ class Whole(answers.Situation):
     @answers.once
     def setup(self):
         self.rows, self.labels, _ = embeddings(300)
-        self.X = fastcos.simulate_interactions(2_000, 200, seed=0)
+        self.X = fastcos.simulate_interactions(2_000, 200, random_state=0)
         report, table = self.time_audit(), self.time_compare()
         self.arbitrariness = report.arbitrariness
         recovered, change = self.time_recovery_range(), self.time_version_change()

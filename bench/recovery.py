@@ -16,7 +16,7 @@ N_NEIGHBORS = 10
 
 def simulation():
     """The fixed one: 4,000 users, 400 items, seed 0, and its model of Eq. 1."""
-    data = fastcos.simulate_interactions(4_000, 400, seed=0)
+    data = fastcos.simulate_interactions(4_000, 400, random_state=0)
     return data, fastcos.LinearMF(20, regularization=2_000.0).fit(data.X)
 
 

@@ -28,7 +28,7 @@ class Simulation(answers.Situation):
         self.nnz = X.nnz
 
     def time_simulate(self, *_):
-        return fastcos.simulate_interactions(*self.size, seed=0)
+        return fastcos.simulate_interactions(*self.size, random_state=0)
 
     def track_wrong_entries(self, *_):
         return self.wrong

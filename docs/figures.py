@@ -69,7 +69,7 @@ def main() -> None:
     """Simulate at the size of the paper, fit, and draw."""
     FOLDER.mkdir(exist_ok=True)
     kernel().savefig(FOLDER / "kernel.png", dpi=DOTS_PER_INCH)
-    data = fastcos.simulate_interactions(seed=0)
+    data = fastcos.simulate_interactions(random_state=0)
     comparison = fastcos.compare(data.X, data.item_cluster, regularization=10_000)
     model = comparison.models["dropout"]
     card = fastcos.audit(

@@ -89,7 +89,9 @@ def groceries(data: Path) -> Case:
 
 def simulated(small: bool, objective: str) -> Case:
     """Section 4 of the paper: the labels are the clusters that the interactions came from."""
-    data = fastcos.simulate_interactions(*((600, 120) if small else (20_000, 1_000)), seed=0)
+    data = fastcos.simulate_interactions(
+        *((600, 120) if small else (20_000, 1_000)), random_state=0
+    )
     return factors(data.X, 12 if small else 50, objective, labels=data.item_cluster)
 
 

@@ -58,7 +58,7 @@ def balanced(version: Version) -> Version:
 
 def demonstration() -> tuple[Version, Version]:
     """One model twice: as its training left it, and rescaled."""
-    X = fastcos.simulate_interactions(400, 120, seed=0).X
+    X = fastcos.simulate_interactions(400, 120, random_state=0).X
     model = fastcos.LinearMF(12).fit(X)
     return tuple(
         Version(model.user_embeddings(X, rescaling), model.item_embeddings(rescaling))

@@ -21,7 +21,7 @@ from fastcos.distributed import cluster as distributed
 
 def make_inputs(folder: Path) -> None:
     """Write what is missing: ratings in shards, and items embedded by a small model of them."""
-    data = fastcos.simulate_interactions(2000, 300, seed=0)
+    data = fastcos.simulate_interactions(2000, 300, random_state=0)
     if not (folder / "ratings").exists():
         fastcos.linalg.InteractionShards.write(folder / "ratings", data.X)
     if not (folder / "items.npy").exists():

@@ -26,7 +26,7 @@ TRAININGS = {
 
 def scores_of(n_users, n_items, seed):
     """AUC and seconds by training."""
-    X, cluster, *_ = simulate_interactions(n_users, n_items, seed=seed)
+    X, cluster, *_ = simulate_interactions(n_users, n_items, random_state=seed)
     found = {}
     for name, parameters in TRAININGS.items():
         start = time.perf_counter()

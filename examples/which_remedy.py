@@ -190,7 +190,7 @@ def run(given):
         if new:
             out.writerow(["kind", "remedy", "seed", "auc", "seconds"])
         for seed in range(given.seeds):
-            X, cluster, *_ = simulate_interactions(given.users, given.items, seed=seed)
+            X, cluster, *_ = simulate_interactions(given.users, given.items, random_state=seed)
             for key, score in remedies(X, cluster, seed).items():
                 if seed in found.get(key, {}):
                     continue

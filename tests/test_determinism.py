@@ -32,7 +32,7 @@ class Data:
 
     def __init__(self) -> None:
         random = np.random.default_rng(0)
-        self.simulation = fastcos.simulate_interactions(600, 150, seed=1, n_threads=1)
+        self.simulation = fastcos.simulate_interactions(600, 150, random_state=1, n_threads=1)
         self.X = self.simulation.X.astype(np.float32)
         self.labels = self.simulation.item_cluster
         self.counts = np.asarray(self.X.sum(axis=0)).ravel()
@@ -84,7 +84,7 @@ PROMISED = {
     "PopularityWeights": lambda d: fastcos.models.PopularityWeights().fit_transform(d.X),
     "ShiftedPPMI": lambda d: fastcos.models.ShiftedPPMI().fit_transform(d.X),
     "StandardizeColumns": lambda d: fastcos.models.StandardizeColumns().fit_transform(d.X),
-    "simulate_interactions": lambda d: fastcos.simulate_interactions(900, 120, seed=3),
+    "simulate_interactions": lambda d: fastcos.simulate_interactions(900, 120, random_state=3),
     "certified_neighbors": lambda d: fastcos.certified_neighbors(d.items, 5),
     "vertex_attack": lambda d: fastcos.auditing.vertex_attack(d.items, 5, rows=range(20)),
     "cosine_interval": lambda d: fastcos.auditing.cosine_interval(d.items, d.other, 3.0),

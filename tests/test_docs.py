@@ -75,7 +75,7 @@ def export_page(folder):
 
 def movielens_page(folder):
     """Ratings in a zip, and the model that the page's command makes of them."""
-    seen = fastcos.simulate_interactions(200, 40, seed=0)
+    seen = fastcos.simulate_interactions(200, 40, random_state=0)
     lines = "".join(f"{u},{i},5\n" for u, i in zip(*seen.X.nonzero(), strict=True))
     with zipfile.ZipFile(folder / "ratings.csv.zip", "w") as archive:
         archive.writestr("ratings.csv", "userId,movieId,rating\n" + lines)

@@ -73,7 +73,7 @@ def simulate(given: argparse.Namespace) -> "Simulation":
             item_exponent=tuple(given.item_exponent),
             user_exponent=given.user_exponent,
             preset=given.preset,
-            seed=given.seed,
+            random_state=given.seed,
             progress=progress,
         )
 

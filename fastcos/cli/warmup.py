@@ -47,7 +47,7 @@ def run(given: argparse.Namespace) -> int:
 def _interactions() -> Any:
     from fastcos.datasets.simulation import simulate_interactions
 
-    return simulate_interactions(500, 80, seed=0)
+    return simulate_interactions(500, 80, random_state=0)
 
 
 def _vectors(dtype: str, n: int = 300) -> Any:

@@ -120,7 +120,7 @@ def compare(
     Examples
     --------
     >>> import fastcos
-    >>> data = fastcos.simulate_interactions(2000, 200, seed=1)
+    >>> data = fastcos.simulate_interactions(2000, 200, random_state=1)
     >>> comparison = fastcos.compare(
     ...     data.X, data.item_cluster, n_components=20, measures=["dot", "whitened_cosine"]
     ... )

@@ -142,7 +142,9 @@ class _Judge:
         kept = self._codes >= 0
         rows, labels = items[kept], self._codes[kept]
         auc = metrics.pair_auc(rows, labels)
-        found = metrics.clustering_scores(rows, labels, seed=self._seed) if cluster else None
+        found = (
+            metrics.clustering_scores(rows, labels, random_state=self._seed) if cluster else None
+        )
         means = metrics.within_between(rows, labels)
         n_strata = _STRATA if len(rows) >= _ENOUGH_FOR_STRATA else 1
         of_strata = metrics.stratified_auc(rows, labels, self._popularity[kept], n_strata=n_strata)

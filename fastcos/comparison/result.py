@@ -47,7 +47,7 @@ class Scores(NamedTuple):
     Examples
     --------
     >>> import fastcos
-    >>> data = fastcos.simulate_interactions(300, 60, seed=0)
+    >>> data = fastcos.simulate_interactions(300, 60, random_state=0)
     >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
     >>> row = found.named[0]
     >>> row.name, row.formula, row.pair_auc_low <= row.pair_auc <= row.pair_auc_high
@@ -109,7 +109,7 @@ class Comparison:
     Examples
     --------
     >>> import fastcos
-    >>> data = fastcos.simulate_interactions(300, 60, seed=0)
+    >>> data = fastcos.simulate_interactions(300, 60, random_state=0)
     >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
     >>> [row.name for row in found.named][-1]
     'eq2'

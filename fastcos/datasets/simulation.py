@@ -63,7 +63,7 @@ class Simulation(NamedTuple):
     Examples
     --------
     >>> import fastcos
-    >>> data = fastcos.simulate_interactions(50, 20, n_clusters=3, seed=0)
+    >>> data = fastcos.simulate_interactions(50, 20, n_clusters=3, random_state=0)
     >>> data.X.shape, data.item_cluster.shape, data.user_preference.shape
     ((50, 20), (20,), (50, 3))
     """
@@ -107,7 +107,7 @@ def simulate_interactions(
     preference_concentration: float | None = None,
     activity_law: str | None = None,
     interactions_per_user: int | None = None,
-    seed: int = 0,
+    random_state: int = 0,
     n_threads: int | None = None,
     progress: parallel.Progress | None = None,
 ) -> Simulation:
@@ -154,7 +154,7 @@ def simulate_interactions(
         "pareto_clipped": U^(-1/user_exponent) rounded down, at most p / 2 (at least 1).
     interactions_per_user : int, optional
         k_u of every user, from 1 to n_items, in place of the law.
-    seed : int
+    random_state : int
         The same seed gives the same interactions on any number of threads and by either driver.
     n_threads : int, optional
         Default: the setting ``num_threads``.
@@ -182,7 +182,7 @@ def simulate_interactions(
     Examples
     --------
     >>> from fastcos.datasets import simulate_interactions
-    >>> simulation = simulate_interactions(1000, 100, interactions_per_user=7, seed=1)
+    >>> simulation = simulate_interactions(1000, 100, interactions_per_user=7, random_state=1)
     >>> simulation.X.shape, simulation.X.nnz
     ((1000, 100), 7000)
     >>> simulation.parameters["preference_law"]
@@ -212,7 +212,7 @@ def simulate_interactions(
         "preset": preset,
         **choices,
         "interactions_per_user": interactions_per_user,
-        "seed": validation.as_count("seed", seed, low=0),
+        "random_state": validation.as_count("random_state", random_state, low=0),
     }
     if n_threads is not None:
         n_threads = validation.as_count("n_threads", n_threads)
@@ -225,7 +225,7 @@ def _simulated(
     """Draw clusters, popularities, preferences and activities, then the interactions."""
     n_users, n_items = parameters["n_users"], parameters["n_items"]
     n_clusters, activity = parameters["n_clusters"], parameters["interactions_per_user"]
-    *streams, drawn = np.random.SeedSequence(parameters["seed"]).spawn(6)
+    *streams, drawn = np.random.SeedSequence(parameters["random_state"]).spawn(6)
     clusters, slopes, popularities, preferences, activities = map(np.random.default_rng, streams)
     shares = _cluster_shares(clusters, parameters["cluster_probabilities"], n_clusters)
     item_cluster = clusters.choice(n_clusters, size=n_items, p=shares)

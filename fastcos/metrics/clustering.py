@@ -31,12 +31,17 @@ class ClusteringScores(NamedTuple):
 
 
 def clustering_scores(
-    items: Any, labels: Any, *, n_starts: int = 10, seed: int = 0, n_threads: int | None = None
+    items: Any,
+    labels: Any,
+    *,
+    n_starts: int = 10,
+    random_state: int = 0,
+    n_threads: int | None = None,
 ) -> ClusteringScores:
     """ARI, AMI and V-measure of a spherical k-means with as many clusters as labels.
 
     The start with the largest sum of cosines to the centres is scored. The scores depend on the
-    clusterer and on its seed: report them over seeds. scikit-learn's KMeans on unit rows would
+    clusterer and on the seed: report them over seeds. scikit-learn's KMeans on unit rows would
     maximise the sum of |S_c|^2 / n_c instead of that of |S_c|, and its sums depend on the number of
     threads; these do not. O(n_starts iterations p k C) time, O(p (k + C)) memory.
 
@@ -48,7 +53,7 @@ def clustering_scores(
         The cluster of every item.
     n_starts : int
         Random starts (k-means++ on cosine distance).
-    seed : int or Generator
+    random_state : int or Generator
         Chooses the starts.
     n_threads : int, optional
         Default: the setting.
@@ -77,7 +82,7 @@ def clustering_scores(
     from sklearn import metrics  # here, for it takes 0.5 s to import
 
     n_starts = validation.as_count("n_starts", n_starts)
-    random = validation.as_generator("seed", seed)
+    random = validation.as_generator("random_state", random_state)
     grouped = labelled_rows(items, labels)
     # in the given order: the starts depend on the rows, not on the names of the labels
     order = np.argsort(grouped.places)

@@ -33,7 +33,12 @@ class RSA(NamedTuple):
 
 
 def rsa(
-    first: Any, second: Any, *, method: str = "pearson", n_pairs: int = 100_000, seed: int = 0
+    first: Any,
+    second: Any,
+    *,
+    method: str = "pearson",
+    n_pairs: int = 100_000,
+    random_state: int = 0,
 ) -> RSA:
     """Representational similarity: correlation over pairs of items of two embeddings' cosines.
 
@@ -51,7 +56,7 @@ def rsa(
         Which correlation.
     n_pairs : int
         Pairs of a sample.
-    seed : int or Generator
+    random_state : int or Generator
         Draws the sample.
 
     Returns
@@ -78,7 +83,7 @@ def rsa(
     """
     method = validation.as_choice("method", method, ("pearson", "spearman"))
     n_pairs = validation.as_count("n_pairs", n_pairs, 4)
-    random = validation.as_generator("seed", seed)
+    random = validation.as_generator("random_state", random_state)
     X, Y = same_rows("first", first, "second", second)
     kept = X.any(axis=1) & Y.any(axis=1)
     n = checks.as_enough("first", int(kept.sum()), 3, "rows that are zero in neither")

@@ -137,7 +137,7 @@ class CosineMF(
     >>> from fastcos.models.cosine_mf import CosineMF
     >>> from fastcos.datasets import simulate_interactions
     >>> from fastcos.metrics import pair_auc
-    >>> X, cluster, *_ = simulate_interactions(500, 60, n_clusters=3, seed=1)
+    >>> X, cluster, *_ = simulate_interactions(500, 60, n_clusters=3, random_state=1)
     >>> model = CosineMF(10).fit(X)
     >>> model.item_embeddings().shape, model.transform(X).shape
     ((60, 10), (500, 10))

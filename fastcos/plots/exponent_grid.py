@@ -31,7 +31,7 @@ class ExponentGridDisplay:
     --------
     >>> import fastcos
     >>> from fastcos.plots import ExponentGridDisplay
-    >>> data = fastcos.simulate_interactions(300, 60, seed=0)
+    >>> data = fastcos.simulate_interactions(300, 60, random_state=0)
     >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
     >>> ExponentGridDisplay.from_comparison(found).plot().auc.shape
     (3, 5)

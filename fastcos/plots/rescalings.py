@@ -38,7 +38,7 @@ class RescalingsDisplay:
     --------
     >>> import fastcos
     >>> from fastcos.plots.rescalings import RescalingsDisplay
-    >>> X = fastcos.simulate_interactions(300, 60, seed=0).X
+    >>> X = fastcos.simulate_interactions(300, 60, random_state=0).X
     >>> display = RescalingsDisplay.from_estimator(fastcos.LinearMF(8).fit(X)).plot()
     >>> display.ax_.get_xlabel()
     'latent dimension, by falling singular value'

@@ -82,7 +82,7 @@ class SimilarityMapsDisplay:
     --------
     >>> import fastcos
     >>> from fastcos.plots import SimilarityMapsDisplay
-    >>> data = fastcos.simulate_interactions(300, 60, seed=0)
+    >>> data = fastcos.simulate_interactions(300, 60, random_state=0)
     >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
     >>> len(SimilarityMapsDisplay.from_comparison(found).plot().images)
     9

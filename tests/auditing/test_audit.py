@@ -82,7 +82,7 @@ def test_a_planted_rescaling_is_found_and_the_free_forms_do_not_see_it():
 
 
 def test_factors_of_objective_two_are_balanced_already():
-    data = simulate_interactions(1500, 150, seed=2)
+    data = simulate_interactions(1500, 150, random_state=2)
     fitted = LinearMF(8, objective="weight_decay", regularization=20.0).fit(data.X)
     card = audit(fitted.item_embeddings(), fitted.user_embeddings(data.X), k=5)
     balanced = by_name(card.family)["balanced"]

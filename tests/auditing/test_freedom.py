@@ -43,7 +43,7 @@ def test_forms_that_use_the_users_do_tell_models_apart_and_not_their_parametrisa
 
 @pytest.mark.parametrize("rescaling", ["identity", "weights", "data"])
 def test_the_uncentred_query_metric_is_the_smoothed_rescaling_of_the_model(rescaling):
-    data = simulate_interactions(600, 80, seed=3)
+    data = simulate_interactions(600, 80, random_state=3)
     model = LinearMF(12, regularization=50.0).fit(data.X)
     users = model.user_embeddings(data.X, rescaling).astype(np.float64)
     items = model.item_embeddings(rescaling).astype(np.float64)
@@ -53,7 +53,7 @@ def test_the_uncentred_query_metric_is_the_smoothed_rescaling_of_the_model(resca
 
 
 def test_every_parametrisation_of_a_model_has_the_canonical_form_called_balanced():
-    data = simulate_interactions(600, 80, seed=4)
+    data = simulate_interactions(600, 80, random_state=4)
     model = LinearMF(6, regularization=50.0).fit(data.X)
     forms = [
         canonicalize(
@@ -70,7 +70,7 @@ def test_every_parametrisation_of_a_model_has_the_canonical_form_called_balanced
 
 
 def test_one_rescaling_makes_all_items_alike():
-    data = simulate_interactions(1000, 120, seed=5)
+    data = simulate_interactions(1000, 120, random_state=5)
     used = np.flatnonzero(np.bincount(data.X.indices, minlength=120))
     items = LinearMF(8, regularization=100.0).fit(data.X).item_embeddings().astype(np.float64)
     D = np.ones(8)

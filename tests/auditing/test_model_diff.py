@@ -84,7 +84,7 @@ def test_zero_rows_of_either_version_are_left_out_and_numbers_stay():
 
 
 def test_the_two_objectives_on_the_same_data_differ_by_less_than_their_neighbours_do():
-    data = simulate_interactions(1500, 150, seed=2)
+    data = simulate_interactions(1500, 150, random_state=2)
     one = LinearMF(8, regularization=400.0).fit(data.X)
     two = LinearMF(8, objective="weight_decay", regularization=5.0).fit(data.X)
     sides = [m.item_embeddings().astype(np.float64) for m in (one, two)]

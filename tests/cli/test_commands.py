@@ -60,7 +60,7 @@ def test_reproduce_writes_figure_table_and_provenance(reproduced):
     }
     assert (reproduced / "figure1.png").read_bytes().startswith(b"\x89PNG")
     document = json.loads((reproduced / "figure1.json").read_text())
-    assert document["parameters"]["simulation"]["seed"] == 0
+    assert document["parameters"]["simulation"]["random_state"] == 0
     assert document["parameters"]["model"]["regularization"] == 150.0
     assert document["versions"]["fastcos"]
     with (reproduced / "figure1.csv").open() as file:

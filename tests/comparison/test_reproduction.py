@@ -19,7 +19,7 @@ MARGIN = 0.02
 
 
 def reproduction(seed):
-    simulation = simulate_interactions(seed=seed)
+    simulation = simulate_interactions(random_state=seed)
     return compare(
         simulation.X,
         simulation.item_cluster,

@@ -38,7 +38,7 @@ def assert_is_interactions(simulation, n, p, n_clusters):
 
 @pytest.mark.parametrize("preset", presets())
 def test_every_preset_simulates_interactions_and_tells_its_choices(preset):
-    simulation = simulate_interactions(**SMALL, preset=preset, seed=3)
+    simulation = simulate_interactions(**SMALL, preset=preset, random_state=3)
     assert_is_interactions(simulation, 300, 60, 5)
     assert simulation.parameters["preset"] == preset
     assert presets()[preset].items() <= simulation.parameters.items()
@@ -83,7 +83,7 @@ def test_the_presets_are_those_listed_above_with_the_default_first():
 
 def test_the_parameters_simulate_the_same_again():
     for changes in (
-        {"preset": "power_pareto", "seed": 9},
+        {"preset": "power_pareto", "random_state": 9},
         {"preference_law": "softmax", "interactions_per_user": 5},
         {"cluster_probabilities": [3, 0, 1, 1, 2], "user_exponent": 1, "item_exponent": (0, 2)},
     ):
@@ -94,7 +94,7 @@ def test_the_parameters_simulate_the_same_again():
 def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads_and_either_driver(
     monkeypatch,
 ):
-    arguments = {"n_users": 3000, "n_items": 200, "seed": 4}
+    arguments = {"n_users": 3000, "n_items": 200, "random_state": 4}
     alone = bytes_of(simulate_interactions(**arguments, n_threads=1))
     for n_threads in (2, 3, 8):
         assert bytes_of(simulate_interactions(**arguments, n_threads=n_threads)) == alone
@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads_and_either_
     assert bytes_of(simulate_interactions(**arguments)) == alone
     monkeypatch.setenv("FASTCOS_BACKEND", "prange")
     assert bytes_of(simulate_interactions(**arguments)) == alone
-    assert bytes_of(simulate_interactions(**(arguments | {"seed": 5}))) != alone
+    assert bytes_of(simulate_interactions(**(arguments | {"random_state": 5}))) != alone
 
 
 def test_a_change_of_one_choice_leaves_the_streams_of_the_others():
@@ -115,7 +115,7 @@ def test_a_change_of_one_choice_leaves_the_streams_of_the_others():
 
 @pytest.mark.parametrize("exponent", [0, 0.5, 1.7])
 def test_bounded_activity_follows_its_power_law(exponent):
-    X = simulate_interactions(20_000, 12, user_exponent=exponent, seed=2).X
+    X = simulate_interactions(20_000, 12, user_exponent=exponent, random_state=2).X
     came = np.bincount(np.diff(X.indptr), minlength=13)
     assert came[0] == 0
     law = np.arange(1, 13) ** -float(exponent)
@@ -125,7 +125,7 @@ def test_bounded_activity_follows_its_power_law(exponent):
 @pytest.mark.parametrize("exponent", [0.5, 1.2])
 def test_clipped_pareto_activity_follows_its_law(exponent):
     X = simulate_interactions(
-        20_000, 25, user_exponent=exponent, activity_law="pareto_clipped", seed=2
+        20_000, 25, user_exponent=exponent, activity_law="pareto_clipped", random_state=2
     ).X
     came = np.bincount(np.diff(X.indptr), minlength=13)
     # U^(-1/b) >= x with probability x^-b; all that is 12 or more, half of 25, counts as 12
@@ -135,7 +135,7 @@ def test_clipped_pareto_activity_follows_its_law(exponent):
 
 
 def test_ranked_popularity_is_a_power_of_the_rank_within_the_cluster():
-    simulation = simulate_interactions(10, 500, item_exponent=(0.5, 1.5), seed=6)
+    simulation = simulate_interactions(10, 500, item_exponent=(0.5, 1.5), random_state=6)
     exponents = []
     for c in range(5):
         popularity = simulation.item_popularity[simulation.item_cluster == c]
@@ -153,7 +153,7 @@ def test_ranked_popularity_is_a_power_of_the_rank_within_the_cluster():
 )
 def test_drawn_popularity_is_a_power_of_a_uniform_number(law, power, least):
     simulation = simulate_interactions(
-        10, 5000, item_exponent=(0.8, 0.8), popularity_law=law, seed=1
+        10, 5000, item_exponent=(0.8, 0.8), popularity_law=law, random_state=1
     )
     uniform = (simulation.item_popularity**power - least) / (1 - least)
     assert scipy.stats.kstest(uniform, "uniform").pvalue > 1e-3
@@ -169,7 +169,7 @@ def test_item_exponents_are_uniform_within_their_range():
     exponents = []
     for seed in range(200):
         popularity = simulate_interactions(
-            1, 50, n_clusters=1, item_exponent=(1, 3), seed=seed
+            1, 50, n_clusters=1, item_exponent=(1, 3), random_state=seed
         ).item_popularity
         exponents.append(-np.log2(np.sort(popularity)[-2]))
     assert scipy.stats.kstest(exponents, "uniform", (1, 2)).pvalue > 1e-3
@@ -196,7 +196,7 @@ def test_preferences_follow_their_laws():
 
 
 def test_first_items_follow_preference_times_popularity():
-    simulation = simulate_interactions(20_000, 15, interactions_per_user=1, seed=8)
+    simulation = simulate_interactions(20_000, 15, interactions_per_user=1, random_state=8)
     chance = simulation.user_preference[:, simulation.item_cluster] * simulation.item_popularity
     chance /= chance.sum(axis=1, keepdims=True)
     came = np.bincount(simulation.X.indices, minlength=15)
@@ -216,7 +216,12 @@ def test_awkward_sizes():
 
 def test_a_user_without_weight_for_enough_items_has_all_that_have_any():
     simulation = simulate_interactions(
-        4000, 40, n_clusters=40, preference_concentration=0.01, interactions_per_user=40, seed=1
+        4000,
+        40,
+        n_clusters=40,
+        preference_concentration=0.01,
+        interactions_per_user=40,
+        random_state=1,
     )
     with_weight = (simulation.user_preference > 0)[:, simulation.item_cluster]
     assert not with_weight.all()
@@ -270,7 +275,7 @@ def test_progress_counts_users():
             "cluster_probabilities must be at least 0 and not all 0, got",
         ),
         ({"interactions_per_user": 61}, "interactions_per_user must be .* from 1 to 60, got 61"),
-        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"random_state": -1}, "random_state must be a whole number of at least 0, got -1"),
         ({"n_threads": 0}, "n_threads must be a whole number of at least 1, got 0"),
     ],
 )

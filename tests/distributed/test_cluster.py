@@ -175,7 +175,7 @@ def test_a_worker_with_too_little_memory_is_told_so_before_anything_runs(
 
 @pytest.mark.parametrize("labelled", [True, False])
 def test_comparisons_are_those_of_one_machine(client, tmp_path, labelled):
-    data = fastcos.simulate_interactions(900, 120, seed=1)
+    data = fastcos.simulate_interactions(900, 120, random_state=1)
     labels = data.item_cluster if labelled else None
     options = {
         "n_components": 8,
@@ -199,7 +199,7 @@ def test_comparisons_are_those_of_one_machine(client, tmp_path, labelled):
 
 
 def test_an_error_of_a_cell_is_told_as_on_one_machine(client, tmp_path):
-    data = fastcos.simulate_interactions(900, 120, seed=1)
+    data = fastcos.simulate_interactions(900, 120, random_state=1)
     asked = {"n_components": 8, "measures": [fastcos.get_measure("csls", n_neighbors=4000)]}
     with pytest.raises(ValueError, match="n_neighbors must be"):
         fastcos.compare(data.X, data.item_cluster, **asked)

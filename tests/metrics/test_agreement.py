@@ -179,7 +179,7 @@ def test_the_interval_of_a_spearman_sample_holds_the_truth():
     truth = metrics.rsa(X, Y, method="spearman").value
     held = 0
     for seed in range(40):
-        found = metrics.rsa(X, Y, method="spearman", n_pairs=1000, seed=seed)
+        found = metrics.rsa(X, Y, method="spearman", n_pairs=1000, random_state=seed)
         assert found.low < found.value < found.high
         held += found.low <= truth <= found.high
     assert held >= 34
@@ -187,7 +187,7 @@ def test_the_interval_of_a_spearman_sample_holds_the_truth():
 
 @pytest.mark.parametrize("n_pairs", [4, 30, 1000])
 def test_the_interval_of_a_spearman_sample_is_bonetts_and_wrights(n_pairs):
-    found = metrics.rsa(X, Y, method="spearman", n_pairs=n_pairs, seed=3)
+    found = metrics.rsa(X, Y, method="spearman", n_pairs=n_pairs, random_state=3)
     z, half = np.arctanh(found.value), scipy.stats.norm.ppf(0.975)
     half *= np.sqrt((1 + found.value**2 / 2) / (n_pairs - 3))
     assert (found.low, found.high) == pytest.approx((np.tanh(z - half), np.tanh(z + half)))
@@ -211,7 +211,7 @@ def test_a_spearman_sample_draws_every_pair_and_no_row_with_itself(monkeypatch):
 
     monkeypatch.setattr(similarity_analysis, "_cosines", note)
     for seed in range(600):
-        metrics.rsa(X[:9], Y[:9], method="spearman", n_pairs=30, seed=seed)
+        metrics.rsa(X[:9], Y[:9], method="spearman", n_pairs=30, random_state=seed)
     assert not np.diag(drawn).any()
     # 2 x 600 x 30 draws of 72 ordered pairs: 500 each
     assert scipy.stats.chisquare(drawn[~np.eye(9, dtype=bool)] / 2).pvalue > 1e-3

@@ -30,7 +30,7 @@ def test_cosine_mf_follows_scikit_learn(estimator, check):
 
 @pytest.fixture(scope="module")
 def simulation():
-    return simulate_interactions(400, 80, n_clusters=4, seed=3)
+    return simulate_interactions(400, 80, n_clusters=4, random_state=3)
 
 
 def test_the_same_bits_on_any_number_of_threads(simulation):
@@ -59,7 +59,7 @@ def test_the_loss_falls(simulation, similarity, loss):
 def test_the_cosine_recovers_clusters_that_the_dot_product_blurs():
     gains = []
     for seed in range(5):
-        X, cluster, *_ = simulate_interactions(1000, 200, seed=seed)
+        X, cluster, *_ = simulate_interactions(1000, 200, random_state=seed)
         auc = [
             pair_auc(CosineMF(30, similarity=s).fit(X).item_embeddings(), cluster).value
             for s in ("cosine", "dot")
@@ -98,7 +98,7 @@ def test_layer_norm_is_the_cosine_of_rows_that_sum_to_0(simulation):
 
 
 def test_empty_users_and_items_have_zero_rows():
-    X = simulate_interactions(80, 30, n_clusters=2, seed=1).X.toarray()
+    X = simulate_interactions(80, 30, n_clusters=2, random_state=1).X.toarray()
     X[[0, 40, 79]] = 0
     X[:, [0, 7, 29]] = 0
     for similarity in ("cosine", "layer_norm", "dot"):

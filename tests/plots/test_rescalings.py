@@ -13,7 +13,7 @@ from fastcos.plots.style import COLOURS, line
 
 @pytest.fixture(scope="module")
 def model():
-    return LinearMF(6, regularization=50.0).fit(simulate_interactions(200, 40, seed=0).X)
+    return LinearMF(6, regularization=50.0).fit(simulate_interactions(200, 40, random_state=0).X)
 
 
 @pytest.fixture(scope="module")

@@ -127,7 +127,7 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
         lambda n: (sparse(n),), lambda X: fastcos.models.StandardizeColumns().fit_transform(X),
     ),
     "simulate_interactions": (
-        lambda n: (n,), lambda n: fastcos.simulate_interactions(n, 500, seed=0),
+        lambda n: (n,), lambda n: fastcos.simulate_interactions(n, 500, random_state=0),
     ),
     "read_interactions": (table, lambda path, content: fastcos.read_interactions(path)),
     "ingest_interactions": (table, ingested),

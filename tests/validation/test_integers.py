@@ -88,9 +88,9 @@ def test_shards_with_wide_numbers_are_the_same_matrix(X, tmp_path, monkeypatch):
 
 
 def test_simulated_interactions_with_wide_numbers_are_the_same(monkeypatch):
-    narrow = simulate_interactions(n_users=300, n_items=50, seed=4).X
+    narrow = simulate_interactions(n_users=300, n_items=50, random_state=4).X
     monkeypatch.setattr(sampling, "_LARGEST_INT32", 3)
-    wide = simulate_interactions(n_users=300, n_items=50, seed=4).X
+    wide = simulate_interactions(n_users=300, n_items=50, random_state=4).X
     assert (narrow.indices.dtype, wide.indices.dtype) == (np.int32, np.int64)
     np.testing.assert_array_equal(wide.indices, narrow.indices)
     np.testing.assert_array_equal(wide.indptr, narrow.indptr)
