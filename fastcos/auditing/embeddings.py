@@ -10,18 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import metrics, parallel, storage, validation
+from fastcos import metrics, parallel, validation
 from fastcos.auditing import certificates, checks, variants
 from fastcos.auditing.label_recovery import searched_range
 from fastcos.auditing.parametrization import convention
-from fastcos.auditing.report import Audit, Comparison, Recovery, Survival
+from fastcos.auditing.report import Audit, Comparison, Recovery
 from fastcos.auditing.robustness import survival
 from fastcos.auditing.variant_scores import Judge
 from fastcos.kernels import intervals
 from fastcos.measures.row_transforms import fingerprints
 from fastcos.neighbors.search import top_k
 from fastcos.storage import memmap
-from fastcos.storage.checkpoint import ResumableParts
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -45,7 +44,6 @@ def audit(
     seed: int = 0,
     n_threads: int | None = None,
     progress: parallel.Progress | None = None,
-    out: storage.PathLike | None = None,
 ) -> Audit:
     """How much of what cosine says of these items is a choice that training never made.
 
@@ -78,10 +76,6 @@ def audit(
         Default: the setting ``num_threads``.
     progress : callable, optional
         Called as progress(done, total) during the search of neighbours.
-    out : path-like, optional
-        A new directory for what is finished: the neighbours, block by block, as ``top_k`` writes
-        them, and parts of the card. The same call after an interrupt or a crash goes on where that
-        stopped, to the same card; the directory is yours to remove.
 
     Returns
     -------
@@ -92,8 +86,7 @@ def audit(
     ------
     ValueError
         NaN or infinity; users of another width; labels or popularity of another length; k,
-        condition or seed out of range; fewer than k + 1 rows that are not zero; an out that holds
-        something else, or a run that asked for something else.
+        condition or seed out of range; fewer than k + 1 rows that are not zero.
 
     Notes
     -----
@@ -113,9 +106,8 @@ def audit(
     True
     """
     given = _as_given(items, users, labels, popularity, k, condition, seed)
-    parts = ResumableParts(out, {} if out is None else _asked(given))
     side, d = given.side, given.side.items.shape[1]
-    lists, linear = _neighbors(given, parts, n_threads, progress)
+    lists, linear = _neighbors(given, n_threads, progress)
     drawn = _drawn(given)
     index, shares = _local_index(side._replace(rows=drawn.indexed), lists, n_threads)
     recovery = _recovery(given, drawn)
@@ -125,14 +117,9 @@ def audit(
     spectrum = np.diag(variants.singular_values(own.second))
     centred = np.diag(variants.singular_values(own.covariance))
     certified = side._replace(rows=drawn.certified)
-    survivors = parts.part(
-        "survival", lambda: survival(certified, linear, given.k, given.condition, n_threads)
-    )
 
     def compared(variant: variants.Variant) -> Comparison:
-        return Comparison(
-            *parts.part(f"against {variant.name}", lambda: judge.compare(variant, n_threads))
-        )
+        return judge.compare(variant, n_threads)
 
     return Audit(
         n_items=len(lists),
@@ -147,7 +134,7 @@ def audit(
         arbitrariness=index,
         random_basis=_in_random_bases(certified, lists, given.generator, n_threads),
         dimensions=shares,
-        survival=tuple(Survival(*point) for point in survivors),
+        survival=survival(certified, linear, given.k, given.condition, n_threads),
         given=compared(variants.AS_GIVEN),
         family=tuple(map(compared, variants.rescaled(own, others))),
         alternatives=tuple(map(compared, variants.unfree(own, others))),
@@ -205,36 +192,15 @@ def _as_given(
     return _Given(side, queries, codes, counts, k, condition, generator, directed)
 
 
-def _asked(given: _Given) -> dict[str, Any]:
-    """All that the card depends on."""
-    import joblib  # here, for it takes 0.2 s
-
-    arrays = {
-        "items": given.side.items,
-        "users": given.users,
-        "labels": given.codes,
-        "popularity": given.popularity,
-    }
-    return {
-        **{name: None if X is None else memmap.fingerprint(X) for name, X in arrays.items()},
-        "k": given.k,
-        "condition": given.condition,
-        "seed": joblib.hash(given.generator.bit_generator.state),
-    }
-
-
 def _neighbors(
     given: _Given,
-    parts: ResumableParts,
     n_threads: int | None,
     progress: parallel.Progress | None,
 ) -> tuple[Integers, Floats]:
     """The k nearest (p, k) of all items, and the radii (p, k) of these edges under linear maps."""
     side, k = given.side, given.k
-    found = top_k(
-        side.items, k=min(k + 1, len(side.items) - 1), n_threads=n_threads, progress=progress,
-        out=parts.folder("neighbors"),
-    ).indices.view(np.ndarray)  # fmt: skip
+    length = min(k + 1, len(side.items) - 1)
+    found = top_k(side.items, k=length, n_threads=n_threads, progress=progress).indices
     _, linear = certificates.linear_radii(side, found, k, n_threads)
     return validation.read_only(np.ascontiguousarray(found[:, :k])), linear
 

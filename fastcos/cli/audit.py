@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastcos import io, validation
 from fastcos.cli import options
-from fastcos.cli.checkpoint import gone_on, kept_beside
 from fastcos.cli.model_folder import read_factors
 from fastcos.cli.terminal import print_json, print_table, progress_bar, say
 from fastcos.storage import provenance
@@ -21,7 +20,7 @@ which share of the nearest neighbours is certain to survive rescalings of the la
 which share is known not to, what other conventions would have shown, and what to compare instead.
 Writes audit.json and audit.html, a page that needs no network. With --against, also tells how much
 of the change since an old version is a mere change of coordinates. Exit status 1 if a limit of
---fail-under is not reached. A long audit that was stopped goes on by the same command."""
+--fail-under is not reached."""
 EPILOG = """\
 examples:
   fastcos audit films
@@ -80,25 +79,20 @@ def run(given: argparse.Namespace) -> int:
     labelled = options.read_labels(given, model.ids)
     labels = None if labelled is None else _texts(labelled)
     popularity = _popularity(given, model.ids)
-    n, d = model.items.shape
-    with kept_beside(folder / "audit.json", n * n * d) as kept:
-        with progress_bar("searching neighbours") as progress:
-            card = gone_on(
-                kept,
-                lambda out: audit(
-                    model.items, model.users, labels=labels, popularity=popularity, k=given.k,
-                    condition=given.condition, seed=given.seed, progress=progress, out=out,
-                ),
-            )  # fmt: skip
-        change = None if old is None else _change(given, model, old)
-        facts = provenance.provenance(_parameters(given, card, model))
-        document = {**facts, "audit": provenance.json_ready(card.to_dict())}
-        if change is not None:
-            document["change"] = _described(change, model.ids)
-        folder.mkdir(parents=True, exist_ok=True)
-        io.write_json(folder / "audit.json", document)
-        page = audit_page(card, name=Path(given.items).name, change=change, provenance=facts)
-        io.write_text(folder / "audit.html", page)
+    with progress_bar("searching neighbours") as progress:
+        card = audit(
+            model.items, model.users, labels=labels, popularity=popularity, k=given.k,
+            condition=given.condition, seed=given.seed, progress=progress,
+        )  # fmt: skip
+    change = None if old is None else _change(given, model, old)
+    facts = provenance.provenance(_parameters(given, card, model))
+    document = {**facts, "audit": provenance.json_ready(card.to_dict())}
+    if change is not None:
+        document["change"] = _described(change, model.ids)
+    folder.mkdir(parents=True, exist_ok=True)
+    io.write_json(folder / "audit.json", document)
+    page = audit_page(card, name=Path(given.items).name, change=change, provenance=facts)
+    io.write_text(folder / "audit.html", page)
     if given.json:
         print_json(document)
     else:

@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-from fastcos.auditing import embeddings, variant_scores
 from fastcos.cli.checkpoint import kept_beside
 from fastcos.cli.main import main
 from fastcos.neighbors import search
@@ -26,8 +25,10 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def audit_of(place, *flags, out="out"):
-    return main(["audit", str(place / "items.npy"), "--k", "5", *flags, "--out", str(place / out)])
+def search_of(place, out="out"):
+    (place / out).mkdir(exist_ok=True)
+    found = place / out / "found.npz"
+    return main(["neighbors", str(place / "items.npy"), "--k", "5", "--out", str(found)])
 
 
 def files_in(folder):
@@ -35,18 +36,18 @@ def files_in(folder):
 
 
 def assert_finished(folder, expected):
-    """The files of an audit that was not stopped, and nothing beside them."""
+    """The files of a search that was not stopped, and nothing beside them."""
     assert files_in(folder) == expected
     assert len(list(folder.iterdir())) == len(expected)
 
 
 @pytest.fixture
 def expected(place, monkeypatch):
-    """The files of an audit that keeps nothing."""
+    """The files of a search that keeps nothing."""
     with monkeypatch.context() as during:
         during.setattr(checkpoint, "_WORK_OF_A_THREAD", 1 << 41)
         during.setattr(checkpoint, "_write_run", None)
-        assert audit_of(place, out="whole") == 0
+        assert search_of(place, out="whole") == 0
     return files_in(place / "whole")
 
 
@@ -63,52 +64,41 @@ def interrupt_in(monkeypatch, owner, name, calls):
     monkeypatch.setattr(owner, name, interrupted)
 
 
-def test_an_audit_that_is_interrupted_goes_on_and_leaves_its_files_only(
-    place, expected, monkeypatch, capsys
-):
+def test_an_interrupted_search_is_resumed(place, expected, monkeypatch, capsys):
     with monkeypatch.context() as during:
         interrupt_in(during, checkpoint.ResumableRun, "write", 2)
-        assert audit_of(place) == 130
-    kept = place / "out" / ".audit.json.partial"
+        assert search_of(place) == 130
+    kept = place / "out" / ".found.npz.partial"
     assert f"{kept} keeps what is finished; the same command goes on from there" in (
         capsys.readouterr().err
     )
     with monkeypatch.context() as during:
-        interrupt_in(during, variant_scores.Judge, "compare", 2)
-        assert audit_of(place) == 130
+        interrupt_in(during, search.dense, "search", 1)  # of three blocks, two are there
+        assert search_of(place) == 0
     assert f"going on with what is finished in {kept}" in capsys.readouterr().err
-    monkeypatch.setattr(embeddings, "survival", None)  # it is not made again
-    with monkeypatch.context() as during:
-        interrupt_in(during, variant_scores.Judge, "compare", 2)  # of four in all, two are there
-        assert audit_of(place) == 0
     assert_finished(place / "out", expected)
 
 
-def test_other_flags_and_other_items_begin_anew(place, expected, monkeypatch, capsys):
-    with monkeypatch.context() as during:
-        interrupt_in(during, variant_scores.Judge, "compare", 2)
-        assert audit_of(place, "--seed", "7") == 130
-    assert audit_of(place) == 0
-    assert "beginning anew: " in (told := capsys.readouterr().err)
-    assert "of a run with another seed" in told
-    assert_finished(place / "out", expected)
+def test_a_search_of_other_items_starts_anew(place, expected, monkeypatch, capsys):
     before = np.load(place / "items.npy")
     np.save(place / "items.npy", before[::-1])
     with monkeypatch.context() as during:
-        interrupt_in(during, variant_scores.Judge, "compare", 2)
-        assert audit_of(place) == 130
+        interrupt_in(during, checkpoint.ResumableRun, "write", 2)
+        assert search_of(place) == 130
     np.save(place / "items.npy", before)
-    assert audit_of(place) == 0
-    assert "of a run with another items" in capsys.readouterr().err
+    assert search_of(place) == 0
+    error = capsys.readouterr().err
+    assert "beginning anew: " in error
+    assert "of a run with another queries" in error
     assert_finished(place / "out", expected)
 
 
 @pytest.mark.parametrize("left", ["neighbors/indices.npy", ".neighbors.partial/done.npy", "x"])
 def test_what_a_kill_left_of_a_folder_that_was_being_removed_is_of_no_harm(place, expected, left):
-    path = place / "out" / ".audit.json.partial" / left
+    path = place / "out" / ".found.npz.partial" / left
     path.parent.mkdir(parents=True)
     path.write_bytes(b"half")
-    assert audit_of(place) == 0
+    assert search_of(place) == 0
     assert_finished(place / "out", expected)
 
 
@@ -120,7 +110,7 @@ def test_without_room_or_right_an_audit_goes_on_and_keeps_nothing(
 
     with monkeypatch.context() as during:
         during.setattr(checkpoint, "_reserve", full)
-        assert audit_of(place) == 0
+        assert search_of(place) == 0
     assert "what is finished is not kept: [Errno 28] No space left on device: " in (
         capsys.readouterr().err
     )
@@ -140,20 +130,20 @@ def test_a_disk_that_fills_up_meanwhile_is_told_with_the_file(place, expected, m
             write(run, lo, **rows)
 
         during.setattr(checkpoint.ResumableRun, "write", filling)
-        assert audit_of(place) == 2
+        assert search_of(place) == 2
     told = capsys.readouterr().err.strip().splitlines()[-1]
-    assert told.startswith(f"fastcos audit: {place / 'out' / '.audit.json.partial'}")
+    assert told.startswith(f"fastcos neighbors: {place / 'out' / '.found.npz.partial'}")
     assert told.endswith("indices.npy: no space left on device")
-    assert audit_of(place) == 0
+    assert search_of(place) == 0
     assert_finished(place / "out", expected)
 
 
 def test_a_folder_that_another_process_works_in_is_left_alone(place, expected, capsys):
-    kept = place / "out" / ".audit.json.partial"
+    kept = place / "out" / ".found.npz.partial"
     kept.mkdir(parents=True)
-    with kept_beside(place / "out" / "audit.json", 2500**2 * 6) as held:
+    with kept_beside(place / "out" / "found.npz", 2500**2 * 6) as held:
         assert held == kept
-        assert audit_of(place) == 0
+        assert search_of(place) == 0
         assert f"what is finished is not kept: another process works in {kept}" in (
             capsys.readouterr().err
         )
@@ -182,16 +172,16 @@ def test_neighbors_go_on_too(place, monkeypatch):
 
 
 def test_little_work_is_not_kept(tmp_path):
-    with kept_beside(tmp_path / "audit" / "audit.json", 300_000**2) as kept:
+    with kept_beside(tmp_path / "out" / "found.npz", 300_000**2) as kept:
         assert kept is None
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
-def test_audits_that_are_killed_end_with_the_same_files():
-    command = [sys.executable, "-m", "tests.robustness.killed_writers", "4", "long-audit"]
+def test_searches_that_are_killed_end_with_the_same_files():
+    command = [sys.executable, "-m", "tests.robustness.killed_writers", "4", "long-neighbors"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    killed, ended, _ = json.loads(done.stdout)["long-audit"]
+    killed, ended, _ = json.loads(done.stdout)["long-neighbors"]
     assert killed >= 4
     assert ended >= 1

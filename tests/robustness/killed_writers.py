@@ -6,8 +6,8 @@ A child saves two versions in turn to one place; after every kill the place must
 whole. Prints per kind how many kills left the first version, the second one, and temporary files
 (which the next writer may find, and a reader never sees).
 
-Of a long kind, a child makes one version and is killed within a dozen writings to the disk, of 40
-(audit) or 26 (neighbors) in all, until one ends: only what was kept can bring it there. Then the
+Of a long kind, a child makes one version and is killed within a dozen writings to the disk, of 26
+(neighbors) in all, until one ends: only what was kept can bring it there. Then the
 other version follows. After every kill every file must be of the version before or of the new one;
 in the end all of the new one, without a byte of difference to one that was never killed. Prints
 kills, runs that ended, and the kills that left something to go on with.
@@ -73,10 +73,6 @@ def items_of(first: int, path: Path) -> str:
     return str(items)
 
 
-def long_audit(first: int, path: Path) -> None:
-    call("audit", items_of(first, path), "--k", "5", "--out", str(path))
-
-
 def long_neighbors(first: int, path: Path) -> None:
     path.mkdir(exist_ok=True)
     call("neighbors", items_of(first, path), "--k", "5", "--out", str(path / "found.npz"))
@@ -112,7 +108,6 @@ KINDS = {
     "audit": Kind((0, 90), audited_and_written, read_audit),
 }
 LONG_KINDS = {
-    "long-audit": Kind((0, 100), long_audit, read_files),
     "long-neighbors": Kind((0, 100), long_neighbors, read_files),
 }
 

@@ -43,7 +43,7 @@ def audit_page(
     --------
     >>> import numpy as np
     >>> from fastcos import audit
-    >>> from fastcos.page import audit_page
+    >>> from fastcos.plots.html import audit_page
     >>> card = audit(np.random.default_rng(0).standard_normal((60, 4)), k=3)
     >>> page = audit_page(card, name="a < b")
     >>> card.verdict in page, "a &lt; b" in page, "<script" in page
@@ -65,7 +65,7 @@ def audit_page(
             Markup('<meta charset="utf-8">'),
             Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
             element("title", f"Audit of {name}"),
-            element("style", Markup(resources.files("fastcos.page").joinpath("style.css")
+            element("style", Markup(resources.files("fastcos.plots.html").joinpath("style.css")
                                     .read_text("utf8"))),
         ]
     )  # fmt: skip
