@@ -164,4 +164,9 @@ def _setting(name: str, variable: str) -> object:
 
 def _as_isa(name: str, value: object) -> str:
     known = validation.as_choice(name, value, tuple(cpu.ISA_FEATURES))
-    return validation.as_supported(name, known, cpu.supported_isas(), "this CPU")
+    supported = cpu.supported_isas()
+    if known not in supported:
+        raise ValueError(
+            f"{name} must be supported by this CPU ({', '.join(supported)}), got {known!r}"
+        )
+    return known

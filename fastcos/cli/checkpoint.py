@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from fastcos import validation
 from fastcos.cli.terminal import say
-from fastcos.storage import FastcosFormatError, checkpoint
+from fastcos.storage import FastcosFormatError, OccupiedError, checkpoint
 
 T = TypeVar("T")
 
@@ -55,7 +54,7 @@ def gone_on(kept: Path | None, work: Callable[[Path | None], T]) -> T:
     try:
         try:
             return work(kept)
-        except (validation.OccupiedError, FastcosFormatError) as error:
+        except (OccupiedError, FastcosFormatError) as error:
             say(f"beginning anew: {error}")
             _empty(kept)
             return work(kept)

@@ -77,7 +77,7 @@ def run(given: argparse.Namespace) -> int:
     if not np.array_equal(model.ids, np.arange(len(model.ids))):
         arrays["ids"] = model.ids
     ready = {
-        name: array if name == "ids" else validation.as_float32(f"{name} of the form", array)
+        name: array if name == "ids" else _as_float32(f"{name} of the form", array)
         for name, array in arrays.items()
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,6 +119,14 @@ def _arrays(
     rank = found.factor.shape[1]
     validation.as_count("the rank of the users' covariance", rank)
     return {"items": found.transform(items), "map": found.factor}
+
+
+def _as_float32(name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Return values as contiguous float32, which holds no number beyond 3.4e38."""
+    largest = float(max(values.max(), -values.min())) if values.size else 0.0
+    if not largest <= float(np.finfo(np.float32).max):
+        raise ValueError(f"{name} must fit in float32 (scale the input), got {largest:g}")
+    return np.ascontiguousarray(values, np.float32)
 
 
 def _unit(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import io, validation
+from fastcos import io
 from fastcos.cli.terminal import progress_bar
 from fastcos.linalg import column_stats
 from fastcos.storage import FastcosFormatError
@@ -89,7 +89,11 @@ def _interactions_with(ids: npt.NDArray[Any], path: str | Path) -> tuple[sp.csr_
     with progress_bar("reading bytes") as progress:
         data = io.read_interactions(path, progress=progress)
     _, there, here = np.intersect1d(data.item_ids.astype(str), ids.astype(str), return_indices=True)
-    validation.as_known_items("--users", path, len(there), ids)
+    if not len(there):
+        raise ValueError(
+            f"--users must hold interactions with items of the model (such as {ids[0]}), got none "
+            f"in {path}"
+        )
     known = sp.csc_array(data.X)[:, there].tocoo()
     X = sp.csr_array((known.data, (known.row, here[known.col])), shape=(known.shape[0], len(ids)))
     return X, len(there)

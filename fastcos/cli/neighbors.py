@@ -68,13 +68,13 @@ def run(given: argparse.Namespace) -> int:
     options.apply_common(given)
     out = Path(given.out)
     validation.as_choice("the suffix of --out", out.suffix, (".csv", ".npz"))
-    validation.as_output_file("--out", out)
+    options.check_output_file("--out", out)
     named = as_measure("--measure", given.measure)
     embeddings, ids = _embeddings(given)
     items, measure = _measured(named, embeddings)
     k = validation.as_count("--k", given.k, high=len(items) - 1)
     if given.show:
-        rows = [validation.as_known_id("--show", item, ids) for item in given.show]
+        rows = [_position("--show", item, ids) for item in given.show]
         themselves = sp.csr_array(
             (np.ones(len(rows)), (np.arange(len(rows)), rows)), shape=(len(rows), len(items))
         )
@@ -125,6 +125,14 @@ def _measured(named: "str | Measure", embeddings: "Embeddings") -> tuple[Any, An
 
     *_, chosen = entrants([named], embeddings, argument="--measure")[0]
     return chosen.rows(embeddings), chosen.measure(embeddings)
+
+
+def _position(name: str, text: str, ids: Any) -> int:
+    """Return the position of the id that is written like text."""
+    found = np.flatnonzero(ids.astype(str) == text)
+    if len(found) == 0:
+        raise ValueError(f"{name} must be an id of the items, such as {ids[0]}, got {text!r}")
+    return int(found[0])
 
 
 def _lines(ids: Any, rows: Sequence[int], found: "Neighbors") -> Iterator[tuple[Any, ...]]:

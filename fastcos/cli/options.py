@@ -1,6 +1,7 @@
 """Flags that several verbs share, and how they become arguments."""
 
 import argparse
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -267,7 +268,29 @@ def add_output(parser: argparse.ArgumentParser, directory: str) -> None:
 
 def out_directory(given: argparse.Namespace) -> Path:
     """Return the folder for files, refused before the work where it cannot be one."""
-    return validation.as_output_directory("--out", given.out)
+    path = validation.as_path("--out", given.out)
+    _check_writable_directory("--out", path)
+    return path
+
+
+def check_output_file(name: str, path: Path) -> None:
+    """Refuse a path that is no regular file, there or new, in a directory that can be written."""
+    target = Path(os.path.realpath(path))  # still a link where links form a circle
+    if (target.exists() or target.is_symlink()) and not target.is_file():
+        raise ValueError(f"{name} must be a regular file or a new one, got {str(path)!r}")
+    _check_writable_directory(f"the folder of {name}", target.parent)
+
+
+def _check_writable_directory(name: str, path: Path) -> None:
+    """Refuse the path of a directory that cannot be written, now or once it is made."""
+    nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"{name} must be a directory, got {str(path)!r}: {nearest} is a file")
+    if not os.access(nearest, os.W_OK):
+        raise ValueError(
+            f"{name} must be a directory that can be written, got {str(path)!r}: no right to write "
+            f"to {nearest}"
+        )
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:

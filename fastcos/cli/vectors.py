@@ -30,7 +30,8 @@ def compare_vectors_of(given: argparse.Namespace) -> int:
     validation.as_choice("--preprocessing", given.preprocessing, ("none",))
     seed = validation.as_count("--seed", given.seed, low=0)
     asked = [given.labels] if given.labels is not None else given.pairs or ()
-    validation.as_asked("--labels or --pairs", asked, "for vectors")
+    if not asked:
+        raise ValueError("--labels or --pairs must be given for vectors, got none")
     vectors, ids = _vectors(given.interactions)
     say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
     questions = _questions(given, ids)

@@ -274,7 +274,7 @@ def _settled(preset: str, given: dict[str, Any], n_clusters: int) -> dict[str, A
             "cluster_probabilities", choices["cluster_probabilities"], ("uniform", "dirichlet")
         )
     else:
-        choices["cluster_probabilities"] = validation.as_shares(
+        choices["cluster_probabilities"] = validation.as_probabilities(
             "cluster_probabilities", choices["cluster_probabilities"], n_clusters
         ).tolist()
     return choices

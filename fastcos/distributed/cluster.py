@@ -312,7 +312,11 @@ class _Search:
         """Settle the arguments of top_k."""
         name = validation.as_instance("measure", measure, str, "a name")
         fitted = get_measure(name)
-        validation.as_measure_of_tasks("measure", _learns(fitted), name)
+        if _learns(fitted):
+            raise ValueError(
+                "measure must learn nothing from the items on a cluster (such as cosine, dot, "
+                f"neg_euclidean, angular), got {name!r}"
+            )
         itself = items is None and validation.as_flag("exclude_self", exclude_self)
         searched = _opened("items" if items is not None else "queries", items or queries)
         k = validation.as_count("k", k, high=len(searched) - itself)
@@ -391,5 +395,9 @@ def _memory_of_a_task(client: Client, given: float | None) -> float:
     least, poorest = memory_of_poorest(client)
     if given is None:
         return min(memory, least)
-    validation.as_share_of_worker("working_memory", memory, least, poorest)
+    if memory > least:
+        raise ValueError(
+            f"working_memory must be at most {least / 2**20:.0f} MiB a task for worker {poorest} "
+            f"(half of its memory limit by its threads), got {memory / 2**20:.0f}"
+        )
     return memory

@@ -98,7 +98,13 @@ class _ClusterOperator:
     def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
         """One product of every shard. The factor is a task's result, which can be made again."""
         least, poorest = memory_of_poorest(self._client)
-        validation.as_memory_of_worker(poorest, least, self._bytes_of_a_task(factor))
+        needed = self._bytes_of_a_task(factor)
+        if least < needed:
+            raise ValueError(
+                f"worker {poorest} must have {needed / 2**20:.0f} MiB a task for these products, "
+                f"got {least / 2**20:.0f} (half of its memory limit by its threads): give it more "
+                "memory or fewer threads, or write smaller shards"
+            )
         with dask_config.set(_LARGE_GRAPH):
             held = self._client.submit(_as_it_is, factor, pure=False)
         return [

@@ -24,8 +24,8 @@ from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.shard_writer import ENTRIES_PER_SHARD, ShardWriter, row_cuts
 from fastcos.linalg.shards import InteractionShards
 from fastcos.parallel import Progress
-from fastcos.storage import FastcosFormatError, PathLike
-from fastcos.validation import as_choice, as_count, as_path, check_new_directory
+from fastcos.storage import FastcosFormatError, PathLike, check_new_directory
+from fastcos.validation import as_choice, as_count, as_path
 
 DUPLICATES = ("sum", "last", "max")
 # rows that are written to the spill file, and read from it, at once

@@ -25,7 +25,7 @@ class ShardWriter:
 
     def __init__(self, path: storage.PathLike, item_ids: Ids) -> None:
         self._target = validation.as_path("path", path).absolute()
-        validation.check_new_directory("path", self._target)
+        storage.check_new_directory("path", self._target)
         self._folder = self._target.with_name(f".{self._target.name}.{uuid.uuid4().hex}")
         self._item_ids, self._dtype = item_ids, np.dtype(np.float32)
         p = len(item_ids)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
-from sklearn.exceptions import ConvergenceWarning
 
 from fastcos import validation
 from fastcos.linalg import block_lanczos
@@ -154,6 +153,8 @@ def randomized_svd(
     generator = validation.as_generator("seed", seed)
     found = _truncated(operator, k, tol, max_iter, generator, compute_u, n_threads, progress)
     if found.residuals.max() > tol:
+        from sklearn.exceptions import ConvergenceWarning  # here, for it takes 0.5 s to import
+
         warnings.warn(
             f"randomized_svd stopped at a relative residual of {found.residuals.max():.1e}, above "
             f"tol = {tol:g}; raise max_iter (now {max_iter}) or tol",

@@ -222,7 +222,7 @@ class PopularityWhitenedCosine(_Whitened):
 
     def learn(self, items: Rows, users: Rows | None) -> None:
         """Take weighted mean and inverse root of the weighted covariance."""
-        shares = validation.as_shares("popularity", self.popularity, len(items))
+        shares = validation.as_probabilities("popularity", self.popularity, len(items))
         self.mean_ = mean_of(items, shares)
         self._whiten(gram_of(items, self.mean_, shares))
 

@@ -1,10 +1,27 @@
-"""Atomic directories of arrays, memory-mapped rows, checkpoints and saved estimators."""
+"""Files that appear whole or not at all, and rows that stay on disk.
+
+::
+
+    save_arrays -> directory/  header.json, NAME-<sha256>.npy, ... -> load_arrays (memory maps)
+                       ^
+                       |  estimator: save and load of fitted models
+    checkpoint  -> .NAME.partial/  run.json, done.npy, *.npy -> NAME/  once all blocks are written
+    memmap      -> blocks of rows of a .npy file, copied and released; the file is never held whole
+    provenance  -> parameters, versions and machine beside every written result
+
+A directory of `save_arrays` is written under another name and renamed, so a reader or a killed
+writer never sees half of it. A checkpoint marks each block as done once its rows have reached the
+disk, so the same call resumes after a crash. Nothing is pickled.
+"""
 
 from fastcos.storage.directory import (
     FORMAT_VERSION as FORMAT_VERSION,
     FastcosFormatError as FastcosFormatError,
+    OccupiedError as OccupiedError,
     PathLike as PathLike,
     Stored as Stored,
+    check_new_directory as check_new_directory,
+    check_replaceable as check_replaceable,
     load_arrays as load_arrays,
     save_arrays as save_arrays,
     sync_directory as sync_directory,

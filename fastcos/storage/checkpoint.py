@@ -23,7 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.storage import FastcosFormatError, PathLike, sync_directory
+from fastcos.storage import (
+    FastcosFormatError,
+    OccupiedError,
+    PathLike,
+    check_replaceable,
+    sync_directory,
+)
 
 _RUN, _DONE = "run.json", "done.npy"
 # products of entries that a thread has of a block: 17 s, which is what a kill costs
@@ -124,7 +130,7 @@ class ResumableRun:
     ) -> None:
         self.path = validation.as_path("out", path).absolute()
         self._partial = self.path.with_name(f".{self.path.name}.partial")
-        validation.check_replaceable("out", self.path, _RUN)
+        check_replaceable("out", self.path, _RUN)
         self._names = tuple(arrays)
         self.is_complete = (self.path / _RUN).is_file()
         folder = self.path if self.is_complete else self._partial
@@ -213,7 +219,7 @@ class ResumableParts:
             return
         with _beginning(self._path):
             (self._path / f".{_RUN}").unlink(missing_ok=True)  # of one killed as it began
-        validation.check_replaceable("out", self._path, _RUN)
+        check_replaceable("out", self._path, _RUN)
         if (self._path / _RUN).is_file():
             self._made = dict(_known_run(self._path, asked)["parts"])
         else:
@@ -271,7 +277,12 @@ def _known_run(
     if missing:
         raise FastcosFormatError(f"{folder / _RUN} is damaged")
     now = {} if of_any_version else {"fastcos": version("fastcos")}
-    validation.as_same_run("out", folder, before, now | json.loads(json.dumps(dict(asked))))
+    for key, value in (now | json.loads(json.dumps(dict(asked)))).items():
+        if before.get(key) != value:
+            raise OccupiedError(
+                f"out must be a new directory or hold a run that asked for the same, got "
+                f"{str(folder)!r} of a run with another {key}; remove it to start anew"
+            )
     return dict(run)
 
 

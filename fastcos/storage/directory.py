@@ -52,6 +52,10 @@ class FastcosFormatError(ValueError):
     """
 
 
+class OccupiedError(ValueError):
+    """A directory holds something else than what is to be written to it."""
+
+
 class Stored(NamedTuple):
     """What a directory holds.
 
@@ -101,7 +105,7 @@ def save_arrays(
     (array([0., 1., 2.]), {'unit': 'cosine'})
     """
     target = Path(path)
-    validation.check_replaceable("path", target, _HEADER)
+    check_replaceable("path", target, _HEADER)
     if target.is_dir():
         with _one_writer(target):
             _write(target, kind, arrays, fields)
@@ -160,6 +164,21 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
             if newer == content:
                 raise FastcosFormatError(f"{error.filename} is missing") from None
             content = newer
+
+
+def check_replaceable(name: str, path: Path, mark: str) -> None:
+    """Refuse a path that exists, unless it is a directory that is empty or holds the file mark."""
+    empty = path.is_dir() and next(path.iterdir(), None) is None
+    if path.exists() and not empty and not (path / mark).is_file():
+        raise OccupiedError(
+            f"{name} must be a new directory or one with a {mark}, got {str(path)!r}"
+        )
+
+
+def check_new_directory(name: str, path: Path) -> None:
+    """Refuse a path that exists, unless it is an empty directory."""
+    if path.exists() and not (path.is_dir() and next(path.iterdir(), None) is None):
+        raise ValueError(f"{name} must be a new or an empty directory, got {str(path)!r}")
 
 
 @contextlib.contextmanager

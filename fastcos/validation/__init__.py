@@ -1,45 +1,44 @@
-"""Turn arguments into arrays and numbers, or refuse them with one line: argument, rule, value."""
+"""Argument checks: convert what can be converted, refuse the rest with one line.
+
+A public function converts its arguments once, on entry. What passes has the one form that kernels
+take, so nothing below scans or converts it again::
+
+    argument -> as_rows, as_vector, as_count, ... -> C order, float32 or float64, finite, read-only
+                         |
+                         +-> ValueError or TypeError: "<argument> must <rule>, got <value>"
+
+`as_x` returns the converted argument, `check_x` returns nothing and refuses. Only checks that
+several modules share are here; a rule of one function is checked in that function. Sparse matrices
+are checked by :func:`fastcos.linalg.csr.as_interactions`, rows on disk by
+:mod:`fastcos.storage.memmap`, which read them in blocks.
+"""
 
 from fastcos.validation.arguments import (
     Array as Array,
     Kind as Kind,
-    OccupiedError as OccupiedError,
     Rows as Rows,
-    as_asked as as_asked,
     as_choice as as_choice,
     as_count as as_count,
     as_flag as as_flag,
-    as_float32 as as_float32,
     as_generator as as_generator,
     as_instance as as_instance,
     as_item_numbers as as_item_numbers,
-    as_known_id as as_known_id,
-    as_known_items as as_known_items,
     as_labels as as_labels,
     as_measure_of_blocks as as_measure_of_blocks,
-    as_measure_of_tasks as as_measure_of_tasks,
-    as_memory_of_worker as as_memory_of_worker,
     as_neighbor_count as as_neighbor_count,
     as_number as as_number,
-    as_output_directory as as_output_directory,
-    as_output_file as as_output_file,
     as_partial_labels as as_partial_labels,
     as_path as as_path,
     as_positive_diagonal as as_positive_diagonal,
+    as_probabilities as as_probabilities,
     as_real as as_real,
     as_row_shape as as_row_shape,
     as_rows as as_rows,
-    as_same_run as as_same_run,
-    as_share_of_worker as as_share_of_worker,
-    as_shares as as_shares,
-    as_supported as as_supported,
     as_vector as as_vector,
     check_fitted as check_fitted,
     check_length as check_length,
     check_memory as check_memory,
-    check_new_directory as check_new_directory,
     check_none as check_none,
-    check_replaceable as check_replaceable,
     check_same_width as check_same_width,
     check_scorable as check_scorable,
     check_shape as check_shape,

@@ -1,13 +1,12 @@
-"""The gate: every argument is settled here (CSR in validate_csr), and only there is it refused.
+"""Argument checks that several functions share; what one function alone requires it checks itself.
 
-A message has three parts: the argument, the rule, what came. Everything that a kernel receives has
-passed: C order, float32 or float64, finite, sizes checked, CSR canonical, read-only.
+A message names the argument, the rule and the value. `as_x` converts, `check_x` refuses.
 """
 
 import math
 import operator
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ Kind = TypeVar("Kind")
 
 
 def format_value(value: Any) -> str:
-    """What came, for a message: arrays by their shape."""
+    """Return value as text for a message: an array by its shape."""
     return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
 
 
@@ -46,7 +45,7 @@ def _bad_count(name: str, value: Any, low: int, high: int | None) -> ValueError:
 
 
 def as_number(name: str, text: Any) -> float:
-    """Return text, as it stands in the environment or a file, as a number."""
+    """Return text from the environment or the command line as a number."""
     try:
         return float(text)
     except (TypeError, ValueError):
@@ -54,12 +53,9 @@ def as_number(name: str, text: Any) -> float:
 
 
 def as_neighbor_count(k: Any, n_rows: int, *, without_itself: bool) -> int:
-    """Return k, how many of n_rows rows to find for each query, without itself if so."""
+    """Return k, from 1 to the number of rows that a query can have as neighbours."""
     if n_rows - without_itself < 1:
-        raise ValueError(
-            "rows must be two at least where a row is not its own neighbour (give "
-            f"exclude_self=False, or items), got {n_rows}"
-        )
+        raise ValueError(f"queries must have at least 2 rows when exclude_self=True, got {n_rows}")
     return as_count("k", k, high=n_rows - without_itself)
 
 
@@ -102,15 +98,6 @@ def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
     return value
 
 
-def as_supported(name: str, value: str, supported: Collection[str], by: str) -> str:
-    """Return value if it is one of those that this machine can run."""
-    if value not in supported:
-        raise ValueError(
-            f"{name} must be supported by {by} ({', '.join(supported)}), got {value!r}"
-        )
-    return value
-
-
 def as_rows(name: str, X: Any, *, dtype: npt.DTypeLike | None = None) -> Rows:
     """Return X as C-contiguous, finite, read-only rows (n, d), float32 or float64, n and d >= 1.
 
@@ -131,7 +118,7 @@ def as_rows(name: str, X: Any, *, dtype: npt.DTypeLike | None = None) -> Rows:
 
 
 def as_row_shape(name: str, X: Any) -> npt.NDArray[Any]:
-    """Return X as an array (n, d) of real numbers, n and d >= 1, without reading any of them."""
+    """Return X as an array (n, d) of real numbers, n and d >= 1; its values are not read."""
     array = _as_real_array(name, X)
     if array.ndim != 2:
         raise ValueError(f"{name} must be 2-dimensional (rows, columns), got shape {array.shape}")
@@ -156,7 +143,7 @@ def _as_real_array(name: str, values: Any) -> npt.NDArray[Any]:
 
 
 def _converted(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return array in C order and of dtype; what is too large becomes infinite, silently."""
+    """Return array in C order and of dtype; values too large for dtype become infinite."""
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(array, dtype=dtype)
 
@@ -171,7 +158,7 @@ def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
 
 
 def check_length(name: str, rows: Rows, length: int, of: str) -> None:
-    """Refuse rows that are not as many as what they are multiplied with."""
+    """Refuse rows whose number is not length."""
     if len(rows) != length:
         raise ValueError(f"{name} must have as many rows as {of} ({length}), got {len(rows)}")
 
@@ -198,7 +185,7 @@ def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.
     return diagonal
 
 
-def as_shares(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
+def as_probabilities(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
     """Return non-negative values, not all 0, divided by their sum, (length,) float64."""
     shares = as_vector(name, values, length)
     if shares.min() < 0 or not shares.max() > 0:
@@ -212,7 +199,7 @@ def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
 
     Labels may be integers or strings, not both; at least two different ones.
     """
-    # as objects, for NumPy would turn ["a", 1, nan] into three strings
+    # as objects: NumPy would turn ["a", 1, nan] into three strings
     array = np.asarray(labels, dtype=None if hasattr(labels, "dtype") else object)
     if array.shape != (length,):
         raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
@@ -231,7 +218,7 @@ def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
 
 
 def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
-    """Return labels as as_labels does, and -1 where the label is None."""
+    """Return the codes of as_labels, and -1 where the label is None; (length,) int64."""
     array = np.asarray(labels, dtype=object)
     if array.shape != (length,):
         raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
@@ -241,16 +228,8 @@ def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int
     return read_only(codes)
 
 
-def as_known_id(name: str, text: str, ids: npt.NDArray[Any]) -> int:
-    """Return the position of the id that is written like text."""
-    found = np.flatnonzero(ids.astype(str) == text)
-    if len(found) == 0:
-        raise ValueError(f"{name} must be an id of the items, such as {ids[0]}, got {text!r}")
-    return int(found[0])
-
-
 def as_generator(name: str, seed: Any) -> np.random.Generator:
-    """Return a generator seeded by a whole number, or the generator that came."""
+    """Return seed if it is a generator, else a new one seeded by that whole number."""
     if isinstance(seed, np.random.Generator):
         return seed
     return np.random.default_rng(as_count(name, seed, low=0))
@@ -264,17 +243,11 @@ def as_flag(name: str, value: Any) -> bool:
 
 
 def check_none(name: str, value: Any, reason: str) -> None:
-    """Refuse any value, for the reason given."""
+    """Refuse any value but None; reason completes the message."""
     if value is not None:
-        # a flag is left out, an argument of a function is None
+        # a command's flag is left out, a function's argument is None
         absent = "left out" if name.startswith("--") else "None"
         raise ValueError(f"{name} must be {absent} {reason}, got {format_value(value)}")
-
-
-def as_asked(name: str, values: Collection[Any], reason: str) -> None:
-    """Refuse none at all where one is needed."""
-    if not values:
-        raise ValueError(f"{name} must be given {reason}, got none")
 
 
 def as_path(name: str, value: Any) -> Path:
@@ -284,91 +257,20 @@ def as_path(name: str, value: Any) -> Path:
     return Path(value)
 
 
-class OccupiedError(ValueError):
-    """A directory holds something else than what is to be written to it."""
-
-
-def as_known_items(name: str, path: Any, n_known: int, ids: npt.NDArray[Any]) -> None:
-    """Refuse a file of which no item is among the ids."""
-    if not n_known:
-        raise ValueError(
-            f"{name} must hold interactions with items of the model (such as {ids[0]}), got none "
-            f"in {path}"
-        )
-
-
-def check_replaceable(name: str, path: Path, mark: str) -> None:
-    """Refuse a path that exists, unless it is a directory that is empty or holds the file mark."""
-    empty = path.is_dir() and next(path.iterdir(), None) is None
-    if path.exists() and not empty and not (path / mark).is_file():
-        raise OccupiedError(
-            f"{name} must be a new directory or one with a {mark}, got {str(path)!r}"
-        )
-
-
-def check_new_directory(name: str, path: Path) -> None:
-    """Refuse a path that exists, unless it is an empty directory."""
-    if path.exists() and not (path.is_dir() and next(path.iterdir(), None) is None):
-        raise ValueError(f"{name} must be a new or an empty directory, got {str(path)!r}")
-
-
-def as_output_directory(name: str, value: Any) -> Path:
-    """Return value as the path of a directory that files can be written to, now or once made."""
-    path = as_path(name, value)
-    nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
-    if not nearest.is_dir():
-        raise ValueError(f"{name} must be a directory, got {str(path)!r}: {nearest} is a file")
-    if not os.access(nearest, os.W_OK):
-        raise ValueError(
-            f"{name} must be a directory that can be written, got {str(path)!r}: no right to write "
-            f"to {nearest}"
-        )
-    return path
-
-
-def as_output_file(name: str, value: Any) -> Path:
-    """Return value as the path of a regular file, there or new, in a directory as above."""
-    path = as_path(name, value)
-    target = Path(os.path.realpath(path))  # a link still, where links go round
-    if (target.exists() or target.is_symlink()) and not target.is_file():
-        raise ValueError(f"{name} must be a regular file or a new one, got {str(path)!r}")
-    as_output_directory(f"the folder of {name}", target.parent)
-    return path
-
-
-def as_same_run(name: str, path: Path, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Refuse to go on with a run that asked for something else."""
-    for key, value in asked.items():
-        if before.get(key) != value:
-            raise OccupiedError(
-                f"{name} must be a new directory or hold a run that asked for the same, got "
-                f"{str(path)!r} of a run with another {key}; remove it to start anew"
-            )
-
-
 def as_measure_of_blocks(name: str, refused: bool, measure: str) -> None:
-    """Refuse a measure that looks for neighbours, or for extremes, before the search."""
+    """Refuse a measure whose fit needs all rows in memory."""
     if refused:
         raise ValueError(
-            f"{name} must see one row at a time, or means and moments of all, where rows are read "
-            f"in blocks (cosine, dot, whitened_cosine and the like), got {measure!r}"
-        )
-
-
-def as_measure_of_tasks(name: str, learns: bool, measure: str) -> None:
-    """Refuse a measure that learns from all items where a task sees only some of them."""
-    if learns:
-        raise ValueError(
-            f"{name} must learn nothing from the items on a cluster (cosine, dot, neg_euclidean, "
-            f"angular and the like), got {measure!r}"
+            f"{name} must need one row at a time, or means and moments, for rows read in blocks "
+            f"(such as cosine, dot, whitened_cosine), got {measure!r}"
         )
 
 
 def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
     """Return value if it is an instance of kind; rule says what that is in words."""
     if not isinstance(value, kind):
-        came = "None" if value is None else type(value).__name__
-        raise TypeError(f"{name} must be {rule}, got {came}")
+        found = "None" if value is None else type(value).__name__
+        raise TypeError(f"{name} must be {rule}, got {found}")
     return value
 
 
@@ -383,16 +285,8 @@ def check_scorable(name: str, rows: Rows, other: Rows) -> None:
             )
 
 
-def as_float32(name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Return values as contiguous float32, which holds no number beyond 3.4e38."""
-    largest = float(max(values.max(), -values.min())) if values.size else 0.0
-    if not largest <= float(np.finfo(np.float32).max):
-        raise ValueError(f"{name} must fit in float32 (scale the input), got {largest:g}")
-    return np.ascontiguousarray(values, np.float32)
-
-
 def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
-    """Refuse values whose Gram matrix, or its squares in float64, would overflow or vanish."""
+    """Refuse values whose Gram matrix, or its squares in float64, would overflow or underflow."""
     limit = 1e12 if values.dtype == np.float32 else 1e60
     largest = float(max(values.max(), -values.min())) if values.size else 0.0
     if largest > limit or 0 < largest < 1 / limit:
@@ -403,7 +297,7 @@ def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
 
 
 def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64]:
-    """Return a mask (n_items,) or a list of item numbers as rising item numbers, int64."""
+    """Return a mask (n_items,) or a list of item numbers as ascending item numbers, int64."""
     array = np.asarray(items)
     if array.ndim != 1 or array.dtype.kind not in "iub":
         raise TypeError(
@@ -423,29 +317,10 @@ def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64
 
 
 def check_memory(name: str, given: float, needed: float) -> None:
-    """Refuse an amount of memory, in bytes, that is less than what is needed."""
+    """Refuse less memory than needed; both in bytes."""
     if given < needed:
         raise ValueError(
             f"{name} must be at least {needed / 2**20:.2f} MiB here, got {given / 2**20:.2f}"
-        )
-
-
-def as_share_of_worker(name: str, given: float, most: float, worker: str) -> None:
-    """Refuse bytes for a task that a worker of a cluster does not have."""
-    if given > most:
-        raise ValueError(
-            f"{name} must be at most {most / 2**20:.0f} MiB a task for worker {worker} (half of "
-            f"its memory limit by its threads), got {given / 2**20:.0f}"
-        )
-
-
-def as_memory_of_worker(worker: str, given: float, needed: float) -> None:
-    """Refuse work for a cluster of which a worker has too little memory."""
-    if given < needed:
-        raise ValueError(
-            f"worker {worker} must have {needed / 2**20:.0f} MiB a task for these products, got "
-            f"{given / 2**20:.0f} (half of its memory limit by its threads): give it more memory "
-            "or fewer threads, or write smaller shards"
         )
 
 
@@ -456,7 +331,7 @@ def check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> N
 
 
 def check_fitted(name: str, state: Kind | None) -> Kind:
-    """Return what fit left, if it was called."""
+    """Return state, which fit sets; refuse None."""
     if state is None:
         raise ValueError(f"{name} must be fitted before it is used, got one without items")
     return state
@@ -470,7 +345,7 @@ def read_only(array: Array) -> Array:
 
 
 def format_rows(rows: npt.NDArray[Any]) -> str:
-    """Name the first five rows and count the rest."""
+    """Return row numbers as text: the first five, and how many more."""
     listed = ", ".join(str(row) for row in rows[:5])
     more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
     return f"{'row' if len(rows) == 1 else 'rows'} {listed}{more}"

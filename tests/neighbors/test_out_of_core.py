@@ -179,7 +179,7 @@ def test_an_out_that_holds_something_else_is_refused(rows, tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(ValueError, match=r"out must be a new directory or one with a run\.json"):
         top_k(rows, k=4, out=tmp_path)
-    with pytest.raises(ValueError, match=r"measure must see one row at a time, .*'csls'"):
+    with pytest.raises(ValueError, match=r"measure must need one row at a time, .*'csls'"):
         top_k(rows, k=4, measure="csls", out=tmp_path / "out")
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 

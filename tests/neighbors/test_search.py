@@ -66,9 +66,9 @@ def test_a_single_row_finds_itself_or_nothing():
     one = np.ones((1, 3), np.float32)
     found = top_k(one, k=1, exclude_self=False)
     assert (found.indices.item(), found.scores.item()) == (0, 1.0)
-    with pytest.raises(ValueError, match=r"rows must be two at least .*, got 1"):
+    with pytest.raises(ValueError, match=r"queries must have at least 2 rows .*, got 1"):
         top_k(one, k=1)
-    with pytest.raises(ValueError, match=r"rows must be two at least .*, got 1"):
+    with pytest.raises(ValueError, match=r"queries must have at least 2 rows .*, got 1"):
         top_k(sp.csr_array(one), k=1)
 
 

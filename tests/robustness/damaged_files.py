@@ -30,8 +30,7 @@ import scipy.sparse as sp
 
 from fastcos import CosineMF, LinearMF, SimilarityIndex, io
 from fastcos.linalg.shards import InteractionShards
-from fastcos.storage import FastcosFormatError, checkpoint
-from fastcos.validation import OccupiedError
+from fastcos.storage import FastcosFormatError, OccupiedError, checkpoint
 
 faulthandler.enable()
 RANDOM = np.random.default_rng(0)

@@ -256,3 +256,16 @@ def test_200_killed_writers_leave_the_old_content_or_the_new(kind):
     old, new, _ = json.loads(done.stdout)[kind]
     assert old + new == 200
     assert min(old, new) > 0
+
+
+def test_check_replaceable_accepts_empty_or_marked(tmp_path):
+    storage.check_replaceable("out", tmp_path / "new", "header.json")
+    storage.check_replaceable("out", tmp_path, "header.json")
+    (tmp_path / "precious").touch()
+    for path in (tmp_path, tmp_path / "precious"):
+        with pytest.raises(
+            ValueError, match=r"^out must be a new directory or one with a header.json, got"
+        ):
+            storage.check_replaceable("out", path, "header.json")
+    (tmp_path / "header.json").touch()
+    storage.check_replaceable("out", tmp_path, "header.json")
