@@ -41,7 +41,8 @@ class Config(NamedTuple):
     working_memory: float
 
 
-_given: dict[str, object] = {}
+# what set_config was called with; cleared, the environment and the defaults are in force
+overrides: dict[str, object] = {}
 
 
 def set_config(
@@ -92,7 +93,7 @@ def set_config(
         given["working_memory"] = validation.as_real("working_memory", working_memory, above=0)
     if cache_dir is not None:
         code_cache.set_cache_directory(validation.as_path("cache_dir", cache_dir))
-    _given.update(given)  # all or nothing
+    overrides.update(given)  # all or nothing
 
 
 def get_config() -> Config:
@@ -159,7 +160,7 @@ def working_memory() -> float:
 
 
 def _setting(name: str, variable: str) -> object:
-    return _given.get(name, os.environ.get(variable) or None)
+    return overrides.get(name, os.environ.get(variable) or None)
 
 
 def _as_isa(name: str, value: object) -> str:

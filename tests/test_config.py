@@ -19,7 +19,7 @@ VARIABLES = ("NUM_THREADS", "BACKEND", "ISA", "CACHE_DIR", "WORKING_MEMORY")
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch):
-    monkeypatch.setattr(config, "_given", {})
+    monkeypatch.setattr(config, "overrides", {})
     monkeypatch.setattr(code_cache, "_directory", None)
     for variable in VARIABLES:
         monkeypatch.delenv(f"FASTCOS_{variable}", raising=False)
@@ -87,7 +87,7 @@ def test_an_empty_variable_counts_as_absent(monkeypatch):
 def test_a_setting_that_cannot_be_honoured_is_refused(setting, value, message):
     with pytest.raises(ValueError, match=message):
         config.set_config(**{setting: value})
-    assert setting not in config._given
+    assert setting not in config.overrides
 
 
 @pytest.mark.parametrize("value", [5, "", b"x", ["a"]])
@@ -101,7 +101,7 @@ def test_settings_are_taken_all_or_none(tmp_path):
         config.set_config(num_threads=7, cache_dir=tmp_path, working_memory=-1)
     with pytest.raises(TypeError, match="cache_dir"):
         config.set_config(num_threads=7, cache_dir=3)
-    assert config._given == {}
+    assert config.overrides == {}
     assert code_cache.cache_directory() != tmp_path
 
 

@@ -176,7 +176,7 @@ def test_every_public_name_is_promised_or_has_a_reason():
 def test_the_bits_do_not_depend_on_threads_and_memory(operation, monkeypatch):
     found = []
     for n_threads, memory in SETTINGS:
-        monkeypatch.setattr(fastcos.config, "_given", {})
+        monkeypatch.setattr(fastcos.config, "overrides", {})
         fastcos.set_config(num_threads=n_threads, working_memory=memory)
         found.append(bits(PROMISED[operation](data())))
     assert len(repr(found[0])) > 10

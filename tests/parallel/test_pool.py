@@ -189,7 +189,7 @@ def test_more_threads_than_before_are_had_and_fewer_are_kept_to():
 
 
 def test_set_config_takes_effect_at_the_next_call(monkeypatch):
-    monkeypatch.setattr(config, "_given", {})
+    monkeypatch.setattr(config, "overrides", {})
     names = set()
 
     def note(lo, hi):
@@ -527,7 +527,7 @@ def test_a_block_that_prange_skips_is_an_error(monkeypatch):
     monkeypatch.setattr(parallel, "_prange_is_safe", lambda: True)
     monkeypatch.setattr(parallel, "is_jitted", lambda rows_kernel: True)
     monkeypatch.setattr(parallel, "prange_driver", lambda rows_kernel: skip)
-    monkeypatch.setattr(config, "_given", {"backend": "prange"})
+    monkeypatch.setattr(config, "overrides", {"backend": "prange"})
     with pytest.raises(RuntimeError, match=r"must run every block, got 2 of 10 skipped"):
         parallel.run(mark_rows, np.arange(11), np.zeros(10), n_threads=2)
 
@@ -537,7 +537,7 @@ def test_a_plain_function_runs_on_the_pool_whatever_the_driver(monkeypatch):
         marks[lo:hi] += 1
 
     monkeypatch.setattr(parallel, "_prange_is_safe", lambda: pytest.fail("asked"))
-    monkeypatch.setattr(config, "_given", {"backend": "prange"})
+    monkeypatch.setattr(config, "overrides", {"backend": "prange"})
     marks = np.zeros(10)
     parallel.run(mark, np.arange(11), marks, n_threads=2)
     np.testing.assert_array_equal(marks, 1)
