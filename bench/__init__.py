@@ -1,4 +1,4 @@
-"""The asv suite: us against our past. Against others: rivals/. How to run it: README.md."""
+"""The asv suite: us against our past. Against others: competitors/. How to run it: README.md."""
 
 import os
 import sys

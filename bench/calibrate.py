@@ -19,10 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.gate import TURNS
+from bench.gate import LEAST_PAIRS, Command, compare_pairs, taking_turns
+from bench.gate.processes import TURNS
 from bench.tables import cpu_name, versions
-from fastcos.gate import LEAST_PAIRS, compare_pairs
-from fastcos.gate_processes import Command, taking_turns
 
 SUITE = Path(__file__).with_name("suite.py")
 README = Path(__file__).with_name("README.md")

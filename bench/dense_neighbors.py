@@ -115,7 +115,7 @@ def true_order(rows, measure):
 
 
 class Measures(answers.Situation):
-    """Measures beyond an inner product; rivals/measures.py has them all against the cosine."""
+    """Measures beyond an inner product; measure_costs.py has them all against the cosine."""
 
     params = [["csls", "mutual_proximity", "angular", "zscore_cosine", "spearman_dims"]]
     param_names = ["measure"]

@@ -1,6 +1,6 @@
 """What every measure costs in top_k, as a multiple of the plain cosine's time on the same rows.
 
-python bench/rivals/measures.py [--rows gaussian spiky real] [--n 40000] [--measures NAME ...]
+python -m bench.measure_costs [--rows gaussian spiky real] [--n 40000] [--measures NAME ...]
 
 gaussian: independent entries, the hardest to screen; spiky: few large entries and norms that differ
 a thousandfold; real: cards of the Magic decks by a rank-128 SVD. Every measure is warmed, then
@@ -15,10 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bench import inputs
 from fastcos import get_measure, list_measures, top_k
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import inputs
 
 LIMIT, LIMITS = 2.0, {"csls": 3.0, "mutual_proximity": 3.0}
 # bags, and rows of two halves: another input

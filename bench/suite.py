@@ -1,7 +1,7 @@
 """The suite in this process: `python -P bench/suite.py` prints JSON.
 
 {benchmark: median seconds of a call}, the median of several passes; or with --tracks {benchmark:
-value}. With --serve it stays, and times what it is asked for (fastcos.gate). On one thread the
+value}. With --serve it stays, and times what it is asked for (bench.gate). On one thread the
 seconds are of CPU time: a machine that runs other work adds little to them. What fails is told on
 stderr and left out. The installed fastcos is measured, whatever checkout this file lies in; asv's
 own discovery and set-up are used, with less time for each benchmark than asv takes.

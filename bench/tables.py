@@ -1,12 +1,12 @@
 """Every ratio against the rivals, in one command: `python -m bench.tables [PART ...]`.
 
-Runs the suites of bench/rivals, each of which checks the answers before it times them, and writes
+Runs the suites of bench/competitors, each of which checks the answers before it times them. Writes
 bench/tables.json and bench/tables.md. A ratio is always of one run: ours is timed before and after
 every rival. Parts that are not asked for keep their rows and their date. A long part can be run in
 pieces with FASTCOS_TABLE=FILE in the environment; `--rows FILE` then takes the rows from there, and
 what FILE has not is kept, its older date told. `--readme`
 puts the best rival of every work into the README, between its two marks. Rivals that are
-not installed are left out; FASTCOS_RIVALS_PYTHON names another interpreter that has them.
+not installed are left out; FASTCOS_COMPETITORS_PYTHON names another interpreter that has them.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def versions():
         "    try: found[name] = m.version(name)\n"
         "    except m.PackageNotFoundError: pass\nprint(json.dumps(found))"
     )
-    other = os.environ.get("FASTCOS_RIVALS_PYTHON") or sys.executable
+    other = os.environ.get("FASTCOS_COMPETITORS_PYTHON") or sys.executable
     run = subprocess.run([other, "-c", code], capture_output=True, text=True, check=True)
     found = json.loads(run.stdout)
     return found | {name: metadata.version(name) for name in ("fastcos", "numba")}
@@ -72,7 +72,7 @@ def run_part(part):
             "pytest",
             "-q",
             "-n0",  # one process: two at once are no timing
-            str(ROOT / "bench/rivals" / PARTS[part][0]),
+            str(ROOT / "bench/competitors" / PARTS[part][0]),
         ]
         environment = {**os.environ, "FASTCOS_TABLE": str(table), "PYTHONPATH": str(ROOT)}
         subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=sys.stderr)

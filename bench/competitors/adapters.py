@@ -1,4 +1,4 @@
-"""How each library does the work that is timed: adapters of fastcos.speed and bench/rivals.
+"""How each library does the work that is timed: adapters of fastcos.speed and bench/competitors.
 
 Processes without fastcos read this file by its path: nothing but NumPy is imported at the top. An
 adapter prepares, untimed, what the library lets a user prepare once, and returns what is timed.

@@ -2,7 +2,7 @@
 
 A fifth of every user's interactions is held out; both models see the same rest and have the same
 dimensions. BPR runs at its defaults and with three times the step size. Needs implicit.
-python bench/rivals/cosine_training.py ../shared/data
+python bench/competitors/cosine_training.py ../shared/data
 """
 
 import argparse

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-LIBRARIES = runpy.run_path(str(Path(__file__).parents[2] / "fastcos" / "speed_libraries.py"))
+LIBRARIES = runpy.run_path(str(Path(__file__).with_name("adapters.py")))
 # rows of a warm-up, and of a trial of BLAS kernels
 FEW = 2000
 

@@ -1,6 +1,7 @@
 """Rows of the sparse tables: us against each rival, every run in a process of its own.
 
-Ours runs before and after each rival; a ratio is of medians within one call. FASTCOS_RIVALS_PYTHON
+Ours runs before and after each competitor; a ratio is of medians within one call.
+FASTCOS_COMPETITORS_PYTHON
 names an interpreter that has the rivals where this one has not; FASTCOS_TABLE a JSON file that
 every row is appended to.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 WORKER = Path(__file__).with_name("sparse_worker.py")
-RIVALS_PYTHON = os.environ.get("FASTCOS_RIVALS_PYTHON", sys.executable)
+COMPETITORS_PYTHON = os.environ.get("FASTCOS_COMPETITORS_PYTHON", sys.executable)
 OURS = ("fastcos", "prepared", "new_memory")
 MISSING = ("ModuleNotFoundError", "ImportError")
 
@@ -33,7 +34,7 @@ def run(job, library, folder, setting=None, core_type=""):
     if is_ours:
         environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     done = subprocess.run(
-        [sys.executable if is_ours else RIVALS_PYTHON, str(WORKER), str(path)],
+        [sys.executable if is_ours else COMPETITORS_PYTHON, str(WORKER), str(path)],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if not is_ours and any(error in done.stderr for error in MISSING):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-LIBRARIES = runpy.run_path(str(Path(__file__).parents[2] / "fastcos" / "speed_libraries.py"))
+LIBRARIES = runpy.run_path(str(Path(__file__).with_name("adapters.py")))
 CORES = LIBRARIES["n_cores"]()
 # rows of an answer that are kept
 KEPT = 1000

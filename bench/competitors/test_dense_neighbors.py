@@ -1,11 +1,10 @@
 """Dense exact top-k against the best-tuned rivals, as ratios of one run.
 
-`pytest -n 0 -s bench/rivals/test_dense_neighbors.py`, one test at a time, for they are timed.
+`pytest -n 0 -s bench/competitors/test_dense_neighbors.py`, one test at a time, for they are timed.
 Every library runs in a process of its own, the rivals with the fastest OPENBLAS_CORETYPE of
 CORE_TYPES for up to 2,000 of the queries; ours runs before and after each of them.
-FASTCOS_RIVALS_PYTHON names an interpreter that has the rivals where this one has not; FASTCOS_TABLE
-a JSON file that every row is appended to, those without a promise too. The scores of all answers
-are compared before any ratio is made.
+FASTCOS_COMPETITORS_PYTHON names an interpreter that has the competitors, FASTCOS_TABLE a JSON file
+that every row is appended to. The scores of all answers are compared before any ratio is made.
 """
 
 import json
@@ -19,10 +18,9 @@ import numpy as np
 import pytest
 
 from bench import inputs
-from fastcos.speed_jobs import float32_error
 
 WORKER = Path(__file__).with_name("dense_worker.py")
-RIVALS_PYTHON = os.environ.get("FASTCOS_RIVALS_PYTHON", sys.executable)
+COMPETITORS_PYTHON = os.environ.get("FASTCOS_COMPETITORS_PYTHON", sys.executable)
 # "" leaves the choice to the library; the name of an unknown CPU does that too
 CORE_TYPES = ("", "SkylakeX", "SapphireRapids", "Haswell")
 # those whose time is in a BLAS of their own
@@ -48,6 +46,14 @@ CASES = {
 }  # fmt: skip
 # in the table only, where they know the measure and the answer is there within minutes
 OTHERS = {"cosine": ("numpy", "sklearn", "chunkdot", "implicit", "usearch"), "neg_euclidean": ()}
+
+
+def float32_error(d):
+    """Largest error of a float32 cosine in any order of summation: roundings of 2^-24 each.
+
+    The product of d columns takes d roundings, each of the two norms d / 2 + 3.
+    """
+    return (2 * d + 6) * 2.0**-24
 
 
 @pytest.fixture(scope="session")
@@ -90,7 +96,7 @@ def run(library, job, folder, core_type=""):
     if ours:
         environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     result = subprocess.run(
-        [sys.executable if ours else RIVALS_PYTHON, str(WORKER), str(path)],
+        [sys.executable if ours else COMPETITORS_PYTHON, str(WORKER), str(path)],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if "ModuleNotFoundError" in result.stderr and not ours:

@@ -1,4 +1,4 @@
-"""X A and X'(X Q) against SciPy and MKL: `pytest bench/rivals/test_products.py`.
+"""X A and X'(X Q) against SciPy and MKL: `pytest bench/competitors/test_products.py`.
 
 "prepared" is ours on a matrix that was checked once, as every iterative method has it. Every caller
 lets a result go before the next call: ours then takes the same memory again, and "new memory" is

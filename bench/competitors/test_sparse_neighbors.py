@@ -1,6 +1,6 @@
 """Item-item cosine top-k against sparse_dot_topn and implicit: exact answers, all threads.
 
-`pytest bench/rivals/test_sparse_neighbors.py`. The rivals are handed normalised, transposed
+`pytest bench/competitors/test_sparse_neighbors.py`. The rivals are handed normalised, transposed
 matrices, and that is not timed; ours starts from the transpose of the interactions.
 """
 

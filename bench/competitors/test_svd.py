@@ -1,4 +1,4 @@
-"""Truncated SVD at equal residual: `pytest bench/rivals/test_svd.py`. Slow: rivals take minutes.
+"""Truncated SVD at equal residual: `pytest bench/competitors/test_svd.py`. Takes an hour.
 
 A rival's setting is the fastest that reaches the residual, at two core types of its BLAS; a triplet
 above the residual, computed by SciPy in float64, makes the answer wrong. No party's first

@@ -2,7 +2,7 @@
 
 Both commits are installed into environments of their own under .gate/, with compiled code of their
 own; the suite of this working tree is run on them in pairs of fresh processes that take turns at
-every benchmark (fastcos.gate). The summary is markdown, on stdout and with --summary also in a
+every benchmark (bench.gate). The summary is markdown, on stdout and with --summary also in a
 file. Exit status: 0 passed, 1 slower or nothing ran, 2 it could not be tried.
 """
 
@@ -13,13 +13,11 @@ import sys
 import venv
 from pathlib import Path
 
-from fastcos.gate import LEAST_PAIRS, compare_speed
-from fastcos.gate_processes import Command
+from bench.gate import LEAST_PAIRS, Command, compare_speed
+from bench.gate.processes import TURNS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".gate"
-# of base and head at every benchmark of a pair
-TURNS = 6
 # what the gate looks at unless told otherwise: everything that takes milliseconds
 DEFAULT = r"^(?!starting|recovery|audit\.Whole)"
 

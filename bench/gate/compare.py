@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from bench.gate.intervals import Ratio, judged
+from bench.gate.processes import Command, Measure, Pair, as_measure, one_by_one, taking_turns
 from fastcos import validation
-from fastcos.gate_processes import Command, Measure, Pair, as_measure, one_by_one, taking_turns
-from fastcos.gate_statistics import Ratio, judged
 
 LEAST_PAIRS = 10
 # what is open is measured further, twice as long every time: after 10, 20, 40 and 80 pairs
@@ -159,7 +159,7 @@ def compare_speed(
 
     Examples
     --------
-    >>> from fastcos.gate import compare_speed
+    >>> from bench.gate import compare_speed
     >>> verdict = compare_speed(lambda names: {"search": 1.0}, lambda names: {"search": 1.5})
     >>> verdict.passed, verdict.slower[0].ratio
     (False, 1.5)

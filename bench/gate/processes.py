@@ -7,6 +7,9 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+# per side, benchmark and pair; with 4 the ratios scatter a fifth more (docs/dev/benchmarks.md)
+TURNS = 6
+
 Seconds = dict[str, float]
 Measure = Callable[[Sequence[str]], Seconds]
 # seconds at every turn, by the name of the benchmark

@@ -1,118 +1,226 @@
-"""fastcos bench: how fast it is here, against whichever rivals are installed."""
+"""fastcos bench: time fastcos and other installed libraries on your data and machine.
+
+Every library runs in this process with the same number of threads. Its answer is compared with
+float64 before it is timed. The published tables give each library a process of its own and its best
+settings: ``python -m bench.tables`` in a clone.
+"""
 
 import argparse
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from fastcos import io, validation
+import numpy as np
+
+from fastcos import config, io, validation
 from fastcos.cli import options
-from fastcos.cli.terminal import print_json, print_table, progress_bar, say
+from fastcos.cli.terminal import print_json, print_table, say, spinner
 from fastcos.storage import FastcosFormatError, provenance
 
 DESCRIPTION = """\
-Measure searches among embeddings (.npy, or .npz of one matrix), or products and item neighbours of
-interactions (any other file that fastcos compare reads); of Gaussian rows where no file is given.
-The answers of all libraries are checked against float64 first; the machine's peak is measured in
-the same run. Rivals that are not installed are left out by name; FASTCOS_RIVALS_PYTHON names
-another interpreter that has them. Writes bench.json and bench.png. Exit status 1 if an answer of
-fastcos is not exact."""
+Time exact cosine search among embeddings (.npy, or .npz of one matrix), or products of interactions
+(any other file that fastcos compare reads); of Gaussian rows where no file is given. Compares what
+is installed of FAISS, NumPy and scikit-learn (search), SciPy (products). Answers are checked first;
+a wrong answer is not timed. Exit status 1 if an answer of fastcos is wrong."""
 EPILOG = """\
 examples:
   fastcos bench
   fastcos bench vectors.npy --k 100
-  fastcos bench ratings.csv --seconds 3 --out speed"""
-BUILT_IN = (20_000, 128)
-HEADER = (
-    "work", "library", "BLAS kernels", "ms", "Gpairs/s", "GFLOP/s", "of peak",
-    "p50 ms", "p99 ms", "peak MiB", "exact", "x ours",
-)  # fmt: skip
+  fastcos bench ratings.csv --seconds 3 --json > speed.json"""
+OURS = "fastcos"
+COMPETITORS = ("faiss", "numpy", "scipy", "sklearn")
+# shape of the Gaussian rows: all libraries together take half a minute on two cores
+GAUSSIAN = (20_000, 128)
+# queries compared with float64: fewer operations than one search
+CHECKED_ROWS = 50
+# columns of the dense factor of a product: a common rank
+N_COLUMNS = 64
+# share of the largest entry by which a product may differ from float64, as in bench.tables
+PRODUCT_TOLERANCE = 1e-4
+
+
+class Operation(NamedTuple):
+    """An operation: one call per library, the error of an answer, and the largest correct error."""
+
+    name: str
+    calls: dict[str, Callable[[], Any]]
+    error: Callable[[Any], float]
+    limits: dict[str, float]
+
+
+class Result(NamedTuple):
+    """One library on one operation; seconds and ratio are None where the answer is wrong."""
+
+    operation: str
+    library: str
+    seconds: float | None
+    ratio: float | None
+    error: float
+    correct: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes."""
+    """Add the arguments of the command."""
     parser.add_argument("data", nargs="?", metavar="DATA", help="embeddings or interactions")
     parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
     parser.add_argument(
-        "--seconds", type=float, default=1.0, metavar="S", help="per measurement (default 1)"
+        "--seconds", type=float, default=1.0, metavar="S", help="per library (default 1)"
     )
     parser.add_argument(
-        "--rivals", metavar="A,B,...", help="only these; '' for none (default: all installed)"
+        "--competitors", metavar="A,B,...", help="only these; '' for none (default: all installed)"
     )
-    options.add_output(parser, "bench")
+    parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
     options.add_common(parser)
 
 
 def run(given: argparse.Namespace) -> int:
-    """Read, measure, write, show."""
-    from fastcos.speed import OURS, measure_speed
-    from fastcos.speed_display import SpeedDisplay
+    """Check and time every library; print the results."""
+    from threadpoolctl import threadpool_limits
 
     options.apply_common(given)
-    folder = options.out_directory(given)
-    rivals = None if given.rivals is None else [name for name in given.rivals.split(",") if name]
-    data, name = _data(given)
-    with progress_bar("measuring") as progress:
-        found = measure_speed(
-            data, k=given.k, seconds=given.seconds, rivals=rivals, progress=progress
-        )
-    parameters = {"data": name, "shape": list(data.shape), "k": given.k, "seconds": given.seconds}
-    document = provenance.json_ready(
-        {
-            **provenance.provenance(parameters),
-            "peak": found.peak._asdict(),
-            "speeds": [speed._asdict() for speed in found.speeds],
-            "scaling": [point._asdict() for point in found.scaling],
-            "skipped": found.skipped,
-        }
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    io.write_json(folder / "bench.json", document)
-    with io.atomic_path(folder / "bench.png") as path:
-        SpeedDisplay(found).plot().savefig(path, format="png", dpi=150)
+    seconds = validation.as_real("--seconds", given.seconds, above=0)
+    names = COMPETITORS if given.competitors is None else given.competitors.split(",")
+    chosen = [validation.as_choice("--competitors", name, COMPETITORS) for name in names if name]
+    missing = [name for name in chosen if importlib.util.find_spec(name) is None]
+    data, source = _read(given)
+    libraries = {OURS, *chosen}.difference(missing)
+    with spinner("measuring"), threadpool_limits(config.num_threads()):
+        if isinstance(data, np.ndarray):
+            k = validation.as_count("--k", given.k, high=len(data) - 1)
+            operations = [search_operation(data, k, libraries)]
+        else:
+            operations = product_operations(data, libraries)
+        results = [result for operation in operations for result in measure(operation, seconds)]
     if given.json:
-        print_json(document)
+        parameters = {"data": source, "shape": data.shape, "k": given.k, "seconds": seconds}
+        document = provenance.provenance(parameters)
+        document |= {"results": [result._asdict() for result in results], "missing": missing}
+        print_json(provenance.json_ready(document))
     else:
-        peak = found.peak
-        title = (
-            f"{name}, {data.shape[0]:,} x {data.shape[1]:,}, k = {given.k}; peak measured: sgemm "
-            f"{peak.gflops:,.0f} GFLOP/s, copy {peak.gigabytes:.0f} GB/s"
-        )
-        print_table(title, HEADER, [_cells(speed) for speed in found.speeds])
-    for rival in found.skipped:
-        say(f"not installed: {rival}")
-    say(f"wrote {folder / 'bench.json'}, {folder / 'bench.png'}")
-    return int(any(speed.exact < 1 for speed in found.speeds if speed.library == OURS))
+        header = ("operation", "library", "ms", "x fastcos", "error", "correct")
+        cells = [
+            (one.operation, one.library, one.seconds and 1e3 * one.seconds, one.ratio,
+             f"{one.error:.0e}", "yes" if one.correct else "no")
+            for one in results
+        ]  # fmt: skip
+        rows, columns = data.shape
+        print_table(f"{source}, {rows:,} x {columns:,}", header, cells)
+    for name in missing:
+        say(f"not installed: {name}")
+    return int(any(not result.correct for result in results if result.library == OURS))
 
 
-def _data(given: argparse.Namespace) -> tuple[Any, str]:
-    """Rows or interactions, and what to call them."""
+def _read(given: argparse.Namespace) -> tuple[Any, str]:
+    """Return float32 rows or interactions, and the name of the data."""
     if given.data is None:
-        import numpy as np
-
         seed = validation.as_count("--seed", given.seed, low=0)
-        return np.random.default_rng(seed).standard_normal(BUILT_IN, np.float32), "Gaussian rows"
+        return np.random.default_rng(seed).standard_normal(GAUSSIAN, np.float32), "Gaussian rows"
     path = Path(given.data)
     if path.suffix.lower() in (".npy", ".npz"):
         try:
-            return io.read_vectors(path).vectors, path.name
+            return np.asarray(io.read_vectors(path).vectors, np.float32), path.name
         except FastcosFormatError:
             if path.suffix.lower() == ".npy":
                 raise
-    return io.read_interactions(path).X, path.name
+    return io.read_interactions(path).X.astype(np.float32), path.name
 
 
-def _cells(speed: Any) -> tuple[Any, ...]:
-    milliseconds = [None if value is None else 1e3 * value for value in (speed.p50, speed.p99)]
-    return (
-        speed.work,
-        speed.library,
-        speed.setting or "its own",
-        1e3 * speed.seconds,
-        speed.pairs,
-        speed.gflops,
-        speed.share,
-        *milliseconds,
-        round(speed.peak_bytes / 2**20),
-        speed.exact,
-        speed.ratio,
-    )
+def search_operation(rows: Any, k: int, libraries: set[str]) -> Operation:
+    """Return the search for every row's k neighbours by cosine among the other rows."""
+    from fastcos.neighbors import top_k
+
+    n, d = rows.shape
+    wide = rows.astype(np.float64)
+    wide /= np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), np.finfo(float).tiny)
+    unit, own = wide.astype(np.float32), np.arange(n)[:, None]
+
+    def by_numpy() -> Any:
+        found = np.empty((n, k), np.int64)
+        for start in range(0, n, 1024):  # blocks of queries bound the memory
+            scores = unit[start : start + 1024] @ unit.T
+            np.put_along_axis(scores, own[start : start + 1024], -np.inf, axis=1)
+            best = np.argpartition(scores, -k, axis=1)[:, -k:]
+            order = np.argsort(-np.take_along_axis(scores, best, 1), axis=1)
+            found[start : start + 1024] = np.take_along_axis(best, order, 1)
+        return found
+
+    calls: dict[str, Callable[[], Any]] = {OURS: lambda: top_k(rows, k=k).indices}
+    if "faiss" in libraries:
+        import faiss
+
+        index = faiss.IndexFlatIP(d)
+        index.add(unit)
+
+        def by_faiss() -> Any:
+            found = index.search(unit, k + 1)[1]
+            others = found != own
+            others[others.all(axis=1), -1] = False  # a duplicate took the row's own place
+            return found[others].reshape(n, k)
+
+        calls["faiss"] = by_faiss
+    if "numpy" in libraries:
+        calls["numpy"] = by_numpy
+    if "sklearn" in libraries:
+        from sklearn.neighbors import NearestNeighbors
+
+        model = NearestNeighbors(algorithm="brute", metric="cosine").fit(rows)
+        calls["sklearn"] = lambda: model.kneighbors(n_neighbors=k, return_distance=False)
+    checked = np.linspace(0, n - 1, min(n, CHECKED_ROWS)).astype(int)
+    truth = wide[checked] @ wide.T
+    np.put_along_axis(truth, checked[:, None], -np.inf, axis=1)
+    best = -np.sort(-truth, axis=1)[:, :k]
+
+    def error(found: Any) -> float:
+        found = found[checked]
+        repeated = any(len(set(row)) < k for row in found.tolist())
+        if repeated or found.min() < 0 or (found == checked[:, None]).any():
+            return float("inf")
+        return float(abs(np.take_along_axis(truth, found, axis=1) - best).max())
+
+    # d products and two norms, rounded to float32, of the row found and of the row it replaces
+    limits = dict.fromkeys(calls, 2 * (2 * d + 6) * 2.0**-24)
+    # fastcos orders by float64 scores; the truth above may sum in another order
+    return Operation("search", calls, error, limits | {OURS: 1e-12})
+
+
+def product_operations(X: Any, libraries: set[str]) -> list[Operation]:
+    """Return X A and X'(X A), with a dense A of N_COLUMNS columns."""
+    from fastcos.linalg import gram_matmul, matmul
+
+    A = np.random.default_rng(0).standard_normal((X.shape[1], N_COLUMNS)).astype(np.float32)
+    truth = X.astype(np.float64) @ A
+
+    def product(name: str, ours: Any, scipy: Any, truth: Any) -> Operation:
+        calls = {OURS: ours} | ({"scipy": scipy} if "scipy" in libraries else {})
+        largest = max(float(abs(truth).max()), np.finfo(float).tiny)
+
+        def error(found: Any) -> float:
+            return float(abs(found - truth).max()) / largest
+
+        return Operation(name, calls, error, dict.fromkeys(calls, PRODUCT_TOLERANCE))
+
+    return [
+        product("X A", lambda: matmul(X, A), lambda: X @ A, truth),
+        product("X'(X A)", lambda: gram_matmul(X, A), lambda: X.T @ (X @ A), X.T @ truth),
+    ]
+
+
+def measure(operation: Operation, seconds: float) -> list[Result]:
+    """Return one result per library: medians of calls that alternate between the libraries."""
+    errors = {name: operation.error(call()) for name, call in operation.calls.items()}
+    correct = {name: error <= operation.limits[name] for name, error in errors.items()}
+    times: dict[str, list[float]] = {name: [] for name in errors if correct[name]}
+    while pending := [name for name, spent in times.items() if sum(spent) < seconds]:
+        for name in pending:
+            started = time.perf_counter()
+            operation.calls[name]()
+            times[name].append(time.perf_counter() - started)
+    medians = {name: statistics.median(spent) for name, spent in times.items()}
+    ratios = {name: spent / medians[OURS] for name, spent in medians.items() if correct[OURS]}
+    return [
+        Result(operation.name, name, medians.get(name), ratios.get(name), error, correct[name])
+        for name, error in errors.items()
+    ]

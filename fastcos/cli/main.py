@@ -27,7 +27,7 @@ VERBS = {
     "neighbors": "exact nearest neighbours, of a model or of vectors",
     "audit": "how arbitrary are the cosines of your embeddings",
     "export": "embeddings that no rescaling changes, ready for an index",
-    "bench": "how fast it is here, against the rivals installed",
+    "bench": "time fastcos and other installed libraries",
     "doctor": "what it sees of this machine, and what to change",
     "warmup": "compile every kernel now: for images and servers",
 }

@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from fastcos import gate, gate_processes, gate_statistics
+from bench import gate
+from bench.gate import intervals, processes
 
 
 def noisy(means, seed, spread=0.02):
@@ -105,21 +106,21 @@ def test_a_second_series_that_stays_open_is_undecided():
     ("low", "high", "exceeds"), [(1.11, 1.3, True), (1.0, 1.10, False), (1.10, 1.2, None)]
 )
 def test_an_interval_exceeds_the_limit_or_not_or_holds_it(low, high, exceeds):
-    assert gate_statistics.Ratio("s", 1.0, 1.0, 1.1, low, high, 10).exceeds(1.10) is exceeds
+    assert intervals.Ratio("s", 1.0, 1.0, 1.1, low, high, 10).exceeds(1.10) is exceeds
 
 
 def test_the_ratio_of_a_pair_is_the_median_over_its_turns():
     # the machine gets three times slower, and head is disturbed once
     base = [1.0, 2.0, 3.0]
     head = [1.2, 9.0, 3.6]
-    ratio = gate_statistics.judged("s", [(base, head)] * 10, 0.99, 0)
+    ratio = intervals.judged("s", [(base, head)] * 10, 0.99, 0)
     assert ratio.ratio == pytest.approx(1.2)
     assert (ratio.base, ratio.head, ratio.pairs) == (2.0, 3.6, 10)
 
 
 def test_pairs_that_were_disturbed_do_not_count():
     pairs = [([1.0], [1.2])] * 8 + [([1.0], [50.0]), ([50.0], [1.0])]
-    assert gate_statistics.judged("s", pairs, 0.99, 0).ratio == pytest.approx(1.2)
+    assert intervals.judged("s", pairs, 0.99, 0).ratio == pytest.approx(1.2)
 
 
 def test_drift_of_the_machine_cancels_within_a_pair():
@@ -139,7 +140,7 @@ def test_the_sides_take_turns_at_going_first():
     def side(name):
         return lambda names: order.append(name) or {"search": 1.0}
 
-    pair = gate_processes.one_by_one(side("base"), side("head"))
+    pair = processes.one_by_one(side("base"), side("head"))
     assert [pair([]) for _ in range(4)] == [({"search": [1.0]}, {"search": [1.0]})] * 4
     assert order == ["base", "head", "head", "base"] * 2
 
@@ -162,7 +163,7 @@ def test_a_benchmark_that_head_lost_is_a_failure_and_a_new_one_is_not():
 @pytest.mark.parametrize(("draw", "most"), [("standard_normal", 0.99), ("standard_cauchy", 1.0)])
 def test_the_interval_covers_the_true_ratio_as_often_as_it_says(draw, most):
     noise = getattr(np.random.default_rng(0), draw)((120, 10))
-    ends = [gate_statistics.interval(logs, 0.95, 0) for logs in np.log(1.2) + 0.05 * noise]
+    ends = [intervals.interval(logs, 0.95, 0) for logs in np.log(1.2) + 0.05 * noise]
     covered = np.mean([low <= 1.2 <= high for low, _, high in ends])
     assert 0.91 <= covered <= most  # 0.95 less two deviations of 120 draws
 
@@ -172,16 +173,16 @@ def test_commands_are_run_in_processes_of_their_own(tmp_path):
     script.write_text(
         "import json, sys\nprint('talk')\nprint(json.dumps({n: 2.0 for n in sys.argv[1:] or 'ab'}))"
     )
-    measure = gate_processes.as_measure([sys.executable, str(script)])
+    measure = processes.as_measure([sys.executable, str(script)])
     assert measure([]) == {"a": 2.0, "b": 2.0}
     assert measure(["a"]) == {"a": 2.0}
     with pytest.raises(subprocess.CalledProcessError):
-        gate_processes.as_measure([sys.executable, "-c", "raise SystemExit(3)"])([])
+        processes.as_measure([sys.executable, "-c", "raise SystemExit(3)"])([])
 
 
 def test_a_command_sees_the_variables_it_is_given():
     code = "import json, os; print(json.dumps({os.environ['GATE_NAME']: 1.0}))"
-    measure = gate_processes.Command([sys.executable, "-c", code], {"GATE_NAME": "x"})
+    measure = processes.Command([sys.executable, "-c", code], {"GATE_NAME": "x"})
     assert measure([]) == {"x": 1.0}
 
 
@@ -201,14 +202,14 @@ for turn, line in enumerate(sys.stdin):
 def serving(tmp_path, names):
     script = tmp_path / "server.py"
     script.write_text(SERVER)
-    return gate_processes.Command(
+    return processes.Command(
         [sys.executable, str(script), json.dumps(names), str(tmp_path / "diary")]
     )
 
 
 def test_commands_that_serve_take_turns_at_every_benchmark(tmp_path):
     base, head = serving(tmp_path, ["a", "b"]), serving(tmp_path, ["a", "b", "new"])
-    found = gate_processes.in_turns([base, head], 2, [])
+    found = processes.in_turns([base, head], 2, [])
     equal = {"a": [1.0, 1.0], "b": [1.0, 1.0]}  # the first pass, which was disturbed, is gone
     assert found == [equal, equal | {"new": [3.0, 3.0]}]
     diary = (tmp_path / "diary").read_text().splitlines()
@@ -224,9 +225,9 @@ def test_the_side_that_is_started_first_changes(monkeypatch):
         started.append(commands)
         return [{"s": [float(len(command.words))] * turns} for command in commands]
 
-    monkeypatch.setattr(gate_processes, "in_turns", in_turns)
-    base, head = gate_processes.Command(["x"]), gate_processes.Command(["x", "y"])
-    pair = gate_processes.taking_turns(base, head, 2)
+    monkeypatch.setattr(processes, "in_turns", in_turns)
+    base, head = processes.Command(["x"]), processes.Command(["x", "y"])
+    pair = processes.taking_turns(base, head, 2)
     assert [pair([]), pair([])] == [({"s": [1.0, 1.0]}, {"s": [2.0, 2.0]})] * 2
     assert started == [[base, head], [head, base]]
 
@@ -240,9 +241,9 @@ def test_the_gate_asks_servers_for_suspects_alone(tmp_path):
 
 
 def test_a_server_that_dies_is_a_failed_command(tmp_path):
-    dead = gate_processes.Command([sys.executable, "-c", "raise SystemExit(3)"])
+    dead = processes.Command([sys.executable, "-c", "raise SystemExit(3)"])
     with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
-        gate_processes.in_turns([serving(tmp_path, ["a"]), dead], 1, [])
+        processes.in_turns([serving(tmp_path, ["a"]), dead], 1, [])
 
 
 @pytest.mark.parametrize(

@@ -331,7 +331,7 @@ for words in (
     ["audit", "f8.npy", "--out", "a"],
     ["audit", "f4.npy", "--against", "f4.npy", "--out", "a"],
     ["export", "f4.npy", "--users", "f8.npy"],
-    ["bench", "f4.npy", "--seconds", "0.01", "--rivals", ""],
+    ["bench", "f4.npy", "--seconds", "0.01", "--competitors", ""],
 ):
     assert main(words) == 0, words
 """

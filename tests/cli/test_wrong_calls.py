@@ -115,10 +115,9 @@ bench line.npy                                       | line.npy must hold one 2-
 bench --k 0                                          | --k must be a whole number from 1 to 19999
 bench items.npy --k 500                              | --k must be a whole number from 1 to 49, got
 bench --seconds 0                                    | --seconds must be a finite number > 0, got 0
-bench --rivals fais                                  | --rivals must be one of faiss,
+bench --competitors fais                             | --competitors must be one of faiss,
 bench --threads 0                                    | --threads must be a whole number of at least
 bench --seed -1                                      | --seed must be a whole number of at least 0
-bench items.npy --out items.npy                      | --out must be a directory
 doctor now                                           | unrecognized arguments: now (see fastcos doc
 doctor --json=3                                      | --json: ignored explicit argument '3'
 warmup now                                           | unrecognized arguments: now (see fastcos war
