@@ -133,7 +133,8 @@ def test_a_page_names_only_flags_and_files_that_exist(page):
     for link in re.findall(r"\]\((?!https?:)([^)#\s]+)", TEXTS[page]):
         assert (ROOT / page).parent.joinpath(link).exists(), link
     for module in re.findall(r"python -m ((?:tests|bench)[\w.]+)", TEXTS[page]):
-        assert (ROOT / (module.replace(".", "/") + ".py")).exists(), module
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
 
 
 @pytest.mark.parametrize(
