@@ -204,7 +204,6 @@ class Lists(_Metric):
     OF = {
         "jaccard_at_k": metrics.jaccard_at_k,
         "overlap_at_k": metrics.overlap_at_k,
-        "kendall_distance": metrics.kendall_distance,
         "rank_biased_overlap": metrics.rank_biased_overlap,
         "recall_at_k": lambda first, second: metrics.recall_at_k(first, as_matrix(second)),
         "ndcg_at_k": lambda first, second: metrics.ndcg_at_k(first, as_matrix(second)),

@@ -115,7 +115,6 @@ PROMISED = {
     "metrics.hubness": lambda d: metrics.hubness(d.neighbors),
     "metrics.isoscore": lambda d: metrics.isoscore(d.items),
     "metrics.jaccard_at_k": lambda d: metrics.jaccard_at_k(d.neighbors, d.others),
-    "metrics.kendall_distance": lambda d: metrics.kendall_distance(d.neighbors, d.others),
     "metrics.map_at_r": lambda d: metrics.map_at_r(d.items, d.labels),
     "metrics.mean_cosine": lambda d: metrics.mean_cosine(d.items),
     "metrics.model_change": lambda d: metrics.model_change(d.users, d.items, d.users, d.other),

@@ -1,26 +1,49 @@
-"""Scores that judge an embedding; none holds a matrix of items by items.
+"""Scores of embeddings and of neighbour lists; none holds an items x items matrix.
 
-Recovery of labels (``pair_auc``, ``map_at_r``, ``silhouette``, ...), agreement of two embeddings or
-two lists of neighbours, and the shape of one embedding. Cosines are those of the rows as given: to
-judge another measure, give the rows that it maps the items to.
+Four groups, by what a function compares::
+
+    rows and labels    pair_auc, stratified_auc, map_at_r, silhouette, within_between,
+                       clustering_scores
+    lists              neighbor_purity, hubness, popularity_bias;  two lists: jaccard_at_k,
+                       overlap_at_k, rank_biased_overlap;  held-out items: recall_at_k, ndcg_at_k
+    two embeddings     rsa, cka, cca_similarity, procrustes, trustworthiness;  two models:
+                       model_change
+    one embedding      effective_rank, participation_ratio, isoscore, mean_cosine
+
+A call validates its arguments, drops zero rows and divides the others by their norms
+(``labelled``), and then either uses a closed form over sums of rows (O(p k k)) or runs a kernel
+over tiles of cosines (O(p p k) time, O(p k) memory)::
+
+    items, labels -> labelled_rows -> packed -> kernels.pair_reductions -> a NamedTuple
+
+Functions take the rows as given and compare them by cosine. For another measure, pass the rows to
+which the measure maps the items. Results have the same bits on any number of threads. A field
+``n_left_out`` counts the rows that the score does not use.
 """
 
-from fastcos.metrics.alignment import ModelChange, cca_similarity, cka, model_change, procrustes
-from fastcos.metrics.auc import PairAUC, pair_auc
+from fastcos.metrics.alignment import (
+    RSA,
+    ModelChange,
+    Trustworthiness,
+    cca_similarity,
+    cka,
+    model_change,
+    procrustes,
+    rsa,
+    trustworthiness,
+)
+from fastcos.metrics.auc import PairAUC, StratifiedAUC, pair_auc, stratified_auc
 from fastcos.metrics.clustering import ClusteringScores, clustering_scores
-from fastcos.metrics.hubness import Hubness, hubness
+from fastcos.metrics.hubness import Hubness, PopularityBias, hubness, popularity_bias
 from fastcos.metrics.list_overlap import (
     RankBiasedOverlap,
     jaccard_at_k,
-    kendall_distance,
     overlap_at_k,
     rank_biased_overlap,
 )
-from fastcos.metrics.popularity import PopularityBias, popularity_bias
 from fastcos.metrics.ranking import ndcg_at_k, recall_at_k
 from fastcos.metrics.retrieval import MapAtR, NeighborPurity, map_at_r, neighbor_purity
 from fastcos.metrics.separation import Silhouette, WithinBetween, silhouette, within_between
-from fastcos.metrics.similarity_analysis import RSA, rsa
 from fastcos.metrics.spectrum import (
     MeanCosine,
     effective_rank,
@@ -28,8 +51,6 @@ from fastcos.metrics.spectrum import (
     mean_cosine,
     participation_ratio,
 )
-from fastcos.metrics.stratified_auc import StratifiedAUC, stratified_auc
-from fastcos.metrics.trustworthiness import Trustworthiness, trustworthiness
 
 __all__ = [
     "RSA",
@@ -53,7 +74,6 @@ __all__ = [
     "hubness",
     "isoscore",
     "jaccard_at_k",
-    "kendall_distance",
     "map_at_r",
     "mean_cosine",
     "model_change",

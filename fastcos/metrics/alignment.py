@@ -1,16 +1,28 @@
-"""How much two embeddings of the same items agree, or two models of the same data."""
+"""Agreement of two embeddings of the same items, or of two models of the same data."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 
-from fastcos import validation
+from fastcos import parallel, validation
+from fastcos.kernels import pair_reductions
 from fastcos.metrics import checks
-from fastcos.metrics.labelled import Floats, cross_products, same_rows
+from fastcos.metrics.labelled import (
+    CHUNK,
+    Floats,
+    Integers,
+    cross_products,
+    packed,
+    same_rows,
+    unit_rows,
+)
 from fastcos.metrics.spectrum import means, triangle
 
-# what rounding leaves of a variance that is 0, relative to the squares
+# relative to the squares: a smaller variance is 0 within rounding
 _ROUNDING = 1e-13
+# two-sided 95 % quantile of the standard normal distribution
+_NORMAL_95 = 1.959963984540054
 
 
 def cka(first: Any, second: Any) -> float:
@@ -55,12 +67,12 @@ def cca_similarity(first: Any, second: Any) -> float:
 
     r is the smaller of the two ranks, so it is 1 where one embedding is a linear function of the
     other. Unchanged by any invertible linear map and translation of either, so by every rescaling:
-    it says whether two embeddings hold the same, not whether their cosines agree. O(p k k) time.
+    it compares what two embeddings contain, not their cosines. O(p k k) time.
 
     Parameters
     ----------
-    first, second : array_like (p, k1), (p, k2), float32 or float64
-        One row per item, the same items; more rows than columns, or it is trivially near 1.
+    first, second
+        As in :func:`cka`; more rows than columns, or the value is trivially near 1.
 
     Returns
     -------
@@ -70,7 +82,7 @@ def cca_similarity(first: Any, second: Any) -> float:
     Raises
     ------
     ValueError
-        Different numbers of rows, or rows that are all equal.
+        As in :func:`cka`.
 
     Notes
     -----
@@ -92,13 +104,13 @@ def cca_similarity(first: Any, second: Any) -> float:
 def procrustes(first: Any, second: Any) -> float:
     """Disparity after the best translation, scale and rotation: 1 - |X'Y|_*^2, centred, unit norm.
 
-    0 where one embedding is the other moved, turned, mirrored and scaled; columns may differ in
-    number. It changes under a rescaling of the columns. O(p k k) time.
+    0 if one embedding is a translated, rotated, reflected and scaled copy of the other; they may
+    have different numbers of columns. Changes under a rescaling of the columns. O(p k k) time.
 
     Parameters
     ----------
-    first, second : array_like (p, k1), (p, k2), float32 or float64
-        One row per item, the same items.
+    first, second
+        As in :func:`cka`.
 
     Returns
     -------
@@ -108,7 +120,7 @@ def procrustes(first: Any, second: Any) -> float:
     Raises
     ------
     ValueError
-        Different numbers of rows, or rows that are all equal.
+        As in :func:`cka`.
 
     Notes
     -----
@@ -135,7 +147,7 @@ class ModelChange(NamedTuple):
     value : float
         Frobenius norm of the difference.
     relative : float
-        The same over the norm of the first model's predictions; infinite if those are 0.
+        The same over the norm of the first model's predictions; infinite if these are 0.
     """
 
     value: float
@@ -147,10 +159,10 @@ def model_change(
 ) -> ModelChange:
     """|P1 Q1' - P2 Q2'|, the difference of two models' predictions, without an n x p matrix.
 
-    Unchanged by every rescaling, and by every invertible map of the factors that leaves a model as
-    it is: if it is about 0, all differences of the factors are such maps. From the triangles of
-    (P1, -P2) and (Q1, Q2), so that the rounding is relative to the predictions, not to their
-    squares. O((n + p) k k) time.
+    Unchanged by every rescaling, and by every invertible map of the factors that leaves the
+    predictions as they are. About 0: the factors differ by such maps only. Computed from the
+    triangles of (P1, -P2) and (Q1, Q2), so that the rounding is relative to the predictions, not to
+    their squares. O((n + p) k k) time.
 
     Parameters
     ----------
@@ -167,7 +179,7 @@ def model_change(
     Raises
     ------
     ValueError
-        Numbers of rows or columns that do not fit together.
+        Numbers of rows or columns that do not match.
 
     Examples
     --------
@@ -188,13 +200,13 @@ def model_change(
 
 
 def _size_of(matrix: Floats) -> float:
-    """Frobenius norm, of entries whose squares overflow or vanish too."""
+    """Frobenius norm, also of entries whose squares overflow or underflow."""
     largest = float(np.abs(matrix).max())
     return largest * float(np.linalg.norm(matrix / largest)) if largest else 0.0
 
 
 def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
-    """Both embeddings less their means, divided by a power of two near their largest entry."""
+    """Both embeddings minus their means, divided by a power of two near their largest entry."""
     centred = []
     for name, rows in zip(
         ("first", "second"), same_rows("first", first, "second", second), strict=True
@@ -202,7 +214,7 @@ def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
         largest = float(np.abs(rows).max())
         moved: Floats = np.ldexp(rows.astype(np.float64), -int(np.frexp(largest)[1]))
         moved -= means(moved)
-        checks.as_varying(name, bool(np.abs(moved).max() > _ROUNDING), "rows")
+        checks.check_varying(name, bool(np.abs(moved).max() > _ROUNDING), "rows")
         centred.append(moved)
     return centred[0], centred[1]
 
@@ -212,3 +224,215 @@ def _basis(rows: Floats) -> Floats:
     Q, sigma, _ = np.linalg.svd(rows, full_matrices=False)
     kept: Floats = Q[:, sigma > sigma[0] * max(rows.shape) * np.finfo(np.float64).eps]
     return kept
+
+
+class RSA(NamedTuple):
+    """Correlation of the cosines of two embeddings.
+
+    Attributes
+    ----------
+    value : float
+        In [-1, 1].
+    low, high : float
+        95 % confidence interval of a sample; both equal value if all pairs count.
+    n_left_out : int
+        Items with a zero row in either embedding.
+    """
+
+    value: float
+    low: float
+    high: float
+    n_left_out: int
+
+
+def rsa(
+    first: Any,
+    second: Any,
+    *,
+    method: str = "pearson",
+    n_pairs: int = 100_000,
+    random_state: int = 0,
+) -> RSA:
+    """Representational similarity: correlation over pairs of items of two embeddings' cosines.
+
+    "pearson" is exact from k x k Gram matrices in O(p k k): with unit rows A and B, the sums of the
+    cosines, of their squares and of their products are |sum A|^2, |A'A|^2 and |A'B|^2, less p.
+    "spearman" ranks the cosines of n_pairs pairs drawn with replacement, or of all pairs if there
+    are no more; its interval is Fisher's with the variance (1 + r^2 / 2) / (n - 3). Either changes
+    under a rescaling of the columns.
+
+    Parameters
+    ----------
+    first, second
+        As in :func:`cka`.
+    method : {"pearson", "spearman"}
+        The correlation.
+    n_pairs : int
+        Size of the sample, in pairs.
+    random_state : int or Generator
+        Draws the sample.
+
+    Returns
+    -------
+    RSA
+        (value, low, high, n_left_out).
+
+    Raises
+    ------
+    ValueError
+        Different numbers of rows, fewer than three non-zero rows, or cosines that are all equal.
+
+    Notes
+    -----
+    Sources: Kriegeskorte, Mur and Bandettini, Front. Syst. Neurosci. 2 (2008); the interval: Bonett
+    and Wright, Psychometrika 65 (2000).
+
+    Examples
+    --------
+    >>> from fastcos.metrics import rsa
+    >>> items = [[1, 0], [1, 1], [0, 1], [-1, 2]]
+    >>> round(rsa(items, [[-y, x] for x, y in items]).value, 12)
+    1.0
+    """
+    method = validation.as_choice("method", method, ("pearson", "spearman"))
+    n_pairs = validation.as_count("n_pairs", n_pairs, 4)
+    random = validation.as_generator("random_state", random_state)
+    X, Y = same_rows("first", first, "second", second)
+    kept = X.any(axis=1) & Y.any(axis=1)
+    n = checks.check_enough("first", int(kept.sum()), 3, "items whose rows are non-zero in both")
+    A, B = unit_rows(X[kept]), unit_rows(Y[kept])
+    if method == "pearson":
+        value = _pearson(A, B)
+        low = high = value
+    else:
+        value, low, high = _spearman(A, B, n_pairs, random)
+    return RSA(value, low, high, len(X) - n)
+
+
+def _pearson(A: Floats, B: Floats) -> float:
+    n = len(A)
+    n_pairs = n * (n - 1) / 2
+    mean_a, mean_b = ((np.square(rows.sum(axis=0)).sum() - n) / 2 / n_pairs for rows in (A, B))
+
+    def covariance(left: Floats, right: Floats, means: float) -> float:
+        products = (np.square(cross_products(left, right)).sum() - n) / 2 / n_pairs
+        return float(products - means)
+
+    variances = covariance(A, A, mean_a * mean_a), covariance(B, B, mean_b * mean_b)
+    checks.check_varying("first", variances[0] > _ROUNDING, "cosines")
+    checks.check_varying("second", variances[1] > _ROUNDING, "cosines")
+    value = covariance(A, B, mean_a * mean_b) / np.sqrt(variances[0] * variances[1])
+    return float(np.clip(value, -1, 1))
+
+
+def _spearman(
+    A: Floats, B: Floats, n_pairs: int, random: np.random.Generator
+) -> tuple[float, float, float]:
+    i, j = _pairs(len(A), n_pairs, random)
+    ranks = [stats.rankdata(_cosines(rows, i, j)) for rows in (A, B)]
+    checks.check_varying("first", bool(np.ptp(ranks[0]) > 0), "cosines")
+    checks.check_varying("second", bool(np.ptp(ranks[1]) > 0), "cosines")
+    value = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+    if len(A) * (len(A) - 1) // 2 <= n_pairs or abs(value) == 1:
+        return value, value, value
+    half = _NORMAL_95 * np.sqrt((1 + value * value / 2) / (n_pairs - 3))
+    centre = np.arctanh(value)
+    return value, float(np.tanh(centre - half)), float(np.tanh(centre + half))
+
+
+def _pairs(n: int, n_pairs: int, random: np.random.Generator) -> tuple[Integers, Integers]:
+    """All pairs of n rows, or n_pairs drawn with replacement if there are more."""
+    if n * (n - 1) // 2 <= n_pairs:
+        return np.triu_indices(n, 1)
+    i, j = random.integers(n, size=n_pairs), random.integers(n - 1, size=n_pairs)
+    return i, j + (j >= i)
+
+
+def _cosines(rows: Floats, i: Integers, j: Integers) -> Floats:
+    values = np.empty(len(i))
+    for first in range(0, len(i), CHUNK):
+        chunk = slice(first, first + CHUNK)
+        values[chunk] = np.einsum("ij,ij->i", rows[i[chunk]], rows[j[chunk]])
+    return values
+
+
+class Trustworthiness(NamedTuple):
+    """How well an embedding keeps neighbourhoods.
+
+    Attributes
+    ----------
+    trustworthiness : float
+        1 if no neighbour in the embedding is new; in [0, 1].
+    continuity : float
+        1 if no neighbour of the original is lost; in [0, 1].
+    n_left_out : int
+        Items with a zero row in either.
+    """
+
+    trustworthiness: float
+    continuity: float
+    n_left_out: int
+
+
+def trustworthiness(
+    original: Any, embedding: Any, *, k: int = 5, n_threads: int | None = None
+) -> Trustworthiness:
+    """1 - 2 / (n k (2n - 3k - 1)) sum over i and j in U_k(i) of (r(i, j) - k).
+
+    U_k(i) holds the k nearest of i in the embedding less its k nearest in the original; r(i, j) is
+    the rank of j among i's neighbours in the original. Continuity is the same with the two
+    swapped. Neighbours are by cosine in both, equal cosines by lower row.
+
+    O(n n k) time, O(n) memory per thread besides copies of the inputs; the same bits on any number
+    of threads.
+
+    Parameters
+    ----------
+    original, embedding : array_like (p, k1), (p, k2), float32 or float64
+        One row per item, the same items.
+    k : int
+        Neighbours; less than half of the items with non-zero rows.
+    n_threads : int, optional
+        Default: the setting ``num_threads``.
+
+    Returns
+    -------
+    Trustworthiness
+        (trustworthiness, continuity, n_left_out).
+
+    Raises
+    ------
+    ValueError
+        Different numbers of rows, fewer than three non-zero rows, k of half of them or more.
+
+    Notes
+    -----
+    Source: Venna and Kaski, ICANN 2001.
+
+    Examples
+    --------
+    >>> from fastcos.metrics import trustworthiness
+    >>> items = [[1, 0], [1, 1], [0, 1], [-1, 2], [-1, 0], [3, -1]]
+    >>> trustworthiness(items, [[2 * x, 2 * y] for x, y in items], k=2)
+    Trustworthiness(trustworthiness=1.0, continuity=1.0, n_left_out=0)
+    """
+    X, Y = same_rows("original", original, "embedding", embedding)
+    kept = X.any(axis=1) & Y.any(axis=1)
+    n = checks.check_enough("original", int(kept.sum()), 3, "items whose rows are non-zero in both")
+    k = validation.as_count("k", k, 1, (n - 1) // 2)
+    A, B = (validation.read_only(unit_rows(rows[kept])) for rows in (X, Y))
+    excess = parallel.unfilled((n, 2), np.int64)
+    parallel.run(
+        pair_reductions.rank_excess_rows,
+        parallel.row_blocks(n, 48),
+        A,
+        packed(A, n_threads),
+        B,
+        packed(B, n_threads),
+        k,
+        excess,
+        n_threads=n_threads,
+    )
+    new, lost = excess.sum(axis=0).tolist()
+    worst = n * k * (2 * n - 3 * k - 1)
+    return Trustworthiness(1 - 2 * new / worst, 1 - 2 * lost / worst, len(X) - n)

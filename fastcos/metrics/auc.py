@@ -1,4 +1,4 @@
-"""Whether pairs of the same cluster score higher than pairs of different clusters."""
+"""AUC over pairs of rows: do pairs of one cluster score higher than pairs of two clusters."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -10,11 +10,14 @@ from fastcos.kernels import pair_reductions
 from fastcos.metrics import checks
 from fastcos.metrics.labelled import Floats, Integers, LabelledRows, labelled_rows, packed
 
-N_BINS = 2**16
-# pairs in a block, some 50 ms: a block that has begun must end before Ctrl-C is answered
-_PAIRS_PER_BLOCK = 10_000_000
-# pairs that are sorted rather than binned where nobody asked
-_FEW_PAIRS = 2**22
+# bins of pair_auc; the interval is then at most 1e-3 wide (tests/metrics/test_recovery.py)
+_N_BINS = 2**16
+# bins of one stratum: ten strata take 2.6 MB a thread, with 2^16 bins they would take 10.5 MB
+_N_STRATUM_BINS = 2**14
+# pairs of one task, about 50 ms: Ctrl-C is handled between tasks
+_PAIRS_PER_TASK = 10_000_000
+# up to this number of pairs (2,896 rows) the cosines are sorted by default, about 0.5 s
+_SORTED_PAIRS = 2**22
 
 
 class PairAUC(NamedTuple):
@@ -25,7 +28,7 @@ class PairAUC(NamedTuple):
     value : float
         The AUC, or the middle of the interval.
     low, high : float
-        The AUC lies in [low, high], rounding included; both are value where it is exact.
+        The AUC lies in [low, high], rounding included; both equal value if it is exact.
     n_left_out : int
         Zero rows: they have no direction and are in no pair.
     """
@@ -42,10 +45,10 @@ def pair_auc(
     """P(cosine of a same-label pair > that of a different-label pair) + half of P(equal).
 
     Over unordered pairs of different rows. Binned: every cosine is counted in one of 2^16 equal
-    bins. Two cosines in different bins are in the order of their bins; low and high settle all that
-    is open one way: two cosines in one bin, and a cosine so near to a bin's edge that its rounding
-    (at most (k + 8) 2^-51) may have put it on the wrong side. The half width is half of the sum
-    over the bins of the product of the two shares in it.
+    bins. Bins give the order of two cosines in different bins. ``low`` and ``high`` bound the open
+    comparisons: those within a bin, and those of cosines whose rounding (at most (k + 8) 2^-51)
+    may cross the edge of a bin. The half width is half of the sum over the bins of the product of
+    the two shares in it.
 
     Exact: the cosines are sorted; those that differ by less than their rounding count as equal.
     O(p p k) time and O(p k) memory; exact also holds the p (p - 1) / 2 cosines. The same bits on
@@ -58,10 +61,10 @@ def pair_auc(
     labels : array_like (p,), int or str
         The cluster of every item.
     exact : bool, optional
-        Sort the cosines instead of binning them; refused where they need more than the working
-        memory. Default: where there are at most 2^22 pairs, and their cosines fit.
+        Sort the cosines instead of binning them. Default: True for at most 2^22 pairs whose cosines
+        fit in the setting ``working_memory``.
     n_threads : int, optional
-        Default: the setting.
+        Default: the setting ``num_threads``.
 
     Returns
     -------
@@ -71,7 +74,8 @@ def pair_auc(
     Raises
     ------
     ValueError
-        Fewer than two labels among non-zero rows, or none that is shared; labels of another length.
+        Fewer than two labels among non-zero rows, or none on several rows; labels of another
+        length; exact=True beyond the working memory.
 
     Notes
     -----
@@ -89,20 +93,41 @@ def pair_auc(
     # the scores, and a copy while they are sorted
     need, memory = 16 * n_pairs, config.working_memory()
     if exact is None:
-        exact = n_pairs <= _FEW_PAIRS and need <= memory * 2**20
+        exact = n_pairs <= _SORTED_PAIRS and need <= memory * 2**20
     if exact:
-        checks.as_fitting("exact=True", need, memory)
+        if need > memory * 2**20:
+            raise ValueError(
+                f"exact=True must fit in the working memory of {memory:g} MiB, got a need of "
+                f"{need / 2**20:.0f} MiB"
+            )
         same, other = _pair_scores(grouped, n_threads)
         value = _auc_of_scores(same, other, 2 * _rounding(grouped.rows))
         return PairAUC(value, value, value, grouped.n_left_out)
-    counts, near = _histograms(grouped, n_threads)
-    return PairAUC(*auc_of_counts(counts, near), grouped.n_left_out)
+    parts = _n_parts(n_threads)
+    counts, near = np.zeros((parts, 2, _N_BINS), np.int64), np.zeros((parts, 2, 1), np.int64)
+    rows = validation.read_only(grouped.rows)
+    panels, ends = packed(rows, n_threads), _row_ends(grouped)
+    for begin, stop in _tasks(len(rows), parts):
+        parallel.run(
+            pair_reductions.pair_histograms,
+            parallel.row_blocks(parts, 1),
+            begin,
+            stop,
+            rows,
+            panels,
+            ends,
+            _margin_in_bins(rows, _N_BINS),
+            counts,
+            near,
+            n_threads=n_threads,
+        )
+    return PairAUC(*auc_of_counts(counts.sum(axis=0), near.sum(axis=0)), grouped.n_left_out)
 
 
 def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float]:
     """Middle, low and high AUC of two histograms (2, bins): different clusters, then the same.
 
-    near (2, 1) scores may belong to the next bin: each decides 1/n of its kind's comparisons.
+    near (2, 1): scores that may belong to the next bin; each decides 1/n of its kind's comparisons.
     """
     other, same = counts
     below = np.concatenate([[0], np.cumsum(other)[:-1]])
@@ -119,60 +144,37 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
     return (2 * wins + tied) / (2 * total), low, high
 
 
-def margin_in_bins(rows: Floats, n_bins: int) -> float:
-    """How far a cosine's place may be from the truth: the cosine's rounding, and the place's."""
+def _margin_in_bins(rows: Floats, n_bins: int) -> float:
+    """Bound on the error of a cosine's position, in bins: from its rounding and the position's."""
     return _rounding(rows) * n_bins / 2 + n_bins * 2.0**-51
 
 
 def _rounding(rows: Floats) -> float:
-    """Bound on a cosine's error: k roundings in each length and in the product, 1 a division."""
+    """Bound on a cosine's error: k roundings in each norm and in the product, 1 a division."""
     return float((rows.shape[1] + 8) * 2.0**-51)
 
 
-def row_ends(grouped: LabelledRows) -> Integers:
-    """Where the cluster of every row ends."""
+def _row_ends(grouped: LabelledRows) -> Integers:
+    """End of the cluster of every row."""
     return validation.read_only(grouped.starts[grouped.codes + 1])
 
 
-def _histograms(grouped: LabelledRows, n_threads: int | None) -> tuple[Integers, Integers]:
-    """Counts (2, bins) of the pairs of different and of the same cluster, and those near edges."""
-    parts = n_parts(n_threads)
-    counts, near = np.zeros((parts, 2, N_BINS), np.int64), np.zeros((parts, 2, 1), np.int64)
-    rows = validation.read_only(grouped.rows)
-    panels, ends = packed(rows, n_threads), row_ends(grouped)
-    for begin, stop in rounds(len(rows), parts):
-        parallel.run(
-            pair_reductions.pair_histograms,
-            parallel.row_blocks(parts, 1),
-            begin,
-            stop,
-            rows,
-            panels,
-            ends,
-            margin_in_bins(rows, N_BINS),
-            counts,
-            near,
-            n_threads=n_threads,
-        )
-    return counts.sum(axis=0), near.sum(axis=0)
-
-
-def rounds(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Strips of rows, begin to stop, that fill the histograms of all parts one block further."""
+def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
+    """Strips of rows, begin to stop, that advance the histograms of all parts by one task each."""
     strips = -(-n // pair_reductions.STRIP)
-    step = parts * max(1, _PAIRS_PER_BLOCK // (pair_reductions.STRIP * n))
+    step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):
         yield begin, min(begin + step, strips)
 
 
-def n_parts(n_threads: int | None) -> int:
-    """Histograms to fill side by side: whole numbers, so how many does not change their sum."""
+def _n_parts(n_threads: int | None) -> int:
+    """Number of histograms filled in parallel; counts are integers, so it does not change sums."""
     return 2 * (config.num_threads() if n_threads is None else n_threads)
 
 
 def _pair_scores(grouped: LabelledRows, n_threads: int | None) -> tuple[Floats, Floats]:
     """The cosines of all pairs of the same and of different clusters."""
-    rows, ends = validation.read_only(grouped.rows), row_ends(grouped)
+    rows, ends = validation.read_only(grouped.rows), _row_ends(grouped)
     n = len(rows)
     n_same, n_other = ends - np.arange(n) - 1, n - ends
     same = parallel.unfilled(int(n_same.sum()), np.float64)
@@ -201,3 +203,130 @@ def _auc_of_scores(same: Floats, other: Floats, tolerance: float) -> float:
         doubled += int(np.searchsorted(other, chunk - tolerance, "left").sum())
         doubled += int(np.searchsorted(other, chunk + tolerance, "right").sum())
     return float(doubled / (2 * len(same) * len(other)))
+
+
+class StratifiedAUC(NamedTuple):
+    """AUC among pairs of similar popularity.
+
+    Attributes
+    ----------
+    value : float
+        Mean over strata, weighted by the number of comparisons #same x #different.
+    low, high : float
+        The value lies in [low, high].
+    worst : float
+        Smallest AUC of a stratum.
+    strata : tuple of float
+        AUC by stratum, rarest pairs first; NaN for a stratum with pairs of one kind only.
+    n_left_out : int
+        Zero rows and items of popularity 0.
+    """
+
+    value: float
+    low: float
+    high: float
+    worst: float
+    strata: tuple[float, ...]
+    n_left_out: int
+
+
+def stratified_auc(
+    items: Any, labels: Any, popularity: Any, *, n_strata: int = 10, n_threads: int | None = None
+) -> StratifiedAUC:
+    """pair_auc within strata of the geometric mean of the pair's popularities.
+
+    Popular pairs alone cannot decide the score. The strata hold equally many pairs (deciles by
+    default), except that pairs of equal popularity share a stratum. Binned as :func:`pair_auc`, in
+    2^14 bins. O(p p k) time, O(p k) memory.
+
+    Parameters
+    ----------
+    items, labels, n_threads
+        As in :func:`pair_auc`.
+    popularity : array_like (p,), numbers of at least 0
+        For example the number of users of every item.
+    n_strata : int
+        Number of strata.
+
+    Returns
+    -------
+    StratifiedAUC
+        (value, low, high, worst, strata, n_left_out).
+
+    Raises
+    ------
+    ValueError
+        As pair_auc; negative popularity; no stratum with pairs of both kinds.
+
+    Examples
+    --------
+    >>> from fastcos.metrics import stratified_auc
+    >>> items = [[1, 0], [3, 0.1], [0, 1], [0.1, 2], [1, 0.2], [0, 3]]
+    >>> stratified_auc(items, [0, 0, 1, 1, 0, 1], [1, 2, 3, 4, 5, 6], n_strata=2).value
+    1.0
+    """
+    n_strata = validation.as_count("n_strata", n_strata)
+    rows = validation.as_rows("items", items)
+    counted = checks.as_popularity("popularity", popularity, len(rows))
+    codes = validation.as_labels("labels", labels, len(rows))
+    # neighbouring rows of a label are alike in popularity: the kernel then seldom changes stratum
+    order = np.argsort(counted, kind="stable")
+    counted = counted[order]
+    grouped = labelled_rows(rows[order], codes[order], counted > 0)
+    levels = validation.read_only(np.log(counted[grouped.places]))
+    parts = _n_parts(n_threads)
+    counts = np.zeros((parts, n_strata, 2, _N_STRATUM_BINS), np.int64)
+    near = np.zeros((parts, n_strata, 2, 1), np.int64)
+    unit = validation.read_only(grouped.rows)
+    panels, ends = packed(unit, n_threads), _row_ends(grouped)
+    quantiles = _pair_quantiles(np.sort(levels), n_strata)
+    for begin, stop in _tasks(len(unit), parts):
+        parallel.run(
+            pair_reductions.stratified_pair_histograms,
+            parallel.row_blocks(parts, 1),
+            begin,
+            stop,
+            unit,
+            panels,
+            ends,
+            levels,
+            quantiles,
+            _margin_in_bins(unit, _N_STRATUM_BINS),
+            counts,
+            near,
+            n_threads=n_threads,
+        )
+    return _over_strata(counts.sum(axis=0), near.sum(axis=0), grouped.n_left_out)
+
+
+def _over_strata(counts: Integers, near: Integers, n_left_out: int) -> StratifiedAUC:
+    sizes = counts.sum(axis=2)
+    weights = sizes[:, 0].astype(np.float64) * sizes[:, 1]
+    both = np.flatnonzero(weights)
+    checks.check_enough("labels", len(both), 1, "strata with pairs of both kinds")
+    aucs = np.full((len(counts), 3), np.nan)
+    for stratum in both:
+        aucs[stratum] = auc_of_counts(counts[stratum], near[stratum])
+    value, low, high = (weights[both, None] * aucs[both]).sum(axis=0) / weights.sum()
+    strata = tuple(aucs[:, 0].tolist())
+    return StratifiedAUC(
+        float(value), float(low), float(high), float(aucs[both, 0].min()), strata, n_left_out
+    )
+
+
+def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
+    """Upper ends of all strata but the last, as sums levels[i] + levels[j]; levels ascending."""
+    n_pairs = len(levels) * (len(levels) - 1) // 2
+    levels = validation.read_only(levels)
+    cuts = []
+    for stratum in range(1, n_strata):
+        wanted = -(-stratum * n_pairs // n_strata)
+        # bisection for the smallest float that is at least so many sums
+        low, high = np.nextafter(2 * levels[0], -np.inf), 2 * levels[-1]
+        while (middle := low + (high - low) / 2) not in (low, high):
+            if pair_reductions.pairs_at_most(levels, middle) >= wanted:
+                high = middle
+            else:
+                low = middle
+        cuts.append(high)
+    return validation.read_only(np.array(cuts, dtype=np.float64))

@@ -1,4 +1,4 @@
-"""Whether a clustering of the directions finds the labels."""
+"""Agreement of a clustering of the directions with the labels."""
 
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from fastcos import validation
 from fastcos.metrics.labelled import Floats, Integers, labelled_rows, packed, products
 
+# passes of one start; tests of planted clusters end after fewer than 20
 _MAX_ITERATIONS = 100
 
 
@@ -19,7 +20,7 @@ class ClusteringScores(NamedTuple):
     ari, ami : float
         Adjusted Rand index and adjusted mutual information: 0 on average for random clusters.
     v_measure : float
-        Not corrected for chance: it grows with the number of clusters.
+        Not corrected for chance: it increases with the number of clusters.
     n_left_out : int
         Zero rows.
     """
@@ -40,23 +41,19 @@ def clustering_scores(
 ) -> ClusteringScores:
     """ARI, AMI and V-measure of a spherical k-means with as many clusters as labels.
 
-    The start with the largest sum of cosines to the centres is scored. The scores depend on the
-    clusterer and on the seed: report them over seeds. scikit-learn's KMeans on unit rows would
-    maximise the sum of |S_c|^2 / n_c instead of that of |S_c|, and its sums depend on the number of
+    Scores the start with the largest sum of cosines to the centres. The scores depend on the
+    clustering method and the seed: report them over seeds. scikit-learn's KMeans on unit rows
+    maximises the sum of |S_c|^2 / n_c instead of |S_c|, and its bits depend on the number of
     threads; these do not. O(n_starts iterations p k C) time, O(p (k + C)) memory.
 
     Parameters
     ----------
-    items : array_like (p, k), float32 or float64
-        One row per item.
-    labels : array_like (p,), int or str
-        The cluster of every item.
+    items, labels, n_threads
+        As in :func:`pair_auc`.
     n_starts : int
         Random starts (k-means++ on cosine distance).
     random_state : int or Generator
-        Chooses the starts.
-    n_threads : int, optional
-        Default: the setting.
+        Seed of the starts.
 
     Returns
     -------
@@ -66,7 +63,7 @@ def clustering_scores(
     Raises
     ------
     ValueError
-        Fewer than two labels among non-zero rows, or none that is shared; labels of another length.
+        As in :func:`pair_auc`.
 
     Notes
     -----
@@ -79,12 +76,12 @@ def clustering_scores(
     >>> clustering_scores([[1, 0], [2, 0], [0, 1], [0, 3]], ["a", "a", "b", "b"]).ari
     1.0
     """
-    from sklearn import metrics  # here, for it takes 0.5 s to import
+    from sklearn import metrics  # not at the top: its import takes 0.5 s
 
     n_starts = validation.as_count("n_starts", n_starts)
     random = validation.as_generator("random_state", random_state)
     grouped = labelled_rows(items, labels)
-    # in the given order: the starts depend on the rows, not on the names of the labels
+    # in input order: the starts depend on the rows, not on the names of the labels
     order = np.argsort(grouped.places)
     rows, truth = np.ascontiguousarray(grouped.rows[order]), grouped.codes[order]
     found = spherical_kmeans(
@@ -106,7 +103,7 @@ def spherical_kmeans(
     random: np.random.Generator,
     n_threads: int | None = None,
 ) -> Integers:
-    """The cluster of every unit row, from the start with the largest sum of cosines to centres."""
+    """Cluster of every unit row, from the start with the largest sum of cosines to the centres."""
     best_total, best = -np.inf, np.zeros(len(rows), np.int64)
     for _ in range(n_starts):
         centres = _far_rows(rows, n_clusters, random, n_threads)
@@ -119,7 +116,7 @@ def spherical_kmeans(
 def _far_rows(
     rows: Floats, n_clusters: int, random: np.random.Generator, n_threads: int | None
 ) -> Floats:
-    """k-means++: every next centre is a row drawn by its cosine distance to the nearest so far."""
+    """k-means++: draw each next centre by its cosine distance to the nearest centre so far."""
     chosen = [int(random.integers(len(rows)))]
     nearest = np.full(len(rows), np.inf)
     while len(chosen) < n_clusters:
@@ -148,15 +145,15 @@ def _iterate(rows: Floats, centres: Floats, n_threads: int | None) -> tuple[floa
 
 
 def _centres(rows: Floats, codes: Any, reached: Floats, centres: Floats) -> Floats:
-    """Directions of the clusters' sums; an empty cluster takes a row that fits its own worst."""
+    """Directions of the clusters' sums; an empty cluster gets the row with the lowest cosine."""
     n = len(rows)
     members = sp.csc_array((np.ones(n), codes, np.arange(n + 1)), shape=(len(centres), n))
     sums = members @ rows
-    lengths = np.sqrt((sums * sums).sum(axis=1))
+    norms = np.sqrt((sums * sums).sum(axis=1))
     moved = centres.copy()
-    # a sum of zero has no direction: that centre stays
-    pointing = lengths > 0
-    moved[pointing] = sums[pointing] / lengths[pointing, None]
+    # a sum of zero has no direction: its centre stays
+    non_zero = norms > 0
+    moved[non_zero] = sums[non_zero] / norms[non_zero, None]
     empty = np.flatnonzero(np.bincount(codes, minlength=len(centres)) == 0)
     moved[empty] = rows[np.argsort(reached, kind="stable")[: len(empty)]]
     return moved

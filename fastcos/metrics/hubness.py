@@ -1,4 +1,4 @@
-"""Whether a few items are in most lists of neighbours."""
+"""Hubness and popularity bias: do few items, or the popular ones, fill the neighbour lists."""
 
 from typing import Any, NamedTuple
 
@@ -6,20 +6,24 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.metrics import checks
-from fastcos.metrics.labelled import Floats, Integers
+from fastcos.metrics.labelled import CHUNK, Floats, Integers, unit_rows
+from fastcos.storage import memmap
+
+# relative to the largest: values that differ by less are equal within rounding
+_ROUNDING = 1e-13
 
 
 class Hubness(NamedTuple):
-    """How unevenly N_k, the number of lists that an item is in, is spread.
+    """Distribution of N_k, the number of neighbour lists that contain an item.
 
     Attributes
     ----------
     skewness : float
-        Third standardised moment; 0 where all are alike.
+        Third standardised moment; 0 if all N_k are equal.
     robin_hood : float
-        Share of the list entries that would have to move for all N_k to be equal.
+        Share of the list entries to move until all N_k are equal.
     antihub_share : float
-        Share of items that are in no list.
+        Share of items in no list.
     """
 
     skewness: float
@@ -28,14 +32,14 @@ class Hubness(NamedTuple):
 
 
 def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None) -> Hubness:
-    """Skewness, Robin Hood index and antihub share of the number of lists an item is in.
+    """Skewness, Robin Hood index and antihub share of the number of lists with an item.
 
     Parameters
     ----------
     neighbors : array_like (n, K), int
-        Items by falling score, as top_k returns them.
+        Items by descending score, as ``top_k`` returns them.
     n_items : int, optional
-        Number of items. Default: n, neighbours among the queries themselves.
+        Number of items. Default: n, for lists of the items among themselves.
     k : int, optional
         Only the first k columns. Default: all.
 
@@ -47,7 +51,7 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
     Raises
     ------
     ValueError
-        Lists with numbers out of range or with an item twice in a list.
+        Lists with numbers out of range or with a repeated item.
 
     Notes
     -----
@@ -72,7 +76,7 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
 
 
 def occurrences(neighbors: Any, n_items: int | None, k: int | None = None) -> Integers:
-    """In how many lists every item is, (p,) int64."""
+    """Number of lists with each item, (p,) int64."""
     array = np.asarray(neighbors)
     size = len(array) if n_items is None else validation.as_count("n_items", n_items)
     lists = checks.as_neighbor_lists("neighbors", array, k, n_items=size)
@@ -84,5 +88,134 @@ def _skewness(values: Floats) -> float:
     if np.ptp(values) == 0:
         return 0.0
     deviations = values - values.mean()
-    spread = np.square(deviations).mean()
-    return float((deviations**3).mean() / spread**1.5)
+    variance = np.square(deviations).mean()
+    return float((deviations**3).mean() / variance**1.5)
+
+
+class PopularityBias(NamedTuple):
+    """Correlation of popularity with cosines, norms and neighbour lists.
+
+    Attributes
+    ----------
+    cosine_correlation : float
+        Correlation over items of log popularity with the mean cosine to all others.
+    norm_correlation : float
+        Of log popularity with the norm of the row.
+    hubness_correlation : float
+        Of log popularity with the number of lists with the item. A correlation is NaN if one side
+        is constant, within 1e-13 of the largest.
+    decile_cosines : tuple of 10 float
+        Mean cosine to all other items, by decile of popularity, rarest first.
+    lift : float
+        Mean popularity of the listed items over that of all items.
+    gini : float
+        Gini coefficient of the number of lists with an item: 0 if equal, near 1 if few items fill
+        all lists.
+    n_left_out : int
+        Zero rows and items of popularity 0: they count in lift and gini only.
+    """
+
+    cosine_correlation: float
+    norm_correlation: float
+    hubness_correlation: float
+    decile_cosines: tuple[float, ...]
+    lift: float
+    gini: float
+    n_left_out: int
+
+
+def popularity_bias(
+    items: Any, popularity: Any, neighbors: Any, *, k: int | None = None
+) -> PopularityBias:
+    """Correlations of popularity with cosines, norms and hubness; lift and Gini of the lists.
+
+    Exact in O(p k), besides the lists: the mean cosine of a row is its product with the sum of the
+    unit rows.
+
+    Parameters
+    ----------
+    items : array_like (p, k), float32 or float64
+        One row per item.
+    popularity : array_like (p,), numbers of at least 0
+        For example the number of users of every item.
+    neighbors : array_like (n, K), int
+        As in :func:`hubness`; numbers from 0 to p - 1.
+    k : int, optional
+        Only the first k columns of neighbors. Default: all.
+
+    Returns
+    -------
+    PopularityBias
+        (cosine_correlation, norm_correlation, hubness_correlation, decile_cosines, lift, gini,
+        n_left_out).
+
+    Raises
+    ------
+    ValueError
+        Fewer than ten non-zero rows of popularity above 0; negative popularity; lists with numbers
+        out of range.
+
+    Notes
+    -----
+    Source: Zhou et al., ACL 2022, arXiv:2205.05092, for frequency and cosine.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.metrics import popularity_bias
+    >>> count = np.arange(1, 21)
+    >>> items = np.stack([np.log(count), np.ones(20)], axis=1)
+    >>> bias = popularity_bias(items, count, np.full((20, 1), 19))
+    >>> round(bias.norm_correlation, 2), round(bias.lift, 2), round(bias.gini, 2)
+    (0.99, 1.9, 0.95)
+    """
+    rows = memmap.as_mapped_rows("items", items)
+    counts = checks.as_popularity("popularity", popularity, len(rows))
+    listed = occurrences(neighbors, len(rows), k).astype(np.float64)
+    resultant, non_zero = np.zeros(rows.shape[1]), np.empty(len(rows), np.bool_)
+    norms, cosines = np.empty(len(rows)), np.empty(len(rows))
+    for lo, chunk in memmap.iter_blocks("items", rows, CHUNK):
+        part = slice(lo, lo + len(chunk))
+        non_zero[part] = chunk.any(axis=1)
+        norms[part] = _norms(chunk)
+        resultant += unit_rows(chunk)[counts[part] > 0].sum(axis=0)
+    kept = non_zero & (counts > 0)
+    n = checks.check_enough("items", int(kept.sum()), 10, "non-zero rows of popular items")
+    for lo, chunk in memmap.iter_blocks("items", rows, CHUNK):
+        cosines[lo : lo + len(chunk)] = (unit_rows(chunk) * resultant).sum(axis=1)
+    logs, cosines = np.log(counts[kept]), (cosines[kept] - 1) / (n - 1)
+    order = np.argsort(logs, kind="stable")
+    return PopularityBias(
+        _correlation(logs, cosines),
+        _correlation(logs, norms[kept]),
+        _correlation(logs, listed[kept]),
+        tuple(float(decile.mean()) for decile in np.array_split(cosines[order], 10)),
+        float((listed * counts).sum() / listed.sum() / counts.mean()),
+        _gini(listed),
+        len(rows) - n,
+    )
+
+
+def _norms(rows: validation.Rows) -> Floats:
+    """Euclidean norms, also of rows whose squares underflow."""
+    largest = np.abs(rows).max(axis=1).astype(np.float64)
+    exponents = np.frexp(largest)[1]
+    scaled = np.ldexp(rows.astype(np.float64), -exponents[:, None])
+    norms: Floats = np.ldexp(np.sqrt(np.square(scaled).sum(axis=1)), exponents)
+    return norms
+
+
+def _correlation(x: Floats, y: Floats) -> float:
+    if any(np.ptp(values) <= _ROUNDING * np.abs(values).max() for values in (x, y)):
+        return float("nan")
+    # scaled by powers of two: squares neither overflow nor underflow
+    x, y = (np.ldexp(values, -np.frexp(np.abs(values).max())[1]) for values in (x, y))
+    x, y = x - x.mean(), y - y.mean()
+    return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
+
+
+def _gini(values: Floats) -> float:
+    """Mean absolute difference of two items over twice the mean."""
+    n = len(values)
+    weights = 2 * np.arange(1, n + 1) - n - 1
+    return float((weights * np.sort(values)).sum() / (n * values.sum()))

@@ -1,4 +1,4 @@
-"""What the metrics share: unit rows, rows grouped by label, products in a fixed order."""
+"""Building blocks of the metrics: unit rows, rows grouped by label, deterministic products."""
 
 from typing import Any, NamedTuple
 
@@ -12,48 +12,51 @@ from fastcos.metrics import checks
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-# rows of one partial sum, and of one call of a kernel: fixed, so that sums have one order
+# rows of one partial sum; fixed, so that sums have one order
 CHUNK = 4096
-STRIP = 96
-# fewer rows than MANY are cut finer: a hundred would be one strip, and the work of one thread
-MANY, FEW_ROWS = 16 * STRIP, 2 * dot_tile.ROWS
+# rows of one task of a thread
+_STRIP = 96
+# rows of one task where there are few rows: several threads then share a hundred rows
+_SHORT_STRIP = 2 * dot_tile.ROWS
+# from this number of rows on, tasks have _STRIP rows
+_MANY_ROWS = 16 * _STRIP
 
 
 def unit_rows(rows: validation.Rows) -> Floats:
-    """Return float64 rows of length 1, tiny and huge ones too; a zero row stays zero."""
+    """Return float64 rows of norm 1, including tiny and huge rows; a zero row stays zero."""
     largest = np.maximum(rows.max(axis=1), -rows.min(axis=1)).astype(np.float64)
     _, exponents = np.frexp(largest)
-    # powers of two: scaling by them rounds nothing away
+    # scaling by powers of two is exact
     scales = np.ldexp(1.0, -np.clip(exponents, -1021, 1021))
     unit: Floats = rows * scales[:, None]
-    lengths = np.sqrt(np.einsum("ij,ij->i", unit, unit))
-    unit /= np.where(lengths > 0, lengths, 1.0)[:, None]
+    norms = np.sqrt(np.einsum("ij,ij->i", unit, unit))
+    unit /= np.where(norms > 0, norms, 1.0)[:, None]
     return unit
 
 
 def same_rows(
     name: str, first: Any, other_name: str, second: Any
 ) -> tuple[validation.Rows, validation.Rows]:
-    """Settle two matrices with a row for every one of the same items."""
+    """Validate two matrices whose rows stand for the same items."""
     X, Y = validation.as_rows(name, first), validation.as_rows(other_name, second)
-    checks.as_same_length(other_name, len(Y), name, len(X))
+    checks.check_same_length(other_name, len(Y), name, len(X))
     return X, Y
 
 
 class LabelledRows(NamedTuple):
-    """Non-zero unit rows sorted by label, equal labels in their given order.
+    """Non-zero unit rows sorted by label; rows of one label keep their input order.
 
     Attributes
     ----------
     rows : ndarray (n, d), float64
     codes : ndarray (n,), int64
-        0 .. C-1, rising; every code occurs.
+        0 .. C-1, ascending; every code occurs.
     starts : ndarray (C + 1,), int64
         Rows of code c are starts[c] .. starts[c+1].
     places : ndarray (n,), int64
         Their row numbers in the input.
     n_left_out : int
-        Zero rows, and rows that are not kept.
+        Zero rows, and rows that ``kept`` excludes.
     """
 
     rows: Floats
@@ -66,7 +69,7 @@ class LabelledRows(NamedTuple):
 def labelled_rows(
     items: Any, labels: Any, kept: npt.NDArray[np.bool_] | None = None
 ) -> LabelledRows:
-    """Settle items and labels; non-zero rows must have two labels at least, one of them shared."""
+    """Validate items and labels; non-zero rows need two labels, at least one on several rows."""
     given = validation.as_rows("items", items)
     codes = validation.as_labels("labels", labels, len(given))
     filled = given.any(axis=1)
@@ -81,7 +84,7 @@ def labelled_rows(
 
 
 def packed(rows: Floats, n_threads: int | None = None) -> Floats:
-    """Return rows laid out in panels of 32 for the kernels."""
+    """Return rows packed into the panels of 32 columns that the kernels read."""
     n, d = rows.shape
     panels = parallel.unfilled((-(-n // dot_tile.COLUMNS), d, dot_tile.COLUMNS), np.float64)
     cuts = parallel.row_blocks(len(panels), 16)
@@ -90,16 +93,16 @@ def packed(rows: Floats, n_threads: int | None = None) -> Floats:
 
 
 def products(rows: Floats, panels: Floats, n_columns: int, n_threads: int | None = None) -> Floats:
-    """Return rows times the n_columns packed rows, (n, n_columns); the same bits on any cut."""
+    """Return rows times the n_columns packed rows, (n, n_columns); independent of the blocks."""
     out = parallel.unfilled((len(rows), n_columns), np.float64)
-    cuts = parallel.row_blocks(len(rows), STRIP if len(rows) > MANY else FEW_ROWS)
+    cuts = parallel.row_blocks(len(rows), _STRIP if len(rows) > _MANY_ROWS else _SHORT_STRIP)
     rows = validation.read_only(np.ascontiguousarray(rows))
     parallel.run(dot_tile.products_rows, cuts, rows, panels, out, n_threads=n_threads)
     return out
 
 
 def cross_products(X: Floats, Y: Floats) -> Floats:
-    """Return X'Y (k1, k2): partial sums over chunks of rows, added in their order."""
+    """Return X'Y (k1, k2): partial sums over chunks of rows, added in row order."""
     total = np.zeros((X.shape[1], Y.shape[1]))
     for first in range(0, len(X), CHUNK):
         chunk = slice(first, first + CHUNK)

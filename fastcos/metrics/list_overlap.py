@@ -1,28 +1,27 @@
-"""How much two lists of neighbours agree."""
+"""Overlap of two neighbour lists of the same query."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos import parallel, validation
-from fastcos.kernels import candidate_lists
+from fastcos import validation
 from fastcos.metrics import checks
 from fastcos.metrics.labelled import Floats, Integers
 
-# numbers in one block of lists
+# item numbers in one block of lists, 32 MiB: bounds the memory besides the lists
 _BLOCK = 2**22
 
 
 def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     """Mean over queries of #(A and B) / #(A or B) for the sets of the k nearest.
 
-    With the overlap o = #(A and B) / k it is o / (2 - o) per query: two different numbers.
+    Per query it is o / (2 - o) with the overlap o = #(A and B) / k.
 
     Parameters
     ----------
     first, second : array_like (n, K), int
-        Items by falling score, as top_k returns them; row i of both for the same query.
+        Items by descending score, as ``top_k`` returns them; row i of both for the same query.
     k : int, optional
         Only the first k columns. Default: all.
 
@@ -34,12 +33,12 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     Raises
     ------
     ValueError
-        Lists of different shape, with negative numbers or with an item twice in a list.
+        Lists of different shape, with negative numbers or with a repeated item.
 
     Notes
     -----
-    Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692, measure embedding
-    stability by the overlap.
+    Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692, who measure the
+    stability of embeddings by the overlap.
 
     Examples
     --------
@@ -61,10 +60,8 @@ def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
 
     Parameters
     ----------
-    first, second : array_like (n, K), int
-        Items by falling score, as top_k returns them; row i of both for the same query.
-    k : int, optional
-        Only the first k columns. Default: all.
+    first, second, k
+        As in :func:`jaccard_at_k`.
 
     Returns
     -------
@@ -74,7 +71,7 @@ def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     Raises
     ------
     ValueError
-        Lists of different shape, with negative numbers or with an item twice in a list.
+        As in :func:`jaccard_at_k`.
 
     Examples
     --------
@@ -92,9 +89,9 @@ class RankBiasedOverlap(NamedTuple):
     Attributes
     ----------
     value : float
-        In [0, 1]: extrapolated from the lists to infinite ones.
+        In [0, 1], extrapolated to infinite lists.
     residual : float
-        By how much the items beyond the lists can still move it.
+        Largest change by items beyond the lists.
     """
 
     value: float
@@ -106,16 +103,14 @@ def rank_biased_overlap(
 ) -> RankBiasedOverlap:
     """(X_k / k) q^k + ((1 - q) / q) sum over d <= k of (X_d / d) q^d, X_d the overlap at depth d.
 
-    The first ranks weigh most: q = 0.9 puts 86 % of the weight on the first ten.
+    The first ranks have most weight: with q = 0.9 the first ten have 86 %.
 
     Parameters
     ----------
-    first, second : array_like (n, K), int
-        Items by falling score, as top_k returns them; row i of both for the same query.
+    first, second, k
+        As in :func:`jaccard_at_k`.
     persistence : float
         q, greater than 0 and less than 1.
-    k : int, optional
-        Only the first k columns. Default: all.
 
     Returns
     -------
@@ -125,8 +120,7 @@ def rank_biased_overlap(
     Raises
     ------
     ValueError
-        Lists of different shape, with negative numbers or with an item twice in a list; persistence
-        out of range.
+        As in :func:`jaccard_at_k`; persistence out of range.
 
     Notes
     -----
@@ -145,21 +139,21 @@ def rank_biased_overlap(
     depths = np.arange(1, k + 1)
     weights = (1 - q) / q * q**depths / depths
     residuals = _residuals(q, k)
-    values, left = np.empty(len(a)), np.empty(len(a))
-    for block, places in _blocks_of_places(a, b):
-        seen = np.where(places >= 0, np.maximum(places, depths - 1), k)
+    values, open_parts = np.empty(len(a)), np.empty(len(a))
+    for block, positions in _blocks_of_positions(a, b):
+        seen = np.where(positions >= 0, np.maximum(positions, depths - 1), k)
         rows = np.arange(len(seen))[:, None]
         found = np.bincount((rows * (k + 1) + seen).ravel(), minlength=seen.shape[0] * (k + 1))
         overlap = np.cumsum(found.reshape(-1, k + 1)[:, :k], axis=1)
         values[block] = overlap[:, -1] / k * q**k + (overlap * weights).sum(axis=1)
-        left[block] = residuals[overlap[:, -1]]
-    return RankBiasedOverlap(float(values.mean()), float(left.mean()))
+        open_parts[block] = residuals[overlap[:, -1]]
+    return RankBiasedOverlap(float(values.mean()), float(open_parts.mean()))
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Largest less smallest value of the unseen depths, by the overlap 0 .. k at depth k.
+    """Largest minus smallest value of the unseen depths, by the overlap 0 .. k at depth k.
 
-    At best both next items of every depth d are shared until all are, at depth 2k - overlap.
+    At best, both next items of every depth are shared until all are, at depth 2k - overlap.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full = 2 * k - overlaps
@@ -170,70 +164,24 @@ def _residuals(q: float, k: int) -> Floats:
     return np.maximum((1 - q) / q * total, 0)
 
 
-def kendall_distance(first: Any, second: Any, *, k: int | None = None) -> float:
-    """Mean Kendall distance of top-k lists, K^(1/2), over its largest value k (3k - 1) / 2.
-
-    Every pair of items that occur in the two lists costs 1 where the lists decide it differently
-    (an item in a list is ahead of one outside), 1/2 where both items are in one list only. 0 for
-    the same list, 1 for lists that share no item.
-
-    Parameters
-    ----------
-    first, second : array_like (n, K), int
-        Items by falling score, as top_k returns them; row i of both for the same query.
-    k : int, optional
-        Only the first k columns. Default: all.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        Lists of different shape, with negative numbers or with an item twice in a list.
-
-    Notes
-    -----
-    Source: Fagin, Kumar and Sivakumar, SIAM J. Discrete Math. 17 (2003), section 3.1.
-
-    Examples
-    --------
-    >>> from fastcos.metrics import kendall_distance
-    >>> kendall_distance([[1, 2]], [[2, 1]]), kendall_distance([[1, 2]], [[3, 4]])
-    (0.2, 1.0)
-    """
-    a, b = _two_lists(first, second, k)
-    k = a.shape[1]
-    total = 0
-    for _, places in _blocks_of_places(a, b):
-        places = validation.read_only(places)
-        doubled = parallel.unfilled(len(places), np.int64)
-        cuts = parallel.row_blocks(len(places), 1024)
-        parallel.run(candidate_lists.doubled_kendall_rows, cuts, places, doubled)
-        total += int(doubled.sum())
-    return total / (len(a) * k * (3 * k - 1))
-
-
-def _blocks_of_places(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Blocks of queries, and where each item of a is in b, (rows, k); -1 where it is not."""
+def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
+    """Blocks of queries, and the position in b of each item of a, (rows, k); -1 if absent."""
     k = a.shape[1]
     step = max(1, _BLOCK // k)
     for start in range(0, len(a), step):
         block = slice(start, start + step)
         both = np.concatenate([a[block], b[block]], axis=1)
-        # stable: of two equal items, the first is a's
+        # stable: of two equal items, the first is that of a
         order = np.argsort(both, axis=1, kind="stable")
         both = np.take_along_axis(both, order, axis=1)
         rows, at = np.nonzero(both[:, 1:] == both[:, :-1])
-        places = np.full((len(both), k), -1)
-        places[rows, order[rows, at]] = order[rows, at + 1] - k
-        yield block, places
+        positions = np.full((len(both), k), -1)
+        positions[rows, order[rows, at]] = order[rows, at + 1] - k
+        yield block, positions
 
 
 def _shared_at_k(first: Any, second: Any, k: int | None) -> tuple[Floats, int]:
-    """Items that both lists of a query hold, (n,), and the length of the lists."""
+    """Number of items in both lists of a query, (n,), and the length of the lists."""
     a, b = _two_lists(first, second, k)
     shared = np.empty(len(a))
     step = max(1, _BLOCK // a.shape[1])
@@ -247,5 +195,6 @@ def _shared_at_k(first: Any, second: Any, k: int | None) -> tuple[Floats, int]:
 def _two_lists(first: Any, second: Any, k: int | None) -> tuple[Integers, Integers]:
     a = checks.as_neighbor_lists("first", first, k)
     b = checks.as_neighbor_lists("second", second, k)
-    checks.as_same_shape("second", b, "first", a)
+    if a.shape != b.shape:
+        raise ValueError(f"second must have the shape of first, {a.shape}, got {b.shape}")
     return a, b

@@ -1,4 +1,4 @@
-"""Whether held-out items are among those recommended."""
+"""Recall and NDCG of recommended items against held-out ones."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> flo
     recommended : array_like (n, K), int
         Items for every user, best first; -1 for none.
     held_out : sparse (n, p)
-        Its non-zeros are what should have been recommended. Users without any do not count.
+        The non-zeros of a row are the relevant items. Users without any do not count.
     k : int, optional
         Only the first k columns. Default: all.
 
@@ -30,7 +30,7 @@ def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> flo
     Raises
     ------
     ValueError
-        Another number of users; item numbers out of range; nobody has held-out items.
+        Another number of users; item numbers out of range; no held-out items at all.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> flo
     >>> recall_at_k([[0, 2], [1, 0]], sp.csr_array(np.array([[0, 0, 1], [0, 1, 1]])))
     0.75
     """
-    return _mean(recalls_at_k(*_settled(recommended, held_out, k)))
+    return float(np.nanmean(recalls_at_k(*_validated(recommended, held_out, k))))
 
 
 def ndcg_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
@@ -71,7 +71,7 @@ def ndcg_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float
     >>> round(ndcg_at_k([[0, 2], [1, 2]], sp.csr_array(np.array([[0, 0, 1], [0, 1, 1]]))), 3)
     0.815
     """
-    return _mean(ndcgs_at_k(*_settled(recommended, held_out, k)))
+    return float(np.nanmean(ndcgs_at_k(*_validated(recommended, held_out, k))))
 
 
 def recalls_at_k(hits: Floats, n_held: Floats) -> Floats:
@@ -91,7 +91,7 @@ def ndcgs_at_k(hits: Floats, n_held: Floats) -> Floats:
 
 
 def hits_of(recommended: Any, held_out: sp.csr_array) -> tuple[Floats, Floats]:
-    """Which recommended items (n, k) were held out, and how many a user has, (n,)."""
+    """1 for each recommended item (n, k) that was held out, and their number by user, (n,)."""
     n, p = held_out.shape
     users = np.repeat(np.arange(n), np.diff(held_out.indptr))
     wanted = users * np.int64(p) + held_out.indices
@@ -100,15 +100,11 @@ def hits_of(recommended: Any, held_out: sp.csr_array) -> tuple[Floats, Floats]:
     return hits, np.diff(held_out.indptr).astype(np.float64)
 
 
-def _settled(recommended: Any, held_out: Any, k: int | None) -> tuple[Floats, Floats]:
+def _validated(recommended: Any, held_out: Any, k: int | None) -> tuple[Floats, Floats]:
     matrix = as_interactions("held_out", held_out)
     lists = checks.as_neighbor_lists(
         "recommended", recommended, k, n_items=matrix.shape[1], padded=True
     )
-    checks.as_same_length("recommended", len(lists), "held_out", matrix.shape[0])
-    checks.as_enough("held_out", int(matrix.nnz > 0), 1, "interaction")
+    checks.check_same_length("recommended", len(lists), "held_out", matrix.shape[0])
+    checks.check_enough("held_out", int(matrix.nnz > 0), 1, "interaction")
     return hits_of(lists, matrix)
-
-
-def _mean(values: Floats) -> float:
-    return float(np.nanmean(values))

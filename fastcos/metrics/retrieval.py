@@ -1,13 +1,14 @@
-"""Whether the neighbours of an item are in its cluster."""
+"""Retrieval by label: do the neighbours of an item have its label."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import pair_reductions
 from fastcos.metrics import checks
-from fastcos.metrics.labelled import Floats, packed, unit_rows
+from fastcos.metrics.labelled import Floats, Integers, packed, unit_rows
 
 
 class MapAtR(NamedTuple):
@@ -18,7 +19,7 @@ class MapAtR(NamedTuple):
     value : float
         In [0, 1].
     n_left_out : int
-        Rows that ask no question: zero rows, and the only rows of their label.
+        Rows that are no queries: zero rows, and the only rows of their label.
     """
 
     value: float
@@ -28,19 +29,15 @@ class MapAtR(NamedTuple):
 def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> MapAtR:
     """Mean over items of (1/R) sum over ranks i <= R of rel(i) P(i), with R = n_c - 1.
 
-    Every item's list ranks all other rows by falling cosine, equal cosines by lower row; a zero row
-    has cosine 0 and is ranked by it. rel(i) says that rank i has the item's label, P(i) is the
-    share of such ranks up to i. The denominator is R, not the number of hits. O(p p k) time, O(p k)
-    memory. The same bits on any number of threads.
+    Every item's list ranks all other rows by descending cosine, equal cosines by lower row; zero
+    rows have cosine 0. rel(i) is 1 if rank i has the item's label; P(i) is the mean of rel up to i.
+    The denominator is R, not the number of hits. O(p p k) time, O(p k) memory. The same bits on any
+    number of threads.
 
     Parameters
     ----------
-    items : array_like (p, k), float32 or float64
-        One row per item.
-    labels : array_like (p,), int or str
-        The cluster of every item.
-    n_threads : int, optional
-        Default: the setting.
+    items, labels, n_threads
+        As in :func:`pair_auc`.
 
     Returns
     -------
@@ -50,7 +47,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> MapAtR
     Raises
     ------
     ValueError
-        Fewer than two labels among non-zero rows, or none that is shared; labels of another length.
+        As in :func:`pair_auc`.
 
     Notes
     -----
@@ -63,12 +60,12 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> MapAtR
     MapAtR(value=0.8, n_left_out=0)
     """
     values = average_precisions_at_r(items, labels, n_threads=n_threads)
-    asked = ~np.isnan(values)
-    return MapAtR(float(values[asked].mean()), int(len(values) - asked.sum()))
+    used = ~np.isnan(values)
+    return MapAtR(float(values[used].mean()), int(len(values) - used.sum()))
 
 
 def average_precisions_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Floats:
-    """The terms of map_at_r, (p,) float64; NaN for rows that are left out."""
+    """The terms of map_at_r, (p,) float64; NaN for rows that are no queries."""
     given = validation.as_rows("items", items)
     codes = validation.as_labels("labels", labels, len(given))
     filled = given.any(axis=1)
@@ -101,7 +98,7 @@ class NeighborPurity(NamedTuple):
     value : float
         Mean share of neighbours with the label of the query.
     baseline : float
-        What a random other item would give: the share of ordered pairs of one label.
+        Chance level: the share of ordered pairs with one label.
     """
 
     value: float
@@ -113,17 +110,16 @@ def neighbor_purity(
 ) -> NeighborPurity:
     """Share of same-label items among the k nearest: precision at k.
 
-    It is near 1 for most embeddings with clusters and then cannot tell them apart: see map_at_r.
+    It is near 1 for most embeddings with clusters; :func:`map_at_r` then differs more.
 
     Parameters
     ----------
     neighbors : array_like (n, K), int
-        Items by falling score, as top_k returns them.
+        Items by descending score, as ``top_k`` returns them.
     labels : array_like (p,), int or str
         The cluster of every item.
     query_labels : array_like (n,), int or str, optional
-        The clusters of the lists' queries, when they are not the items in their order: for example
-        those of the non-zero rows only.
+        The clusters of the lists' queries. Default: the queries are the items in their order.
     k : int, optional
         Only the first k columns. Default: all.
 
@@ -135,8 +131,8 @@ def neighbor_purity(
     Raises
     ------
     ValueError
-        Lists that are not whole numbers from 0 to p - 1, or that repeat an item; labels of another
-        length than the lists, without query_labels.
+        Lists with other numbers than 0 .. p - 1, or with a repeated item; labels of another length
+        than the lists, without query_labels.
 
     Examples
     --------
@@ -148,10 +144,25 @@ def neighbor_purity(
     codes = validation.as_labels("labels", names, len(names))
     lists = checks.as_neighbor_lists("neighbors", neighbors, k, n_items=len(codes))
     if query_labels is None:
-        checks.as_same_length("labels", len(codes), "neighbors", len(lists))
+        checks.check_same_length("labels", len(codes), "neighbors", len(lists))
         queries = codes
     else:
-        queries = checks.as_known_labels("query_labels", query_labels, names, len(lists))
+        queries = _codes_of("query_labels", query_labels, names, len(lists))
     sizes = np.bincount(codes).astype(np.float64)
     baseline = (sizes * (sizes - 1)).sum() / (len(codes) * (len(codes) - 1.0))
     return NeighborPurity(float((codes[lists] == queries[:, None]).mean()), float(baseline))
+
+
+def _codes_of(name: str, labels: Any, known: npt.NDArray[Any], length: int) -> Integers:
+    """Return labels (length,) as the codes that as_labels gives to known."""
+    array = np.asarray(labels)
+    if array.shape != (length,):
+        raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
+    if known.dtype.kind == "O":
+        known, array = known.astype(str), array.astype(str)
+    values = np.unique(known)
+    codes = np.minimum(np.searchsorted(values, array), len(values) - 1)
+    unknown = np.flatnonzero(values[codes] != array)
+    if len(unknown):
+        raise ValueError(f"{name} must be among the labels, got {array[unknown].tolist()[0]!r}")
+    return codes.astype(np.int64)

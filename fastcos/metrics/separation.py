@@ -1,4 +1,4 @@
-"""How far clusters are apart, from sums over clusters instead of pairs."""
+"""Separation of clusters, from sums over clusters instead of pairs."""
 
 from typing import Any, NamedTuple
 
@@ -14,9 +14,9 @@ from fastcos.metrics.labelled import (
     products,
 )
 
-# what rounding leaves of a distance or variance that is 0: products of unit rows err by less
+# a smaller distance or variance is 0 within rounding: products of unit rows err by less
 _ROUNDING = 1e-13
-# numbers in one block of rows against all clusters
+# cosines of one block of rows with all clusters, 32 MiB
 _BLOCK = 2**22
 
 
@@ -31,7 +31,7 @@ class WithinBetween(NamedTuple):
         Mean over pairs of different labels.
     contrast : float
         d' = (within - between) / sqrt((v_w + v_b) / 2) with the variances of the two kinds of
-        pairs. Infinite where both variances are 0 and the means differ, 0 where they do not.
+        pairs. If both variances are 0: infinite if the means differ, else 0.
     n_left_out : int
         Zero rows.
     """
@@ -45,16 +45,14 @@ class WithinBetween(NamedTuple):
 def within_between(items: Any, labels: Any) -> WithinBetween:
     """Mean cosine within and between clusters, and their contrast d'.
 
-    Exact, without a pair: with S_c the sum and G_c = B_c'B_c the Gram matrix of the unit rows of a
-    cluster, cosines within add up to (|S_c|^2 - n_c) / 2, their squares to (|G_c|^2 - n_c) / 2.
-    O(p k k) time, O(p k) memory.
+    Exact, without enumerating pairs: let S_c be the sum and G_c = B_c'B_c the Gram matrix of the
+    unit rows of a cluster. The cosines within sum to (|S_c|^2 - n_c) / 2, their squares to
+    (|G_c|^2 - n_c) / 2. O(p k k) time, O(p k) memory.
 
     Parameters
     ----------
-    items : array_like (p, k), float32 or float64
-        One row per item.
-    labels : array_like (p,), int or str
-        The cluster of every item.
+    items, labels
+        As in :func:`pair_auc`.
 
     Returns
     -------
@@ -64,7 +62,7 @@ def within_between(items: Any, labels: Any) -> WithinBetween:
     Raises
     ------
     ValueError
-        Fewer than two labels among non-zero rows, or none that is shared; labels of another length.
+        As in :func:`pair_auc`.
 
     Examples
     --------
@@ -84,9 +82,9 @@ def within_between(items: Any, labels: Any) -> WithinBetween:
     squares = (_cluster_squares(grouped) - sizes).sum() / 2
     other_squares = (np.square(cross_products(grouped.rows, grouped.rows)).sum() - n) / 2 - squares
     mean_within, mean_between = within / n_within, between / n_between
-    spread = _variance(squares / n_within, mean_within)
-    spread += _variance(other_squares / n_between, mean_between)
-    contrast = _ratio(mean_within - mean_between, float(np.sqrt(spread / 2)))
+    variances = _variance(squares / n_within, mean_within)
+    variances += _variance(other_squares / n_between, mean_between)
+    contrast = _ratio(mean_within - mean_between, float(np.sqrt(variances / 2)))
     return WithinBetween(float(mean_within), float(mean_between), contrast, grouped.n_left_out)
 
 
@@ -96,7 +94,7 @@ def _cluster_sums(grouped: LabelledRows) -> Floats:
 
 
 def _cluster_squares(grouped: LabelledRows) -> Floats:
-    """Sum of squared cosines of all ordered pairs, also of a row with itself, per cluster."""
+    """Sum of squared cosines of all ordered pairs, including a row with itself, per cluster."""
     squares = np.empty(len(grouped.starts) - 1)
     for code, (first, last) in enumerate(zip(grouped.starts[:-1], grouped.starts[1:], strict=True)):
         rows = grouped.rows[first:last]
@@ -111,9 +109,9 @@ def _variance(mean_of_squares: float, mean: float) -> float:
     return variance if variance > _ROUNDING else 0.0
 
 
-def _ratio(difference: float, spread: float) -> float:
-    if spread > 0:
-        return float(difference / spread)
+def _ratio(difference: float, deviation: float) -> float:
+    if deviation > 0:
+        return float(difference / deviation)
     return float(np.copysign(np.inf, difference)) if abs(difference) > _ROUNDING else 0.0
 
 
@@ -136,17 +134,13 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Silh
     """Mean of (b - a) / max(a, b): mean cosine distance to the own (a) and next cluster (b).
 
     Exact in O(p k C): the mean cosine distance of row i to a cluster is 1 - b_i . S_c / n_c, to its
-    own cluster (n_c - b_i . S_c) / (n_c - 1). A cluster of one row counts 0, and so does a row at
+    own cluster (n_c - b_i . S_c) / (n_c - 1). A cluster of one row counts 0, as does a row at
     distance 0 (within rounding, 1e-13) from both clusters.
 
     Parameters
     ----------
-    items : array_like (p, k), float32 or float64
-        One row per item.
-    labels : array_like (p,), int or str
-        The cluster of every item.
-    n_threads : int, optional
-        Default: the setting.
+    items, labels, n_threads
+        As in :func:`pair_auc`.
 
     Returns
     -------
@@ -156,7 +150,7 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Silh
     Raises
     ------
     ValueError
-        Fewer than two labels among non-zero rows, or none that is shared; labels of another length.
+        As in :func:`pair_auc`.
 
     Notes
     -----
@@ -181,7 +175,7 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Silh
 
 
 def _silhouettes(sums: Floats, codes: Any, sizes: Floats) -> Floats:
-    """Silhouette of every row, from its cosines summed over the clusters (n, C); writes on sums."""
+    """Silhouette of every row, from its cosines summed by cluster (n, C); overwrites sums."""
     rows, own_size = np.arange(len(sums)), sizes[codes]
     own = sums[rows, codes]
     a = np.maximum(own_size - own, 0) / np.maximum(own_size - 1, 1)

@@ -1,4 +1,4 @@
-"""How many directions an embedding uses."""
+"""Spectrum of one embedding: effective dimensions, isotropy, mean cosine."""
 
 from typing import Any, NamedTuple
 
@@ -13,10 +13,10 @@ from fastcos.storage import memmap
 def effective_rank(items: Any) -> float:
     """exp(-sum q ln q) of the shares q = sigma / sum of sigma of the singular values.
 
-    From 1 (one direction) to k (all alike); 0 for a matrix of zeros. The rows are taken as given,
-    not centred. It changes under a rescaling of the columns, although the model does not. O(p k k)
-    time, O(k k) memory besides a chunk of rows; by orthogonal reductions, so that small singular
-    values keep full precision.
+    From 1 (one direction) to k (equal singular values); 0 for a matrix of zeros. The rows are not
+    centred. It changes under a rescaling of the columns, although the model does not. O(p k k)
+    time, O(k k) memory besides a chunk of rows. Orthogonal reductions keep the full precision of
+    small singular values.
 
     Parameters
     ----------
@@ -43,21 +43,21 @@ def effective_rank(items: Any) -> float:
     >>> round(effective_rank([[2, 0, 0], [0, 2, 0]]), 12)
     2.0
     """
-    sigma = singular_values(_of_ordinary_size(validation.as_rows("items", items)))
+    sigma = singular_values(_scaled_up(validation.as_rows("items", items)))
     shares = sigma[sigma > 0] / max(sigma.sum(), np.finfo(np.float64).tiny)
     return float(np.exp(-(shares * np.log(shares)).sum())) if len(shares) else 0.0
 
 
 def participation_ratio(items: Any) -> float:
-    """(sum of sigma^2)^2 / sum of sigma^4: how many directions carry the squares.
+    """(sum of sigma^2)^2 / sum of sigma^4 of the singular values.
 
-    From 1 to k; 0 for a matrix of zeros. The rows are taken as given, not centred. It changes under
-    a rescaling of the columns. O(p k k) time.
+    From 1 to k; 0 for a matrix of zeros. The rows are not centred. It changes under a rescaling of
+    the columns. O(p k k) time.
 
     Parameters
     ----------
-    items : array_like (p, k), float32 or float64
-        One row per item.
+    items
+        As in :func:`effective_rank`.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def participation_ratio(items: Any) -> float:
     Raises
     ------
     ValueError
-        Not two-dimensional, empty, NaN or infinite.
+        As in :func:`effective_rank`.
 
     Examples
     --------
@@ -75,19 +75,19 @@ def participation_ratio(items: Any) -> float:
     >>> round(participation_ratio([[2, 0, 0], [0, 2, 0]]), 12)
     2.0
     """
-    return _participation(singular_values(_of_ordinary_size(validation.as_rows("items", items))))
+    return _participation(singular_values(_scaled_up(validation.as_rows("items", items))))
 
 
 def isoscore(items: Any) -> float:
     """(PR - 1) / (k - 1) with the participation ratio PR of the centred rows.
 
-    1 where the variance is alike in all directions, 0 where it is in one, or where there is none.
-    It changes under a rescaling of the columns. O(p k k) time.
+    1 for equal variances in all directions, 0 for variance in one direction or none. It changes
+    under a rescaling of the columns. O(p k k) time.
 
     Parameters
     ----------
-    items : array_like (p, k), float32 or float64
-        One row per item; k at least 2.
+    items
+        As in :func:`effective_rank`; k at least 2.
 
     Returns
     -------
@@ -101,8 +101,8 @@ def isoscore(items: Any) -> float:
 
     Notes
     -----
-    Source: Rudman et al. 2022, arXiv:2108.07344; their steps end in this ratio of the principal
-    variances.
+    Source: Rudman et al. 2022, arXiv:2108.07344; their algorithm reduces to this ratio of the
+    principal variances.
 
     Examples
     --------
@@ -111,9 +111,9 @@ def isoscore(items: Any) -> float:
     1.0
     """
     rows = validation.as_rows("items", items)
-    checks.as_wide("items", rows, 2)
-    ordinary = _of_ordinary_size(rows)
-    ratio = _participation(singular_values(ordinary, means(ordinary)))
+    checks.check_enough("items", rows.shape[1], 2, "columns")
+    scaled = _scaled_up(rows)
+    ratio = _participation(singular_values(scaled, means(scaled)))
     return float(max(ratio - 1, 0.0) / (rows.shape[1] - 1))
 
 
@@ -139,8 +139,8 @@ def mean_cosine(items: Any) -> MeanCosine:
 
     Parameters
     ----------
-    items : array_like (p, k), float32 or float64
-        One row per item.
+    items
+        As in :func:`effective_rank`.
 
     Returns
     -------
@@ -163,11 +163,11 @@ def mean_cosine(items: Any) -> MeanCosine:
     MeanCosine(value=1.0, n_left_out=1)
     """
     rows = memmap.as_mapped_rows("items", items)
-    resultant, n_directed = np.zeros(rows.shape[1]), 0
+    resultant, n_non_zero = np.zeros(rows.shape[1]), 0
     for _, chunk in memmap.iter_blocks("items", rows, CHUNK):
-        n_directed += int(chunk.any(axis=1).sum())
+        n_non_zero += int(chunk.any(axis=1).sum())
         resultant += unit_rows(chunk).sum(axis=0)
-    n = checks.as_enough("items", n_directed, 2, "rows that are not zero")
+    n = checks.check_enough("items", n_non_zero, 2, "non-zero rows")
     total = float(np.square(resultant).sum())
     return MeanCosine((total - n) / (n * (n - 1)), len(rows) - n)
 
@@ -179,13 +179,13 @@ def _participation(sigma: Floats) -> float:
     return float(squares.sum() ** 2 / np.square(squares).sum())
 
 
-def _of_ordinary_size(rows: validation.Rows) -> validation.Rows:
-    """Rows as they are, or made longer by a power of two where LAPACK would lose digits."""
+def _scaled_up(rows: validation.Rows) -> validation.Rows:
+    """Rows as given, or scaled up by a power of two if LAPACK would lose digits."""
     largest = float(np.abs(rows).max())
     if rows.dtype == np.float32 or largest > 1e-150 or largest == 0:
         return rows
-    longer: Floats = np.ldexp(rows, -int(np.frexp(largest)[1]))
-    return longer
+    scaled: Floats = np.ldexp(rows, -int(np.frexp(largest)[1]))
+    return scaled
 
 
 def means(rows: validation.Rows) -> Floats:
@@ -195,13 +195,13 @@ def means(rows: validation.Rows) -> Floats:
 
 
 def singular_values(rows: validation.Rows, centre: Floats | None = None) -> Floats:
-    """Falling singular values of rows, less centre where given."""
+    """Singular values of rows, or of rows minus centre, in descending order."""
     values: Floats = np.asarray(np.linalg.svd(triangle(rows, centre), compute_uv=False))
     return values
 
 
 def triangle(rows: validation.Rows, centre: Floats | None = None) -> Floats:
-    """Return R of rows = Q R, (at most k, k): one chunk of rows at a time, none of them squared."""
+    """Return R of rows = Q R, (at most k, k), by QR of one chunk of rows after another."""
     corner: Floats = np.zeros((0, rows.shape[1]))
     for first in range(0, len(rows), CHUNK):
         chunk = rows[first : first + CHUNK].astype(np.float64)

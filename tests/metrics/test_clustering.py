@@ -1,4 +1,4 @@
-"""Spherical k-means: its starts, its steps, and what its clusters say of the labels."""
+"""Spherical k-means: its starts, its steps, and the agreement of its clusters with labels."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from fastcos.metrics import clustering
 from tests.oracles import metrics as oracles
 
 
-def test_clustering_finds_planted_directions_whatever_the_lengths():
+def test_clustering_scores_find_planted_directions():
     random = np.random.default_rng(0)
     labels = np.repeat(np.arange(5), 40)
     rows = np.eye(5, 12)[labels] + 0.1 * random.standard_normal((200, 12))
@@ -21,7 +21,7 @@ def test_clustering_finds_planted_directions_whatever_the_lengths():
     assert found.ami == found.v_measure == pytest.approx(1.0)
 
 
-def test_clustering_of_noise_scores_about_zero():
+def test_clustering_scores_of_noise_are_near_zero():
     random = np.random.default_rng(1)
     found = metrics.clustering_scores(random.standard_normal((300, 8)), random.integers(0, 4, 300))
     assert abs(found.ari) < 0.03
@@ -29,7 +29,7 @@ def test_clustering_of_noise_scores_about_zero():
     assert found.v_measure > 0
 
 
-def test_spherical_kmeans_is_no_worse_than_scikit_learns_on_its_own_objective():
+def test_spherical_kmeans_matches_scikit_learn_objective():
     items, _ = oracles.blobs(5, n=300, d=10, n_labels=6)
     rows = oracles.unit(items)
 
@@ -42,21 +42,21 @@ def test_spherical_kmeans_is_no_worse_than_scikit_learns_on_its_own_objective():
     assert adjusted_rand_score(ours, theirs) > 0.7
 
 
-def test_starts_are_drawn_by_distance_so_that_tight_directions_get_one_each():
+def test_far_rows_cover_all_directions():
     rows = np.repeat(np.eye(6), 50, axis=0)
     for seed in range(5):
         starts = clustering._far_rows(rows, 6, np.random.default_rng(seed), None)
         np.testing.assert_array_equal(np.sort(starts.argmax(axis=1)), np.arange(6))
 
 
-def test_clustering_with_more_clusters_than_directions_ends():
+def test_clustering_scores_with_surplus_clusters():
     items = np.repeat(np.eye(2), 6, axis=0)
     found = metrics.clustering_scores(items, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
     assert -1 <= found.ari <= 1
 
 
 class Draws:
-    """A generator that draws the first row, and then what it is told."""
+    """A generator that draws the first row, and then the given numbers."""
 
     def __init__(self, *draws):
         self.draws = list(draws)
@@ -72,21 +72,21 @@ class Draws:
     ("draw", "row"),
     [(0.0, 2), (0.24, 2), (0.26, 3), (0.74, 3), (0.76, 5), (0.999999, 5), (1.0, 5)],
 )
-def test_the_next_start_is_drawn_in_proportion_to_its_distance(draw, row):
+def test_far_rows_are_drawn_by_distance(draw, row):
     # distances to row 0: 0, 0, 1, 2, 0, 1
     rows = np.array([[1.0, 0], [1, 0], [0, 1], [-1, 0], [1, 0], [0, -1]])
     starts = clustering._far_rows(rows, 2, Draws(draw), None)
     np.testing.assert_array_equal(starts, rows[[0, row]])
 
 
-def test_a_cluster_that_nothing_joins_takes_the_row_that_fits_worst():
+def test_spherical_kmeans_refills_an_empty_cluster():
     rows = oracles.unit([[1, 0], [1, 0.1], [1, -0.2], [0.3, 1]])
     total, codes = clustering._iterate(rows, np.array([[-1.0, 0], [1, 0]]), None)
     np.testing.assert_array_equal(codes, [1, 1, 1, 0])
     assert total == pytest.approx(1 + np.linalg.norm(rows[:3].sum(axis=0)))
 
 
-def test_a_centre_is_the_direction_of_its_rows_and_stays_where_they_cancel():
+def test_centres_stay_if_their_rows_cancel():
     rows = np.array([[1.0, 0], [-1, 0], [0, 1]])
     centres = np.array([[0.6, 0.8], [0.8, 0.6]])
     codes, reached = np.array([0, 0, 1]), np.array([0.6, -0.6, 0.6])

@@ -10,18 +10,18 @@ COLUMNS = np.array([[0, 1, 2], [1, 2, 3]])
 SCORES = np.take_along_axis(TRUTH, COLUMNS, axis=1)
 
 
-def test_right_neighbours_pass_whatever_the_order_of_ties():
+def test_same_neighbours_accepts_any_order_of_ties():
     assert_same_neighbours(COLUMNS, SCORES, TRUTH)
     assert_same_neighbours(COLUMNS[:, [0, 2, 1]], SCORES, TRUTH)
     assert_same_neighbours(COLUMNS[:, :1], SCORES[:, :1], TRUTH)
     assert_same_neighbours(COLUMNS, SCORES.astype(np.float32), TRUTH)
 
 
-def test_one_of_tied_items_may_be_cut_off():
+def test_same_neighbours_accepts_a_tie_at_the_cut():
     assert_same_neighbours([[0, 2], [1, 3]], SCORES[:, :2], TRUTH)
 
 
-def test_excluded_pairs_are_not_expected():
+def test_same_neighbours_skips_excluded_pairs():
     truth = TRUTH.copy()
     truth[0, 0] = truth[1, 1] = -np.inf
     assert_same_neighbours([[1, 2], [2, 3]], [[0.5, 0.5], [0.4, 0.4]], truth)
@@ -54,19 +54,19 @@ def with_entry(array, value, at=(0, 1)):
         pytest.param(COLUMNS, SCORES[:, :2], id="score missing"),
     ],
 )
-def test_a_wrong_answer_is_rejected(columns, scores):
+def test_same_neighbours_rejects_wrong_results(columns, scores):
     with pytest.raises((AssertionError, ValueError)):
         assert_same_neighbours(columns, scores, TRUTH)
 
 
-def test_ties_beyond_the_tolerance_may_not_swap():
+def test_same_neighbours_rejects_swaps_beyond_rtol():
     truth = np.array([[0.5, 0.5 + 1e-4, 0.1]])
     assert_same_neighbours([[0, 1]], [[0.5, 0.5]], truth, rtol=1e-3)
     with pytest.raises(AssertionError):
         assert_same_neighbours([[0, 1]], [[0.5, 0.5 + 1e-4]], truth)
 
 
-def test_same_bits_pass_with_nan():
+def test_same_bits_accepts_nan():
     assert_same_bits(np.array([np.nan, 1.0]), np.array([np.nan, 1.0]), np.array([np.nan, 1.0]))
 
 
@@ -80,6 +80,6 @@ def test_same_bits_pass_with_nan():
         np.array([0.0]),
     ],
 )
-def test_other_bits_are_rejected(other):
+def test_same_bits_rejects_other_bits(other):
     with pytest.raises(AssertionError):
         assert_same_bits(np.array([0.0, 1.0]), other)

@@ -1,4 +1,4 @@
-"""Recovery of labels: AUC over pairs, precision, silhouettes, contrast."""
+"""Recovery of labels: AUC over pairs, retrieval, silhouettes, contrast."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from sklearn.metrics import roc_auc_score, silhouette_score
 
 from fastcos import metrics, set_config
 from fastcos.kernels import pair_reductions
-from fastcos.metrics import auc, separation
+from fastcos.metrics import auc
 from tests.oracles import metrics as oracles
 
 INPUTS = [
@@ -29,7 +29,7 @@ LABELLED = [
 
 
 @each_input
-def test_exact_pair_auc_is_the_roc_auc_of_all_pairs(items, labels):
+def test_pair_auc_exact_equals_roc_auc(items, labels):
     scores, same = oracles.pair_scores(items, labels)
     found = metrics.pair_auc(items, labels)
     assert found.value == pytest.approx(roc_auc_score(same, scores), abs=1e-12)
@@ -39,14 +39,14 @@ def test_exact_pair_auc_is_the_roc_auc_of_all_pairs(items, labels):
 
 
 @each_input
-def test_the_binned_interval_holds_the_exact_auc(items, labels):
+def test_pair_auc_interval_contains_the_exact_value(items, labels):
     exact = metrics.pair_auc(items, labels, exact=True).value
     binned = metrics.pair_auc(items, labels, exact=False)
     assert binned.low <= exact <= binned.high
     assert binned.value == pytest.approx(exact, abs=1e-4)
 
 
-def test_the_interval_is_as_narrow_as_the_bins_allow():
+def test_pair_auc_interval_is_as_narrow_as_the_bins():
     items, labels = oracles.blobs(3, n=400, d=20)
     binned = metrics.pair_auc(items, labels, exact=False)
     assert 0 < binned.high - binned.low < 1e-3
@@ -57,7 +57,7 @@ def test_the_interval_is_as_narrow_as_the_bins_allow():
     assert binned.high - binned.low == pytest.approx((f * g).sum(), rel=1e-9)
 
 
-def test_ties_count_half_where_every_cosine_is_zero_or_one():
+def test_pair_auc_counts_ties_half():
     items, labels = np.repeat(np.eye(4), 5, axis=0), np.arange(20) % 4
     scores, same = oracles.pair_scores(items, labels)
     binned = metrics.pair_auc(items, labels, exact=False)
@@ -65,7 +65,7 @@ def test_ties_count_half_where_every_cosine_is_zero_or_one():
     assert binned.low < binned.value < binned.high
 
 
-def test_scores_at_the_edge_of_a_bin_widen_the_interval():
+def test_auc_of_counts_widens_by_scores_near_edges():
     counts = np.zeros((2, 8), np.int64)
     counts[0, 3], counts[1, 4] = 10, 20
     near = np.array([[0], [0]])
@@ -73,7 +73,7 @@ def test_scores_at_the_edge_of_a_bin_widen_the_interval():
     assert auc.auc_of_counts(counts, np.array([[1], [2]])) == (1.0, pytest.approx(0.8), 1.0)
 
 
-def test_a_score_at_the_edge_of_a_bin_decides_nothing_of_its_own_kind():
+def test_pair_auc_widens_only_for_scores_near_an_edge():
     # cosine of rows 0 and 1: in the middle of two bins' common edge; the other two are far below
     edge = (60_000 - pair_reductions.OFFSET) / (2**15 - 1) - 1
     items = [[1, 0], [edge, np.sqrt(1 - edge * edge)], [-1, 0.3]]
@@ -82,39 +82,41 @@ def test_a_score_at_the_edge_of_a_bin_decides_nothing_of_its_own_kind():
     assert metrics.pair_auc(items, [0, 0, 1], exact=False) == (1.0, 1.0, 1.0, 0)
 
 
-def test_the_lowest_auc_is_never_negative():
+def test_auc_of_counts_low_is_never_negative():
     counts = np.array([[0, 0, 2], [1, 0, 0]])
     assert auc.auc_of_counts(counts, np.array([[0], [1]]))[:2] == (0.0, 0.0)
 
 
-def test_the_margin_of_a_place_is_the_documented_rounding():
+def test_margin_in_bins_equals_documented_rounding():
     # (8 + 8) 2^-51 of a cosine, times bins per cosine, and one rounding of 2^16 bins
-    assert auc.margin_in_bins(np.ones((3, 8)), 2**16) == 2.0**-32 + 2.0**-35
-    assert auc.margin_in_bins(np.ones((3, 24)), 2**14) == 2.0**-33 + 2.0**-37
+    assert auc._margin_in_bins(np.ones((3, 8)), 2**16) == 2.0**-32 + 2.0**-35
+    assert auc._margin_in_bins(np.ones((3, 24)), 2**14) == 2.0**-33 + 2.0**-37
 
 
-def test_pairs_are_sorted_up_to_a_number_and_binned_beyond(monkeypatch):
-    items, labels = oracles.blobs(3, n=40)
-    monkeypatch.setattr(auc, "_FEW_PAIRS", 40 * 39 // 2)
-    sorted_ = metrics.pair_auc(items, labels)
-    assert sorted_.low == sorted_.high
-    monkeypatch.setattr(auc, "_FEW_PAIRS", 40 * 39 // 2 - 1)
+def test_pair_auc_sorts_up_to_the_documented_size():
+    # 2,896 rows have 4,191,960 pairs, 2^22 is 4,194,304
+    items, labels = oracles.blobs(3, n=2897)
+    exact = metrics.pair_auc(items[:-1], labels[:-1])
+    assert exact.low == exact.high
     binned = metrics.pair_auc(items, labels)
     assert binned.low < binned.high
 
 
-def test_pairs_are_counted_in_rounds_of_any_length(monkeypatch):
-    items, labels = oracles.blobs(3, n=500)
-    popularity = np.arange(500) % 17 + 1
-    whole = metrics.pair_auc(items, labels, exact=False)
-    strata = metrics.stratified_auc(items, labels, popularity)
-    monkeypatch.setattr(auc, "_PAIRS_PER_BLOCK", 1)
-    assert list(auc.rounds(500, 2)) == [(0, 2), (2, 4), (4, 6)]
-    assert metrics.pair_auc(items, labels, exact=False, n_threads=1) == whole
-    assert metrics.stratified_auc(items, labels, popularity, n_threads=1) == strata
+def test_pair_auc_is_independent_of_tasks():
+    n = 6_000
+    items, labels = oracles.blobs(3, n=n, d=2)
+    popularity = np.arange(n) % 17 + 1
+    # one thread runs two tasks after another, eight threads one
+    assert [len(list(auc._tasks(n, 2 * n_threads))) for n_threads in (1, 8)] == [2, 1]
+    one, eight = (metrics.pair_auc(items, labels, n_threads=count) for count in (1, 8))
+    assert one == eight
+    one, eight = (
+        metrics.stratified_auc(items, labels, popularity, n_threads=count) for count in (1, 8)
+    )
+    assert one == eight
 
 
-def test_more_than_a_million_scores_are_all_counted():
+def test_auc_of_scores_counts_more_than_a_million():
     # score i is above i + 1 of the others: 0.5, 1.5, ...
     n = 2**21 + 3
     same, other = np.arange(1.0, n + 1), np.arange(n) + 0.5
@@ -122,7 +124,7 @@ def test_more_than_a_million_scores_are_all_counted():
     assert auc._auc_of_scores(same, other, 1e-9) == (n + 1) / (2 * n)
 
 
-def test_the_exact_auc_takes_two_copies_of_all_scores_and_no_more():
+def test_pair_auc_exact_needs_two_copies_of_scores():
     items, labels = oracles.blobs(0, n=400)
     set_config(working_memory=16 * 400 * 399 / 2 / 2**20)
     assert metrics.pair_auc(items, labels, exact=True).value > 0.5
@@ -131,13 +133,13 @@ def test_the_exact_auc_takes_two_copies_of_all_scores_and_no_more():
         metrics.pair_auc(items, labels, exact=True)
 
 
-def test_the_exact_auc_is_refused_beyond_the_working_memory():
+def test_pair_auc_exact_is_refused_beyond_memory():
     items, labels = oracles.blobs(0, n=400)
     set_config(working_memory=1.0)
     try:
         with pytest.raises(ValueError, match="exact=True must fit in the working memory of 1 MiB"):
             metrics.pair_auc(items, labels, exact=True)
-        # nobody asked for it: binned then
+        # by default, the cosines are then binned
         found = metrics.pair_auc(items, labels)
     finally:
         set_config(working_memory=1024.0)
@@ -145,7 +147,7 @@ def test_the_exact_auc_is_refused_beyond_the_working_memory():
 
 
 @each_input
-def test_map_at_r_is_the_loop(items, labels):
+def test_map_at_r_equals_the_loop(items, labels):
     found = metrics.map_at_r(items, labels)
     sizes = np.bincount(labels)[labels]
     if items.shape[1] != 4:  # there cosines tie on paper but not in float64
@@ -159,7 +161,7 @@ def test_map_at_r_divides_by_r_and_breaks_ties_by_index():
     assert metrics.map_at_r(items, ["a", "b", "b", "a"]).value == 0.25
     # rank 1 wrong, rank 2 right: P(2) / R = 1/2 / 2
     items = np.array([[1, 0.0], [0.9, 0.1], [0.8, 0.2], [0, 1.0]])
-    first = metrics.precision.average_precisions_at_r(items, ["a", "b", "a", "a"])[0]
+    first = metrics.retrieval.average_precisions_at_r(items, ["a", "b", "a", "a"])[0]
     assert first == pytest.approx(0.25)
 
 
@@ -170,27 +172,28 @@ def test_map_at_r_ranks_zero_rows_by_cosine_zero():
 
 
 @each_input
-def test_silhouette_is_scikit_learns(items, labels):
+def test_silhouette_equals_scikit_learn(items, labels):
     keep = items.any(axis=1)
     truth = silhouette_score(oracles.unit(items[keep]), labels[keep], metric="cosine")
     assert metrics.silhouette(items, labels).value == pytest.approx(truth, abs=1e-12)
 
 
-def test_silhouette_of_clusters_of_two_rows_is_scikit_learns():
+def test_silhouette_of_pairs_equals_scikit_learn():
     items, _ = oracles.blobs(4, n=40)
     labels = np.arange(40) // 2
     truth = silhouette_score(oracles.unit(items), labels, metric="cosine")
     assert metrics.silhouette(items, labels).value == pytest.approx(truth, abs=1e-12)
 
 
-def test_silhouette_in_blocks_of_rows_is_the_same(monkeypatch):
-    items, labels = oracles.blobs(4, n=300)
-    whole = metrics.silhouette(items, labels).value
-    monkeypatch.setattr(separation, "_BLOCK", 1)
-    assert metrics.silhouette(items, labels).value == pytest.approx(whole, abs=1e-14)
+def test_silhouette_is_independent_of_blocks():
+    # more rows than a block, and copies of rows: the copies' distances are those of the rows
+    items, labels = oracles.blobs(4, n=1500, d=3)
+    many, many_labels = np.tile(items, (3, 1)), np.tile(labels, 3)
+    truth = silhouette_score(oracles.unit(many), many_labels, metric="cosine")
+    assert metrics.silhouette(many, many_labels).value == pytest.approx(truth, abs=1e-12)
 
 
-def test_silhouette_of_single_rows_and_of_parallel_clusters_is_zero():
+def test_silhouette_of_single_rows_is_zero():
     items = np.array([[1.0, 2], [3, 6], [5, 10], [7, 14], [2, 1]])
     assert metrics.silhouette(items[:4], [0, 0, 1, 1]).value == 0
     truth = silhouette_score(items, [0, 0, 0, 1, 2], metric="cosine")
@@ -198,22 +201,22 @@ def test_silhouette_of_single_rows_and_of_parallel_clusters_is_zero():
 
 
 @each_input
-def test_within_between_are_means_over_pairs(items, labels):
+def test_within_between_equals_means_over_pairs(items, labels):
     scores, same = oracles.pair_scores(items, labels)
     found = metrics.within_between(items, labels)
-    spread = np.sqrt((scores[same].var() + scores[~same].var()) / 2)
+    deviation = np.sqrt((scores[same].var() + scores[~same].var()) / 2)
     assert found.within == pytest.approx(scores[same].mean(), abs=1e-12)
     assert found.between == pytest.approx(scores[~same].mean(), abs=1e-12)
-    assert found.contrast == pytest.approx((found.within - found.between) / spread, rel=1e-9)
+    assert found.contrast == pytest.approx((found.within - found.between) / deviation, rel=1e-9)
 
 
-def test_contrast_without_spread_is_infinite_or_zero():
+def test_within_between_contrast_without_variance():
     assert metrics.within_between(np.repeat(np.eye(2), 2, axis=0), [0, 0, 1, 1]).contrast == np.inf
     assert metrics.within_between(np.ones((4, 3)), [0, 0, 1, 1]).contrast == 0
 
 
 @pytest.mark.parametrize("metric", LABELLED, ids=lambda metric: metric.__name__)
-def test_scores_ignore_the_lengths_and_the_rotation_of_rows_and_the_names_of_labels(metric):
+def test_recovery_ignores_norms_rotation_and_label_names(metric):
     items, labels = oracles.blobs(6, n=80, d=6)
     truth = metric(items, labels)
     random = np.random.default_rng(0)
@@ -225,7 +228,7 @@ def test_scores_ignore_the_lengths_and_the_rotation_of_rows_and_the_names_of_lab
 
 
 @pytest.mark.parametrize("metric", LABELLED, ids=lambda metric: metric.__name__)
-def test_scores_change_under_a_rescaling_of_the_columns(metric):
+def test_recovery_changes_under_a_rescaling(metric):
     items, labels = oracles.blobs(6, n=80, d=6)
     assert metric(items * [1, 1, 1, 30, 30, 30], labels) != metric(items, labels)
 
@@ -235,18 +238,18 @@ def test_scores_change_under_a_rescaling_of_the_columns(metric):
     ("labels", "rule"),
     [
         ([0, 0, 0, 0], "labels must have at least two different values"),
-        ([0, 1, 2, 3], "labels must have at least two different values on rows that are not zero"),
-        ([0, 0, 0, 1], "labels must have at least two different values on rows that are not zero"),
+        ([0, 1, 2, 3], "labels must have at least two different values on non-zero rows"),
+        ([0, 0, 0, 1], "labels must have at least two different values on non-zero rows"),
         ([0, 0, 1], r"labels must be of shape \(4,\), got \(3,\)"),
     ],
 )
-def test_labels_without_both_kinds_of_pairs_are_refused(metric, labels, rule):
+def test_recovery_refuses_labels_without_both_kinds(metric, labels, rule):
     with pytest.raises(ValueError, match=rule):
         metric([[1, 0], [1, 1], [2, 1], [0, 0]], labels)
 
 
 @pytest.mark.parametrize("n_threads", [2, 3, 8])
-def test_scores_have_the_same_bits_on_any_number_of_threads(n_threads):
+def test_recovery_is_bit_identical_over_threads(n_threads):
     items, labels = oracles.blobs(7, n=700, d=20)
     for metric in (
         metrics.pair_auc,
@@ -260,7 +263,7 @@ def test_scores_have_the_same_bits_on_any_number_of_threads(n_threads):
         assert many == metrics.pair_auc(items, labels, exact=exact, n_threads=1)
 
 
-def test_neighbor_purity_is_the_share_of_equal_labels():
+def test_neighbor_purity_equals_share_of_equal_labels():
     random = np.random.default_rng(0)
     labels = random.integers(0, 3, 40)
     lists = np.array([random.permutation(40)[:6] for _ in range(40)])
@@ -274,7 +277,7 @@ def test_neighbor_purity_is_the_share_of_equal_labels():
     assert part.value == np.mean(labels[lists[some, :4]] == labels[some][:, None])
 
 
-def test_neighbor_purity_refuses_lists_that_cannot_be():
+def test_neighbor_purity_refuses_invalid_lists():
     with pytest.raises(ValueError, match="neighbors must hold item numbers from 0 to 2, got 3"):
         metrics.neighbor_purity([[1], [2], [3]], [0, 0, 1])
     with pytest.raises(ValueError, match=r"labels must be as long as neighbors \(2\), got 3"):
@@ -283,9 +286,7 @@ def test_neighbor_purity_refuses_lists_that_cannot_be():
         metrics.neighbor_purity([[1], [2]], [0, 0, 1], query_labels=[0, 7])
 
 
-def test_auc_of_counts_is_exact_on_both_sides_of_sixty_three_bits():
-    from fastcos.metrics.auc import auc_of_counts
-
+def test_auc_of_counts_is_exact_beyond_63_bits():
     near = np.zeros((2, 1), np.int64)
     for scale in (1, 10, 2**30, 2**31):
         counts = np.array([[3, 1, 0, 4], [1, 0, 5, 2]], np.int64) * scale
@@ -293,9 +294,9 @@ def test_auc_of_counts_is_exact_on_both_sides_of_sixty_three_bits():
         twice = sum(
             same[a] * other[b] * (2 * (a > b) + (a == b)) for a in range(4) for b in range(4)
         )
-        value, low, high = auc_of_counts(counts, near)
+        value, low, high = auc.auc_of_counts(counts, near)
         assert value == twice / (2 * sum(same) * sum(other))
         assert low <= value <= high
     # between 63 and 64 bits
     counts = np.array([[3_500_000_000, 0], [0, 3_500_000_000]])
-    assert auc_of_counts(counts, near) == (1.0, 1.0, 1.0)
+    assert auc.auc_of_counts(counts, near) == (1.0, 1.0, 1.0)

@@ -1,4 +1,4 @@
-"""Shape of one embedding, hubness, popularity, strata of popularity."""
+"""Spectrum of one embedding, hubness, popularity bias, strata of popularity."""
 
 import math
 
@@ -8,10 +8,10 @@ import scipy.stats
 from sklearn.metrics import roc_auc_score
 
 from fastcos import metrics
-from fastcos.metrics import stratified_auc as strata
+from fastcos.metrics import auc
 from tests.oracles import metrics as oracles
 
-SHAPES = [metrics.effective_rank, metrics.participation_ratio, metrics.isoscore]
+OF_SPECTRUM = [metrics.effective_rank, metrics.participation_ratio, metrics.isoscore]
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((90, 6)) * [9, 5, 3, 1, 0.1, 0.01] + [1, 0, 0, 2, 0, 0]
 
@@ -21,7 +21,7 @@ def singular_values(items):
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS[:4], np.tile(ROWS, (60, 1))], ids=len)
-def test_ranks_are_those_of_the_singular_values(rows):
+def test_ranks_equal_singular_value_formulas(rows):
     sigma = singular_values(rows)
     shares = sigma / sigma.sum()
     assert metrics.effective_rank(rows) == pytest.approx(
@@ -31,7 +31,7 @@ def test_ranks_are_those_of_the_singular_values(rows):
     assert metrics.participation_ratio(rows) == pytest.approx(truth, rel=1e-12)
 
 
-def test_effective_rank_counts_equal_directions_and_ignores_empty_ones():
+def test_effective_rank_counts_equal_directions():
     rows = np.zeros((50, 9))
     rows[:, :4] = np.linalg.qr(RANDOM.standard_normal((50, 4)))[0] * 7
     assert metrics.effective_rank(rows) == pytest.approx(4, abs=1e-9)
@@ -40,7 +40,7 @@ def test_effective_rank_counts_equal_directions_and_ignores_empty_ones():
     assert metrics.effective_rank(np.zeros((5, 3))) == 0
 
 
-def test_rows_along_one_axis_have_one_direction():
+def test_ranks_of_rows_along_one_axis_are_one():
     assert metrics.participation_ratio([[1, 0], [2, 0]]) == 1
     assert metrics.effective_rank([[1, 0], [2, 0]]) == 1
     assert metrics.participation_ratio([[3.0], [4.0]]) == 1
@@ -56,15 +56,15 @@ def published_isoscore(items):
     return (n * used - 1) / (n - 1)
 
 
-def test_isoscore_is_the_published_algorithm():
+def test_isoscore_equals_published_algorithm():
     assert metrics.isoscore(ROWS) == pytest.approx(published_isoscore(ROWS), rel=1e-10)
     assert metrics.isoscore(np.ones((4, 3))) == 0
     with pytest.raises(ValueError, match="items must have at least 2 columns, got 1"):
         metrics.isoscore([[1], [2]])
 
 
-@pytest.mark.parametrize("metric", SHAPES, ids=lambda metric: metric.__name__)
-def test_shapes_ignore_scale_and_rotation_but_not_a_rescaling(metric):
+@pytest.mark.parametrize("metric", OF_SPECTRUM, ids=lambda metric: metric.__name__)
+def test_spectrum_ignores_rotation_but_not_rescaling(metric):
     rotation = np.linalg.qr(RANDOM.standard_normal((6, 6)))[0]
     truth = metric(ROWS)
     assert metric(1e150 * ROWS @ rotation) == pytest.approx(truth, rel=1e-9)
@@ -73,19 +73,17 @@ def test_shapes_ignore_scale_and_rotation_but_not_a_rescaling(metric):
 
 
 @pytest.mark.parametrize("make", [oracles.blobs, oracles.small_integers, oracles.signs])
-def test_mean_cosine_is_the_mean_over_pairs(make):
+def test_mean_cosine_equals_mean_over_pairs(make):
     items, labels = make(3)
     scores, _ = oracles.pair_scores(items, labels)
     found = metrics.mean_cosine(items)
     assert found.value == pytest.approx(scores.mean(), abs=1e-12)
     assert found.n_left_out == (~items.any(axis=1)).sum()
-    with pytest.raises(
-        ValueError, match="items must have at least 2 rows that are not zero, got 1"
-    ):
+    with pytest.raises(ValueError, match="items must have at least 2 non-zero rows, got 1"):
         metrics.mean_cosine([[1, 2], [0, 0]])
 
 
-def test_mean_cosine_of_entries_of_very_different_sizes():
+def test_mean_cosine_of_extreme_magnitudes():
     rows = [[1e-300, -1e300], [-1e300, 1e-300], [1e-320, 0]]
     # cosines 0, 0 and -2e-600 + 0: the first two rows are the axes
     assert metrics.mean_cosine(rows).value == pytest.approx(-1 / 3)
@@ -98,7 +96,7 @@ def lists_of(n, k, n_items, seed=0):
     return np.array([random.choice(n_items, k, replace=False, p=weights) for _ in range(n)])
 
 
-def test_hubness_is_of_the_number_of_lists():
+def test_hubness_equals_formulas_of_list_counts():
     lists = lists_of(80, 5, 80)
     counts = np.array([(lists == j).sum() for j in range(80)])
     found = metrics.hubness(lists)
@@ -112,7 +110,7 @@ def test_hubness_is_of_the_number_of_lists():
         metrics.hubness(lists, n_items=10)
 
 
-def test_popularity_bias_is_made_of_plain_correlations():
+def test_popularity_bias_equals_plain_correlations():
     random = np.random.default_rng(5)
     counts = random.integers(0, 50, 70).astype(float)
     counts[0] = 0
@@ -138,7 +136,7 @@ def test_popularity_bias_is_made_of_plain_correlations():
     assert np.isnan(metrics.popularity_bias(items, np.ones(70), lists).norm_correlation)
 
 
-def test_correlations_with_popularity_ignore_the_unit_of_length():
+def test_popularity_bias_ignores_scale():
     counts = np.arange(1, 11)
     items = 1e-9 * np.stack([np.log(counts), np.ones(10)], axis=1)
     found = metrics.popularity_bias(items, counts, lists_of(10, 3, 10))
@@ -149,7 +147,9 @@ def test_correlations_with_popularity_ignore_the_unit_of_length():
     for alike in (np.ones((10, 2)), np.full((10, 3), 0.1)):
         found = metrics.popularity_bias(alike, counts, lists_of(10, 3, 10))
         assert np.isnan([found.norm_correlation, found.cosine_correlation]).all()
-    with pytest.raises(ValueError, match="items must have at least 10 popular rows that are not"):
+    with pytest.raises(
+        ValueError, match="items must have at least 10 non-zero rows of popular items"
+    ):
         metrics.popularity_bias(items[:9], counts[:9], lists_of(9, 3, 9))
 
 
@@ -175,16 +175,16 @@ def stratified_truth(items, labels, popularity, n_strata):
     "levels", [[0, 4, 5], [0, 1, 5], [4, 5, 6], [-6, -5, -4], [2, 2, 2, 2], [2, 2, 5]]
 )
 @pytest.mark.parametrize("n_strata", [1, 2, 3, 5])
-def test_strata_end_at_order_statistics_of_the_sums_of_pairs(levels, n_strata):
+def test_pair_quantiles_equal_order_statistics(levels, n_strata):
     levels = np.array(levels, float)
     sums = np.sort((levels[:, None] + levels)[np.triu_indices(len(levels), 1)])
     ends = [sums[math.ceil(s * len(sums) / n_strata) - 1] for s in range(1, n_strata)]
-    np.testing.assert_array_equal(strata._pair_quantiles(levels, n_strata), ends)
+    np.testing.assert_array_equal(auc._pair_quantiles(levels, n_strata), ends)
 
 
 @pytest.mark.parametrize("n_strata", [1, 4, 10])
 @pytest.mark.parametrize("make", [oracles.blobs, oracles.small_integers])
-def test_stratified_auc_is_the_weighted_auc_of_the_strata(make, n_strata):
+def test_stratified_auc_equals_weighted_auc_of_strata(make, n_strata):
     items, labels = make(8, n=90)
     popularity = np.random.default_rng(0).integers(0, 9, 90).astype(float)
     aucs, weights = stratified_truth(items, labels, popularity, n_strata)
@@ -197,7 +197,7 @@ def test_stratified_auc_is_the_weighted_auc_of_the_strata(make, n_strata):
     assert found.n_left_out == np.sum(~items.any(axis=1) | (popularity == 0))
 
 
-def test_one_stratum_is_the_pair_auc():
+def test_stratified_auc_of_one_stratum_is_pair_auc():
     items, labels = oracles.blobs(9)
     found = metrics.stratified_auc(items, labels, np.ones(60), n_strata=10)
     exact = metrics.pair_auc(items, labels).value
@@ -207,19 +207,19 @@ def test_one_stratum_is_the_pair_auc():
 
 
 @pytest.mark.parametrize("n_threads", [2, 3, 8])
-def test_stratified_auc_has_the_same_bits_on_any_number_of_threads(n_threads):
+def test_stratified_auc_is_bit_identical_over_threads(n_threads):
     items, labels = oracles.blobs(7, n=300, d=20)
     popularity = np.arange(300) % 17 + 1
     one = metrics.stratified_auc(items, labels, popularity, n_threads=1)
     assert metrics.stratified_auc(items, labels, popularity, n_threads=n_threads) == one
 
 
-def test_strata_of_pairs_of_one_kind_only_are_refused():
+def test_stratified_auc_refuses_strata_of_one_kind():
     with pytest.raises(ValueError, match="labels must have at least 1 strata with pairs of both"):
         metrics.stratified_auc([[1, 0], [1, 1], [0, 1]], [0, 0, 1], [1, 1, 100], n_strata=3)
 
 
-def test_popularity_that_cannot_be_is_refused():
+def test_stratified_auc_refuses_invalid_popularity():
     items, labels = oracles.blobs(0)
     for popularity in (np.zeros(60), -np.ones(60)):
         with pytest.raises(ValueError, match="popularity must be at least 0 and not 0 everywhere"):

@@ -1,4 +1,4 @@
-"""Slow truths of the metrics, and inputs on which they are hard. Imports nothing of fastcos."""
+"""Reference implementations of the metrics, and hard inputs. Imports nothing of fastcos."""
 
 import math
 
@@ -36,7 +36,7 @@ def auc(scores, same):
 
 
 def ranked(line, own):
-    """All rows but own, by falling score, then by index."""
+    """All rows but own, by descending score, then by index."""
     return sorted((j for j in range(len(line)) if j != own), key=lambda j: (-line[j], j))
 
 

@@ -170,7 +170,6 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     "metrics.clustering_scores": (lambda n: (rows(n), labels(n)), metrics.clustering_scores),
     "metrics.isoscore": (lambda n: (rows(n),), metrics.isoscore),
     "metrics.jaccard_at_k": (lambda n: (lists(n), lists(n)), metrics.jaccard_at_k),
-    "metrics.kendall_distance": (lambda n: (lists(n), lists(n)), metrics.kendall_distance),
     "metrics.model_change": (
         lambda n: (rows(n), rows(n), rows(n), rows(n)[:, ::-1]), metrics.model_change,
     ),

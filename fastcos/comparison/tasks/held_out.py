@@ -50,7 +50,7 @@ class HeldOutQuestion:
     def __init__(self, X: sp.csr_array, random: np.random.Generator) -> None:
         self.known, held = split_held_out(X, HELD_OUT_SHARE, random)
         able = np.flatnonzero(np.diff(held.indptr))
-        checks.as_enough("X", len(able), 2, "users with interactions to hold out")
+        checks.check_enough("X", len(able), 2, "users with interactions to hold out")
         self.asked = np.sort(random.permutation(able)[:N_ASKED])
         self._seen = sp.csr_array(self.known[self.asked])
         self._held = sp.csr_array(held[self.asked])
