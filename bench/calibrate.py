@@ -1,12 +1,11 @@
-"""How often is the gate wrong? `python -m bench.calibrate RECORD.jsonl --minutes 4`, repeatedly.
+"""Error rates of the gate: `python -m bench.calibrate RECORD.jsonl --minutes 4`, repeatedly.
 
-Three arms: this fastcos against itself, and against itself with the driver of kernels made slower
-by so much that a whole benchmark takes 20% longer, or 10% longer (suite.SlowDriver); a few pairs of
-a trial first tell how much of what is injected arrives in every benchmark. What is recorded is
-pairs of processes, as the gate runs them; every benchmark of an arm is measured until the gate has
-said its last word on it, so none is left out for being hard to tell. Each pair appends one line: a
-calibration can be made in slices on a machine that is quiet at times, and on several cores at once.
-`--report` hands what was recorded to the gate's own verdict; `--readme` keeps that.
+Three arms: this fastcos against itself, and against itself with a kernel driver that is slowed down
+until a whole benchmark takes 20% or 10% longer (suite.SlowDriver). A few pairs of a trial first
+measure how much of the injected slow-down arrives in every benchmark. The record holds pairs of
+processes as the gate runs them, one line each, so that slices of different hours and cores add up.
+Every benchmark of an arm is measured until the gate has decided it. `--report` passes the record to
+the gate's own code; `--docs` writes the result into docs/dev/benchmarks.md.
 """
 
 import argparse
@@ -19,54 +18,57 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.gate import LEAST_PAIRS, Command, compare_pairs, taking_turns
-from bench.gate.processes import TURNS
+from bench.gate import MIN_PAIRS, Command, compare_pairs, interleaved
 from bench.tables import cpu_name, versions
 
 SUITE = Path(__file__).with_name("suite.py")
-README = Path(__file__).with_name("README.md")
+DOCS = Path(__file__).parents[1] / "docs" / "dev" / "benchmarks.md"
 BEGIN, END = "<!-- begin bench.calibrate -->\n", "<!-- end bench.calibrate -->\n"
-# injected, and how often the gate is asked about every benchmark
+# injected slow-down, and verdicts per benchmark
 ARMS = {"nothing": (0.0, 2), "20%": (0.2, 2), "10%": (0.1, 1)}
-# 10% is the tolerance, on which every comparison takes the most pairs: every so many benchmarks
-EVERY = {"nothing": 1, "20%": 1, "10%": 8}
-# pairs between two looks at what is still needed, and those of the trial
+# at the tolerance, 10%, each comparison takes the most pairs: one benchmark of this many
+STRIDE = {"nothing": 1, "20%": 1, "10%": 8}
+# pairs between two checks of what is undecided, and pairs of the trial
 BATCH = 6
-TRIAL, TRIAL_SHARE = "trial", 0.2
+TRIAL = "trial"
+# slow-down that is injected in the trial
+TRIAL_SHARE = 0.2
+# packages whose versions the report names
+USED = ("fastcos", "numba", "numpy", "scipy")
 
 
-class Ended(Exception):
+class RecordEnded(Exception):
     """The record has no more pairs."""
 
 
 class Replay:
-    """The recorded pairs of one benchmark, as the gate asks for them."""
+    """The recorded pairs of one benchmark, one per call of the gate."""
 
     def __init__(self, name, pairs):
         self.name, self.pairs, self.used = name, pairs, 0
 
     def __call__(self, _names):
         if self.used == len(self.pairs):
-            raise Ended
+            raise RecordEnded
         base, head = self.pairs[self.used]
         self.used += 1
         return {self.name: base}, {self.name: head}
 
 
 def verdicts(name, pairs, most):
-    """The gate's first verdicts, one after the other, and how many of the pairs they took."""
+    """Return the gate's first verdicts and how many pairs they took."""
     found, replay, taken = [], Replay(name, pairs), 0
     while len(found) < most:
         try:
             found.append(compare_pairs(replay))
-        except Ended:
+        except RecordEnded:
             break
         taken = replay.used
     return found, taken
 
 
 def pairs_of(lines, arm):
-    """Pairs of every benchmark of an arm."""
+    """Return the pairs of every benchmark of an arm."""
     found = {}
     for line in lines:
         if line["injected"] == arm:
@@ -75,22 +77,22 @@ def pairs_of(lines, arm):
     return found
 
 
-def unfinished(lines, arm):
-    """Benchmarks on which the gate has not said its last word."""
+def undecided(lines, arm):
+    """Return the benchmarks without all their verdicts."""
     pairs, most = pairs_of(lines, arm), ARMS[arm][1]
-    names = sorted(arrived(lines) if ARMS[arm][0] else pairs_of(lines, TRIAL))
-    names = names[:: EVERY[arm]]
+    names = sorted(trial_slowdowns(lines) if ARMS[arm][0] else pairs_of(lines, TRIAL))
+    names = names[:: STRIDE[arm]]
     return [name for name in names if len(verdicts(name, pairs.get(name, []), most)[0]) < most]
 
 
-def arrived(lines):
-    """How much slower benchmarks were in the trial, where the driver has a part in them."""
-    seen = {name: seen_in(pairs) for name, pairs in pairs_of(lines, TRIAL).items()}
+def trial_slowdowns(lines):
+    """Return the slow-down of each benchmark in the trial, if the driver takes part in it."""
+    seen = {name: median_slowdown(pairs) for name, pairs in pairs_of(lines, TRIAL).items()}
     return {name: more for name, more in seen.items() if more > TRIAL_SHARE / 2}
 
 
-def seen_in(pairs):
-    """Median slow-down; what was meant, where the trial scatters too much to tell."""
+def median_slowdown(pairs):
+    """Return the median slow-down; the injected one if the trial scatters too much."""
     logs = [np.median(np.log(head) - np.log(base)) for base, head in pairs]
     clear = np.std(logs) / np.sqrt(len(logs)) < TRIAL_SHARE / 6
     return np.expm1(np.median(logs)) if clear else TRIAL_SHARE
@@ -100,37 +102,39 @@ def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def measured(arm, lines, select):
-    """What measures one pair of an arm."""
-    words = [sys.executable, "-P", str(SUITE), "--serve", "--select", select]
-    shares = TRIAL_SHARE
-    if arm != TRIAL:
-        shares = {name: ARMS[arm][0] * TRIAL_SHARE / more for name, more in arrived(lines).items()}
+def pair_of(arm, lines, select):
+    """Return the function that measures one pair of an arm."""
+    argv = [sys.executable, "-P", str(SUITE), "--serve", "--select", select]
+    if arm == TRIAL:
+        shares = TRIAL_SHARE
+    else:
+        seen = trial_slowdowns(lines).items()
+        shares = {name: ARMS[arm][0] * TRIAL_SHARE / more for name, more in seen}
     slowed = shares if arm == TRIAL or ARMS[arm][0] else 0
-    head = Command(words, {"BENCH_SLOWDOWN": json.dumps(slowed)})
-    return taking_turns(Command(words), head, TURNS)
+    head = Command(argv, {"BENCH_SLOWDOWN": json.dumps(slowed)})
+    return interleaved(Command(argv), head)
 
 
 def record(path, minutes, select):
-    """Pairs, one arm after the other, until the minutes are over or nothing is left to be said."""
+    """Measure pairs, one arm after the other, until the time is over or all is decided."""
     stop = time.monotonic() + 60 * minutes
     while True:
         lines = read(path)
         tried = sum(line["injected"] == TRIAL for line in lines)
-        left = {TRIAL: []} if tried < BATCH else {arm: unfinished(lines, arm) for arm in ARMS}
+        left = {TRIAL: []} if tried < BATCH else {arm: undecided(lines, arm) for arm in ARMS}
         chosen = {
             arm: [name for name in names if re.search(select, name)] for arm, names in left.items()
         }
         arm = next((arm for arm in chosen if chosen[arm] or arm == TRIAL), None)
         if arm is None:
-            print("bench.calibrate: nothing is left to be measured", file=sys.stderr)
+            print("bench.calibrate: nothing is left to measure", file=sys.stderr)
             return
-        pair = measured(arm, lines, select)
+        pair = pair_of(arm, lines, select)
         for _ in range(BATCH):
             if time.monotonic() > stop:
                 return
             base, head = pair(chosen[arm])
-            if arm == TRIAL:  # where the driver has no part, head has left it out
+            if arm == TRIAL:  # head leaves out benchmarks without the driver
                 head = base | head
             both = {name: (base[name], head[name]) for name in base if name in head}
             line = {"injected": arm, "date": str(datetime.date.today()), "pairs": both}
@@ -139,7 +143,7 @@ def record(path, minutes, select):
 
 
 def report(lines):
-    """Markdown: how often the gate failed, by arm, and what it saw."""
+    """Return Markdown: failures of the gate and observed slow-downs, by arm."""
     rows = [
         "| injected | benchmarks | seen | comparisons | slow at first | **failed** | undecided "
         "| pairs | left open |",
@@ -151,9 +155,9 @@ def report(lines):
         every = [verdict for some, _ in found.values() for verdict in some]
         if not every:
             continue
-        # a look was taken, and the record ended before the verdict
+        # analysed at least once, without a verdict when the record ended
         left = sum(
-            len(some) < most and len(pairs[name]) - taken >= LEAST_PAIRS
+            len(some) < most and len(pairs[name]) - taken >= MIN_PAIRS
             for name, (some, taken) in found.items()
         )
         failed = sum(bool(verdict.slower) for verdict in every)
@@ -164,11 +168,11 @@ def report(lines):
             f"| **{failed} ({failed / len(every):.1%})** | {sum(bool(v.undecided) for v in every)} "
             f"| {np.mean(used):.0f} | {left} |"
         )
-    return [*rows, "", *spreads(lines)]
+    return [*rows, "", *scatter(lines)]
 
 
-def spreads(lines):
-    """Markdown: scatter of the pairs of equal code, over benchmarks."""
+def scatter(lines):
+    """Return Markdown: scatter of the ratios of equal code, over benchmarks."""
     pairs = pairs_of(lines, "nothing").values()
     logs = [[np.median(np.log(head) - np.log(base)) for base, head in some] for some in pairs]
     low, middle, high = np.quantile([np.std(some) for some in logs], [0, 0.5, 1])
@@ -182,13 +186,10 @@ def spreads(lines):
     ]
 
 
-USED = ("fastcos", "numba", "numpy", "scipy")
-
-
-def into_readme(text):
-    """Put the record between its marks."""
-    before, rest = README.read_text("utf8").split(BEGIN)
-    README.write_text(f"{before}{BEGIN}{text}{END}{rest.split(END)[1]}", "utf8")
+def write_docs(text):
+    """Replace the text between the marks."""
+    before, rest = DOCS.read_text("utf8").split(BEGIN)
+    DOCS.write_text(f"{before}{BEGIN}{text}{END}{rest.split(END)[1]}", "utf8")
 
 
 def main():
@@ -196,14 +197,14 @@ def main():
     parser.add_argument("record", type=Path)
     parser.add_argument("--minutes", type=float, default=4)
     parser.add_argument("--select", default="", metavar="REGEX")
-    parser.add_argument("--report", action="store_true", help="judge what was recorded")
-    parser.add_argument("--readme", action="store_true", help="and keep that in README.md")
+    parser.add_argument("--report", action="store_true", help="print the error rates of the record")
+    parser.add_argument("--docs", action="store_true", help="and write them into the docs")
     given = parser.parse_args()
-    if given.report or given.readme:
+    if given.report or given.docs:
         text = "\n".join(report(read(given.record)))
         print(text)
-        if given.readme:
-            into_readme(text)
+        if given.docs:
+            write_docs(text)
     else:
         record(given.record, given.minutes, given.select)
 

@@ -16,16 +16,16 @@ guard a service of your own.
     Verdict           passed, slower, undecided, missing; markdown() for a pull request
 """
 
-from bench.gate.compare import LEAST_PAIRS, Verdict, compare_pairs, compare_speed
+from bench.gate.compare import MIN_PAIRS, Verdict, compare_pairs, compare_speed
 from bench.gate.intervals import Ratio
-from bench.gate.processes import Command, taking_turns
+from bench.gate.processes import Command, interleaved
 
 __all__ = [
-    "LEAST_PAIRS",
+    "MIN_PAIRS",
     "Command",
     "Ratio",
     "Verdict",
     "compare_pairs",
     "compare_speed",
-    "taking_turns",
+    "interleaved",
 ]

@@ -1,9 +1,9 @@
 """Is HEAD slower than BASE? `python -m bench.gate BASE HEAD` from the root of a clone.
 
-Both commits are installed into environments of their own under .gate/, with compiled code of their
-own; the suite of this working tree is run on them in pairs of fresh processes that take turns at
-every benchmark (bench.gate). The summary is markdown, on stdout and with --summary also in a
-file. Exit status: 0 passed, 1 slower or nothing ran, 2 it could not be tried.
+Each commit is installed into an environment of its own under .gate/, with a code cache of its own.
+The suite of this working tree then runs on both, in pairs of fresh processes that take turns at
+every benchmark. The summary is Markdown on stdout and, with --summary, in a file. Exit status:
+0 passed, 1 slower or nothing ran, 2 an error before any comparison.
 """
 
 import argparse
@@ -13,12 +13,12 @@ import sys
 import venv
 from pathlib import Path
 
-from bench.gate import LEAST_PAIRS, Command, compare_speed
+from bench.gate import MIN_PAIRS, Command, compare_speed
 from bench.gate.processes import TURNS
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".gate"
-# what the gate looks at unless told otherwise: everything that takes milliseconds
+# benchmarks by default: all whose calls take milliseconds
 DEFAULT = r"^(?!starting|recovery|audit\.Whole)"
 
 
@@ -27,16 +27,16 @@ def git(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def resolved(revision):
-    """The hash of a commit, or of the tracked files as they stand for WORKTREE."""
+def resolve(revision):
+    """Return the hash of a commit, or of a commit of the tracked files for WORKTREE."""
     if revision == "WORKTREE":
-        # a commit of what is there; touches neither the branch nor the index
+        # creates a commit, leaves branch and index as they are
         return git("stash", "create") or git("rev-parse", "HEAD")
     return git("rev-parse", "--verify", f"{revision}^{{commit}}")
 
 
-def built(commit, role):
-    """The interpreter of an environment that holds this commit; kept for the next time."""
+def build(commit, role):
+    """Return interpreter and folder of an environment with this commit; it is kept for later."""
     place = FOLDER / f"{role}-{commit[:12]}"
     python = place / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     mark = place / "ready"
@@ -54,17 +54,17 @@ def built(commit, role):
     return python, place
 
 
-def side(commit, role, select, threads):
-    """The command that measures this commit."""
-    python, place = built(commit, role)
-    words = [str(python), "-P", str(ROOT / "bench" / "suite.py"), "--select", select]
+def suite_command(commit, role, select, threads):
+    """Return the command that measures this commit."""
+    python, place = build(commit, role)
+    argv = [str(python), "-P", str(ROOT / "bench" / "suite.py"), "--select", select]
     environment = {
         "FASTCOS_CACHE_DIR": str(place / "cache"),
         "FASTCOS_NUM_THREADS": str(threads),
         "OPENBLAS_NUM_THREADS": str(threads),
         "PYTHONPATH": "",
     }
-    return Command(words, environment)
+    return Command(argv, environment)
 
 
 def main(arguments=None):
@@ -72,10 +72,10 @@ def main(arguments=None):
         prog="python -m bench.gate", description=__doc__.split("\n")[0]
     )
     parser.add_argument("base", help="commit, branch or tag")
-    parser.add_argument("head", help="the same, or WORKTREE for the tracked files as they stand")
-    parser.add_argument("--pairs", type=int, default=LEAST_PAIRS)
+    parser.add_argument("head", help="the same, or WORKTREE for the tracked files")
+    parser.add_argument("--pairs", type=int, default=MIN_PAIRS)
     parser.add_argument("--tolerance", type=float, default=0.10)
-    # two threads may share a core for the life of a process: 1.8 times the time, in a third of them
+    # on two threads a third of the processes take 1.8 times as long: both threads on one core
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--select", default=DEFAULT, metavar="REGEX", help="which benchmarks")
     parser.add_argument("--summary", metavar="FILE", help="write the markdown here as well")
@@ -83,14 +83,14 @@ def main(arguments=None):
     try:
         re.compile(given.select)
         base, head = (
-            side(resolved(revision), role, given.select, given.threads)
+            suite_command(resolve(revision), role, given.select, given.threads)
             for role, revision in (("base", given.base), ("head", given.head))
         )
-        for command in (base, head):  # compiles, and fills the caches of the disk
+        for command in (base, head):  # compiles, and fills the page cache
             command(["--quick"])
-        serving = [Command([*side.words, "--serve"], side.environment) for side in (base, head)]
+        servers = [Command([*side.argv, "--serve"], side.environment) for side in (base, head)]
         verdict = compare_speed(
-            *serving, turns=TURNS, pairs=given.pairs, tolerance=given.tolerance,
+            *servers, turns=TURNS, pairs=given.pairs, tolerance=given.tolerance,
             progress=lambda done, total: print(f"pair {done} of {total}", file=sys.stderr),
         )  # fmt: skip
     except (subprocess.CalledProcessError, ValueError, re.error) as error:

@@ -1,4 +1,4 @@
-"""How sure is a ratio? From the times of pairs of processes to an interval."""
+"""Ratio of two commands' times with a bootstrap interval, from pairs of processes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validation
-
+# bootstrap samples: the ends of a 99 % interval then rest on 100 of them on either side
 _RESAMPLES = 19_999
-# of the pairs, at either end: those that were disturbed do not count
+# share of the pairs that is ignored at either end: disturbed pairs
 _TRIMMED = 0.2
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times the time of base one benchmark takes in head.
+    """Time of one benchmark in head over its time in base.
 
     Attributes
     ----------
@@ -24,10 +23,9 @@ class Ratio:
     base, head : float
         Median seconds.
     ratio : float
-        Mean of the pairs' ratios on the scale of logarithms, without the outer fifths; above 1 is
-        slower.
+        Geometric mean of the pairs' ratios without the outer fifths; above 1 is slower.
     low, high : float
-        Bootstrap interval of it.
+        Its bootstrap interval.
     pairs : int
     """
 
@@ -40,25 +38,25 @@ class Ratio:
     pairs: int
 
     def exceeds(self, limit: float) -> bool | None:
-        """Whether the ratio lies above the limit; None where its interval holds the limit."""
+        """Return whether the ratio is above the limit; None if its interval contains the limit."""
         return None if self.low <= limit < self.high else self.low > limit
 
 
-def judged(
+def estimate_ratio(
     name: str,
     pairs: Sequence[tuple[Sequence[float], Sequence[float]]],
     confidence: float,
-    seed: int,
+    random_state: int,
 ) -> Ratio:
-    """Return the ratio and its interval of one benchmark.
+    """Return the ratio of one benchmark and its interval.
 
     Parameters
     ----------
     name : str
     pairs : sequence of two sequences of float
-        Seconds of base and of head at every turn. A pair's ratio is the median of its turns'.
+        Seconds of base and of head in every turn. A pair's ratio is the median over its turns.
     confidence : float
-    seed : int
+    random_state : int
 
     Returns
     -------
@@ -67,33 +65,34 @@ def judged(
     sides = list(zip(*pairs, strict=True))
     for label, turns in zip(("base", "head"), sides, strict=True):
         least = min(min(seconds) for seconds in turns)
-        validation.as_real(f"seconds of {name} in {label}", least, above=0)
+        if not 0 < least < np.inf:
+            raise ValueError(f"seconds of {name} in {label} must be positive, got {least}")
     logs = [np.median(np.log(head) - np.log(base)) for base, head in pairs]
-    low, middle, high = interval(np.array(logs), confidence, seed)
+    low, middle, high = bootstrap_interval(np.array(logs), confidence, random_state)
     base, head = (float(np.median(np.concatenate(turns))) for turns in sides)
     return Ratio(name, base, head, middle, low, high, len(pairs))
 
 
-def interval(
-    logs: npt.NDArray[np.float64], confidence: float, seed: int
+def bootstrap_interval(
+    logs: npt.NDArray[np.float64], confidence: float, random_state: int
 ) -> tuple[float, float, float]:
     """Return low end, trimmed mean and high end of ratios given by their logarithms.
 
-    The percentile bootstrap of few values is too narrow: of 10 normal ones its 99% interval covers
-    95%. It is widened as far as the mean of normal ones needs (the expanded percentile interval of
-    Hesterberg, What Teachers Should Know about the Bootstrap, 2014, arXiv 1411.5279).
+    The percentile bootstrap of few values is too narrow: for 10 normal values its 99% interval
+    covers 95%. It is widened to the coverage of the mean of normal values (the expanded percentile
+    interval of Hesterberg, What Teachers Should Know about the Bootstrap, 2014, arXiv 1411.5279).
 
     Parameters
     ----------
     logs : ndarray (pairs,), float64
     confidence : float
-    seed : int
+    random_state : int
 
     Returns
     -------
     tuple of float
     """
-    from scipy import stats  # here, for it takes long to import
+    from scipy import stats  # imported here: it takes a second
 
     def trimmed(values: npt.NDArray[np.float64], axis: int = -1) -> Any:
         return stats.trim_mean(values, _TRIMMED, axis=axis)
@@ -106,7 +105,7 @@ def interval(
         confidence_level=1 - 2 * tail,
         n_resamples=_RESAMPLES,
         method="percentile",
-        random_state=np.random.default_rng(seed),
+        random_state=np.random.default_rng(random_state),
     ).confidence_interval
     low, middle, high = np.exp([ends.low, trimmed(logs), ends.high])
     return float(low), float(middle), float(high)

@@ -1,4 +1,4 @@
-"""Times of two commands, in pairs of fresh processes: one after the other, or taking turns."""
+"""Times of two commands, in pairs of fresh processes: one after the other, or interleaved."""
 
 import contextlib
 import json
@@ -12,31 +12,31 @@ TURNS = 6
 
 Seconds = dict[str, float]
 Measure = Callable[[Sequence[str]], Seconds]
-# seconds at every turn, by the name of the benchmark
+# seconds of every turn, by the name of the benchmark
 Turns = dict[str, list[float]]
-# from names to the turns of base and of head
+# from the names of benchmarks to the turns of base and of head
 Pair = Callable[[Sequence[str]], tuple[Turns, Turns]]
 
 
 @dataclass(frozen=True)
 class Command:
-    """What is started anew for every sample.
+    """A command that is started anew for every sample.
 
     Attributes
     ----------
-    words : sequence of str
+    argv : sequence of str
         The program and its arguments.
     environment : mapping
-        Variables beside those of this process.
+        Variables in addition to those of this process.
     """
 
-    words: Sequence[str]
+    argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, names: Sequence[str]) -> Seconds:
-        """Run it with the names as further arguments; the last thing on stdout is its answer."""
+        """Run it with the names as arguments; return the JSON object at the end of its stdout."""
         done = subprocess.run(
-            [*self.words, *names],
+            [*self.argv, *names],
             env={**os.environ, **self.environment},
             stdout=subprocess.PIPE,
             text=True,
@@ -45,13 +45,9 @@ class Command:
         found: Seconds = json.loads(done.stdout[done.stdout.rindex("{") :])
         return found
 
-    def serve(self) -> "Server":
-        """Start it once, to be asked often."""
-        return Server(self)
-
 
 class Server:
-    """A living process that answers a line of names, a JSON array, with a line of times.
+    """A running process that answers each line of names, a JSON array, with a line of times.
 
     Parameters
     ----------
@@ -59,9 +55,9 @@ class Server:
     """
 
     def __init__(self, command: Command) -> None:
-        self.words = list(command.words)
+        self.argv = list(command.argv)
         self.process = subprocess.Popen(
-            self.words,
+            self.argv,
             env={**os.environ, **command.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -70,28 +66,23 @@ class Server:
 
     def __call__(self, names: Sequence[str]) -> Seconds:
         """Return the times of these benchmarks, or of all."""
-        questions, answers = self.process.stdin, self.process.stdout
-        # where it has ended, the empty line below tells
+        requests, replies = self.process.stdin, self.process.stdout
+        # if the process has ended, the empty line below shows it
         with contextlib.suppress(BrokenPipeError):
-            print(json.dumps(list(names)), file=questions, flush=True)
-        line = "" if answers is None else answers.readline()
+            print(json.dumps(list(names)), file=requests, flush=True)
+        line = "" if replies is None else replies.readline()
         if not line:
-            raise subprocess.CalledProcessError(self.process.wait(), self.words)
+            raise subprocess.CalledProcessError(self.process.wait(), self.argv)
         found: Seconds = json.loads(line)
         return found
 
     def close(self) -> None:
-        """Let it end: nothing more is asked."""
+        """Close its stdin and wait until it ends."""
         self.process.communicate()
 
 
-def as_measure(side: Measure | Sequence[str]) -> Measure:
-    """Return a command as a function that runs it."""
-    return side if callable(side) else Command(side)
-
-
-def one_by_one(base: Measure, head: Measure) -> Pair:
-    """Return a function that runs base, head, then head, base: whoever is second gains nothing.
+def alternating(base: Measure, head: Measure) -> Pair:
+    """Return a function that runs base, head, then head, base: neither side is always second.
 
     Parameters
     ----------
@@ -106,19 +97,16 @@ def one_by_one(base: Measure, head: Measure) -> Pair:
     sides, order = (base, head), [0, 1]
 
     def pair(names: Sequence[str]) -> tuple[Turns, Turns]:
-        found = {side: _one_turn(sides[side](names)) for side in order}
+        times = {side: sides[side](names) for side in order}
         order.reverse()
+        found = [{name: [value] for name, value in times[side].items()} for side in (0, 1)]
         return found[0], found[1]
 
     return pair
 
 
-def _one_turn(times: Seconds) -> Turns:
-    return {name: [seconds] for name, seconds in times.items()}
-
-
-def taking_turns(base: Command, head: Command, turns: int) -> Pair:
-    """Return a function that lets both live at once; who is started first changes every time.
+def interleaved(base: Command, head: Command, turns: int = TURNS) -> Pair:
+    """Return a function that runs both at once; the side started first changes every time.
 
     Parameters
     ----------
@@ -134,7 +122,7 @@ def taking_turns(base: Command, head: Command, turns: int) -> Pair:
     sides, order = (base, head), [0, 1]
 
     def pair(names: Sequence[str]) -> tuple[Turns, Turns]:
-        times = in_turns([sides[side] for side in order], turns, names)
+        times = run_interleaved([sides[side] for side in order], turns, names)
         found = dict(zip(order, times, strict=True))
         order.reverse()
         return found[0], found[1]
@@ -142,34 +130,34 @@ def taking_turns(base: Command, head: Command, turns: int) -> Pair:
     return pair
 
 
-def in_turns(commands: Sequence[Command], turns: int, names: Sequence[str]) -> list[Turns]:
-    """Times of commands that live at once and take turns at every benchmark.
+def run_interleaved(commands: Sequence[Command], turns: int, names: Sequence[str]) -> list[Turns]:
+    """Run commands at once; they take turns at every benchmark.
 
-    What disturbs a machine lasts from milliseconds to minutes. Here all sides meet it within
-    moments, so that a turn's ratio hardly knows of it.
+    A disturbance of the machine lasts from milliseconds to minutes. All sides meet it within
+    moments here, so that it cancels in the ratio of a turn.
 
     Parameters
     ----------
     commands : sequence of Command
         Each must serve: see :class:`Server`.
     turns : int
-        How often each measures every benchmark, after a first pass over all that does not count.
+        How often each measures every benchmark, after a warm-up pass that is not counted.
     names : sequence of str
-        What to measure; nothing means all.
+        The benchmarks; empty means all.
 
     Returns
     -------
     list of dict
-        One for each command: a benchmark's seconds at every turn.
+        For each command the seconds of every turn, by benchmark.
     """
-    servers = [command.serve() for command in commands]
+    servers = [Server(command) for command in commands]
     try:
         found: list[Turns] = [{name: [] for name in server(names)} for server in servers]
         sides = list(zip(servers, found, strict=True))
         known = list(dict.fromkeys(name for times in found for name in times))
         for turn in range(turns):
             for position, name in enumerate(known):
-                # each side begins as often as it ends
+                # each side is first as often as it is last
                 for server, times in sides if (turn + position) % 2 == 0 else sides[::-1]:
                     if name in times:
                         times[name] += server([name]).values()

@@ -1,4 +1,4 @@
-"""What the calibration of the gate reports of a record whose truth is known."""
+"""Calibration of the gate: reports of records with known slow-downs."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def lines():
     return [*trial, *recorded("nothing", 1.0, 20, 1), *recorded("20%", 1.2, 35, 2)]
 
 
-def test_the_report_counts_failures_and_what_is_left_open(lines):
+def test_report_counts_failures_and_open_benchmarks(lines):
     text = "\n".join(calibrate.report(lines))
     (nothing,) = (line for line in text.splitlines() if line.startswith("| nothing"))
     (twenty,) = (line for line in text.splitlines() if line.startswith("| 20%"))
@@ -56,13 +56,15 @@ def test_the_report_counts_failures_and_what_is_left_open(lines):
     assert "2026-01-02" in text
 
 
-def test_a_benchmark_is_measured_until_the_gate_has_said_its_last_word(lines):
-    assert calibrate.unfinished(lines, "20%") == ["a", "b"]
-    assert calibrate.unfinished(lines + recorded("20%", 1.2, 5, 3, ["a"]), "20%") == ["b"]
-    assert calibrate.unfinished(lines, "nothing") == ["no_kernel"]
+def test_undecided_names_benchmarks_without_verdict(lines):
+    assert calibrate.undecided(lines, "20%") == ["a", "b"]
+    assert calibrate.undecided(lines + recorded("20%", 1.2, 5, 3, ["a"]), "20%") == ["b"]
+    assert calibrate.undecided(lines, "nothing") == ["no_kernel"]
 
 
-def test_what_arrives_is_corrected_where_the_trial_is_clear(lines):
-    assert calibrate.arrived(lines) == {name: pytest.approx(0.25, abs=0.02) for name in NAMES}
+def test_trial_slowdowns_needs_a_clear_trial(lines):
+    assert calibrate.trial_slowdowns(lines) == {
+        name: pytest.approx(0.25, abs=0.02) for name in NAMES
+    }
     scattered = [line for ratio in (1.0, 1.2, 2.0) for line in recorded("trial", ratio, 1, 0)]
-    assert calibrate.arrived(scattered) == dict.fromkeys(NAMES, calibrate.TRIAL_SHARE)
+    assert calibrate.trial_slowdowns(scattered) == dict.fromkeys(NAMES, calibrate.TRIAL_SHARE)
