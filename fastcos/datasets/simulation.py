@@ -1,16 +1,21 @@
-"""Interactions simulated as in section 4 of the paper, where the true clusters are known."""
+"""Simulated interactions of the paper, with known item clusters."""
 
 import math
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from fastcos import parallel, validation
-from fastcos.datasets.sampling import sample_interactions
+from fastcos.kernels.sampling import sample_rows
 
 Vector = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
+
+# largest index of an int32 CSR matrix; beyond it the indices are int64
+INT32_MAX = 2**31 - 1
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "popularity_law": ("rank_zipf", "pareto_draw", "power_draw", "bounded_pareto_draw"),
@@ -26,22 +31,29 @@ _DEFAULTS: dict[str, Any] = {
     "preference_concentration": 1.0,
     "activity_law": "bounded_power",
 }
-_SHARP = {"preference_concentration": 0.3}
+_FOCUSED = {"preference_concentration": 0.3}
 _PARETO = {"activity_law": "pareto_clipped"}
 _PRESETS: dict[str, dict[str, Any]] = {
     "zipf_bounded": {},
-    "zipf_bounded_sharp": _SHARP,
+    "zipf_bounded_focused": _FOCUSED,
     "zipf_bounded_cluster_normalised": {"popularity_scale": "cluster_sum"},
     "zipf_bounded_dirichlet_clusters": {"cluster_probabilities": "dirichlet"},
     "zipf_pareto": _PARETO,
-    "zipf_pareto_sharp": _PARETO | _SHARP,
+    "zipf_pareto_focused": _PARETO | _FOCUSED,
     "pareto_bounded": {"popularity_law": "pareto_draw"},
     "power_bounded": {"popularity_law": "power_draw"},
     "power_pareto": _PARETO | {"popularity_law": "power_draw"},
     "public_replication": _PARETO | {"popularity_law": "bounded_pareto_draw"},
 }
-# with these no popularity, and no sum of them, leaves the range of float64
-_LARGEST_EXPONENT, _SMALLEST_DRAWN_EXPONENT = 20.0, 0.1
+# exponents within these bounds keep all popularities and their sums in the range of float64
+_LARGEST_EXPONENT = 20.0
+# the same for exponents of drawn popularities, which are inverted
+_SMALLEST_DRAWN_EXPONENT = 0.1
+# users with at least 1/4 of the items draw all keys at once (a race); the others draw one item
+# after another, and change to the race after as many repeated draws as there are items
+_RACE_SHARE = 4
+# interactions of one task, about 20 ms
+_WORK_PER_BLOCK = 100_000
 
 
 class Simulation(NamedTuple):
@@ -50,7 +62,7 @@ class Simulation(NamedTuple):
     Attributes
     ----------
     X : scipy.sparse.csr_array (n, p), float32
-        1 where a user interacted with an item. Items rise within a row.
+        1 for every interaction. Column indices are ascending within a row.
     item_cluster : ndarray (p,), int64
         The cluster of every item, from 0. A cluster may be empty.
     item_popularity : ndarray (p,), float64
@@ -58,7 +70,7 @@ class Simulation(NamedTuple):
     user_preference : ndarray (n, C), float64
         Cluster preferences p_uc; rows sum to 1.
     parameters : dict
-        Every argument and every choice in force, enough to simulate the same again.
+        All arguments and choices: ``simulate_interactions(**parameters)`` gives the same data.
 
     Examples
     --------
@@ -69,19 +81,19 @@ class Simulation(NamedTuple):
     """
 
     X: Any
-    item_cluster: Whole
+    item_cluster: Integers
     item_popularity: Vector
     user_preference: Vector
     parameters: dict[str, Any]
 
 
 def presets() -> dict[str, dict[str, Any]]:
-    """Return the presets of simulate_interactions by name, each with all that it sets.
+    """Return the presets of simulate_interactions by name, each with all its choices.
 
     Returns
     -------
     dict of dict
-        The default comes first.
+        The default is the first.
 
     Examples
     --------
@@ -111,7 +123,7 @@ def simulate_interactions(
     n_threads: int | None = None,
     progress: parallel.Progress | None = None,
 ) -> Simulation:
-    """Simulate who interacted with what, as in section 4 of the paper.
+    """Simulate interactions of users with items, as in section 4 of the paper.
 
     Items fall into clusters at random. Every cluster c has an exponent β_c, uniform within
     item_exponent, and every item i of it a popularity p_i by a power law of β_c. User u has random
@@ -120,10 +132,10 @@ def simulate_interactions(
     user_exponent. What the paper leaves open is set by the preset, and by the arguments from
     cluster_probabilities to activity_law, which override it.
 
-    The draws follow that law exactly, up to the rounding of float64. Memory grows with the number
-    of interactions and with n C, not with n p. Each of clusters, exponents, popularities,
-    preferences, activities and items drawn has a stream of its own: a change of one choice leaves
-    the streams of the others as they were.
+    The draws follow this law exactly, up to the rounding of float64. Memory is that of the
+    interactions and of n C numbers, not of n p. Clusters, exponents, popularities, preferences,
+    activities and items have separate random streams: a change of one choice leaves the other
+    streams unchanged.
 
     Parameters
     ----------
@@ -136,8 +148,8 @@ def simulate_interactions(
     user_exponent : float
         From 0 (0.1 with "pareto_clipped") to 20.
     preset : str
-        A name of `presets`. "zipf_bounded" reads the paper with power laws over ranks and over the
-        bounded number of interactions.
+        A name of ``fastcos.datasets.presets()``. "zipf_bounded" takes the power laws of the paper
+        over ranks and over the bounded number of interactions.
     cluster_probabilities : {"uniform", "dirichlet"} or array_like (C,), optional
         p_c: all equal, Dirichlet(1), or in proportion to the given values.
     popularity_law : str, optional
@@ -148,7 +160,7 @@ def simulate_interactions(
     preference_law : {"dirichlet", "softmax"}, optional
         "softmax": of C standard normal numbers.
     preference_concentration : float, optional
-        Of the Dirichlet law, from 0.01; below 1 users are more single-minded.
+        Of the Dirichlet law, from 0.01; below 1 most users prefer few clusters.
     activity_law : {"bounded_power", "pareto_clipped"}, optional
         "bounded_power": P(k_u = x) in proportion to x^-user_exponent for x = 1 .. p;
         "pareto_clipped": U^(-1/user_exponent) rounded down, at most p / 2 (at least 1).
@@ -165,8 +177,8 @@ def simulate_interactions(
     -------
     Simulation
         X, item_cluster, item_popularity, user_preference and parameters. A user has fewer than k_u
-        items only where fewer have any weight for that user; such a user has them all. Items that
-        nobody interacted with are zero columns of X.
+        items only if fewer have positive weight; such a user has all of these. Items without
+        interactions are zero columns of X.
 
     Raises
     ------
@@ -202,7 +214,7 @@ def simulate_interactions(
         "preference_concentration": preference_concentration,
         "activity_law": activity_law,
     }
-    choices = _settled(preset, given, n_clusters)
+    choices = _choices(preset, given, n_clusters)
     parameters = {
         "n_users": validation.as_count("n_users", n_users),
         "n_items": n_items,
@@ -224,7 +236,7 @@ def _simulated(
 ) -> Simulation:
     """Draw clusters, popularities, preferences and activities, then the interactions."""
     n_users, n_items = parameters["n_users"], parameters["n_items"]
-    n_clusters, activity = parameters["n_clusters"], parameters["interactions_per_user"]
+    n_clusters, fixed = parameters["n_clusters"], parameters["interactions_per_user"]
     *streams, drawn = np.random.SeedSequence(parameters["random_state"]).spawn(6)
     clusters, slopes, popularities, preferences, activities = map(np.random.default_rng, streams)
     shares = _cluster_shares(clusters, parameters["cluster_probabilities"], n_clusters)
@@ -233,25 +245,20 @@ def _simulated(
     cluster_exponent = slopes.uniform(lowest, highest, size=n_clusters)
     popularity = _popularity(popularities, item_cluster, cluster_exponent, parameters)
     preference = _preference(preferences, n_users, n_clusters, parameters)
-    if activity is None:
+    if fixed is None:
         exponent, law = parameters["user_exponent"], parameters["activity_law"]
-        wanted = _activity(activities, n_users, n_items, exponent, law)
+        activity = _activity(activities, n_users, n_items, exponent, law)
     else:
-        wanted = np.full(n_users, activity, np.int64)
-    X = sample_interactions(
-        preference,
-        item_cluster,
-        popularity,
-        wanted,
-        key=tuple(drawn.generate_state(2).tolist()),
-        n_threads=n_threads,
-        progress=progress,
+        activity = np.full(n_users, fixed, np.int64)
+    first, second = drawn.generate_state(2).tolist()
+    X = _draw_items(
+        preference, item_cluster, popularity, activity, (first, second), n_threads, progress
     )
     return Simulation(X, item_cluster, popularity, preference, parameters)
 
 
-def _settled(preset: str, given: dict[str, Any], n_clusters: int) -> dict[str, Any]:
-    """Return every open choice: what is given, else what the preset says."""
+def _choices(preset: str, given: dict[str, Any], n_clusters: int) -> dict[str, Any]:
+    """Return every choice: the given value, else that of the preset."""
     validation.as_choice("preset", preset, tuple(_PRESETS))
     choices = presets()[preset] | {
         name: value for name, value in given.items() if value is not None
@@ -299,7 +306,7 @@ def _cluster_shares(random: np.random.Generator, law: Any, n_clusters: int) -> V
 
 
 def _popularity(
-    random: np.random.Generator, item_cluster: Whole, exponent: Vector, choices: dict[str, Any]
+    random: np.random.Generator, item_cluster: Integers, exponent: Vector, choices: dict[str, Any]
 ) -> Vector:
     """Baseline popularity of every item."""
     n_items, law = len(item_cluster), choices["popularity_law"]
@@ -338,7 +345,7 @@ def _preference(
 
 def _activity(
     random: np.random.Generator, n_users: int, n_items: int, exponent: float, law: str
-) -> Whole:
+) -> Integers:
     """Interactions k_u of every user, from 1 to n_items."""
     uniform = 1 - random.random(n_users)
     if law == "pareto_clipped":
@@ -349,3 +356,51 @@ def _activity(
     running = np.cumsum(np.arange(1, n_items + 1) ** -exponent)
     fewer = np.searchsorted(running, uniform * running[-1]).astype(np.int64)
     return np.asarray(fewer + 1)
+
+
+def _draw_items(
+    preference: Vector,
+    item_cluster: Integers,
+    popularity: Vector,
+    activity: Integers,
+    key: tuple[int, int],
+    n_threads: int | None,
+    progress: parallel.Progress | None,
+) -> sp.csr_array:
+    """Draw activity[u] items for user u, by preference[u, c_i] popularity[i], as a binary CSR.
+
+    preference (n, C), item_cluster (p,), popularity (p,), activity (n,); key: two 32-bit words. A
+    user with fewer items of positive weight gets all of these. The cost is that of the
+    interactions, not n p.
+    """
+    n_items, n_clusters = len(item_cluster), preference.shape[1]
+    order = np.argsort(item_cluster, kind="stable")
+    starts = np.searchsorted(item_cluster[order], np.arange(n_clusters + 1)).astype(np.int64)
+    weights = popularity[order]
+    running = np.empty(n_items)
+    for first, last in pairwise(starts.tolist()):
+        np.cumsum(weights[first:last], out=running[first:last])
+    with np.errstate(divide="ignore"):
+        log_weight = np.log(weights)
+    n_weighted = np.bincount(item_cluster[popularity > 0], minlength=n_clusters)
+
+    indptr = np.zeros(len(activity) + 1, np.int64)
+    np.cumsum(np.minimum(activity, (preference > 0) @ n_weighted), out=indptr[1:])
+    n_drawn = int(indptr[-1])
+    index_type = np.int32 if max(n_drawn, n_items) <= INT32_MAX else np.int64
+    indices = parallel.unfilled(n_drawn, index_type)
+    parallel.run(
+        sample_rows,
+        # the start of a block clears one mark per item: 4 n_items interactions hide that cost
+        parallel.work_blocks(indptr, max(_WORK_PER_BLOCK, 4 * n_items)),
+        *map(validation.read_only, (preference, starts, order, running, log_weight)),
+        *key,
+        -(-n_items // _RACE_SHARE),
+        n_items,
+        validation.read_only(indptr),
+        indices,
+        n_threads=n_threads,
+        progress=progress,
+    )
+    ones = np.ones(n_drawn, np.float32)
+    return sp.csr_array((ones, indices, indptr.astype(index_type)), shape=(len(activity), n_items))

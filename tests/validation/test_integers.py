@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import metrics
-from fastcos.datasets import sampling
+from fastcos.datasets import simulation
 from fastcos.datasets.simulation import simulate_interactions
 from fastcos.engine import scan, sparse_rows
 from fastcos.io import ingest
@@ -89,7 +89,7 @@ def test_shards_with_wide_numbers_are_the_same_matrix(X, tmp_path, monkeypatch):
 
 def test_simulated_interactions_with_wide_numbers_are_the_same(monkeypatch):
     narrow = simulate_interactions(n_users=300, n_items=50, random_state=4).X
-    monkeypatch.setattr(sampling, "_LARGEST_INT32", 3)
+    monkeypatch.setattr(simulation, "INT32_MAX", 3)
     wide = simulate_interactions(n_users=300, n_items=50, random_state=4).X
     assert (narrow.indices.dtype, wide.indices.dtype) == (np.int32, np.int64)
     np.testing.assert_array_equal(wide.indices, narrow.indices)
