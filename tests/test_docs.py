@@ -1,4 +1,4 @@
-"""The pages say what the code does: their examples run, and no public name is missing."""
+"""Docs are up to date: their examples run, and the reference lists all public names."""
 
 import doctest
 import inspect
@@ -57,7 +57,7 @@ REFERENCE = "".join(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+def test_page_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # pages may write files, and register measures of their own
     monkeypatch.setattr(base, "_MAKERS", dict(base._MAKERS))
     found = doctest.testfile(
@@ -68,13 +68,13 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
 
 
 def export_page(folder):
-    """What the examples above the blocks of docs/howto/export.md have made."""
+    """Variables that earlier examples of docs/howto/export.md define."""
     rows = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
     return {"np": np, "rows": rows, "queries": rows[:3]}
 
 
 def movielens_page(folder):
-    """Ratings in a zip, and the model that the page's command makes of them."""
+    """Ratings in a zip, and the model that the page's command fits."""
     seen = fastcos.simulate_interactions(200, 40, random_state=0)
     lines = "".join(f"{u},{i},5\n" for u, i in zip(*seen.X.nonzero(), strict=True))
     with zipfile.ZipFile(folder / "ratings.csv.zip", "w") as archive:
@@ -102,7 +102,7 @@ NOT_RUN = {"docs/howto/gate.md"}
 @pytest.mark.parametrize(
     ("page", "code"), SCRIPTS, ids=[f"{page}: {code.splitlines()[0]}" for page, code in SCRIPTS]
 )
-def test_a_script_of_a_page_runs(page, code, tmp_path, monkeypatch):
+def test_page_script_runs(page, code, tmp_path, monkeypatch):
     if page in NOT_RUN or CLUSTER in code:
         compile(code, page, "exec")
         return
@@ -113,14 +113,14 @@ def test_a_script_of_a_page_runs(page, code, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
-def test_a_command_of_a_page_is_one_that_parses(page, command):
+def test_page_command_parses(page, command):
     words = shlex.split(command)[1:]
     if words[0] in VERBS and words[1:] != ["--help"]:
         assert whole_parser(words).parse_args(words).verb == words[0]
 
 
 @pytest.mark.parametrize("page", TEXTS)
-def test_a_page_names_only_flags_and_files_that_exist(page):
+def test_page_names_existing_flags_and_files(page):
     parsers = next(
         action for action in whole_parser(VERBS)._actions if action.dest == "verb"
     ).choices
@@ -137,39 +137,38 @@ def test_a_page_names_only_flags_and_files_that_exist(page):
         assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
 
 
+DISPLAYS = [
+    (module, name)
+    for module in (plots, rescalings)
+    for name, thing in vars(module).items()
+    if name.endswith("Display") and inspect.isclass(thing)
+]
+# records that metrics return are shown in the examples of the functions
+METRICS = [name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))]
+
+
 @pytest.mark.parametrize(
     ("module", "name"),
-    [(fastcos, name) for name in NAMES]
-    # the tuples that metrics return are shown by the functions
-    + [(metrics, name) for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))]
-    + [
-        (module, name)
-        for module in (plots, rescalings)
-        for name, thing in vars(module).items()
-        if name.endswith("Display") and inspect.isclass(thing)
-    ],
+    [(fastcos, name) for name in NAMES] + [(metrics, name) for name in METRICS] + DISPLAYS,
 )
-def test_a_public_name_has_an_example_that_runs(module, name):
+def test_public_name_has_an_example(module, name):
     assert ">>> " in (inspect.getdoc(getattr(module, name)) or "")
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [("fastcos", name) for name in NAMES] + [("fastcos.metrics", name) for name in metrics.__all__],
-)
-def test_a_public_name_stands_in_the_reference_once(module, name):
-    assert len(re.findall(rf"^\.\. auto\w+:: {module}\.{name}$", REFERENCE, re.MULTILINE)) == 1
+def test_reference_has_each_public_name_once():
+    names = [f"fastcos.{name}" for name in NAMES]
+    names += [f"fastcos.metrics.{name}" for name in metrics.__all__]
+    listed = re.findall(r"^\.\. auto\w+:: (\S+)$", REFERENCE, re.MULTILINE)
+    assert {name: listed.count(name) for name in names} == dict.fromkeys(names, 1)
 
 
-def test_every_display_stands_in_the_reference():
-    for module in (plots, rescalings):
-        for name, thing in vars(module).items():
-            if name.endswith("Display") and inspect.isclass(thing):
-                assert f".. autoclass:: {module.__name__}.{name}\n" in REFERENCE
+def test_reference_has_all_displays():
+    for module, name in DISPLAYS:
+        assert f".. autoclass:: {module.__name__}.{name}\n" in REFERENCE
 
 
-def test_the_readme_tells_every_verb():
-    told = re.findall(
+def test_readme_lists_all_commands():
+    listed = re.findall(
         r"^\| `fastcos (\w+)` \|", (ROOT / "README.md").read_text("utf8"), re.MULTILINE
     )
-    assert told == list(VERBS)
+    assert listed == list(VERBS)

@@ -41,7 +41,7 @@ def folder(retrieval, tmp_path):
 
 @contextlib.contextmanager
 def serving(app, **settings):
-    """A real server on a free port of this machine; yields ask(path, body), the status and JSON."""
+    """A real server on a free port; yields request(path, body), which returns status and JSON."""
     import uvicorn
 
     server = uvicorn.Server(
@@ -54,32 +54,32 @@ def serving(app, **settings):
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
 
-    def ask(path, body=None, method=None):
-        asked = urllib.request.Request(
+    def request(path, body=None, method=None):
+        message = urllib.request.Request(
             f"http://127.0.0.1:{port}{path}",
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json"},
             method=method,
         )
         try:
-            with urllib.request.urlopen(asked, timeout=30) as answer:
+            with urllib.request.urlopen(message, timeout=30) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as refused:
             with refused:
                 return refused.code, json.load(refused)
 
-    ask.url = f"http://127.0.0.1:{port}"
+    request.url = f"http://127.0.0.1:{port}"
     try:
-        yield ask
+        yield request
     finally:
         server.should_exit = True
         thread.join()
 
 
 @pytest.fixture
-def ask(retrieval, folder):
-    with serving(retrieval.service(folder)) as ask:
-        yield ask
+def request(retrieval, folder):
+    with serving(retrieval.service(folder)) as request:
+        yield request
 
 
 def nearest(items, query, k):
@@ -88,61 +88,61 @@ def nearest(items, query, k):
     return [str(item) for item in np.argsort(-scores, kind="stable")[:k]]
 
 
-def test_the_service_answers_what_brute_force_answers(ask, folder):
+def test_service_returns_exact_neighbours(request, folder):
     items = np.load(folder / "current" / "items.npy")
-    _, similar = ask("/items/7/similar?k=3")
+    _, similar = request("/items/7/similar?k=3")
     assert [one["id"] for one in similar] == nearest(items, items[7], 4)[1:]
     queries = np.random.default_rng(1).standard_normal((2, 8))
-    _, found = ask("/search", {"vectors": queries.tolist(), "k": 5})
+    _, found = request("/search", {"vectors": queries.tolist(), "k": 5})
     for query, hits in zip(queries.astype(np.float32), found, strict=True):
         assert [one["id"] for one in hits] == nearest(items, query, 5)
 
 
-def test_the_service_tells_health_readiness_and_errors(ask):
-    assert ask("/health") == (200, {"status": "alive"})
-    assert ask("/ready") == (200, {"status": "ready", "items": 200})
-    assert ask("/items/nobody/similar")[0] == 404
-    assert ask("/items/7/similar?k=0")[0] == 422
-    status, told = ask("/search", {"vectors": [[1.0] * 9]})
+def test_service_reports_health_readiness_and_errors(request):
+    assert request("/health") == (200, {"status": "alive"})
+    assert request("/ready") == (200, {"status": "ready", "items": 200})
+    assert request("/items/nobody/similar")[0] == 404
+    assert request("/items/7/similar?k=0")[0] == 422
+    status, answer = request("/search", {"vectors": [[1.0] * 9]})
     assert status == 422
-    assert "queries" in told["detail"]
+    assert "queries" in answer["detail"]
 
 
-def test_the_service_is_not_ready_before_it_has_loaded(retrieval, folder):
-    with serving(retrieval.service(folder), lifespan="off") as ask:
-        assert ask("/health")[0] == 200
-        assert ask("/ready")[0] == 503
-        assert ask("/items/7/similar")[0] == 503
+def test_service_is_not_ready_before_loading(retrieval, folder):
+    with serving(retrieval.service(folder), lifespan="off") as request:
+        assert request("/health")[0] == 200
+        assert request("/ready")[0] == 503
+        assert request("/items/7/similar")[0] == 503
 
 
-def test_a_reload_serves_the_new_version_and_a_broken_one_changes_nothing(retrieval, ask, folder):
+def test_reload_serves_new_version_and_ignores_broken_one(retrieval, request, folder):
     retrieval.make(folder, 300, 8, seed=1)
-    assert ask("/ready")[1]["items"] == 200
-    assert ask("/reload", method="POST")[1]["items"] == 300
-    before = ask("/items/7/similar")
+    assert request("/ready")[1]["items"] == 200
+    assert request("/reload", method="POST")[1]["items"] == 300
+    before = request("/items/7/similar")
     (folder / "broken").mkdir()
     (folder / "link").symlink_to("broken")
     (folder / "link").replace(folder / "current")
-    status, told = ask("/reload", method="POST")
+    status, answer = request("/reload", method="POST")
     assert status == 409
-    assert "kept the old index" in told["detail"]
-    assert ask("/items/7/similar") == before
+    assert "kept the old index" in answer["detail"]
+    assert request("/items/7/similar") == before
 
 
-def test_no_request_fails_while_versions_change(retrieval, ask, folder):
+def test_service_answers_all_requests_during_reloads(retrieval, request, folder):
     statuses, stop = [], threading.Event()
 
-    def keep_asking():
+    def send_requests():
         while not stop.is_set():
-            statuses.append(ask("/items/7/similar")[0])
+            statuses.append(request("/items/7/similar")[0])
 
-    asking = threading.Thread(target=keep_asking)
-    asking.start()
+    sender = threading.Thread(target=send_requests)
+    sender.start()
     for seed in range(3):
         retrieval.make(folder, 200, 8, seed=seed)
-        assert ask("/reload", method="POST")[0] == 200
+        assert request("/reload", method="POST")[0] == 200
     stop.set()
-    asking.join()
+    sender.join()
     assert len(statuses) > 3
     assert set(statuses) == {200}
 
@@ -157,7 +157,7 @@ def ran(name, *arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_gate_passes_a_rescaled_model_and_fails_another_one(tmp_path):
+def test_gate_passes_rescaled_model_and_fails_other_model(tmp_path):
     rng = np.random.default_rng(0)
     factors = {"users": rng.standard_normal((60, 4)), "items": rng.standard_normal((40, 4))}
     D = np.array([1.0, 4.0, 0.5, 9.0])
@@ -172,9 +172,9 @@ def test_the_gate_passes_a_rescaled_model_and_fails_another_one(tmp_path):
     assert "failed: Jaccard@10 is less than 0.6" in err
 
 
-def test_the_load_test_counts_every_answer_of_the_service(ask):
+def test_load_test_counts_answers_of_service(request):
     status, out, err = ran(
-        "load_test", ask.url, "--items", 200, "--connections", 2, "--seconds", 0.5
+        "load_test", request.url, "--items", 200, "--connections", 2, "--seconds", 0.5
     )
     assert status == 0, err
     requests = re.match(r"2 connections: requests (\d+)", out)
@@ -183,7 +183,7 @@ def test_the_load_test_counts_every_answer_of_the_service(ask):
 
 
 @pytest.mark.slow
-def test_training_for_the_cosine_prints_every_training(tmp_path):
+def test_train_for_cosine_prints_each_training(tmp_path):
     status, out, err = ran("train_for_cosine", "--users", 300, "--items", 100, "--seeds", 1)
     assert status == 0, err
     _, *rows = out.splitlines()
@@ -193,7 +193,7 @@ def test_training_for_the_cosine_prints_every_training(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_table_of_remedies_can_be_made_again(tmp_path):
+def test_which_remedy_writes_table(tmp_path):
     words = ("--users", 300, "--items", 100, "--seeds", 2, "--output", tmp_path / "remedies.csv")
     status, out, err = ran("which_remedy", *words)
     assert status == 0, err
@@ -201,7 +201,7 @@ def test_the_table_of_remedies_can_be_made_again(tmp_path):
     assert len((tmp_path / "remedies.csv").read_text().splitlines()) > 80
 
 
-def test_every_example_is_run_here_or_says_where():
+def test_examples_are_all_run():
     text = Path(__file__).read_text("utf8")
     elsewhere = {"Dockerfile": "its steps are pip, fastcos warmup and the service"}
     for path in EXAMPLES.iterdir():
@@ -209,36 +209,36 @@ def test_every_example_is_run_here_or_says_where():
             assert path.name in elsewhere or f'"{path.stem}"' in text, path.name
 
 
-def test_the_audits_of_known_answers_say_so(tmp_path):
+def test_audit_your_embeddings_finds_known_answers(tmp_path):
     status, out, err = ran("audit_your_embeddings", tmp_path / "out")
     assert status == 0, err
-    cards = {
+    reports = {
         path.stem: json.loads(path.read_text())["audit"]
         for path in (tmp_path / "out").glob("*.json")
     }
-    assert len(cards) == 4
-    assert all((tmp_path / "out" / f"{name}.html").is_file() for name in cards)
+    assert len(reports) == 4
+    assert all((tmp_path / "out" / f"{name}.html").is_file() for name in reports)
     assert (tmp_path / "out" / "survival.png").stat().st_size > 10_000
     assert (tmp_path / "out" / "summary.md").read_text() in out
     # weight decay on both sides fixes the rescaling
-    assert cards["simulation-eq-2"]["convention"]["name"] == "balanced"
-    assert cards["simulation-eq-1"]["convention"] is None
+    assert reports["simulation-eq-2"]["convention"]["name"] == "balanced"
+    assert reports["simulation-eq-1"]["convention"] is None
 
     def jaccard(name, form):
-        rows = (*cards[name]["family"], *cards[name]["alternatives"])
+        rows = (*reports[name]["family"], *reports[name]["alternatives"])
         return next(row["jaccard"] for row in rows if row["name"] == form)
 
-    # undone, a planted rescaling changes the neighbours: the card shows it
+    # undone, a planted rescaling changes the neighbours: the report shows it
     planted, plain = "simulation-planted-d", "simulation-eq-1"
     assert jaccard(planted, "balanced") < 0.8 < jaccard(plain, "half_columns")
-    # noise knows no labels under any rescaling
-    recovery = cards["isotropic-noise"]["recovery"]
+    # noise carries no labels under any rescaling
+    recovery = reports["isotropic-noise"]["recovery"]
     assert 0.47 < recovery["low"] <= recovery["high"] < 0.53
-    assert max(cards["isotropic-noise"]["dimensions"]) < 1.5 / 32
+    assert max(reports["isotropic-noise"]["dimensions"]) < 1.5 / 32
 
 
 @pytest.mark.slow
-def test_the_cluster_example_goes_on_where_it_stopped(tmp_path):
+def test_cluster_example_resumes(tmp_path):
     pytest.importorskip("distributed", reason="dask is an extra")
     status, out, err = ran("neighbors_on_a_cluster", tmp_path)
     assert status == 0, err

@@ -16,7 +16,7 @@ SMALL = {"rescaling_distance"}
 OTHERS = {"ingest_interactions", "read_interactions", "similarity_blocks"}
 
 
-def test_every_public_operation_is_called():
+def test_public_operations_are_all_called():
     called = {name.partition(",")[0] for name in OPERATIONS}
     assert called == {*PROMISED, *OTHERS} - SMALL
 

@@ -28,12 +28,12 @@ def modules():
     return files
 
 
-def test_every_folder_with_an_init_is_a_package_and_no_other():
+def test_packages_are_folders_with_an_init():
     folders = {Path(name).parent for name in modules() if name.endswith("/__init__.py")}
     assert sorted(SETUPTOOLS["packages"]) == sorted(".".join(folder.parts) for folder in folders)
 
 
-def test_every_folder_with_python_files_has_an_init():
+def test_folders_with_python_files_have_an_init():
     for name in modules():
         assert f"{Path(name).parent}/__init__.py" in modules()
 
@@ -47,7 +47,7 @@ def test_kernels_are_mapped_and_linked():
 
 
 @IN_A_CLONE
-def test_the_link_to_the_kernels_is_committed():
+def test_kernels_link_is_committed():
     listed = subprocess.run(
         ["git", "ls-files", "-s", "fastcos/kernels"],
         cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
@@ -55,14 +55,14 @@ def test_the_link_to_the_kernels_is_committed():
     assert listed.startswith("120000 ")
 
 
-def test_the_version_is_the_same_everywhere():
+def test_version_is_the_same_everywhere():
     version = PROJECT["project"]["version"]
     citation = (ROOT / "CITATION.cff").read_text("utf8")
     assert f"\nversion: {version}\n" in citation
     assert f"\n## {version}," in (ROOT / "CHANGELOG.md").read_text("utf8")
 
 
-def test_importing_the_folder_of_kernels_by_its_own_name_is_refused():
+def test_import_kernels_by_folder_name_is_refused():
     done = subprocess.run(
         [sys.executable, "-c", "import kernels"],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
@@ -71,14 +71,14 @@ def test_importing_the_folder_of_kernels_by_its_own_name_is_refused():
     assert "ImportError: import fastcos.kernels, not 'kernels'" in done.stderr
 
 
-def test_requirements_have_floors_and_no_caps():
+def test_requirements_have_lower_bounds_only():
     for requirement in PROJECT["project"]["dependencies"]:
         assert ">=" in requirement
         assert "<" not in requirement
         assert "==" not in requirement
 
 
-def test_the_oldest_python_is_the_same_everywhere():
+def test_oldest_python_is_the_declared_one():
     assert PROJECT["project"]["requires-python"] == ">=3.11"
 
 
@@ -107,12 +107,12 @@ def build(tmp_path, kind):
 
 @IN_A_CLONE
 @pytest.mark.slow
-def test_the_wheel_holds_every_module_once_and_only_fastcos(tmp_path):
+def test_wheel_holds_each_module_once(tmp_path):
     with zipfile.ZipFile(build(tmp_path, "wheel")) as wheel:
         names = wheel.namelist()
         assert len(names) == len(set(names))
         code = {name for name in names if ".dist-info/" not in name}
-        assert code == modules() | {"fastcos/py.typed", "fastcos/page/style.css"}
+        assert code == modules() | {"fastcos/py.typed", "fastcos/plots/html/style.css"}
         info = next(name.split("/")[0] for name in names if ".dist-info/" in name)
         assert wheel.read(f"{info}/top_level.txt").split() == [b"fastcos"]
         metadata = email.message_from_bytes(wheel.read(f"{info}/METADATA"))
@@ -125,7 +125,7 @@ def test_the_wheel_holds_every_module_once_and_only_fastcos(tmp_path):
 
 @IN_A_CLONE
 @pytest.mark.slow
-def test_the_source_archive_builds_the_same_and_holds_each_kernel_once(tmp_path):
+def test_sdist_holds_each_kernel_once(tmp_path):
     with tarfile.open(build(tmp_path, "sdist")) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
     assert len(names) == len(set(names))

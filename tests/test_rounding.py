@@ -32,7 +32,7 @@ def unit_scaled(X):
 
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("n_queries", [3, 33], ids=["few", "many"])
-def test_rows_of_any_size_are_ranked_by_their_float64_scores(measure, n_queries):
+def test_top_k_ranks_rows_of_any_norm_by_float64_scores(measure, n_queries):
     for case, sizes in enumerate(itertools.product((None, *SIZES), repeat=2)):
         Q, B = rows(case, n_queries, sizes[0]), rows(-case - 1 & 0xFFFF, 300, sizes[1])
         given = fastcos.top_k(Q, B, 4, measure=measure)
@@ -50,14 +50,14 @@ def subnormal_rows(n):
 
 
 @pytest.mark.parametrize("measure", ["recos", "csls", "mutual_proximity", "layer_norm_cosine"])
-def test_subnormal_rows_score_as_the_same_rows_of_ordinary_size(measure):
+def test_measures_score_subnormal_rows_like_scaled_rows(measure):
     rows = subnormal_rows(20)
     tiny, ordinary = (fastcos.top_k(X, k=5, measure=measure) for X in (rows, rows / 5e-324))
     np.testing.assert_array_equal(tiny.indices, ordinary.indices)
     np.testing.assert_array_equal(tiny.scores, ordinary.scores)
 
 
-def test_metrics_and_transformers_see_subnormal_rows():
+def test_metrics_and_transformers_accept_subnormal_rows():
     rows = subnormal_rows(20)
     ordinary = rows / 5e-324
     for function in (metrics.effective_rank, metrics.participation_ratio, metrics.isoscore):
@@ -71,7 +71,7 @@ def test_metrics_and_transformers_see_subnormal_rows():
     assert tiny.norm_correlation == pytest.approx(usual.norm_correlation, rel=1e-2)
 
 
-def test_a_change_of_huge_models_does_not_overflow():
+def test_model_change_of_huge_models_does_not_overflow():
     change = metrics.model_change([[1e147, 2e147]], [[3e147, 4e147]], [[0.0]], [[0.0]])
     assert change.value == pytest.approx(11e294, rel=1e-15)
     assert change.relative == 1
@@ -79,7 +79,7 @@ def test_a_change_of_huge_models_does_not_overflow():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*zero row", "ignore:overflow encountered in cast")
-def test_every_operation_keeps_the_bound_of_its_rounding_errors():
+def test_operations_keep_their_rounding_bounds():
     lines = [
         *rounding_errors.dense_lines(1),
         *rounding_errors.svd_lines(1),
