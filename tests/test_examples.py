@@ -157,6 +157,7 @@ def ran(name, *arguments):
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_gate_passes_rescaled_model_and_fails_other_model(tmp_path):
     rng = np.random.default_rng(0)
     factors = {"users": rng.standard_normal((60, 4)), "items": rng.standard_normal((40, 4))}
@@ -209,6 +210,7 @@ def test_examples_are_all_run():
             assert path.name in elsewhere or f'"{path.stem}"' in text, path.name
 
 
+@pytest.mark.slow
 def test_audit_your_embeddings_finds_known_answers(tmp_path):
     status, out, err = ran("audit_your_embeddings", tmp_path / "out")
     assert status == 0, err

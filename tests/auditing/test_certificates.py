@@ -24,9 +24,9 @@ def lost(found, rows, condition, k):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_certified_edge_is_lost_under_ten_thousand_random_maps(family):
+def test_no_certified_edge_is_lost_under_random_maps(family):
     rng = np.random.default_rng(1)
-    items, k, kept, n = clustered(2), 4, 0, 10_000
+    items, k, kept, n = clustered(2), 4, 0, 2000
     found = certified_neighbors(items, k, 3.0, family=family)
     for _ in range(n):
         condition = float(np.exp(rng.uniform(0, 1.0)))
@@ -40,7 +40,7 @@ def test_no_certified_edge_is_lost_under_ten_thousand_random_maps(family):
     assert kept > 10 * n
 
 
-@pytest.mark.parametrize("n", [20, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [6, pytest.param(400, marks=pytest.mark.slow)])
 def test_no_certified_edge_is_lost_under_attack_and_every_witness_loses_its_edge(n):
     closed = []
     for seed in range(n):

@@ -71,6 +71,7 @@ def test_reproduce_writes_figure_table_and_provenance(reproduced):
     assert len(rows) == 7 + 15
 
 
+@pytest.mark.slow
 def test_reproduce_is_repeatable_to_the_byte(reproduced, tmp_path, capsys):
     assert told(capsys, "reproduce", *SMALL, "--out", tmp_path)[0] == 0
     for name in ("figure1.csv", "figure1.json"):
@@ -106,6 +107,7 @@ def test_compare_reads_scores_and_shows_neighbours(files, tmp_path, capsys):
     assert all(row["item"] not in (row["neighbor_1"], row["neighbor_10"]) for row in rows)
 
 
+@pytest.mark.slow
 def test_simulate_then_compare_is_reproduce(reproduced, tmp_path, capsys):
     simulation = ["--users", 300, "--items", 60]
     assert told(capsys, "simulate", *simulation, "--out", tmp_path / "s")[0] == 0
@@ -142,6 +144,7 @@ def test_compare_ranks_the_measures_and_says_which_to_use(files, tmp_path, capsy
     assert (tmp_path / "measures.svg").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_labels_that_nobody_acts_on_are_told_not_to_be_recoverable(files, tmp_path, capsys):
     lines = (files / "items.csv").read_text().splitlines()
     kinds = np.random.default_rng(3).permutation([line.split(",")[2] for line in lines[1:]])

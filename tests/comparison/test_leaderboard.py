@@ -179,6 +179,7 @@ def test_labels_that_are_not_in_the_rows_are_not_recovered():
     assert found.conclusion.startswith("No measure recovers these labels: ")
 
 
+@pytest.mark.slow
 def test_ratings_choose_the_measure_that_made_them():
     rows, _ = blobs(200, d=8)
     random = np.random.default_rng(0)

@@ -44,6 +44,7 @@ def check(comparison):
     assert rising == sorted(rising)
 
 
+@pytest.mark.slow
 def test_the_same_model_spans_from_no_recovery_to_nearly_perfect():
     check(reproduction(0))
 

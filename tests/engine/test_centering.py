@@ -59,7 +59,14 @@ def test_only_cosines_are_shifted(form):
 
 
 @each_crowd
-@pytest.mark.parametrize(("n", "d", "k"), [(1500, 40, 1), (1500, 40, 30), (900, 131, 10)])
+@pytest.mark.parametrize(
+    ("n", "d", "k"),
+    [
+        pytest.param(1500, 40, 1, marks=pytest.mark.slow),
+        (1500, 40, 30),
+        pytest.param(900, 131, 10, marks=pytest.mark.slow),
+    ],
+)
 def test_neighbours_in_a_crowd_are_those_of_the_float64_scores(crowd, n, d, k):
     X = crowd(n, d)
     found = top_k(X, k=k)

@@ -47,8 +47,10 @@ def test_norms_are_written_for_the_given_rows_only(is_binary):
     assert np.isnan(norms[[0, 1, 7, 8]]).all()
 
 
-@pytest.mark.parametrize("kind", ["binary", "whole", "real"])
 @pytest.mark.parametrize("is_cosine", [True, False])
+@pytest.mark.parametrize(
+    "kind", ["real", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("binary", "whole"))]
+)
 def test_rows_get_their_best_items_and_no_others_are_touched(kind, is_cosine):
     rng = np.random.default_rng(1)
     Q, B = some(rng, 8, kind == "binary"), some(rng, M, kind == "binary")

@@ -210,8 +210,15 @@ def test_bits_do_not_depend_on_threads_or_instruction_set(rng, monkeypatch):
             np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("values", ["ones", "numbers"])
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        (np.float32, "numbers"),
+        pytest.param(np.float32, "ones", marks=pytest.mark.slow),
+        pytest.param(np.float64, "numbers", marks=pytest.mark.slow),
+        pytest.param(np.float64, "ones", marks=pytest.mark.slow),
+    ],
+)
 def test_blocks_and_pieces_have_the_bits_of_whole_rows(rng, monkeypatch, dtype, values):
     monkeypatch.setattr(partial_sums, "_NNZ_PER_COLUMN", 30)
     X = sp.random_array((9000, 700), density=0.02, rng=rng, format="csr", dtype=dtype)

@@ -139,7 +139,7 @@ def test_compare_of_interactions_takes_every_name(labels):
     assert all(np.isfinite([row.score.value, row.gain.value]).all() for row in found.rows)
 
 
-@pytest.mark.parametrize("asked", ["labels", "pairs"])
+@pytest.mark.parametrize("asked", ["labels", pytest.param("pairs", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_compare_of_rows_takes_every_name(name, asked):
     rows, measure = rows_and_measure(name)
@@ -175,6 +175,7 @@ def test_the_other_side_of_the_model_is_given_to_an_object_without_it():
     assert ours.score.value == pytest.approx(scores[label])
 
 
+@pytest.mark.slow
 def test_bags_in_compare_are_the_interactions():
     """Items as bags of users by labels; by held-out interactions users as bags of items."""
     found = compare(
@@ -235,7 +236,9 @@ def test_the_command_neighbors_takes_names_that_a_model_serves(name, files, tmp_
     assert np.isfinite(np.load(out)["scores"]).all()
 
 
-@pytest.mark.parametrize("labelled", [True, False], ids=["labels", "held out"])
+@pytest.mark.parametrize(
+    "labelled", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["labels", "held out"]
+)
 def test_the_command_compare_takes_every_name(labelled, files, tmp_path):
     # the LPs of bags take seconds: two rescalings in test_bags_in_compare_are_the_interactions
     names = [*ALONE, *OF_A_MODEL, "weight_cosine", "project_back_items", "query_metric_cosine"]

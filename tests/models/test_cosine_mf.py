@@ -56,6 +56,7 @@ def test_the_loss_falls(simulation, similarity, loss):
     assert model.validation_curve_[-1] < model.validation_curve_[0]
 
 
+@pytest.mark.slow
 def test_the_cosine_recovers_clusters_that_the_dot_product_blurs():
     gains = []
     for seed in range(5):

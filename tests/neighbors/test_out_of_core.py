@@ -49,8 +49,16 @@ def test_rows_on_disk_have_the_neighbours_of_rows_in_memory(rows, on_disk, measu
 
 @pytest.mark.parametrize(
     "measure",
-    ["whitened_cosine", "centered_cosine", "zscore_cosine", "unit_column_cosine", "all_but_the_top",
-     "scaled_similarity"],
+    [
+        "whitened_cosine",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (
+                "centered_cosine", "zscore_cosine", "unit_column_cosine", "all_but_the_top",
+                "scaled_similarity",
+            )
+        ),
+    ],
 )  # fmt: skip
 def test_measures_that_learn_means_and_moments_learn_them_from_disk(rows, on_disk, measure):
     expected = top_k(rows, k=5, measure=measure)

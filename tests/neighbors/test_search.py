@@ -89,9 +89,16 @@ def test_few_queries_are_exact_with_and_without_an_index(measure):
         assert_same_bits(index.search(Q, 12).indices, top_k(Q, items, 12, measure=measure).indices)
 
 
+# each set compiles code of its own
+ISAS = [
+    isa if isa == "generic" else pytest.param(isa, marks=pytest.mark.slow)
+    for isa in cpu.ISA_FEATURES
+]
+
+
 @each_measure
 @each_family
-@pytest.mark.parametrize("isa", cpu.ISA_FEATURES)
+@pytest.mark.parametrize("isa", ISAS)
 def test_every_instruction_set_gives_the_same_bits(isa, family, measure):
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
@@ -284,6 +291,7 @@ def in_a_process(code, **environment):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_unknown_or_missing_instruction_set_is_refused_before_any_code_is_made():
     code = "import numpy, fastcos; fastcos.top_k(numpy.eye(200), k=1)"
     result = in_a_process(code, FASTCOS_ISA="mmx")
@@ -318,6 +326,7 @@ def test_a_million_cases_are_exact():
     assert told["wrong"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_an_interrupt_is_answered_within_half_a_second_and_leaves_no_work_behind():
     code = """

@@ -51,6 +51,7 @@ def test_the_card_of_rows_on_disk_is_that_of_rows_in_memory(model, tmp_path):
 MEASURES = ["neg_euclidean", "whitened_cosine", "scaled_similarity"]
 
 
+@pytest.mark.slow
 def test_standings_of_rows_on_disk_are_those_of_rows_in_memory(model, tmp_path, monkeypatch):
     monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "2")
     items, labels = model[0][:2500], model[2][:2500]

@@ -87,6 +87,7 @@ def test_shards_with_wide_numbers_are_the_same_matrix(X, tmp_path, monkeypatch):
         same([call(wide, Q), call(wide.whole(), Q)], [call(narrow, Q), call(X, Q)])
 
 
+@pytest.mark.slow
 def test_simulated_interactions_with_wide_numbers_are_the_same(monkeypatch):
     narrow = simulate_interactions(n_users=300, n_items=50, random_state=4).X
     monkeypatch.setattr(simulation, "INT32_MAX", 3)
