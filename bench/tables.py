@@ -1,12 +1,12 @@
-"""Every ratio against the rivals, in one command: `python -m bench.tables [PART ...]`.
+"""Tables of ratios to other libraries: `python -m bench.tables [PART ...]`.
 
-Runs the suites of bench/competitors, each of which checks the answers before it times them. Writes
-bench/tables.json and bench/tables.md. A ratio is always of one run: ours is timed before and after
-every rival. Parts that are not asked for keep their rows and their date. A long part can be run in
-pieces with FASTCOS_TABLE=FILE in the environment; `--rows FILE` then takes the rows from there, and
-what FILE has not is kept, its older date told. `--readme`
-puts the best rival of every work into the README, between its two marks. Rivals that are
-not installed are left out; FASTCOS_COMPETITORS_PYTHON names another interpreter that has them.
+Runs the tests of bench/competitors, each of which compares answers before it times them. Writes
+bench/tables.json and bench/tables.md. All ratios of a row come from one run, with fastcos before
+and after every competitor. Parts that are not named keep their rows and their date. To run a long
+part in pieces, set FASTCOS_TABLE=FILE; `--rows FILE` then reads the rows from there and keeps older
+rows, with their date, for what FILE lacks. `--readme` copies the best competitor of every case into
+the README. Libraries that are not installed are left out; FASTCOS_COMPETITORS_PYTHON names an
+interpreter that has them.
 """
 
 import argparse
@@ -37,7 +37,7 @@ BEGIN, END = "<!-- begin bench/tables.md -->\n", "<!-- end bench/tables.md -->\n
 
 
 def cpu_name():
-    """As the system calls it, with what was measured to tell kinds of virtual CPUs apart."""
+    """Return the system's name of the CPU, and LLVM's, which tells virtual CPUs apart."""
     try:
         (line, *_) = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     except (OSError, ValueError):
@@ -48,7 +48,7 @@ def cpu_name():
 
 
 def versions():
-    """Of this interpreter, and of the one that has the rivals where it is another."""
+    """Return the versions of fastcos here, and of the competitors in their interpreter."""
     names = ",".join(LIBRARIES)
     code = (
         "import importlib.metadata as m, json\nfound = {}\n"
@@ -63,7 +63,7 @@ def versions():
 
 
 def run_part(part):
-    """Rows of one part; its tests may fail where a promise is not kept, and the rows tell that."""
+    """Return the rows of one part, also of tests that fail because a target is missed."""
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder, "table.json")
         command = [
@@ -71,36 +71,36 @@ def run_part(part):
             "-m",
             "pytest",
             "-q",
-            "-n0",  # one process: two at once are no timing
+            "-n0",  # parallel tests disturb the times
             str(ROOT / "bench/competitors" / PARTS[part][0]),
         ]
         environment = {**os.environ, "FASTCOS_TABLE": str(table), "PYTHONPATH": str(ROOT)}
         subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=sys.stderr)
         if not table.exists():
-            raise SystemExit(f"bench.tables: {part} gave no rows")
+            raise SystemExit(f"bench.tables: {part} returned no rows")
         return rows_of_pieces(table)
 
 
 def rows_of_pieces(path):
-    """Rows that FASTCOS_TABLE gathered; of a work that was run again, the last run."""
+    """Return the rows of FASTCOS_TABLE; the last run of each case counts."""
     rows = json.loads(Path(path).read_text("utf8"))
-    return list({(row["work"], row["rival"]): row for row in rows}.values())
+    return list({(row["work"], row["competitor"]): row for row in rows}.values())
 
 
 def library_of(row):
-    """Without the core type, which differs from run to run."""
-    return row["rival"].split()[0]
+    """Return the library without its core type, which differs from run to run."""
+    return row["competitor"].split()[0]
 
 
 def with_older(rows, before):
-    """These rows, and those of before that they do not replace, with their date."""
+    """Return these rows, and with their date the earlier rows that they do not replace."""
     new = {(row["work"], library_of(row)) for row in rows}
     kept = [row for row in before.get("rows", ()) if (row["work"], library_of(row)) not in new]
     return rows + [{"date": before["date"], **row} for row in kept]
 
 
 def dates(found):
-    """When the part was run, and what of it before."""
+    """Return the date of the part, and of its older rows."""
     older = {}
     for row in found["rows"]:
         if row.get("date", found["date"]) != found["date"]:
@@ -111,29 +111,31 @@ def dates(found):
 
 
 def cost(row, seconds, peak):
-    """Time, and the peak memory of the process where it was measured."""
+    """Return the time, and the peak memory if it was measured."""
     taken = row[seconds]
     text = f"{taken:.3g} s" if taken >= 1 else f"{1e3 * taken:.3g} ms"
     return f"{text}, {row[peak]:.0f} MiB" if row.get(peak) else text
 
 
 def table(rows):
-    """Markdown lines; a wrong answer has no time."""
+    """Return Markdown lines; a wrong answer is not timed."""
     lines = [
-        "| work | against | its time | ours | ratio | promised |",
+        "| case | library | its time | fastcos | ratio | target |",
         "|---|---|---:|---:|---:|---:|",
     ]
     for row in rows:
-        least = f"{row['at_least']:g}x" if row.get("at_least") else ""
-        its = cost(row, "rival_s", "rival_peak_mib") if row["correct"] else "wrong answer"
+        target = f"{row['target']:g}x" if row.get("target") else ""
+        its = cost(row, "competitor_s", "competitor_peak_mib") if row["correct"] else "wrong answer"
         ratio = f"{row['ratio']:.2f}x" if row["correct"] else ""
         ours = cost(row, "ours_s", "peak_mib")
-        lines.append(f"| {row['work']} | {row['rival']} | {its} | {ours} | {ratio} | {least} |")
+        lines.append(
+            f"| {row['work']} | {row['competitor']} | {its} | {ours} | {ratio} | {target} |"
+        )
     return [*lines, ""]
 
 
-def markdown(record, everyone=True):
-    """The best rival of every work; then, for everyone, all the others and the versions."""
+def markdown(record, complete=True):
+    """Return the best competitor of every case; if complete, also the others and the versions."""
     lines = []
     for part, (_, title) in PARTS.items():
         if part not in record:
@@ -147,22 +149,22 @@ def markdown(record, everyone=True):
         best = [row for i, row in enumerate(rows) if row["work"] not in works[:i]]
         others = [row for row in rows if row not in best]
         lines += [
-            f"**{title}**, the best rival of each; {dates(found)}, {found['cpu']}, "
+            f"**{title}**, the best competitor of each case; {dates(found)}, {found['cpu']}, "
             f"{found['threads']} threads.", "", *table(best),
         ]  # fmt: skip
-        if not everyone:
+        if not complete:
             continue
         if others:
-            lines += ["<details><summary>All the others</summary>", "", *table(others)]
+            lines += ["<details><summary>The others</summary>", "", *table(others)]
             lines += ["</details>", ""]
         lines += [f"Versions: {libraries}.", ""]
-    if not everyone:
-        lines += ["All rivals, and the versions: [bench/tables.md](bench/tables.md).", ""]
+    if not complete:
+        lines += ["All competitors, and the versions: [bench/tables.md](bench/tables.md).", ""]
     return "\n".join(lines)
 
 
-def into_readme(text):
-    """Put the tables between the marks."""
+def write_readme(text):
+    """Replace the text between the marks."""
     path = ROOT / "README.md"
     before, rest = path.read_text("utf8").split(BEGIN)
     after = rest.split(END)[1]
@@ -170,9 +172,11 @@ def into_readme(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m bench.tables", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.tables", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all")
-    parser.add_argument("--rows", metavar="FILE", help="of the one PART, run before in pieces")
+    parser.add_argument("--rows", metavar="FILE", help="rows of the one PART, run in pieces")
     parser.add_argument("--readme", action="store_true", help="copy the tables into the README")
     given = parser.parse_args()
     unknown = set(given.parts) - set(PARTS)
@@ -196,7 +200,7 @@ def main():
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
         MARKDOWN.write_text(markdown(record), "utf8")
     if given.readme:
-        into_readme(markdown(record, everyone=False))
+        write_readme(markdown(record, complete=False))
     return 0
 
 

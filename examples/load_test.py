@@ -2,8 +2,8 @@
 
     python examples/load_test.py http://127.0.0.1:8000 --items 100000 --connections 8 --seconds 10
 
-Every connection asks for the neighbours of random items, one request after the other. Standard
-library only, so that nothing but the service is measured.
+Every connection requests the neighbours of random items, one request after the other. Standard
+library only, so that the client costs little.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 async def one_connection(
     host: str, port: int, n_items: int, until: float, seed: int
 ) -> list[float]:
-    """Ask until the time is over; return the seconds of every request."""
+    """Send requests until the time is over; return the seconds of each."""
     choose = random.Random(seed)
     reader, writer = await asyncio.open_connection(host, port)
     seconds = []
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=10.0)
     given = parser.parse_args()
-    asyncio.run(load(given.url, given.items, given.connections, 1.0))  # warm
+    asyncio.run(load(given.url, given.items, given.connections, 1.0))  # warm-up
     found = asyncio.run(load(given.url, given.items, given.connections, given.seconds))
     print(
         f"{given.connections} connections: " + ", ".join(f"{k} {v:,.1f}" for k, v in found.items())

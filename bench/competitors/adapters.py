@@ -1,7 +1,7 @@
-"""How each library does the work that is timed: adapters of fastcos.speed and bench/competitors.
+"""Adapters: how each library does the work that is timed.
 
-Processes without fastcos read this file by its path: nothing but NumPy is imported at the top. An
-adapter prepares, untimed, what the library lets a user prepare once, and returns what is timed.
+Processes without fastcos read this file by its path, so the top imports NumPy only. An adapter
+prepares, untimed, what a user of the library would prepare once, and returns the call to time.
 """
 
 import os
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def unit(rows: Any) -> Any:
-    """Rows of length 1; zero rows stay."""
+    """Return rows of norm 1; zero rows stay zero."""
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
 
 
@@ -22,9 +22,9 @@ class Search(NamedTuple):
     Attributes
     ----------
     prepare : callable
-        From queries to what call takes; not timed for a batch.
+        From queries to the argument of call; not timed for a batch.
     call : callable
-        The search, as far as the library goes: timed.
+        The library's search; timed.
     read : callable
         From its result to indices and scores (n, k), best first.
     """
@@ -45,23 +45,24 @@ def search(library: str, items: Any, k: int, measure: str, *, own: bool) -> Sear
     k : int
     measure : {"cosine", "neg_euclidean"}
     own : bool
-        The queries are the items, and no row is its own neighbour; fastcos_index ignores it.
+        Self-join: the queries are the items, and no row is its own neighbour. fastcos_index
+        ignores it.
     """
     if library.startswith("fastcos"):
         return _OURS[library](items, k, measure, own)
-    found: Search = _RIVALS[library](items, k + own, measure)
+    found: Search = _COMPETITORS[library](items, k + own, measure)
     return found._replace(read=lambda raw: _without_self(*found.read(raw))) if own else found
 
 
 def _without_self(indices: Any, scores: Any) -> tuple[Any, Any]:
-    """Of k + 1 neighbours, the k that are not the row itself."""
+    """Return k of k + 1 neighbours, without the row itself."""
     kept = indices != np.arange(len(indices))[:, None]
     kept[kept.all(axis=1), -1] = False
     shape = len(indices), indices.shape[1] - 1
     return indices[kept].reshape(shape), scores[kept].reshape(shape)
 
 
-def _as_given(rows: Any) -> Any:
+def _identity(rows: Any) -> Any:
     return rows
 
 
@@ -69,22 +70,22 @@ def _fastcos(items: Any, k: int, measure: str, own: bool) -> Search:
     from fastcos import top_k
 
     if own:
-        return Search(_as_given, lambda rows: top_k(rows, k=k, measure=measure), tuple)
-    return Search(_as_given, lambda rows: top_k(rows, items, k, measure=measure), tuple)
+        return Search(_identity, lambda rows: top_k(rows, k=k, measure=measure), tuple)
+    return Search(_identity, lambda rows: top_k(rows, items, k, measure=measure), tuple)
 
 
 def _fastcos_index(items: Any, k: int, measure: str, own: bool) -> Search:
     from fastcos import SimilarityIndex
 
     index = SimilarityIndex(measure).fit(items)
-    return Search(_as_given, lambda rows: index.search(rows, k), tuple)
+    return Search(_identity, lambda rows: index.search(rows, k), tuple)
 
 
 def _faiss(items: Any, k: int, measure: str) -> Search:
     import faiss
 
     kind = faiss.IndexFlatL2 if measure == "neg_euclidean" else faiss.IndexFlatIP
-    prepare = unit if measure == "cosine" else _as_given
+    prepare = unit if measure == "cosine" else _identity
     index = kind(items.shape[1])
     index.add(prepare(items))
 
@@ -107,11 +108,11 @@ def _sklearn(items: Any, k: int, measure: str) -> Search:
         distances, indices = found
         return indices, (1 - distances if metric == "cosine" else -distances)
 
-    return Search(_as_given, lambda rows: model.kneighbors(rows, k), read)
+    return Search(_identity, lambda rows: model.kneighbors(rows, k), read)
 
 
 def _numpy(items: Any, k: int, measure: str) -> Search:
-    """Sgemm in blocks, then argpartition; cosine alone."""
+    """Sgemm in blocks, then argpartition; cosine only."""
     searched = unit(items)
 
     def call(rows: Any) -> tuple[Any, Any]:
@@ -125,7 +126,7 @@ def _numpy(items: Any, k: int, measure: str) -> Search:
             scores[at : at + 1024] = np.take_along_axis(values, order, 1)
         return indices, scores
 
-    return Search(unit, call, _as_given)
+    return Search(unit, call, _identity)
 
 
 def _usearch(items: Any, k: int, measure: str) -> Search:
@@ -138,11 +139,11 @@ def _usearch(items: Any, k: int, measure: str) -> Search:
         scores = 1 - distances if measure == "cosine" else -np.sqrt(np.maximum(distances, 0))
         return found.keys.astype(np.int64).reshape(-1, k), scores
 
-    return Search(_as_given, lambda rows: exact(items, rows, k, kind, exact=True), read)
+    return Search(_identity, lambda rows: exact(items, rows, k, kind, exact=True), read)
 
 
 def _chunkdot(items: Any, k: int, measure: str) -> Search:
-    """Cosine alone."""
+    """Cosine only."""
     from chunkdot import cosine_similarity_top_k
 
     def read(found: Any) -> tuple[Any, Any]:
@@ -154,19 +155,19 @@ def _chunkdot(items: Any, k: int, measure: str) -> Search:
         other = {} if rows is items else {"embeddings_right": items}
         return cosine_similarity_top_k(rows, top_k=k, **other)
 
-    return Search(_as_given, call, read)
+    return Search(_identity, call, read)
 
 
 def _implicit(items: Any, k: int, measure: str) -> Search:
-    """Cosine alone."""
+    """Cosine only."""
     from implicit.cpu.topk import topk
 
     searched = unit(items)
-    return Search(unit, lambda rows: topk(searched, rows, k), _as_given)
+    return Search(unit, lambda rows: topk(searched, rows, k), _identity)
 
 
 _OURS = {"fastcos": _fastcos, "fastcos_index": _fastcos_index}
-_RIVALS = {
+_COMPETITORS = {
     "faiss": _faiss,
     "sklearn": _sklearn,
     "numpy": _numpy,
@@ -179,8 +180,8 @@ _RIVALS = {
 def product(library: str, X: Any) -> Callable[[Any], Any]:
     """Return A -> X A; library: fastcos, new_memory, prepared, scipy or mkl.
 
-    new_memory is fastcos without the memory of an earlier result; prepared, what it checks once
-    done.
+    new_memory is fastcos without the buffer of a freed result; prepared is fastcos on a matrix that
+    was validated once.
     """
     if library == "scipy":
         return lambda A: X @ A
@@ -207,7 +208,7 @@ def product(library: str, X: Any) -> Callable[[Any], Any]:
 
 def gram(library: str, X: Any) -> Callable[[Any], Any]:
     """Return Q -> X'(X Q); libraries as of product."""
-    # a view: SciPy multiplies by it twice as fast as by the transpose in CSR
+    # a CSC view: SciPy multiplies by it twice as fast as by the transpose in CSR
     transpose = X.T
     if library == "scipy":
         return lambda Q: transpose @ (X @ Q)
@@ -230,9 +231,9 @@ class Items(NamedTuple):
     Attributes
     ----------
     call : callable
-        The search: timed. The rivals are handed normalised and transposed matrices.
+        The search; timed. The competitors get normalised and transposed matrices.
     read : callable
-        From its result to the k best scores of every item, itself left out.
+        From its result to the k best scores of every item, without the item itself.
     """
 
     call: Callable[[], Any]
@@ -240,7 +241,7 @@ class Items(NamedTuple):
 
 
 def items(library: str, X: Any, k: int, dtype: str = "float32") -> Items:
-    """Return the search of k neighbours of every item; dtype is sparse_dot_topn's alone.
+    """Return the search of k neighbours of every item; dtype is for sparse_dot_topn only.
 
     Parameters
     ----------
@@ -267,9 +268,9 @@ def _sparse_dot_topn(X: Any, k: int, dtype: str) -> Items:
     lengths = np.sqrt(np.asarray(wide.multiply(wide).sum(axis=0)).ravel())
     units = sp.csr_matrix(wide @ sp.diags_array(1 / np.where(lengths > 0, lengths, 1)))
     columns = units.astype(dtype)
-    rows, n_threads = sp.csr_matrix(columns.T.tocsr()), n_cores()
+    rows = sp.csr_matrix(columns.T.tocsr())
     return Items(
-        lambda: sp_matmul_topn(rows, columns, top_n=k + 1, n_threads=n_threads, sort=True),
+        lambda: sp_matmul_topn(rows, columns, top_n=k + 1, n_threads=n_threads(), sort=True),
         lambda found: _best_of_rows(found, k),
     )
 
@@ -279,7 +280,7 @@ def _implicit_items(X: Any, k: int) -> Items:
     from implicit.nearest_neighbours import CosineRecommender
 
     users = sp.csr_matrix(X.astype(np.float64))
-    model = CosineRecommender(K=k + 1, num_threads=n_cores())
+    model = CosineRecommender(K=k + 1, num_threads=n_threads())
 
     def call() -> Any:
         model.fit(users, show_progress=False)
@@ -289,16 +290,16 @@ def _implicit_items(X: Any, k: int) -> Items:
 
 
 def _best_of_rows(found: Any, k: int) -> Any:
-    """The k best scores of every row of a sparse answer, after the best one: the row itself."""
+    """Return the k best scores of every row of a sparse result, after the best: the row itself."""
     best = np.zeros((found.shape[0], k + 1))
     for row, (a, b) in enumerate(zip(found.indptr, found.indptr[1:], strict=False)):
         best[row, : b - a] = np.sort(found.data[a:b])[::-1]
     return best[:, 1:]
 
 
-def n_cores() -> int:
-    """Threads that a rival is told to use: OMP_NUM_THREADS, else every core of this process."""
-    told = int(os.environ.get("OMP_NUM_THREADS", 0))
-    if told or not hasattr(os, "sched_getaffinity"):
-        return told or os.cpu_count() or 1
+def n_threads() -> int:
+    """Return the threads of a competitor: OMP_NUM_THREADS, else all cores of this process."""
+    limit = int(os.environ.get("OMP_NUM_THREADS", 0))
+    if limit or not hasattr(os, "sched_getaffinity"):
+        return limit or os.cpu_count() or 1
     return len(os.sched_getaffinity(0))

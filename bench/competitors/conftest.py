@@ -1,26 +1,21 @@
-"""Matrices of the sparse rivals, made once and kept as .npy files that every process reads."""
-
-import sys
-from pathlib import Path
+"""Matrices of the sparse cases: .npy files that every process reads, kept between runs."""
 
 import numpy as np
 import pytest
 
 from bench import inputs
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 
 def pytest_collection_modifyitems(config):
-    """Two tests at once are no timing."""
+    """Refuse parallel runs: they disturb the times."""
     if getattr(config.option, "numprocesses", None) or hasattr(config, "workerinput"):
-        pytest.exit("timings need one process: run with -n 0", returncode=2)
+        pytest.exit("timed tests must run one at a time: use -n 0", returncode=2)
 
 
 PARTS = ("data", "indices", "indptr", "shape")
 
 
-def made(name):
+def make_matrix(name):
     if name == "decks":
         return inputs.decks()
     X = inputs.zipf_interactions()
@@ -29,23 +24,23 @@ def made(name):
 
 @pytest.fixture(scope="session")
 def folder(request, tmp_path_factory):
-    """Pytest's cache, where it has one: zipf takes half a minute to make."""
+    """Return a folder in pytest's cache, if there is one: zipf takes half a minute to make."""
     cache = getattr(request.config, "cache", None)
     return cache.mkdir("sparse_inputs") if cache else tmp_path_factory.mktemp("sparse_inputs")
 
 
 @pytest.fixture
 def matrix(request, folder):
-    """Files of the matrix that the test's case begins with: decks, zipf or zipf_slice.
+    """Return the files of the matrix that the case starts with: decks, zipf or zipf_slice.
 
-    zipf_slice is zipf's users whose 27,000 x 20,000 transpose has 6.3 M non-zeros.
+    zipf_slice holds 20,000 users of zipf, with 6.3 M non-zeros.
     """
     name = request.node.callspec.params["case"].split()[0]
     files = [folder / f"{name}_{part}.npy" for part in PARTS]
     if not all(file.exists() for file in files):
-        X = made(name)
+        X = make_matrix(name)
         if X is None:
-            pytest.skip("no deck data beside the repository")
+            pytest.skip("the deck data are not installed")
         parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32), np.array(X.shape)
         for file, part in zip(files, parts, strict=True):
             np.save(file, part)

@@ -1,8 +1,8 @@
-"""One library on one dense search in a process of its own: `python dense_worker.py JOB.json`.
+"""Run one library on one dense search: `python dense_worker.py JOB.json`.
 
-The job names the library, the .npy inputs, k, the measure and where the scores go. Prints the
-seconds of every call as JSON. The adapters are fastcos/speed_libraries.py, read by path: a rival
-may live in an environment without fastcos.
+The job names the library, the .npy inputs, k, the measure and the file of the scores. Prints the
+seconds of every call as JSON. adapters.py is read by path: this process may run in an environment
+without fastcos.
 """
 
 import json
@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-LIBRARIES = runpy.run_path(str(Path(__file__).with_name("adapters.py")))
-# rows of a warm-up, and of a trial of BLAS kernels
+ADAPTERS = runpy.run_path(str(Path(__file__).with_name("adapters.py")))
+# queries of a warm-up and of a trial of BLAS kernels
 FEW = 2000
 
 
 def timed(call, seconds):
-    """Seconds of the calls, at least three but one of what takes long, and the last answer."""
+    """Return the seconds of the calls and the last answer; a call of 8 s or more runs once."""
     taken, stop = [], time.perf_counter() + seconds
     while (len(taken) < 3 and sum(taken) < 8) or time.perf_counter() < stop:
         started = time.perf_counter()
@@ -33,7 +33,7 @@ if __name__ == "__main__":
     queries = np.load(job["queries"])
     own = job["items"] is None
     items = queries if own else np.load(job["items"])
-    make = LIBRARIES["search"]
+    make = ADAPTERS["search"]
     some = make(job["library"], items, job["k"], job["measure"], own=False)
     few = some.prepare(queries[:FEW])
     some.call(few)
@@ -47,4 +47,4 @@ if __name__ == "__main__":
             search.call(prepared)
     seconds, found = timed(lambda: search.call(prepared), job["seconds"])
     np.save(job["answer"], np.asarray(search.read(found)[1], np.float32))
-    print(json.dumps(seconds))
+    print(json.dumps({"seconds": seconds}))

@@ -1,9 +1,9 @@
-"""One library on one sparse task in a process of its own: `python sparse_worker.py JOB.json`.
+"""Run one library on one sparse task: `python sparse_worker.py JOB.json`.
 
-The job names the task, the library and its setting, the .npy files of the CSR matrix, and where the
-answer goes. Prints JSON: the seconds of every call, the peak memory that a call added, in MiB, and
-for an SVD the largest relative residual. Adapters that fastcos.speed has too are read by path from
-fastcos/speed_libraries.py: a rival may live in an environment without fastcos.
+The job names the task, the library and its setting, the .npy files of the CSR matrix and the file
+of the answer. Prints JSON: the seconds of every call, the peak memory that a call added, in MiB,
+and for an SVD the largest relative residual. adapters.py is read by path: this process may run in
+an environment without fastcos.
 """
 
 import json
@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-LIBRARIES = runpy.run_path(str(Path(__file__).with_name("adapters.py")))
-CORES = LIBRARIES["n_cores"]()
-# rows of an answer that are kept
-KEPT = 1000
+ADAPTERS = runpy.run_path(str(Path(__file__).with_name("adapters.py")))
+N_THREADS = ADAPTERS["n_threads"]()
+# rows of an answer that are compared
+MAX_ROWS = 1000
 
 
-# truncated SVD: call() gives U, s, Vt
+# truncated SVD: call() returns U, s, Vt
 
 
 def svd_fastcos(X, k, **setting):
@@ -56,7 +56,7 @@ def svd_fbpca(X, k, n_iter, n_oversamples):
 def svd_torch(X, k, n_iter, n_oversamples):
     import torch
 
-    torch.set_num_threads(CORES)
+    torch.set_num_threads(N_THREADS)
     parts = (torch.from_numpy(np.asarray(part)) for part in (X.indptr, X.indices, X.data))
     tensor = torch.sparse_csr_tensor(*parts, size=X.shape)
 
@@ -71,7 +71,7 @@ def svd_dask(X, k, n_iter, n_oversamples):
     import dask.array
     from dask.array.linalg import svd_compressed
 
-    rows = -(-X.shape[0] // (4 * CORES))
+    rows = -(-X.shape[0] // (4 * N_THREADS))
     blocks = [sp.csr_matrix(X[lo : lo + rows]) for lo in range(0, X.shape[0], rows)]
     lazy = [dask.array.from_array(block, chunks=block.shape, asarray=False) for block in blocks]
     whole = dask.array.concatenate(lazy, axis=0)
@@ -81,7 +81,7 @@ def svd_dask(X, k, n_iter, n_oversamples):
         found = svd_compressed(
             whole, k, "QR", n_power_iter=n_iter, n_oversamples=n_oversamples, seed=0
         )
-        return dask.array.compute(*found, num_workers=CORES)
+        return dask.array.compute(*found, num_workers=N_THREADS)
 
     return call
 
@@ -97,7 +97,7 @@ SVDS = {
 
 
 def largest_residual(X, s, Vt):
-    """The largest of min(r / s, r^½) / s with r = |X'Xv - s²v|, in float64 by SciPy."""
+    """Return the largest of min(r / s, r^½) / s with r = |X'Xv - s²v|, in float64 by SciPy."""
     V, s = np.asarray(Vt, np.float64).T, np.asarray(s, np.float64)
     V = V / np.linalg.norm(V, axis=0)
     X = X.astype(np.float64)
@@ -105,42 +105,42 @@ def largest_residual(X, s, Vt):
     return float(np.max(np.minimum(r / s, np.sqrt(r)) / s))
 
 
-def some_rows(answer):
-    return answer[:: max(1, len(answer) // KEPT)]
+def sample_rows(answer):
+    return answer[:: max(1, len(answer) // MAX_ROWS)]
 
 
 def prepared(job):
-    """The call to be timed, and what is kept of its answer."""
+    """Return the call to time, and the function from its answer to what is compared."""
     parts = [np.load(file) for file in job["matrix"]]
     X = sp.csr_array(tuple(parts[:3]), shape=parts[3])
     task, library, k = job["task"], job["library"], job["k"]
     if task in ("product", "gram"):
         rng = np.random.default_rng(0)
         A = rng.standard_normal((X.shape[1], job["width"])).astype(np.float32)
-        product = LIBRARIES[task](library, X)
-        return lambda: product(A), some_rows
+        product = ADAPTERS[task](library, X)
+        return lambda: product(A), sample_rows
     if task == "items":
-        call, read = LIBRARIES["items"](library, X, k, **job["setting"])
+        call, read = ADAPTERS["items"](library, X, k, **job["setting"])
         return call, lambda found: read(found)[:, -1]
     call = SVDS[library](X, k, **job["setting"])
     return call, lambda found: largest_residual(X, *found[1:])
 
 
 def resident(field):
-    """VmRSS or VmHWM of this process in MiB."""
+    """Return VmRSS or VmHWM of this process in MiB."""
     text = Path("/proc/self/status").read_text()
     return int(text.split(f"{field}:")[1].split()[0]) / 1024
 
 
 if __name__ == "__main__":
     job = json.loads(Path(sys.argv[1]).read_text())
-    call, kept = prepared(job)
+    call, reduce = prepared(job)
     seconds, found = [], None
     call()
     if "fastcos.linalg.buffer_pool" in sys.modules:
         sys.modules["fastcos.linalg.buffer_pool"].release()
     before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     stop = time.perf_counter() + job["seconds"]
     while not seconds or time.perf_counter() < stop:
         found = None
@@ -148,7 +148,7 @@ if __name__ == "__main__":
         found = call()
         seconds.append(time.perf_counter() - started)
     peak = resident("VmHWM") - before
-    answer = kept(found)
+    answer = reduce(found)
     residual = answer if job["task"] == "svd" else None
     np.save(job["answer"], answer)
     print(json.dumps({"seconds": seconds, "peak_mib": peak, "residual": residual}))

@@ -1,35 +1,35 @@
-"""Item-item cosine top-k against sparse_dot_topn and implicit: exact answers, all threads.
+"""Exact item-item cosine top-k: `pytest -n 0 bench/competitors/test_sparse_neighbors.py`.
 
-`pytest bench/competitors/test_sparse_neighbors.py`. The rivals are handed normalised, transposed
-matrices, and that is not timed; ours starts from the transpose of the interactions.
+Against sparse_dot_topn and implicit on all threads. The competitors get normalised, transposed
+matrices, untimed; fastcos starts from the transpose of the interactions.
 """
 
 import numpy as np
 import pytest
-import sparse_ratios
 
+from bench.competitors import harness
+
+# case: k
 CASES = {
     "decks top-10 of 17,192 items": 10,
     "decks top-100 of 17,192 items": 100,
     "zipf_slice top-10 of 27,000 items": 10,
     "zipf_slice top-100 of 27,000 items": 100,
 }
-# sparse_dot_topn's faster type depends on k
-RIVALS = [
-    ("sparse_dot_topn float32", "sparse_dot_topn", {"dtype": "float32"}, "", 3.0, 8.0),
-    ("sparse_dot_topn float64", "sparse_dot_topn", {"dtype": "float64"}, "", 3.0, 8.0),
-    ("implicit", "implicit", {}, "", 3.0, 8.0),
-]
+# the faster type of sparse_dot_topn depends on k
+COMPETITORS = [
+    harness.Competitor("sparse_dot_topn", 3.0, {"dtype": dtype}, label=f"sparse_dot_topn {dtype}")
+    for dtype in ("float32", "float64")
+] + [harness.Competitor("implicit", 3.0)]
 
 
 def agreement(matrix):
-    """How far the k-th best scores of both may lie apart: 1e-5, or the rounding errors of float32.
+    """Return a function that compares k-th best scores: to 1e-5, plus rounding in float32.
 
-    sparse_dot_topn adds float32 products in float32. Of an item with n entries a cosine is a sum of
-    at most n products of two rounded factors, of which none is negative: the error is at most
+    sparse_dot_topn sums float32 products in float32. The cosine of an item with n entries is a sum
+    of at most n non-negative products of two rounded factors. Its error is at most
     g = (n + 2) u / (1 - (n + 2) u) times the cosine (Higham 2002, Accuracy and Stability of
-    Numerical Algorithms, section 3.1), and the k-th best score moves no further than a score. Seen:
-    2.6e-4 where g is 1.2e-3.
+    Numerical Algorithms, section 3.1), and the k-th best score moves no further than a score.
     """
     _, indices, _, shape = (np.load(file) for file in matrix)
     terms = np.bincount(indices, minlength=shape[1]) + 2
@@ -44,7 +44,8 @@ def agreement(matrix):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_ratio(case, matrix, tmp_path, capsys):
-    job = {"task": "items", "k": CASES[case], "matrix": matrix}
-    rows = sparse_ratios.compared(case, job, RIVALS, tmp_path, agreement(matrix))
-    sparse_ratios.kept(rows, capsys)
+def test_sparse_neighbors_ratio(case, matrix, tmp_path, capsys):
+    job = {"task": "items", "k": CASES[case], "matrix": matrix, "width": None, "seconds": 1.0}
+    agree = agreement(matrix)
+    rows = harness.compare("sparse_worker.py", case, job, COMPETITORS, tmp_path, agree)
+    harness.report(rows, capsys)
