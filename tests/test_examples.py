@@ -41,7 +41,7 @@ def folder(retrieval, tmp_path):
 
 @contextlib.contextmanager
 def serving(app, **settings):
-    """A real server on a free port; yields request(path, body), which returns status and JSON."""
+    """A real server on a free port; yields call(path, body), which returns status and JSON."""
     import uvicorn
 
     server = uvicorn.Server(
@@ -54,7 +54,7 @@ def serving(app, **settings):
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
 
-    def request(path, body=None, method=None):
+    def call(path, body=None, method=None):
         message = urllib.request.Request(
             f"http://127.0.0.1:{port}{path}",
             data=None if body is None else json.dumps(body).encode(),
@@ -62,24 +62,24 @@ def serving(app, **settings):
             method=method,
         )
         try:
-            with urllib.request.urlopen(message, timeout=30) as answer:
+            with urllib.call.urlopen(message, timeout=30) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as refused:
             with refused:
                 return refused.code, json.load(refused)
 
-    request.url = f"http://127.0.0.1:{port}"
+    call.url = f"http://127.0.0.1:{port}"
     try:
-        yield request
+        yield call
     finally:
         server.should_exit = True
         thread.join()
 
 
 @pytest.fixture
-def request(retrieval, folder):
-    with serving(retrieval.service(folder)) as request:
-        yield request
+def call(retrieval, folder):
+    with serving(retrieval.service(folder)) as call:
+        yield call
 
 
 def nearest(items, query, k):
@@ -88,59 +88,59 @@ def nearest(items, query, k):
     return [str(item) for item in np.argsort(-scores, kind="stable")[:k]]
 
 
-def test_service_returns_exact_neighbours(request, folder):
+def test_service_returns_exact_neighbours(call, folder):
     items = np.load(folder / "current" / "items.npy")
-    _, similar = request("/items/7/similar?k=3")
+    _, similar = call("/items/7/similar?k=3")
     assert [one["id"] for one in similar] == nearest(items, items[7], 4)[1:]
     queries = np.random.default_rng(1).standard_normal((2, 8))
-    _, found = request("/search", {"vectors": queries.tolist(), "k": 5})
+    _, found = call("/search", {"vectors": queries.tolist(), "k": 5})
     for query, hits in zip(queries.astype(np.float32), found, strict=True):
         assert [one["id"] for one in hits] == nearest(items, query, 5)
 
 
-def test_service_reports_health_readiness_and_errors(request):
-    assert request("/health") == (200, {"status": "alive"})
-    assert request("/ready") == (200, {"status": "ready", "items": 200})
-    assert request("/items/nobody/similar")[0] == 404
-    assert request("/items/7/similar?k=0")[0] == 422
-    status, answer = request("/search", {"vectors": [[1.0] * 9]})
+def test_service_reports_health_readiness_and_errors(call):
+    assert call("/health") == (200, {"status": "alive"})
+    assert call("/ready") == (200, {"status": "ready", "items": 200})
+    assert call("/items/nobody/similar")[0] == 404
+    assert call("/items/7/similar?k=0")[0] == 422
+    status, answer = call("/search", {"vectors": [[1.0] * 9]})
     assert status == 422
     assert "queries" in answer["detail"]
 
 
 def test_service_is_not_ready_before_loading(retrieval, folder):
-    with serving(retrieval.service(folder), lifespan="off") as request:
-        assert request("/health")[0] == 200
-        assert request("/ready")[0] == 503
-        assert request("/items/7/similar")[0] == 503
+    with serving(retrieval.service(folder), lifespan="off") as call:
+        assert call("/health")[0] == 200
+        assert call("/ready")[0] == 503
+        assert call("/items/7/similar")[0] == 503
 
 
-def test_reload_serves_new_version_and_ignores_broken_one(retrieval, request, folder):
+def test_reload_serves_new_version_and_ignores_broken_one(retrieval, call, folder):
     retrieval.make(folder, 300, 8, seed=1)
-    assert request("/ready")[1]["items"] == 200
-    assert request("/reload", method="POST")[1]["items"] == 300
-    before = request("/items/7/similar")
+    assert call("/ready")[1]["items"] == 200
+    assert call("/reload", method="POST")[1]["items"] == 300
+    before = call("/items/7/similar")
     (folder / "broken").mkdir()
     (folder / "link").symlink_to("broken")
     (folder / "link").replace(folder / "current")
-    status, answer = request("/reload", method="POST")
+    status, answer = call("/reload", method="POST")
     assert status == 409
     assert "kept the old index" in answer["detail"]
-    assert request("/items/7/similar") == before
+    assert call("/items/7/similar") == before
 
 
-def test_service_answers_all_requests_during_reloads(retrieval, request, folder):
+def test_service_answers_all_requests_during_reloads(retrieval, call, folder):
     statuses, stop = [], threading.Event()
 
     def send_requests():
         while not stop.is_set():
-            statuses.append(request("/items/7/similar")[0])
+            statuses.append(call("/items/7/similar")[0])
 
     sender = threading.Thread(target=send_requests)
     sender.start()
     for seed in range(3):
         retrieval.make(folder, 200, 8, seed=seed)
-        assert request("/reload", method="POST")[0] == 200
+        assert call("/reload", method="POST")[0] == 200
     stop.set()
     sender.join()
     assert len(statuses) > 3
@@ -173,9 +173,9 @@ def test_gate_passes_rescaled_model_and_fails_other_model(tmp_path):
     assert "failed: Jaccard@10 is less than 0.6" in err
 
 
-def test_load_test_counts_answers_of_service(request):
+def test_load_test_counts_answers_of_service(call):
     status, out, err = ran(
-        "load_test", request.url, "--items", 200, "--connections", 2, "--seconds", 0.5
+        "load_test", call.url, "--items", 200, "--connections", 2, "--seconds", 0.5
     )
     assert status == 0, err
     requests = re.match(r"2 connections: requests (\d+)", out)

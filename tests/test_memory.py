@@ -22,6 +22,7 @@ def test_public_operations_are_all_called():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_operations_keep_their_bound_at_three_sizes():
     command = [sys.executable, "-m", "tests.robustness.memory_limits"]

@@ -78,6 +78,7 @@ def test_model_change_of_huge_models_does_not_overflow():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*zero row", "ignore:overflow encountered in cast")
 def test_operations_keep_their_rounding_bounds():
     lines = [

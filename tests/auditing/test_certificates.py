@@ -40,7 +40,7 @@ def test_no_certified_edge_is_lost_under_random_maps(family):
     assert kept > 10 * n
 
 
-@pytest.mark.parametrize("n", [6, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [6, pytest.param(400, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_no_certified_edge_is_lost_under_attack_and_every_witness_loses_its_edge(n):
     closed = []
     for seed in range(n):

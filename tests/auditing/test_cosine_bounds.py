@@ -42,7 +42,9 @@ def pairs(seed, n, largest=10):
         yield rng, *random_pair(rng, d, number % 5), float(np.exp(rng.uniform(0.01, 4)))
 
 
-@pytest.mark.parametrize("n", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "n", [400, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.long])]
+)
 def test_box_interval_equals_brute_force_over_all_corners(n):
     for _, x, y, condition in pairs(1, n):
         found = cosine_interval(x, y, condition)
@@ -55,7 +57,9 @@ def test_box_interval_equals_brute_force_over_all_corners(n):
         assert found.high >= corners.max() - 1e-12
 
 
-@pytest.mark.parametrize("n", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "n", [400, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.long])]
+)
 def test_both_witnesses_are_in_the_box_and_reproduce_both_ends(n):
     for _, x, y, condition in pairs(2, n, 40):
         found = cosine_interval(x, y, condition)
@@ -64,7 +68,7 @@ def test_both_witnesses_are_in_the_box_and_reproduce_both_ends(n):
             assert cosine(x / D, y / D) == pytest.approx(end, abs=1e-12)
 
 
-@pytest.mark.parametrize("n", [20, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [20, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_no_numerical_minimiser_gets_below_the_box_interval(n):
     reached = 0
     for rng, x, y, condition in pairs(3, n, 7):

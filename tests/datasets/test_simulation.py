@@ -308,6 +308,7 @@ print(peak() - before)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru_maxrss in KiB is Linux's")
 @pytest.mark.parametrize("preset", ["zipf_bounded", "pareto_bounded"])
 def test_simulation_memory_is_that_of_interactions(preset):

@@ -377,6 +377,7 @@ def test_files_damaged_at_random_crash_nothing():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space by /proc")
 @pytest.mark.parametrize("form", FORMATS)
 def test_2000_damaged_files_of_every_format_crash_nothing(form):

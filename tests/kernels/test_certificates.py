@@ -49,7 +49,7 @@ def test_best_multiplier_solves_the_linear_programme():
         assert w @ a == pytest.approx(truth.fun, abs=1e-9)
 
 
-@pytest.mark.parametrize("n", [80, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [80, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_refined_certificate_agrees_with_numerical_minimisation(n):
     passed, refused, joint = 0, 0, 0
     for rng, x, y, m, K in triples(3, n):

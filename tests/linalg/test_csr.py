@@ -350,6 +350,7 @@ def test_400_broken_matrices_crash_nothing():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_20_000_broken_matrices_crash_nothing(seed):
     assert survived(seed, 1000, "csr") + survived(seed, 1000, *FORMATS) == 2000

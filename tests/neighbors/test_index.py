@@ -278,6 +278,7 @@ def test_a_search_during_a_change_sees_the_old_or_the_new_items(items, queries):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_long_soak_finds_no_mixture_and_leaves_nothing_behind(items, queries):
     found = soak(90, items, queries, every=2)
     assert found["searches"] > 10_000
@@ -306,6 +307,7 @@ def app(environ, start_response):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_10_000_searches_under_a_pre_forking_server_are_right(tmp_path):
     pytest.importorskip("gunicorn", reason="gunicorn is not installed")
     assert answers(GUNICORN_APP, tmp_path, 200) == [0] * 200

@@ -340,6 +340,7 @@ def test_runs_that_are_killed_end_with_the_same_bits(rows, tmp_path):
 
 @needs_fork
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_hundred_kills_lose_nothing(tmp_path):
     rows = np.random.default_rng(1).standard_normal((30_000, 16)).astype(np.float32)
     # 30 blocks of about 8 calls: one or two blocks a kill, of which the last is done again

@@ -320,6 +320,7 @@ def test_memory_holds_under_a_hard_limit_of_address_space():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_million_cases_are_exact():
     told = dense_exactness.judged(1_000_000)
     assert told["cases"] >= 1_000_000

@@ -23,6 +23,7 @@ def test_no_answer_is_wrong():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -18,6 +18,7 @@ from fastcos import SimilarityIndex, top_k
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(
         "fork" not in multiprocessing.get_all_start_methods(), reason="this platform cannot fork"
     ),

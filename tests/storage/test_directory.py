@@ -239,6 +239,7 @@ def test_a_reader_overtaken_by_a_writer_reads_the_new_content(saved, monkeypatch
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize("kind", ["model", "index", "json", "audit"])
 def test_200_killed_writers_leave_the_old_content_or_the_new(kind):

@@ -108,6 +108,7 @@ LIMITED = """
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_an_audit_never_holds_the_rows_as_a_whole(tmp_path):
     n, width = 150_000, 512  # 293 MiB

@@ -510,6 +510,7 @@ def test_format_rows_names_five_rows(rows, text):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_2000_malformed_arrays_are_refused_or_searched():
     root = Path(__file__).parents[2]
     done = subprocess.run(
