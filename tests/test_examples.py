@@ -62,7 +62,7 @@ def serving(app, **settings):
             method=method,
         )
         try:
-            with urllib.call.urlopen(message, timeout=30) as answer:
+            with urllib.request.urlopen(message, timeout=30) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as refused:
             with refused:
