@@ -60,7 +60,7 @@ def report(name, X, n_components, seeds):
         for exponent in (0.75, 0.0):
             model = CosineMF(n_components, negative_exponent=exponent, random_state=seed)
             _, seconds = timed(lambda: model.fit(known))  # noqa: B023
-            score = recall(*model.recommendation(known), known, held)
+            score = recall(*model.scoring_embeddings(known), known, held)
             print(
                 f"{name:16} seed {seed} CosineMF exponent {exponent}: {score:.4f} {seconds:6.2f} s"
                 f" ({model.n_iter_} passes)",

@@ -1,42 +1,30 @@
-"""The remedy: matrix factorisation trained with respect to the cosine that it will be asked for."""
+"""Matrix factorisation trained for the cosine: users and items are normalised in the loss."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from fastcos import validation
 from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.products import matmul
-from fastcos.models.cosine_training import Settings, train
+from fastcos.models.base import RecommenderMixin, ScoringEmbeddings, SparseInputMixin
+from fastcos.models.cosine_training import TrainingSettings, train
+from fastcos.parallel import Progress
 from fastcos.storage.estimator import SavedModelMixin
 
 Floats = npt.NDArray[np.float32]
-Progress = Callable[[int, int], object]
 
 SIMILARITIES = ("cosine", "layer_norm", "dot")
 LOSSES = ("info_nce", "negative_sampling")
 
 
-class Recommendation(NamedTuple):
-    """Rows whose inner products rank the items for the users.
-
-    Attributes
-    ----------
-    users : ndarray (n, k + 1), float32
-    items : ndarray (p, k + 1), float32
-        users @ items.T is ln p(item | user), up to a constant of each user.
-    """
-
-    users: Floats
-    items: Floats
-
-
 class CosineMF(
+    RecommenderMixin,
+    SparseInputMixin,
     SavedModelMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
     TransformerMixin,  # type: ignore[misc]
@@ -48,25 +36,25 @@ class CosineMF(
 
     ln p(i | u) ~ cos(p_u, b_i) / temperature + bias_i,
 
-    fitted to tell what a user has from items drawn at random. Each interaction is predicted from
-    the user's others, without itself. What the loss sees is the cosine, so no rescaling of the
-    columns is left free, only rotations: the cosine of two items is what was trained. The bias
-    takes popularity, which would bend the directions else.
+    fitted to separate a user's items from items drawn at random. Each interaction is predicted
+    from the user's other interactions. The loss depends on cosines only, so no rescaling of the
+    columns is free, only rotations: cosines of items are what was trained. The bias models
+    popularity, which would otherwise change the directions.
 
     Parameters
     ----------
-    n_components : int, default 30
+    n_components : int, default 50
         k.
     similarity : {"cosine", "layer_norm", "dot"}, default "cosine"
         "layer_norm" is layer norm over the k dimensions without gain and offset, which is the
-        cosine of rows that sum to 0 (arXiv:1607.06450). "dot" normalises nothing: the control.
+        cosine of rows that sum to 0 (arXiv:1607.06450). "dot" does not normalise: the control.
     loss : {"info_nce", "negative_sampling"}, default "info_nce"
         -ln of the softmax among the drawn items (arXiv:1807.03748), or of the logistic function of
         each (arXiv:1310.4546).
     temperature : float, default 0.25
-        What logits are divided by. Lower: closer to the data, and to its noise.
+        Divisor of the logits. Lower: closer to the data and to its noise.
     n_negatives : int, default 1024
-        Items drawn for a batch. All its users share them, each without those the user has.
+        Items drawn for a batch. Its users share them; each skips the items that it has.
     negative_exponent : float, default 0.75
         Items are drawn in proportion to their number of users to this power (arXiv:1310.4546).
         0: uniformly.
@@ -76,17 +64,18 @@ class CosineMF(
     norm_penalty : float, default 0.0
         Weight of the sum of (|row| - 1)^2 over P and B (arXiv:2504.16318).
     learning_rate : float, default 0.3
-        Length of a row's first step; Adagrad shortens the later ones.
+        Length of the first step of a row; Adagrad shortens later steps.
     batch_size : int, default 64
-        Users of a step.
+        Users per step.
     max_iter : int, default 20
-        Most passes over the users.
+        Maximum number of passes over the users.
     validation_fraction : float, default 0.05
-        Share of each user's interactions that is held out to tell when to stop. 0: no stopping.
+        Share of each user's interactions held out for early stopping. 0: no early stopping.
     n_iter_no_change : int, default 3
-        Stop after this many passes without a lower held-out loss, and return to the best.
-    random_state : int, default 0
-        Seed of the start, the held-out interactions, the order of users and the draws.
+        Stop after this many passes without a lower held-out loss; keep the best pass.
+    random_state : int or numpy.random.Generator, default 0
+        Seed of the start, the held-out interactions, the order of users and the draws. The same
+        seed gives the same bits.
 
     Attributes
     ----------
@@ -95,18 +84,18 @@ class CosineMF(
     encoder_ : ndarray (p, k), float32
         A.
     item_bias_ : ndarray (p,), float32
-        bias_i, with the drawing of the negatives undone; the least of all for items without
+        bias_i, corrected for the drawing of the negatives; the minimum for items without
         interactions.
     n_iter_ : int
-        Passes behind the returned model.
+        Pass of the returned model.
     loss_curve_ : ndarray, float64
-        Mean loss of an interaction in each pass, before the steps that change it.
+        Mean loss of an interaction in each pass, before its step.
     validation_curve_ : ndarray, float64
-        The same of held-out interactions; empty without them.
+        The same for held-out interactions; empty without them.
     n_features_in_ : int
         Items, p, of fit.
     feature_names_in_ : ndarray (p,) of str
-        Only where X was a data frame with such columns.
+        Only if X was a data frame with string columns.
 
     Raises
     ------
@@ -115,20 +104,20 @@ class CosineMF(
 
     See Also
     --------
-    LinearMF : the closed forms whose cosines depend on a rescaling.
+    LinearMF : closed forms, whose cosines depend on a rescaling.
 
     Notes
     -----
     Cost of a pass: O((nnz + n n_negatives) k) time and O((n + p) k + batch_size n_negatives)
-    memory. Users of a batch read the items' vectors and items then read those of the users, each
-    its own row: the same seed gives the same bits on any number of threads. Sums are vectorised, so
-    other kinds of CPU give other last bits.
+    memory. In a step, users read item vectors, then items read user vectors, and each row is
+    written by one thread: the same seed gives the same bits on any number of threads. Vectorised
+    sums may differ in the last bits between kinds of CPU.
 
-    X must be non-negative; rows of X count by direction only. Items without interactions have zero
-    rows, and so have users without.
+    X must be non-negative; only the direction of its rows matters. Users and items without
+    interactions have zero rows.
 
-    With normalised rows, gradients are tangential and shrink as norms grow (arXiv:2406.16468);
-    Adagrad with one memory per row has no use for their length.
+    With normalised rows, gradients are tangential and shrink as norms grow (arXiv:2406.16468).
+    Adagrad with one accumulator per row is independent of the gradient norms.
 
     Source: arXiv:2403.05440, section 3; leave-one-out profiles as in FISM (Kabbur et al. 2013).
 
@@ -164,7 +153,7 @@ class CosineMF(
         max_iter: int = 20,
         validation_fraction: float = 0.05,
         n_iter_no_change: int = 3,
-        random_state: int = 0,
+        random_state: Any = 0,
     ) -> None:
         self.n_components = n_components
         self.similarity = similarity
@@ -187,7 +176,7 @@ class CosineMF(
         Parameters
         ----------
         X : sparse matrix or array_like (n, p)
-            Users by items, not negative. Zeros are no interactions.
+            Users by items, non-negative. Zeros are no interactions.
         y : None
             Not used.
         progress : callable, optional
@@ -206,8 +195,13 @@ class CosineMF(
         X = self._as_matrix(X, reset=True)
         validation.check_squarable("X", X.data)
         validation.as_count("interactions in X", X.nnz)
-        settings, seed = self._settings(), self._seed()
-        A, B, bias = (fitted := train(X, settings, seed, progress)).factors
+        settings, seed = self._settings(), self.random_state
+        if isinstance(seed, np.random.Generator):
+            seed = int(seed.integers(2**63))
+        else:
+            seed = self._seed()
+        fitted = train(X, settings, seed, progress)
+        A, B, bias = fitted.parameters
         if settings.similarity == "layer_norm":
             A -= A.mean(axis=1, keepdims=True)
             B = _unit(B - B.mean(axis=1, keepdims=True))
@@ -223,6 +217,10 @@ class CosineMF(
         return self
 
     def transform(self, X: Any) -> Floats:
+        """Return the user embeddings of X, as :meth:`user_embeddings`."""
+        return self.user_embeddings(X)
+
+    def user_embeddings(self, X: Any) -> Floats:
         """Return the user embeddings.
 
         Parameters
@@ -234,24 +232,6 @@ class CosineMF(
         -------
         ndarray (m, k), float32
             Rows of XA over their norm, or over the norm of X's row if the similarity is "dot".
-
-        Raises
-        ------
-        ValueError
-            X is not valid, or has another number of columns than in fit.
-        """
-        return self.user_embeddings(X)
-
-    def user_embeddings(self, X: Any) -> Floats:
-        """Return the user embeddings, as transform does.
-
-        Parameters
-        ----------
-        X : sparse matrix or array_like (m, p)
-
-        Returns
-        -------
-        ndarray (m, k), float32
 
         Raises
         ------
@@ -278,8 +258,8 @@ class CosineMF(
         check_is_fitted(self)
         return np.ascontiguousarray(self.components_.T)
 
-    def recommendation(self, X: Any) -> Recommendation:
-        """Return rows whose inner products rank items for users, popularity included.
+    def scoring_embeddings(self, X: Any) -> ScoringEmbeddings:
+        """Return rows whose inner products are ln p(item | user), up to a constant of each user.
 
         Parameters
         ----------
@@ -287,8 +267,8 @@ class CosineMF(
 
         Returns
         -------
-        Recommendation
-            users (m, k + 1) and items (p, k + 1), for ``top_k(..., measure="dot", exclude=X)``.
+        ScoringEmbeddings
+            users (m, k + 1) and items (p, k + 1), float32; the last column adds ``item_bias_``.
 
         Raises
         ------
@@ -300,12 +280,12 @@ class CosineMF(
         >>> from fastcos import simulate_interactions, top_k
         >>> from fastcos.models.cosine_mf import CosineMF
         >>> X = simulate_interactions(300, 40, n_clusters=2, interactions_per_user=9).X
-        >>> users, items = CosineMF(4).fit(X).recommendation(X)
+        >>> users, items = CosineMF(4).fit(X).scoring_embeddings(X)
         >>> top_k(users, items, 5, measure="dot", exclude=X).indices.shape
         (300, 5)
         """
         users = self.user_embeddings(X) / np.float32(self.temperature)
-        return Recommendation(
+        return ScoringEmbeddings(
             np.column_stack([users, np.ones(len(users), np.float32)]),
             np.column_stack([self.item_embeddings(), self.item_bias_]),
         )
@@ -321,13 +301,13 @@ class CosineMF(
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _settings(self) -> Settings:
-        """Return the parameters, checked."""
+    def _settings(self) -> TrainingSettings:
+        """Return the validated parameters."""
         similarity = validation.as_choice("similarity", self.similarity, SIMILARITIES)
-        # rows of one number that sum to 0 are zero
+        # a row of one number that sums to 0 is zero
         fewest = 2 if similarity == "layer_norm" else 1
         count, real = validation.as_count, validation.as_real
-        return Settings(
+        return TrainingSettings(
             n_components=count("n_components", self.n_components, fewest),
             similarity=similarity,
             loss=validation.as_choice("loss", self.loss, LOSSES),
@@ -351,19 +331,14 @@ class CosineMF(
         return validation.as_count("random_state", self.random_state, low=0)
 
     def _as_matrix(self, X: Any, *, reset: bool) -> sp.csr_array:
-        """Return X as canonical CSR, its columns checked against those of fit."""
-        if sp.issparse(X):
+        X = super()._as_matrix(X, reset=reset)
+        if not sp.issparse(X):
             X = as_interactions("X", X)
-            X = validate_data(self, X, reset=reset, skip_check_array=True)
-        else:
-            dense = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32))
-            X = as_interactions("X", validation.as_rows("X", dense))
         check_non_negative(X, "CosineMF")
         return X
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags

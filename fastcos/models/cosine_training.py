@@ -1,4 +1,4 @@
-"""Training of the cosine model: the epochs, the drawn items, and when to stop."""
+"""Training of the cosine model: epochs, drawn items, early stopping."""
 
 from typing import Any, NamedTuple
 
@@ -14,18 +14,18 @@ from fastcos.validation import as_count, read_only
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.int64]
 
-# of a block of users or items, in vectors added; a few milliseconds
+# vectors added in one task of a thread; a few milliseconds
 _WORK_PER_BLOCK = 8_000
-# vectors of the pool that cost what one interaction of a user does
+# vectors of the pool that cost as much as one interaction of a user
 _POOL_PER_INTERACTION = 4
-# rows of the dot model at the start: short ones let directions grow in the order of their use
+# norm of the rows of the dot model at the start: small, so that strong directions grow first
 _SMALL_START = 0.3
-# the kernels take numbers of items as int32
-_MOST_ITEMS = 2**31 - 1
+# the kernels take item numbers as int32
+MAX_ITEMS = 2**31 - 1
 
 
-class Settings(NamedTuple):
-    """What the training does; CosineMF explains each."""
+class TrainingSettings(NamedTuple):
+    """Parameters of the training; CosineMF documents each."""
 
     n_components: int
     similarity: str
@@ -42,22 +42,22 @@ class Settings(NamedTuple):
     n_iter_no_change: int
 
 
-class Factors(NamedTuple):
+class Parameters(NamedTuple):
     """The trained arrays: A (p, k), B (p, k) and bias (p,), float32."""
 
     A: Floats
     B: Floats
     bias: Floats
 
-    def copy(self) -> "Factors":
-        """Return factors that further steps do not change."""
-        return Factors(*(array.copy() for array in self))
+    def copy(self) -> "Parameters":
+        """Return a copy that further steps do not change."""
+        return Parameters(*(array.copy() for array in self))
 
 
-class Fitted(NamedTuple):
-    """The best factors, the popularity that drew negatives, and the mean losses of every epoch."""
+class TrainingResult(NamedTuple):
+    """The best parameters, the popularity for drawing, and the mean losses of every epoch."""
 
-    factors: Factors
+    parameters: Parameters
     log_counts: npt.NDArray[np.float64]
     best_epoch: int
     losses: list[float]
@@ -65,7 +65,7 @@ class Fitted(NamedTuple):
 
 
 class _Pool(NamedTuple):
-    """Drawn items as the kernels take them."""
+    """Drawn items in the layout of the kernels."""
 
     rows: Floats
     columns: Floats
@@ -75,13 +75,13 @@ class _Pool(NamedTuple):
 
 
 def log_popularity(X: sp.csr_array) -> npt.NDArray[np.float64]:
-    """Return ln of the number of users of every item, -inf where nobody is; (p,)."""
+    """Return ln of the number of users of every item, -inf for none; (p,)."""
     with np.errstate(divide="ignore"):
         return np.log(np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64))
 
 
 def negative_law(log_counts: npt.NDArray[np.float64], exponent: float) -> npt.NDArray[np.float64]:
-    """Return probabilities in proportion to count^exponent, 0 where the count is 0; (p,)."""
+    """Return probabilities in proportion to count^exponent, 0 for a count of 0; (p,)."""
     empty = np.isneginf(log_counts)
     logs = np.where(empty, 0, log_counts)
     weights = np.where(empty, 0, np.exp(exponent * (logs - logs.max())))
@@ -91,9 +91,9 @@ def negative_law(log_counts: npt.NDArray[np.float64], exponent: float) -> npt.ND
 def draw_items(
     random: np.random.Generator, cumulative: npt.NDArray[np.float64], count: int
 ) -> tuple[Places, Places]:
-    """Draw count items with replacement; return the different ones, rising, and how often each.
+    """Draw count items with replacement; return the distinct items, ascending, and their counts.
 
-    cumulative (p,): running sums of their weights. Items of no weight are never drawn.
+    cumulative (p,): cumulative weights. Items of weight 0 are never drawn.
     """
     places = np.searchsorted(cumulative, random.random(count) * cumulative[-1], side="right")
     items, counts = np.unique(np.minimum(places, len(cumulative) - 1), return_counts=True)
@@ -103,9 +103,9 @@ def draw_items(
 def split_held_out(
     X: sp.csr_array, fraction: float, random: np.random.Generator
 ) -> tuple[sp.csr_array, sp.csr_array]:
-    """Divide the interactions of every user at random: those to train on, those held out.
+    """Split the interactions of every user at random: those to train on, those held out.
 
-    The share held out is the fraction on average, and never a user's or an item's last interaction.
+    The fraction is held out on average; a user's or an item's last interaction is never held out.
     """
     n_of = np.diff(X.indptr)
     row = np.repeat(np.arange(X.shape[0]), n_of)
@@ -125,27 +125,30 @@ def split_held_out(
 
 
 def train(
-    X: sp.csr_array, settings: Settings, seed: int, progress: parallel.Progress | None = None
-) -> Fitted:
-    """Train on canonical, non-negative X with interactions; the same bits on any threads."""
+    X: sp.csr_array,
+    settings: TrainingSettings,
+    seed: int,
+    progress: parallel.Progress | None = None,
+) -> TrainingResult:
+    """Train on canonical, non-negative X with interactions; bit-identical over threads."""
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)]
     known, held = split_held_out(X, settings.validation_fraction, streams[0])
     trainer = _Trainer(known, X, settings, streams[1], streams[2])
-    judge = _Judge(known, held, X, trainer, streams[3]) if held.nnz else None
+    held_out = _HeldOutLoss(known, held, X, trainer, streams[3]) if held.nnz else None
     losses: list[float] = []
     validation: list[float] = []
-    best, best_epoch = trainer.factors, settings.max_iter
+    best, best_epoch = trainer.parameters, settings.max_iter
     for epoch in range(1, settings.max_iter + 1):
         losses.append(trainer.run_epoch())
-        if judge is not None:
-            validation.append(judge.loss())
+        if held_out is not None:
+            validation.append(held_out.mean())
             if validation[-1] <= min(validation):
-                best, best_epoch = trainer.factors.copy(), epoch
+                best, best_epoch = trainer.parameters.copy(), epoch
         if progress is not None:
             progress(epoch, settings.max_iter)
-        if judge is not None and epoch - best_epoch >= settings.n_iter_no_change:
+        if held_out is not None and epoch - best_epoch >= settings.n_iter_no_change:
             break
-    return Fitted(best, trainer.log_counts, best_epoch, losses, validation)
+    return TrainingResult(best, trainer.log_counts, best_epoch, losses, validation)
 
 
 def _weights(X: sp.csr_array, log_counts: npt.NDArray[np.float64], exponent: float) -> Any:
@@ -168,18 +171,18 @@ def _rows(X: sp.csr_array) -> Any:
 
 
 class _Trainer:
-    """The factors, and one pass over the users at a time."""
+    """Parameters and optimiser state; ``run_epoch`` is one pass over the users."""
 
     def __init__(
         self,
         X: sp.csr_array,
         seen: sp.csr_array,
-        settings: Settings,
+        settings: TrainingSettings,
         start: np.random.Generator,
         order: np.random.Generator,
     ) -> None:
         n, p = X.shape
-        as_count("number of items", p, high=_MOST_ITEMS)
+        as_count("number of items", p, high=MAX_ITEMS)
         self.settings, self._random = settings, order
         self.log_counts = log_popularity(X)
         self.cumulative = np.cumsum(negative_law(self.log_counts, settings.negative_exponent))
@@ -194,14 +197,14 @@ class _Trainer:
         self._values = read_only(_unit_profiles(X))
         weights = _weights(X, self.log_counts, settings.propensity_exponent)
         self._weights, self._total = read_only(weights.astype(np.float32)), float(weights.sum())
-        self._raw, self.factors = self._start(start, p)
+        self._raw, self.parameters = self._start(start, p)
         self._memories = [np.zeros((p, 1), np.float32) for _ in range(3)]
         self._cuts = parallel.row_blocks(n, settings.batch_size)
         self.scale = np.float32(1 / settings.temperature)
         self.unit, self.softmax = settings.similarity != "dot", settings.loss == "info_nce"
 
-    def _start(self, random: np.random.Generator, p: int) -> tuple[Floats, Factors]:
-        """Random directions, and the bias that is best while they say nothing: by popularity."""
+    def _start(self, random: np.random.Generator, p: int) -> tuple[Floats, Parameters]:
+        """Random directions, and the bias that is optimal for them: that of popularity."""
         k, empty = self.settings.n_components, np.isneginf(self.log_counts)
         A, raw = random.standard_normal((2, p, k))
         for rows in (A, raw):
@@ -215,24 +218,24 @@ class _Trainer:
         law = negative_law(self.log_counts, self.settings.negative_exponent)
         expected = np.where(empty, 1, self.settings.n_negatives * law)
         share = np.where(empty, 1, negative_law(self.log_counts, 1.0))
-        return raw, Factors(A, raw.copy(), np.log(share / expected).astype(np.float32))
+        return raw, Parameters(A, raw.copy(), np.log(share / expected).astype(np.float32))
 
     def draw_pool(self, random: np.random.Generator) -> _Pool:
         items, counts = draw_items(random, self.cumulative, self.settings.n_negatives)
-        rows = self.factors.B[items]
+        rows = self.parameters.B[items]
         place_of = np.full(len(self.cumulative), -1, np.int32)
         place_of[items] = np.arange(len(items))
         arrays: tuple[Any, ...] = (
             rows,
             np.ascontiguousarray(rows.T),
-            self.factors.bias[items],
+            self.parameters.bias[items],
             counts.astype(np.float32),
             place_of,
         )
         return _Pool(*map(read_only, arrays))
 
     def run_epoch(self) -> float:
-        """Return the mean loss of an interaction before the step that changed it."""
+        """Return the mean loss of an interaction before its step."""
         loss = 0.0
         for batch in self._random.permutation(len(self._cuts) - 1):
             loss += self._step(int(self._cuts[batch]), int(self._cuts[batch + 1]))
@@ -242,14 +245,14 @@ class _Trainer:
         return loss / self._total
 
     def _step(self, first: int, last: int) -> float:
-        """Change the factors by the users first .. last; return their loss before."""
+        """One step on the users first .. last; return their loss before it."""
         pool = self.draw_pool(self._random)
         n, (m, d) = last - first, pool.rows.shape
         start, stop = int(self._indptr[first]), int(self._indptr[last])
         S, units, gradients = (parallel.unfilled((n, d), np.float32) for _ in range(3))
         slopes = parallel.unfilled((stop - start, 3), np.float32)
         pool_slopes, losses = parallel.unfilled((n, m), np.float32), np.zeros(n)
-        A, B, bias = self.factors
+        A, B, bias = self.parameters
         indptr = read_only(self._indptr[first : last + 1] - start)
         penalty = self.settings.norm_penalty
         parallel.run(
@@ -306,8 +309,8 @@ class _Trainer:
         return float(losses.sum())
 
 
-class _Judge:
-    """The loss of held-out interactions, on one set of drawn items throughout."""
+class _HeldOutLoss:
+    """The mean loss of held-out interactions, with the same drawn items in every epoch."""
 
     def __init__(
         self,
@@ -334,7 +337,7 @@ class _Judge:
             )
         ]
 
-    def loss(self) -> float:
+    def mean(self) -> float:
         trainer = self._trainer
         pool = trainer.draw_pool(np.random.default_rng(self._seed))
         indptr, losses = self._arrays[0], np.zeros(len(self._arrays[0]) - 1)
@@ -346,7 +349,7 @@ class _Judge:
                 _WORK_PER_BLOCK,
             ),
             *self._arrays,
-            *map(read_only, trainer.factors),
+            *map(read_only, trainer.parameters),
             *pool[1:],
             trainer.scale,
             trainer.unit,

@@ -6,36 +6,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import validation
 from fastcos.linalg import column_stats
-from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.operators import as_operator
 from fastcos.linalg.products import matmul
 from fastcos.linalg.shards import InteractionShards
 from fastcos.linalg.sparse_operator import Matrix
 from fastcos.linalg.svd import SVD, direct_svd, randomized_svd
 from fastcos.measures.rescaling import Rescaling, as_diagonal
+from fastcos.models.base import RecommenderMixin, SparseInputMixin
 from fastcos.models.preprocessing import Biases
-from fastcos.models.recommendation import RecommenderMixin
 from fastcos.parallel import Progress
 from fastcos.storage.estimator import SavedModelMixin
 
 OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")
-# up to here the direct solver takes about the time of the randomised one: at n = 20,000, 3 M
-# non-zeros and k = 50, 0.95 s against 0.76 s for p = 1,000, but 3.4 s against 0.6 s for p = 2,000
+# up to this shorter side "auto" is "direct": at n = 20,000, 3 M non-zeros and k = 50 it takes
+# 0.95 s (randomised 0.76 s) for p = 1,000, but 3.4 s (0.6 s) for p = 2,000
 _DIRECT_SIDE = 1024
-# eigenvalues σ² closer than this share of the largest are not told apart
+# eigenvalues σ² closer than this share of the largest count as equal
 _TIE_TOLERANCE = 1e-13
+# the default λ has its knee at the singular value number k / 5, as in the paper's simulation
 _KNEE_SHARE = 0.2
 
 
 class AmbiguousSolutionWarning(UserWarning):
-    """The closed form has no unique solution, for σ_k = σ_{k+1}.
+    """The closed form has no unique solution, because σ_k = σ_{k+1}.
 
     Examples
     --------
@@ -45,7 +44,7 @@ class AmbiguousSolutionWarning(UserWarning):
     """
 
 
-class _Settings(NamedTuple):
+class _LinearSettings(NamedTuple):
     n_components: int
     objective: str
     regularization: float
@@ -57,6 +56,7 @@ class _Settings(NamedTuple):
 
 class LinearMF(
     RecommenderMixin,
+    SparseInputMixin,
     SavedModelMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
     TransformerMixin,  # type: ignore[misc]
@@ -68,8 +68,8 @@ class LinearMF(
     ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2), over A and B of k columns. Both solutions come from the
     truncated SVD X ≈ U_k Σ V_k' and a shrinkage s of each direction, W = AB' = V_k s V_k':
 
-    - Eq. 1: s = σ²/(σ²+λ). Only AB' is determined. A = B = V_k s^½ is the symmetric choice (Eq. 5),
-      and (A D, B D^-1) is as good for every diagonal D: that is what ``rescaling`` chooses.
+    - Eq. 1: s = σ²/(σ²+λ). Only AB' is determined. A = B = V_k s^½ is the symmetric choice (Eq. 5);
+      (A D, B D^-1) has the same loss for every diagonal D, which ``rescaling`` chooses.
     - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6), unique up to rotation.
       Directions with σ <= λ are zero columns of A and B; ``effective_rank_`` counts the others.
 
@@ -79,16 +79,16 @@ class LinearMF(
         k, at most min(n, p).
     objective : {"dropout", "weight_decay"}, default "dropout"
     regularization : float, default 1e4
-        λ >= 0. It is compared with σ² in Eq. 1 and with σ in Eq. 2, so that 10,000 and 100 belong
-        together. For a fraction f of the users scale λ by f in Eq. 1, by f^½ in Eq. 2.
+        λ >= 0. Eq. 1 compares it with σ², Eq. 2 with σ: 10,000 in Eq. 1 corresponds to 100 in
+        Eq. 2. For a fraction f of the users scale λ by f in Eq. 1, by f^½ in Eq. 2.
     center : bool or {"rows", "both"}, default False
-        Subtract first, True: the column means; "rows": every user's own mean; "both": both, less
-        the overall mean, so that rows and columns sum to 0. X is not made dense: the means enter as
-        terms of rank one.
+        What to subtract from X. True: the column means; "rows": the mean of every user; "both":
+        double centring, after which rows and columns sum to 0. X stays sparse: the means are terms
+        of rank one.
     solver : {"auto", "direct", "randomized"}, default "auto"
         "direct" works in float64 to working precision, by the eigendecomposition of the Gram matrix
-        of the shorter side (Lanczos where it is large). "randomized" stops as soon as every
-        singular triplet has the relative residual ``tol``. "auto" is "direct" where the shorter
+        of the shorter side (Lanczos if it is large). "randomized" stops as soon as every
+        singular triplet has the relative residual ``tol``. "auto" is "direct" if the shorter
         side of X is at most 1,024, else "randomized".
     tol : float, default 1e-3
         Largest relative residual of a singular triplet, for "randomized".
@@ -101,19 +101,19 @@ class LinearMF(
         V_k', in the type of X (float32 for small integers). The entry of largest magnitude of each
         row is positive.
     singular_values_ : ndarray (k,), float64
-        Falling. Those below 1e-7 of the largest cannot be told from 0 and are 0.
+        Descending. Values below 1e-7 of the largest are 0 within rounding, and set to 0.
     shrinkage_ : ndarray (k,), float64
         s, in [0, 1].
     effective_rank_ : int
         Number of directions with s > 0. The other columns of A and B are zero.
     residuals_ : ndarray (k,), float64
-        Relative residual of each singular triplet: its certificate, see ``svd_residuals``.
+        Relative residual of each singular triplet, see ``svd_residuals``.
     mean_ : ndarray (p,), float64, or None
-        What was subtracted from the columns: their means, less the overall mean with "both".
+        Subtracted from the columns: their means, less the overall mean with "both".
     n_features_in_ : int
         Items, p, of fit.
     feature_names_in_ : ndarray (p,) of str
-        Only where X was a data frame with such columns.
+        Only if X was a data frame with string columns.
 
     Raises
     ------
@@ -123,19 +123,20 @@ class LinearMF(
     Warns
     -----
     AmbiguousSolutionWarning
-        σ_k = σ_{k+1} > 0: another k-dimensional subspace is as good. Only "direct" can see it.
+        σ_k = σ_{k+1} > 0: another k-dimensional subspace has the same loss. Only "direct" warns.
 
     See Also
     --------
-    rescalings : the named D, and what each makes a cosine compare.
+    rescalings : the named D, and what cosines compare under each.
+    CosineMF : a model trained for the cosine.
 
     Notes
     -----
     Cost of "direct": O(nnz m + m³) time and O(m²) memory for a shorter side m up to 2,048; beyond,
     some passes over X per component. Rows and columns of zeros have zero embeddings. The largest
-    magnitude in X must be from 1e-60 to 1e60 (float32: 1e-12 to 1e12), for squares are summed.
+    magnitude in X must be from 1e-60 to 1e60 (float32: 1e-12 to 1e12), because squares are summed.
 
-    With λ = 0 and X of rank below p other matrices W fit X as well; this one has the least norm.
+    With λ = 0 and X of rank below p, other matrices W fit X as well; this one has the least norm.
 
     Source: arXiv:2403.05440, sections 2.2 and 2.3.
 
@@ -191,8 +192,8 @@ class LinearMF(
         y : None
             Not used.
         progress : callable, optional
-            Called as progress(done, total) as by :func:`fastcos.randomized_svd`; where X'X is
-            solved directly, at the end only.
+            Called as progress(done, total) as by :func:`fastcos.randomized_svd`; by "direct" at
+            the end only.
 
         Returns
         -------
@@ -214,7 +215,7 @@ class LinearMF(
         if len(svd.s) > k and shrinkage[k - 1] > 0:
             _warn_of_ties(svd.s[k - 1], svd.s[k], svd.s[0])
         self.components_ = svd.Vt[:k].astype(X.dtype)
-        # rounding leaves entries of 1e-17 there, which normalisation would turn into a direction
+        # rounding leaves entries of 1e-17, which normalisation would turn into a direction
         if means.row_center is None:
             self.components_[:, column_stats.are_empty(X, means.center is not None)] = 0
         self.singular_values_ = svd.s[:k]
@@ -224,9 +225,9 @@ class LinearMF(
         return self
 
     def reregularized(self, objective: str, regularization: float) -> "LinearMF":
-        """Return the closed form of another objective or λ for the same data, without reading it.
+        """Return the closed form of another objective or λ for the same data, from the same SVD.
 
-        Both objectives share one SVD; only the shrinkage differs. Costs O(k).
+        Only the shrinkage differs. Costs O(k).
 
         Parameters
         ----------
@@ -263,7 +264,7 @@ class LinearMF(
         """Return the λ that puts the knee of an objective at the singular value number k/5.
 
         In the simulation of the paper both objectives have their knee at a singular value of 100
-        (λ = 10,000 for Eq. 1, 100 for Eq. 2), which about 10 of the 50 reach.
+        (λ = 10,000 for Eq. 1, 100 for Eq. 2), which about 10 of 50 singular values exceed.
 
         Parameters
         ----------
@@ -298,23 +299,7 @@ class LinearMF(
         return self
 
     def transform(self, X: Any) -> Matrix:
-        """Return the user embeddings X A.
-
-        Parameters
-        ----------
-        X : sparse matrix or array_like (m, p)
-            Rows of any users, seen in fit or not.
-
-        Returns
-        -------
-        ndarray (m, k), float32 or float64
-            In the wider type of X and ``components_``.
-
-        Raises
-        ------
-        ValueError
-            X is not valid, or has another number of columns than in fit.
-        """
+        """Return the user embeddings X A, as :meth:`user_embeddings` without a rescaling."""
         return self.user_embeddings(X)
 
     def item_embeddings(self, rescaling: Any = None) -> Matrix:
@@ -324,7 +309,7 @@ class LinearMF(
         ----------
         rescaling : str, Rescaling or array_like (k,), optional
             A name of :func:`rescalings`, exponents, or the positive diagonal of D. Default: D = I.
-            Only for the objective "dropout": Eq. 2 leaves D no freedom.
+            Only for the objective "dropout": the solution of Eq. 2 is unique.
 
         Returns
         -------
@@ -346,19 +331,20 @@ class LinearMF(
         Parameters
         ----------
         X : sparse matrix or array_like (m, p)
+            Rows of any users, seen in fit or not.
         rescaling : str, Rescaling or array_like (k,), optional
             As in :meth:`item_embeddings`.
 
         Returns
         -------
         ndarray (m, k), float32 or float64
-            In the wider type of X and ``components_``. With ``center`` it is (X - 1 mean') A D, and
-            of every row its own mean is subtracted too with "rows" and "both".
+            In the wider type of X and ``components_``. With ``center`` it is (X - 1 mean') A D;
+            "rows" and "both" also subtract the mean of every row.
 
         Raises
         ------
         ValueError
-            X or rescaling is not valid, or the objective is "weight_decay".
+            X or rescaling is not valid, or X has another number of columns than in fit.
         """
         check_is_fitted(self)
         X = self._as_matrix(X, reset=False)
@@ -379,10 +365,10 @@ class LinearMF(
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _settings(self, most_components: int) -> _Settings:
-        """Return the parameters, checked."""
+    def _settings(self, most_components: int) -> _LinearSettings:
+        """Return the validated parameters."""
         generator = isinstance(self.random_state, np.random.Generator)
-        return _Settings(
+        return _LinearSettings(
             n_components=validation.as_count("n_components", self.n_components, 1, most_components),
             objective=validation.as_choice("objective", self.objective, OBJECTIVES),
             regularization=validation.as_real("regularization", self.regularization, low=0),
@@ -395,14 +381,9 @@ class LinearMF(
         )
 
     def _as_matrix(self, X: Any, *, reset: bool) -> Any:
-        """Return X as canonical CSR or dense rows, its columns checked against those of fit."""
         if isinstance(X, InteractionShards):
             return validate_data(self, X, reset=reset, skip_check_array=True)
-        if not sp.issparse(X):
-            dense = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32))
-            return validation.as_rows("X", dense)
-        X = as_interactions("X", X)  # scikit-learn's own gate lets malformed indices pass
-        return validate_data(self, X, reset=reset, skip_check_array=True)
+        return super()._as_matrix(X, reset=reset)
 
     def _diagonal(self, rescaling: Any) -> npt.NDArray[np.float64]:
         """Return D for the symmetric form V_k s^½."""
@@ -415,35 +396,29 @@ class LinearMF(
     def _scaled_components(self, factors: npt.NDArray[np.float64]) -> Matrix:
         return np.ascontiguousarray((self.components_.T * factors).astype(self.components_.dtype))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
 
 def _as_center(center: Any) -> str:
-    """Which means to subtract: "", "columns", "rows" or "both"."""
+    """Return the means to subtract: "", "columns", "rows" or "both"."""
     if isinstance(center, str):
         return validation.as_choice("center", center, ("rows", "both"))
     return "columns" if validation.as_flag("center", center) else ""
 
 
-def _row_means(X: Any, settings: _Settings) -> npt.NDArray[np.float64] | None:
+def _row_means(X: Any, settings: _LinearSettings) -> npt.NDArray[np.float64] | None:
     if settings.center not in ("rows", "both"):
         return None
     return np.asarray(matmul(X, np.ones((X.shape[1], 1)))[:, 0] / X.shape[1], np.float64)
 
 
-def _column_means(X: Any, settings: _Settings) -> npt.NDArray[np.float64] | None:
+def _column_means(X: Any, settings: _LinearSettings) -> npt.NDArray[np.float64] | None:
     if settings.center not in ("columns", "both"):
         return None
     means = column_stats.means(X)
     return means - means.mean() if settings.center == "both" else means
 
 
-def _svd(X: Any, means: Biases, settings: _Settings, progress: Progress | None) -> SVD:
-    """Return k triplets, or k + 1 where the solver gives one more for nothing."""
+def _svd(X: Any, means: Biases, settings: _LinearSettings, progress: Progress | None) -> SVD:
+    """Return k triplets, or k + 1 if the solver computes one more at no cost."""
     k, side = settings.n_components, min(X.shape)
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
         return direct_svd(as_operator(X, **means._asdict()), min(k + 1, side), progress=progress)
@@ -453,8 +428,8 @@ def _svd(X: Any, means: Biases, settings: _Settings, progress: Progress | None) 
     )  # fmt: skip
 
 
-def _shrinkage(s: npt.NDArray[np.float64], settings: _Settings) -> npt.NDArray[np.float64]:
-    """Return σ²/(σ²+λ) for Eq. 1, max(0, 1 - λ/σ) for Eq. 2; 0 where σ = 0, also for λ = 0."""
+def _shrinkage(s: npt.NDArray[np.float64], settings: _LinearSettings) -> npt.NDArray[np.float64]:
+    """Return σ²/(σ²+λ) for Eq. 1, max(0, 1 - λ/σ) for Eq. 2; 0 for σ = 0, also with λ = 0."""
     if settings.objective == "dropout":
         numerator, denominator = s**2, s**2 + settings.regularization
     else:

@@ -1,8 +1,8 @@
 """Transformers of sparse interactions before training: popularity, activity, co-occurrence.
 
-All keep X sparse, follow scikit-learn, and learn from ``fit`` what ``transform`` applies to other
-rows. To subtract means would make X dense: :class:`StandardizeColumns` scales, and keeps the means
-in the form that ``center=`` of :func:`fastcos.matmul` and the SVD take.
+All keep X sparse and follow scikit-learn: ``fit`` learns what ``transform`` applies to other rows.
+Subtracting means would make X dense. :class:`StandardizeColumns` only scales, and keeps the means
+for ``center=`` of :func:`fastcos.matmul` and the SVD.
 """
 
 import itertools
@@ -12,16 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from fastcos import config, validation
 from fastcos.linalg.csr import as_interactions
+from fastcos.models.base import SparseInputMixin
 
 Floats = npt.NDArray[np.float64]
 
 
 class Biases(NamedTuple):
-    """What row_center= and center= of the products and the SVD subtract from X.
+    """Arguments row_center= and center= of the products and the SVD, which subtract them from X.
 
     Attributes
     ----------
@@ -36,7 +37,7 @@ class Biases(NamedTuple):
 
 
 def biases(X: Any, *, rows: bool = True, columns: bool = True) -> Biases:
-    """Row and column means of X, as its products take them: X is never made dense.
+    """Row and column means of X, for products that subtract them without making X dense.
 
     Both together are double centring, X - r 1' - 1 m' + mean: its rows and columns sum to 0.
 
@@ -44,7 +45,7 @@ def biases(X: Any, *, rows: bool = True, columns: bool = True) -> Biases:
     ----------
     X : sparse matrix or array_like (n, p)
     rows, columns : bool, default True
-        Which means to remove.
+        The means to subtract.
 
     Returns
     -------
@@ -80,24 +81,12 @@ def biases(X: Any, *, rows: bool = True, columns: bool = True) -> Biases:
 
 
 class _Transformer(
+    SparseInputMixin,
     OneToOneFeatureMixin,  # type: ignore[misc]  # scikit-learn ships no types
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """What all of them share: the gate, and scaling by rows and columns."""
-
-    def _as_matrix(self, X: Any, *, reset: bool) -> Any:
-        if not sp.issparse(X):
-            dense = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32))
-            return validation.as_rows("X", dense)
-        X = as_interactions("X", X)
-        return validate_data(self, X, reset=reset, skip_check_array=True)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    """Base of the transformers."""
 
 
 def _scaled(X: Any, rows: Floats | None = None, columns: Floats | None = None) -> Any:
@@ -122,10 +111,10 @@ def _sums(X: Any, axis: int) -> Floats:
 
 
 def _power(values: Floats, exponent: float) -> Floats:
-    """Values ** exponent, 0 where a value is 0."""
+    """Values ** exponent, and 0 for values of 0."""
     out = np.zeros(len(values))
-    some = values > 0
-    out[some] = values[some] ** exponent
+    positive = values > 0
+    out[positive] = values[positive] ** exponent
     return out
 
 
@@ -136,10 +125,9 @@ def _inverse(values: Floats) -> Floats:
 class StandardizeColumns(_Transformer):
     """X diag(1 / sd), with the means of the scaled columns for ``center=``.
 
-    The standardised matrix is (X - 1 mean') diag(1 / sd); only the scaling leaves X sparse. Pass
-    ``center=transformer.center_`` to the products and the SVD for the rest, or take
-    ``LinearMF(center=True)`` after it, which subtracts just these means. A column that does not
-    vary becomes zero.
+    The standardised matrix is (X - 1 mean') diag(1 / sd); ``transform`` applies the scaling only,
+    which keeps X sparse. Pass ``center=transformer.center_`` to the products and the SVD, or use
+    ``LinearMF(center=True)``, which subtracts these means. A constant column becomes zero.
 
     Attributes
     ----------
@@ -180,7 +168,7 @@ class StandardizeColumns(_Transformer):
             for lo in range(0, n, 4096):
                 squares += np.square(X[lo : lo + 4096] - self.mean_).sum(axis=0)
         self.scale_ = np.sqrt(squares / n)
-        # what is only rounding of a constant column
+        # rounding errors of a constant column
         self.scale_[self.scale_ <= 1e-14 * np.abs(self.mean_)] = 0
         self.center_ = self.mean_ * _inverse(self.scale_)
         return self
@@ -191,7 +179,7 @@ class StandardizeColumns(_Transformer):
         return _scaled(self._as_matrix(X, reset=False), columns=_inverse(self.scale_))
 
     def inverse_transform(self, X: Any) -> Any:
-        """Return X diag(sd) for rows X (m, p); columns that did not vary stay zero."""
+        """Return X diag(sd) for rows X (m, p); constant columns stay zero."""
         check_is_fitted(self)
         return _scaled(self._as_matrix(X, reset=False), columns=self.scale_)
 
@@ -205,7 +193,7 @@ class NormalizeRows(_Transformer):
 
     Notes
     -----
-    Done before training it is another model; done afterwards it is what a cosine does. Source:
+    Before training it changes the model; after training it is what a cosine does. Source:
     arXiv:2403.05440, section 3.
 
     Examples
@@ -227,7 +215,7 @@ class NormalizeRows(_Transformer):
         X = self._as_matrix(X, reset=False)
         largest = np.asarray(abs(X).max(axis=1).toarray() if sp.issparse(X) else abs(X).max(axis=1))
         largest = largest.ravel().astype(np.float64)
-        # squares then neither overflow nor vanish; in two powers of 2, as one may be too large
+        # squares then neither overflow nor underflow; two powers of 2, as one may be too large
         half, rest = np.divmod(-np.frexp(largest)[1], 2)
         X = _scaled(_scaled(X, rows=np.exp2(half)), rows=np.exp2(half + rest))
         squares = (X * X).sum(axis=1, dtype=np.float64)
@@ -239,7 +227,7 @@ class PopularityWeights(_Transformer):
 
     ``column_power`` is γ of inverse propensity scores by item, ``row_power`` δ by user; both ½ is
     the scaling of correspondence analysis, whose first singular value is 1. Popularities are the
-    column sums of |X| that fit saw, activities the row sums of the rows at hand; 0 has weight 0.
+    column sums of |X| in fit, activities the row sums of |X| in transform; 0 has weight 0.
 
     Parameters
     ----------
@@ -290,10 +278,9 @@ class PopularityWeights(_Transformer):
 class ShiftedPPMI(_Transformer):
     """max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift) of the items' co-occurrence.
 
-    ``fit`` counts in how many rows two items occur together (Σ x_i x_j; the diagonal is left out),
-    and turns the counts into ``ppmi_`` (p, p) CSR: its SVD is the closed form of negative sampling.
-    Not symmetric unless β = 1. ``transform`` returns X ppmi_, a row's items replaced by what occurs
-    with them.
+    ``fit`` counts the rows with both items (Σ x_i x_j, without the diagonal) and converts the
+    counts into ``ppmi_`` (p, p) CSR, whose SVD is the closed form of negative sampling. Symmetric
+    only for β = 1. ``transform`` returns X ppmi_.
 
     Parameters
     ----------
@@ -369,7 +356,7 @@ class ShiftedPPMI(_Transformer):
 
 
 def _blocks(columns: sp.csr_array, X: sp.csr_array) -> list[tuple[int, int]]:
-    """Rows of X'X whose products fit the working memory, at least one at a time."""
+    """Blocks of rows of X'X whose products fit in the working memory, at least one row each."""
     work = np.concatenate([[0], np.cumsum(columns @ np.diff(X.indptr).astype(np.float64))])
     work = np.maximum.accumulate(work)
     limit = config.working_memory() * 2**20 / 64

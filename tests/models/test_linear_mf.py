@@ -1,3 +1,5 @@
+"""LinearMF against dense closed forms; refused arguments, saved models."""
+
 import json
 
 import numpy as np
@@ -43,7 +45,7 @@ def lapack(X, k):
 @pytest.mark.parametrize("solver", ["direct", "randomized", "auto"])
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("shape", [(60, 20), (20, 60), (400, 260), (260, 400)])
-def test_fitted_attributes_are_those_of_a_dense_svd(shape, center, solver):
+def test_linear_mf_equals_a_dense_svd(shape, center, solver):
     X = interactions(*shape)
     s, V = lapack(X - X.mean(axis=0) * center, 6)
     model = LinearMF(6, center=center, solver=solver, tol=1e-9, regularization=50.0)
@@ -61,7 +63,7 @@ def test_fitted_attributes_are_those_of_a_dense_svd(shape, center, solver):
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("center", [False, True])
-def test_embeddings_are_products_with_the_closed_form(objective, center):
+def test_linear_mf_embeddings_equal_the_closed_form(objective, center):
     X, new = interactions(), interactions(n=7, seed=1)
     shift = X.mean(axis=0) * center
     s, V = lapack(X - shift, 4)
@@ -78,7 +80,7 @@ def test_embeddings_are_products_with_the_closed_form(objective, center):
             np.testing.assert_array_equal(model.user_embeddings(rows), model.transform(rows))
 
 
-def test_a_rescaling_multiplies_users_and_divides_items():
+def test_rescaling_multiplies_users_and_divides_items():
     X, D = interactions(), np.array([2.0, 0.5, 3.0])
     model = LinearMF(3, regularization=9.0).fit(X)
     np.testing.assert_allclose(model.item_embeddings(D), model.item_embeddings() / D, rtol=1e-14)
@@ -90,7 +92,7 @@ def test_a_rescaling_multiplies_users_and_divides_items():
 
 
 @pytest.mark.parametrize("given", ["identity", "balanced", Rescaling(), np.ones(3)], ids=str)
-def test_objective_2_refuses_every_rescaling(given):
+def test_weight_decay_refuses_every_rescaling(given):
     X = interactions()
     model = LinearMF(3, objective="weight_decay", regularization=2.0).fit(X)
     rule = "rescaling must be None for objective 'weight_decay', whose solution is unique"
@@ -105,7 +107,7 @@ def test_objective_2_refuses_every_rescaling(given):
 @pytest.mark.parametrize(
     "name", ["data", "smoothed", "weights", Rescaling(3, 3), Rescaling(-3, -3)]
 )
-def test_directions_that_x_lacks_are_zero_columns_under_every_rescaling(name, solver):
+def test_missing_directions_are_zero_columns(name, solver):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(50, 3)) @ rng.normal(size=(3, 12))
     model = LinearMF(6, regularization=1.0, solver=solver).fit(X)
@@ -120,7 +122,7 @@ def test_directions_that_x_lacks_are_zero_columns_under_every_rescaling(name, so
 
 @pytest.mark.parametrize("solver", ["direct", "randomized"])
 @pytest.mark.parametrize("center", [True, "rows", "both"])
-def test_means_of_rows_and_columns_are_subtracted_without_making_x_dense(center, solver):
+def test_linear_mf_center_subtracts_means(center, solver):
     random = np.random.default_rng(4)
     X = random.poisson(0.4, (60, 25)) + 0.0
     X[3], X[:, 7] = 0, 1
@@ -146,7 +148,7 @@ def test_means_of_rows_and_columns_are_subtracted_without_making_x_dense(center,
 
 
 @pytest.mark.parametrize("given", [np.asarray, sp.csr_array])
-def test_empty_rows_and_columns_have_embeddings_of_exact_zeros(given):
+def test_linear_mf_empty_users_and_items_are_exact_zeros(given):
     X = interactions()
     model = LinearMF(4, regularization=9.0).fit(given(X))
     items, users = model.item_embeddings("weights"), model.user_embeddings(given(X), "weights")
@@ -158,7 +160,7 @@ def test_empty_rows_and_columns_have_embeddings_of_exact_zeros(given):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_another_objective_or_strength_needs_no_second_svd(objective):
+def test_reregularized_equals_a_new_fit(objective):
     X = interactions()
     other = {"dropout": "weight_decay", "weight_decay": "dropout"}[objective]
     model = LinearMF(5, objective=other, regularization=30.0, center=True).fit(X)
@@ -177,7 +179,7 @@ def test_another_objective_or_strength_needs_no_second_svd(objective):
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("solver", ["direct", "randomized"])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (5, 1), (4, 4)])
-def test_a_matrix_of_zeros_gives_zeros(shape, solver, objective):
+def test_linear_mf_of_zeros_is_zero(shape, solver, objective):
     X = np.zeros(shape)
     model = LinearMF(1, objective=objective, solver=solver, regularization=0.0).fit(X)
     assert model.effective_rank_ == 0
@@ -186,7 +188,7 @@ def test_a_matrix_of_zeros_gives_zeros(shape, solver, objective):
     assert not model.residuals_.any()
 
 
-def test_signs_follow_the_rule():
+def test_components_have_positive_largest_entries():
     for seed in range(5):
         components = LinearMF(5).fit(interactions(seed=seed)).components_
         largest = np.argmax(np.abs(components), axis=1)
@@ -203,7 +205,7 @@ def test_signs_follow_the_rule():
         (np.bool_, np.float32),
     ],
 )
-def test_sparse_types_decide_those_of_the_model(given, expected):
+def test_linear_mf_keeps_the_dtype_of_sparse_x(given, expected):
     X = sp.csr_array(interactions(dtype=given))
     model = LinearMF(3).fit(X)
     assert model.components_.dtype == expected
@@ -217,7 +219,7 @@ def test_sparse_types_decide_those_of_the_model(given, expected):
     np.testing.assert_allclose(model.transform(X), exact.transform(wider), atol=1e-4)
 
 
-def test_the_input_is_never_changed():
+def test_linear_mf_does_not_change_its_input():
     X = sp.csr_array(interactions())
     X.data[0] = 0.0  # an explicit zero
     for array in (X.data, X.indices, X.indptr):
@@ -230,7 +232,7 @@ def test_the_input_is_never_changed():
     assert X.nnz == np.count_nonzero(interactions())
 
 
-def test_the_order_of_items_and_users_does_not_matter():
+def test_linear_mf_ignores_the_order_of_items_and_users():
     X = interactions()
     rng = np.random.default_rng(3)
     users, items = rng.permutation(len(X)), rng.permutation(X.shape[1])
@@ -240,16 +242,16 @@ def test_the_order_of_items_and_users_does_not_matter():
 
 
 @pytest.mark.parametrize("solver", ["direct", "randomized"])
-def test_progress_of_fit_is_that_of_the_svd(solver):
-    told = []
+def test_linear_mf_progress_is_that_of_the_svd(solver):
+    calls = []
     model = LinearMF(3, solver=solver)
-    model.fit(interactions(600, 300), progress=lambda *at: told.append(at))
-    done, total = told[-1]
+    model.fit(interactions(600, 300), progress=lambda *call: calls.append(call))
+    done, total = calls[-1]
     assert done == total
-    assert (len(told) > 2) == (solver == "randomized")
+    assert (len(calls) > 2) == (solver == "randomized")
 
 
-def test_same_seed_same_bits_and_a_generator_is_taken():
+def test_linear_mf_random_state_gives_the_same_bits():
     X = interactions(900, 300)
     one, two = (LinearMF(6, solver="randomized", random_state=7).fit(X) for _ in range(2))
     np.testing.assert_array_equal(one.components_, two.components_)
@@ -275,14 +277,14 @@ def test_same_seed_same_bits_and_a_generator_is_taken():
     ],
     ids=str,
 )
-def test_bad_parameters_are_refused_in_one_line(parameters, message):
+def test_linear_mf_refuses_invalid_parameters(parameters, message):
     with pytest.raises(ValueError, match=message):
         LinearMF(**{"n_components": 3, **parameters}).fit(interactions())
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_values_that_are_not_finite_are_refused(value, sparse):
+def test_linear_mf_refuses_non_finite_values(value, sparse):
     X = interactions()
     model = LinearMF(3).fit(X)
     X[7, 2] = value
@@ -295,7 +297,7 @@ def test_values_that_are_not_finite_are_refused(value, sparse):
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 1e12), (np.float64, 1e60)])
-def test_values_whose_squares_overflow_or_vanish_are_refused(dtype, limit, sparse):
+def test_linear_mf_refuses_extreme_magnitudes(dtype, limit, sparse):
     X = interactions(dtype=dtype)
     X /= X.max()
     as_given = sp.csr_array if sparse else np.asarray
@@ -310,7 +312,7 @@ def test_values_whose_squares_overflow_or_vanish_are_refused(dtype, limit, spars
                 clone(model).fit(as_given(dtype(scale) * -X))
 
 
-def test_sparse_matrices_that_would_crash_compiled_code_are_refused():
+def test_linear_mf_refuses_malformed_sparse_matrices():
     X = sp.csr_array(interactions())
     model = LinearMF(3).fit(X)
     X.indices[4] = 10**6
@@ -319,14 +321,14 @@ def test_sparse_matrices_that_would_crash_compiled_code_are_refused():
             use(X)
 
 
-def test_another_number_of_items_is_refused():
+def test_linear_mf_refuses_another_number_of_items():
     model = LinearMF(3).fit(interactions())
     for X in (interactions(p=19), sp.csr_array(interactions(p=21))):
         with pytest.raises(ValueError, match="expecting 20 features"):
             model.transform(X)
 
 
-def test_ties_at_the_cut_are_seen_by_the_direct_solver_only_where_they_matter():
+def test_linear_mf_warns_of_ties_that_matter():
     X = np.diag([5.0, 3.0, 3.0, 1.0, 0.0, 0.0])
     with pytest.warns(AmbiguousSolutionWarning, match="not unique"):
         LinearMF(2, solver="direct").fit(X)
@@ -337,7 +339,7 @@ def test_ties_at_the_cut_are_seen_by_the_direct_solver_only_where_they_matter():
 
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_loaded_model_gives_the_same_bits(tmp_path, objective, center):
+def test_linear_mf_save_and_load(tmp_path, objective, center):
     X = interactions(dtype=np.float32)
     model = LinearMF(np.int64(4), objective=objective, regularization=np.float32(9), center=center)
     model.fit(sp.csr_array(X)).save(tmp_path / "model")
@@ -356,7 +358,7 @@ def test_a_loaded_model_gives_the_same_bits(tmp_path, objective, center):
     clone(loaded).fit(X)
 
 
-def test_feature_names_are_kept(tmp_path):
+def test_linear_mf_saves_feature_names(tmp_path):
     model = LinearMF(3).fit(interactions())
     model.feature_names_in_ = np.array([f"item {i}" for i in range(20)], dtype=object)
     model.save(tmp_path / "model")
@@ -364,7 +366,7 @@ def test_feature_names_are_kept(tmp_path):
     np.testing.assert_array_equal(loaded.feature_names_in_, model.feature_names_in_, strict=True)
 
 
-def test_a_damaged_model_and_one_of_another_kind_are_refused(tmp_path):
+def test_linear_mf_load_refuses_damaged_files(tmp_path):
     model = LinearMF(3).fit(interactions())
     model.save(tmp_path / "model")
     (file,) = (tmp_path / "model").glob("components-*.npy")
@@ -379,7 +381,7 @@ def test_a_damaged_model_and_one_of_another_kind_are_refused(tmp_path):
         LinearMF(3, random_state=np.random.default_rng(0)).fit(interactions()).save(tmp_path / "m")
 
 
-def test_it_works_within_a_pipeline():
+def test_linear_mf_works_in_a_pipeline():
     X = interactions()
     pipeline = make_pipeline(FunctionTransformer(np.log1p), LinearMF(3, regularization=1.0))
     expected = LinearMF(3, regularization=1.0).fit_transform(np.log1p(X))

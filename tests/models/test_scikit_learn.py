@@ -42,7 +42,7 @@ def dense(X):
 
 
 @each
-def test_a_clone_has_the_parameters_and_nothing_fitted(estimator, parameter, values, data):
+def test_clone_copies_parameters_only(estimator, parameter, values, data):
     X, _ = data
     fitted = clone(estimator)
     if parameter:
@@ -55,10 +55,10 @@ def test_a_clone_has_the_parameters_and_nothing_fitted(estimator, parameter, val
 
 
 @each
-def test_a_grid_search_over_a_pipeline_tries_and_refits(estimator, parameter, values, data):
+def test_grid_search_over_a_pipeline(estimator, parameter, values, data):
     X, y = data
     if isinstance(estimator, fastcos.NeighborsTransformer):
-        # a precomputed graph has what training has met, so its classifier goes with it
+        # the transformer returns a graph of distances to the training rows
         last = KNeighborsClassifier(2, metric="precomputed")
     else:
         last = LogisticRegression()
@@ -75,7 +75,7 @@ def test_a_grid_search_over_a_pipeline_tries_and_refits(estimator, parameter, va
 
 
 @each
-def test_names_of_features_reach_the_end_of_a_pipeline(estimator, parameter, values, data):
+def test_feature_names_out_of_a_union(estimator, parameter, values, data):
     X, _ = data
     union = make_union(clone(estimator), clone(estimator)).fit(X)
     names = union.get_feature_names_out()
@@ -83,25 +83,25 @@ def test_names_of_features_reach_the_end_of_a_pipeline(estimator, parameter, val
 
 
 @each
-def test_frames_are_made_where_the_output_is_dense(estimator, parameter, values, data):
+def test_set_output_makes_data_frames(estimator, parameter, values, data):
     pandas = pytest.importorskip("pandas")
     X, _ = data
     frame = pandas.DataFrame(X, columns=[f"item {j}" for j in range(X.shape[1])])
     plain = clone(estimator).fit(X).transform(X)
-    asked = clone(estimator).set_output(transform="pandas").fit(frame)
-    assert asked.feature_names_in_.tolist() == frame.columns.tolist()
+    transformer = clone(estimator).set_output(transform="pandas").fit(frame)
+    assert transformer.feature_names_in_.tolist() == frame.columns.tolist()
     if sp.issparse(plain):
         with pytest.raises(ValueError, match="sparse"):
-            asked.transform(frame)
+            transformer.transform(frame)
         return
-    made = asked.transform(frame)
-    assert made.columns.tolist() == asked.get_feature_names_out().tolist()
+    made = transformer.transform(frame)
+    assert made.columns.tolist() == transformer.get_feature_names_out().tolist()
     assert made.index.equals(frame.index)
     np.testing.assert_array_equal(made.to_numpy(), plain)
 
 
 @each
-def test_joblib_workers_give_the_same_bits(estimator, parameter, values, data):
+def test_joblib_threads_give_the_same_bits(estimator, parameter, values, data):
     X, _ = data
     expected = dense(clone(estimator).fit(X).transform(X))
     jobs = (delayed(fitted_transform)(clone(estimator), X) for _ in range(4))
@@ -114,7 +114,7 @@ def fitted_transform(estimator, X):
 
 
 @pytest.mark.slow
-def test_processes_of_a_grid_search_agree_with_one(data):
+def test_grid_search_processes_agree_with_one(data):
     X, y = data
     pipeline = make_pipeline(
         fastcos.models.StandardizeColumns(), fastcos.LinearMF(3), KMeans(2, n_init=1)

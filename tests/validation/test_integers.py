@@ -103,7 +103,7 @@ def test_more_ids_or_items_than_a_number_can_name_are_refused(X, tmp_path, monke
     monkeypatch.setattr(ingest, "_MOST_IDS", 8)
     with pytest.raises(ValueError, match=r"distinct ids must be .* 8, got 9"):
         fastcos.io.ingest_interactions(table, tmp_path / "out")
-    monkeypatch.setattr(cosine_training, "_MOST_ITEMS", 59)
+    monkeypatch.setattr(cosine_training, "MAX_ITEMS", 59)
     with pytest.raises(ValueError, match=r"number of items must be .* 59, got 60"):
         fastcos.CosineMF(3, max_iter=1).fit(X)
 

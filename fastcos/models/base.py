@@ -1,0 +1,140 @@
+"""What the estimators of this package share: input validation and recommendations."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fastcos import validation
+from fastcos.linalg.csr import as_interactions
+from fastcos.neighbors.search import Neighbors, top_k
+from fastcos.parallel import Progress
+
+# users of one block; their embeddings take 32 MiB at 128 dimensions
+_USERS_PER_BLOCK = 1 << 16
+
+
+class SparseInputMixin:
+    """Estimators that take sparse or dense rows and keep float32 and float64."""
+
+    def _as_matrix(self, X: Any, *, reset: bool) -> Any:
+        """Return X as canonical CSR or dense rows; check its columns against those of fit."""
+        if not sp.issparse(X):
+            dense = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32))
+            return validation.as_rows("X", dense)
+        X = as_interactions("X", X)  # scikit-learn does not check the indices
+        return validate_data(self, X, reset=reset, skip_check_array=True)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class ScoringEmbeddings(NamedTuple):
+    """Rows whose inner products are a model's scores of items for users.
+
+    Attributes
+    ----------
+    users : ndarray (m, d), float32 or float64
+    items : ndarray (p, d), float32 or float64
+    """
+
+    users: npt.NDArray[Any]
+    items: npt.NDArray[Any]
+
+
+class RecommenderMixin:
+    """``recommend`` for estimators with user_embeddings, item_embeddings and _as_matrix."""
+
+    def scoring_embeddings(self: Any, X: Any) -> ScoringEmbeddings:
+        """Return rows whose inner products are the model's scores of items for users.
+
+        Parameters
+        ----------
+        X : sparse matrix or array_like (m, p)
+            Rows of any users, seen in fit or not.
+
+        Returns
+        -------
+        ScoringEmbeddings
+            users and items, for ``top_k(users, items, measure="dot", exclude=X)`` or any index of
+            inner products.
+
+        Raises
+        ------
+        ValueError
+            X is not valid.
+        """
+        return ScoringEmbeddings(self.user_embeddings(X), self.item_embeddings())
+
+    def recommend(
+        self: Any,
+        X: Any,
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        n_threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Neighbors:
+        """Return the k items with the largest score for every user.
+
+        Scores are the inner products of :meth:`scoring_embeddings`. Exact, and independent of
+        rescaling. Memory besides the result: the embeddings of 65,536 users.
+
+        Parameters
+        ----------
+        X : sparse matrix or array_like (m, p)
+            Rows of any users, seen in fit or not.
+        k : int
+            From 1 to p.
+        exclude_seen : bool
+            Leave out the non-zeros of a user's row. A user with fewer than k other items is padded
+            by -1 and -inf.
+        n_threads : int, optional
+            Default: the setting ``num_threads``.
+        progress : callable, optional
+            Called as progress(done, total) with numbers of users.
+
+        Returns
+        -------
+        Neighbors
+            indices (m, k) int64 by descending score, equal scores by lower index; scores (m, k)
+            float32.
+
+        Raises
+        ------
+        ValueError
+            X or k is not valid.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastcos import LinearMF
+        >>> X = np.array([[1.0, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 1]])
+        >>> LinearMF(2, regularization=0.1).fit(X).recommend(X, 1).indices.ravel().tolist()
+        [2, 3, 0]
+        """
+        check_is_fitted(self)
+        X = self._as_matrix(X, reset=False)
+        m, p = X.shape
+        k = validation.as_count("k", k, high=p)
+        found = Neighbors(np.empty((m, k), np.int64), np.empty((m, k), np.float32))
+        for first in range(0, m, _USERS_PER_BLOCK):
+            rows = X[first : first + _USERS_PER_BLOCK]
+
+            def report(done: int, _: int, first: int = first) -> None:
+                if progress is not None:
+                    progress(first + done, m)
+
+            users, items = self.scoring_embeddings(rows)
+            block = top_k(
+                users, items, k, measure="dot", n_threads=n_threads,
+                exclude=sp.csr_array(rows) if exclude_seen else None, progress=report,
+            )  # fmt: skip
+            last = first + len(block.indices)
+            found.indices[first:last], found.scores[first:last] = block
+        return found

@@ -1,0 +1,82 @@
+"""Recommendations are the items with the largest scores, without the seen ones."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from fastcos import CosineMF, LinearMF
+
+# more than one block of users, which has 65,536
+COPIES = 800
+
+
+@pytest.fixture(params=["csr", "dense"])
+def X(request):
+    rng = np.random.default_rng(0)
+    X = sp.random_array((90, 40), density=0.2, rng=rng, format="csr")
+    return X if request.param == "csr" else X.toarray()
+
+
+def expected(model, X, k, exclude_seen):
+    users, items = model.scoring_embeddings(X)
+    scores = users.astype(np.float64) @ items.T.astype(np.float64)
+    if exclude_seen:
+        scores[(X.toarray() if sp.issparse(X) else X) != 0] = -np.inf
+    return np.argsort(-scores, axis=1)[:, :k], -np.sort(-scores, axis=1)[:, :k]
+
+
+def assert_best_scores(model, X, k):
+    for exclude_seen in (True, False):
+        indices, scores = expected(model, X, k, exclude_seen)
+        found = model.recommend(X, k, exclude_seen=exclude_seen)
+        np.testing.assert_array_equal(found.indices, indices)
+        np.testing.assert_allclose(found.scores, scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("objective", ["dropout", "weight_decay"])
+def test_linear_mf_recommends_the_largest_scores(X, objective, center):
+    model = LinearMF(5, objective=objective, regularization=0.1, center=center).fit(X)
+    predicted = model.user_embeddings(X) @ model.item_embeddings().T
+    users, items = model.scoring_embeddings(X)
+    np.testing.assert_array_equal(users @ items.T, predicted)
+    assert_best_scores(model, X, 7)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_cosine_mf_recommends_the_largest_scores(X, similarity):
+    model = CosineMF(5, similarity=similarity, max_iter=2).fit(X)
+    predicted = model.user_embeddings(X) @ model.components_ / 0.25 + model.item_bias_
+    users, items = model.scoring_embeddings(X)
+    np.testing.assert_allclose(users @ items.T, predicted, atol=1e-4)
+    assert_best_scores(model, X, 7)
+
+
+def test_recommend_is_independent_of_blocks_of_users():
+    X = sp.random_array((90, 40), density=0.2, rng=np.random.default_rng(0), format="csr")
+    model = LinearMF(5, regularization=0.1).fit(X)
+    found = model.recommend(X, 3)
+    calls = []
+    many = model.recommend(
+        sp.vstack([X] * COPIES, format="csr"), 3, progress=lambda *call: calls.append(call)
+    )
+    np.testing.assert_array_equal(many.indices, np.tile(found.indices, (COPIES, 1)))
+    np.testing.assert_array_equal(many.scores, np.tile(found.scores, (COPIES, 1)))
+    assert calls == sorted(calls)
+    assert calls[-1] == (90 * COPIES, 90 * COPIES)
+
+
+def test_recommend_pads_users_with_few_unseen_items(X):
+    X = sp.csr_array(X).toarray()
+    X[3] = 1
+    X[3, 8] = 0
+    model = LinearMF(4, regularization=0.1).fit(X)
+    found = model.recommend(X, 3)
+    assert found.indices[3].tolist() == [8, -1, -1]
+    assert np.isneginf(found.scores[3, 1:]).all()
+
+
+def test_recommend_refuses_more_items_than_exist(X):
+    model = LinearMF(4, regularization=0.1).fit(X)
+    with pytest.raises(ValueError, match=r"k must be .* from 1 to 40, got 41"):
+        model.recommend(X, 41)
