@@ -69,8 +69,8 @@ def _is_not_ours(
     app: Any, what: str, name: str, thing: Any, skip: bool, options: Any
 ) -> bool | None:
     """Leave out set_fit_request and the fields of tuples, which no docstring of ours explains."""
-    told_above = (inspect.getdoc(thing) or "").startswith("Alias for field number")
-    return True if told_above or re.fullmatch(r"set_\w+_request", name) else None
+    is_field = (inspect.getdoc(thing) or "").startswith("Alias for field number")
+    return True if is_field or re.fullmatch(r"set_\w+_request", name) else None
 
 
 def _commands() -> str:

@@ -4,8 +4,8 @@
 
 FOLDER holds items.npy, a row per item, and ratings, which ``fastcos ingest ratings.csv --out
 FOLDER/ratings`` has written; where they are missing, small ones are made. Without a scheduler: two
-worker processes on this machine. Called again after a crash of this process, it goes on with the
-neighbours that are missing. Needs ``pip install 'fastcos[dask]'``.
+worker processes on this machine. Called again after a crash of this process, it resumes with the
+missing neighbours. Needs ``pip install 'fastcos[dask]'``.
 """
 
 import argparse
@@ -37,11 +37,11 @@ def on_cluster(client: Client, folder: Path) -> None:
     print(f"model of rank {model.n_components} in {folder / 'model.npz'}")
     # a comparison needs X in the memory of every process: give it a sample of the users
     shards = fastcos.linalg.InteractionShards(folder / "ratings", verify=False)
-    judged = distributed.compare(
+    found = distributed.compare(
         shards.shard(0), n_components=16, folder=folder, client=client,
         measures=["dot", "whitened_cosine", "csls"],
     )  # fmt: skip
-    print(judged.standings.conclusion)
+    print(found.standings.conclusion)
 
 
 def main() -> None:

@@ -9,10 +9,10 @@ from fastcos.engine.range_candidates import list_reaching
 from fastcos.neighbors.search import top_k
 from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
-from tests.oracles.dense_families import FAMILIES, crowded, gaussian
+from tests.oracles.dense_families import FAMILIES, clustered, gaussian
 
 
-def crowded_float64(n, d):
+def clustered_float64(n, d):
     """Rows of float64 that float32 cannot tell apart, and ordinary ones."""
     rng = np.random.default_rng(8)
     X = rng.standard_normal((n, d))
@@ -21,7 +21,7 @@ def crowded_float64(n, d):
     return X
 
 
-CROWDS = [crowded, crowded_float64]
+CROWDS = [clustered, clustered_float64]
 each_crowd = pytest.mark.parametrize("crowd", CROWDS, ids=lambda crowd: crowd.__name__)
 
 
@@ -54,7 +54,7 @@ def test_ordinary_rows_are_not_shifted(d):
 
 @pytest.mark.parametrize("form", ["dot", "euclidean", "norm_angle"])
 def test_only_cosines_are_shifted(form):
-    side = scan.side(crowded(700, 24), None, None, form)
+    side = scan.side(clustered(700, 24), None, None, form)
     assert len(scan.prepare(form, side, np.arange(700)).items.shift) == 0
 
 

@@ -32,7 +32,7 @@ def keys(queries, items, form):
 
 
 def top_k(queries, items, k, form, exclude_self=False, excluded=None, allowed=None):
-    """Indices and keys (n, k): falling key, equal keys by lower index; padded by -1 and -inf."""
+    """Indices and keys (n, k): descending key, equal keys by lower index; padded by -1 and -inf."""
     truth = keys(queries, items, form)
     if exclude_self:
         np.fill_diagonal(truth, -np.inf)

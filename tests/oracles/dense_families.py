@@ -52,8 +52,8 @@ def one_hot(n, d):
     return np.eye(d, dtype=np.float32)[np.arange(n) % d] * np.float32(2)
 
 
-def crowded(n, d):
-    """Half of the rows round one direction, 0.1 to 1e-9 away, of any length; and a zero row."""
+def clustered(n, d):
+    """Half of the rows near one direction, 1e-9 to 0.1 apart, of any norm; one zero row."""
     rng = np.random.default_rng(5)
     X = rng.standard_normal((n, d))
     away = 10.0 ** rng.uniform(-9, -1, (n, 1)) * rng.standard_normal((n, d))
@@ -65,5 +65,5 @@ def crowded(n, d):
 
 FAMILIES = [
     gaussian, near_ties, duplicates, integer_grid, all_equal, wild_norms, dominated, denormals,
-    with_zero_rows, one_hot, crowded,
+    with_zero_rows, one_hot, clustered,
 ]  # fmt: skip

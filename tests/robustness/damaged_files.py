@@ -5,7 +5,7 @@
 A damaged file must be read as what it was, or be refused by FastcosFormatError. Formats without a
 checksum (text, .npy, Parquet) may also hold something else after the damage: any clean answer. The
 process may use 1 GiB of addresses beyond what it started with, and a case 20 seconds; a crash, a
-MemoryError or a hang ends it. A run that was kept is gone on with, or refused as one of another
+MemoryError or a hang ends it. A checkpoint is resumed, or refused as one of another
 call. Prints per format how many were refused, read alike and read otherwise.
 """
 

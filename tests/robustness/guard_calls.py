@@ -234,6 +234,8 @@ if __name__ == "__main__":
         warnings.simplefilter("always")
         expected = warmed()
         wrong_ones = added([SITUATIONS[situation](calls, expected) for situation in situations])
-    told = [str(w.message) for w in caught if "prange" in str(w.message)]
+    messages = [str(w.message) for w in caught if "prange" in str(w.message)]
     calls *= len(situations)
-    print(json.dumps({"calls": calls, "wrong": wrong_ones, "warnings": told, "signals": signals}))
+    print(
+        json.dumps({"calls": calls, "wrong": wrong_ones, "warnings": messages, "signals": signals})
+    )

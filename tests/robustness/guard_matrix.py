@@ -82,9 +82,9 @@ def fault(found: dict[str, Any], backend: str, layer: str) -> str:
         return f"wrong: {found['wrong']}"
     if found["signals"]:
         return f"signals: {found['signals']}"
-    told = found["warnings"]
-    if told and not (backend == "prange" and layer == "workqueue" and len(told) == 1):
-        return f"warnings: {told}"
+    messages = found["warnings"]
+    if messages and not (backend == "prange" and layer == "workqueue" and len(messages) == 1):
+        return f"warnings: {messages}"
     return ""
 
 

@@ -10,7 +10,7 @@ Of a long kind, a child makes one version and is killed within a dozen writings 
 (neighbors) in all, until one ends: only what was kept can bring it there. Then the
 other version follows. After every kill every file must be of the version before or of the new one;
 in the end all of the new one, without a byte of difference to one that was never killed. Prints
-kills, runs that ended, and the kills that left something to go on with.
+kills, runs that ended, and the kills that left a checkpoint.
 """
 
 import contextlib
@@ -137,7 +137,7 @@ def survived(kind: Kind, folder: Path, kills: int, chance: random.Random) -> lis
     return counts
 
 
-def gone_on_with(kind: Kind, folder: Path, kills: int, chance: random.Random) -> list[int]:
+def resumed(kind: Kind, folder: Path, kills: int, chance: random.Random) -> list[int]:
     place = folder / "place"
     known = []
     for version in kind.versions:
@@ -171,11 +171,11 @@ def killed_or_ended(work: Callable[[], Any], chance: random.Random) -> bool:
     if child == 0:
         sync = os.fsync
 
-        def told(descriptor: int) -> None:
+        def counted_sync(descriptor: int) -> None:
             sync(descriptor)
             os.write(writing, b".")
 
-        os.fsync = told
+        os.fsync = counted_sync
         work()
         os._exit(0)
     os.close(writing)
@@ -191,7 +191,7 @@ def killed_or_ended(work: Callable[[], Any], chance: random.Random) -> bool:
 if __name__ == "__main__":
     found = {}
     for name in sys.argv[2:] or [*KINDS, *LONG_KINDS]:
-        work, kinds = (survived, KINDS) if name in KINDS else (gone_on_with, LONG_KINDS)
+        work, kinds = (survived, KINDS) if name in KINDS else (resumed, LONG_KINDS)
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "kept").mkdir()
             found[name] = work(

@@ -206,7 +206,7 @@ def held() -> int:
 
 
 def fits(name: str, n: int) -> bool:
-    """Whether a call ends under the limit; a tenth of it tells how large its outputs are."""
+    """Whether a call ends under the limit; a tenth of it shows the size of its outputs."""
     make, call = OPERATIONS[name]
     outputs = size_of(call(*make(n // 10))) * 10
     inputs = make(n)

@@ -1,8 +1,8 @@
 """A script: change the source in one place at a time and see whether a test fails.
 
-    python -m tests.robustness.mutants gate                          the gate: fastcos/validate*.py
+    python -m tests.robustness.mutants validation                    all checks of arguments
     python -m tests.robustness.mutants metrics rescaling --share 0.2 every fifth mutant of these
-    NUMBA_DISABLE_JIT=1 python -m tests.robustness.mutants topk      kernels, as plain Python
+    NUMBA_DISABLE_JIT=1 python -m tests.robustness.mutants top_k     kernels, as plain Python
     python -m tests.robustness.mutants metrics --killed FILE         in pieces: FILE lists the done
 
 A comparison, an operator, a number, a flag, a condition, a returned value or a statement changes.
@@ -33,14 +33,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXCUSES = Path(__file__).with_suffix(".json")
-# modules and the tests that judge them
+# modules, and the files or folders of tests that must detect their mutants
 TARGETS = {
-    "gate": (
-        "fastcos.validation fastcos.linalg.csr fastcos.metrics.checks fastcos.auditing.checks "
-        "fastcos.measures.checks",
-        "test_validate test_validate_csr test_validate_metrics test_validate_audit "
-        "test_metrics_shape test_metrics_recovery "
-        "test_metrics_agreement test_metrics_clustering test_intervals test_products test_storage",
+    "validation": (
+        "fastcos.validation.arguments fastcos.linalg.csr fastcos.metrics.checks "
+        "fastcos.auditing.checks fastcos.measures.checks",
+        "validation metrics auditing/test_checks.py auditing/test_cosine_bounds.py linalg storage",
     ),
     "metrics": (
         " ".join(
@@ -48,13 +46,12 @@ TARGETS = {
             for path in sorted((ROOT / "fastcos" / "metrics").glob("*.py"))
             if path.stem != "__init__"
         ),
-        "test_metrics_shape test_metrics_recovery test_metrics_agreement test_metrics_clustering "
-        "test_standings",
+        "metrics comparison",
     ),
-    "rescaling": ("fastcos.measures.rescaling", "test_rescaling test_theory"),
-    "topk": (
+    "rescaling": ("fastcos.measures.rescaling", "measures/test_rescaling.py test_theory.py"),
+    "top_k": (
         "fastcos.kernels.exhaustive_top_k fastcos.kernels.select",
-        "kernels/test_topk kernels/test_select",
+        "kernels/test_exhaustive_top_k.py kernels/test_select.py",
     ),
 }
 # processor seconds for the tests of a mutant, and times their own; more is a loop without an end
@@ -302,7 +299,7 @@ def run(name: str, share: float, details: bool, killed_before: Path | None) -> i
         before = set(file.read().splitlines())
         left = [mutant for mutant in wanted if place(mutant) not in before]
         plugin = Plugin(left, live_of, file)
-        judge(name, plugin, tests)
+        evaluate(name, plugin, tests)
     alive = plugin.survivors
     reasons = json.loads(EXCUSES.read_text()) if EXCUSES.exists() else {}
     excused = [m for m in alive if key(m) in reasons]
@@ -317,9 +314,9 @@ def run(name: str, share: float, details: bool, killed_before: Path | None) -> i
     return len(alive) - len(excused)
 
 
-def judge(name: str, plugin: Plugin, tests: list[str]) -> None:
+def evaluate(name: str, plugin: Plugin, tests: list[str]) -> None:
     """Run the tests of a target, and then its mutants."""
-    paths = [f"tests/{test}.py" for test in tests]
+    paths = [f"tests/{test}" for test in tests]
     # a warning is no failure here: of forks of a process with threads, of NumPy's scalars
     arguments = ["-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore"]
     status = pytest.main([*arguments, *paths], [plugin])

@@ -1,4 +1,4 @@
-"""Start gunicorn with an application loaded before the forks, and ask it."""
+"""Start gunicorn with an application loaded before the forks, and send requests."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def answers(application: str, folder: Path, requests: int, **environment: str) -
         text=True,
     )
 
-    def ask(_: int) -> Any:
+    def send(_: int) -> Any:
         for _ in range(3000):  # the first start compiles
             try:
                 with urlopen(f"http://{address}", timeout=60) as answer:
@@ -39,7 +39,7 @@ def answers(application: str, folder: Path, requests: int, **environment: str) -
 
     try:
         with ThreadPoolExecutor(8) as clients:
-            return list(clients.map(ask, range(requests)))
+            return list(clients.map(send, range(requests)))
     finally:
         server.terminate()
         server.communicate(timeout=90)  # gunicorn itself waits 30 s for its workers

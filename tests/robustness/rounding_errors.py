@@ -74,7 +74,7 @@ def dot_keys(Q: Any, B: Any) -> Any:
 
 def dot_scores(Q: Any, B: Any) -> Any:
     truth = pairwise(dot, Q, B)
-    # what cancels is judged by its key
+    # scores of cancelling sums are compared by their keys
     size = np.maximum(np.abs(truth), pairwise(terms, Q, B) * mpmath.mpf(2) ** -20)
     return scores("dot", Q, B), truth, size, np.float32, "result", 1
 
@@ -175,7 +175,7 @@ def singular_errors(X: Any) -> tuple[float, float, float]:
     values = mpmath.svd_r(mpmath.matrix(X.tolist()), compute_uv=False)
     truth = np.array(sorted(values, reverse=True), object)
     svd = fastcos.randomized_svd(X, X.shape[1])
-    # what a Gram matrix cannot tell from 0 is given as 0
+    # values below the resolution of a Gram matrix are returned as 0
     clear = truth > 1e-7 * truth[0]
     assert not svd.s[~clear].any(), "a value below 1e-7 of the first must be 0"
     s, sizes = exact(svd.s[clear]), truth[0] ** 2 / truth[clear]

@@ -119,14 +119,14 @@ def spearman(x: Any, y: Any) -> Any:
 
 
 def recos(x: Any, y: Any) -> Any:
-    rising, top = sorted(x), dot(x, y)
-    both = [abs(dot(rising, sorted(y, reverse=falling))) for falling in (False, True)]
+    ascending, top = sorted(x), dot(x, y)
+    both = [abs(dot(ascending, sorted(y, reverse=descending))) for descending in (False, True)]
     bottom = both[bool(top < 0)]
     if not bottom:
         return 0, NOTHING
     value, smaller = abs(top) / bottom * mpmath.sign(top), min(both)
     size = terms(x, y) * (1 + abs(value)) / smaller if smaller else NOTHING
-    return value, size + terms(rising, sorted(y)) * abs(value) / bottom
+    return value, size + terms(ascending, sorted(y)) * abs(value) / bottom
 
 
 def radial(x: Any, y: Any) -> Any:
@@ -189,7 +189,7 @@ def zscores(Q: Rows, B: Rows) -> Truth:
 
 
 def condition_of(S: Any) -> tuple[Any, Any, Any]:
-    """Falling eigenvalues, eigenvectors as columns, and the condition number."""
+    """Descending eigenvalues, eigenvectors as columns, and the condition number."""
     values, vectors = mpmath.eigsy(S)
     order = sorted(range(len(values)), key=lambda at: -values[at])
     values = [values[at] for at in order]
@@ -301,7 +301,7 @@ def dis_sim_local(Q: Rows, B: Rows) -> Truth:
     return pair
 
 
-def crowd(row: Any) -> tuple[Any, Any]:
+def mean_and_variance(row: Any) -> tuple[Any, Any]:
     """Mean and variance."""
     middle = mpmath.fsum(row) / len(row)
     return middle, mpmath.fsum((a - middle) ** 2 for a in row) / len(row)
@@ -311,7 +311,7 @@ def query_normalized(Q: Rows, B: Rows) -> Truth:
     apart = [[cosine(x, y) for y in B] for x in Q]
 
     def pair(i: int, j: int) -> Any:
-        middle, variance = crowd(apart[i])
+        middle, variance = mean_and_variance(apart[i])
         if variance < 2e-14:  # documented to count as 0
             return 0, NOTHING
         value = (apart[i][j] - middle) / mpmath.sqrt(variance)
@@ -326,7 +326,7 @@ def mutual_proximity(Q: Rows, B: Rows) -> Truth:
 
     def pair(i: int, j: int) -> Any:
         value, size = mpmath.mpf(1), mpmath.mpf(1)
-        for middle, variance in (crowd(apart[i]), crowd(others[j])):
+        for middle, variance in (mean_and_variance(apart[i]), mean_and_variance(others[j])):
             if variance < 2e-14:
                 return 0, NOTHING
             z = (apart[i][j] - middle) / mpmath.sqrt(variance)

@@ -51,7 +51,7 @@ MAPPED = 45 + ITEMS + 4 * DEPTH
 # by the eigenvectors of a Gram matrix: LAPACK promises a few times their number
 FACTORED = 8 * (ITEMS + DEPTH)
 # two deviations from sums over the items of squared products
-CROWDED = 8 * (ITEMS + DEPTH * DEPTH)
+POPULATION = 8 * (ITEMS + DEPTH * DEPTH)
 
 
 def score(name: str, Q: Any, B: Any, **parameters: Any) -> Any:
@@ -107,8 +107,8 @@ LEARNED: dict[str, tuple[Any, str, float]] = {
     "csls": (csls, "1", 8 * DEPTH),
     "local_scaling": (local_scaling, "condition", 8 * DEPTH),
     "dis_sim_local": (dis_sim_local, "terms", 8 * DEPTH),
-    "query_normalized": (query_normalized, "condition", CROWDED),
-    "mutual_proximity": (mutual_proximity, "condition", CROWDED),
+    "query_normalized": (query_normalized, "condition", POPULATION),
+    "mutual_proximity": (mutual_proximity, "condition", POPULATION),
 }  # fmt: skip
 # documented to lose digits for float64 rows below 1e-150, and what for subnormal ones alone
 UNKEPT = (

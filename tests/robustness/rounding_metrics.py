@@ -150,12 +150,12 @@ def two(X: Any, Y: Any) -> Iterator[tuple[str, Any, Any, str, float, Any]]:
     tables = [[cosine(side[i], side[j]) for i, j in itertools.combinations(range(ITEMS), 2)]
               for side in (X, Y)]  # fmt: skip
     value, _ = correlation(*tables)
-    variances = [crowd_variance(table) for table in tables]
+    variances = [population_variance(table) for table in tables]
     size = sum(1 / v for v in variances) if min(variances) > 1e-12 else NOTHING
     yield "rsa", value, size, "condition", ITEMS * SUMS, lambda X, Y: metrics.rsa(X, Y).value
 
 
-def crowd_variance(values: Any) -> Any:
+def population_variance(values: Any) -> Any:
     middle = mpmath.fsum(values) / len(values)
     return mpmath.fsum((v - middle) ** 2 for v in values) / len(values)
 
@@ -216,7 +216,7 @@ def of_lists(found: Worst, seed: int) -> None:
     counts = exact(np.bincount(tables[0].ravel(), minlength=n))
     middle = mpmath.fsum(counts) / n
     third = mpmath.fsum((c - middle) ** 3 for c in counts) / n
-    size = crowd_variance(counts) ** mpmath.mpf(1.5)
+    size = population_variance(counts) ** mpmath.mpf(1.5)
     hubs = metrics.hubness(tables[0])
     found.note(("hubness, skewness", *names), "1", 4 * n, hubs.skewness, third / size, 1)
     truth = mpmath.fsum(abs(c - middle) for c in counts) / (2 * mpmath.fsum(counts))
@@ -239,7 +239,7 @@ def transformers(found: Worst, names: Any, B: Any, rows: Any) -> None:
     name = "StandardizeColumns, means"
     found.note((name, *names), "terms", ITEMS, scaler.mean_, mean(rows), size)
     if np.abs(B).max() > 1e-150:  # as documented
-        deviations = [mpmath.sqrt(crowd_variance(column)) for column in columns]
+        deviations = [mpmath.sqrt(population_variance(column)) for column in columns]
         size = [s + d for s, d in zip(size, deviations, strict=True)]
         name = "StandardizeColumns, deviations"
         found.note((name, *names), "terms", SUMS, scaler.scale_, deviations, size)
