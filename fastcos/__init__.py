@@ -81,6 +81,7 @@ _MODULES = {
     ),
     "models.cosine_mf": ("CosineMF",),
     "models.linear_mf": ("LinearMF",),
+    "neighbors.blocks": ("similarity_blocks",),
     "neighbors.index": ("SimilarityIndex",),
     "neighbors.radius": ("neighbors_above",),
     "neighbors.rerank": ("rerank",),

@@ -1,45 +1,71 @@
-"""Items whose keys may reach a bound of each query, as the tiles see it: nothing is scored."""
+"""All items whose raw score may reach a threshold of each query, as the tiles bound it."""
 
 import numpy as np
 
 from fastcos import parallel
-from fastcos.engine import scan as dense
+from fastcos.engine.packing import (
+    EncodedRows,
+    ExcludedItems,
+    ExecutionOptions,
+    Floats,
+    Integers,
+    PackedItems,
+    pack_queries,
+)
 from fastcos.kernels import candidate_filter, tiles
 
-_QUERIES_PER_BLOCK = 128
+# queries that one thread compares with all items at once
+_BLOCK = 128
 
 
-def list_reaching(
-    prepared: dense.Prepared,
-    queries: dense.Side,
-    exclusions: dense.Exclusions,
-    bounds: dense.Floats,
-    room: int,
-    starts: dense.Integers,
-    columns: dense.Integers,
-    work: dense.Work,
-    permitted: dense.Integers | None = None,
-    weights: dense.Floats | None = None,
-) -> dense.Integers:
-    """How many items of each query may have a key of at least bounds (n,); their numbers.
+def find_candidates(
+    packed: PackedItems,
+    queries: EncodedRows,
+    exclusions: ExcludedItems,
+    thresholds: Floats,
+    capacity: int,
+    starts: Integers,
+    columns: Integers,
+    options: ExecutionOptions,
+    permitted: Integers | None = None,
+) -> Integers:
+    """Return how many items of each query may have a raw score of at least thresholds (n,).
 
-    columns out: the first `room` of them, unordered, from starts (n,) on. None is left out that
-    the query may find; some may be there whose keys are below. O(n m d) operations of the tiles.
-    permitted: rising numbers of the items that may be found, all that were prepared if None;
-    weights (n,): what the items' offsets are multiplied by, at least 0, all 1 if None.
+    columns is filled with the first ``capacity`` of them, unordered, from starts (n,) on. No item
+    that qualifies is left out; some may be there that do not. O(n m d) operations of the tiles.
+    permitted: ascending numbers of the items that may be found, all packed ones if None.
     """
-    n, layout = len(bounds), prepared.tiling
-    counts = parallel.unfilled(n, np.int64)
+    n = len(thresholds)
+    if not tiles.AVAILABLE:
+        return _everything(packed, exclusions, capacity, starts, columns, permitted)
     mask = np.zeros(0, np.uint8)
     if permitted is not None:
-        mask = np.zeros(len(prepared.items.rows), np.uint8)
+        mask = np.zeros(len(packed.arrays.rows), np.uint8)
         mask[permitted] = 1
+    counts = parallel.unfilled(n, np.int64)
     parallel.run(
-        candidate_filter.pass_rows, parallel.row_blocks(n, _QUERIES_PER_BLOCK),
-        tiles.ISA_TUPLES[layout.isa], dense.FORMS[prepared.form],
-        (layout.quantised, layout.unsigned, layout.depth), np.arange(n, dtype=np.int64),
-        dense.packed_queries(prepared, queries, exclusions, mask, weights), prepared.items, bounds,
-        *dense.tile_types(layout), room, starts, counts, columns,
-        n_threads=work.n_threads, progress=work.progress,
+        candidate_filter.pass_rows, parallel.row_blocks(n, _BLOCK), *packed.kernel_code,
+        np.arange(n, dtype=np.int64), pack_queries(packed, queries, exclusions, mask),
+        packed.arrays, thresholds, *packed.layout.empty_arrays(), capacity, starts, counts, columns,
+        n_threads=options.n_threads, progress=options.progress,
     )  # fmt: skip
+    return counts
+
+
+def _everything(
+    packed: PackedItems,
+    exclusions: ExcludedItems,
+    capacity: int,
+    starts: Integers,
+    columns: Integers,
+    permitted: Integers | None,
+) -> Integers:
+    """Take every item that a query may find: the way without compiled tiles."""
+    found = np.sort(packed.arrays.order) if permitted is None else permitted
+    counts = np.empty(len(starts), np.int64)
+    for i, start in enumerate(starts):
+        excluded = exclusions.indices[exclusions.indptr[i] : exclusions.indptr[i + 1]]
+        some = found[(found != exclusions.own[i]) & ~np.isin(found, excluded)]
+        counts[i] = len(some)
+        columns[start : start + min(capacity, len(some))] = some[:capacity]
     return counts

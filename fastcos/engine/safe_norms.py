@@ -1,19 +1,33 @@
-"""Float64 rows too short for their squares, made longer for cosines, which do not see it."""
+"""Float64 rows whose squares would underflow, scaled up by powers of two for the cosine."""
 
 import numpy as np
 import numpy.typing as npt
 
-# squares of rows that are shorter lose digits in float64, or vanish
-_SHORTEST = 2.0**-480
+# squares of rows with a smaller norm lose digits in float64, or vanish
+_LEAST_NORM = 2.0**-480
+
+Floats = npt.NDArray[np.float64]
 
 
-def are_short(norms: npt.NDArray[np.float64], dtype: npt.DTypeLike) -> npt.NDArray[np.bool_] | None:
-    """Which rows may be too short, zero rows among them; None where there are none."""
-    if dtype != np.float64 or not norms.min() < _SHORTEST:
+def exponents_to_scale(norms: Floats, largest: Floats) -> npt.NDArray[np.intc] | None:
+    """Return the power of two (n,) for each row, 0 for rows that keep theirs; None if all do.
+
+    norms (n,) as measured; largest (n,): the largest magnitude of each row.
+    """
+    small = norms < _LEAST_NORM
+    if not (small & (largest > 0)).any():
         return None
-    return np.asarray(norms < _SHORTEST)
+    return np.where(small, -np.frexp(largest)[1], 0).astype(np.intc)
 
 
-def exponents(largest: npt.NDArray[np.float64]) -> npt.NDArray[np.intc]:
-    """What to add to a row's binary exponents, given its largest size; scaling rounds nothing."""
-    return -np.frexp(largest)[1]
+def scale_up(rows: Floats, norms: Floats) -> tuple[Floats, npt.NDArray[np.intc]] | None:
+    """Return float64 rows whose squares keep their digits, and the powers of two; None if all do.
+
+    Scaling by a power of two rounds nothing.
+    """
+    if not norms.min() < _LEAST_NORM:
+        return None
+    exponents = exponents_to_scale(norms, np.abs(rows).max(axis=1))
+    if exponents is None:
+        return None
+    return np.ldexp(rows, exponents[:, None]), exponents

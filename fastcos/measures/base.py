@@ -1,8 +1,9 @@
-"""What a measure is to the search engine: two maps of rows, offsets per item, and a finish."""
+"""What a similarity is to the search: two transforms of rows, a bias per item, a monotone map."""
 
 import copy
+import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -11,183 +12,116 @@ from fastcos import validation
 from fastcos.storage import memmap
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
-Keys = npt.NDArray[np.float64]
-Form = Literal["dot", "cosine", "euclidean", "norm_angle"]
+Floats = npt.NDArray[np.float64]
+MetricType = Literal["dot", "cosine", "euclidean"]
+
+_MEMBERS = ("name", "metric_type", "fit", "encode_queries", "encode_items", "item_bias", "to_score")
 
 
 @runtime_checkable
 class Measure(Protocol):
-    """A similarity that reduces to keys of transformed rows.
+    """A similarity that reduces to raw scores of encoded rows.
 
-    The engine ranks item b for query q by a float64 key of x = queries(q) and y = items(b):
-    ``form`` "dot": <x, y> + item_offsets(b); "cosine": <x, y> / (|x| |y|), 0 for a zero row;
-    "euclidean": -|x - y|^2; "norm_angle": -(||x| - |y|| + the angle of x and y). ``finish`` then
-    turns keys into the scores that a caller sees; it must never decrease where keys of one query
-    increase.
+    The engine ranks item b for query q by a float64 raw score of x = encode_queries(q) and
+    y = encode_items(b): ``metric_type`` "dot": <x, y> + item_bias(b); "cosine":
+    <x, y> / (|x| |y|), 0 for a zero row; "euclidean": -|x - y|^2. ``to_score`` then turns raw
+    scores into the scores that a caller sees; it must never decrease where the raw scores of one
+    query increase.
 
     Attributes
     ----------
     name : str
         The name by which ``measure=`` finds the class.
-    form : {"dot", "cosine", "euclidean", "norm_angle"}
-        How a pair of transformed rows is scored.
+    metric_type : {"dot", "cosine", "euclidean"}
+        How a pair of encoded rows is scored.
     """
 
     name: ClassVar[str]
-    form: ClassVar[Form]
+    metric_type: ClassVar[MetricType]
 
     def fit(self, items: Rows, users: Rows | None = None) -> Self:
-        """Return a measure that has learned from the items, and from the other side if given."""
+        """Return a measure fitted to the items, and to the other side if given."""
         ...
 
-    def queries(self, Q: Rows) -> Rows:
-        """Transformed queries phi(q), (n, d')."""
+    def encode_queries(self, Q: Rows) -> Rows:
+        """Return encoded queries phi(q), (n, d')."""
         ...
 
-    def items(self, B: Rows) -> Rows:
-        """Transformed items psi(b), (p, d')."""
+    def encode_items(self, B: Rows) -> Rows:
+        """Return encoded items psi(b), (p, d')."""
         ...
 
-    def item_offsets(self, B: Rows) -> Keys | None:
-        """What is added to each item's inner product, (p,) float64; None for nothing."""
+    def item_bias(self, B: Rows) -> Floats | None:
+        """Return what is added to each item's inner product, (p,) float64; None for nothing."""
         ...
 
-    def finish(self, keys: Keys, Q: Rows) -> Keys:
-        """Scores (n, k) from keys (n, k) of the queries Q (n, d)."""
+    def to_score(self, raw: Floats, Q: Rows) -> Floats:
+        """Return scores (n, k) from raw scores (n, k) of the queries Q (n, d)."""
         ...
 
 
 @runtime_checkable
-class Bounded(Measure, Protocol):
-    """A similarity that is no inner product, but cannot exceed a bound that the engine can rank by.
+class UpperBounded(Measure, Protocol):
+    """A similarity that is no inner product, but has an upper bound that is one.
 
-    The engine's keys choose candidates, ``rescore`` ranks them, and ``bound`` shows when nothing
-    that was not chosen can be better; where it does not, all items whose bound reaches the k-th
-    best are scored. ``finish`` takes what ``rescore`` returns.
+    Filter and refine: the engine's raw scores choose candidates, ``rescore`` ranks them, and
+    ``upper_bound`` shows when nothing else can be better. ``to_score`` takes what ``rescore``
+    returns.
     """
 
-    def facts(self, B: Rows) -> Any:
-        """What rescore needs of the items B (p, d), made once per search."""
+    def precompute(self, B: Rows) -> Any:
+        """Return what rescore needs of the items B (p, d), made once per search."""
         ...
 
-    def rescore(self, Q: Rows, facts: Any, columns: npt.NDArray[np.int64]) -> Keys:
-        """Exact keys (n, k) of the queries Q (n, d) and the items columns (n, k), -1 for none."""
+    def rescore(self, Q: Rows, precomputed: Any, columns: npt.NDArray[np.int64]) -> Floats:
+        """Return exact raw scores (n, k) of the queries Q (n, d) and the items columns (n, k)."""
         ...
 
-    def bound(self, Q: Rows, keys: Keys) -> Keys:
-        """A key (n,) that no item with an engine's key of at most keys (n,) can exceed.
+    def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
+        """Return a score (n,) that no item with an engine's raw score up to raw (n,) exceeds.
 
-        It never decreases where keys increase.
+        It never decreases where raw increases.
         """
         ...
 
 
-@runtime_checkable
-class Floored(Bounded, Protocol):
-    """A bounded similarity that sees early that a pair is below a floor."""
-
-    def rescore_above(
-        self, Q: Rows, facts: Any, columns: npt.NDArray[np.int64], floors: Keys
-    ) -> Keys:
-        """As rescore, but it may give -inf for keys that are below the query's floor (n,)."""
-        ...
-
-
-class SharpRows(NamedTuple):
-    """Rows of either side for a sharp measure: (n, d'), and of each one number (n,), at most 1."""
-
-    rows: Rows
-    offsets: Keys
-
-    def of(self, some: npt.NDArray[np.int64]) -> "SharpRows":
-        """Some of the rows, rising numbers; a view where none is left out between them."""
-        first, last = int(some[0]), int(some[-1]) + 1
-        if last - first == len(some):
-            return SharpRows(self.rows[first:last], self.offsets[first:last])
-        return SharpRows(self.rows[some], self.offsets[some])
-
-
-class SharpQueries(NamedTuple):
-    """Queries (n, d'), weights (n,) from 0 to 1 of the offsets, and the least keys (n,)."""
-
-    rows: Rows
-    weights: Keys
-    least: Keys
-
-
-@runtime_checkable
-class Sharp(Bounded, Protocol):
-    """A bounded similarity that one inner product tells apart well, once a floor is known.
-
-    The sharp key of query x and item y is <x, y> + weight(x) offset(y). Every item whose exact key
-    is at least a query's floor has a sharp key that is at least the query's own least one. Where
-    queries are many the engine guesses a floor for each, lists what may reach it, and scores what
-    ``narrow`` leaves of that.
-    """
-
-    def sharp_rows(self, rows: Rows) -> SharpRows:
-        """Transformed rows of either side, float32."""
-        ...
-
-    def sharp_queries(self, rows: SharpRows, floors: Keys) -> SharpQueries:
-        """Transformed rows as queries with these floors (n,)."""
-        ...
-
-    def likely(self, floors: Keys, keys: Keys) -> Keys:
-        """An exact key (n,) that an item with this sharp key for these floors is likely to have."""
-        ...
-
-    def narrow(
-        self,
-        queries: SharpRows,
-        items: SharpRows,
-        k: int,
-        counts: npt.NDArray[np.int64],
-        columns: npt.NDArray[np.int64],
-    ) -> None:
-        """Drop of the first counts (n,) of columns (n, c) what is not among the k best, in place.
-
-        Nothing that equals the k-th best may be dropped.
-        """
-        ...
-
-
-class Candidates(NamedTuple):
-    """Likely neighbours of every item among the others.
+class Capabilities(NamedTuple):
+    """What a measure can be used for.
 
     Attributes
     ----------
-    columns : ndarray (p, c), int64
-        Different items, not the item itself.
-    keys, named_keys : ndarray (p, c), float64
-        The engine's keys of row i as a query with items columns[i], and of rows columns[i] as
-        queries with item i.
-    errors : ndarray (p,), float64
-        Keys with item i are the engine's to within errors[i].
-    ceilings : ndarray (p,), float64
-        No key of a pair of items neither of which is on the other's list exceeds it; -inf where all
-        others are listed, inf where nothing is known.
+    blocks : bool
+        Items may be memory-mapped and read in blocks, results kept in a directory (``out=``).
+    sparse : bool
+        Rows may be sparse.
+    radius : bool
+        Thresholds of raw scores have a meaning: ``neighbors_above``.
+    save : bool
+        An index with this measure can be saved: it is registered by name.
     """
 
-    columns: npt.NDArray[np.int64]
-    keys: Keys
-    named_keys: Keys
-    errors: Keys
-    ceilings: Keys
+    blocks: bool
+    sparse: bool
+    radius: bool
+    save: bool
 
 
-@runtime_checkable
-class Guided(Measure, Protocol):
-    """A similarity that has met likely neighbours of its items while it was fitted.
+def capabilities(measure: Any) -> Capabilities:
+    """Return what a measure can be used for, also one that is no subclass of Plain."""
+    kind = type(measure)
+    fits_nothing = getattr(kind, "_fit", None) is Plain._fit
+    return Capabilities(
+        blocks=fits_nothing or getattr(kind, "fits_in_blocks", False),
+        sparse=getattr(kind, "takes_sparse_rows", False),
+        radius=not isinstance(measure, UpperBounded),
+        save=measure.name in _MAKERS,
+    )
 
-    A search of the items among themselves scores them first, and those whose likely neighbour the
-    item is. Where the ceiling shows that nothing else can be better it is done; for the other items
-    the worst of the best k says below what the engine need not look.
-    """
 
-    def candidates(self) -> Candidates | None:
-        """What fit has met; None where it sought somewhere else."""
-        ...
+def require(measure: Any, capability: str, argument: str = "measure") -> None:
+    """Refuse a measure without this capability."""
+    if not getattr(capabilities(measure), capability):
+        raise ValueError(f"{argument} must have the capability {capability!r}, got {measure.name}")
 
 
 class Invariances(NamedTuple):
@@ -218,54 +152,59 @@ def invariances(cells: str) -> Invariances:
 
 
 class Plain:
-    """The identity in every part: a base for measures that change only some of them."""
+    """The cosine of the rows as they are: a base for measures that change only some parts."""
 
     name: ClassVar[str]
-    form: ClassVar[Form] = "cosine"
+    metric_type: ClassVar[MetricType] = "cosine"
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=y D=- G=- t=-")
     needs: ClassVar[str] = ""
-    # whether learn takes memory-mapped rows and reads them a block at a time
-    learns_in_blocks: ClassVar[bool] = False
+    # whether _fit takes memory-mapped rows and reads them a block at a time
+    fits_in_blocks: ClassVar[bool] = False
+    takes_sparse_rows: ClassVar[bool] = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the measure can be used for."""
+        return capabilities(self)
 
     def fit(self, items: Rows, users: Rows | None = None) -> Self:
         """Return a fitted copy, so that a measure that others hold never changes."""
-        as_rows = memmap.as_mapped_rows if learns_in_blocks(self) else validation.as_rows
+        if type(self)._fit is Plain._fit:
+            return self
+        as_rows = memmap.as_mapped_rows if self.fits_in_blocks else validation.as_rows
         items = as_rows("items", items)
         if users is not None:
             users = validation.as_rows("users", users)
         fitted = copy.copy(self)
-        fitted.learn(items, users)
+        fitted._fit(items, users)
         return fitted
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
-        """Learn nothing."""
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        """Set what the measure learns from the items; nothing here."""
 
-    def queries(self, Q: Rows) -> Rows:
-        """Return the rows as the items' map has them."""
-        return self.items(Q)
+    def encode_queries(self, Q: Rows) -> Rows:
+        """Return the rows as encode_items has them."""
+        return self.encode_items(Q)
 
-    def items(self, B: Rows) -> Rows:
+    def encode_items(self, B: Rows) -> Rows:
         """Return the rows as they are."""
         return B
 
-    def item_offsets(self, B: Rows) -> Keys | None:
-        """Return None: no offsets."""
+    def item_bias(self, B: Rows) -> Floats | None:
+        """Return None: no bias."""
         return None
 
-    def finish(self, keys: Keys, Q: Rows) -> Keys:
-        """Return the keys as they are."""
-        return keys
-
-
-def learns_in_blocks(measure: Any) -> bool:
-    """Whether a measure can be fitted to, and its maps be had of, a block of rows at a time."""
-    kind = type(measure)
-    if isinstance(measure, Bounded):
-        return False
-    return getattr(kind, "learn", None) is Plain.learn or getattr(kind, "learns_in_blocks", False)
+    def to_score(self, raw: Floats, Q: Rows) -> Floats:
+        """Return the raw scores as they are."""
+        return raw
 
 
 _MAKERS: dict[str, Callable[..., Any]] = {}
+# scores of candidates that no engine can rank: names of the literature, and where they are
+_SCORERS = {
+    "sts_score": "rerank(neighbors, STSScorer(model, texts))",
+    "word_rotators_distance": "rerank(neighbors, WordRotatorsScorer(vectors, bags))",
+}
 
 
 def register(measure: type[Any]) -> type[Any]:
@@ -280,5 +219,87 @@ def register_variant(name: str, maker: Callable[..., Any]) -> None:
 
 
 def registered() -> dict[str, Callable[..., Any]]:
-    """What makes a measure, by name."""
+    """Return what makes a measure, by name."""
     return dict(_MAKERS)
+
+
+def list_measures() -> tuple[str, ...]:
+    """Names of all measures, sorted.
+
+    Returns
+    -------
+    tuple of str
+
+    Examples
+    --------
+    >>> from fastcos import list_measures
+    >>> "cosine" in list_measures()
+    True
+    """
+    return tuple(sorted(_MAKERS))
+
+
+def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
+    """The measure of that name with these parameters; a measure object is returned as it is.
+
+    Parameters
+    ----------
+    measure : str or Measure
+        One of ``list_measures()``, or an object with the members of ``Measure``.
+    **parameters
+        Keyword arguments of the measure's class.
+
+    Returns
+    -------
+    Measure
+        Not fitted.
+
+    Raises
+    ------
+    ValueError
+        Unknown name.
+    TypeError
+        Neither a name nor a measure.
+
+    Examples
+    --------
+    >>> from fastcos import get_measure
+    >>> get_measure("cosine").metric_type
+    'cosine'
+    """
+    if isinstance(measure, str):
+        if measure not in _MAKERS and measure in _SCORERS:
+            raise ValueError(
+                f"measure must compare vectors, got {measure!r}: use {_SCORERS[measure]}"
+            )
+        validation.as_choice("measure", measure, list_measures())
+        made: Measure = _MAKERS[measure](**parameters)
+        return made
+    if not isinstance(measure, Plain):
+        rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
+        validation.as_instance("measure", measure, Measure, rule)  # type: ignore[type-abstract]
+    validation.as_choice(
+        f"metric_type of {measure.name}", measure.metric_type, get_args(MetricType)
+    )
+    return measure
+
+
+def summaries() -> dict[str, str]:
+    """One line about every measure, by name: what help and tables print.
+
+    Returns
+    -------
+    dict of str
+        Sorted by name.
+
+    Examples
+    --------
+    >>> from fastcos.measures import summaries
+    >>> summaries()["csls"]
+    '2 cosine - r(x) - r(y), with r the mean cosine to the K nearest of the other side.'
+    """
+    lines = {}
+    for name in list_measures():
+        maker = getattr(_MAKERS[name], "func", _MAKERS[name])
+        lines[name] = (inspect.getdoc(maker) or name).splitlines()[0]
+    return lines

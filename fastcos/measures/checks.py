@@ -58,14 +58,12 @@ def as_mapped(rows: Any, offsets: Any) -> None:
         raise TypeError(f"rows of a measure must be float32 or float64, (n, d), got {came}")
     if offsets is not None and (np.shape(offsets) != (len(rows),) or offsets.dtype != np.float64):
         raise ValueError(
-            f"item_offsets of a measure must be float64 of shape ({len(rows)},), got "
+            f"item_bias of a measure must be float64 of shape ({len(rows)},), got "
             f"{offsets.dtype} of shape {np.shape(offsets)}"
         )
     if offsets is not None and not np.isfinite(offsets).all():
         at = int(np.flatnonzero(~np.isfinite(offsets))[0])
-        raise ValueError(
-            f"item_offsets of a measure must be finite, got {offsets[at]} for row {at}"
-        )
+        raise ValueError(f"item_bias of a measure must be finite, got {offsets[at]} for row {at}")
 
 
 def as_finite_rows(norms: npt.NDArray[np.float64]) -> None:

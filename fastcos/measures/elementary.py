@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastcos.measures.base import Form, Invariances, Keys, Plain, invariances, register
+from fastcos.measures.base import Floats, Invariances, MetricType, Plain, invariances, register
 
 
 @register
@@ -16,6 +16,7 @@ class Cosine(Plain):
     """
 
     name: ClassVar[str] = "cosine"
+    takes_sparse_rows: ClassVar[bool] = True
 
 
 @register
@@ -37,7 +38,8 @@ class Dot(Plain):
     """
 
     name: ClassVar[str] = "dot"
-    form: ClassVar[Form] = "dot"
+    takes_sparse_rows: ClassVar[bool] = True
+    metric_type: ClassVar[MetricType] = "dot"
     invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=- G=- t=-")
 
 
@@ -50,7 +52,7 @@ class UserItemDot(Plain):
     """
 
     name: ClassVar[str] = "user_item_dot"
-    form: ClassVar[Form] = "dot"
+    metric_type: ClassVar[MetricType] = "dot"
     invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=y G=y t=rank")
 
 
@@ -60,9 +62,9 @@ class Angular(Plain):
 
     name: ClassVar[str] = "angular"
 
-    def finish(self, keys: Keys, Q: object) -> Keys:
+    def to_score(self, raw: Floats, Q: object) -> Floats:
         """Return 1 - arccos(cosine) / π."""
-        return 1 - np.arccos(np.clip(keys, -1, 1)) / np.pi
+        return 1 - np.arccos(np.clip(raw, -1, 1)) / np.pi
 
 
 @register
@@ -74,9 +76,9 @@ class NegEuclidean(Plain):
     """
 
     name: ClassVar[str] = "neg_euclidean"
-    form: ClassVar[Form] = "euclidean"
+    metric_type: ClassVar[MetricType] = "euclidean"
     invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=- G=- t=y")
 
-    def finish(self, keys: Keys, Q: object) -> Keys:
+    def to_score(self, raw: Floats, Q: object) -> Floats:
         """Return minus the root of the squared distance."""
-        return -np.sqrt(-keys)
+        return -np.sqrt(-raw)

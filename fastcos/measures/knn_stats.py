@@ -1,112 +1,63 @@
-"""The items as a population: which rows are its members, and each row's nearest members."""
+"""The items as a population: finding rows among them, and each row's nearest items."""
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.measures.base import Form, Rows
+from fastcos import config
+from fastcos.engine.packing import ExecutionOptions, encode_rows
+from fastcos.engine.segments import Segment, nearest as engine_nearest
+from fastcos.measures.base import MetricType, Rows
 from fastcos.measures.row_transforms import Floats, Integers, blocks_of, fingerprints, mean_of
 
+# rows whose moments are taken at once: their block of products stays in the cache
 _ROWS_PER_BLOCK = 2048
 
 
-class Census(NamedTuple):
-    """Which rows there are: sorted fingerprints, and the row that each is of."""
-
-    sorted: npt.NDArray[np.uint64]
-    numbers: Integers
-
-    def find(self, rows: Rows) -> Integers:
-        """The number of a row that equals each given one, -1 where none does, (n,)."""
-        own = fingerprints(rows)
-        at = np.minimum(np.searchsorted(self.sorted, own), len(self.sorted) - 1)
-        return np.where(self.sorted[at] == own, self.numbers[at], -1)
-
-
-def census(rows: Rows) -> Census:
-    """Count the rows."""
-    own = fingerprints(rows)
-    order = np.argsort(own, kind="stable")
-    return Census(own[order], order)
-
-
-class Members:
-    """The rows that a measure was fitted to, found again among others."""
+class RowLookup:
+    """A hash index of rows: which of them equals a given one."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
     def find(self, rows: Rows) -> Integers:
-        """The number of a row that equals each given one, -1 where none does, (n,)."""
+        """Return the number of a row that equals each given one, -1 where none does, (n,)."""
         if _place(rows) == _place(self._rows):
             return np.arange(len(rows))
-        return self._census.find(rows)
+        ordered, numbers = self._ordered
+        own = fingerprints(rows)
+        at = np.minimum(np.searchsorted(ordered, own), len(ordered) - 1)
+        return np.where(ordered[at] == own, numbers[at], -1)
 
     @functools.cached_property
-    def _census(self) -> Census:
-        return census(self._rows)
+    def _ordered(self) -> tuple[npt.NDArray[np.uint64], Integers]:
+        """Sorted fingerprints, and the row that each is of."""
+        own = fingerprints(self._rows)
+        order = np.argsort(own, kind="stable")
+        return own[order], order
 
 
 def _place(rows: Rows) -> tuple[object, ...]:
-    """Where rows lie in memory: a view of the same rows is at the same place."""
+    """Return where rows lie in memory: a view of the same rows is at the same place."""
     return rows.ctypes.data, rows.shape, rows.strides, rows.dtype
 
 
-class Neighborhoods(NamedTuple):
-    """The nearest c of every row: item numbers and the metric's keys, both (n, c)."""
+class NearestItems(NamedTuple):
+    """The nearest k of every row: item numbers and raw scores, both (n, k)."""
 
     columns: Integers
-    keys: Floats
-
-    def first(self, k: int) -> "Neighborhoods":
-        """The nearest k."""
-        return Neighborhoods(
-            np.ascontiguousarray(self.columns[:, :k]), np.ascontiguousarray(self.keys[:, :k])
-        )
+    scores: Floats
 
 
-def mutual_ceilings(
-    nearest: Floats, worth: Floats, key: Callable[[Floats, Floats], Floats]
-) -> Floats:
-    """What key(metric's key, worth) can be at most for every row and any item, (p,).
-
-    The metric's key of two rows is at most the nearest (p,) of either; key never falls where one of
-    its arguments rises. O(p log p).
-    """
-    order = np.argsort(nearest)
-    near, worth = nearest[order], worth[order]
-    of_nearer = np.maximum.accumulate(key(near, worth))
-    largest = np.maximum.accumulate(worth[::-1])[::-1]
-    ceilings = np.empty(len(order))
-    ceilings[order] = np.maximum(of_nearer, key(near, largest))
-    return ceilings
-
-
-def nearest(
-    queries: Rows,
-    items: Rows | None,
-    k: int,
-    form: Form,
-    depth: Callable[[Callable[[Integers, int], "Neighborhoods"]], int] | None = None,
-) -> Neighborhoods:
-    """The k nearest items of every query by cosine or Euclidean distance; of itself others only.
-
-    depth: says how many instead of k, given what finds as many as it wants of some queries.
-    """
-    from fastcos.neighbors.search import (
-        nearest_by,  # the engine knows measures: only while searching
-    )
-
-    if depth is None:
-        return Neighborhoods(*nearest_by(form, queries, items, k))
-    return Neighborhoods(
-        *nearest_by(
-            form, queries, items, k, lambda find: depth(lambda *some: Neighborhoods(*find(*some)))
-        )
-    )
+def nearest(queries: Rows, items: Rows | None, k: int, metric_type: MetricType) -> NearestItems:
+    """Find the k nearest items of every query; with items=None, the nearest other queries."""
+    options = ExecutionOptions(config.num_threads(), config.working_memory() * 2**20)
+    encoded = encode_rows(queries, None, None, metric_type)
+    others = encoded if items is None else encode_rows(items, None, None, metric_type)
+    segment = Segment(metric_type, others, np.arange(len(others.rows), dtype=np.int64))
+    return NearestItems(*engine_nearest(encoded, segment, k, options, exclude_self=items is None))
 
 
 class CosineMoments(NamedTuple):
@@ -117,9 +68,9 @@ class CosineMoments(NamedTuple):
     n: int
 
     def of(self, units: Floats, inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of every row's cosines, itself left out where inside.
+        """Return mean and standard deviation of every row's cosines, itself left out where inside.
 
-        From d x d sums: no pass over pairs. 0 for both where there is nobody else.
+        From d x d sums: no pass over pairs. 0 for both where there is no other row.
         """
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):
@@ -138,7 +89,7 @@ class CosineMoments(NamedTuple):
 
 
 def cosine_moments(units: Floats) -> CosineMoments:
-    """Moments over the rows of unit norm; the others are zero."""
+    """Return the moments over the rows of unit norm; the others are zero."""
     there = units.any(axis=1)
     present = units if there.all() else units[there]
     if not len(present):

@@ -44,7 +44,7 @@ class LearnedDiagonal(Mapped):
         checks.as_varied("targets", self.targets)
         self.condition = validation.as_real("condition", condition, low=1)
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Fit the weights by L-BFGS-B over their logarithms."""
         checks.as_numbers_below("pairs", self.pairs, len(items))
         x, y = (unit_rows(items[self.pairs[:, side]]) for side in (0, 1))

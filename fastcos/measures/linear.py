@@ -16,11 +16,11 @@ RANK_TOLERANCE = 1e-12
 class Mapped(Plain):
     """Cosine of (row - mean_) root_; subclasses learn the two."""
 
-    learns_in_blocks: ClassVar[bool] = True
+    fits_in_blocks: ClassVar[bool] = True
     mean_: Floats
     root_: Floats
 
-    def items(self, B: Rows) -> Rows:
+    def encode_items(self, B: Rows) -> Rows:
         """Return (B - mean) root, (p, r) float64; rows that only rounding keeps from 0 are 0."""
         checks.check_fitted(self, "root_")
         return mapped_rows(B, self.mean_, self.root_)

@@ -43,7 +43,7 @@ class SoftCosine(Mapped):
         self.root_ = root_of("matrix", self.matrix)
         self.mean_ = np.zeros(len(self.matrix))
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Check that S fits the rows."""
         validation.check_same_width("items", items, "matrix", self.matrix)
 
@@ -57,7 +57,7 @@ class _OtherSide(Mapped):
     def __init__(self, other: Any = None) -> None:
         self.other = None if other is None else validation.as_rows("other", other)
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the root of the other side's moment."""
         given = self.other if users is None else users
         other: Rows = checks.as_given("other", given, self.name)
@@ -171,7 +171,7 @@ class WhitenedCosine(_Whitened):
         super().__init__(n_components=n_components, ridge=ridge)
         self.centered = validation.as_flag("centered", centered)
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take mean and inverse root of the items' covariance."""
         self.mean_ = mean_of(items) if self.centered else np.zeros(items.shape[1])
         self._whiten(gram_of(items, self.mean_))
@@ -220,7 +220,7 @@ class PopularityWhitenedCosine(_Whitened):
         popularity = checks.as_given("popularity", popularity, self.name)
         self.popularity = validation.as_vector("popularity", popularity)
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take weighted mean and inverse root of the weighted covariance."""
         shares = validation.as_probabilities("popularity", self.popularity, len(items))
         self.mean_ = mean_of(items, shares)
@@ -243,7 +243,7 @@ class CausalInnerProduct(_Whitened):
     name: ClassVar[str] = "causal_inner_product"
     invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=y G=y t=-")
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the inverse root of the covariance and no mean."""
         self.mean_ = np.zeros(items.shape[1])
         self._whiten(gram_of(items, mean_of(items)))

@@ -5,7 +5,14 @@ from typing import ClassVar
 import numpy as np
 
 from fastcos import validation
-from fastcos.measures.base import Form, Invariances, Keys, Plain, Rows, invariances, register
+from fastcos.measures.base import (
+    Invariances,
+    MetricType,
+    Plain,
+    Rows,
+    invariances,
+    register,
+)
 from fastcos.measures.row_transforms import Floats, blocks_of, norms_of, unit_rows
 
 
@@ -23,13 +30,13 @@ class RadialCosine(Plain):
     """
 
     name: ClassVar[str] = "radial_cosine"
-    form: ClassVar[Form] = "dot"
+    metric_type: ClassVar[MetricType] = "dot"
     invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=- G=- t=-")
 
     def __init__(self, power: float = 0.5) -> None:
         self.power = validation.as_real("power", power, low=0)
 
-    def items(self, B: Rows) -> Rows:
+    def encode_items(self, B: Rows) -> Rows:
         """Return |b|^γ times the unit row, float64."""
         return unit_rows(B, norms_of(B) ** self.power)
 
@@ -37,12 +44,12 @@ class RadialCosine(Plain):
 class _MeanNorm(Plain):
     """Norms are counted in units of the items' mean norm (1 if all rows are zero)."""
 
-    form: ClassVar[Form] = "dot"
+    metric_type: ClassVar[MetricType] = "dot"
     invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=- G=- t=-")
-    learns_in_blocks: ClassVar[bool] = True
+    fits_in_blocks: ClassVar[bool] = True
     mean_norm_: float
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the mean norm of the items that are not zero."""
         norms = np.concatenate([norms_of(some) for _, some in blocks_of(items)])
         self.mean_norm_ = float(norms[norms > 0].mean()) if norms.any() else 1.0
@@ -70,21 +77,21 @@ class ScaledSimilarity(_MeanNorm):
     def __init__(self, alpha: float = 0.5) -> None:
         self.alpha = validation.as_real("alpha", alpha, low=0, high=1)
 
-    def queries(self, Q: Rows) -> Rows:
+    def encode_queries(self, Q: Rows) -> Rows:
         """Return α times the unit rows, float64."""
         return unit_rows(Q, np.full(len(Q), self.alpha))
 
-    def items(self, B: Rows) -> Rows:
+    def encode_items(self, B: Rows) -> Rows:
         """Return the unit rows, float64."""
         return unit_rows(B)
 
-    def item_offsets(self, B: Rows) -> Keys:
+    def item_bias(self, B: Rows) -> Floats:
         """Return (1 - α) |b| / mean norm."""
         return (1 - self.alpha) * self._relative_norms(B)
 
-    def finish(self, keys: Keys, Q: Rows) -> Keys:
-        """Return the keys and the query's own (1 - α) |q| / mean norm."""
-        return keys + (1 - self.alpha) * self._relative_norms(Q)[:, None]
+    def to_score(self, raw: Floats, Q: Rows) -> Floats:
+        """Return the raw scores and the query's own (1 - α) |q| / mean norm."""
+        return raw + (1 - self.alpha) * self._relative_norms(Q)[:, None]
 
 
 @register
@@ -109,38 +116,8 @@ class FeatureAugmented(_MeanNorm):
         self.weight = validation.as_real("weight", weight, low=0)
         self.normalized = validation.as_flag("normalized", normalized)
 
-    def items(self, B: Rows) -> Rows:
+    def encode_items(self, B: Rows) -> Rows:
         """Return [unit b, β |b| / mean norm], (p, d + 1) float64."""
         norms = self.weight * self._relative_norms(B)
         rows = np.column_stack([unit_rows(B), norms])
         return unit_rows(rows) if self.normalized else rows
-
-
-@register
-class NormAngleDistance(Plain):
-    """-(||x| - |y|| + λ arccos(cosine)): nearer is larger.
-
-    What some slides print as "WRD" without the bars; it is not Word Rotator's Distance. No inner
-    product: the engine has a search of its own, by bands of similar norm. Pitfall: norms are in the
-    units of the rows, so λ depends on them. Source: repaired from You arXiv:2504.16318.
-
-    Parameters
-    ----------
-    weight : float, default 1
-        λ > 0.
-    """
-
-    name: ClassVar[str] = "norm_angle_distance"
-    form: ClassVar[Form] = "norm_angle"
-    invariances: ClassVar[Invariances] = invariances("s=- r=- R=y D=- G=- t=-")
-
-    def __init__(self, weight: float = 1.0) -> None:
-        self.weight = validation.as_real("weight", weight, above=0)
-
-    def items(self, B: Rows) -> Rows:
-        """Return the rows / λ, float64 unless λ = 1."""
-        return B if self.weight == 1 else B.astype(np.float64) / self.weight
-
-    def finish(self, keys: Keys, Q: Rows) -> Keys:
-        """Return λ times the keys."""
-        return self.weight * keys

@@ -7,7 +7,15 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.measures import checks
-from fastcos.measures.base import Invariances, Plain, Rows, invariances, register, register_variant
+from fastcos.measures.base import (
+    Invariances,
+    MetricType,
+    Plain,
+    Rows,
+    invariances,
+    register,
+    register_variant,
+)
 from fastcos.measures.linear import Mapped
 from fastcos.measures.rescaling import Rescaling, as_diagonal, rescalings
 from fastcos.measures.row_transforms import Floats
@@ -59,7 +67,7 @@ class RescaledCosine(Mapped):
         else:
             self.rescaling = validation.as_vector("rescaling", rescaling)
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the diagonal of D."""
         d = items.shape[1]
         named, identity = isinstance(self.rescaling, str), ModelSpectrum(np.ones(d), np.ones(d))
@@ -99,7 +107,7 @@ class Eq2Cosine(Mapped):
         self.regularization = validation.as_real("regularization", regularization, low=0)
         self.model = _spectrum_of(model)
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the factor of every column."""
         d = items.shape[1]
         self.mean_, self.root_ = np.zeros(d), np.ones(d)
@@ -122,15 +130,15 @@ class WeightCosine(Plain):
     """
 
     name: ClassVar[str] = "weight_cosine"
-    form: ClassVar[Any] = "dot"
+    metric_type: ClassVar[MetricType] = "dot"
     needs: ClassVar[str] = "rows [a_i, b_i]"
     invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=y G=y t=-")
 
-    def queries(self, Q: Rows) -> Rows:
+    def encode_queries(self, Q: Rows) -> Rows:
         """Return a_i / sqrt(W_ii), (n, k) float64."""
         return self._half(Q, 0)
 
-    def items(self, B: Rows) -> Rows:
+    def encode_items(self, B: Rows) -> Rows:
         """Return b_i / sqrt(W_ii), (p, k) float64."""
         return self._half(B, 1)
 

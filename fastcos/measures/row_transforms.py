@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.engine import safe_norms
-from fastcos.kernels import normal_cdf, ordered_rows, pair_scores, row_transforms
+from fastcos.engine.packing import METRIC_TYPES, row_norms
+from fastcos.engine.safe_norms import scale_up
+from fastcos.kernels import normal_cdf, ordered_rows, row_transforms
 from fastcos.linalg import buffer_pool
 from fastcos.measures.base import Rows
 from fastcos.storage import memmap
@@ -16,12 +17,6 @@ from fastcos.storage import memmap
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-FORMS = {
-    "dot": pair_scores.DOT,
-    "cosine": pair_scores.COSINE,
-    "euclidean": pair_scores.EUCLIDEAN,
-    "norm_angle": pair_scores.NORM_ANGLE,
-}
 _WORK_PER_BLOCK, _MOST_ROWS = 1_000_000, 2048
 # rows and steps that are enough to find a middle; and how far it may be, in median distances
 _SAMPLE, _WEISZFELD_STEPS, _NEAR_ORIGIN = 256, 16, 2.0
@@ -32,33 +27,31 @@ _SUMMED_AT_ONCE = 2**21
 
 
 def norms_of(rows: Rows) -> Floats:
-    """Euclidean norms, (n,)."""
-    rows, norms, exponents = _lengthened(rows)
-    return norms if exponents is None else np.ldexp(norms, -exponents)
+    """Return Euclidean norms, (n,), also where squares underflow."""
+    norms, scaled = _norms_and_scaled(rows)
+    return norms if scaled is None else np.ldexp(row_norms(_given(scaled[0])), -scaled[1])
 
 
-def lengthened_rows(rows: Rows) -> Rows:
-    """Float64 rows too short for their squares made longer, by powers of 2; the others as given."""
-    return rows if rows.dtype == np.float32 else _lengthened(rows)[0]
+def scaled_up_rows(rows: Rows) -> Rows:
+    """Return rows whose squares keep their digits: float64 rows that would underflow scaled up."""
+    _, scaled = _norms_and_scaled(rows)
+    return rows if scaled is None else scaled[0]
 
 
-def _lengthened(rows: Rows) -> tuple[Rows, Floats, npt.NDArray[np.intc] | None]:
-    """Rows whose squares lose no digits, their norms, and by which powers of 2 they were made."""
-    norms = parallel.unfilled(len(rows), np.float64)
-    parallel.run(pair_scores.row_norms, _cuts(rows, 1), _given(rows), norms)
-    short = safe_norms.are_short(norms, rows.dtype)
-    if short is None or not rows[short].any():
-        return rows, norms, None
-    largest = np.where(short, np.abs(rows).max(axis=1), 0.0)
-    exponents = safe_norms.exponents(largest)
-    longer = np.ldexp(rows, exponents[:, None])
-    parallel.run(pair_scores.row_norms, _cuts(rows, 1), _given(longer), norms)
-    return longer, norms, exponents
+def _norms_and_scaled(rows: Rows) -> tuple[Floats, tuple[Rows, npt.NDArray[np.intc]] | None]:
+    norms = row_norms(_given(rows))
+    return norms, None if rows.dtype == np.float32 else scale_up(rows, norms)
+
+
+def _units(rows: Rows) -> tuple[Rows, Floats]:
+    """Return rows whose squares keep their digits, and their norms."""
+    norms, scaled = _norms_and_scaled(rows)
+    return (rows, norms) if scaled is None else (scaled[0], row_norms(_given(scaled[0])))
 
 
 def unit_rows(rows: Rows, powers: Floats | None = None) -> Floats:
     """Rows of unit norm times powers (n,); zero rows stay zero."""
-    rows, norms, _ = _lengthened(rows)
+    rows, norms = _units(rows)
     powers = np.ones(len(rows)) if powers is None else powers
     out = buffer_pool.empty(rows.shape, np.float64)
     parallel.run(row_transforms.unit_rows, _cuts(rows, 1), _given(rows), norms, powers, out)
@@ -68,7 +61,7 @@ def unit_rows(rows: Rows, powers: Floats | None = None) -> Floats:
 def scaled_rows(rows: Rows) -> npt.NDArray[np.float32]:
     """Rows of unit norm in float32; zero rows stay zero."""
     out = buffer_pool.empty(rows.shape, np.float32)
-    rows, norms, _ = _lengthened(rows)
+    rows, norms = _units(rows)
     inverses = np.divide(1, norms, out=np.zeros(len(norms)), where=norms > 0)
     parallel.run(_scale, parallel.row_blocks(len(rows), _SORTED_AT_ONCE), rows, inverses, out)
     return out
@@ -78,7 +71,7 @@ def _scale(lo: int, hi: int, rows: Rows, factors: Floats, out: npt.NDArray[np.fl
     out[lo:hi] = rows[lo:hi] * factors[lo:hi, None]
 
 
-def rising_rows(rows: Rows) -> Rows:
+def sorted_rows(rows: Rows) -> Rows:
     """Rows with their entries in rising order."""
     out: Rows = buffer_pool.empty(rows.shape, rows.dtype)
     parallel.run(_sort, parallel.row_blocks(len(rows), _SORTED_AT_ONCE), rows, out)
@@ -97,7 +90,7 @@ def mapped_rows(rows: Rows, mean: Floats, root: Floats) -> Floats:
     """
     validation.check_same_width("rows", rows, "the fitted items", mean[None])
     if not mean.any():
-        rows = lengthened_rows(rows)
+        rows = scaled_up_rows(rows)
     if root.ndim == 1:
         out: Floats = rows.astype(np.float64)
         if mean.any():
@@ -134,7 +127,7 @@ def row_centred(rows: Rows) -> Floats:
 
     Rows too short for their squares come out longer.
     """
-    rows = lengthened_rows(rows)
+    rows = scaled_up_rows(rows)
     out: Floats = rows.astype(np.float64)
     out -= out.mean(axis=1, keepdims=True)
     out[rows.max(axis=1) == rows.min(axis=1)] = 0
@@ -198,8 +191,8 @@ def mean_squares_of(rows: Rows, mean: Floats) -> Floats:
     return total / len(rows)
 
 
-def list_keys(
-    form: str, queries: Rows, items: Rows, columns: Integers, norms: Floats | None = None
+def list_scores(
+    metric_type: str, queries: Rows, items: Rows, columns: Integers, norms: Floats | None = None
 ) -> Floats:
     """The engine's float64 keys of every query and the items of its list, (n, k); no offsets.
 
@@ -211,9 +204,8 @@ def list_keys(
     keys = parallel.unfilled(columns.shape, np.float64)
     cuts = parallel.row_blocks(len(queries), max(1, 20_000 // keys.shape[1]))
     parallel.run(
-        row_transforms.list_keys, cuts, FORMS[form], _given(queries), norms_of(queries),
-        _given(items),
-        norms, np.zeros(len(items)), _given(columns), keys,
+        row_transforms.list_keys, cuts, METRIC_TYPES[metric_type], _given(queries),
+        norms_of(queries), _given(items), norms, np.zeros(len(items)), _given(columns), keys,
     )  # fmt: skip
     return keys
 
@@ -225,15 +217,11 @@ def mutual_proximities(
     query_deviations: Floats,
     means: Floats,
     deviations: Floats,
-    least: Floats,
 ) -> Floats:
-    """Logarithm of how likely smaller cosines are for both rows of each pair, (n, k).
-
-    -inf where a standardised cosine is below the query's least (n,).
-    """
+    """Logarithm of how likely smaller cosines are for both rows of each pair, (n, k)."""
     keys = parallel.unfilled(columns.shape, np.float64)
     cuts = parallel.row_blocks(len(columns), max(1, 20_000 // columns.shape[1]))
-    of_rows = map(_given, (query_means, query_deviations, means, deviations, least))
+    of_rows = map(_given, (query_means, query_deviations, means, deviations))
     parallel.run(
         normal_cdf.mutual_proximity_rows, cuts, _given(cosines), _given(columns), *of_rows, keys
     )
@@ -254,42 +242,6 @@ def list_recos(
         *map(_given, (queries, rising_queries, items, rising_items, columns)), keys,
     )  # fmt: skip
     return keys
-
-
-def sharp_recos_rows(
-    units: Rows, inside: Rows, slack: float
-) -> tuple[npt.NDArray[np.float32], Floats]:
-    """Unit rows (n, d), the sorted ones inside a space (n, r) and their distance to it, in one.
-
-    Apart from minus the first column of inside, (n,).
-    """
-    n, d = units.shape
-    shape = n, d + inside.shape[1]
-    sharp, offsets = buffer_pool.empty(shape, np.float32), np.empty(n)
-    parallel.run(
-        ordered_rows.sharp_rows, _cuts(sharp, 1), slack, *map(_given, (units, inside)), sharp,
-        offsets,
-    )  # fmt: skip
-    return sharp, offsets
-
-
-def sharp_recos_queries(rows: Rows, depth: int, floors: Floats) -> npt.NDArray[np.float32]:
-    """Sharp rows as queries of positive floors (n,)."""
-    queries = buffer_pool.empty(rows.shape, np.float32)
-    parallel.run(
-        ordered_rows.sharp_queries, _cuts(rows, 1), depth, *map(_given, (rows, floors)), queries
-    )
-    return queries
-
-
-def narrow_recos_lists(
-    k: int, depth: int, slack: float, queries: Rows, query_offsets: Floats, items: Rows,
-    item_offsets: Floats, counts: Integers, columns: Integers,
-) -> None:  # fmt: skip
-    """Drop of every list what cannot be among its k best by recos, in place."""
-    cuts = parallel.row_blocks(len(queries), 256)
-    given = map(_given, (queries, query_offsets, items, item_offsets))
-    parallel.run(ordered_rows.narrow_recos_lists, cuts, k, depth, slack, *given, counts, columns)
 
 
 def centroid_distances(rows: Rows, items: Rows, columns: Integers) -> Floats:

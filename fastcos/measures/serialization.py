@@ -31,8 +31,8 @@ def parameters_of(measure: Measure) -> dict[str, Any]:
     return {name: getattr(measure, name) for name in names}
 
 
-def parts_of(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Return fields (name and parameters, for JSON) and arrays from which ``measure_of`` makes it.
+def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Return fields (name and parameters, for JSON) and arrays from which ``from_parts`` makes it.
 
     A measure object is that of its class with its parameters: what it learned is learned anew.
     TypeError for a class that is not registered, and for parameters that are no number, text or
@@ -53,7 +53,7 @@ def parts_of(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDAr
     return {"name": name, "parameters": parameters}, arrays
 
 
-def measure_of(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str | Measure:
+def from_parts(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str | Measure:
     """Return the measure of these parts; a name where there are no parameters."""
     of_model = {name: array for name, array in arrays.items() if name.startswith(_OF_MODEL)}
     parameters = dict(fields["parameters"])

@@ -28,7 +28,7 @@ class CenteredCosine(Mapped):
     name: ClassVar[str] = "centered_cosine"
     invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=- G=- t=y")
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the mean row."""
         self.mean_ = mean_of(items)
         self.root_ = np.ones(items.shape[1])
@@ -55,7 +55,7 @@ class AllButTheTop(Mapped):
             n_directions = validation.as_count("n_directions", n_directions, low=0)
         self.n_directions = n_directions
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the mean row and the directions that stay."""
         d = items.shape[1]
         usual = min(d - 1, max(1, round(d / 100)))
@@ -77,7 +77,7 @@ class UnitColumnCosine(Mapped):
     name: ClassVar[str] = "unit_column_cosine"
     invariances: ClassVar[Invariances] = invariances("s=y r=- R=- D=y G=- t=-")
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the columns' norms."""
         self.mean_ = np.zeros(items.shape[1])
         mean_squares = mean_squares_of(items, self.mean_)
@@ -95,7 +95,7 @@ class ZScoreCosine(Mapped):
     name: ClassVar[str] = "zscore_cosine"
     invariances: ClassVar[Invariances] = invariances("s=y r=- R=- D=y G=- t=y")
 
-    def learn(self, items: Rows, users: Rows | None) -> None:
+    def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the columns' means and standard deviations."""
         self.mean_ = mean_of(items)
         self.root_ = _inverse(np.sqrt(mean_squares_of(items, self.mean_)))
@@ -112,7 +112,7 @@ class LayerNormCosine(Plain):
     name: ClassVar[str] = "layer_norm_cosine"
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
 
-    def items(self, B: Rows) -> Rows:
+    def encode_items(self, B: Rows) -> Rows:
         """Return the rows less their own mean, float64."""
         return row_centred(B)
 
@@ -128,7 +128,7 @@ class SpearmanDims(Plain):
     name: ClassVar[str] = "spearman_dims"
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
 
-    def items(self, B: Rows) -> Rows:
+    def encode_items(self, B: Rows) -> Rows:
         """Return centred average ranks, float32: they are exact."""
         return ranked_rows(B)
 

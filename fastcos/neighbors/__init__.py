@@ -1,9 +1,10 @@
 """Nearest neighbours: top_k, SimilarityIndex, radius search and re-ranking."""
 
+from fastcos.neighbors.blocks import similarity_blocks
 from fastcos.neighbors.index import SimilarityIndex
 from fastcos.neighbors.radius import neighbors_above
 from fastcos.neighbors.rerank import STSScorer, rerank
-from fastcos.neighbors.search import Neighbors, similarity_blocks, top_k
+from fastcos.neighbors.search import Neighbors, top_k
 
 __all__ = [
     "Neighbors",

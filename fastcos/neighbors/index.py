@@ -1,61 +1,49 @@
-"""An exact index of dense rows, prepared once and searched many times."""
+"""An exact index of dense rows, packed once and searched many times."""
 
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import parallel, storage, validation
-from fastcos.engine import query_batches, scan as dense
-from fastcos.engine.segments import Question, can_stream, search_in_blocks
-from fastcos.measures import Bounded, Measure, Sharp, get_measure, serialization
-from fastcos.neighbors import filter_refine, ratio
-from fastcos.neighbors.search import Neighbors, as_exclusions, as_work
-from fastcos.storage import memmap
+from fastcos import config, parallel, storage, validation
+from fastcos.engine.packing import TileLayout, packed_items, tile_layout
+from fastcos.engine.segments import Segment
+from fastcos.measures import serialization
+from fastcos.measures.base import Measure, get_measure
+from fastcos.neighbors.search import (
+    FittedItems,
+    Neighbors,
+    as_items,
+    as_options,
+    as_request,
+    fit_items,
+    search,
+)
 
 _KIND = "SimilarityIndex"
-_PACKED = ("order", "packed", "starts", "small_offsets", "statistics", "shift")
-
-
-class _State(NamedTuple):
-    """All that a search reads; never changed, only replaced as a whole.
-
-    numbers: the items that are not removed, rising; rows holds removed ones too.
-    """
-
-    rows: validation.Rows
-    numbers: npt.NDArray[np.int64]
-    measure: Measure
-    side: dense.Side
-    prepared: dense.Prepared
-
-
-class _OnDisk(NamedTuple):
-    """What a search reads of memory-mapped rows: nothing is prepared."""
-
-    rows: Any
-    measure: Measure
+# arrays of a packed index that are saved, by their names in the kernels' Items
+_PACKED = ("order", "codes", "starts", "small_offsets", "statistics", "shift")
 
 
 class SimilarityIndex:
-    """Exact nearest neighbours of queries among items that are prepared once.
+    """Exact nearest neighbours of queries among items that are packed once.
 
     Many threads may search at once, also while another adds, replaces or removes items: a search
     sees the items as they were before a change or after it. Works after fork. Needs the rows, and
     beside them ``bytes_per_item_`` bytes an item (rows of a multiple of 64 codes, or 4 bytes a
     column on CPUs without int8 instructions, and 60 bytes).
 
-    Memory-mapped rows (``np.load(path, mmap_mode="r")``) stay on disk, by measures that need no
-    search before: nothing is prepared, and every search reads all rows once, in blocks that fit its
-    working_memory. So give it many queries at a time; the answers are the same bits. Such an index
-    is not changed or saved. What a learning measure needs is one more reading, in ``fit``.
+    Memory-mapped rows (``np.load(path, mmap_mode="r")``) stay on disk, by measures with the
+    capability ``blocks``: nothing is packed, and every search reads all rows once, in blocks that
+    fit its working_memory. So give it many queries at a time; the answers are the same bits. Such
+    an index is not changed or saved. A measure that learns reads the rows once more, in ``fit``.
 
     Parameters
     ----------
     measure : str or Measure
         As in :func:`fastcos.top_k`. It is fitted to the items that are in the index.
     n_threads : int, optional
-        For preparing. Default: the setting ``num_threads``.
+        For packing. Default: the setting ``num_threads``.
 
     Attributes
     ----------
@@ -64,7 +52,7 @@ class SimilarityIndex:
     n_features_in_ : int
         Columns of the items.
     bytes_per_item_ : float
-        Memory of the prepared index beside the rows, per item.
+        Memory of the packed index beside the rows, per item.
 
     Examples
     --------
@@ -78,10 +66,10 @@ class SimilarityIndex:
     def __init__(self, measure: str | Measure = "cosine", *, n_threads: int | None = None) -> None:
         self.measure = measure
         self.n_threads = n_threads
-        self._state: _State | _OnDisk | None = None
+        self._items: FittedItems | None = None
 
     def fit(self, items: Any) -> "SimilarityIndex":
-        """Prepare the items, which become numbers 0 .. p-1. O(p d).
+        """Fit the measure and pack the items, which become numbers 0 .. p-1. O(p d).
 
         Parameters
         ----------
@@ -94,14 +82,10 @@ class SimilarityIndex:
         SimilarityIndex
             Itself.
         """
-        if memmap.is_memmap(items) and can_stream(self.measure):
-            mapped = memmap.as_mapped_rows("items", items)
-            with parallel.writer_lock():
-                self._state = _OnDisk(mapped, get_measure(self.measure).fit(mapped))
-            return self
-        rows = validation.as_rows("items", items)
+        measure = get_measure(self.measure)
+        rows = as_items("items", items, measure)
         with parallel.writer_lock():
-            self._state = self._prepared(rows, np.arange(len(rows), dtype=np.int64))
+            self._items = self._fitted_to(rows, None)
         return self
 
     def search(
@@ -141,44 +125,14 @@ class SimilarityIndex:
         ValueError
             NaN or infinity, k out of range, queries of another width, or nothing was fitted.
         """
-        state = self._fitted()
-        given = validation.as_rows("queries", queries)
-        validation.check_same_width("queries", given, "the items of the index", state.rows)
-        validation.check_scorable("queries", given, given)
-        permitted = None
-        if allowed is not None:
-            permitted = validation.as_item_numbers("allowed", allowed, len(state.rows))
-            if isinstance(state, _State):
-                permitted = np.intersect1d(permitted, state.numbers, assume_unique=True)
-        n_found = self.n_items_ if permitted is None else len(permitted)
-        k = validation.as_count("k", k, high=n_found)
-        exclusions = as_exclusions(exclude, len(given), len(state.rows), own=False)
-        work = as_work(n_threads, working_memory, progress)
-        if min_score is not None:
-            min_score = validation.as_real("min_score", min_score)
-        asked = Question(given, state.rows, k, state.measure, permitted, exclusions, min_score)
-        if isinstance(state, _OnDisk):
-            return Neighbors(*search_in_blocks(asked, state.measure, work))
-
-        def find(side: dense.Side, excluded: dense.Exclusions, work: dense.Work, k: int = k) -> Any:
-            return dense.search(state.prepared, side, excluded, k, work, permitted)
-
-        queries_asked = filter_refine.Asked(given, exclusions, k)
-        if ratio.serves(state.measure, len(given)):
-            numbers = state.numbers if permitted is None else permitted
-            measure = cast(Sharp, state.measure)
-            return Neighbors(
-                *ratio.search(measure, queries_asked, state.rows, numbers, min_score, work)
-            )
-        if isinstance(state.measure, Bounded):
-            engine = filter_refine.Engine(find, lambda: state.prepared, n_found, permitted)
-            return Neighbors(
-                *filter_refine.in_chunks(
-                    state.measure, queries_asked, state.rows, min_score, work, engine
-                )
-            )
-        results = query_batches.results_in_chunks(asked, work)
-        return Neighbors(*query_batches.in_chunks(asked, state.measure, work, find, results))
+        fitted = self._fitted()
+        Q = as_items("queries", queries, fitted.measure)
+        options = as_options(n_threads, working_memory, progress)
+        request = as_request(
+            Q, fitted.rows, k, live=fitted.numbers, allowed=allowed, exclude=exclude,
+            min_score=min_score,
+        )  # fmt: skip
+        return search(fitted, request, options)
 
     def add(self, items: Any) -> npt.NDArray[np.int64]:
         """Add items under the next numbers. O((p + new) d).
@@ -195,12 +149,12 @@ class SimilarityIndex:
         """
         new = validation.as_rows("items", items)
         with parallel.writer_lock():
-            old = self._in_memory()
-            validation.check_same_width("items", new, "the items of the index", old.rows)
-            numbers = np.arange(len(old.rows), len(old.rows) + len(new), dtype=np.int64)
-            rows = np.concatenate([old.rows, new.astype(old.rows.dtype, copy=False)])
-            self._state = self._prepared(rows, np.concatenate([old.numbers, numbers]))
-        return numbers
+            old, numbers = self._in_memory()
+            validation.check_same_width("items", new, "the items of the index", old)
+            added = np.arange(len(old), len(old) + len(new), dtype=np.int64)
+            rows = np.concatenate([old, new.astype(old.dtype, copy=False)])
+            self._items = self._fitted_to(rows, np.concatenate([numbers, added]))
+        return added
 
     def replace(self, numbers: Any, items: Any) -> None:
         """Give the items of these numbers new rows; removed ones come back. O(p d).
@@ -214,13 +168,13 @@ class SimilarityIndex:
         """
         new = validation.as_rows("items", items)
         with parallel.writer_lock():
-            old = self._in_memory()
-            validation.check_same_width("items", new, "the items of the index", old.rows)
-            unique = validation.as_item_numbers("numbers", numbers, len(old.rows))
-            validation.check_shape("items", new.shape, (len(unique), old.rows.shape[1]))
-            rows = old.rows.copy()
+            old, live = self._in_memory()
+            validation.check_same_width("items", new, "the items of the index", old)
+            unique = validation.as_item_numbers("numbers", numbers, len(old))
+            validation.check_shape("items", new.shape, (len(unique), old.shape[1]))
+            rows = old.copy()
             rows[np.asarray(numbers)] = new
-            self._state = self._prepared(rows, np.union1d(old.numbers, unique))
+            self._items = self._fitted_to(rows, np.union1d(live, unique))
 
     def remove(self, numbers: Any) -> None:
         """Let the items of these numbers be found no more; the others keep their numbers. O(p d).
@@ -231,11 +185,11 @@ class SimilarityIndex:
             Item numbers; at least one item must be left.
         """
         with parallel.writer_lock():
-            old = self._in_memory()
-            gone = validation.as_item_numbers("numbers", numbers, len(old.rows))
-            left = np.setdiff1d(old.numbers, gone, assume_unique=True)
+            rows, live = self._in_memory()
+            gone = validation.as_item_numbers("numbers", numbers, len(rows))
+            left = np.setdiff1d(live, gone, assume_unique=True)
             validation.as_count("items left", len(left))
-            self._state = self._prepared(old.rows, left)
+            self._items = self._fitted_to(rows, left)
 
     def save(self, path: storage.PathLike) -> None:
         """Write the index to a directory, whole or not at all.
@@ -251,16 +205,17 @@ class SimilarityIndex:
             The measure is an object of a class that is not registered, or made with a model: only
             names, numbers and arrays can be stored.
         """
-        state = self._in_memory()
-        measure, of_measure = serialization.parts_of(self.measure)
-        packed = {field: getattr(state.prepared.items, _field(field)) for field in _PACKED}
+        rows, numbers = self._in_memory()
+        measure, of_measure = serialization.to_parts(self.measure)
+        packed = cast(Segment, self._fitted().segment).packed
         fields = {
             "measure": measure,
-            "tiling": list(state.prepared.tiling),
-            "unit": state.prepared.unit,
-            "offset_unit": state.prepared.offset_unit,
+            "layout": list(packed.layout),
+            "unit": packed.unit,
+            "bias_unit": packed.bias_unit,
         }
-        arrays = {"rows": state.rows, "numbers": state.numbers, **packed, **of_measure}
+        arrays = {name: getattr(packed.arrays, name) for name in _PACKED}
+        arrays |= {"rows": rows, "numbers": numbers, **of_measure}
         storage.save_arrays(path, _KIND, arrays, fields)
 
     @classmethod
@@ -270,7 +225,7 @@ class SimilarityIndex:
         Parameters
         ----------
         path : path-like
-            What ``save`` wrote. An index saved on a CPU with other tiles is prepared anew.
+            What ``save`` wrote. An index saved on a CPU with other tiles is packed anew.
 
         Returns
         -------
@@ -285,16 +240,29 @@ class SimilarityIndex:
             It is damaged, or holds something else.
         """
         stored = storage.load_arrays(path, _KIND)
-        index = cls(serialization.measure_of(stored.fields["measure"], stored.arrays))
-        rows, numbers = stored.arrays["rows"], stored.arrays["numbers"]
-        index._state = index._restored(rows, numbers, stored)
+        index = cls(serialization.from_parts(stored.fields["measure"], stored.arrays))
+        arrays, fields = stored.arrays, stored.fields
+        fitted = fit_items(
+            arrays["rows"], get_measure(index.measure), None, numbers=arrays["numbers"]
+        )
+        segment = cast(Segment, fitted.segment)
+        kept = TileLayout(*fields["layout"])
+        here = tile_layout(config.isa(), segment.encoded.rows.shape[1])
+        if here.quantised == kept.quantised:
+            segment.packed = packed_items(
+                segment.metric_type, here, segment.encoded, [arrays[name] for name in _PACKED],
+                fields["unit"], fields["bias_unit"],
+            )  # fmt: skip
+        else:
+            segment.pack()
+        index._items = fitted
         return index
 
     @property
     def n_items_(self) -> int:
         """Items that can be found."""
-        state = self._fitted()
-        return len(state.rows if isinstance(state, _OnDisk) else state.numbers)
+        fitted = self._fitted()
+        return len(fitted.rows if fitted.numbers is None else fitted.numbers)
 
     @property
     def n_features_in_(self) -> int:
@@ -303,71 +271,44 @@ class SimilarityIndex:
 
     @property
     def bytes_per_item_(self) -> float:
-        """Memory of the prepared index beside the rows, per item."""
-        state = self._fitted()
-        if isinstance(state, _OnDisk):
+        """Memory of the packed index beside the rows, per item."""
+        fitted = self._fitted()
+        if fitted.segment is None:
             return 0.0
-        arrays = [getattr(state.prepared.items, _field(field)) for field in _PACKED]
-        size = sum(array.nbytes for array in [*arrays, state.side.norms, state.side.offsets])
-        return float(size / len(state.rows))
+        encoded = fitted.segment.encoded
+        arrays = [getattr(fitted.segment.packed.arrays, name) for name in _PACKED]
+        size = sum(array.nbytes for array in [*arrays, encoded.norms, encoded.bias])
+        return float(size / len(fitted.rows))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # rows alone: packed arrays would come back writable, which compiles every kernel once more
+        state = vars(self) | {"_items": None}
+        if self._items is not None:
+            state["_kept"] = self._items.rows, self._items.numbers
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # pickles and copies make arrays writable: that would compile every kernel once more
+        kept = state.pop("_kept", None)
         self.__dict__.update(state)
-        self._state = _frozen(self._state)
+        if kept is not None:
+            rows, numbers = kept
+            self._items = self._fitted_to(validation.read_only(rows), numbers)
 
-    def _fitted(self) -> _State | _OnDisk:
-        return cast(_State | _OnDisk, validation.check_fitted(_KIND, self._state))
+    def _fitted(self) -> FittedItems:
+        return validation.check_fitted(_KIND, self._items)
 
-    def _in_memory(self) -> _State:
-        state = self._fitted()
-        rule = "of rows in memory to be changed or saved"
-        return validation.as_instance("the index", state, _State, rule)
-
-    def _side(
-        self, rows: validation.Rows, numbers: npt.NDArray[np.int64]
-    ) -> tuple[Any, dense.Side]:
-        live = rows if len(numbers) == len(rows) else rows[numbers]
-        measure = get_measure(self.measure).fit(live)
-        offsets = measure.item_offsets(rows)
-        validation.check_scorable("items", rows, rows)
-        return measure, dense.side(measure.items(rows), offsets, self.n_threads, measure.form)
-
-    def _prepared(self, rows: validation.Rows, numbers: npt.NDArray[np.int64]) -> _State:
-        measure, side = self._side(rows, numbers)
-        prepared = dense.prepare(measure.form, side, numbers, self.n_threads)
-        return _State(rows, numbers, measure, side, prepared)
-
-    def _restored(
-        self, rows: validation.Rows, numbers: npt.NDArray[np.int64], stored: storage.Stored
-    ) -> _State:
-        measure, side = self._side(rows, numbers)
-        kept = dense.Tiling(*stored.fields["tiling"])
-        here = dense.current_tiling(side.rows.shape[1])
-        # written before there were shifts, or where tiles are others
-        if here.quantised != kept.quantised or not stored.arrays.keys() >= set(_PACKED):
-            prepared = dense.prepare(measure.form, side, numbers, self.n_threads)
-        else:
-            prepared = dense.packed_items(
-                measure.form,
-                here,
-                side,
-                [stored.arrays[field] for field in _PACKED],
-                stored.fields["unit"],
-                stored.fields["offset_unit"],
+    def _in_memory(self) -> tuple[validation.Rows, npt.NDArray[np.int64]]:
+        """Return rows and numbers of the items, unless they are memory-mapped."""
+        fitted = self._fitted()
+        if fitted.numbers is None:
+            raise TypeError(
+                "the index must hold rows in memory to be changed or saved, got a memory map"
             )
-        return _State(rows, numbers, measure, side, prepared)
+        return fitted.rows, fitted.numbers
 
-
-def _frozen(value: Any) -> Any:
-    """The same value with every array in its tuples read-only."""
-    if isinstance(value, np.ndarray):
-        return validation.read_only(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(_frozen, value))
-    return value
-
-
-def _field(name: str) -> str:
-    """Name in the kernels' Items of an array as it is stored."""
-    return "codes" if name == "packed" else name
+    def _fitted_to(self, rows: Any, numbers: npt.NDArray[np.int64] | None) -> FittedItems:
+        """Fit the measure to these items, encode and pack them."""
+        fitted = fit_items(rows, get_measure(self.measure), self.n_threads, numbers)
+        if fitted.segment is not None:
+            fitted.segment.pack()
+        return fitted

@@ -1,4 +1,4 @@
-"""Every pair of rows whose score reaches a threshold, as a sparse matrix."""
+"""Range search: every pair of rows whose score reaches a threshold, as a sparse matrix."""
 
 from typing import Any
 
@@ -7,13 +7,28 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import parallel, validation
-from fastcos.engine import scan as dense
-from fastcos.engine.range_candidates import list_reaching
+from fastcos.engine.packing import (
+    METRIC_TYPES,
+    EncodedRows,
+    ExcludedItems,
+    ExecutionOptions,
+    Floats,
+    PackedItems,
+    encode_rows,
+    no_exclusions,
+    pack_items,
+)
+from fastcos.engine.range_candidates import find_candidates
 from fastcos.kernels import exhaustive_top_k
-from fastcos.measures import Bounded, Measure, checks, get_measure
-from fastcos.neighbors.search import as_exclusions, as_work
+from fastcos.measures.base import Measure, get_measure, require
+from fastcos.neighbors.search import as_options
 
+# a candidate's column and raw score, and the pair's column and score
 _BYTES_PER_PAIR = 8 + 8 + 4 + 8
+# candidates scored at once by one thread
+_PAIRS_PER_BLOCK = 100_000
+# rows whose scores are finished at once
+_FINISHED_ROWS = 4096
 
 
 def neighbors_above(
@@ -22,8 +37,8 @@ def neighbors_above(
     items: Any = None,
     *,
     measure: str | Measure = "cosine",
-    max_memory: float | None = None,
     n_threads: int | None = None,
+    working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> sp.csr_array:
     """All pairs with a score of at least threshold.
@@ -35,27 +50,27 @@ def neighbors_above(
     queries : array_like (n, d), float32 or float64
         One row per query.
     threshold : float
-        Least score of a pair that is wanted.
+        Least score of a pair.
     items : array_like (m, d), optional
         None: the queries themselves; a row is then not paired with itself.
     measure : str or Measure
-        As in :func:`fastcos.top_k`.
-    max_memory : float, optional
-        MiB that the answer may take while it is made. Default: the setting ``working_memory``.
+        As in :func:`fastcos.top_k`, with the capability ``radius``.
     n_threads : int, optional
         Default: the setting ``num_threads``.
+    working_memory : float, optional
+        MiB that the answer may take while it is made. Default: the setting ``working_memory``.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries, once while counting and once more.
 
     Returns
     -------
     csr_array (n, m), float32
-        The scores; columns rise within a row. A pair of score 0 is kept as an explicit zero.
+        The scores; columns ascend within a row. A pair of score 0 is kept as an explicit zero.
 
     Raises
     ------
     ValueError
-        More pairs than max_memory holds, NaN or infinity, rows of different width.
+        More pairs than working_memory holds, NaN or infinity, rows of different width.
 
     Examples
     --------
@@ -65,103 +80,89 @@ def neighbors_above(
     >>> neighbors_above(X, 0.9).toarray().astype(float).round(2).tolist()
     [[0.0, 0.96, 0.0], [0.96, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    given = validation.as_rows("queries", queries)
-    searched = given if items is None else validation.as_rows("items", items)
-    validation.check_same_width("items", searched, "queries", given)
-    validation.check_scorable("queries", given, searched)
+    Q = validation.as_rows("queries", queries)
+    X = Q if items is None else validation.as_rows("items", items)
+    validation.check_same_width("items", X, "queries", Q)
+    validation.check_scorable("queries", Q, X)
     least = validation.as_real("threshold", threshold)
-    work = as_work(n_threads, max_memory, progress)
-    fitted = get_measure(measure).fit(searched)
-    checks.as_reduced("measure", fitted, bounded=isinstance(fitted, Bounded))
-    offsets = fitted.item_offsets(searched)
-    right = dense.side(fitted.items(searched), offsets, n_threads, fitted.form)
-    left = dense.side(fitted.queries(given), None, n_threads, fitted.form)
-    exclusions = as_exclusions(None, len(given), len(searched), items is None)
-    bounds = _least_keys(fitted, given, least)
-    prepared = dense.prepare(
-        fitted.form, right, np.arange(len(searched), dtype=np.int64), n_threads
-    )
-    starts, columns = _candidates(prepared, left, exclusions, bounds, work)
-    counts, keys = np.diff(starts), parallel.unfilled(len(columns), np.float64)
+    options = as_options(n_threads, working_memory, progress)
+    fitted = get_measure(measure).fit(X)
+    require(fitted, "radius")
+    kind = fitted.metric_type
+    right = encode_rows(fitted.encode_items(X), fitted.item_bias(X), n_threads, kind)
+    left = encode_rows(fitted.encode_queries(Q), None, n_threads, kind)
+    exclusions = no_exclusions(len(Q), own=items is None)
+    thresholds = _least_raw_scores(fitted, Q, least)
+    packed = pack_items(kind, right, np.arange(len(X), dtype=np.int64), n_threads)
+    starts, columns = _candidates(packed, left, exclusions, thresholds, options)
+    counts, raw = np.diff(starts), parallel.unfilled(len(columns), np.float64)
     parallel.run(
-        exhaustive_top_k.keep_above, parallel.work_blocks(starts, 100_000),
-        dense.FORMS[fitted.form],
-        left.rows, left.norms, right.rows, right.norms, right.offsets, bounds, starts[:-1], counts,
-        columns, keys,
+        exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
+        METRIC_TYPES[kind], left.rows, left.norms, *right, thresholds, starts[:-1], counts, columns,
+        raw,
         n_threads=n_threads,
     )  # fmt: skip
-    return _as_csr(fitted, given, starts, counts, columns, keys, (len(given), len(searched)))
+    indptr = np.append(0, np.cumsum(counts))
+    kept = np.repeat(starts[:-1] - indptr[:-1], counts) + np.arange(indptr[-1])
+    indices, values = columns[kept], raw[kept]
+    scores = np.empty(len(values), np.float32)
+    for first in range(0, len(Q), _FINISHED_ROWS):
+        last = min(first + _FINISHED_ROWS, len(Q))
+        part = slice(indptr[first], indptr[last])
+        rows = np.repeat(np.arange(first, last), counts[first:last])
+        scores[part] = fitted.to_score(values[part, None], Q[rows])[:, 0]
+    pairs = sp.csr_array((scores, indices, indptr), shape=(len(Q), len(X)))
+    pairs.sort_indices()
+    return pairs
 
 
-def _least_keys(measure: Measure, given: validation.Rows, least: float) -> dense.Floats:
-    """Least key of each query whose finished score is at least `least`: finish never decreases."""
-    highest = 0.0 if measure.form == "euclidean" else np.finfo(np.float64).max
-    low = np.full((len(given), 1), -np.finfo(np.float64).max)
-    high = np.full((len(given), 1), highest)
-    high_is_enough = measure.finish(high.copy(), given) >= least
+def _least_raw_scores(measure: Measure, Q: validation.Rows, threshold: float) -> Floats:
+    """Least raw score of each query that counts as threshold or more: to_score never decreases."""
+    highest = 0.0 if measure.metric_type == "euclidean" else np.finfo(np.float64).max
+    low = np.full((len(Q), 1), -np.finfo(np.float64).max)
+    high = np.full((len(Q), 1), highest)
+    high_is_enough = measure.to_score(high.copy(), Q) >= threshold
     # halve the whole numbers that stand for the floats: 64 steps reach neighbours
     low_code, high_code = _ordered(low), _ordered(high)
     for _ in range(64):
         middle = (low_code >> 1) + (high_code >> 1) + (low_code & high_code & 1)
-        enough = measure.finish(_as_floats(middle), given) >= least
+        enough = measure.to_score(_as_floats(middle), Q) >= threshold
         high_code = np.where(enough, middle, high_code)
         low_code = np.where(enough, low_code, middle)
-    found = np.where(measure.finish(low.copy(), given) >= least, low, _as_floats(high_code))
+    found = np.where(measure.to_score(low.copy(), Q) >= threshold, low, _as_floats(high_code))
     return np.ascontiguousarray(np.where(high_is_enough, found, np.inf)[:, 0])
 
 
-def _ordered(values: dense.Floats) -> npt.NDArray[np.int64]:
+def _ordered(values: Floats) -> npt.NDArray[np.int64]:
     """Whole numbers in the order of the floats."""
     bits = values.view(np.int64)
     return np.where(bits < 0, np.int64(-(2**63)) - bits, bits)
 
 
-def _as_floats(codes: npt.NDArray[np.int64]) -> dense.Floats:
+def _as_floats(codes: npt.NDArray[np.int64]) -> Floats:
     bits = np.where(codes < 0, np.int64(-(2**63)) - codes, codes)
     return np.ascontiguousarray(bits).view(np.float64)
 
 
 def _candidates(
-    prepared: dense.Prepared,
-    queries: dense.Side,
-    exclusions: dense.Exclusions,
-    bounds: dense.Floats,
-    work: dense.Work,
+    packed: PackedItems,
+    queries: EncodedRows,
+    exclusions: ExcludedItems,
+    thresholds: Floats,
+    options: ExecutionOptions,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Starts (n + 1,) and columns of all pairs that may reach their bound."""
-    n = len(bounds)
+    """Starts (n + 1,) and columns of all pairs that may reach their threshold: counted, then kept."""
+    n = len(thresholds)
     starts, columns = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
-    for room in (0, len(prepared.items.rows)):
-        counts = list_reaching(
-            prepared, queries, exclusions, bounds, room, starts[:-1], columns, work
-        )
-        if room == 0:
-            np.cumsum(counts, out=starts[1:])
-            validation.check_memory(
-                "max_memory", work.working_memory, float(starts[-1] * _BYTES_PER_PAIR)
-            )
-            columns = parallel.unfilled(int(starts[-1]), np.int64)
+    counts = find_candidates(
+        packed, queries, exclusions, thresholds, 0, starts[:-1], columns, options
+    )
+    np.cumsum(counts, out=starts[1:])
+    needed = float(starts[-1] * _BYTES_PER_PAIR)
+    validation.check_memory("working_memory", options.working_memory, needed)
+    columns = parallel.unfilled(int(starts[-1]), np.int64)
+    everything = len(packed.arrays.rows)
+    find_candidates(
+        packed, queries, exclusions, thresholds, everything, starts[:-1], columns, options
+    )
     return starts, columns
-
-
-def _as_csr(
-    measure: Measure,
-    given: validation.Rows,
-    starts: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    columns: npt.NDArray[np.int64],
-    keys: dense.Floats,
-    shape: tuple[int, int],
-) -> sp.csr_array:
-    indptr = np.append(0, np.cumsum(counts))
-    kept = np.repeat(starts[:-1] - indptr[:-1], counts) + np.arange(indptr[-1])
-    indices, values = columns[kept], keys[kept]
-    scores = np.empty(len(values), np.float32)
-    for first in range(0, len(given), 4096):
-        last = min(first + 4096, len(given))
-        part = slice(indptr[first], indptr[last])
-        rows = np.repeat(np.arange(first, last), counts[first:last])
-        scores[part] = measure.finish(values[part, None], given[rows])[:, 0]
-    pairs = sp.csr_array((scores, indices, indptr), shape=shape)
-    pairs.sort_indices()
-    return pairs

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours by any measure that reduces to inner products."""
+"""Exact top-k: the one pipeline under ``top_k``, ``SimilarityIndex`` and out-of-core search."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -9,16 +9,29 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import config, parallel, storage, validation
-from fastcos.engine import duplicates, query_batches, scan as dense, seeds
-from fastcos.engine.segments import Question, can_stream, streamed_top_k
-from fastcos.linalg.csr import as_interactions
-from fastcos.measures import Bounded, Guided, Measure, Plain, get_measure
-from fastcos.neighbors import filter_refine, ratio
-from fastcos.neighbors.sparse import sparse_top_k
-from fastcos.storage import memmap
+from fastcos.engine import segments
+from fastcos.engine.packing import (
+    EncodedRows,
+    ExcludedItems,
+    ExecutionOptions,
+    Floats,
+    Integers,
+    encode_rows,
+    no_exclusions,
+)
+from fastcos.engine.segments import Segment
+from fastcos.measures.base import Measure, Plain, UpperBounded, get_measure, require
 
-# columns and keys (n, k) of the nearest k of some rows, by their numbers
-Finder = Callable[[dense.Integers, int], tuple[dense.Integers, dense.Floats]]
+# bytes of a query in a batch beside its columns and results: norms, bias, lanes, candidates
+_BYTES_PER_QUERY = 128
+# queries of a batch at least, so that every thread has some
+_LEAST_BATCH = 1024
+# share of the working memory for a batch's encoded rows and results
+_BATCH_SHARE = 0.25
+
+# share of the working memory for searching a segment that was read from disk; the rest is for the
+# segment and the batch
+MAPPED_SEARCH_SHARE = 0.25
 
 
 class Neighbors(NamedTuple):
@@ -27,7 +40,7 @@ class Neighbors(NamedTuple):
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Items by falling score; equal scores by lower index. -1 where fewer than k qualify.
+        Items by descending score; equal scores by lower index. -1 where fewer than k qualify.
     scores : ndarray (n, k), float32
         Their scores; -inf where fewer than k qualify. Infinite where float32 cannot hold a score.
 
@@ -63,7 +76,7 @@ def top_k(
     Exact: the order is that of the float64 scores of the given rows, the same bits for any number
     of threads, block size, instruction set and driver. Time O(n m d); no n x m matrix is held.
     Memory-mapped rows (``np.load(path, mmap_mode="r")``) are read in blocks that fit working_memory
-    and never held as a whole, by measures that need no search before.
+    and never held as a whole, by measures with the capability ``blocks``.
 
     Parameters
     ----------
@@ -91,9 +104,9 @@ def top_k(
     progress : callable, optional
         Called as progress(done, total) with numbers of queries.
     out : path-like, optional
-        A new directory, written block by block: indices.npy, scores.npy and run.json. The same call
-        after an interrupt or a crash goes on where that stopped; what is returned are memory maps.
-        For measures that see one row at a time, or means and moments of all before.
+        A new directory, written batch by batch: indices.npy, scores.npy and run.json. The same call
+        after an interrupt or a crash resumes there; what is returned are memory maps. For measures
+        with the capability ``blocks``.
 
     Returns
     -------
@@ -111,271 +124,327 @@ def top_k(
     Examples
     --------
     >>> import numpy as np
-    >>> from fastcos.neighbors import top_k
+    >>> from fastcos import top_k
     >>> found = top_k(np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]]), k=1)
     >>> found.indices.ravel().tolist()
     [1, 0, 1]
     """
-    sparse = sp.issparse(queries) or sp.issparse(items)
-    of_bags = sparse and getattr(measure, "of_bags", False)
-    if sparse:
+    if sp.issparse(queries) or sp.issparse(items):
+        from fastcos.neighbors.sparse import sparse_top_k
+
         validation.check_none("out", out, "for sparse rows")
-    if sparse and not of_bags:
-        indices, scores = sparse_top_k(
-            queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
-            exclude=exclude, min_score=min_score, n_threads=n_threads, progress=progress,
-        )  # fmt: skip
-        return Neighbors(indices, scores)
-    on_disk = memmap.is_memmap(queries) or memmap.is_memmap(items)
-    streams = on_disk and (out is not None or can_stream(measure))
-    as_rows: Any = memmap.as_mapped_rows if streams else validation.as_rows
-    as_rows = as_interactions if of_bags else as_rows
-    given = as_rows("queries", queries)
-    searched = given if items is None else as_rows("items", items)
-    validation.check_same_width("items", searched, "queries", given)
-    own = items is None and exclude_self
-    n, n_items = given.shape[0], searched.shape[0]
-    candidates = np.arange(n_items, dtype=np.int64)
-    if allowed is not None:
-        candidates = validation.as_item_numbers("allowed", allowed, n_items)
-    k = validation.as_neighbor_count(k, len(candidates), without_itself=own)
-    exclusions = as_exclusions(exclude, n, n_items, own)
-    work = as_work(n_threads, working_memory, progress)
-    if min_score is not None:
-        min_score = validation.as_real("min_score", min_score)
-    some = None if allowed is None else candidates
-    question = Question(given, searched, k, measure, some, exclusions, min_score)
-    if streams:
-        return Neighbors(*streamed_top_k(question, work, out))
-    if not of_bags:
-        validation.check_scorable("queries", given, searched)
-    restricted = allowed is not None or exclude is not None
-    guided = own and not restricted
-    return Neighbors(*_top_k_in_memory(question, work, out, guided=guided, restricted=restricted))
+        return Neighbors(
+            *sparse_top_k(
+                queries,
+                items,
+                k,
+                measure=measure,
+                exclude_self=exclude_self,
+                allowed=allowed,
+                exclude=exclude,
+                min_score=min_score,
+                n_threads=n_threads,
+                progress=progress,
+            )
+        )
+    given = get_measure(measure)
+    if out is not None:
+        require(given, "blocks")
+    Q = as_items("queries", queries, given)
+    X = Q if items is None else as_items("items", items, given)
+    options = as_options(n_threads, working_memory, progress)
+    request = as_request(
+        Q, X, k, own=items is None and bool(exclude_self), allowed=allowed, exclude=exclude,
+        min_score=min_score,
+    )  # fmt: skip
+    results = None
+    if out is not None:
+        from fastcos.neighbors.out_of_core import results_in_directory
+
+        results = results_in_directory(request, X, given, options, out)
+        if results.is_complete:
+            return Neighbors(**results.finished())
+    return search(fit_items(X, given, options.n_threads), request, options, results)
 
 
-def _top_k_in_memory(
-    question: Question, work: dense.Work, out: Any, *, guided: bool, restricted: bool
-) -> tuple[dense.Integers, npt.NDArray[np.float32]]:
-    """Indices and scores (n, k) of rows in memory; in the directory out if that is given.
+class FittedItems(NamedTuple):
+    """What a search reads of the items; never changed, only replaced as a whole.
 
-    guided: all items may find all others, so what a measure has met in its fit may help;
-    restricted: queries may not find some items besides themselves.
+    rows (p, d) as given, removed ones included; segment None where rows are memory-mapped and read
+    in blocks.
     """
-    results = None if out is None else query_batches.results_in_chunks(question, work, out)
-    if results is not None and results.is_complete:
-        found = results.finished()
-        return found["indices"], found["scores"]
-    searched, k, n_threads = question.searched, question.k, work.n_threads
-    candidates = question.candidates
-    if candidates is None:
-        candidates = np.arange(searched.shape[0], dtype=np.int64)
-    fitted: Any = get_measure(question.measure).fit(searched)
-    n = question.queries.shape[0]
-    exclusions = question.exclusions or dense.no_exclusions(n, own=False)
-    asked = filter_refine.Asked(question.queries, exclusions, k)
-    if ratio.serves(fitted, n):
-        return ratio.search(fitted, asked, searched, candidates, question.min_score, work)
-    items = dense.side(
-        fitted.items(searched), fitted.item_offsets(searched), n_threads, fitted.form
-    )
-    guide = fitted if guided and isinstance(fitted, Guided) else None
-    find = _engine(fitted.form, items, candidates, k, n, restricted, guide, n_threads)
-    # one map for both sides: the queries are mapped already
-    same = question.queries is searched and getattr(type(fitted), "queries", None) is Plain.queries
-    known = items if same else None
-    if isinstance(fitted, Bounded):
-        engine = filter_refine.Engine(
-            find,
-            lambda: dense.prepare(fitted.form, items, candidates, n_threads),
-            len(candidates) - bool((exclusions.own >= 0).any()),
-            known=known,
-        )
-        return filter_refine.in_chunks(fitted, asked, searched, question.min_score, work, engine)
-    if results is None:
-        results = query_batches.results_in_chunks(question, work)
-    return query_batches.in_chunks(question, fitted, work, find, results, known)
+
+    rows: Any
+    measure: Measure
+    segment: Segment | None
+
+    @property
+    def numbers(self) -> Integers | None:
+        """Ascending numbers of the items that can be found; None for all."""
+        return None if self.segment is None else self.segment.numbers
 
 
-def _engine(
-    form: str,
-    items: dense.Side,
-    candidates: dense.Integers,
-    k: int,
-    n_queries: int,
-    restricted: bool,
-    guide: Guided | None,
-    n_threads: int | None,
-    *,
-    likely: bool = False,
-) -> Any:
-    """The way to search the candidates that is fastest for so many queries.
+class SearchRequest(NamedTuple):
+    """A checked question: what every entry point hands to the pipeline.
 
-    restricted: whether queries may not find some items besides themselves; guide: the measure,
-    where its fit may have met the neighbours of these queries; likely: whether the queries are the
-    items, whose norms may tell how near their neighbours are.
+    permitted: ascending numbers of the items that may be found, None for all; exclusions: of each
+    query, None for nothing.
     """
-    if n_queries <= dense.SCORES_PER_PACKING:
-        return lambda side, out, work, k=k: dense.score_all(
-            form, items, candidates, side, out, k, work
-        )
-    groups = None if restricted else duplicates.grouped(items)
-    if groups is not None:
-        distinct = dense.prepare(form, items, groups.first, n_threads)
-        return lambda side, out, work, k=k: duplicates.search(
-            distinct, groups, side, out.own, k, work
-        )
-    listed = None if guide is None else guide.candidates()
-    if listed is not None:
-        mutual = seeds.mutual_lists(listed, n_threads)
-        prepare = functools.cache(lambda: dense.prepare(form, items, candidates, n_threads))
-        return lambda side, out, work, k=k: seeds.search(
-            form, items, prepare, mutual, side, out, k, work
-        )
-    prepared = dense.prepare(form, items, candidates, n_threads)
-    if likely:
-        return lambda side, out, work, k=k: seeds.search_likely(prepared, side, out, k, work)
-    return lambda side, out, work, k=k: dense.search(prepared, side, out, k, work)
+
+    queries: Any
+    k: int
+    permitted: Integers | None
+    exclusions: ExcludedItems | None
+    min_score: float | None
 
 
-def nearest_by(
-    form: str,
-    queries: dense.Rows,
-    items: dense.Rows | None,
-    k: int,
-    depth: Callable[[Finder], int] | None = None,
-) -> tuple[dense.Integers, dense.Floats]:
-    """Columns and float64 keys (n, k) by a form, for measures; items=None: among themselves.
+def as_items(name: str, X: Any, measure: Measure) -> Any:
+    """Return X as checked rows; memory-mapped ones are left on disk if the measure allows it."""
+    if isinstance(X, np.memmap):
+        from fastcos.measures.base import capabilities
+        from fastcos.storage.memmap import as_mapped_rows
 
-    depth: says from the neighbours of some queries how many are to be found instead of k.
-    """
-    n, own = len(queries), items is None
-    side = dense.side(queries, None, None, form)
-    other = side if items is None else dense.side(items, None, None, form)
-    every = np.arange(len(other.rows), dtype=np.int64)
-    find = _engine(form, other, every, k, n, False, None, None, likely=own and form == "euclidean")
-    exclusions, work = dense.no_exclusions(n, own=own), as_work(None, None, None)
-    if depth is not None:
-        k = depth(lambda some, k: find(side.of(some), exclusions.of(some), work, k=k))
-    columns, keys = find(side, exclusions, work, k=k)
-    return columns, keys
+        if capabilities(measure).blocks:
+            return as_mapped_rows(name, X)
+    return validation.as_rows(name, X)
 
 
-def as_exclusions(exclude: Any, n: int, n_items: int, own: bool) -> dense.Exclusions:
-    """Settle what each of n queries may not find: itself if own, and the non-zeros of exclude."""
-    everything = dense.no_exclusions(n, own=own)
-    if exclude is None:
-        return everything
-    matrix = as_interactions("exclude", exclude)
-    validation.check_shape("exclude", matrix.shape, (n, n_items))
-    pairs = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
-    return dense.Exclusions(everything.own, *map(validation.read_only, pairs))
-
-
-def as_work(
-    n_threads: int | None, working_memory: float | None, progress: parallel.Progress | None
-) -> dense.Work:
+def as_options(
+    n_threads: int | None, working_memory: float | None, progress: parallel.Progress | None = None
+) -> ExecutionOptions:
     """Settle how a call may use the machine."""
+    size = config.num_threads()
     if n_threads is not None:
-        n_threads = validation.as_count("n_threads", n_threads)
+        size = validation.as_count("n_threads", n_threads)
     if working_memory is None:
         working_memory = config.working_memory()
-    size = validation.as_real("working_memory", working_memory, above=0)
-    return dense.Work(n_threads, size * 2**20, progress)
+    memory = validation.as_real("working_memory", working_memory, above=0)
+    return ExecutionOptions(size, memory * 2**20, progress)
 
 
-def similarity_blocks(
-    queries: Any,
-    items: Any = None,
+def as_request(
+    Q: Any,
+    X: Any,
+    k: int,
     *,
-    measure: str | Measure = "cosine",
-    block: int | None = None,
-    working_memory: float | None = None,
-) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
-    """Scores of every query with every item, some rows at a time.
+    own: bool = False,
+    live: Integers | None = None,
+    allowed: Any = None,
+    exclude: Any = None,
+    min_score: float | None = None,
+) -> SearchRequest:
+    """Check the arguments of a search of the items X, of which only `live` ones can be found.
 
-    A float32 (float64 for float64 rows) matrix product of the transformed rows: within rounding of
-    the scores of :func:`top_k`, not the same bits. Time O(n m d), memory one block.
-
-    Parameters
-    ----------
-    queries : array_like (n, d), float32 or float64
-        One row per query.
-    items : array_like (m, d), optional
-        None: the queries themselves.
-    measure : str or Measure
-        As in :func:`top_k`.
-    block : int, optional
-        Rows of a block. Default: as many as fit working_memory.
-    working_memory : float, optional
-        MiB for a block. Default: the setting ``working_memory``.
-
-    Returns
-    -------
-    iterator of (slice, ndarray (rows, m), float32)
-        Which queries a block belongs to, and their scores with all items.
-
-    Raises
-    ------
-    ValueError
-        NaN or infinity, rows of different width, a block of no rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fastcos.neighbors import similarity_blocks
-    >>> X = np.array([[3.0, 4.0], [4.0, 3.0], [0.0, 1.0]])
-    >>> for rows, scores in similarity_blocks(X, X[:2]):
-    ...     print(rows.stop, scores.astype(float).round(2).tolist())
-    3 [[1.0, 0.96], [0.96, 1.0], [0.8, 0.6]]
+    own: query i is item i and must not find itself.
     """
-    given = validation.as_rows("queries", queries)
-    searched = given if items is None else validation.as_rows("items", items)
-    validation.check_same_width("items", searched, "queries", given)
-    validation.check_scorable("queries", given, searched)
-    if block is None:
-        fits = as_work(None, working_memory, None).working_memory / (32 * len(searched))
-        block = max(1, min(len(given), int(fits)))
-    block = validation.as_count("block", block)
-    fitted = get_measure(measure).fit(searched)
-    return _blocks(fitted, given, searched, block)
+    n, n_items = Q.shape[0], X.shape[0]
+    validation.check_same_width("items" if live is None else "the index", X, "queries", Q)
+    permitted, count = None, n_items if live is None else len(live)
+    if allowed is not None:
+        permitted = validation.as_item_numbers("allowed", allowed, n_items)
+        if live is not None:
+            permitted = np.intersect1d(permitted, live, assume_unique=True)
+        count = len(permitted)
+    k = validation.as_neighbor_count(k, count, without_itself=own)
+    exclusions = no_exclusions(n, own=own) if own else None
+    if exclude is not None:
+        from fastcos.linalg.csr import as_interactions
+
+        pairs = as_interactions("exclude", exclude)
+        validation.check_shape("exclude", pairs.shape, (n, n_items))
+        itself = no_exclusions(n, own=own).own
+        arrays = itself, pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
+        exclusions = ExcludedItems(*map(validation.read_only, arrays))
+    if min_score is not None:
+        min_score = validation.as_real("min_score", min_score)
+    return SearchRequest(Q, k, permitted, exclusions, min_score)
 
 
-def _blocks(
-    measure: Measure, given: validation.Rows, searched: validation.Rows, block: int
-) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
-    if isinstance(measure, Bounded):
-        facts, every = measure.facts(searched), np.arange(len(searched))
-        for first in range(0, len(given), block):
-            Q = given[first : first + block]
-            exact = measure.rescore(Q, facts, np.tile(every, (len(Q), 1)))
-            yield slice(first, first + len(Q)), measure.finish(exact, Q).astype(np.float32)
+def fit_items(
+    X: Any, measure: Measure, n_threads: int | None, numbers: Integers | None = None
+) -> FittedItems:
+    """Fit the measure to the items of these numbers (all if None) and encode them."""
+    live = X if numbers is None or len(numbers) == len(X) else X[numbers]
+    fitted = measure.fit(live)
+    if isinstance(X, np.memmap):
+        return FittedItems(X, fitted, None)
+    if numbers is None:
+        numbers = np.arange(len(X), dtype=np.int64)
+    return FittedItems(X, fitted, make_segment(X, fitted, n_threads, numbers))
+
+
+def make_segment(
+    B: validation.Rows, measure: Measure, n_threads: int | None, numbers: Integers, first: int = 0
+) -> Segment:
+    """Encode items by a fitted measure; nothing is packed yet."""
+    validation.check_scorable("items", B, B)
+    kind = measure.metric_type
+    encoded = encode_rows(measure.encode_items(B), measure.item_bias(B), n_threads, kind)
+    return Segment(kind, encoded, numbers, n_threads, first=first)
+
+
+def search(
+    items: FittedItems, request: SearchRequest, options: ExecutionOptions, results: Any = None
+) -> Neighbors:
+    """Answer a request: every batch of queries meets every segment, and is finished once.
+
+    results: where batches go instead of memory, see storage.checkpoint.
+    """
+    n, k = request.queries.shape[0], request.k
+    batches: Iterator[tuple[int, int]]
+    if results is None:
+        indices, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float32)
+        size = batch_size(items, request, options)
+        batches = iter([(lo, min(n, lo + size)) for lo in range(0, n, size)])
+    else:
+        batches = results.left()
+    for lo, hi in batches:
+        Q = read_batch(request.queries, lo, hi)
+        columns, raw = best_of_items(items, request, Q, lo, options)
+        found, found_scores = finish(items.measure, Q, columns, raw, request.min_score)
+        if results is None:
+            indices[lo:hi], scores[lo:hi] = found, found_scores
+        else:
+            results.write(lo, indices=found, scores=found_scores)
+    return Neighbors(indices, scores) if results is None else Neighbors(**results.finished())
+
+
+def batch_size(items: FittedItems, request: SearchRequest, options: ExecutionOptions) -> int:
+    """Queries whose encoded rows and results fit their share of the working memory."""
+    if isinstance(items.rows, np.memmap) or isinstance(request.queries, np.memmap):
+        from fastcos.neighbors.out_of_core import block_sizes
+
+        return block_sizes(items.rows, request, items.measure, options).queries
+    depth = request.queries.shape[1]
+    bytes_per_query = 24 * request.k + 24 * depth + _BYTES_PER_QUERY
+    return max(_LEAST_BATCH, int(_BATCH_SHARE * options.working_memory / bytes_per_query))
+
+
+def read_batch(queries: Any, lo: int, hi: int) -> validation.Rows:
+    """Return queries [lo, hi) as checked rows."""
+    if isinstance(queries, np.memmap):
+        from fastcos.storage.memmap import read_rows
+
+        return read_rows("queries", queries, lo, hi)
+    Q: validation.Rows = queries if hi - lo == len(queries) else queries[lo:hi]
+    return Q
+
+
+def best_of_items(
+    items: FittedItems,
+    request: SearchRequest,
+    Q: validation.Rows,
+    first: int,
+    options: ExecutionOptions,
+    within: range | None = None,
+) -> tuple[Integers, Floats]:
+    """Columns and raw scores (m, k) of the best items for the queries Q, numbered from first.
+
+    within: search these items only; all if None. Each segment is searched by one of two strategies,
+    the inner-product scan or filter and refine, and starts from the k-th best of those before it.
+    """
+    measure, k, n = items.measure, request.k, request.queries.shape[0]
+    validation.check_scorable("queries", Q, Q)
+    exclusions = no_exclusions(len(Q))
+    if request.exclusions is not None:
+        exclusions = request.exclusions.of_range(first, first + len(Q))
+    queries = _encoded_queries(items, request, Q, first, options)
+    report = _query_progress(options.progress, first, first + len(Q), n)
+    memory = options.working_memory * (1 if items.segment is not None else MAPPED_SEARCH_SHARE)
+    best: tuple[Integers, Floats] | None = None
+    for segment, rows, share in _segments(items, request, options, within):
+        start, stop = segment.first, segment.first + len(segment.encoded.rows)
+        here, permitted = exclusions, request.permitted
+        if (start, stop) != (0, len(items.rows)):
+            here = segments.exclusions_within(exclusions, start, stop)
+            if permitted is not None:
+                permitted = permitted[slice(*np.searchsorted(permitted, [start, stop]))] - start
+                if not len(permitted):
+                    continue
+        limited = ExecutionOptions(
+            options.n_threads, memory, None if report is None else report(share)
+        )
+        if isinstance(measure, UpperBounded):
+            from fastcos.neighbors.filter_refine import filter_and_refine
+
+            find = functools.partial(
+                filter_and_refine, measure, segment, rows, Q, permitted=permitted, best=best
+            )
+        else:
+            thresholds = None if best is None else best[1][:, -1]
+            find = segment.plan(len(Q), here, permitted, thresholds)
+        found = find(queries, here, k, limited)
+        if start:
+            found[0][found[0] >= 0] += start
+        best = found if best is None else segments.merge(best, found, options.n_threads)
+    if best is None:
+        return np.full((len(Q), k), -1, np.int64), np.full((len(Q), k), -np.inf)
+    return best
+
+
+def finish(
+    measure: Measure,
+    Q: validation.Rows,
+    columns: Integers,
+    raw: Floats,
+    min_score: float | None,
+) -> tuple[Integers, npt.NDArray[np.float32]]:
+    """Turn columns and raw scores of the queries Q into results: the only place that does."""
+    scores = measure.to_score(raw, Q)
+    if min_score is not None:
+        columns = np.where(scores < min_score, -1, columns)
+    scores = np.where(columns < 0, -np.inf, scores)
+    with np.errstate(over="ignore"):  # infinite beyond float32; the order is that of float64
+        return columns, scores.astype(np.float32)
+
+
+def _encoded_queries(
+    items: FittedItems,
+    request: SearchRequest,
+    Q: validation.Rows,
+    first: int,
+    options: ExecutionOptions,
+) -> EncodedRows:
+    """Encode the queries; where they are the items, encoded alike, take those."""
+    measure, segment = items.measure, items.segment
+    alike = getattr(type(measure), "encode_queries", None) is Plain.encode_queries
+    if segment is not None and request.queries is items.rows and alike:
+        if len(Q) == len(items.rows):
+            return segment.encoded
+        return segment.encoded.take(slice(first, first + len(Q)))
+    return encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
+
+
+def _segments(
+    items: FittedItems, request: SearchRequest, options: ExecutionOptions, within: range | None
+) -> Iterator[tuple[Segment, validation.Rows, tuple[float, float]]]:
+    """Yield each segment, its rows as given, and which share of all items it is."""
+    if items.segment is not None:
+        yield items.segment, items.rows, (0.0, 1.0)
         return
-    offsets = measure.item_offsets(searched)
-    right = dense.side(measure.items(searched), offsets, None, measure.form)
-    of_directions = measure.form in ("cosine", "norm_angle")
-    if of_directions:
-        right = right._replace(rows=_unit(right))
-    for first in range(0, len(given), block):
-        Q = given[first : first + block]
-        left = dense.side(measure.queries(Q), None, None, measure.form)
-        if of_directions:
-            left = left._replace(rows=_unit(left))
-        keys = left.rows @ right.rows.T
-        if of_directions:
-            np.clip(keys, -1, 1, out=keys)
-        if measure.form == "norm_angle":
-            keys = -np.arccos(keys) - np.abs(left.norms[:, None] - right.norms)
-        elif measure.form == "euclidean":
-            keys = 2.0 * keys - left.norms[:, None] ** 2 - right.norms**2
-            np.minimum(keys, 0.0, out=keys)
-        elif offsets is not None:
-            keys = keys + offsets
-        scores = measure.finish(keys.astype(np.float64, copy=False), Q)
-        yield slice(first, first + len(Q)), scores.astype(np.float32)
+    from fastcos.neighbors.out_of_core import read_segments
+
+    yield from read_segments(items, request, options, within)
 
 
-def _unit(side: dense.Side) -> validation.Rows:
-    norms = np.where(side.norms > 0, side.norms, 1.0)[:, None]
-    # in float64, also where norms are below the range of float32
-    return np.divide(side.rows, norms, out=np.empty_like(side.rows), casting="same_kind")
+def _query_progress(
+    progress: parallel.Progress | None, first: int, last: int, n: int
+) -> Callable[[tuple[float, float]], parallel.Progress] | None:
+    """Report a share of a segment, itself a share of all items, as a number of n queries."""
+    if progress is None:
+        return None
+    most = first
+
+    def of_segment(share: tuple[float, float]) -> parallel.Progress:
+        start, stop = share
+
+        def report(done: int, total: int) -> None:
+            nonlocal most
+            part = start + (stop - start) * done / total
+            # some queries are searched twice
+            most = max(most, first + int(part * (last - first)))
+            progress(most, n)
+
+        return report
+
+    return of_segment

@@ -1,0 +1,347 @@
+"""Rows as the engine takes them: encoded with their norms, and packed for the tiles.
+
+``encode_rows`` checks the transformed rows of one side and measures their norms. ``pack_items``
+scales, rotates and quantises items once, in the layout of the instruction set; ``pack_queries``
+gives queries the scale, the offset and the bound with which the tiles compare them.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import config, parallel, validation
+from fastcos.engine import safe_norms
+from fastcos.kernels import candidate_filter, packing, pair_scores, tiles
+
+Rows = validation.Rows
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+METRIC_TYPES = {
+    "dot": pair_scores.DOT,
+    "cosine": pair_scores.COSINE,
+    "euclidean": pair_scores.EUCLIDEAN,
+}
+# a bias counts at most this much more than inner products, so that float32 holds both
+_LARGEST_BIAS_WEIGHT = 2.0**20
+# seed of the random signs that spread a row's size over its coordinates before quantisation
+_ROTATION_SEED = 20240308
+# no centring: every cosine is quantised as it is
+_NO_CENTRE = validation.read_only(np.zeros(0))
+# items in the sample that decides on centring; with fewer than _LEAST_ITEMS it is not tried
+_CENTRE_SAMPLE, _LEAST_ITEMS = 128, 256
+# cosine from which two directions count as close: the filter's error is about 0.02 of a cosine
+_CLOSE_COSINE = 0.98
+# share of close directions from which centring pays: the error of the others may double
+_LEAST_CLOSE_SHARE = 0.15
+
+
+class EncodedRows(NamedTuple):
+    """Transformed rows of one side with what the exact scores need.
+
+    rows (n, d), C order, read-only; norms (n,); bias (n,), added to each item's inner product.
+    """
+
+    rows: Rows
+    norms: Floats
+    bias: Floats
+
+    def take(self, numbers: Integers | slice) -> "EncodedRows":
+        """Return some of the rows, in the order of numbers."""
+        read_only = validation.read_only
+        return EncodedRows(*(read_only(part[numbers]) for part in self))
+
+
+class ExcludedItems(NamedTuple):
+    """Items that each query may not find: one of its own (or -1), and a CSR of others."""
+
+    own: Integers
+    indptr: Integers
+    indices: Integers
+
+    def of_range(self, first: int, last: int) -> "ExcludedItems":
+        """Return those of queries first .. last."""
+        return ExcludedItems(self.own[first:last], self.indptr[first : last + 1], self.indices)
+
+    def take(self, queries: Integers) -> "ExcludedItems":
+        """Return those of some queries, in their order."""
+        starts, ends = self.indptr[queries], self.indptr[queries + 1]
+        indptr = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
+        places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)
+        parts = (self.own[queries], indptr, self.indices[places])
+        return ExcludedItems(*map(validation.read_only, parts))
+
+
+def no_exclusions(n: int, *, own: bool = False, first: int = 0) -> ExcludedItems:
+    """Exclude nothing for n queries; with own, item first + i for query i."""
+    itself = np.arange(first, first + n, dtype=np.int64) if own else np.full(n, -1, np.int64)
+    empty = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
+    return ExcludedItems(*map(validation.read_only, (itself, *empty)))
+
+
+class ExecutionOptions(NamedTuple):
+    """How a call may use the machine; working_memory in bytes."""
+
+    n_threads: int
+    working_memory: float
+    progress: parallel.Progress | None = None
+
+
+class TileLayout(NamedTuple):
+    """What the tiles of an instruction set need for rows of some depth.
+
+    error bounds the rounding of a float32 inner product of unit rows, 0 for integer tiles.
+    """
+
+    isa: str
+    quantised: bool
+    unsigned: bool
+    depth: int
+    stride: int
+    error: float
+
+    def empty_arrays(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return empty arrays of the types of packed queries and of tile scores."""
+        if self.quantised:
+            return np.empty(0, np.uint8), np.empty(0, np.int32)
+        return np.empty(0, np.float32), np.empty(0, np.float32)
+
+
+def tile_layout(isa: str, depth: int) -> TileLayout:
+    """Return the layout of an instruction set for rows of this depth."""
+    if isa in ("amx", "vnni"):
+        steps = -(-depth // 64)
+        unsigned = isa == "vnni"
+        return TileLayout(isa, True, unsigned, -(-depth // 4) if unsigned else steps, 64 * steps, 0)
+    return TileLayout(isa, False, False, depth, depth, 1.1 * (depth + 8) * 2.0**-24)
+
+
+class PackedItems(NamedTuple):
+    """Items in panels, with the units of their scaled rows; arrays as the kernels take them."""
+
+    metric_type: str
+    layout: TileLayout
+    arrays: Any
+    unit: float
+    bias_unit: float
+
+    @property
+    def kernel_code(self) -> tuple[Any, int, tuple[bool, bool, int]]:
+        """Instruction set, metric type and shape, as the kernels take them."""
+        layout = self.layout
+        shape = layout.quantised, layout.unsigned, layout.depth
+        return tiles.ISA_TUPLES[layout.isa], METRIC_TYPES[self.metric_type], shape
+
+
+def encode_rows(
+    transformed: Rows, bias: Floats | None, n_threads: int | None, metric_type: str
+) -> EncodedRows:
+    """Check transformed rows and measure their norms. O(n d).
+
+    The norms show NaN and infinity, so that nothing else needs to look for them. For the cosine,
+    float64 rows whose squares would underflow are scaled up, which no cosine sees.
+    """
+    _check_transformed(transformed, bias)
+    rows = cast(Rows, validation.read_only(np.ascontiguousarray(transformed)))
+    norms = row_norms(rows, n_threads)
+    if not np.isfinite(norms).all():
+        broken = np.flatnonzero(~np.isfinite(norms))
+        raise ValueError(
+            "rows of a measure must be finite, got NaN or infinity in "
+            f"{validation.format_rows(broken)} (a zero row has no direction to divide by)"
+        )
+    if metric_type == "cosine" and rows.dtype == np.float64:
+        scaled = safe_norms.scale_up(rows, norms)
+        if scaled is not None:
+            rows = validation.read_only(scaled[0])
+            norms = row_norms(rows, n_threads)
+    bias = np.zeros(len(rows)) if bias is None else bias
+    return EncodedRows(rows, norms, validation.read_only(bias))
+
+
+def _check_transformed(rows: Any, bias: Any) -> None:
+    """Refuse what a measure made of rows, if the engine cannot take it."""
+    if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.dtype.char not in "fd":
+        came = f"{getattr(rows, 'dtype', type(rows).__name__)} of shape {np.shape(rows)}"
+        raise TypeError(f"rows of a measure must be float32 or float64, (n, d), got {came}")
+    if bias is None:
+        return
+    if np.shape(bias) != (len(rows),) or bias.dtype != np.float64:
+        raise ValueError(
+            f"item_bias of a measure must be float64 of shape ({len(rows)},), got "
+            f"{bias.dtype} of shape {np.shape(bias)}"
+        )
+    if not np.isfinite(bias).all():
+        at = int(np.flatnonzero(~np.isfinite(bias))[0])
+        raise ValueError(f"item_bias of a measure must be finite, got {bias[at]} for row {at}")
+
+
+def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
+    """Return the Euclidean norms (n,) of read-only rows."""
+    norms = parallel.unfilled(len(rows), np.float64)
+    blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
+    parallel.run(pair_scores.row_norms, blocks, rows, norms, n_threads=n_threads)
+    return validation.read_only(norms)
+
+
+def pack_items(
+    metric_type: str, items: EncodedRows, numbers: Integers, n_threads: int | None
+) -> PackedItems:
+    """Scale, rotate, quantise and pack the items of these numbers, which ascend. O(m d)."""
+    depth = items.rows.shape[1]
+    layout = tile_layout(config.isa(), depth)
+    bias, centre = items.bias, _NO_CENTRE
+    if metric_type == "euclidean":
+        bias = -0.5 * items.norms * items.norms
+    unit = _power_of_two(float(items.norms.max()))
+    bias_unit = _power_of_two(float(np.abs(bias).max()))
+    if metric_type == "cosine":
+        norms = items.norms
+        factors = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
+        unit, order = 1.0, numbers
+        centre = _densest_direction(items.rows, factors, numbers)
+        if len(centre):
+            bias = _centred_products(items.rows, factors, centre, n_threads)
+            order = numbers[np.argsort(-bias[numbers])]
+    else:
+        factors = np.full(len(items.rows), unit)
+        size = bias if bias.any() else items.norms
+        order = numbers[np.argsort(-size[numbers])]
+    n_panels = -(-len(order) // tiles.PANEL)
+    shape = (n_panels * tiles.PANEL, layout.stride)
+    codes = _aligned(shape if layout.quantised else (0, layout.stride), np.int8)
+    floats = _aligned((0, depth) if layout.quantised else shape, np.float32)
+    starts = np.zeros(n_panels * tiles.PANEL, np.int32)
+    statistics = np.zeros((n_panels, 4), np.float32)
+    small_bias = (bias[order] * bias_unit).astype(np.float32)
+    parallel.run(
+        packing.prepare_item_panels,
+        parallel.row_blocks(n_panels, max(1, 20_000 // depth)),
+        items.rows, validation.read_only(order), factors, centre, small_bias, _signs(depth), codes,
+        floats, starts, statistics,
+        n_threads=n_threads,
+    )  # fmt: skip
+    packed = (codes if layout.quantised else floats).reshape(-1)
+    arrays = (order, packed, starts, small_bias, statistics, centre)
+    return packed_items(metric_type, layout, items, arrays, unit, bias_unit)
+
+
+def packed_items(
+    metric_type: str,
+    layout: TileLayout,
+    items: EncodedRows,
+    arrays: Sequence[npt.NDArray[Any]],
+    unit: float,
+    bias_unit: float,
+) -> PackedItems:
+    """Put together order, packed rows, starts, small bias, statistics and centre."""
+    made = (_signs(items.rows.shape[1]), tiles.configuration())
+    order, packed, *others = (validation.read_only(array) for array in (*arrays, *made))
+    kernel_items = candidate_filter.Items(*items, order, packed, layout.stride, *others)
+    return PackedItems(metric_type, layout, kernel_items, unit, bias_unit)
+
+
+def pack_queries(
+    packed: PackedItems,
+    queries: EncodedRows,
+    exclusions: ExcludedItems,
+    permitted: npt.NDArray[np.uint8],
+) -> Any:
+    """Scale queries so that their norm is about 1 and a bias counts at most 2^20.
+
+    permitted (p,): 1 for each item that may be found; empty where all may.
+    """
+    norms, centre = np.where(queries.norms > 0, queries.norms, 1.0), packed.arrays.shift
+    slopes, rounding = np.ones(len(norms)), 0.0
+    intercepts, weights = np.zeros(len(norms)), np.zeros(len(norms), np.float32)
+    if len(centre):
+        intercepts = -1.0 - _centred_products(queries.rows, 1.0 / norms, centre, 1)
+        # float64 may round the score, two products and the centred rows: sums of depth terms whose
+        # sizes sum to at most 2 each; the centre's square is 1 only within such a rounding
+        rounding = 16.0 * (len(centre) + 16) * 2.0**-53
+        weights += np.float32(1.0)
+    elif packed.metric_type != "cosine":
+        ratio = packed.unit / packed.bias_unit
+        norms = np.maximum(norms, ratio / _LARGEST_BIAS_WEIGHT)
+        weights = (ratio / norms).astype(np.float32)
+        slopes = packed.unit / norms
+        if packed.metric_type == "euclidean":
+            intercepts = 0.5 * queries.norms * queries.norms * slopes
+            slopes = 0.5 * slopes
+    return candidate_filter.Queries(
+        queries.rows, queries.norms, 1.0 / norms, weights, slopes, intercepts, packed.layout.error,
+        rounding, *exclusions, permitted,
+    )  # fmt: skip
+
+
+def _power_of_two(size: float) -> float:
+    """Return 1 / the power of two above size, at most 2^1000; 1 for 0."""
+    return 2.0 ** min(1000, -math.frexp(size)[1]) if size > 0 else 1.0
+
+
+def _aligned(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return an uninitialised array whose data starts at a cache line.
+
+    NumPy allocates it, which asks Linux for huge pages: a scan is bound by memory.
+    """
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    memory = np.empty(size + 64, np.uint8)
+    skip = -memory.ctypes.data % 64
+    return memory[skip : skip + size].view(kind).reshape(shape)
+
+
+def _signs(depth: int) -> npt.NDArray[np.float32]:
+    bits = np.random.default_rng(_ROTATION_SEED).integers(0, 2, (3, depth))
+    return validation.read_only((2 * bits - 1).astype(np.float32))
+
+
+# Centring. Rows less their mean are often short and then all point the same way, against the
+# mean. Their cosines differ by less than the filter's error, a part of |a'| |b'| = 1, and nearly
+# all pairs would be scored in float64: 60 times the time of the rows as given (bench.dense_costs).
+# For unit rows and a common centre c
+#
+#     <a', b'> = <a' - c, b' - c> + <c, b' - c> + <a', c>,
+#
+# so the filter ranks the first two terms: an inner product of rows that are short where they gather
+# around c, its error with them, and a bias of the item. The third is the query's intercept.
+
+
+def _densest_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
+    """Return the direction (d,) around which many of the unit rows gather; empty if none.
+
+    Judged by a sample of at most 128 items. O(128^2 d).
+    """
+    n = len(numbers)
+    if n < _LEAST_ITEMS:
+        return _NO_CENTRE
+    # steps of the golden ratio share no period with the rows
+    places = np.arange(min(_CENTRE_SAMPLE, n // 8)) * 0.6180339887498949 % 1.0
+    some = numbers[(places * n).astype(np.int64)]
+    sample = rows[some] * factors[some, None]
+    # no BLAS: its idle threads spin for 30 ms on the cores of the search
+    close = np.einsum("ij,kj->ik", sample, sample) > _CLOSE_COSINE
+    sizes = close.sum(axis=1)
+    if sizes.max() < _LEAST_CLOSE_SHARE * len(some):
+        return _NO_CENTRE
+    # towards the densest place: the half nearest to their mean, again and again
+    near = sample[close[np.argmax(sizes)]]
+    while len(near) > 8:
+        distances = np.square(near - near.mean(axis=0)).sum(axis=1)
+        near = near[np.argsort(distances, kind="stable")[: -(-len(near) // 2)]]
+    mean = near.mean(axis=0)
+    return validation.read_only(mean / np.sqrt(mean @ mean))
+
+
+def _centred_products(rows: Rows, factors: Floats, centre: Floats, n_threads: int | None) -> Floats:
+    """Return <centre, factors row - centre> (n,) of every row. O(n d)."""
+    found = parallel.unfilled(len(rows), np.float64)
+    blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
+    parallel.run(
+        packing.shift_products, blocks, rows, validation.read_only(factors), centre, found,
+        n_threads=n_threads,
+    )  # fmt: skip
+    return validation.read_only(found)
