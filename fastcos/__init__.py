@@ -32,15 +32,13 @@ if TYPE_CHECKING:
     from fastcos.measures.rescaling import Rescaling as Rescaling, rescalings as rescalings
     from fastcos.models.cosine_mf import CosineMF as CosineMF
     from fastcos.models.linear_mf import LinearMF as LinearMF
+    from fastcos.neighbors.blocks import similarity_blocks as similarity_blocks
     from fastcos.neighbors.index import SimilarityIndex as SimilarityIndex
     from fastcos.neighbors.radius import neighbors_above as neighbors_above
     from fastcos.neighbors.rerank import rerank as rerank
-    from fastcos.neighbors.search import (
-        Neighbors as Neighbors,
-        similarity_blocks as similarity_blocks,
-        top_k as top_k,
-    )
+    from fastcos.neighbors.search import top_k as top_k
     from fastcos.neighbors.transformer import NeighborsTransformer as NeighborsTransformer
+    from fastcos.neighbors.types import Neighbors as Neighbors
 
     __version__: str
 
@@ -85,12 +83,9 @@ _MODULES = {
     "neighbors.index": ("SimilarityIndex",),
     "neighbors.radius": ("neighbors_above",),
     "neighbors.rerank": ("rerank",),
-    "neighbors.search": (
-        "top_k",
-        "Neighbors",
-        "similarity_blocks",
-    ),
+    "neighbors.search": ("top_k",),
     "neighbors.transformer": ("NeighborsTransformer",),
+    "neighbors.types": ("Neighbors",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -170,24 +170,6 @@ def guess_thresholds(isa, depth, items, first_panel, last_panel, stride, rank, b
 
 
 @kernel
-def guess_keys(
-    lo, hi, isa, shape, queries, items, sample_stride, sample_rank, code_type, score_type, keys
-):  # fmt: skip
-    """keys[i] (n,) float64 out: about the sample_rank-th best key among every stride-th panel."""
-    batch = np.arange(lo, hi)
-    block = pack_block(np.int64(0), hi - lo, shape, batch, queries, items, code_type, score_type)
-    start_tiles(isa, items.isa_state)
-    guess_thresholds(
-        isa, shape[2], items, 0, items.statistics.shape[0], sample_stride, sample_rank, block
-    )
-    end_tiles(isa)
-    for query in range(lo, hi):
-        q, lane = (query - lo) >> 5, (query - lo) & 31
-        guess = np.float64(block.lanes[q, TAU, lane]) * block.scales[q, lane]
-        keys[query] = (guess - queries.intercepts[query]) / queries.slopes[query]
-
-
-@kernel
 def threshold_of(query, queries, key, unit):
     """The key as a tau in units of the query's scale, not above it."""
     bound = queries.slopes[query] * key + queries.intercepts[query]

@@ -2,8 +2,6 @@
 
 import math
 
-import numpy as np
-
 from .jit import kernel
 
 _ROOT_HALF = math.sqrt(0.5)
@@ -26,20 +24,16 @@ def log_normal(z):
 
 @kernel
 def mutual_proximity_rows(
-    lo, hi, cosines, columns, query_means, query_deviations, means, deviations, least, keys
+    lo, hi, cosines, columns, query_means, query_deviations, means, deviations, keys
 ):
     """keys[i] = ln of the product of both rows' distribution functions, for queries lo .. hi.
 
     cosines, columns (n, k): of query i and the items columns[i]; means and deviations of the
-    cosines of queries (n,) and items (p,), deviations positive; least (n,): where a standardised
-    cosine of either row is below, the key is -inf unseen; keys (n, k) out. O((hi - lo) k).
+    cosines of queries (n,) and items (p,), deviations positive; keys (n, k) out. O((hi - lo) k).
     """
     for i in range(lo, hi):
         mean, deviation = query_means[i], query_deviations[i]
         for entry in range(cosines.shape[1]):
             cosine, item = cosines[i, entry], columns[i, entry]
             own, other = (cosine - mean) / deviation, (cosine - means[item]) / deviations[item]
-            if min(own, other) < least[i]:
-                keys[i, entry] = -np.inf
-            else:
-                keys[i, entry] = log_normal(own) + log_normal(other)
+            keys[i, entry] = log_normal(own) + log_normal(other)

@@ -8,7 +8,6 @@ same on every CPU.
 import math
 
 import numba
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -17,7 +16,6 @@ from numba.extending import intrinsic
 from .jit import kernel
 from .vector_ir import (
     BYTES,
-    F32,
     F64,
     I32,
     I64,
@@ -33,11 +31,11 @@ from .vector_ir import (
 LANES = 16
 # rows asked for ahead of their scoring: 49 to 35 ns a row of 128 in a list of 40,000
 _AHEAD = 4
-DOT, COSINE, EUCLIDEAN, NORM_ANGLE = 0, 1, 2, 3
+DOT, COSINE, EUCLIDEAN = 0, 1, 2
 
 
-def _emit(difference, real=F64):
-    """Code of sum x*y or sum (x - y)^2 over two rows of flat arrays, in this type of number."""
+def _emit(difference):
+    """Code of sum x*y or sum (x - y)^2 over two rows of flat arrays, in float64."""
 
     def codegen(context, builder, signature, arguments):
         rows = [
@@ -55,7 +53,7 @@ def _emit(difference, real=F64):
             return value if value.type == kind else builder.fpext(value, kind)
 
         def block(k, sums):
-            kind = ir.VectorType(real, LANES)
+            kind = ir.VectorType(F64, LANES)
             at = builder.mul(k, I64(LANES))
             x, y = (
                 widened(
@@ -68,11 +66,11 @@ def _emit(difference, real=F64):
 
         def single(k, sums):
             at = builder.add(k, builder.mul(blocks, I64(LANES)))
-            x, y = (widened(builder.load(builder.gep(row, [at])), real) for row in rows)
+            x, y = (widened(builder.load(builder.gep(row, [at])), F64) for row in rows)
             return [builder.fadd(sums[0], term(x, y))]
 
         blocks = builder.lshr(depth, I64(4))
-        zero = broadcast(builder, real(0.0), ir.VectorType(real, LANES))
+        zero = broadcast(builder, F64(0.0), ir.VectorType(F64, LANES))
         (lanes,) = loop(builder, blocks, [zero], block)
         rest = builder.and_(depth, I64(LANES - 1))
         return loop(builder, rest, [sum_lanes(builder, lanes)], single)[0]
@@ -83,12 +81,6 @@ def _emit(difference, real=F64):
 @intrinsic
 def _product(typingctx, x, x0, y, y0, depth):
     return types.float64(x, x0, y, y0, depth), _emit(difference=False)
-
-
-@intrinsic
-def _rough_product(typingctx, x, x0, y, y0, depth):
-    """The product of float32 rows in float32, to depth 2^-24 of the product of their norms."""
-    return types.float32(x, x0, y, y0, depth), _emit(difference=False, real=F32)
 
 
 @intrinsic
@@ -121,10 +113,6 @@ def _slow_product(x, x0, y, y0, depth):
     return _slow_end(lanes, [float(x[x0 + j]) * float(y[y0 + j]) for j in range(whole, depth)])
 
 
-def _slow_rough_product(x, x0, y, y0, depth):
-    return np.float32(_slow_product(x, x0, y, y0, depth))
-
-
 def _slow_squared_distance(x, x0, y, y0, depth):
     lanes = [0.0] * LANES
     whole = depth - depth % LANES
@@ -152,10 +140,9 @@ def _no_prefetch(rows, start, size):
 
 if numba.config.DISABLE_JIT:
     product, squared_distance = _slow_product, _slow_squared_distance
-    rough_product, prefetch_row = _slow_rough_product, _no_prefetch
+    prefetch_row = _no_prefetch
 else:
     product, squared_distance, prefetch_row = _product, _squared_distance, _prefetch_row
-    rough_product = _rough_product
 
 
 @kernel
@@ -165,7 +152,7 @@ def pair_keys(form, queries, query, query_norm, items, norms, offsets, columns, 
     queries (n, d), items (p, d) of one dtype; norms, offsets (p,); columns (>= count,) item
     numbers; keys (>= count,) out. DOT: <x, y> + offset. COSINE: <x, y> / (|x| |y|) clipped to
     [-1, 1], 0 where a norm is 0. EUCLIDEAN: -|x - y|^2, by differences, so that near-duplicates do
-    not cancel. NORM_ANGLE: -(||x| - |y|| + arccos of the cosine).
+    not cancel.
     """
     depth = items.shape[1]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
@@ -186,9 +173,6 @@ def pair_keys(form, queries, query, query_norm, items, norms, offsets, columns, 
         for entry in range(count):
             norm = query_norm * norms[columns[entry]]
             keys[entry] = min(max(keys[entry] / norm, -1.0), 1.0) if norm > 0.0 else 0.0
-    if form == NORM_ANGLE:
-        for entry in range(count):
-            keys[entry] = -(abs(query_norm - norms[columns[entry]]) + math.acos(keys[entry]))
 
 
 @kernel

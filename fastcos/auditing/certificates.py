@@ -17,7 +17,8 @@ from fastcos.auditing import checks
 from fastcos.engine import scan
 from fastcos.kernels import certificates
 from fastcos.neighbors.index import SimilarityIndex
-from fastcos.neighbors.search import Neighbors, top_k
+from fastcos.neighbors.search import top_k
+from fastcos.neighbors.types import Neighbors
 from fastcos.storage import memmap
 
 Floats = npt.NDArray[np.float64]

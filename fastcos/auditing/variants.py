@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.engine.segments import ROWS_OF_A_MAP
+from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.measures import Plain
 from fastcos.storage import memmap
 
@@ -138,8 +138,8 @@ def _times(factor: Floats, mean: Floats) -> Map:
     def mapped(rows: validation.Rows) -> validation.Rows:
         left, right = mean.astype(rows.dtype), factor.astype(rows.dtype)
         out = np.empty((len(rows), factor.shape[1]), rows.dtype)
-        for lo in range(0, len(rows), ROWS_OF_A_MAP):
-            some: Any = rows[lo : lo + ROWS_OF_A_MAP]
+        for lo in range(0, len(rows), SEGMENT_MULTIPLE):
+            some: Any = rows[lo : lo + SEGMENT_MULTIPLE]
             np.matmul(some - left if mean.any() else some, right, out=out[lo : lo + len(some)])
         return out
 

@@ -22,7 +22,6 @@ def as_measure(flag: str, text: str, besides: Sequence[str] = ()) -> str | Measu
     """
     # a colon is also in names such as rescaled_cosine:data
     name, *pairs = re.split(r":(?=\w+=)", text)
-    checks.as_of_vectors(flag, name)
     name = validation.as_choice(flag, name, (*besides, *list_measures()))
     if not pairs:
         return name

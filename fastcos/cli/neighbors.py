@@ -18,7 +18,7 @@ from fastcos.storage.provenance import json_ready, provenance
 if TYPE_CHECKING:
     from fastcos.comparison.candidates import Embeddings
     from fastcos.measures import Measure
-    from fastcos.neighbors.search import Neighbors
+    from fastcos.neighbors.types import Neighbors
 
 DESCRIPTION = """\
 Find the k most similar items of every item, exactly: of a folder that fastcos fit wrote, or of
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Read, search, write or show."""
     from fastcos.cli.measures import as_measure
-    from fastcos.engine.segments import can_stream
+    from fastcos.measures.base import capabilities
     from fastcos.neighbors.search import top_k
 
     options.apply_common(given)
@@ -80,7 +80,7 @@ def run(given: argparse.Namespace) -> int:
         )
         _show(ids, rows, top_k(items[rows], items, k, measure=measure, exclude=themselves), given)
         return 0
-    products = len(items) ** 2 * items.shape[1] if can_stream(measure) else 0
+    products = len(items) ** 2 * items.shape[1] if capabilities(measure).blocks else 0
     with kept_beside(out, products) as kept:
         with progress_bar("searching") as progress:
             found = gone_on(

@@ -10,7 +10,7 @@ import numpy as np
 from fastcos import validation
 from fastcos.comparison.candidates import EQ2, Embeddings
 from fastcos.measures import Measure, checks, get_measure, list_measures
-from fastcos.measures.base import Invariances, Plain, learns_in_blocks, registered
+from fastcos.measures.base import Invariances, Plain, capabilities, registered
 from fastcos.measures.serialization import label_of, parameters_of
 from fastcos.validation import Rows, as_rows
 
@@ -148,7 +148,7 @@ def readable_in_blocks(
     """
     served, left_out = [], {}
     for one in taking_part:
-        if learns_in_blocks(one.measure(embeddings)):
+        if capabilities(one.measure(embeddings)).blocks:
             served.append(one)
         else:
             validation.as_measure_of_blocks("measures", chosen, one.name)
@@ -159,7 +159,6 @@ def readable_in_blocks(
 def _entrant(choice: str | Measure, with_users: bool) -> Entrant:
     make: Any
     if isinstance(choice, str):
-        checks.as_of_vectors("measures", choice)
         known: Mapping[str, Any] = registered()
         make = known[validation.as_choice("measures", choice, sorted(known))]
         kind, name, label = getattr(make, "func", make), choice, choice

@@ -7,13 +7,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from fastcos import config, validation
-from fastcos.measures import Bounded, Measure
-from fastcos.measures.row_transforms import Floats, Integers, list_keys, norms_of, unit_rows
+from fastcos.measures import Measure, UpperBounded
+from fastcos.measures.row_transforms import Floats, Integers, list_scores, norms_of, unit_rows
 from fastcos.metrics.labelled import packed, products
 from fastcos.storage import memmap
 from fastcos.validation import Rows
 
-_OF_DIRECTIONS = ("cosine", "norm_angle")
 # numbers in one block of keys
 _BLOCK = 2**21
 # a measure of pairs makes columns and terms beside its keys, up to so many arrays of their size
@@ -39,7 +38,7 @@ def key_blocks(
         memory = config.working_memory() * 2**20
         block = max(1, int(_KEYS_SHARE * memory / (8 * m)))
         step = max(1, int(_POOL_SHARE * memory / (_BYTES_PER_ENTRY * rows.shape[1])))
-    if isinstance(measure, Bounded):
+    if isinstance(measure, UpperBounded):
         block = max(1, block // _ARRAYS_OF_PAIRS)
     known = None if on_disk else list(_pieces(measure, rows, pool, step))
     for first in range(0, n, block):
@@ -62,30 +61,26 @@ def _some(rows: Any, numbers: Integers) -> Any:
 
 
 def _facts(measure: Measure, items: Rows) -> Any:
-    if isinstance(measure, Bounded):
-        return measure.facts(items)
-    rows = np.ascontiguousarray(measure.items(items), dtype=np.float64)
+    if isinstance(measure, UpperBounded):
+        return measure.precompute(items)
+    rows = np.ascontiguousarray(measure.encode_items(items), dtype=np.float64)
     norms = norms_of(rows)
-    if measure.form in _OF_DIRECTIONS:
+    if measure.metric_type == "cosine":
         rows = unit_rows(rows)
-    offsets = -0.5 * np.square(norms) if measure.form == "euclidean" else None
-    if measure.form == "dot":
-        offsets = measure.item_offsets(items)
-    return packed(rows), norms, offsets
+    offsets = -0.5 * np.square(norms) if measure.metric_type == "euclidean" else None
+    if measure.metric_type == "dot":
+        offsets = measure.item_bias(items)
+    return packed(rows), offsets
 
 
 def _keys(measure: Measure, queries: Rows, facts: Any, m: int) -> Floats:
-    if isinstance(measure, Bounded):
+    if isinstance(measure, UpperBounded):
         return measure.rescore(queries, facts, np.tile(np.arange(m), (queries.shape[0], 1)))
-    panels, norms, offsets = facts
-    rows = np.ascontiguousarray(measure.queries(queries), dtype=np.float64)
-    own_norms = norms_of(rows)
-    if measure.form in _OF_DIRECTIONS:
+    panels, offsets = facts
+    rows = np.ascontiguousarray(measure.encode_queries(queries), dtype=np.float64)
+    if measure.metric_type == "cosine":
         rows = unit_rows(rows)
     keys: Floats = products(rows, panels, m)
-    if measure.form == "norm_angle":
-        angles = np.arccos(np.clip(keys, -1, 1))
-        return np.asarray(-angles - np.abs(own_norms[:, None] - norms))
     if offsets is not None:
         keys += offsets
     return keys
@@ -94,11 +89,16 @@ def _keys(measure: Measure, queries: Rows, facts: Any, m: int) -> Floats:
 def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
     """Scores (m,) of pairs (m, 2) of rows, as ``top_k`` would give them, in float64."""
     queries, columns = rows[pairs[:, 0]], np.ascontiguousarray(pairs[:, 1:])
-    if isinstance(measure, Bounded):
-        keys = measure.rescore(queries, measure.facts(rows), columns)
+    if isinstance(measure, UpperBounded):
+        keys = measure.rescore(queries, measure.precompute(rows), columns)
     else:
-        keys = list_keys(measure.form, measure.queries(queries), measure.items(rows), columns)
-        offsets = measure.item_offsets(rows)
+        keys = list_scores(
+            measure.metric_type,
+            measure.encode_queries(queries),
+            measure.encode_items(rows),
+            columns,
+        )
+        offsets = measure.item_bias(rows)
         if offsets is not None:
             keys = keys + offsets[columns]
-    return validation.read_only(measure.finish(keys, queries)[:, 0])
+    return validation.read_only(measure.to_score(keys, queries)[:, 0])

@@ -32,12 +32,22 @@ from fastcos.distributed.operator import (
     threads_of_this_worker,
     use_threads_of_this_worker,
 )
-from fastcos.engine import scan as dense, segments as streamed
+from fastcos.engine.packing import ExecutionOptions, no_exclusions
+from fastcos.engine.segments import merge
 from fastcos.linalg.sparse_operator import Matrix
 from fastcos.linalg.svd import SVD, randomized_svd as svd_of
-from fastcos.measures import Bounded, Measure, Plain, get_measure
+from fastcos.measures import Measure, Plain, get_measure
 from fastcos.models.linear_mf import LinearMF
-from fastcos.neighbors.search import Neighbors
+from fastcos.neighbors.out_of_core import fingerprint
+from fastcos.neighbors.search import (
+    FittedItems,
+    Neighbors,
+    SearchRequest,
+    batch_size,
+    best_of_items,
+    finish,
+    read_batch,
+)
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import ResumableRun
 
@@ -116,11 +126,12 @@ def top_k(
     client = get_client() if client is None else client
     memory = _memory_of_a_task(client, working_memory)
     search = _Search.of(queries, items, k, measure, exclude_self, memory)
-    question = search.question()
-    n, m = len(question.queries), len(question.searched)
+    items_on_disk, request = search.opened()
+    n, m = len(request.queries), len(items_on_disk.rows)
     run = ResumableRun(
         out,
-        streamed.asked(question, get_measure(measure)) | {"exclude_self": search.own},
+        fingerprint(request, items_on_disk.rows, items_on_disk.measure)
+        | {"exclude_self": search.own},
         {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)},
         search.queries_per_task(),
     )
@@ -309,10 +320,9 @@ class _Search:
     def of(
         cls, queries: Any, items: Any, k: Any, measure: Any, exclude_self: Any, memory: float
     ) -> "_Search":
-        """Settle the arguments of top_k."""
+        """Check the arguments of top_k."""
         name = validation.as_instance("measure", measure, str, "a name")
-        fitted = get_measure(name)
-        if _learns(fitted):
+        if _learns(get_measure(name)):
             raise ValueError(
                 "measure must learn nothing from the items on a cluster (such as cosine, dot, "
                 f"neg_euclidean, angular), got {name!r}"
@@ -327,39 +337,35 @@ class _Search:
         ]
         return cls(str(paths[0]), paths[1], k, name, itself, memory)
 
-    def question(self) -> streamed.Question:
-        """What is asked, of maps of the files."""
+    def opened(self) -> tuple[FittedItems, SearchRequest]:
+        """Return the items and the request, of maps of the files."""
         queries = _opened("queries", self._queries)
         items = queries if self._items is None else _opened("items", self._items)
-        return streamed.Question(queries, items, self._k, self._measure, None, None, None)
+        measure = get_measure(self._measure)
+        return FittedItems(items, measure, None), SearchRequest(queries, self._k, None, None, None)
 
     def queries_per_task(self) -> int:
-        """Queries of a task, as many as fit its memory."""
-        question = self.question()
-        fits, _, _ = self._blocks(question)
-        return min(fits, queries_per_task(len(question.queries)))
+        """Return the queries of a task, as many as fit its memory."""
+        items, request = self.opened()
+        fits = batch_size(items, request, self._options())
+        return min(fits, queries_per_task(len(request.queries)))
 
     def best(self, lo: int, hi: int, first: int, last: int) -> Pairs:
-        """Columns and keys of queries [lo, hi) among items [first, last); runs on a worker."""
-        question = self.question()
-        _, items_block, work = self._blocks(question)
-        Q = memmap.read_rows("queries", question.queries, lo, hi)
-        measure = get_measure(self._measure)
-        exclusions = dense.no_exclusions(hi - lo, own=self.own, first=lo)
-        items = range(first, last)
-        return streamed.best_among(
-            question, measure, Q, exclusions, items, items_block, work, lambda share: None
-        )
+        """Columns and raw scores of queries [lo, hi) among items [first, last); on a worker."""
+        items, request = self.opened()
+        Q = read_batch(request.queries, lo, hi)
+        if self.own:
+            exclusions = no_exclusions(len(request.queries), own=True)
+            request = request._replace(exclusions=exclusions)
+        return best_of_items(items, request, Q, lo, self._options(), range(first, last))
 
     def finished(self, lo: int, hi: int, best: Pairs) -> Any:
         """Indices and scores of queries [lo, hi); runs on a worker."""
-        question = self.question()
-        Q = memmap.read_rows("queries", question.queries, lo, hi)
-        return streamed.finished(question, get_measure(self._measure), Q, *best)
+        items, request = self.opened()
+        return finish(items.measure, read_batch(request.queries, lo, hi), *best, None)
 
-    def _blocks(self, question: streamed.Question) -> tuple[int, int, dense.Work]:
-        work = dense.Work(threads_of_this_worker(), self._memory)
-        return streamed.blocks_that_fit(question, get_measure(self._measure), work)
+    def _options(self) -> ExecutionOptions:
+        return ExecutionOptions(threads_of_this_worker(), self._memory)
 
 
 def queries_per_task(n_queries: int) -> int:
@@ -375,7 +381,7 @@ def items_per_task(n_blocks: int, n_items: int) -> int:
 
 
 def _merged(some: Pairs, others: Pairs) -> Pairs:
-    return streamed.merged(some, others, dense.Work(threads_of_this_worker(), 0))
+    return merge(some, others, threads_of_this_worker())
 
 
 def _opened(name: str, path: Any) -> Any:
@@ -384,8 +390,7 @@ def _opened(name: str, path: Any) -> Any:
 
 
 def _learns(measure: Measure) -> bool:
-    learn = getattr(type(measure), "learn", None)
-    return isinstance(measure, Bounded) or learn is not Plain.learn
+    return getattr(type(measure), "_fit", None) is not Plain._fit
 
 
 def _memory_of_a_task(client: Client, given: float | None) -> float:

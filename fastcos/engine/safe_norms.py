@@ -25,7 +25,7 @@ def scale_up(rows: Floats, norms: Floats) -> tuple[Floats, npt.NDArray[np.intc]]
 
     Scaling by a power of two rounds nothing.
     """
-    if not norms.min() < _LEAST_NORM:
+    if not (norms < _LEAST_NORM).any():
         return None
     exponents = exponents_to_scale(norms, np.abs(rows).max(axis=1))
     if exponents is None:

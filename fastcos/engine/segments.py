@@ -28,6 +28,9 @@ Search = Callable[[EncodedRows, ExcludedItems, int, ExecutionOptions], scan.Foun
 
 # packing a row costs as much as this many float64 scores of it (bench.dense_costs)
 QUERIES_TO_PACK = 20
+# segments of memory-mapped items begin at multiples: a transform that multiplies so many rows at a
+# time has the same bits in a segment as in the whole
+SEGMENT_MULTIPLE = 4096
 # queries whose neighbours from two segments are put side by side at once
 _MERGED_ROWS = 4096
 

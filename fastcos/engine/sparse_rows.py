@@ -21,7 +21,7 @@ _LARGEST_INT32 = 2**31 - 1
 _NNZ_PER_PASS = 1 << 20
 # values looked at before all of them
 _FIRST_VALUES = 4096
-_LONGEST_TOLD_APART = 2**16 - 1
+_LARGEST_LENGTH = 2**16 - 1
 # the ends of lists are a small part from here on
 _LONG_ON_AVERAGE = 128
 
@@ -76,13 +76,13 @@ class SparseRows:
     def columns_by_length(self) -> npt.NDArray[np.int64]:
         """Return the columns by their numbers of non-zeros, as given where these are large.
 
-        Numbers from 2**16 on are not told apart: 16 bits are sorted by radix.
+        Numbers from 2**16 on count as equal: 16 bits are sorted by radix.
         """
         lengths = np.diff((self._by_column or self.by_column)[0])
         if lengths.mean() > _LONG_ON_AVERAGE:
             return np.arange(len(lengths))
-        short = np.minimum(lengths, _LONGEST_TOLD_APART).astype(np.uint16)
-        return np.argsort(short, kind="stable")
+        capped = np.minimum(lengths, _LARGEST_LENGTH).astype(np.uint16)
+        return np.argsort(capped, kind="stable")
 
     def with_columns(self, order: npt.NDArray[np.int64]) -> "SparseRows":
         """Return rows of whole numbers with their columns in another order, values as int16."""
@@ -123,7 +123,7 @@ class SparseRows:
 
 
 def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> SparseRows:
-    """Pass the gate; CSC is the CSR of the transpose, and is not converted."""
+    """Check sparse rows; CSC is the CSR of the transpose, and is not converted."""
     is_csc = sp.issparse(X) and X.ndim == 2 and X.format == "csc"
     clean = as_interactions(f"{name}.T", X.T) if is_csc else as_interactions(name, X)
     arrays: Arrays = csr_arrays(clean)
@@ -135,7 +135,7 @@ def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> Sp
     rows = SparseRows(shape, by_row, by_column, n_threads, are_whole=are_whole)
     if measure == "dot" or are_whole:
         return rows
-    return _lengthened(rows, n_threads)
+    return _scaled_up(rows, n_threads)
 
 
 def _are_whole(
@@ -152,18 +152,19 @@ def _are_whole(
     return bool(are_whole.all())
 
 
-def _lengthened(rows: SparseRows, n_threads: int | None) -> SparseRows:
-    """Rows of which those too short for their squares are multiplied by powers of two."""
+def _scaled_up(rows: SparseRows, n_threads: int | None) -> SparseRows:
+    """Return rows of which those whose squares would underflow are scaled up."""
     indptr, indices, data = rows.by_row
-    short = None if data is None else safe_norms.are_short(rows.norms, data.dtype)
-    if data is None or short is None:
+    if data is None or data.dtype != np.float64:
         return rows
-    row_of = np.repeat(np.arange(len(short)), np.diff(indptr))
-    largest = np.zeros(len(short))
+    row_of = np.repeat(np.arange(rows.shape[0]), np.diff(indptr))
+    largest = np.zeros(rows.shape[0])
     np.maximum.at(largest, row_of, np.abs(data))
-    steps = np.where(short, safe_norms.exponents(largest), 0)
-    longer = np.ldexp(data, steps[row_of])
-    return SparseRows(rows.shape, (indptr, indices, longer), None, n_threads, are_whole=False)
+    exponents = safe_norms.exponents_to_scale(rows.norms, largest)
+    if exponents is None:
+        return rows
+    scaled = np.ldexp(data, exponents[row_of])
+    return SparseRows(rows.shape, (indptr, indices, scaled), None, n_threads, are_whole=False)
 
 
 def _empty_entries(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+from fastcos.engine.packing import EncodedRows, encode_rows
 from fastcos.storage import memmap
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -122,6 +123,13 @@ def require(measure: Any, capability: str, argument: str = "measure") -> None:
     """Refuse a measure without this capability."""
     if not getattr(capabilities(measure), capability):
         raise ValueError(f"{argument} must have the capability {capability!r}, got {measure.name}")
+
+
+def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRows:
+    """Encode items by a fitted measure, with their bias."""
+    validation.check_scorable("items", B, B)
+    transformed, bias = measure.encode_items(B), measure.item_bias(B)
+    return encode_rows(transformed, bias, n_threads, measure.metric_type)
 
 
 class Invariances(NamedTuple):

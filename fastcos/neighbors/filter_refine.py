@@ -181,12 +181,16 @@ def _least_raw_scores(
     least, enough = last - step, last.copy()
     high = np.arange(len(step))
     for _ in range(_DOUBLINGS):
+        if not len(high):
+            break
         high = high[measure.upper_bound(Q[high], least[high]) >= reached[high]]
         enough[high] = least[high]
         step[high] *= 2
         least[high] -= step[high]
     least[high] = -np.inf
     some = np.flatnonzero(np.isfinite(least))
+    if not len(some):
+        return least
     Q, low, enough = Q[some], least[some], enough[some]
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + enough)

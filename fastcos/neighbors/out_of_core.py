@@ -8,14 +8,9 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.engine.packing import ExecutionOptions
-from fastcos.engine.segments import Segment
-from fastcos.measures.base import Measure, Plain
-from fastcos.neighbors.search import (
-    MAPPED_SEARCH_SHARE,
-    FittedItems,
-    SearchRequest,
-    make_segment,
-)
+from fastcos.engine.segments import SEGMENT_MULTIPLE, Segment
+from fastcos.measures.base import Measure, Plain, encode_items
+from fastcos.neighbors.types import MAPPED_SEARCH_SHARE, FittedItems, SearchRequest
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import ResumableRun, rows_of_a_block
 
@@ -31,9 +26,6 @@ _BYTES_PER_NEIGHBOR = 48
 _LEAST_KEPT_QUERIES = 1 << 17
 # the same for items in memory
 _LEAST_KEPT_QUERIES_IN_MEMORY = 1024
-# segments begin at multiples: a map that multiplies so many rows at a time has the same bits in a
-# segment as in the whole
-ROWS_OF_A_MAP = 4096
 
 
 class BlockSizes(NamedTuple):
@@ -54,7 +46,7 @@ def block_sizes(
     queries = memmap.rows_that_fit(memory, _QUERIES_SHARE, per_query, len(request.queries))
     share = 1 - MAPPED_SEARCH_SHARE - queries * per_query / memory
     items = memmap.rows_that_fit(memory, share, per_item, len(X))
-    items -= items % ROWS_OF_A_MAP if items > ROWS_OF_A_MAP else 0
+    items -= items % SEGMENT_MULTIPLE if items > SEGMENT_MULTIPLE else 0
     return BlockSizes(queries, items)
 
 
@@ -83,7 +75,9 @@ def read_segments(
                 continue
         B = memmap.read_rows("items", X, first, last, n_threads)
         numbers = np.arange(last - first, dtype=np.int64)
-        segment = make_segment(B, items.measure, n_threads, numbers, first)
+        encoded = encode_items(items.measure, B, n_threads)
+        kind = items.measure.metric_type
+        segment = Segment(kind, encoded, numbers, n_threads, first=first)
         share = (first - within.start) / len(within), (last - within.start) / len(within)
         yield segment, B, share
 

@@ -151,7 +151,7 @@ def _candidates(
     thresholds: Floats,
     options: ExecutionOptions,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Starts (n + 1,) and columns of all pairs that may reach their threshold: counted, then kept."""
+    """Starts (n + 1,) and columns of all pairs that may qualify: counted, then kept."""
     n = len(thresholds)
     starts, columns = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
     counts = find_candidates(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.neighbors.search import Neighbors
+from fastcos.neighbors.types import Neighbors
 
 Scorer = Callable[[int, npt.NDArray[np.int64]], Any]
 Progress = Callable[[int, int], object]

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,20 @@ from fastcos.engine.packing import (
     no_exclusions,
 )
 from fastcos.engine.segments import Segment
-from fastcos.measures.base import Measure, Plain, UpperBounded, get_measure, require
+from fastcos.measures.base import (
+    Measure,
+    Plain,
+    UpperBounded,
+    encode_items,
+    get_measure,
+    require,
+)
+from fastcos.neighbors.types import (
+    MAPPED_SEARCH_SHARE,
+    FittedItems,
+    Neighbors,
+    SearchRequest,
+)
 
 # bytes of a query in a batch beside its columns and results: norms, bias, lanes, candidates
 _BYTES_PER_QUERY = 128
@@ -28,32 +41,6 @@ _BYTES_PER_QUERY = 128
 _LEAST_BATCH = 1024
 # share of the working memory for a batch's encoded rows and results
 _BATCH_SHARE = 0.25
-
-# share of the working memory for searching a segment that was read from disk; the rest is for the
-# segment and the batch
-MAPPED_SEARCH_SHARE = 0.25
-
-
-class Neighbors(NamedTuple):
-    """The neighbours of every query, best first.
-
-    Attributes
-    ----------
-    indices : ndarray (n, k), int64
-        Items by descending score; equal scores by lower index. -1 where fewer than k qualify.
-    scores : ndarray (n, k), float32
-        Their scores; -inf where fewer than k qualify. Infinite where float32 cannot hold a score.
-
-    Examples
-    --------
-    >>> import fastcos
-    >>> found = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
-    >>> found.indices.ravel().tolist()
-    [2, 2, 0]
-    """
-
-    indices: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
 
 
 def top_k(
@@ -167,37 +154,6 @@ def top_k(
     return search(fit_items(X, given, options.n_threads), request, options, results)
 
 
-class FittedItems(NamedTuple):
-    """What a search reads of the items; never changed, only replaced as a whole.
-
-    rows (p, d) as given, removed ones included; segment None where rows are memory-mapped and read
-    in blocks.
-    """
-
-    rows: Any
-    measure: Measure
-    segment: Segment | None
-
-    @property
-    def numbers(self) -> Integers | None:
-        """Ascending numbers of the items that can be found; None for all."""
-        return None if self.segment is None else self.segment.numbers
-
-
-class SearchRequest(NamedTuple):
-    """A checked question: what every entry point hands to the pipeline.
-
-    permitted: ascending numbers of the items that may be found, None for all; exclusions: of each
-    query, None for nothing.
-    """
-
-    queries: Any
-    k: int
-    permitted: Integers | None
-    exclusions: ExcludedItems | None
-    min_score: float | None
-
-
 def as_items(name: str, X: Any, measure: Measure) -> Any:
     """Return X as checked rows; memory-mapped ones are left on disk if the measure allows it."""
     if isinstance(X, np.memmap):
@@ -270,17 +226,8 @@ def fit_items(
         return FittedItems(X, fitted, None)
     if numbers is None:
         numbers = np.arange(len(X), dtype=np.int64)
-    return FittedItems(X, fitted, make_segment(X, fitted, n_threads, numbers))
-
-
-def make_segment(
-    B: validation.Rows, measure: Measure, n_threads: int | None, numbers: Integers, first: int = 0
-) -> Segment:
-    """Encode items by a fitted measure; nothing is packed yet."""
-    validation.check_scorable("items", B, B)
-    kind = measure.metric_type
-    encoded = encode_rows(measure.encode_items(B), measure.item_bias(B), n_threads, kind)
-    return Segment(kind, encoded, numbers, n_threads, first=first)
+    encoded = encode_items(fitted, X, n_threads)
+    return FittedItems(X, fitted, Segment(fitted.metric_type, encoded, numbers, n_threads))
 
 
 def search(

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import validation
-from fastcos.neighbors.search import top_k
+from fastcos.neighbors.index import SimilarityIndex
 
 
 class NeighborsTransformer(
@@ -55,7 +55,7 @@ class NeighborsTransformer(
         self.measure = measure
 
     def fit(self, X: Any, y: Any = None) -> "NeighborsTransformer":
-        """Keep the rows as items.
+        """Index the rows as items; later calls of transform search that index.
 
         Parameters
         ----------
@@ -69,11 +69,12 @@ class NeighborsTransformer(
         NeighborsTransformer
             Itself.
         """
-        self._items = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+        items = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
         validation.as_choice("mode", self.mode, ("distance", "connectivity"))
         validation.as_choice("measure", self.measure, ("cosine", "neg_euclidean"))
         validation.as_count("n_neighbors", self.n_neighbors)
-        self.n_samples_fit_ = len(self._items)
+        self._index = SimilarityIndex(self.measure).fit(items)
+        self.n_samples_fit_ = len(items)
         return self
 
     def transform(self, X: Any) -> sp.csr_matrix:
@@ -92,7 +93,7 @@ class NeighborsTransformer(
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
         k = self.n_neighbors + (self.mode == "distance")
-        found = top_k(rows, self._items, k, measure=self.measure)
+        found = self._index.search(rows, k)
         values = np.ones(found.scores.shape)
         if self.mode == "distance":
             scores = found.scores.astype(np.float64)

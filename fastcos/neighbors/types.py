@@ -1,0 +1,67 @@
+"""What goes into the search pipeline, and what comes out."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.engine.packing import ExcludedItems, Integers
+from fastcos.engine.segments import Segment
+from fastcos.measures.base import Measure
+
+# share of the working memory for searching a segment that was read from disk; the rest is for the
+# segment and the batch
+MAPPED_SEARCH_SHARE = 0.25
+
+
+class Neighbors(NamedTuple):
+    """The neighbours of every query, best first.
+
+    Attributes
+    ----------
+    indices : ndarray (n, k), int64
+        Items by descending score; equal scores by lower index. -1 where fewer than k qualify.
+    scores : ndarray (n, k), float32
+        Their scores; -inf where fewer than k qualify. Infinite where float32 cannot hold a score.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> found = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
+    >>> found.indices.ravel().tolist()
+    [2, 2, 0]
+    """
+
+    indices: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+
+
+class FittedItems(NamedTuple):
+    """What a search reads of the items; never changed, only replaced as a whole.
+
+    rows (p, d) as given, removed ones included; segment None where rows are memory-mapped and read
+    in blocks.
+    """
+
+    rows: Any
+    measure: Measure
+    segment: Segment | None
+
+    @property
+    def numbers(self) -> Integers | None:
+        """Ascending numbers of the items that can be found; None for all."""
+        return None if self.segment is None else self.segment.numbers
+
+
+class SearchRequest(NamedTuple):
+    """A checked question: what every entry point hands to the pipeline.
+
+    permitted: ascending numbers of the items that may be found, None for all; exclusions: of each
+    query, None for nothing.
+    """
+
+    queries: Any
+    k: int
+    permitted: Integers | None
+    exclusions: ExcludedItems | None
+    min_score: float | None
