@@ -9,7 +9,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import validation
 from fastcos.linalg.csr import as_interactions
-from fastcos.neighbors.search import Neighbors, top_k
+from fastcos.neighbors.search import top_k
+from fastcos.neighbors.types import Neighbors
 from fastcos.parallel import Progress
 
 # users of one block; their embeddings take 32 MiB at 128 dimensions
