@@ -1,9 +1,28 @@
-"""Nearest neighbours: top_k, SimilarityIndex, radius search and re-ranking."""
+"""Nearest neighbours: ``top_k``, ``SimilarityIndex``, range search, blocks of scores, re-ranking.
+
+One pipeline serves every entry point. ``top_k(Q, X)`` gives the bits of
+``SimilarityIndex().fit(X).search(Q)``, and rows may lie in memory, in a file or on a cluster::
+
+    top_k ------------.                                            .-> inner-product scan (engine)
+    SimilarityIndex ---+-> SearchRequest, FittedItems -> search --<
+    distributed.top_k -'    (types)              (search)          `-> filter_and_refine
+                                                   |
+                     batches of queries x segments of items, best k merged, finished once
+
+``search`` cuts the queries into batches that fit ``working_memory``. Each batch meets each segment
+of the items: one in memory, many where ``out_of_core`` reads memory-mapped rows. A measure that is
+an inner product after encoding is scanned by the engine; one with an upper bound goes through
+``filter_refine``. ``finish`` alone turns raw scores into results.
+
+``radius`` lists all pairs from a threshold on, ``blocks`` yields all scores, ``sparse`` searches
+sparse rows by inverted lists, ``transformer`` is a step of scikit-learn's pipelines, ``rerank``
+reorders candidates by a score that exists for pairs only.
+"""
 
 from fastcos.neighbors.blocks import similarity_blocks
 from fastcos.neighbors.index import SimilarityIndex
 from fastcos.neighbors.radius import neighbors_above
-from fastcos.neighbors.rerank import STSScorer, rerank
+from fastcos.neighbors.rerank import STSScorer, WordRotatorsScorer, rerank
 from fastcos.neighbors.search import top_k
 from fastcos.neighbors.types import Neighbors
 
@@ -11,6 +30,7 @@ __all__ = [
     "Neighbors",
     "STSScorer",
     "SimilarityIndex",
+    "WordRotatorsScorer",
     "neighbors_above",
     "rerank",
     "similarity_blocks",
