@@ -1,70 +1,157 @@
-"""Is dense top-k exact? `python -m bench.dense_exactness [CASES]` prints the count as JSON.
+"""Count wrong neighbours of dense rows: `python -m bench.dense_exactness [CASES]` prints JSON.
 
-A case is a (query, k): equal indices in equal order for k settle every smaller k too. Rows are of
-the families that bounds find hard, of sizes around the blocks of the engine, float32 and float64;
-threads, blocks, instruction sets and splits of the queries are drawn anew for every call. The truth
-is every score in float64, sorted as a whole.
+A case is a pair (query, k); equal indices in equal order for k settle every smaller k too. The rows
+come from families that are hard for upper bounds, in sizes around the engine's blocks, as float32
+and float64. Each call goes through a random entry point with random threads, working memory,
+instruction set and batches of queries. The reference is the float64 score of every pair, sorted.
 """
 
 import json
 import sys
+import tempfile
 from collections import Counter
+from functools import partial
+from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 
 import fastcos
-from fastcos import config
-from fastcos.engine import scan
 from fastcos.kernels import cpu
-from tests.oracles import dense as dense_oracle
+from tests.oracles import dense
 from tests.oracles.dense_families import FAMILIES
 
-FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
+# measures, and their names in the reference
+MEASURES = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
+# around blocks of 32 to 256 rows
 ROWS = (1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 511, 512, 513, 800)
 NEIGHBOURS = (1, 2, 5, 10, 50, 100)
-BLOCKS = (32, 64, 96, 160, 256)
+# MiB: from one row per block to all rows in one block
+MEMORIES = (0.001, 0.01, 0.1, 1.0, 64.0)
 
 
-def drawn(rng):
-    """A family's rows in a random order, a measure, k, and whether rows may find themselves."""
+def draw_case(rng):
+    """Return the family, its rows in random order, a measure, k, and whether it is a self-join."""
     family, n, d = rng.choice(FAMILIES), int(rng.choice(ROWS)), int(rng.integers(1, 150))
     own = n > 1 and bool(rng.integers(2))
     most = n - own
-    k = most if rng.random() < 0.05 else min(most, int(rng.choice(NEIGHBOURS)))
+    # all neighbours of many rows would be most of the cases
+    complete = n <= 129 and rng.random() < 0.05
+    k = most if complete else min(most, int(rng.choice(NEIGHBOURS)))
     X = family(n, d)[rng.permutation(n)].astype(rng.choice([np.float32, np.float64]))
-    return family.__name__, X, str(rng.choice(list(FORMS))), k, own
+    return family.__name__, X, str(rng.choice(list(MEASURES))), k, own
 
 
-def found_in_any_way(rng, X, k, measure, own):
-    """Indices found with a drawn instruction set, block, number of threads and split."""
-    config.set_config(isa=str(rng.choice(cpu.supported_isas())))
-    scan._LARGEST_BLOCK = int(rng.choice(BLOCKS))
-    options = {"measure": measure, "n_threads": int(rng.choice([1, 2, 3, 8]))}
-    if own:
-        return fastcos.top_k(X, k=k, **options).indices
-    cut = int(rng.integers(len(X) + 1))
-    parts = [
-        fastcos.top_k(part, X, k, **options).indices for part in np.split(X, [cut]) if len(part)
-    ]
-    return np.concatenate(parts)
+def mapped(X, folder):
+    """Return the rows as a memory map."""
+    np.save(folder / "rows.npy", X)
+    return np.load(folder / "rows.npy", mmap_mode="r")
 
 
-def judged(wanted, seed=0):
-    """Number of cases by family, and of those that are wrong."""
-    rng, cases, wrong = np.random.default_rng(seed), Counter(), 0
-    isa, block = config.isa(), scan._LARGEST_BLOCK
+def fitted_index(rng, X, measure, folder):
+    """Return an index that was fitted, and sometimes saved and loaded; see changed_index."""
+    index = fastcos.SimilarityIndex(measure).fit(X)
+    if rng.random() < 0.25:
+        index.save(folder / "index")
+        index = fastcos.SimilarityIndex.load(folder / "index")
+    return index, np.arange(len(X)), len(X)
+
+
+def changed_index(rng, X, measure, folder):
+    """Return an index after fit, add, remove and replace, the rows' numbers and how many there are.
+
+    The other items were removed. They are copies of rows of X, so that one of them would take the
+    place of a neighbour if a search ignored the removal.
+    """
+    n = len(X)
+    total = n + int(rng.integers(1, n + 2))
+    numbers = np.sort(rng.choice(total, n, replace=False))
+    is_late = rng.random(n) < 0.3  # rows that replace brings in
+    rows = X[rng.integers(n, size=total)]
+    rows[numbers[~is_late]] = X[~is_late]
+    first, second = np.sort(rng.integers(1, total + 1, size=2))
+    index = fastcos.SimilarityIndex(measure).fit(rows[:first])
+    for part in (rows[first:second], rows[second:]):
+        if len(part):
+            index.add(part)
+    restored = numbers[is_late][: n // 4]  # removed first
+    index.remove(rng.permutation(np.union1d(np.setdiff1d(np.arange(total), numbers), restored)))
+    late = rng.permutation(np.flatnonzero(is_late))
+    if len(late):
+        index.replace(numbers[late], X[late])
+    return index, numbers, total
+
+
+def mapped_index(rng, X, measure, folder):
+    """Return an index of rows in a memory map."""
+    return fastcos.SimilarityIndex(measure).fit(mapped(X, folder)), np.arange(len(X)), len(X)
+
+
+INDEXES = {"index": fitted_index, "changed index": changed_index, "mapped index": mapped_index}
+ENTRY_POINTS = ("top_k", "mapped top_k", *INDEXES)
+
+
+def in_little_memory(rng, call):
+    """Return call(working_memory=...) with a random size, doubled until it suffices."""
+    memory = float(rng.choice(MEMORIES))
+    while True:
+        try:
+            return call(working_memory=memory).indices
+        except ValueError as error:
+            if "working_memory" not in str(error):
+                raise
+            memory *= 2
+
+
+def neighbors_by(entry_point, rng, X, k, measure, own, folder):
+    """Return the indices of the neighbours of all rows, by an entry point."""
+    fastcos.set_config(isa=str(rng.choice(cpu.supported_isas())))
+    options = {"k": k, "n_threads": int(rng.choice([1, 2, 3, 8]))}
+    n = total = len(X)
+    numbers = np.arange(n)
+    if entry_point in INDEXES:
+        index, numbers, total = INDEXES[entry_point](rng, X, measure, folder)
+        search = partial(index.search, **options)
+    else:
+        items = mapped(X, folder) if entry_point == "mapped top_k" else X
+        search = partial(fastcos.top_k, measure=measure, **options)
+        if own:
+            return in_little_memory(rng, partial(search, items))
+        search = partial(search, items=items)
+    itself = sp.csr_array((np.ones(n), (np.arange(n), numbers)), shape=(n, total))
+    cut, found = int(rng.integers(n + 1)), []
+    for lo, hi in ((0, cut), (cut, n)):
+        if lo < hi:
+            exclude = itself[lo:hi] if own else None
+            found.append(in_little_memory(rng, partial(search, X[lo:hi], exclude=exclude)))
+    # positions of the rows; -1 for padding and for removed items
+    positions = np.full(total + 1, -1)
+    positions[numbers] = np.arange(n)
+    return positions[np.concatenate(found)]
+
+
+def count_errors(n_cases, random_state=0):
+    """Return the number of cases, of wrong ones, and of both by family and by entry point."""
+    rng, isa = np.random.default_rng(random_state), fastcos.get_config().isa
+    cases, wrong = Counter(), Counter()
     try:
-        while cases.total() < wanted:
-            name, X, measure, k, own = drawn(rng)
-            truth, _ = dense_oracle.top_k(X, X, k, FORMS[measure], exclude_self=own)
-            found = found_in_any_way(rng, X, k, measure, own)
-            cases[name] += found.size
-            wrong += int(np.cumsum(found != truth, axis=1).astype(bool).sum())
+        while cases["all"] < n_cases:
+            family, X, measure, k, own = draw_case(rng)
+            entry_point = str(rng.choice(ENTRY_POINTS))
+            truth, _ = dense.top_k(X, X, k, MEASURES[measure], exclude_self=own)
+            with tempfile.TemporaryDirectory() as folder:
+                found = neighbors_by(entry_point, rng, X, k, measure, own, Path(folder))
+            errors = int(np.cumsum(found != truth, axis=1).astype(bool).sum())
+            for name in ("all", family, entry_point):
+                cases[name] += found.size
+                wrong[name] += errors
     finally:
-        config.set_config(isa=isa)
-        scan._LARGEST_BLOCK = block
-    return {"cases": cases.total(), "wrong": wrong, "by_family": dict(cases)}
+        fastcos.set_config(isa=isa)
+    totals = {"cases": cases.pop("all"), "wrong": wrong.pop("all")}
+    return totals | {"cases_by_name": dict(cases), "wrong_by_name": dict(+wrong)}
 
 
 if __name__ == "__main__":
-    print(json.dumps(judged(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)))
+    counts = count_errors(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+    print(json.dumps(counts))
+    sys.exit(bool(counts["wrong"]))
