@@ -1,12 +1,10 @@
-"""Arrays of .npy and .npz files, with every declared size checked before memory is asked for."""
+"""Arrays of .npy, .npz and .safetensors files; declared sizes are validated before allocation."""
 
-import lzma
 import math
 import os
 import struct
 import tokenize
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
@@ -15,28 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config
-from fastcos.io.streams import LARGEST_RATIO, LARGEST_UNPROVEN
+from fastcos.io import streams
 from fastcos.storage import FastcosFormatError
 
 Array = npt.NDArray[Any]
 
-DAMAGE = (
-    EOFError,
-    OSError,  # of seeking and bzip2; the file itself is open by then
-    zlib.error,
-    lzma.LZMAError,
-    zipfile.BadZipFile,
-    NotImplementedError,
-    RuntimeError,
+# errors of NumPy and of the decompression for damaged files
+_DAMAGE = (
+    *streams.DAMAGE,
     ValueError,
     SyntaxError,
     TypeError,
     OverflowError,
     MemoryError,
-    tokenize.TokenError,  # of a header whose brackets do not close
+    tokenize.TokenError,  # a header without a closing bracket
 )
 
-# mark and number of entries in the record that ends a zip archive
+# signature and number of entries in the last record of a zip archive
 _END_OF_DIRECTORY = struct.Struct("<4s6xH10x")
 
 
@@ -48,29 +41,22 @@ def read_npz(path: Path) -> Mapping[str, Array]:
             with zipfile.ZipFile(file) as archive:
                 _check_directory(file, len(archive.infolist()))
                 for info in archive.infolist():
-                    if info.file_size > max(LARGEST_UNPROVEN, LARGEST_RATIO * info.compress_size):
-                        raise ValueError(f"{info.filename} expands more than {LARGEST_RATIO}-fold")
+                    if info.file_size > streams.largest_size(info.compress_size):
+                        raise ValueError(
+                            f"{info.filename} expands more than {streams.LARGEST_RATIO}-fold"
+                        )
                     with archive.open(info) as member:
                         array = _read_npy(cast(BinaryIO, member), info.file_size)
                     arrays[info.filename.removesuffix(".npy")] = array
-        except DAMAGE as error:
+        except _DAMAGE as error:
             raise _damaged(path, ".npz", error) from None
     return arrays
-
-
-def _check_directory(file: BinaryIO, found: int) -> None:
-    """Refuse an archive of which a damaged entry hides the next: the checksums do not see it."""
-    file.seek(-_END_OF_DIRECTORY.size, os.SEEK_END)
-    mark, declared = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))
-    # a comment may follow it, and a number too large for its field stands elsewhere
-    if mark == b"PK\x05\x06" and declared not in (found, 0xFFFF):
-        raise ValueError(f"its directory declares {declared} arrays, {found} are there")
 
 
 def read_npy(path: Path) -> Array:
     """Return the array of an .npy file; nothing is unpickled.
 
-    One that is larger than the working memory is memory-mapped, read-only.
+    An array larger than the setting ``working_memory`` is memory-mapped, read-only.
     """
     with path.open("rb") as file:
         try:
@@ -79,12 +65,38 @@ def read_npy(path: Path) -> Array:
                 return _read_npy(file, size)
             shape, order, dtype = _header(file, size)
             return np.memmap(path, dtype, "r", file.tell(), shape, order)
-        except DAMAGE as error:
+        except _DAMAGE as error:
             raise _damaged(path, ".npy", error) from None
 
 
+def read_safetensors(path: Path) -> Mapping[str, npt.NDArray[Any]]:
+    """Return all arrays of a safetensors file."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        raise FastcosFormatError(
+            f"{path}: safetensors files need safetensors: pip install 'fastcos[io]'"
+        ) from None
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, TypeError, ValueError) as error:
+        # TypeError: a dtype without a NumPy equivalent, such as bfloat16
+        what = str(error).partition("\n")[0]
+        raise FastcosFormatError(f"{path} must be a whole safetensors file: {what}") from None
+
+
+def _check_directory(file: BinaryIO, found: int) -> None:
+    """Refuse an archive with a damaged entry that hides the next one, unseen by checksums."""
+    file.seek(-_END_OF_DIRECTORY.size, os.SEEK_END)
+    mark, declared = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))
+    # a comment may follow the record; 0xFFFF refers to another record
+    if mark == b"PK\x05\x06" and declared not in (found, 0xFFFF):
+        raise ValueError(f"its directory declares {declared} arrays, got {found}")
+
+
 def _header(file: BinaryIO, size: int) -> tuple[tuple[int, ...], Literal["C", "F"], Any]:
-    """Shape, order and type of an array, whose bytes are all there."""
+    """Shape, order and dtype of an array; refuses a file of another size."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         header = np.lib.format.read_array_header_1_0(file)
@@ -96,9 +108,9 @@ def _header(file: BinaryIO, size: int) -> tuple[tuple[int, ...], Literal["C", "F
     if dtype.hasobject:
         raise ValueError("it holds Python objects")
     declared = math.prod(shape) * dtype.itemsize
-    there = size - file.tell()
-    if declared != there:
-        raise ValueError(f"its header declares {declared} bytes, {there} are there")
+    present = size - file.tell()
+    if declared != present:
+        raise ValueError(f"its header declares {declared} bytes, got {present}")
     return shape, "F" if in_fortran_order else "C", dtype
 
 

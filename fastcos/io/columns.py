@@ -1,10 +1,19 @@
-"""Which column of a table means what, told by its name."""
+"""Columns of tables: which one has the users, items or values, and validation of its cells."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
 
 from fastcos.storage import FastcosFormatError
+from fastcos.validation import format_rows
 
+Integers = npt.NDArray[np.int64]
+
+# letters of an id; longer texts are a column of the wrong kind
+LONGEST_ID = 500
 # fmt: off
 USER_WORDS = frozenset((
     "user", "customer", "household", "reader", "listener", "viewer", "visitor", "session", "member",
@@ -19,31 +28,18 @@ VALUE_WORDS = frozenset((
 ))
 NAME_WORDS = frozenset(("name", "title", "description"))
 # fmt: on
-# movieId, User_ID, anime_ids and StockCode are a movie, a user, an anime and a stock
+# endings to strip: movieId, User_ID, anime_ids and StockCode match movie, user, anime and stock
 ENDINGS = ("ids", "id", "code", "number")
 
 
 def find_column(
     argument: str, given: str | None, words: Collection[str], names: Sequence[str], path: Path
 ) -> str | None:
-    """Return the column that was given, or the one that words tell; None where none does.
+    """Return the given column of the header, else the only one whose name is in words, else None.
 
-    Parameters
-    ----------
-    argument : str
-        Name of the argument, for messages.
-    given : str or None
-        Name of a column, exactly as the header has it.
-    words : collection of str
-        Words of which a column's name, less case, punctuation and an ending such as Id, is one.
-    names : sequence of str
-        The header.
-    path : pathlib.Path
-
-    Raises
-    ------
-    FastcosFormatError
-        No such column, or several.
+    Names match words without case, punctuation and an ending such as Id. A given name must match
+    one column exactly; several matching columns raise FastcosFormatError. argument is the name for
+    messages.
 
     Examples
     --------
@@ -54,13 +50,13 @@ def find_column(
     if given is not None:
         if names.count(given) != 1:
             raise FastcosFormatError(
-                f"{argument} must name one column of {path} ({_listed(names)}), got {given!r}"
+                f"{argument} must name one column of {path} ({_format_names(names)}), got {given!r}"
             )
         return given
     found = [name for name in names if _word(name, words) in words]
     if len(found) > 1:
         raise FastcosFormatError(
-            f"{argument} must be given for {path}: it may be any of {_listed(found)}"
+            f"{argument} must be given for {path}: it may be any of {_format_names(found)}"
         )
     return found[0] if found else None
 
@@ -68,11 +64,11 @@ def find_column(
 def require_column(
     argument: str, given: str | None, words: Collection[str], names: Sequence[str], path: Path
 ) -> str:
-    """Return find_column's answer; raise where it has none."""
+    """Return the result of find_column; raise if it is None."""
     column = find_column(argument, given, words, names, path)
     if column is None:
         raise FastcosFormatError(
-            f"{argument} must be given for {path}: no name tells it among {_listed(names)}"
+            f"{argument} must be given for {path}: no column matches among {_format_names(names)}"
         )
     return column
 
@@ -80,7 +76,7 @@ def require_column(
 def interaction_columns(
     path: Path, names: Sequence[str], user: str | None, item: str | None, value: str | None
 ) -> tuple[str, str, str | None]:
-    """Return the columns of users, items and values; no values where value is the empty string."""
+    """Return the columns of users, items and values; no values if value is the empty string."""
     user = require_column("user", user, USER_WORDS, names, path)
     item = require_column("item", item, ITEM_WORDS, names, path)
     value = find_column("value", value, VALUE_WORDS, names, path) if value != "" else None
@@ -100,6 +96,90 @@ def _word(name: str, words: Collection[str]) -> str:
     return word
 
 
-def _listed(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return ", ".join(name[:40] for name in names[:20]) + more
+
+
+class TextColumn(NamedTuple):
+    """Column of texts: row r has texts[codes[r]]; texts are distinct, by first occurrence."""
+
+    texts: list[str]
+    codes: Integers
+
+
+class Vocabulary(dict[str, int]):
+    """Codes of texts, numbered by first occurrence."""
+
+    def __missing__(self, text: str) -> int:
+        code = self[text] = len(self)
+        return code
+
+
+class Chunk(NamedTuple):
+    """Rows of a table, coded by vocabularies.
+
+    Attributes
+    ----------
+    codes : list of ndarray (rows,), int64
+        Codes of the texts of each column in its vocabulary.
+    numbers : ndarray (rows,), float64, or None
+        NaN for cells that are not finite numbers.
+    lines : ndarray (rows,), int64
+        As in Columns.
+    """
+
+    codes: list[Integers]
+    numbers: npt.NDArray[np.float64] | None
+    lines: Integers
+
+
+class Columns(NamedTuple):
+    """Columns read from a table.
+
+    Attributes
+    ----------
+    texts : list of TextColumn
+    numbers : ndarray (rows,), float64, or None
+    lines : ndarray (rows,), int64
+        Position of every row in the file: 1-based line of text, or row of Parquet.
+    """
+
+    texts: list[TextColumn]
+    numbers: npt.NDArray[np.float64] | None
+    lines: Integers
+
+
+def refuse_rows(path: Path, rule: str, what: str, lines: Integers) -> NoReturn:
+    """Raise for rows of a file; the message lists the first five."""
+    raise FastcosFormatError(f"{path}: {rule}, got {what} ({format_rows(lines)})")
+
+
+def check_ids(path: Path, name: str, column: TextColumn, lines: Integers) -> None:
+    """Refuse a column with blank ids."""
+    for code, text in enumerate(column.texts):
+        if not text.strip():
+            rule = f"column {name!r} must have an id in every row"
+            refuse_rows(path, rule, repr(text), lines[column.codes == code])
+
+
+def check_short_ids(path: Path, name: str, column: TextColumn, lines: Integers) -> None:
+    """Refuse a column with blank or very long ids."""
+    check_ids(path, name, column, lines)
+    for code, text in enumerate(column.texts):
+        if len(text) > LONGEST_ID:
+            rule = f"column {name!r} must hold ids of at most {LONGEST_ID} letters"
+            refuse_rows(path, rule, f"{len(text)}", lines[column.codes == code])
+
+
+def check_texts(path: Path, name: str, column: TextColumn, lines: Integers) -> None:
+    """Refuse texts that are not UTF-8 or have a zero byte, which NumPy would drop."""
+    for code, text in enumerate(column.texts):
+        # bytes that are not UTF-8 become surrogates under the error handler surrogateescape
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            what = repr(text[:60].encode("utf-8", "surrogateescape"))
+            rule = f"column {name!r} must be UTF-8 text"
+            refuse_rows(path, rule, what, lines[column.codes == code])
+        if "\0" in text:
+            rule = f"column {name!r} must be text"
+            refuse_rows(path, rule, "a zero byte", lines[column.codes == code])

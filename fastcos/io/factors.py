@@ -1,4 +1,4 @@
-"""The two sides of a model, without what libraries hide in their factors."""
+"""Item and user embeddings of saved models, without the bias columns of implicit."""
 
 import os
 from collections.abc import Mapping
@@ -15,10 +15,11 @@ from fastcos.validation import Rows, check_none, check_same_width
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
-_ROWS_AT_ONCE = 8192
+# rows of a memory map that are read at once
+_ROWS = 8192
 
-# what a file calls the items and the users of one model
-SIDES = (
+# names of the arrays of items and users in one file
+_SIDES = (
     ("item_factors", "user_factors"),  # implicit
     ("items", "users"),
     ("item_embeddings", "user_embeddings"),
@@ -26,16 +27,16 @@ SIDES = (
 
 
 class Factors(NamedTuple):
-    """Item embeddings, user embeddings where there are some, and what was done to them.
+    """Item embeddings, user embeddings if there are any, and notes on their conversion.
 
     Attributes
     ----------
     items : ndarray (p, d), float32 or float64
     users : ndarray (n, d), float32 or float64, or None
     ids : ndarray (p,), int64 or str
-        Of the items; the positions 0 .. p-1 where the file has none.
+        Of the items; the positions 0 .. p-1 if the file has none.
     notes : tuple of str
-        What was recognised and stripped, for a person to read.
+        What was recognised and stripped.
     """
 
     items: Rows
@@ -47,19 +48,19 @@ class Factors(NamedTuple):
 def read_factors(
     path: str | os.PathLike[str], users: str | os.PathLike[str] | None = None
 ) -> Factors:
-    """Read item embeddings and perhaps user embeddings, and strip hidden bias columns.
+    """Read item embeddings and optional user embeddings, and strip bias columns.
 
-    Recognised: implicit's saved models (.npz with item_factors and user_factors), and pairs named
-    items and users or item_embeddings and user_embeddings; the components_ (d, p) of scikit-learn,
-    which are transposed; anything that read_vectors reads. Stripped: the columns of biases and of
-    ones that implicit's BPR and logistic factorisation append, told by their ones.
+    Recognised: implicit's saved models (.npz with item_factors and user_factors); arrays items and
+    users, or item_embeddings and user_embeddings; scikit-learn's components_ (d, p), which are
+    transposed; all formats of read_vectors. Stripped: the columns of biases and of ones that
+    implicit's BPR and logistic factorisation append, recognised by the ones.
 
     Parameters
     ----------
     path : str or path-like
         Items, or a model with both sides.
     users : str or path-like, optional
-        Users or queries, where path does not hold them.
+        Users or queries, if path does not hold them.
 
     Returns
     -------
@@ -100,8 +101,8 @@ def read_factors(
 def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tuple[str, ...]]:
     """Return both sides without columns of biases and of ones, and a note if there were any.
 
-    implicit's logistic factorisation ends items with (bias, 1) and users with (1, bias); its BPR
-    ends items with (bias) and users with (1). Rows of zeros have no ones.
+    implicit's logistic factorisation appends (bias, 1) to items and (1, bias) to users; its BPR
+    appends (bias) to items and (1) to users. Rows of zeros have no ones.
     """
     d = items.shape[1]
     if d > 2 and _ones(items, -1) and (users is None or _ones(users, -2)):
@@ -110,26 +111,27 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
         kept, note = d - 1, "stripped the bias column of the items (BPR)"
     else:
         return items, users, ()
-    fewer = None if users is None else as_mapped_rows("users", users[:, :kept])
-    return as_mapped_rows("items", items[:, :kept]), fewer, (note,)
+    if users is not None:
+        users = as_mapped_rows("users", users[:, :kept])
+    return as_mapped_rows("items", items[:, :kept]), users, (note,)
 
 
 def common_rows(
     path: str | os.PathLike[str], ids: Array, old_path: str | os.PathLike[str], old_ids: Array
 ) -> tuple[Integers, Integers]:
-    """Return the rows of two files that are the same items, by id.
+    """Return the rows of the common items of two files, matched by id.
 
     Raises
     ------
     FastcosFormatError
         No id in common; or files without ids and with different numbers of items.
     """
-    rows, old_rows = (np.arange(len(some), dtype=np.int64) for some in (ids, old_ids))
+    rows, old_rows = (np.arange(len(side), dtype=np.int64) for side in (ids, old_ids))
     if len(ids) == len(old_ids) and np.array_equal(ids, old_ids):
         return rows, old_rows
     if np.array_equal(ids, rows) and np.array_equal(old_ids, old_rows):
         raise FastcosFormatError(
-            f"{old_path} must hold as many items as {path} ({len(ids)}) where neither has ids, got "
+            f"{old_path} must hold as many items as {path} ({len(ids)}) if both have no ids, got "
             f"{len(old_ids)}"
         )
     _, rows, old_rows = np.intersect1d(
@@ -137,7 +139,7 @@ def common_rows(
     )
     if not len(rows):
         raise FastcosFormatError(
-            f"{old_path} must hold items of {path} (such as {ids[0]!s}), got others (such as "
+            f"{old_path} must hold items of {path} (such as {ids[0]!s}), got only others (such as "
             f"{old_ids[0]!s})"
         )
     order = np.argsort(rows)
@@ -147,15 +149,15 @@ def common_rows(
 def _sides(
     path: Path, arrays: Mapping[str, Array]
 ) -> tuple[Rows, Rows | None, Array, tuple[str, ...]]:
-    for item_name, user_name in SIDES:
+    for item_name, user_name in _SIDES:
         if item_name in arrays and user_name in arrays:
             named = {name: arrays[name] for name in ("ids", "words", "names") if name in arrays}
             items, ids = as_vectors(path, {**named, "vectors": arrays[item_name]})
             users = as_vectors(path, {"vectors": arrays[user_name]}).vectors
             return items, users, ids, ()
     if "components_" in arrays:
-        turned = np.ascontiguousarray(arrays["components_"].T)
-        items, ids = as_vectors(path, {"vectors": turned})
+        transposed = np.ascontiguousarray(arrays["components_"].T)
+        items, ids = as_vectors(path, {"vectors": transposed})
         note = "transposed components_: its items do not carry the singular values, the users do"
         return items, None, ids, (note,)
     items, ids = as_vectors(path, arrays)
@@ -163,11 +165,11 @@ def _sides(
 
 
 def _ones(rows: Any, column: int) -> bool:
-    """Whether a column is 1 in every row that is not zero, and there is such a row."""
+    """Return whether a column is 1 in every non-zero row, and such a row exists."""
     found = False
-    for _, some in iter_blocks("vectors", rows, _ROWS_AT_ONCE):
-        directed = some.any(axis=1)
-        if not (some[directed, column] == 1).all():
+    for _, chunk in iter_blocks("vectors", rows, _ROWS):
+        non_zero = chunk.any(axis=1)
+        if not (chunk[non_zero, column] == 1).all():
             return False
-        found = found or bool(directed.any())
+        found = found or bool(non_zero.any())
     return found

@@ -1,4 +1,4 @@
-"""Interactions larger than memory: from one table to shards, read once."""
+"""Interactions larger than memory: one pass over a table, written as shards."""
 
 import tempfile
 from contextlib import ExitStack
@@ -9,17 +9,17 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from fastcos.io.columns import interaction_columns
-from fastcos.io.interactions import merge_cells, sorted_ids
-from fastcos.io.matrices import as_small
-from fastcos.io.tables import Table, open_table
-from fastcos.io.text_columns import (
+from fastcos.io.columns import (
     Integers,
     TextColumn,
     Vocabulary,
-    refuse_broken_texts,
-    refuse_unsuitable_ids,
+    check_short_ids,
+    check_texts,
+    interaction_columns,
 )
+from fastcos.io.interactions import merge_cells, sorted_ids
+from fastcos.io.matrices import as_small
+from fastcos.io.tables import Table, open_table
 from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.shard_writer import ENTRIES_PER_SHARD, ShardWriter, row_cuts
 from fastcos.linalg.shards import InteractionShards
@@ -27,15 +27,17 @@ from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError, PathLike, check_new_directory
 from fastcos.validation import as_choice, as_count, as_path
 
-DUPLICATES = ("sum", "last", "max")
-# rows that are written to the spill file, and read from it, at once
-_ROWS = 1 << 20
-_MOST_IDS = 2**31 - 1
+# "error" is left out: duplicates are found after the file is half written
+_DUPLICATES = ("sum", "last", "max")
+# records of the spill file that are sorted at once, 16 MiB
+RECORDS_PER_BLOCK = 1 << 20
+# codes of ids are int32 in the spill file
+MAX_IDS = 2**31 - 1
 _RECORD = np.dtype([("user", np.int32), ("item", np.int32), ("value", np.float64)])
 
 
 class _Spill(NamedTuple):
-    """What one pass over the table has left: its rows as numbers, and the meaning of these."""
+    """Result of the pass over the table: its rows as records of codes, and the vocabularies."""
 
     file: Path
     vocabularies: list[Vocabulary]
@@ -58,35 +60,36 @@ def ingest_interactions(
 ) -> InteractionShards:
     r"""Write the interactions of a table as shards, without holding them in memory.
 
-    The table is read once; its rows go to a temporary file beside out as numbers, 16 bytes each,
-    and from there to the shards. Ids and matrix are those of :func:`fastcos.read_interactions`.
-    Memory: the distinct ids, a few numbers a user, and some 100 bytes per entry of a shard.
+    The table is read once; its rows go to a temporary file next to out, 16 bytes each, and from
+    there to the shards. Ids and matrix are those of :func:`fastcos.read_interactions`. Memory: the
+    distinct ids, a few numbers per user, and some 100 bytes per entry of a shard.
 
     Parameters
     ----------
     path : path-like
         Delimited text (plain, gzip, zip) or Parquet.
     out : path-like
-        A new directory; it appears whole or not at all.
+        A new directory, written atomically.
     user, item, value, member, delimiter, header
         As in :func:`fastcos.read_interactions`.
     duplicates : {"sum", "last", "max"}
-        What several rows of one user and item become.
+        Value of several rows of one user and item.
     entries_per_shard : int
-        A shard ends with the user who reaches so many rows of the table.
+        A shard ends with the user that reaches this number of rows of the table.
     progress : callable, optional
-        Called as progress(done, total) with numbers of bytes while text is read, then, from 0
-        again, with numbers of rows in shards.
+        Called as progress(done, total) with numbers of bytes of a text file, then, from 0 again,
+        with numbers of rows in shards.
 
     Returns
     -------
     InteractionShards
-        Opened.
+        The shards in out.
 
     Raises
     ------
     FastcosFormatError
-        A damaged or unsuitable file; a missing column; an empty id, or a value that is no number.
+        A damaged or unsuitable file; a missing column; an empty id, or a value that is not a
+        number.
     ValueError
         out exists and is not empty; an unknown duplicates.
 
@@ -101,7 +104,7 @@ def ingest_interactions(
     ...     shards.shape, shards.nnz, shards.user_ids.tolist()
     ((2, 2), 3, ['ann', 'bob'])
     """
-    as_choice("duplicates", duplicates, DUPLICATES)
+    as_choice("duplicates", duplicates, _DUPLICATES)
     entries = as_count("entries_per_shard", entries_per_shard)
     path, target = Path(path), as_path("out", out).absolute()
     check_new_directory("out", target)
@@ -113,13 +116,13 @@ def ingest_interactions(
         ) as table,
     ):
         columns = interaction_columns(path, table.names, user, item, value)
-        spill = _spilled(table, columns, Path(folder))
+        spill = _spill(table, columns, Path(folder))
         _write_shards(path, spill, target, entries, duplicates, progress)
     return InteractionShards(target, verify=False)
 
 
-def _spilled(table: Table, columns: tuple[str, str, str | None], folder: Path) -> _Spill:
-    """Read the table once; its rows as records in a file."""
+def _spill(table: Table, columns: tuple[str, str, str | None], folder: Path) -> _Spill:
+    """Read the table once and write its rows as records of codes to a file."""
     *names, number = columns
     vocabularies = [Vocabulary() for _ in names]
     counts = np.zeros(0, np.int64)
@@ -130,19 +133,19 @@ def _spilled(table: Table, columns: tuple[str, str, str | None], folder: Path) -
             for i, vocabulary in enumerate(vocabularies):
                 new = list(islice(reversed(vocabulary), len(vocabulary) - known[i]))[::-1]
                 column = TextColumn(new, chunk.codes[i] - known[i])
-                refuse_unsuitable_ids(table.path, str(names[i]), column, chunk.lines)
-                refuse_broken_texts(table.path, str(names[i]), column, chunk.lines)
-                known[i] = as_count("distinct ids", len(vocabulary), high=_MOST_IDS)
+                check_short_ids(table.path, str(names[i]), column, chunk.lines)
+                check_texts(table.path, str(names[i]), column, chunk.lines)
+                known[i] = as_count("distinct ids", len(vocabulary), high=MAX_IDS)
             if chunk.numbers is not None:
-                table.refuse_broken_numbers(str(number), chunk.numbers, chunk.lines)
+                table.check_numbers(str(number), chunk.numbers, chunk.lines)
             records = np.empty(len(chunk.lines), _RECORD)
             records["user"], records["item"] = chunk.codes
             records["value"] = 1 if chunk.numbers is None else chunk.numbers
             stream.write(records.tobytes())
             if known[0] > len(counts):
                 counts = np.concatenate([counts, np.zeros(known[0], np.int64)])
-            some, times = np.unique(chunk.codes[0], return_counts=True)
-            counts[some] += times
+            users, times = np.unique(chunk.codes[0], return_counts=True)
+            counts[users] += times
     if not len(counts):
         raise FastcosFormatError(f"{table.path} must have at least one row, got none")
     return _Spill(file, vocabularies, counts[: len(vocabularies[0])])
@@ -156,14 +159,14 @@ def _write_shards(
     duplicates: str,
     progress: Progress | None,
 ) -> None:
-    """Sort the records into a file per shard, and each of these into rows of X."""
+    """Sort the records into one file per shard, and convert each into rows of X."""
     user_ids, user_ranks = sorted_ids(list(spill.vocabularies[0]))
     item_ids, item_ranks = sorted_ids(list(spill.vocabularies[1]))
     counts = np.empty(len(user_ids), np.int64)
     counts[user_ranks] = spill.rows_per_user
     cuts = row_cuts(np.concatenate([[0], np.cumsum(counts)]), entries)
     files = [spill.file.with_name(f"shard{number}") for number in range(len(cuts) - 1)]
-    _sort_into(files, spill.file, user_ranks, item_ranks, np.array(cuts))
+    _split_records(files, spill.file, user_ranks, item_ranks, np.array(cuts))
     done, total = 0, int(counts.sum())
     if progress is not None:
         progress(done, total)
@@ -181,14 +184,14 @@ def _write_shards(
                 progress(done, total)
 
 
-def _sort_into(
+def _split_records(
     files: list[Path], rows: Path, user_ranks: Integers, item_ranks: Integers, cuts: Integers
 ) -> None:
-    """Append every record, its ids as ranks, to the file of the shard of its user."""
+    """Append every record, with ids as ranks, to the file of its user's shard."""
     with ExitStack() as stack:
         streams = [stack.enter_context(file.open("wb")) for file in files]
         source = stack.enter_context(rows.open("rb"))
-        while len(records := np.fromfile(source, _RECORD, _ROWS)):
+        while len(records := np.fromfile(source, _RECORD, RECORDS_PER_BLOCK)):
             records["user"] = user_ranks[records["user"]]
             records["item"] = item_ranks[records["item"]]
             shards = np.searchsorted(cuts, records["user"], side="right") - 1

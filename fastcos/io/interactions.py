@@ -1,4 +1,4 @@
-"""Interactions of users with items, from whatever file they come in."""
+"""Interactions of users with items, from tables and matrix files."""
 
 import os
 from pathlib import Path
@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos.io.columns import interaction_columns
+from fastcos.io.columns import Integers, check_short_ids, interaction_columns, refuse_rows
 from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
 from fastcos.io.tables import open_table
-from fastcos.io.text_columns import Integers, refuse_rows, refuse_unsuitable_ids
 from fastcos.linalg.csr import as_interactions
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
@@ -23,16 +22,16 @@ DUPLICATES = ("sum", "last", "max", "error")
 
 
 class Interactions(NamedTuple):
-    r"""Who touched what, and how often.
+    r"""Interactions of users with items.
 
     Attributes
     ----------
     X : csr_array (n, p), float32 where that is exact, else float64
         Canonical; no stored zeros.
     user_ids : ndarray (n,), int64 or str
-        Rising.
+        Ascending.
     item_ids : ndarray (p,), int64 or str
-        Rising.
+        Ascending.
 
     Examples
     --------
@@ -66,36 +65,36 @@ def read_interactions(
 ) -> Interactions:
     r"""Read interactions from a table of (user, item, value) rows or from a matrix file.
 
-    The kind is told by the suffix: ``.npz`` (scipy.sparse.save_npz, or arrays indptr, indices,
-    data, shape), ``.mtx`` and ``.mtx.gz`` (Matrix Market), ``.parquet`` (needs pyarrow); anything
-    else is delimited text in UTF-8, plain, gzip or zip. Text is separated by tabs if the first line
-    has one, else by semicolons if it has those and no comma, else by commas. Comma and semicolon
-    files quote as RFC 4180 says; in tab-separated files a quote is a character like any other.
+    The suffix gives the format: ``.npz`` (scipy.sparse.save_npz, or arrays indptr, indices, data,
+    shape), ``.mtx`` and ``.mtx.gz`` (Matrix Market), ``.parquet`` (needs pyarrow). All other files
+    are delimited text in UTF-8, plain, gzip or zip. The delimiter is a tab if the first line has
+    one, else a semicolon if the line has no comma, else a comma. Quotes follow RFC 4180, but are
+    ordinary characters in tab-separated files.
 
-    Ids become rows and columns through sorted vocabularies, so that the order of the file does not
-    matter. If every id of a column is a whole number written plainly, its ids are int64 and sort
-    as numbers; otherwise they are strings and sort by code point. So "007" stays distinct from "7",
-    and makes its whole column strings. Ids of a matrix file are positions 0 .. n-1 and 0 .. p-1.
+    Rows and columns are sorted by id, so that the order of the file does not matter. If all ids of
+    a column are plain integers, they are int64 and sort as numbers; otherwise they are strings and
+    sort by code point. One id "007" makes the column strings and differs from "7". Ids of a matrix
+    file are the positions 0 .. n-1 and 0 .. p-1.
 
     Parameters
     ----------
     path : str or path-like
     user, item : str, optional
-        Names of columns. By default the only column whose name, less case, punctuation and an
-        ending such as Id, is a word such as user, customer, household; item, movie, product.
+        Names of columns. Default: the only column with a known name, such as user, customer;
+        item, movie, product. Case, punctuation and endings such as Id are ignored.
     value : str, optional
         Name of the column of finite numbers, found in the same way (rating, quantity, count ...).
-        Where there is none, or value is the empty string, every row counts 1.
+        Without such a column, or with the empty string, every row counts 1.
     duplicates : {"sum", "last", "max", "error"}
-        What several rows of one user and item become; "last" is last in the file.
+        Value of several rows of one user and item; "last" is the last in the file.
     member : str, optional
-        Which file of a zip archive, where there are several.
+        File of a zip archive with several files.
     delimiter : str, optional
         One character.
     header : bool
-        False where the first line is data; columns are then named "1", "2", ...
+        False if the first line is data; columns are then named "1", "2", ...
     progress : callable, optional
-        Called as progress(done, total) with numbers of bytes of the file, while text is read.
+        Called as progress(done, total) with numbers of bytes of a text file.
 
     Returns
     -------
@@ -105,12 +104,12 @@ def read_interactions(
     Raises
     ------
     FastcosFormatError
-        A damaged or unsuitable file; a missing or ambiguous column; an empty id, a value that is no
-        finite number, or a duplicate where none may be, with the first five rows.
+        A damaged or unsuitable file; a missing or ambiguous column; an empty id, a value that is
+        not a finite number, or a duplicate under "error": the message lists the first five rows.
     OSError
         No such file.
     ValueError
-        An unknown duplicates, or an argument that the kind of file has no use for.
+        An unknown duplicates, or an argument that does not apply to the format.
 
     Notes
     -----
@@ -141,7 +140,7 @@ def read_interactions(
         user, item, value = interaction_columns(path, table.names, user, item, value)
         (users, items), values, lines = table.read((user, item), value)
     for name, column in ((user, users), (item, items)):
-        refuse_unsuitable_ids(path, name, column, lines)
+        check_short_ids(path, name, column, lines)
     user_ids, user_ranks = sorted_ids(users.texts)
     item_ids, item_ranks = sorted_ids(items.texts)
     if values is None:
@@ -158,7 +157,7 @@ def read_interactions(
 
 
 def sorted_ids(texts: list[str]) -> tuple[Ids, Integers]:
-    """Return distinct texts as sorted ids, int64 where all are plain whole numbers; and ranks.
+    """Return distinct texts as sorted ids, int64 if all are plain integers; and their ranks.
 
     Examples
     --------
@@ -184,7 +183,7 @@ def sorted_ids(texts: list[str]) -> tuple[Ids, Integers]:
 def merge_cells(
     path: Path, cells: Integers, values: npt.NDArray[np.float64], lines: Integers, duplicates: str
 ) -> tuple[Integers, npt.NDArray[np.float64]]:
-    """Return every cell once, rising, with its value."""
+    """Return the distinct cells, ascending, with their merged values."""
     order = np.argsort(cells, kind="stable")
     is_first = np.ones(len(cells), dtype=bool)
     sorted_cells = cells[order]
@@ -193,11 +192,11 @@ def merge_cells(
         return sorted_cells, values[order]
     if duplicates == "error":
         repeated = np.sort(lines[order[~is_first]])
-        refuse_rows(path, "must hold every user and item once", "a repetition", repeated)
+        refuse_rows(path, "must hold every user and item once", "repetitions", repeated)
     starts = np.flatnonzero(is_first)
     if duplicates == "last":
         return sorted_cells[starts], values[order[np.append(starts[1:], len(cells)) - 1]]
-    # by value within a cell: sums are rounded alike whatever the order of the file
+    # sorted by value within a cell: the rounding of sums does not depend on the file order
     order = np.lexsort((values, cells))
     merge = np.add if duplicates == "sum" else np.maximum
     return sorted_cells[starts], merge.reduceat(values[order], starts)

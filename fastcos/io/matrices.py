@@ -1,4 +1,4 @@
-"""Matrix files: CSR arrays in .npz, Matrix Market text."""
+"""Sparse matrices in .npz and Matrix Market files."""
 
 import io
 from collections.abc import Mapping
@@ -14,9 +14,10 @@ from fastcos.io.streams import open_bytes
 from fastcos.linalg.csr import as_interactions
 from fastcos.storage import FastcosFormatError
 
-# a row or column without entries costs memory that the file does not pay for
-FREE_SIZE = 1_000_000
-SIZE_PER_ENTRY = 64
+# empty rows and columns take memory but no bytes of the file: the limit of a side is
+# _FREE_SIDE + _SIDE_PER_ENTRY times the number of entries
+_FREE_SIDE = 1_000_000
+_SIDE_PER_ENTRY = 64
 
 
 def read_npz_matrix(path: Path) -> sp.csr_array:
@@ -46,7 +47,7 @@ def _canonical(
 ) -> sp.csr_array:
     shape, data = arrays["shape"], arrays["data"]
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 1:
-        raise FastcosFormatError(f"{path}: shape must be two whole numbers >= 1, got {shape}")
+        raise FastcosFormatError(f"{path}: shape must be two integers >= 1, got {shape}")
     first, second = (arrays[name] for name in parts)
     for name, array in zip(("data", *parts), (data, first, second), strict=True):
         if array.ndim != 1 or array.dtype.kind not in ("fiub" if name == "data" else "iu"):
@@ -69,7 +70,7 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
     """Return the matrix of a Matrix Market file, plain or compressed; a pattern's entries are 1."""
     with open_bytes(path) as stream:
         content = stream.read()
-    # SciPy's reader looks for the end of a line past zero bytes and the end of the file: a crash
+    # SciPy's reader crashes on zero bytes and on a missing end of the last line
     if not content.endswith(b"\n"):
         content += b"\n"
     try:
@@ -93,8 +94,8 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
 
 
 def check_size(path: Path, shape: tuple[int, int], entries: int) -> None:
-    """Refuse a declared shape that the entries do not account for."""
-    most = FREE_SIZE + SIZE_PER_ENTRY * entries
+    """Refuse a declared shape that is too large for the number of entries."""
+    most = _FREE_SIDE + _SIDE_PER_ENTRY * entries
     if min(shape) < 1 or max(shape) > most:
         raise FastcosFormatError(
             f"{path}: shape must be from 1 to {most} a side for {entries} entries, got {shape}"
@@ -102,7 +103,7 @@ def check_size(path: Path, shape: tuple[int, int], entries: int) -> None:
 
 
 def as_small(X: sp.csr_array) -> sp.csr_array:
-    """Return X with float32 values where they are exact."""
+    """Return X with float32 values if they are exact, else X."""
     data = X.data
     if data.dtype == np.float64:
         with np.errstate(over="ignore"):

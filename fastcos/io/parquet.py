@@ -1,6 +1,6 @@
-"""Parquet, by pyarrow, which is an extra."""
+"""Tables and vectors in Parquet files, read by pyarrow, which is an extra."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -8,22 +8,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.io.text_columns import (
+from fastcos.io.columns import (
     Chunk,
     Columns,
     Integers,
     TextColumn,
     Vocabulary,
-    refuse_broken_texts,
+    check_texts,
     refuse_rows,
 )
 from fastcos.storage import FastcosFormatError
 
-_ROWS = 1 << 18
+# rows of one chunk, some MB
+ROWS_PER_CHUNK = 1 << 18
 
 
 class ParquetTable:
-    """Parquet, by pyarrow."""
+    """A Parquet file whose schema has been read."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -48,7 +49,7 @@ class ParquetTable:
             return self._columns(table, texts, number, np.arange(1, table.num_rows + 1))
 
     def arrow_columns(self, names: Sequence[str]) -> Any:
-        """Return a table of these columns, as pyarrow has it, of at least one row."""
+        """Return these columns as a pyarrow table of at least one row."""
         with self._reading():
             table = self._file.read(columns=list(names))
         if not table.num_rows:
@@ -58,12 +59,12 @@ class ParquetTable:
     def chunks(
         self, texts: Sequence[str], number: str | None, vocabularies: Sequence[Vocabulary]
     ) -> Iterator[Chunk]:
-        """Read the same some rows at a time; new texts enter the vocabularies."""
+        """Read columns chunk by chunk; new texts are added to the vocabularies."""
         arrow = self._arrow
         wanted = [*texts, *([number] if number is not None else [])]
         first = 1
         with self._reading():
-            for batch in self._file.iter_batches(columns=wanted, batch_size=_ROWS):
+            for batch in self._file.iter_batches(columns=wanted, batch_size=ROWS_PER_CHUNK):
                 lines = np.arange(first, first + batch.num_rows)
                 first += batch.num_rows
                 table = arrow.Table.from_batches([batch])
@@ -76,20 +77,18 @@ class ParquetTable:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """What pyarrow says of damage, as a FastcosFormatError."""
+        """Turn errors of pyarrow for damaged files into FastcosFormatError."""
         try:
             yield
         except (self._arrow.ArrowException, UnicodeDecodeError) as error:
             raise self._damaged(error) from None
         except OSError as error:
-            if error.errno is not None:  # no such file, for one
+            if error.errno is not None:  # from the system, such as no such file
                 raise
             raise self._damaged(error) from None
 
-    def refuse_broken_numbers(
-        self, name: str, values: npt.NDArray[np.float64], lines: Integers
-    ) -> None:
-        """Do nothing: reading has refused them."""
+    def check_numbers(self, name: str, values: npt.NDArray[np.float64], lines: Integers) -> None:
+        """Do nothing: _columns has validated the numbers."""
 
     def _columns(
         self, table: Any, texts: Sequence[str], number: str | None, lines: Integers
@@ -148,7 +147,7 @@ class ParquetTable:
         except UnicodeDecodeError as error:
             raise self._damaged(error) from None
         found = TextColumn(texts, coded.indices.to_numpy(zero_copy_only=False).astype(np.int64))
-        refuse_broken_texts(self.path, name, found, lines)
+        check_texts(self.path, name, found, lines)
         return found
 
     def _refuse_nulls(self, name: str, column: Any, lines: Integers) -> None:
@@ -159,3 +158,59 @@ class ParquetTable:
     def _damaged(self, error: Exception) -> FastcosFormatError:
         what = str(error).partition("\n")[0]
         return FastcosFormatError(f"{self.path} must be a whole Parquet file: {what}")
+
+
+def read_vector_table(path: Path) -> Mapping[str, npt.NDArray[Any]]:
+    """Return the array vectors and, if one column has integers or texts, ids.
+
+    The vectors are the one column of lists of floats, or else all columns of floats in their order.
+    """
+    table = ParquetTable(path)
+    schema, types = table.schema, table.types
+    lists = [
+        field.name
+        for field in schema
+        if (types.is_list(field.type) or types.is_large_list(field.type)
+            or types.is_fixed_size_list(field.type))
+        and types.is_floating(field.type.value_type)
+    ]  # fmt: skip
+    floats = [field.name for field in schema if types.is_floating(field.type)]
+    named = [
+        field.name
+        for field in schema
+        if types.is_integer(field.type)
+        or types.is_string(field.type)
+        or types.is_large_string(field.type)
+    ]
+    if len(lists) > 1 or not (lists or floats) or len(named) > 1:
+        held = ", ".join(f"{field.name} {field.type}" for field in schema)
+        raise FastcosFormatError(
+            f"{path} must hold one column of lists of floats, or columns of floats, and at most "
+            f"one of ids, got {held[:200]}"
+        )
+    columns = table.arrow_columns([*(lists or floats), *named])
+    if lists:
+        vectors = _from_lists(path, columns[lists[0]])
+    else:
+        vectors = np.stack([columns[name].to_numpy() for name in floats], axis=1)
+    arrays = {"vectors": vectors}
+    if named:
+        try:
+            ids = columns[named[0]].to_pylist()
+        except UnicodeDecodeError as error:
+            raise FastcosFormatError(
+                f"{path}: column {named[0]!r} must hold UTF-8 texts: {error}"
+            ) from None
+        if None in ids:
+            raise FastcosFormatError(f"{path}: column {named[0]!r} must have no nulls")
+        arrays["ids"] = np.array(ids)
+    return arrays
+
+
+def _from_lists(path: Path, column: Any) -> npt.NDArray[Any]:
+    lists = column.combine_chunks()
+    lengths = np.unique(lists.value_lengths().to_numpy(zero_copy_only=False))
+    if column.null_count or len(lengths) != 1 or not lengths[0] > 0:
+        raise FastcosFormatError(f"{path} must hold lists of one length, without nulls")
+    values = lists.flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(values.reshape(len(lists), int(lengths[0])))

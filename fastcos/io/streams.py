@@ -1,6 +1,5 @@
-"""Bytes of a file that may be compressed, without ever holding more than a buffer of them."""
+"""Streams of possibly compressed files, with limits on their expansion."""
 
-import functools
 import gzip
 import io
 import lzma
@@ -9,46 +8,42 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import IO, Any, BinaryIO
 
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
 
+# bytes of a line; longer lines are no text, and would fill the memory of the csv module
 LONGEST_LINE = 1 << 24
-# a table shrinks 3 to 30 times; what shrinks 100 times and is this large was made to fill a memory
-LARGEST_UNPROVEN = 1 << 30
+# decompressed bytes that any file may have
+LARGEST_FREE_SIZE = 1 << 30
+# beyond that, decompressed over stored bytes; tables have ratios of 3 to 30
 LARGEST_RATIO = 100
+# errors of the standard library for damaged files
 DAMAGE = (
     EOFError,
     zlib.error,
     zipfile.BadZipFile,
-    OSError,  # gzip, bzip2 and seeking; the file itself is open by then
+    OSError,  # of gzip, bzip2 and seeking; the file itself is already open
     lzma.LZMAError,
     NotImplementedError,
     RuntimeError,
 )
 
 
-class Source(Protocol):
-    """What can be read."""
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return at most size bytes, none at the end."""
+def largest_size(stored: int) -> int:
+    """Return the limit of decompressed bytes for a number of stored bytes."""
+    return max(LARGEST_FREE_SIZE, LARGEST_RATIO * stored)
 
 
 class BoundedReader(io.RawIOBase):
-    """Passes bytes on, and stops at lines without an end and at decompression bombs."""
+    """Passes bytes on; refuses endless lines and decompression bombs."""
 
     def __init__(
-        self,
-        source: Source,
-        path: Path,
-        stored: int,
-        told: Callable[[], object] = lambda: None,
+        self, source: IO[bytes], path: Path, stored: int, report: Callable[[], object]
     ) -> None:
-        self._source, self._told = source, told
-        self._path = path
-        self._most = max(LARGEST_UNPROVEN, LARGEST_RATIO * stored)
+        self._source, self._report, self._path = source, report, path
+        self._most = largest_size(stored)
         self._total = 0
         self._since_line_end = 0
 
@@ -59,13 +54,13 @@ class BoundedReader(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # a stricter buffer
         """Fill buffer with the next bytes."""
         block = self._source.read(len(buffer))
-        self._told()
+        self._report()
         buffer[: len(block)] = block
         self._total += len(block)
         if self._total > self._most:
             raise FastcosFormatError(
                 f"{self._path} must not expand more than {LARGEST_RATIO}-fold beyond "
-                f"{LARGEST_UNPROVEN >> 30} GiB; decompress it first if it is what it should be"
+                f"{LARGEST_FREE_SIZE >> 30} GiB; if it is genuine, decompress it first"
             )
         line_end = max(block.rfind(b"\n"), block.rfind(b"\r"))
         self._since_line_end = len(block) - line_end + (self._since_line_end if line_end < 0 else 0)
@@ -81,7 +76,7 @@ class BoundedReader(io.RawIOBase):
 def open_bytes(
     path: Path, member: str | None = None, progress: Progress | None = None
 ) -> Iterator[io.BufferedReader]:
-    """Open a file: plain, gzip, or one file of a zip archive, told by its first bytes.
+    """Open a plain or gzip file, or a file of a zip archive, recognised by its first bytes.
 
     Parameters
     ----------
@@ -89,7 +84,7 @@ def open_bytes(
     member : str, optional
         Name of the file in a zip archive, with or without its folders.
     progress : callable, optional
-        Called as progress(done, total) with numbers of bytes as they are stored.
+        Called as progress(done, total) with numbers of stored bytes.
 
     Raises
     ------
@@ -101,38 +96,39 @@ def open_bytes(
     with path.open("rb") as file:
         try:
             stored = path.stat().st_size
-            told = functools.partial(_tell, progress, file, 0, stored)
             magic = file.read(4)
             file.seek(0)
             is_zip = magic in (b"PK\x03\x04", b"PK\x05\x06")
             if member is not None and not is_zip:
-                raise FastcosFormatError(f"member must be None: {path} is no zip archive")
+                raise FastcosFormatError(
+                    f"member must be None for {path}, which is not a zip archive, got {member!r}"
+                )
             if is_zip:
                 with zipfile.ZipFile(file) as archive:
                     info = _find_member(archive, path, member)
-                    size = info.compress_size
-                    told = functools.partial(_tell, progress, file, info.header_offset, size)
+                    first, size = info.header_offset, info.compress_size
                     with archive.open(info) as content:
-                        yield _buffered(content, path, size, told)
+                        yield _buffered(content, path, file, first, size, progress)
             elif magic[:2] == b"\x1f\x8b":
                 with gzip.GzipFile(fileobj=file) as content:
-                    yield _buffered(content, path, stored, told)
+                    yield _buffered(content, path, file, 0, stored, progress)
             else:
-                yield _buffered(file, path, stored, told)
+                yield _buffered(file, path, file, 0, stored, progress)
         except DAMAGE as error:
             what = str(error) or type(error).__name__
             raise FastcosFormatError(f"{path} must be a whole, readable file: {what}") from None
 
 
-def _tell(progress: Progress | None, file: BinaryIO, first: int, size: int) -> None:
-    if progress is not None:
-        progress(min(file.tell() - first, size), size)
-
-
 def _buffered(
-    source: Source | BinaryIO, path: Path, stored: int, told: Callable[[], object]
+    content: Any, path: Path, file: BinaryIO, first: int, size: int, progress: Progress | None
 ) -> io.BufferedReader:
-    return io.BufferedReader(BoundedReader(source, path, stored, told), 1 << 18)
+    """Content, of which size stored bytes start at position first of the file."""
+
+    def report() -> None:
+        if progress is not None:
+            progress(min(file.tell() - first, size), size)
+
+    return io.BufferedReader(BoundedReader(content, path, size, report), 1 << 18)
 
 
 def _find_member(archive: zipfile.ZipFile, path: Path, member: str | None) -> zipfile.ZipInfo:

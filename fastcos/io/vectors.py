@@ -1,5 +1,6 @@
-"""Dense vectors and what they stand for."""
+"""Dense vectors with their ids or words, from all formats of vectors."""
 
+import mmap
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,31 +9,30 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.io.arrays import read_npy, read_npz
-from fastcos.io.tensors import read_safetensors
-from fastcos.io.vector_tables import read_vector_table
-from fastcos.io.word_vectors import read_binary_vectors, read_text_vectors
+from fastcos.io.arrays import read_npy, read_npz, read_safetensors
+from fastcos.io.parquet import read_vector_table
+from fastcos.io.streams import open_bytes
 from fastcos.storage import FastcosFormatError
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
 
 Array = npt.NDArray[Any]
 
-# rows of a memory map
-_CHECKED_AT_ONCE = 8192
+# rows of a memory map that are validated at once
+_ROWS = 8192
 ID_NAMES = ("ids", "words", "names")
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".pq", ".txt", ".vec", ".bin")
 
 
 class Vectors(NamedTuple):
-    """One vector a row.
+    """One vector per row.
 
     Attributes
     ----------
     vectors : ndarray (n, d), float32 or float64
-        Finite, C-contiguous, read-only. Of an .npy file larger than the setting ``working_memory``:
-        memory-mapped, of the file's type.
+        Finite, C-contiguous, read-only. An .npy file larger than the setting ``working_memory`` is
+        memory-mapped and keeps its dtype.
     ids : ndarray (n,), int64 or str
-        In the order of the rows; the positions 0 .. n-1 where the file has none.
+        In row order; the positions 0 .. n-1 if the file has none.
     """
 
     vectors: Any
@@ -40,7 +40,7 @@ class Vectors(NamedTuple):
 
 
 def holds_vectors(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is .npy, or an .npz with a 2-dimensional array: vectors, no sparse matrix.
+    """Return whether a file is .npy, or .npz with a 2-dimensional array, not a sparse matrix.
 
     Parameters
     ----------
@@ -71,15 +71,15 @@ def holds_vectors(path: str | os.PathLike[str]) -> bool:
 
 
 def read_vectors(path: str | os.PathLike[str]) -> Vectors:
-    """Read dense vectors, with their words or ids where the file has them. Nothing is unpickled.
+    """Read dense vectors, and their words or ids if the file has them. Nothing is unpickled.
 
     Parameters
     ----------
     path : str or path-like
-        An .npy file of one 2-dimensional array; .npz or .safetensors with one 2-dimensional array
-        of numbers and perhaps (npz) one vector named ids, words or names; .parquet with a column of
-        lists or one column a dimension, and perhaps one of ids; .txt or .vec, word vectors as
-        word2vec and GloVe write them (also gzipped), or .bin, word2vec's binary format.
+        .npy with a 2-dimensional array; .npz or .safetensors with one 2-dimensional array of
+        numbers and, optionally (npz), a vector named ids, words or names; .parquet with a column of
+        lists or one column per dimension, and optionally ids; .txt or .vec, word vectors of
+        word2vec or GloVe (also gzipped); .bin, word2vec's binary format.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def read_vectors(path: str | os.PathLike[str]) -> Vectors:
     Raises
     ------
     FastcosFormatError
-        Damaged, no or several such arrays, not finite, ids of another number or repeated.
+        Damaged; no or several such arrays; not finite; repeated ids, or another number of them.
     OSError
         No such file.
 
@@ -119,21 +119,19 @@ def read_arrays(path: Path) -> Mapping[str, Array]:
     if kind in (".parquet", ".pq"):
         return read_vector_table(path)
     if kind in (".txt", ".vec"):
-        words, vectors = read_text_vectors(path)
-        return {"words": words, "vectors": vectors}
+        return _read_text_vectors(path)
     if kind == ".bin":
-        words, vectors = read_binary_vectors(path)
-        return {"words": words, "vectors": vectors}
+        return _read_binary_vectors(path)
     what = kind or "no suffix"
     if path.is_dir():
-        what = "a folder that fastcos fit did not write; save item_embeddings() of a model as .npy"
+        what = "a folder that is not from fastcos fit; save item_embeddings() of a model as .npy"
     raise FastcosFormatError(
         f"{path} must be a file of vectors ({', '.join(SUFFIXES)}), got {what}"
     )
 
 
 def as_vectors(path: Path, arrays: Mapping[str, Array]) -> Vectors:
-    """Return the one 2-dimensional array of numbers, with ids where there are some."""
+    """Return the one 2-dimensional array of numbers, with its ids if there are any."""
     found = [array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "fiub"]
     if len(found) != 1:
         held = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items())
@@ -142,8 +140,8 @@ def as_vectors(path: Path, arrays: Mapping[str, Array]) -> Vectors:
         )
     try:
         vectors = as_mapped_rows("vectors", found[0])
-        for _ in iter_blocks("vectors", vectors, _CHECKED_AT_ONCE):
-            pass  # what is not finite is told as it is read
+        for _ in iter_blocks("vectors", vectors, _ROWS):
+            pass  # reading refuses values that are not finite
     except ValueError as error:
         raise FastcosFormatError(f"{path}: {error}") from None
     named = [name for name in ID_NAMES if name in arrays]
@@ -156,7 +154,7 @@ def as_vectors(path: Path, arrays: Mapping[str, Array]) -> Vectors:
             f"{', '.join(named)} of shape {ids.shape}, dtype {ids.dtype}"
         )
     if len(np.unique(ids)) != len(ids):
-        raise FastcosFormatError(f"{path}: {named[0]} must be distinct, got a repetition")
+        raise FastcosFormatError(f"{path}: {named[0]} must be distinct, got repeated ones")
     return Vectors(vectors, ids)
 
 
@@ -167,7 +165,7 @@ def read_ids(path: str | os.PathLike[str], length: int) -> npt.NDArray[Any]:
     ----------
     path : str or path-like
     length : int
-        How many there must be.
+        Required number of ids.
 
     Returns
     -------
@@ -195,3 +193,72 @@ def read_ids(path: str | os.PathLike[str], length: int) -> npt.NDArray[Any]:
         what = "none" if ids is None else f"shape {ids.shape}"
         raise FastcosFormatError(f"{path} must hold {length} ids, got {what}")
     return ids
+
+
+def _read_text_vectors(path: Path) -> Mapping[str, Array]:
+    """Read lines ``word number ... number``; word2vec's first line ``n d`` is optional.
+
+    A word may have spaces: the last d fields are the numbers.
+    """
+    words, vectors, declared, width = [], [], None, 0
+    with open_bytes(path) as lines:
+        for number, line in enumerate(lines, 1):
+            fields = line.split()
+            if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
+                declared, width = int(fields[0]), int(fields[1])
+                continue
+            if not fields:
+                continue
+            width = width or len(fields) - 1
+            word, *entries = line.strip().rsplit(None, width)
+            vector = None if len(entries) != width or not width else _numbers(entries)
+            if vector is None:
+                raise FastcosFormatError(
+                    f"{path} must have a word and {max(width, 1)} numbers in every line, got "
+                    f"{line[:40].decode(errors='replace').strip()!r} in line {number}"
+                )
+            words.append(word.decode(errors="backslashreplace"))
+            vectors.append(vector)
+    if not vectors or declared not in (None, len(vectors)):
+        wanted = "at least one vector" if declared is None else f"{declared} vectors"
+        raise FastcosFormatError(f"{path} must hold {wanted}, got {len(vectors)}")
+    return {"words": np.array(words, np.str_), "vectors": np.stack(vectors)}
+
+
+def _read_binary_vectors(path: Path) -> Mapping[str, Array]:
+    """Read word2vec's binary format: ``n d`` and a line end, then word, space, d float32 each."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.readline(64)
+        fields = head.split()
+        if len(fields) != 2 or not all(field.isdigit() for field in fields):
+            raise _not_binary(path, f"a first line {head[:30]!r}")
+        n, d = int(fields[0]), int(fields[1])
+        # a vector takes at least a letter, a space and the numbers
+        if not n or not d or n * (4 * d + 2) > size:
+            raise _not_binary(path, f"{size} bytes for {n} vectors of {d} numbers")
+        words, vectors, at = [], np.empty((n, d), np.float32), len(head)
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            for row in range(n):
+                space = content.find(b" ", at)
+                end = space + 1 + 4 * d
+                if space < 0 or end > size:
+                    raise _not_binary(path, f"an end in vector {row + 1} of {n}")
+                word = content[at:space].lstrip(b"\n")
+                words.append(word.decode(errors="backslashreplace"))
+                vectors[row] = np.frombuffer(content[space + 1 : end], "<f4")
+                at = end
+    return {"words": np.array(words, np.str_), "vectors": vectors}
+
+
+def _numbers(fields: list[bytes]) -> Array | None:
+    try:
+        return np.array([float(field) for field in fields], np.float32)
+    except ValueError:
+        return None
+
+
+def _not_binary(path: Path, came: str) -> FastcosFormatError:
+    return FastcosFormatError(
+        f"{path} must be a whole file in word2vec's binary format, got {came}"
+    )

@@ -34,7 +34,7 @@ def assert_same(shards, data):
 
 @pytest.mark.parametrize("texts", [True, False])
 @pytest.mark.parametrize("duplicates", ["sum", "last", "max"])
-def test_shards_of_a_table_are_the_table_read_whole(tmp_path, texts, duplicates):
+def test_ingest_equals_read_interactions(tmp_path, texts, duplicates):
     path = table(tmp_path, texts=texts)
     shards = ingest_interactions(path, tmp_path / "x", duplicates=duplicates, entries_per_shard=400)
     assert len(shards) > 5
@@ -43,21 +43,21 @@ def test_shards_of_a_table_are_the_table_read_whole(tmp_path, texts, duplicates)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["ratings.csv", "x"]
 
 
-def test_the_sorting_goes_through_several_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastcos.io.ingest._ROWS", 100)
-    path, told = table(tmp_path), []
+def test_ingest_in_several_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("fastcos.io.ingest.RECORDS_PER_BLOCK", 100)
+    path, calls = table(tmp_path), []
     shards = ingest_interactions(
-        path, tmp_path / "x", entries_per_shard=700, progress=lambda *at: told.append(at)
+        path, tmp_path / "x", entries_per_shard=700, progress=lambda *call: calls.append(call)
     )
     assert_same(shards, read_interactions(path))
-    size, start = path.stat().st_size, told.index((0, 3000))
-    for part, total in ((told[:start], size), (told[start:], 3000)):
+    size, start = path.stat().st_size, calls.index((0, 3000))
+    for part, total in ((calls[:start], size), (calls[start:], 3000)):
         assert part == sorted(part)
         assert part[-1] == (total, total)
         assert {number for _, number in part} == {total}
 
 
-def test_compressed_text_without_values(tmp_path):
+def test_ingest_compressed_text_without_values(tmp_path):
     path = tmp_path / "seen.tsv.gz"
     path.write_bytes(gzip.compress(b"customer\tproduct\nann\t7\nbob\t7\nbob\t9\n"))
     shards = ingest_interactions(path, tmp_path / "x")
@@ -65,7 +65,7 @@ def test_compressed_text_without_values(tmp_path):
     assert shards.user_ids.tolist() == ["ann", "bob"]
 
 
-def test_values_that_need_float64_keep_it(tmp_path):
+def test_ingest_keeps_float64_values(tmp_path):
     path = tmp_path / "seen.csv"
     path.write_text("user,item,value\na,1,0.1\nb,1,2\nb,2,3\n")
     shards = ingest_interactions(path, tmp_path / "x", entries_per_shard=1)
@@ -73,11 +73,11 @@ def test_values_that_need_float64_keep_it(tmp_path):
     assert shards.dtype == np.float64
 
 
-def test_parquet(tmp_path, monkeypatch):
+def test_ingest_parquet(tmp_path, monkeypatch):
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
     from pyarrow import parquet
 
-    monkeypatch.setattr("fastcos.io.parquet._ROWS", 300)
+    monkeypatch.setattr("fastcos.io.parquet.ROWS_PER_CHUNK", 300)
     rng = np.random.default_rng(0)
     columns = {"user": rng.integers(0, 90, 2000), "item": rng.integers(0, 20, 2000)}
     path = tmp_path / "seen.parquet"
@@ -97,7 +97,7 @@ def test_parquet(tmp_path, monkeypatch):
         ("user,item\n" + "u" * 501 + ",1\n", "ids of at most 500 letters"),
     ],
 )
-def test_unsuitable_tables_are_refused_and_nothing_is_left(tmp_path, text, message):
+def test_ingest_refuses_unsuitable_tables(tmp_path, text, message):
     path = tmp_path / "seen.csv"
     path.write_text(text)
     with pytest.raises(storage.FastcosFormatError, match=message):
@@ -105,7 +105,7 @@ def test_unsuitable_tables_are_refused_and_nothing_is_left(tmp_path, text, messa
     assert [file.name for file in tmp_path.iterdir()] == ["seen.csv"]
 
 
-def test_an_out_in_use_is_refused(tmp_path):
+def test_ingest_refuses_an_occupied_directory(tmp_path):
     path = table(tmp_path)
     with pytest.raises(ValueError, match="out must be a new or an empty directory"):
         ingest_interactions(path, tmp_path)
@@ -113,7 +113,7 @@ def test_an_out_in_use_is_refused(tmp_path):
         ingest_interactions(path, tmp_path / "x", duplicates="error")
 
 
-def test_the_command_line_ingests_and_fits(tmp_path, capsys):
+def test_ingest_and_fit_commands(tmp_path, capsys):
     path = table(tmp_path)
     assert main(["ingest", str(path), "--out", str(tmp_path / "x"), "--json"]) == 0
     assert '"shards": 1' in capsys.readouterr().out

@@ -36,7 +36,7 @@ def check(path):
     assert found.vectors.dtype == np.float32
 
 
-def test_word_vectors_as_text_with_and_without_a_first_line(tmp_path):
+def test_text_vectors_with_and_without_a_first_line(tmp_path):
     for name, head in (("glove.txt", []), ("w2v.vec", ["3 3"])):
         (tmp_path / name).write_text("\n".join([*head, *text_lines()]) + "\n", "utf8")
         check(tmp_path / name)
@@ -45,14 +45,14 @@ def test_word_vectors_as_text_with_and_without_a_first_line(tmp_path):
     check(tmp_path / "w2v.vec.gz")
 
 
-def test_a_word_of_a_text_file_may_hold_spaces(tmp_path):
+def test_text_vectors_allow_spaces_in_words(tmp_path):
     (tmp_path / "v.txt").write_text("a 1 2 3\n. . . 4 5 6\n")
-    # the first line tells the width
+    # the first line gives the width
     assert read_vectors(tmp_path / "v.txt").ids.tolist() == ["a", ". . ."]
 
 
 @pytest.mark.parametrize("between", [b"\n", b""])
-def test_word_vectors_in_binary(tmp_path, between):
+def test_binary_vectors(tmp_path, between):
     (tmp_path / "v.bin").write_bytes(binary(between=between))
     check(tmp_path / "v.bin")
 
@@ -72,7 +72,7 @@ def test_word_vectors_in_binary(tmp_path, between):
         ("v.xyz", b"", "must be a file of vectors"),
     ],
 )
-def test_damaged_word_vectors_are_refused_in_one_line(tmp_path, name, content, message):
+def test_word_vectors_refuse_damaged_files(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(FastcosFormatError, match=message) as caught:
         read_vectors(tmp_path / name)
@@ -134,7 +134,7 @@ def trained(kind, n=30, p=20, d=4):
 
 
 @pytest.mark.parametrize(("kind", "note"), [("als", ()), ("bpr", "BPR"), ("lmf", "logistic")])
-def test_bias_columns_of_implicit_are_stripped_from_a_saved_model(tmp_path, kind, note):
+def test_read_factors_strips_biases_of_implicit(tmp_path, kind, note):
     items, users = trained(kind)
     np.savez(tmp_path / "m.npz", user_factors=users, item_factors=items, factors=4, dtype="float32")
     found = read_factors(tmp_path / "m.npz")
@@ -147,19 +147,19 @@ def test_bias_columns_of_implicit_are_stripped_from_a_saved_model(tmp_path, kind
         np.testing.assert_allclose(difference, np.tile(items[:, 4], (30, 1)), atol=1e-5)
 
 
-def test_bias_columns_are_stripped_from_two_files_and_logistic_ones_without_users(tmp_path):
+def test_read_factors_strips_biases_of_two_files(tmp_path):
     items, users = trained("bpr")
     np.save(tmp_path / "items.npy", items)
     np.save(tmp_path / "users.npy", users)
     assert read_factors(tmp_path / "items.npy", tmp_path / "users.npy").items.shape == (20, 4)
-    # only the users' ones tell that the last column is a bias
+    # only the users' ones show that the last column is a bias
     assert read_factors(tmp_path / "items.npy").items.shape == (20, 5)
     logistic, _ = trained("lmf")
     np.save(tmp_path / "items.npy", logistic)
     assert read_factors(tmp_path / "items.npy").items.shape == (20, 4)
 
 
-def test_ordinary_columns_are_left_alone():
+def test_strip_biases_keeps_ordinary_columns():
     rng = np.random.default_rng(2)
     items, users = rng.standard_normal((9, 3)), rng.standard_normal((7, 3))
     assert strip_biases(items, users) == (items, users, ())
@@ -167,7 +167,7 @@ def test_ordinary_columns_are_left_alone():
     assert strip_biases(np.zeros((4, 3)), np.zeros((3, 3)))[2] == ()
 
 
-def test_components_of_scikit_learn_are_transposed(tmp_path):
+def test_read_factors_transposes_components(tmp_path):
     from sklearn.decomposition import TruncatedSVD
 
     X = np.random.default_rng(3).random((40, 15))
@@ -182,7 +182,7 @@ def test_components_of_scikit_learn_are_transposed(tmp_path):
     np.testing.assert_allclose(found.users @ found.items.T, svd.transform(X) @ svd.components_)
 
 
-def test_users_in_two_places_and_of_another_width_are_refused(tmp_path):
+def test_read_factors_refuses_conflicting_users(tmp_path):
     items, users = trained("als")
     np.savez(tmp_path / "m.npz", user_factors=users, item_factors=items)
     np.save(tmp_path / "users.npy", users[:, :3])
@@ -193,7 +193,7 @@ def test_users_in_two_places_and_of_another_width_are_refused(tmp_path):
         read_factors(tmp_path / "items.npy", tmp_path / "users.npy")
 
 
-def test_common_rows_are_matched_by_id_in_the_order_of_the_new_file():
+def test_common_rows_match_by_id():
     def rows(ids, old):
         return [part.tolist() for part in common_rows("new", np.array(ids), "old", np.array(old))]
 
@@ -209,26 +209,26 @@ def test_common_rows_are_matched_by_id_in_the_order_of_the_new_file():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("item,count\na,1\na,2\n", "must have one row an item"),
+        ("item,count\na,1\na,2\n", "must have one row per item"),
         ("item,count\na,-1\n", "must hold numbers of at least 0, got -1"),
-        ("item,count\nz,1\n", "must name some of the items"),
+        ("item,count\nz,1\n", "must contain some of the items"),
         ("item,colour\na,1\n", "column must be given"),
         ("item,count\na,many\n", "count"),
     ],
 )
-def test_wrong_popularity_is_refused(tmp_path, text, message):
+def test_read_popularity_refuses_wrong_tables(tmp_path, text, message):
     (tmp_path / "p.csv").write_text(text)
     with pytest.raises(FastcosFormatError, match=message):
         read_popularity(tmp_path / "p.csv", ["a", "b"])
 
 
-def test_popularity_is_matched_by_id(tmp_path):
+def test_read_popularity_matches_by_id(tmp_path):
     (tmp_path / "p.csv").write_text("item,popularity\nb,3\nx,9\n")
     found = read_popularity(tmp_path / "p.csv", ["a", "b"])
     assert (found.values.tolist(), found.n_missing, found.n_unknown) == ([0, 3], 1, 1)
 
 
-def test_an_npz_whose_directory_hides_an_array_is_refused(tmp_path):
+def test_npz_with_a_hidden_array_is_refused(tmp_path):
     path = tmp_path / "v.npz"
     np.savez(path, vectors=np.eye(3), ids=["a", "b", "c"])
     content = bytearray(path.read_bytes())
@@ -237,11 +237,11 @@ def test_an_npz_whose_directory_hides_an_array_is_refused(tmp_path):
     # the first entry takes the second for its comment
     content[entry + 32 : entry + 34] = (content.index(b"PK\x05\x06") - after).to_bytes(2, "little")
     path.write_bytes(content)
-    with pytest.raises(FastcosFormatError, match="directory declares 2 arrays, 1 are there"):
+    with pytest.raises(FastcosFormatError, match="directory declares 2 arrays, got 1"):
         read_vectors(path)
 
 
-def test_texts_of_parquet_that_are_not_utf8_are_refused(tmp_path):
+def test_parquet_texts_must_be_utf8(tmp_path):
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
     from pyarrow import parquet
 

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all."""
+"""Atomic writing: a file is complete, or it is unchanged."""
 
 import csv
 import errno
@@ -11,7 +11,7 @@ import pytest
 from fastcos import io
 
 
-def test_a_block_that_raises_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_atomic_path_keeps_the_old_file_on_errors(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
 
@@ -30,7 +30,7 @@ def test_a_block_that_raises_leaves_the_old_file_and_nothing_else(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, call):
+def test_write_json_keeps_the_old_file_on_a_full_disk(tmp_path, monkeypatch, call):
     path = tmp_path / "a.json"
     path.write_text("old")
 
@@ -44,7 +44,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch,
     assert path.read_text() == "old"
 
 
-def test_the_file_has_the_usual_permissions(tmp_path):
+def test_write_json_sets_default_permissions(tmp_path):
     (tmp_path / "plain").write_text("")
     io.write_json(tmp_path / "a.json", 1)
     assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == stat.S_IMODE(
@@ -52,7 +52,7 @@ def test_the_file_has_the_usual_permissions(tmp_path):
     )
 
 
-def test_a_link_is_followed(tmp_path):
+def test_write_json_follows_links(tmp_path):
     (tmp_path / "real.json").write_text("old")
     (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
     io.write_json(tmp_path / "link.json", 7)
@@ -60,27 +60,27 @@ def test_a_link_is_followed(tmp_path):
     assert json.loads((tmp_path / "real.json").read_text()) == 7
 
 
-def test_places_where_no_file_can_be_are_refused(tmp_path):
+def test_write_json_refuses_invalid_paths(tmp_path):
     with pytest.raises(OSError, match="regular file"):
         io.write_json(tmp_path, 1)
     with pytest.raises(FileNotFoundError, match="existing directory"):
         io.write_json(tmp_path / "absent" / "a.json", 1)
 
 
-def test_a_block_that_writes_nothing_is_an_error(tmp_path):
+def test_atomic_path_refuses_an_empty_block(tmp_path):
     with pytest.raises(FileNotFoundError), io.atomic_path(tmp_path / "a"):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_has_no_json_form_is_refused_before_a_file_appears(tmp_path):
+def test_write_json_refuses_values_without_json_form(tmp_path):
     for value in (float("nan"), {1, 2}):
         with pytest.raises((ValueError, TypeError)):
             io.write_json(tmp_path / "a.json", value)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_csv_gives_back_what_was_written(tmp_path):
+def test_write_csv_round_trip(tmp_path):
     rows = [('é, "x"\n', 0.1 + 0.2), ("", None)]
     io.write_csv(tmp_path / "a.csv", ("name", "score"), rows)
     with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
@@ -93,15 +93,15 @@ def test_csv_gives_back_what_was_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [(OSError(errno.EFBIG, "File too large"), "File too large"),
      (OSError("1024 requested and 640 written"), "1024 requested and 640 written")],
 )  # fmt: skip
-def test_an_error_of_writing_names_the_file(tmp_path, error, told):
-    with pytest.raises(OSError, match=told) as caught, io.atomic_path(tmp_path / "a.npy"):
+def test_atomic_path_errors_name_the_file(tmp_path, error, message):
+    with pytest.raises(OSError, match=message) as caught, io.atomic_path(tmp_path / "a.npy"):
         raise error
     assert caught.value.filename == str(tmp_path / "a.npy")
-    assert caught.value.strerror == told
+    assert caught.value.strerror == message
     with pytest.raises(FileNotFoundError) as other, io.atomic_path(tmp_path / "a.npy"):
         (tmp_path / "b").read_text()
     assert other.value.filename == str(tmp_path / "b")

@@ -100,7 +100,7 @@ def test_simulated_interactions_with_wide_numbers_are_the_same(monkeypatch):
 def test_more_ids_or_items_than_a_number_can_name_are_refused(X, tmp_path, monkeypatch):
     table = tmp_path / "table.csv"
     table.write_text("user,item\n" + "".join(f"u{i},{i % 4}\n" for i in range(9)))
-    monkeypatch.setattr(ingest, "_MOST_IDS", 8)
+    monkeypatch.setattr(ingest, "MAX_IDS", 8)
     with pytest.raises(ValueError, match=r"distinct ids must be .* 8, got 9"):
         fastcos.io.ingest_interactions(table, tmp_path / "out")
     monkeypatch.setattr(cosine_training, "MAX_ITEMS", 59)

@@ -69,7 +69,7 @@ def as_read(data):
         "value,item,note,user\n1,b,x,10\n2.5,a,,9\n-1,a,y,10\n",
     ],
 )
-def test_every_dialect_gives_the_same_matrix(tmp_path, text):
+def test_read_interactions_of_every_dialect(tmp_path, text):
     expected = [9, 10], ["a", "b"], DENSE
     assert as_read(io.read_interactions(written(tmp_path, "r.csv", text))) == expected
     packed = written(tmp_path, "r.csv.gz", gzip.compress(text.encode()))
@@ -78,7 +78,7 @@ def test_every_dialect_gives_the_same_matrix(tmp_path, text):
     assert as_read(io.read_interactions(zipped(tmp_path, "r.zip", folder))) == expected
 
 
-def test_columns_are_told_by_their_names_and_never_guessed_among_several(tmp_path):
+def test_columns_are_recognised_by_unique_names(tmp_path):
     path = written(tmp_path, "r.csv", "User_ID,movieId,item,quantity,rating\n1,2,3,4,5\n")
     refused(path, "item must be given", "movieId, item")
     refused(path, "value must be given", "quantity, rating", item="item")
@@ -92,7 +92,7 @@ def test_columns_are_told_by_their_names_and_never_guessed_among_several(tmp_pat
     refused(written(tmp_path, "d.csv", "user,item,item\n1,2,3\n"), "item must be given")
 
 
-def test_a_file_without_header_names_columns_by_position(tmp_path):
+def test_header_false_names_columns_by_position(tmp_path):
     path = written(tmp_path, "u.data", "196\t242\t3\t881250949\n186\t302\t3\t891717742\n")
     refused(path, "user must be given", "196, 242, 3")
     X, users, items = io.read_interactions(path, user="1", item="2", value="3", header=False)
@@ -102,7 +102,7 @@ def test_a_file_without_header_names_columns_by_position(tmp_path):
     refused(broken, "(row 2)", user="1", item="2", value="3", header=False)
 
 
-def test_leading_zeros_keep_ids_apart(tmp_path):
+def test_ids_with_leading_zeros_are_strings(tmp_path):
     path = written(tmp_path, "r.csv", "user,item\n007,10\n7,9\n10,9\n")
     data = io.read_interactions(path)
     assert data.user_ids.tolist() == ["007", "10", "7"]
@@ -112,7 +112,7 @@ def test_leading_zeros_keep_ids_apart(tmp_path):
         assert set(io.read_interactions(path).user_ids.tolist()) == {odd, "3"}
 
 
-def test_quotes_in_tab_separated_files_are_letters(tmp_path):
+def test_quotes_in_tab_separated_files_are_characters(tmp_path):
     path = written(tmp_path, "r.tsv", 'user\titem\n1\t"a" b\n2\t"\n')
     assert io.read_interactions(path).item_ids.tolist() == ['"', '"a" b']
 
@@ -129,7 +129,7 @@ def test_duplicates_follow_the_policy(tmp_path, policy, expected):
         io.read_interactions(path, duplicates="x")
 
 
-def test_a_text_value_is_refused_with_file_and_row(tmp_path):
+def test_text_values_are_refused_with_file_and_rows(tmp_path):
     lines = ["user,item,value", *(f"{i},{i % 7},1" for i in range(5000))]
     lines[1233] = "5,6,many"
     path = written(tmp_path, "r.csv", "\n".join(lines))
@@ -141,7 +141,7 @@ def test_a_text_value_is_refused_with_file_and_row(tmp_path):
 
 
 @pytest.mark.parametrize("value", ["", "nan", "NaN", "inf", "-inf", "1e999", "1_0", "null", "1 2"])
-def test_what_is_no_finite_number_is_refused(tmp_path, value):
+def test_non_finite_values_are_refused(tmp_path, value):
     path = written(tmp_path, "r.csv", f"user,item,value\n1,1,1\n1,2,{value}\n")
     refused(path, "finite", repr(value), "(row 3)")
 
@@ -170,25 +170,25 @@ def test_unsuitable_text_is_refused_with_its_line(tmp_path, text, fragments):
     refused(written(tmp_path, "r.csv", text), "r.csv", *fragments)
 
 
-def test_bytes_that_are_no_utf8_do_not_matter_in_columns_that_are_not_read(tmp_path):
+def test_invalid_utf8_is_ignored_in_columns_not_read(tmp_path):
     path = written(tmp_path, "r.csv", b"user,item,comment\n1,2,caf\xe9\n")
     assert io.read_interactions(path).X.nnz == 1
 
 
-def test_a_line_without_end_and_a_decompression_bomb_stop_early(tmp_path, monkeypatch):
+def test_endless_lines_and_decompression_bombs_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("fastcos.io.streams.LONGEST_LINE", 1 << 19)
     path = written(tmp_path, "r.csv.gz", gzip.compress(b"user,item\n" + b"x" * (1 << 22)))
     refused(path, "line of more than")
-    monkeypatch.setattr("fastcos.io.streams.LARGEST_UNPROVEN", 1 << 20)
+    monkeypatch.setattr("fastcos.io.streams.LARGEST_FREE_SIZE", 1 << 20)
     path = written(tmp_path, "r.csv.gz", gzip.compress(b"user,item\n" + b"1,2\n" * (1 << 20)))
     refused(path, "expand")
     path = zipped(tmp_path, "r.zip", {"r.csv": b"user,item\n" + b"1,2\n" * (1 << 20)})
     refused(path, "expand")
 
 
-def test_progress_counts_the_bytes_that_are_stored(tmp_path):
+def test_progress_counts_stored_bytes(tmp_path):
     rng = np.random.default_rng(0)
-    rows = rng.integers(0, 10**9, (100_000, 2)).tolist()
+    rows = rng.integers(0, 10**9, (60_000, 2)).tolist()
     text = "user,item\n" + "".join(f"{u},{i}\n" for u, i in rows)
     plain = written(tmp_path, "r.csv", text)
     packed = written(tmp_path, "r.csv.gz", gzip.compress(text.encode()))
@@ -197,16 +197,16 @@ def test_progress_counts_the_bytes_that_are_stored(tmp_path):
         size = archive.getinfo("r.csv").compress_size
     sizes = {plain: plain.stat().st_size, packed: packed.stat().st_size, members: size}
     for path, size in sizes.items():
-        told = []
+        calls = []
         member = "r.csv" if path == members else None
-        io.read_interactions(path, member=member, progress=lambda *at, to=told: to.append(at))
-        done, totals = zip(*told, strict=True)
+        io.read_interactions(path, member=member, progress=lambda *call, to=calls: to.append(call))
+        done, totals = zip(*calls, strict=True)
         assert list(done) == sorted(done)
         assert len(set(done)) > 3
         assert set(totals) == {size} == {done[-1]}
 
 
-def test_a_member_must_be_told_where_there_are_several(tmp_path):
+def test_member_must_name_one_of_several_files(tmp_path):
     path = zipped(tmp_path, "r.zip", {"d/a.csv": ROWS, "README": "hello"})
     refused(path, "member must name one file", "d/a.csv, README", "got None")
     refused(path, "got 'b.csv'", member="b.csv")
@@ -225,9 +225,9 @@ numbers = st.integers(-(10**20), 10**20).map(str)
 cells = st.tuples(st.one_of(ids, numbers), st.one_of(ids, numbers), st.integers(-8, 8))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(cells, min_size=1, max_size=30), st.randoms(use_true_random=False))
-def test_any_table_written_by_csv_is_read_back_whatever_its_order(rows, random):
+def test_read_interactions_inverts_csv_in_any_row_order(rows, random):
     truth = defaultdict(float)
     for user, item, value in rows:
         truth[user, item] += value
@@ -249,7 +249,7 @@ def test_any_table_written_by_csv_is_read_back_whatever_its_order(rows, random):
             assert X[i][j] == truth.get((str(user), str(item)), 0.0)
 
 
-def test_sums_are_rounded_alike_whatever_the_order_of_the_file(tmp_path):
+def test_sums_do_not_depend_on_row_order(tmp_path):
     values = [0.1, 0.2, 0.3, 1e16, -1e16, 0.7]
     found = set()
     for shift in range(6):
@@ -259,7 +259,7 @@ def test_sums_are_rounded_alike_whatever_the_order_of_the_file(tmp_path):
     assert len(found) == 1
 
 
-def test_values_are_float32_only_where_that_is_exact(tmp_path):
+def test_values_are_float32_only_if_exact(tmp_path):
     for value, dtype in (("0.5", np.float32), ("0.1", np.float64), ("1e300", np.float64)):
         path = written(tmp_path, "r.csv", f"user,item,value\n1,1,{value}\n")
         X = io.read_interactions(path).X
@@ -273,7 +273,7 @@ def test_zero_values_keep_their_rows_and_columns(tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
-def test_scipys_npz_and_matrix_market_files_are_read(tmp_path, layout):
+def test_scipy_npz_and_matrix_market_files_are_read(tmp_path, layout):
     X = sp.random_array((30, 20), density=0.2, rng=np.random.default_rng(0), format=layout)
     sp.save_npz(tmp_path / "x.npz", X)
     scipy.io.mmwrite(tmp_path / "x.mtx", X, precision=17)
@@ -287,7 +287,7 @@ def test_scipys_npz_and_matrix_market_files_are_read(tmp_path, layout):
         io.read_interactions(tmp_path / "x.npz", user="a")
 
 
-def test_absurd_or_inconsistent_declarations_are_refused_before_memory_is_asked_for(tmp_path):
+def test_inconsistent_declarations_are_refused(tmp_path):
     head = "%%MatrixMarket matrix coordinate real general\n"
     for size in ("99999999999 5 1", "5 5 99999999999", "5 5 2"):
         refused(written(tmp_path, "x.mtx", f"{head}{size}\n1 1 1.0\n"), "x.mtx")
@@ -324,7 +324,7 @@ def test_absurd_or_inconsistent_declarations_are_refused_before_memory_is_asked_
     refused(tmp_path / "x.npz", "Python objects")
 
 
-def test_damaged_files_are_refused_or_read_alike(tmp_path):
+def test_damaged_files_are_refused_or_read_correctly(tmp_path):
     rng = np.random.default_rng(3)
     text = "user,item,value\n" + "".join(f"{i % 91},{i % 53},{i % 5 + 1}\n" for i in range(3000))
     X = io.read_interactions(written(tmp_path, "t.csv", text)).X
@@ -371,16 +371,16 @@ def survived(seed, cases, *formats):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space by /proc")
-def test_files_damaged_at_random_crash_nothing():
-    found = survived(0, 30, "npy", "npz", "mtx", "csv.gz", "half a search")
-    assert all(sum(counts) == 30 and counts[0] > 5 for counts in found.values())
+def test_randomly_damaged_files_do_not_crash():
+    found = survived(0, 20, "npy", "npz", "mtx", "csv.gz", "half a search")
+    assert all(sum(counts) == 20 and counts[0] > 3 for counts in found.values())
 
 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space by /proc")
 @pytest.mark.parametrize("form", FORMATS)
-def test_2000_damaged_files_of_every_format_crash_nothing(form):
+def test_2000_damaged_files_of_every_format_do_not_crash(form):
     if "parquet" in form:
         pytest.importorskip("pyarrow", reason="pyarrow is an extra")
     if form == "safetensors":
@@ -388,7 +388,7 @@ def test_2000_damaged_files_of_every_format_crash_nothing(form):
     assert sum(survived(1, 2000, form)[form]) == 2000
 
 
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     refused(written(tmp_path, "r.parquet", b"PAR1"), "pip install 'fastcos[io]'")
 
@@ -416,7 +416,7 @@ def test_parquet_equals_text(tmp_path):
         refused(written(tmp_path, "u.parquet", whole[: len(whole) * part // 16]), "Parquet")
 
 
-def test_vectors_come_with_their_ids(tmp_path):
+def test_read_vectors_returns_ids(tmp_path):
     rows = np.arange(6, dtype=np.float32).reshape(3, 2)
     np.save(tmp_path / "v.npy", np.asfortranarray(rows))
     vectors, positions = io.read_vectors(tmp_path / "v.npy")

@@ -1,0 +1,377 @@
+"""Labels, names, popularities and rated pairs of items, aligned with given item ids."""
+
+import os
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.io.columns import (
+    ITEM_WORDS,
+    NAME_WORDS,
+    VALUE_WORDS,
+    Integers,
+    TextColumn,
+    check_ids,
+    find_column,
+    require_column,
+)
+from fastcos.io.tables import open_table
+from fastcos.storage import FastcosFormatError
+from fastcos.validation import read_only
+
+Texts = npt.NDArray[np.str_]
+# cells that mean no label; the second is MovieLens'
+NO_LABEL = ("", "(no genres listed)")
+# column names of popularities
+POPULARITY_WORDS = VALUE_WORDS | {"popularity", "users", "n", "nusers", "decks", "ndecks"}
+
+
+class ItemLabels(NamedTuple):
+    """One label per item, and counts of the items without one.
+
+    Attributes
+    ----------
+    labels : ndarray (p,), int64
+        Position in classes; -1 for no label.
+    classes : ndarray (C,), str
+        Ascending.
+    names : ndarray (p,), str
+        Names for printing; the id if an item has no name.
+    n_several, n_none, n_other : int
+        Items without a label because of several labels; no label or no row; a label not in only.
+    n_unknown : int
+        Items of the file that have no interactions.
+    """
+
+    labels: Integers
+    classes: Texts
+    names: Texts
+    n_several: int
+    n_none: int
+    n_other: int
+    n_unknown: int
+
+
+def read_labels(
+    path: str | os.PathLike[str],
+    item_ids: npt.ArrayLike,
+    *,
+    column: str,
+    item: str | None = None,
+    name: str | None = None,
+    separator: str | None = "|",
+    only: Collection[str] | None = None,
+    missing: Collection[str] = NO_LABEL,
+    member: str | None = None,
+    delimiter: str | None = None,
+    header: bool = True,
+) -> ItemLabels:
+    r"""Read the label of every item that has exactly one.
+
+    A cell may hold several labels between separators, and an item may have several rows. Items
+    with several distinct labels, with none, or with one that is not in only get -1 and are counted.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A table as for read_interactions, with one or more rows per item.
+    item_ids : array_like (p,), integers or strings
+        As returned by read_interactions. Ids match as text: 7 matches "7", not "07".
+    column : str
+        Name of the column of labels.
+    item : str, optional
+        Name of the column of ids. Default: recognised by its name (item, movieId, StockCode ...).
+    name : str, optional
+        Name of the column of names. Default: name, title or description, if one exists.
+    separator : str or None
+        Text between several labels of a cell; None if a cell is one label.
+    only : collection of str, optional
+        The classes; items with any other label are left out.
+    missing : collection of str
+        Cells that mean no label.
+    member, delimiter, header
+        As in read_interactions.
+
+    Returns
+    -------
+    ItemLabels
+
+    Raises
+    ------
+    FastcosFormatError
+        As in read_interactions; no item of the file is in item_ids; fewer than two classes; a class
+        of only that no item has.
+    OSError
+        No such file.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "movies.csv"
+    ...     _ = file.write_text("movieId,title,genres\n3,Heat,Crime\n4,Big,Comedy|Drama\n"
+    ...                         "8,Up,Comedy\n9,It,Horror\n")
+    ...     found = read_labels(file, [3, 4, 8], column="genres")
+    >>> found.labels.tolist(), found.classes.tolist(), found.names.tolist()
+    ([1, -1, 0], ['Comedy', 'Crime'], ['Heat', 'Big', 'Up'])
+    >>> found.n_several, found.n_unknown
+    (1, 1)
+    """
+    path = Path(path)
+    if only is not None:
+        only = {only} if isinstance(only, str) else set(only)
+    positions = _Positions(item_ids)
+    with open_table(path, member=member, delimiter=delimiter, header=header) as table:
+        item = require_column("item", item, ITEM_WORDS, table.names, path)
+        column = require_column("column", column, (), table.names, path)
+        name = find_column("name", name, NAME_WORDS, table.names, path)
+        wanted = [item, column] if name is None else [item, column, name]
+        read = table.read(wanted, None)
+    rows, at, n_unknown = positions.match(path, read.texts[0])
+    parts = [_split(text, separator, missing) for text in read.texts[1].texts]
+    found: dict[int, set[str]] = defaultdict(set)
+    for position, code in zip(at.tolist(), read.texts[1].codes[rows].tolist(), strict=True):
+        found[position].update(parts[code])
+    single = {position: next(iter(s)) for position, s in found.items() if len(s) == 1}
+    kept = {at: label for at, label in single.items() if only is None or label in only}
+    classes = sorted(set(kept.values()))
+    _check_classes(path, column, classes, only, set(single.values()))
+    numbers = {label: number for number, label in enumerate(classes)}
+    labels = np.full(len(positions.ids), -1, dtype=np.int64)
+    labels[list(kept)] = [numbers[label] for label in kept.values()]
+    n_several = sum(len(several) > 1 for several in found.values())
+    names = positions.ids if name is None else _names(positions.ids, at, rows, read.texts[2])
+    return ItemLabels(
+        labels=read_only(labels),
+        classes=np.array(classes, dtype=np.str_),
+        names=names,
+        n_several=n_several,
+        n_none=len(labels) - len(single) - n_several,
+        n_other=len(single) - len(kept),
+        n_unknown=n_unknown,
+    )
+
+
+class Popularity(NamedTuple):
+    """One number per item.
+
+    Attributes
+    ----------
+    values : ndarray (p,), float64
+        At least 0; 0 for items that are not in the file.
+    n_missing : int
+        Number of items that are not in the file.
+    n_unknown : int
+        Number of rows of the file with other items.
+    """
+
+    values: npt.NDArray[np.float64]
+    n_missing: int
+    n_unknown: int
+
+
+def read_popularity(
+    path: str | os.PathLike[str],
+    item_ids: npt.ArrayLike,
+    *,
+    column: str | None = None,
+    item: str | None = None,
+) -> Popularity:
+    r"""Read a number of at least 0 for each item, such as the number of its users.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A table as for read_interactions, with at most one row per item.
+    item_ids
+        As in :func:`read_labels`.
+    column, item : str, optional
+        Names of the columns of numbers and of ids. Default: recognised by their names.
+
+    Returns
+    -------
+    Popularity
+
+    Raises
+    ------
+    FastcosFormatError
+        As in read_interactions; a negative number; an item in two rows; no item of the file is
+        among item_ids.
+    OSError
+        No such file.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "counts.csv"
+    ...     _ = file.write_text("item,count\n3,10\n4,2\n")
+    ...     read_popularity(file, [4, 5, 3])
+    Popularity(values=array([ 2.,  0., 10.]), n_missing=1, n_unknown=0)
+    """
+    path = Path(path)
+    positions = _Positions(item_ids)
+    with open_table(path, member=None, delimiter=None, header=True) as table:
+        item = require_column("item", item, ITEM_WORDS, table.names, path)
+        column = require_column("column", column, POPULARITY_WORDS, table.names, path)
+        read = table.read([item], column)
+    check_ids(path, item, read.texts[0], read.lines)
+    rows, at, n_unknown = positions.match(path, read.texts[0])
+    numbers = np.asarray(read.numbers, np.float64)[rows]
+    if (numbers < 0).any():
+        raise FastcosFormatError(
+            f"{path}: column {column!r} must hold numbers of at least 0, got {numbers.min():g}"
+        )
+    if len(np.unique(at)) != len(at):
+        raise FastcosFormatError(f"{path} must have one row per item, got several for one")
+    values = np.zeros(len(positions.ids))
+    values[at] = numbers
+    return Popularity(read_only(values), len(values) - len(at), n_unknown)
+
+
+class ItemPairs(NamedTuple):
+    """Rated pairs of known items.
+
+    Attributes
+    ----------
+    pairs : ndarray (m, 2), int64
+        Positions in the ids.
+    ratings : ndarray (m,), float64
+    n_unknown : int
+        Number of pairs with an item that is not among the ids.
+    """
+
+    pairs: npt.NDArray[np.int64]
+    ratings: npt.NDArray[np.float64]
+    n_unknown: int
+
+
+def read_pairs(
+    path: str | os.PathLike[str],
+    ids: npt.ArrayLike,
+    *,
+    header: bool = False,
+    delimiter: str | None = None,
+    member: str | None = None,
+) -> ItemPairs:
+    r"""Read a table with two items and a rating per line, the format of WS-353, MEN and SimLex-999.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A table as for read_interactions; its first three columns are used.
+    ids : array_like (n,), integers or strings
+        Ids or words. An item that is not among them is also searched in lower case.
+    header : bool, default False
+        Whether the first line has column names.
+    delimiter, member
+        As in read_interactions.
+
+    Returns
+    -------
+    ItemPairs
+
+    Raises
+    ------
+    FastcosFormatError
+        Fewer than three columns; a rating that is not a finite number; fewer than two known pairs.
+    OSError
+        No such file.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "pairs.txt"
+    ...     _ = file.write_text("sun\tmoon\t6.5\nsun\tJam\t1\nsun\twake\t3\n")
+    ...     found = read_pairs(file, ["jam", "moon", "sun"])
+    >>> found.pairs.tolist(), found.ratings.tolist(), found.n_unknown
+    ([[2, 1], [2, 0]], [6.5, 1.0], 1)
+    """
+    path = Path(path)
+    with open_table(path, member=member, delimiter=delimiter, header=header) as table:
+        if len(table.names) < 3:
+            raise FastcosFormatError(
+                f"{path} must have three columns (item, item, rating), got {len(table.names)}"
+            )
+        first, second, rating = table.names[:3]
+        read = table.read((first, second), rating)
+    check_ids(path, first, read.texts[0], read.lines)
+    check_ids(path, second, read.texts[1], read.lines)
+    known_ids = {str(one): position for position, one in enumerate(np.asarray(ids).tolist())}
+    sides = []
+    for column in read.texts:
+        at = [known_ids.get(text, known_ids.get(text.lower(), -1)) for text in column.texts]
+        sides.append(np.array(at, dtype=np.int64)[column.codes])
+    known = (sides[0] >= 0) & (sides[1] >= 0)
+    if known.sum() < 2:
+        raise FastcosFormatError(
+            f"{path} must hold at least two pairs of known items, got {int(known.sum())} of "
+            f"{len(known)}"
+        )
+    return ItemPairs(
+        read_only(np.stack(sides, axis=1)[known]),
+        read_only(np.asarray(read.numbers, dtype=np.float64)[known]),
+        int((~known).sum()),
+    )
+
+
+class _Positions:
+    """Positions of item ids, matched as text."""
+
+    def __init__(self, item_ids: npt.ArrayLike) -> None:
+        self.ids: Texts = np.array([str(one) for one in np.asarray(item_ids).tolist()], np.str_)
+        self._of = {one: position for position, one in enumerate(self.ids.tolist())}
+
+    def match(self, path: Path, column: TextColumn) -> tuple[Integers, Integers, int]:
+        """Return rows of known items, their positions, and the number of unknown items."""
+        found = np.array([self._of.get(text, -1) for text in column.texts], dtype=np.int64)
+        unknown = np.flatnonzero(found < 0)
+        if len(unknown) == len(found):
+            shown = ", ".join(repr(column.texts[one][:40]) for one in unknown[:5])
+            raise FastcosFormatError(
+                f"{path} must contain some of the items (such as "
+                f"{', '.join(map(repr, self.ids[:3].tolist()))}), got {len(unknown)} others: "
+                f"{shown}"
+            )
+        rows = np.flatnonzero(found[column.codes] >= 0)
+        return rows, found[column.codes[rows]], len(unknown)
+
+
+def _split(text: str, separator: str | None, missing: Collection[str]) -> set[str]:
+    if text.strip() in missing:
+        return set()
+    parts = text.split(separator) if separator else [text]
+    return {part.strip() for part in parts if part.strip() not in missing and part.strip()}
+
+
+def _check_classes(
+    path: Path,
+    column: str,
+    classes: Sequence[str],
+    only: Collection[str] | None,
+    present: Collection[str],
+) -> None:
+    absent = sorted(set(only or ()) - set(classes))
+    if absent:
+        raise FastcosFormatError(
+            f"only must name labels of column {column!r} of {path} "
+            f"({', '.join(sorted(present)[:10])}), got {', '.join(map(repr, absent[:5]))}"
+        )
+    if len(classes) < 2:
+        raise FastcosFormatError(
+            f"{path}: column {column!r} must have at least two different labels among items with "
+            f"exactly one, got {len(classes)}"
+        )
+
+
+def _names(ids: Texts, at: Integers, rows: Integers, column: TextColumn) -> Texts:
+    names = ids.tolist()
+    # backwards: the first name in the file is the last one written
+    for position, code in zip(at[::-1].tolist(), column.codes[rows][::-1].tolist(), strict=True):
+        names[position] = column.texts[code].strip() or ids[position]
+    return np.array(names, dtype=np.str_)
