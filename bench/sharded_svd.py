@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 import fastcos
 from bench.beyond_memory import peak_mib
-from fastcos.linalg.shard_writer import ShardWriter
+from fastcos.linalg.shards import ShardWriter
 
 THREADS = 2
 USERS_AT_ONCE = 200_000

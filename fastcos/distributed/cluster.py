@@ -34,7 +34,7 @@ from fastcos.distributed.operator import (
 )
 from fastcos.engine.packing import ExecutionOptions, no_exclusions
 from fastcos.engine.segments import merge
-from fastcos.linalg.sparse_operator import Matrix
+from fastcos.linalg.operators import Matrix
 from fastcos.linalg.svd import SVD, randomized_svd as svd_of
 from fastcos.measures import Measure, Plain, get_measure
 from fastcos.models.linear_mf import LinearMF

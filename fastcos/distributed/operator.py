@@ -2,25 +2,26 @@
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from dask import config as dask_config
 from distributed import Client, Future, as_completed, get_client, get_worker
 
 from fastcos import config, storage, validation
-from fastcos.linalg.sharded import TransposedOperator
+from fastcos.linalg.operators import Floats, Matrix, Operator, SparseOperator
 from fastcos.linalg.shards import InteractionShards
-from fastcos.linalg.sparse_operator import Matrix, SparseOperator
 
-# of a worker's memory for what its tasks hold at once; the rest is Python, results, Dask
-_SHARE_OF_A_WORKER = 0.5
-# a column and a value of 8 bytes; sums of parts, as many as sparse_operator chooses; with fewer
-# entries a column it builds X' instead
-_BYTES_PER_ENTRY, _BYTES_OF_SUMS, _ENTRIES_PER_COLUMN = 12, 6, 96
-# the graph carries Q (p, l) of a product, which a scattered copy could lose
+# share of a worker's memory for what its tasks hold at once; Python, results and Dask take the rest
+_TASKS_SHARE = 0.5
+# bytes of an entry: a column of 4 and a value of 8
+_BYTES_PER_ENTRY = 12
+# bytes per entry of the sums of parts, and entries per column below which SparseOperator builds X'
+# instead: both follow from partial_sums.NNZ_PER_COLUMN
+_SUM_BYTES_PER_ENTRY, _ENTRIES_PER_COLUMN = 6, 96
+# the graph carries the factor Q (p, l), because a scattered copy is lost with its worker
 _LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
 
 
@@ -39,13 +40,13 @@ class ClusterShards(InteractionShards):
         super().__init__(path, verify=False)
         self._client = get_client() if client is None else client
 
-    def as_operator(self, n_threads: int | None) -> Any:
-        """Products with X, a task per shard, on the workers' threads.
+    def as_operator(self, n_threads: int | None) -> Operator:
+        """Return X as an operator: a task per shard, on the workers' threads.
 
         Parameters
         ----------
         n_threads : int or None
-            Not used.
+            Not used: a worker's tasks share one pool of its threads.
 
         Returns
         -------
@@ -55,8 +56,8 @@ class ClusterShards(InteractionShards):
         return _ClusterOperator(self, self._client, largest)
 
 
-class _ClusterOperator:
-    """X by its products, each a task per shard and a tree of sums."""
+class _ClusterOperator(Operator):
+    """Products as a task per shard and a tree of sums."""
 
     def __init__(self, X: InteractionShards, client: Client, largest_shard: int) -> None:
         self.shape, self.dtype = X.shape, X.dtype
@@ -64,7 +65,6 @@ class _ClusterOperator:
         self._path, self._first_rows, self._client = str(X.path), X.first_rows, client
 
     def matmul(self, A: Matrix) -> Matrix:
-        """Return X A."""
         futures = self._each("matmul", A)
         Y = np.empty((self.shape[0], A.shape[1]), np.result_type(self.dtype, A.dtype))
         firsts = dict(zip(futures, self._first_rows[:-1], strict=True))
@@ -74,29 +74,22 @@ class _ClusterOperator:
         return Y
 
     def rmatmul(self, Y: Matrix) -> Matrix:
-        """Return X'Y."""
         Z: Matrix = self._sum("rmatmul", Y)
         return Z
 
     def gram_matmul(self, Q: Matrix) -> Matrix:
-        """Return X'(X Q)."""
         Z: Matrix = self._sum("gram_matmul", Q)
         return Z
 
-    def gram(self) -> npt.NDArray[np.float64]:
-        """Return X'X in float64."""
-        total: npt.NDArray[np.float64] = self._sum("gram", None)
+    def gram(self) -> Floats:
+        total: Floats = self._sum("gram", None)
         return total
 
-    def transposed(self) -> TransposedOperator:
-        """Return X'."""
-        return TransposedOperator(self)
-
     def _sum(self, product: str, factor: Matrix | None) -> Any:
-        return in_a_tree(self._client, _added, self._each(product, factor)).result()
+        return in_a_tree(self._client, operator.add, self._each(product, factor)).result()
 
     def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
-        """One product of every shard. The factor is a task's result, which can be made again."""
+        """Submit one product per shard. The factor is a task's result, so Dask can recompute it."""
         least, poorest = memory_of_poorest(self._client)
         needed = self._bytes_of_a_task(factor)
         if least < needed:
@@ -106,7 +99,7 @@ class _ClusterOperator:
                 "memory or fewer threads, or write smaller shards"
             )
         with dask_config.set(_LARGE_GRAPH):
-            held = self._client.submit(_as_it_is, factor, pure=False)
+            held = self._client.submit(_identity, factor, pure=False)
         return [
             self._client.submit(
                 _product, self._path, number, product, held,
@@ -116,16 +109,16 @@ class _ClusterOperator:
         ]  # fmt: skip
 
     def _bytes_of_a_task(self, factor: Matrix | None) -> float:
-        """A shard, X' of it where that is built, sums of its parts, the factor and the product."""
+        """A shard, its transpose where that is built, sums of parts, the factor and the product."""
         p, entries = self.shape[1], self._entries
         copies = 1 if entries > _ENTRIES_PER_COLUMN * p else 2
-        sums = min(_BYTES_OF_SUMS * entries, config.working_memory() * 2**20)
+        sums = min(_SUM_BYTES_PER_ENTRY * entries, config.working_memory() * 2**20)
         products = 8 * p * p if factor is None else 2 * factor.nbytes
         return _BYTES_PER_ENTRY * copies * entries + sums + products
 
 
 def in_a_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "Future[Any]":
-    """Combine neighbours, then neighbouring results, and so on; an odd one out goes up."""
+    """Combine adjacent parts, then adjacent results, and so on; an odd last one moves up."""
     while len(parts) > 1:
         pairs = [
             client.submit(combine, parts[i], parts[i + 1], pure=False)
@@ -135,23 +128,19 @@ def in_a_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "
     return parts[0]
 
 
-def _added(some: Matrix, others: Matrix) -> Matrix:
-    return some + others
-
-
-def _as_it_is(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
 def _product(path: str, number: int, product: str, factor: Matrix | None, first: int) -> Matrix:
-    """One product of one shard; runs on a worker. first: the shard's first row in the factor."""
+    """Compute one product of one shard, on a worker. first: the shard's first row in the factor."""
     X = _shards(path).shard(number)
-    operator = SparseOperator(X, threads_of_this_worker())
+    shard = SparseOperator(X, threads_of_this_worker())
     if factor is None:
-        return operator.gram()
+        return shard.gram()
     if product == "rmatmul":
         factor = factor[first : first + X.shape[0]]
-    made: Matrix = getattr(operator, product)(validation.read_only(np.ascontiguousarray(factor)))
+    made: Matrix = getattr(shard, product)(validation.read_only(np.ascontiguousarray(factor)))
     return made
 
 
@@ -161,7 +150,7 @@ def _shards(path: str) -> InteractionShards:
 
 
 def threads_of_this_worker() -> int:
-    """As many as the worker has, or the setting outside one; its tasks share one pool."""
+    """Return the worker's number of threads, outside one the setting; its tasks share one pool."""
     try:
         return int(get_worker().state.nthreads)
     except ValueError:
@@ -169,7 +158,7 @@ def threads_of_this_worker() -> int:
 
 
 def use_threads_of_this_worker() -> None:
-    """Make as many the setting of the process, where that is a worker's own."""
+    """Set the worker's number of threads for its process, unless the worker is inside another."""
     try:
         worker = get_worker()
     except ValueError:
@@ -179,10 +168,10 @@ def use_threads_of_this_worker() -> None:
 
 
 def memory_of_poorest(client: Client) -> tuple[float, str]:
-    """The fewest bytes that a worker has for a task, inf without limits; and its address."""
+    """Return the fewest bytes that a worker has for a task, inf without limits; and its address."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     shares = {
-        address: _SHARE_OF_A_WORKER * about["memory_limit"] / about["nthreads"]
+        address: _TASKS_SHARE * about["memory_limit"] / about["nthreads"]
         for address, about in workers.items()
         if about["memory_limit"]
     }

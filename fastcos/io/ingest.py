@@ -21,8 +21,7 @@ from fastcos.io.interactions import merge_cells, sorted_ids
 from fastcos.io.matrices import as_small
 from fastcos.io.tables import Table, open_table
 from fastcos.linalg.csr import as_interactions
-from fastcos.linalg.shard_writer import ENTRIES_PER_SHARD, ShardWriter, row_cuts
-from fastcos.linalg.shards import InteractionShards
+from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, ShardWriter, shard_rows
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError, PathLike, check_new_directory
 from fastcos.validation import as_choice, as_count, as_path
@@ -164,7 +163,7 @@ def _write_shards(
     item_ids, item_ranks = sorted_ids(list(spill.vocabularies[1]))
     counts = np.empty(len(user_ids), np.int64)
     counts[user_ranks] = spill.rows_per_user
-    cuts = row_cuts(np.concatenate([[0], np.cumsum(counts)]), entries)
+    cuts = shard_rows(np.concatenate([[0], np.cumsum(counts)]), entries)
     files = [spill.file.with_name(f"shard{number}") for number in range(len(cuts) - 1)]
     _split_records(files, spill.file, user_ranks, item_ranks, np.array(cuts))
     done, total = 0, int(counts.sum())

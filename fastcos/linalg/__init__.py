@@ -1,4 +1,22 @@
-"""Sparse products, operators larger than memory, and a randomized SVD with residual bounds."""
+"""Sparse products, operators larger than memory, and a randomized SVD with residual bounds.
+
+::
+
+    sparse X ------- csr.as_interactions --+
+    dense X, LinearOperator ---------------+-> operators.as_operator -> Operator
+    InteractionShards (rows on disk) ------+        |  matmul, rmatmul, gram_matmul, gram
+                                                    v
+    matmul, rmatmul, gram_matmul (products)     randomized_svd, svd_residuals (svd)
+                                                    |
+                                                block_lanczos: eigenpairs of X'X
+
+An :class:`~fastcos.linalg.operators.Operator` gives products of X, centred and scaled without
+making a sparse X dense. X A is computed row by row. Sums over rows are a deterministic blocked
+reduction (`partial_sums`), so results are bit-identical on any number of threads and for any shard
+boundaries. Large results reuse the memory of freed ones (`buffer_pool`). `transpose`,
+`column_stats` and `safe_norms` are helpers for the packages above. The SVD iterates on X'X of the
+shorter side and certifies each singular triplet by its residual in float64.
+"""
 
 from fastcos.linalg.products import gram_matmul, matmul, rmatmul
 from fastcos.linalg.shards import InteractionShards

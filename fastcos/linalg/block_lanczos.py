@@ -4,7 +4,6 @@ Source: Golub & Underwood 1977 (block Lanczos); Wu & Simon 2000 (thick restart).
 space (Musco & Musco 2015) needs far fewer products than power iteration for the same residual.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,17 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.linalg import tall_skinny
-from fastcos.linalg.sparse_operator import Matrix
+from fastcos import parallel, validation
+from fastcos.kernels import tall_skinny
+from fastcos.linalg.operators import Floats, Matrix, kernel_body
 from fastcos.parallel import Progress
 
-Vector = npt.NDArray[np.float64]
-
-# after a block was widened, steps before the new directions have shown what they hold
+# steps after a block was widened until the new directions have converged enough to be checked
 _STEPS_AFTER_WIDENING = 4
-# lengths of columns, in roundings of the largest eigenvalue: below the one, what rounding left of
-# the basis is removed before they are scaled; below the other they are rounding
-_SHORT, _NOTHING = 100, 8
+# norms of columns, in roundings of the largest eigenvalue: shorter columns than the first are
+# orthogonalised again before they are scaled, shorter ones than the second are rounding
+_SHORT, _NEGLIGIBLE = 100, 8
+# rows whose products are added one by one, and the most sums that are then added in float64
+_ROWS_PER_PART, _MOST_PARTS = 512, 64
 
 
 class Ritz(NamedTuple):
@@ -33,7 +33,7 @@ class Ritz(NamedTuple):
     vectors : ndarray (p, k)
         Orthonormal to working precision.
     values : ndarray (k,), float64
-        Falling.
+        Descending.
     residuals : ndarray (k,), float64
         Estimates of ||X'Xv - value v|| / value.
     is_limited : bool
@@ -41,13 +41,13 @@ class Ritz(NamedTuple):
     """
 
     vectors: Matrix
-    values: Vector
-    residuals: Vector
+    values: Floats
+    residuals: Floats
     is_limited: bool
 
 
 def block_width(k: int) -> int:
-    """Columns of a block: narrow ones need fewer columns in all, wide ones cost less each."""
+    """Columns of a block: narrow ones need fewer in all, wide ones cost less each."""
     return 16 if k <= 256 else 32 if k <= 512 else 64
 
 
@@ -70,20 +70,20 @@ def leading_eigenpairs(
 ) -> Ritz:
     """Return the k leading eigenpairs of X'X, by at most max_iter products with a block.
 
-    Stops when every estimated residual is at most tol, or when rounding keeps it from getting
-    there. p must exceed largest_basis(k) + 2 block_width(k). Memory: largest_basis(k) vectors and a
-    few blocks. progress is told the columns so far and how many it may take, after each.
+    Stops when every estimated residual is at most tol, or limited by rounding. p must exceed
+    largest_basis(k) + 2 block_width(k). Memory: largest_basis(k) vectors and a few blocks.
+    progress(done, total) is called after each block with numbers of columns.
     """
     basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator, n_threads)
-    outlook = _Outlook(k, tol, max_iter, progress)
+    report = _LanczosProgress(k, tol, max_iter, progress)
     next_check, before = 3 * k // 2, None
     for step in range(1, max_iter + 1):
-        outlook.add(basis.extend())
+        report.add(basis.extend())
         if step < max_iter and not basis.is_full and basis.size < next_check:
             continue
         values, weights, residuals = basis.ritz(k)
         now = _Check(basis.size, float(residuals.max()))
-        outlook.look(now.residual)
+        report.check(now.residual)
         next_check, before = basis.size + _columns_left(before, now, tol, basis.width), now
         is_limited = basis.rounding(values) > tol
         if is_limited or step == max_iter:
@@ -106,51 +106,51 @@ class _Check(NamedTuple):
 
 
 def _columns_left(before: _Check | None, now: _Check, tol: float, width: int) -> int:
-    """Columns to add until the next look, which costs as much as a product or two.
+    """Return the columns to add until the next check, which costs as much as a product or two.
 
-    Half of what is left at the pace between the last two looks, for the pace rises.
+    Half of what is left at the rate between the last two checks, because the rate increases.
     """
     if before is None or now.residual >= before.residual or now.residual <= tol:
         return 2 * width
-    pace = math.log(before.residual / now.residual) / (now.size - before.size)
-    return max(1, int(math.log(now.residual / tol) / pace / 2 / width)) * width
+    rate = math.log(before.residual / now.residual) / (now.size - before.size)
+    return max(1, int(math.log(now.residual / tol) / rate / 2 / width)) * width
 
 
-class _Outlook:
-    """Tells how many columns X'X was multiplied by, of how many until the residual is tol."""
+class _LanczosProgress:
+    """Reports the columns that X'X was multiplied by, and the total until the residual is tol."""
 
     def __init__(self, k: int, tol: float, max_iter: int, progress: Progress | None) -> None:
         self._progress, self._tol, self._most = progress, tol, max_iter * block_width(k)
-        # before the first look: most are there before the first restart
+        # before the first check: most iterations end before the first restart
         self._done, self._total = 0, largest_basis(k)
         self._first: _Check | None = None
         self.add(0)
 
     def add(self, columns: int) -> None:
-        """Count so many columns more; the total stays no less."""
+        """Count more columns; the total is at least the columns done."""
         self._done += columns
         if self._progress is not None:
             self._progress(self._done, max(self._done, min(self._total, self._most)))
 
-    def look(self, residual: float) -> None:
-        """Take the pace of the residual's fall since the first look for that of the rest."""
+    def check(self, residual: float) -> None:
+        """Extrapolate the total from the decrease of the residual since the first check."""
         first, now = self._first, _Check(self._done, max(residual, self._tol))
         if first is None:
             self._first = now
         elif now.residual < first.residual:
-            fall = math.log(first.residual / now.residual) / (now.size - first.size)
-            self._total = self._done + math.ceil(math.log(now.residual / self._tol) / fall)
+            rate = math.log(first.residual / now.residual) / (now.size - first.size)
+            self._total = self._done + math.ceil(math.log(now.residual / self._tol) / rate)
 
 
 def zero_level(dtype: np.dtype[Any]) -> float:
-    """Eigenvalues of X'X up to this share of the largest cannot be told from 0."""
+    """Return the share of the largest eigenvalue of X'X that cannot be distinguished from 0."""
     return 32 * float(np.finfo(dtype).eps)
 
 
-def _is_tied(values: Vector, width: int, tol: float) -> bool:
-    """Whether width values above the last are equal: a Krylov space of so many starts is exhausted.
+def _is_tied(values: Floats, width: int, tol: float) -> bool:
+    """Whether width values above the last are equal: a Krylov space of width starts is exhausted.
 
-    There may be more copies of them, and what stands behind them then stands too high.
+    More copies of that value may exist, and the values after it are then ranked too high.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
@@ -168,9 +168,7 @@ class _Basis:
         n_threads: int | None,
     ) -> None:
         self._gram_matmul, self._generator, self._k = gram_matmul, generator, k
-        self._cross = functools.partial(tall_skinny.cross, n_threads=n_threads)
-        self._add_product = functools.partial(tall_skinny.add_product, n_threads=n_threads)
-        self._product = functools.partial(tall_skinny.product, n_threads=n_threads)
+        self._n_threads = n_threads
         self.dtype, self.width, self.size = dtype, block_width(k), 0
         self._capacity = largest_basis(k)
         # products read columns up to a whole tile
@@ -181,17 +179,17 @@ class _Basis:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next block has no room."""
+        """Whether the next block exceeds the capacity."""
         return bool(self.size + self._Q.shape[1] > self._capacity)
 
     def extend(self) -> int:
-        """Append the next block, find the one after it; return how many columns were appended."""
+        """Append the next block, compute the one after it; return the columns appended."""
         first, last = self.size, self.size + self._Q.shape[1]
         self._columns[:, first:last] = self._Q
         self.size = last
         Z = np.require(self._gram_matmul(self._Q), self.dtype, ["C", "W"])
         C = self._remove_basis(Z)
-        # H's new diagonal tells how large a column is
+        # _orthonormal reads H's new diagonal as the scale of a column
         self._H[first:last, first:last] = C[first:]
         self._Q, self._R, rest = self._orthonormal(Z)
         C += rest
@@ -199,18 +197,18 @@ class _Basis:
         self._H[first:last, :last] = C.T
         return int(last - first)
 
-    def ritz(self, k: int) -> tuple[Vector, Matrix, Vector]:
+    def ritz(self, k: int) -> tuple[Floats, Matrix, Floats]:
         """Return the k largest Ritz values, their weights on B, and relative residuals."""
         m = self.size
-        # all of them: by divide and conquer that is faster than a part by scipy.linalg.eigh
+        # all of them: divide and conquer is faster than a subset by scipy.linalg.eigh
         values, weights = np.linalg.eigh(self._H[:m, :m])
         values, weights = np.maximum(values[: -k - 1 : -1], 0), weights[:, : -k - 1 : -1]
         r = np.linalg.norm(self._R @ weights[m - self._R.shape[1] :], axis=0)
         reference = np.where(values > zero_level(self.dtype) * values[0], values, values[0])
         return values, weights, np.divide(r, reference, out=np.zeros(k), where=reference > 0)
 
-    def rounding(self, values: Vector) -> float:
-        """Relative residual that the products' rounding leaves in the smallest non-zero value."""
+    def rounding(self, values: Floats) -> float:
+        """Return the relative residual that rounding leaves in the smallest non-zero value."""
         known = values[values > zero_level(np.dtype(np.float64)) * values[0]]
         return float(np.finfo(self.dtype).eps * values[0] / known[-1]) if len(known) else 0.0
 
@@ -218,7 +216,7 @@ class _Basis:
         """Return the Ritz vectors as columns."""
         return self._product(self._columns, weights)
 
-    def restart(self, values: Vector, weights: Matrix) -> None:
+    def restart(self, values: Floats, weights: Matrix) -> None:
         """Keep the Ritz vectors of the given values only."""
         self._columns[:, : len(values)] = self.vectors(weights)
         self.size = len(values)
@@ -226,7 +224,7 @@ class _Basis:
         self._H[: self.size, : self.size] = np.diag(values)
 
     def widen(self) -> bool:
-        """Double the next block by directions at random, if the basis has room for such blocks."""
+        """Double the next block by random directions, if the capacity allows such blocks."""
         if self._k + 6 * self.width > self._capacity:
             return False
         self._Q = np.hstack([self._Q, self._fresh(self.width, self._Q)])
@@ -241,18 +239,18 @@ class _Basis:
         return C
 
     def _orthonormal(self, Z: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-        """Return Q, R, C with Z = Q R + B C, to working precision; Q at random where Z lacks rank.
+        """Return Q, R, C with Z = Q R + B C, to working precision; Q random where Z lacks rank.
 
-        Z, which is changed, is orthogonal to B but for rounding. That grows with the scaling of
-        short columns: 1e-11 of a large eigenvalue is the residual of one that is 1e8 times smaller.
+        Z is changed, and is orthogonal to B up to rounding. Scaling short columns enlarges that
+        rounding: 1e-11 of a large eigenvalue is the residual of one that is 1e8 times smaller.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
         rest = np.zeros((self.size, Z.shape[1]))
         if np.linalg.eigvalsh(self._gram(Z))[0] <= (_SHORT * level) ** 2:
             rest += self._remove_basis(Z)
-        Q, R = self._factors(Z, _NOTHING * level)
+        Q, R = self._factors(Z, _NEGLIGIBLE * level)
         rest += self._remove_basis(Q) @ R
-        # what looked short by the rounding of longer columns, or was left of the basis, drops out
+        # drops directions that were only rounding of longer columns or remainders of the basis
         Q, S = self._factors(Q, 0.5)
         R = S @ R
         missing = Z.shape[1] - Q.shape[1]
@@ -262,7 +260,7 @@ class _Basis:
         return Q, R, rest
 
     def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:
-        """Return Q, R with Z = Q R and Q'Q = 1, but for directions in which Z is not so long."""
+        """Return Q, R with Z = Q R and Q'Q = 1, without directions in which Z is shorter."""
         squares, E = np.linalg.eigh(self._gram(Z))
         good = squares > shortest**2
         lengths, E = np.sqrt(squares[good]), E[:, good]
@@ -279,6 +277,38 @@ class _Basis:
         return Z
 
     def _gram(self, Z: Matrix) -> Matrix:
-        """Return Z'Z in float64, in which short columns are told from nothing."""
+        """Return Z'Z in float64, which resolves short columns."""
         Z = Z.astype(np.float64, copy=False)
         return self._cross(Z, Z)
+
+    def _cross(self, B: Matrix, Z: Matrix, columns: int | None = None) -> Floats:
+        """Return B'Z, of the first columns of B only if their number is given.
+
+        B (p, m) and Z (p, w) are of one type, in which parts of the rows are summed; the parts are
+        added in float64.
+        """
+        m = B.shape[1] if columns is None else columns
+        tiled = -(-m // tall_skinny.TILE) * tall_skinny.TILE
+        if tiled > B.shape[1]:
+            B = np.pad(B, ((0, 0), (0, tiled - B.shape[1])))
+        rows = parallel.row_blocks(len(Z), max(_ROWS_PER_PART, -(-len(Z) // _MOST_PARTS)))
+        sums = np.empty((len(rows) - 1, tiled, Z.shape[1]), Z.dtype)
+        arrays = (*map(validation.read_only, (rows, B, Z)), sums)
+        self._run("cross_parts", parallel.row_blocks(len(sums), 1), *arrays)
+        total: Floats = sums[:, :m].sum(axis=0, dtype=np.float64)
+        return total
+
+    def _add_product(self, B: Matrix, C: Matrix, Z: Matrix) -> None:
+        """Z += B C in place, for B (p, at least m), C (m, w) and Z (p, w); computed in Z's type."""
+        C = np.ascontiguousarray(C, dtype=Z.dtype)
+        arrays = validation.read_only(B), validation.read_only(C), Z
+        self._run("add_product_rows", parallel.row_blocks(len(Z), _ROWS_PER_PART), *arrays)
+
+    def _product(self, B: Matrix, C: Matrix) -> Matrix:
+        """Return B[:, :m] C for C (m, w), in B's type."""
+        Z = np.zeros((len(B), C.shape[1]), B.dtype)
+        self._add_product(B, C, Z)
+        return Z
+
+    def _run(self, name: str, blocks: parallel.Blocks, *arrays: Any) -> None:
+        parallel.run(kernel_body(tall_skinny, name), blocks, *arrays, n_threads=self._n_threads)

@@ -1,4 +1,4 @@
-"""What a model asks of the columns of X, whether X is sparse, dense or in shards."""
+"""Column statistics of X, whether sparse, dense or in shards."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def values(X: Any) -> npt.NDArray[Any]:
 
 
 def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
-    """Return which columns are zero throughout, after centring if so; (p,)."""
+    """Return which columns have only zeros (center: only one value); (p,)."""
     if isinstance(X, InteractionShards):
         low, high = X.column_lows, X.column_highs
         return np.equal(low, high) if center else np.equal(low, 0) & np.equal(high, 0)
@@ -33,7 +33,7 @@ def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
 
 
 def means(X: Any) -> npt.NDArray[np.float64]:
-    """Return them in float64, (p,)."""
+    """Return the means of the columns in float64, (p,)."""
     if isinstance(X, InteractionShards):
         return np.asarray(X.column_sums / X.shape[0])
     return np.asarray(rmatmul(X, np.ones((X.shape[0], 1)))[:, 0] / X.shape[0], np.float64)

@@ -1,9 +1,8 @@
-"""The gate for interaction matrices: any sparse input becomes one canonical CSR array.
+"""Validation of sparse matrices: any sparse input becomes one canonical CSR array.
 
-SciPy's own checks do not look: constructors and check_format(False) accept indices that are
-negative or out of range and an indptr that falls, which crash compiled code, and
-has_canonical_format is a cached flag that an edit in place leaves wrong. So the arrays themselves
-are read, once.
+SciPy's own checks do not suffice: constructors and check_format(False) accept indices out of range
+and a descending indptr, which crash compiled code. has_canonical_format is a cached flag that an
+edit in place leaves wrong. So the arrays themselves are read, once.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ class CSRArrays(NamedTuple):
     Attributes
     ----------
     indptr : ndarray (n + 1,), int64
-    indices : ndarray (nnz,), int32 or int64, rising within a row
+    indices : ndarray (nnz,), int32 or int64, ascending within a row
     data : ndarray (nnz,), float32 or float64
     """
 
@@ -38,11 +37,10 @@ class CSRArrays(NamedTuple):
 def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_array:
     """Return X as a canonical CSR array of float32 or float64: sorted, unique, finite, no zeros.
 
-    X is any SciPy sparse matrix or array, or a dense array_like (n, p). Duplicates are summed,
-    indices sorted and explicit zeros dropped on a private copy (keep_zeros spares that copy where
-    they do no harm); X itself is never changed. Sparse
-    integers and booleans become float32 where that is exact, else float64, and are summed in the
-    latter. One pass over the non-zeros.
+    X is any SciPy sparse matrix or array, or a dense array_like (n, p), and is never changed.
+    Duplicates are summed, indices sorted and explicit zeros dropped on a private copy. With
+    keep_zeros, explicit zeros stay and need no copy. Sparse integers and booleans are summed in
+    float64 and become float32 where that is exact. One pass over the non-zeros.
     """
     if not sp.issparse(X):
         return sp.csr_array(as_rows(name, X))
@@ -77,8 +75,8 @@ def csr_arrays(X: sp.csr_array) -> CSRArrays:
     )
 
 
-def unread_arrays(name: str, X: Any) -> CSRArrays | None:
-    """Return the arrays of a CSR matrix of floats, its entries not looked at; None for others."""
+def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
+    """Return the arrays of a CSR matrix of floats, its entries not checked; None for others."""
     is_plain = sp.issparse(X) and X.format == "csr" and X.dtype in (np.float32, np.float64)
     if not is_plain or X.ndim != 2 or 0 in X.shape:
         return None
@@ -97,7 +95,7 @@ class BitPatterns(NamedTuple):
 
 
 def bit_patterns(indices: Any, data: Any) -> BitPatterns:
-    """Return the arrays as kernels.csr looks at them."""
+    """Return the arrays as kernels.csr reads them."""
     unsigned = np.dtype(f"u{data.dtype.itemsize}").type
     return BitPatterns(
         read_only(indices.view(f"u{indices.dtype.itemsize}")),
@@ -108,9 +106,9 @@ def bit_patterns(indices: Any, data: Any) -> BitPatterns:
 
 
 def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
-    """Return indptr, indices and float data whose lengths fit; the indices are not looked at yet.
+    """Return indptr, indices and float data whose lengths fit; the indices are not checked yet.
 
-    SciPy converts other formats, after a look at what would crash it.
+    SciPy converts other formats, once what would crash it is ruled out.
     """
     if X.format == "csc":
         indptr, indices, data = _compressed(name, X, X.shape[1])
@@ -133,7 +131,7 @@ def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
 
 
 def _compressed(name: str, X: Any, n: int) -> tuple[Any, Any, Any]:
-    """Return indptr, indices and data of n compressed rows; check that indptr can be followed."""
+    """Return indptr, indices and data of n compressed rows; check that indptr is valid."""
     indptr, indices, data = (np.ascontiguousarray(a) for a in (X.indptr, X.indices, X.data))
     if indptr.shape != (n + 1,):
         raise ValueError(f"{name}.indptr must be of shape ({n + 1},), got {indptr.shape}")
@@ -144,9 +142,11 @@ def _compressed(name: str, X: Any, n: int) -> tuple[Any, Any, Any]:
         raise ValueError(f"{name}.indices must be 1-dimensional, got shape {indices.shape}")
     if indptr[0] != 0:
         raise ValueError(f"{name}.indptr must start at 0, got {indptr[0]}")
-    falls = np.flatnonzero(indptr[1:] < indptr[:-1])
-    if len(falls):
-        raise ValueError(f"{name}.indptr must not fall, got a fall after position {falls[0]}")
+    descents = np.flatnonzero(indptr[1:] < indptr[:-1])
+    if len(descents):
+        raise ValueError(
+            f"{name}.indptr must not descend, got a smaller value after position {descents[0]}"
+        )
     if indptr[-1] > min(len(indices), len(data)):
         raise ValueError(
             f"{name}.indptr must end within indices ({len(indices)}) and data ({len(data)}), "
@@ -174,7 +174,7 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
 
 
 def _diagonals(name: str, X: Any) -> sp.dia_array:
-    """Return X with as many offsets as diagonals, which SciPy would not check before it reads."""
+    """Return X with as many offsets as diagonals, which SciPy does not check before it reads."""
     offsets, data = np.asarray(X.offsets), np.asarray(X.data)
     if data.ndim != 2 or offsets.shape != data.shape[:1] or offsets.dtype.kind not in "iu":
         raise ValueError(
@@ -203,7 +203,7 @@ def _as_values(data: Any) -> Any:
 
 
 def _checked(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) -> int:
-    """Return the worst repairable finding of all rows; raise for those that are none."""
+    """Return the worst repairable finding of all rows; raise for the others."""
     indptr = read_only(indptr.astype(np.int64, copy=False))
     findings = parallel.unfilled(len(indptr) - 1, np.uint8)
     parallel.run(

@@ -1,23 +1,52 @@
-"""A matrix as what it does to other matrices: X A, X'Y, X'(X Q) and X'X.
+"""A matrix X by its products X A, X'Y, X'(X Q) and X'X, whether sparse, dense or implicit.
 
-Sparse and dense matrices and SciPy's LinearOperator behind one face. A sparse X stays sparse:
-centring and scaling enter as rank-one terms. The bits do not depend on the number of threads.
+A sparse X stays sparse: centring enters as rank-one terms. Results are bit-identical on any number
+of threads and by any kernel.
 """
 
 import functools
-from typing import Any, Protocol
+import itertools
+from collections.abc import Iterator
+from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from fastcos import validation
-from fastcos.linalg.csr import as_interactions
-from fastcos.linalg.sparse_operator import Matrix, SparseOperator, as_factor, gram_by_products
+from fastcos import config, parallel, validation
+from fastcos.kernels import sparse, sparse_blocks
+from fastcos.linalg import buffer_pool, partial_sums
+from fastcos.linalg.csr import as_interactions, csr_arrays
+
+Matrix = npt.NDArray[np.floating[Any]]
+Floats = npt.NDArray[np.float64]
+
+# non-zeros times columns of one block of rows: some milliseconds of work
+WORK_PER_BLOCK = 1 << 24
+# bytes of one row of a column panel: 64 columns of float32
+_PANEL_BYTES = 256
+# column numbers and offsets within a block up to here are int32
+LARGEST_INT32 = 2**31 - 1
+# bytes of the rows of a factor that stay in the second-level cache beside a block of the product
+_CACHED_BYTES = 1 << 20
+# bytes of a product that outgrows the caches before it is read: written past them, X A of 12 M
+# non-zeros with 64 and 128 columns takes 0.93 of the time (bench/sparse_costs.py)
+STREAMED_BYTES = 1 << 26
+# non-zeros of a row per cached piece of the factor from which pieces pay: 1.7x with 20 (140,000 x
+# 27,000, 18 M non-zeros), 0.7x with 7 (385,215 x 17,192, 12 M non-zeros; bench/sparse_costs.py)
+_NNZ_PER_PIECE = 8
+# non-zeros in a column of a block of rows from which the transpose of the block pays
+# (bench/sparse_costs.py)
+NNZ_PER_BLOCK_COLUMN = 2
+# columns that must be multiplied before transposes repay their construction (bench/sparse_costs.py)
+_COLUMNS_TO_PAY = 32
+# X'X is summed from dense blocks where one cell in so many is non-zero (bench/sparse_costs.py)
+_DENSE_GRAM_SHARE = 30
 
 
-class Operator(Protocol):
+class Operator:
     """X (n, p) by its products, in the wider of X's and the factor's floating type."""
 
     shape: tuple[int, int]
@@ -25,91 +54,92 @@ class Operator(Protocol):
 
     def matmul(self, A: Matrix) -> Matrix:
         """Return X A, (n, l)."""
+        raise NotImplementedError
 
     def rmatmul(self, Y: Matrix) -> Matrix:
         """Return X'Y, (p, l)."""
+        raise NotImplementedError
 
     def gram_matmul(self, Q: Matrix) -> Matrix:
         """Return X'(X Q), (p, l)."""
+        return self.rmatmul(self.matmul(Q))
 
-    def gram(self) -> npt.NDArray[np.float64]:
-        """Return X'X, (p, p)."""
+    def gram(self) -> Floats:
+        """Return X'X in float64, (p, p): here by products with columns of the identity."""
+        p = self.shape[1]
+        total = np.empty((p, p))
+        for column in range(0, p, 256):
+            identity = np.eye(p, min(256, p - column), -column)
+            total[:, column : column + 256] = self.gram_matmul(identity)
+        return total
 
     def transposed(self) -> "Operator":
         """Return X'."""
+        return _TransposedOperator(self)
 
 
-class DenseOperator:
-    """The products of a dense array, by BLAS."""
-
-    def __init__(self, X: Matrix) -> None:
-        self.shape: tuple[int, int] = (X.shape[0], X.shape[1])
-        self.dtype: np.dtype[Any] = X.dtype
+class _TransposedOperator(Operator):
+    def __init__(self, X: Operator) -> None:
+        self.shape, self.dtype = (X.shape[1], X.shape[0]), X.dtype
         self._X = X
 
     def matmul(self, A: Matrix) -> Matrix:
-        """Return X A."""
+        return self._X.rmatmul(A)
+
+    def rmatmul(self, Y: Matrix) -> Matrix:
+        return self._X.matmul(Y)
+
+    def transposed(self) -> Operator:
+        return self._X
+
+
+class _DenseOperator(Operator):
+    """By BLAS."""
+
+    def __init__(self, X: Matrix) -> None:
+        self.shape, self.dtype = (X.shape[0], X.shape[1]), X.dtype
+        self._X = X
+
+    def matmul(self, A: Matrix) -> Matrix:
         return self._X @ as_factor(self, A)
 
     def rmatmul(self, Y: Matrix) -> Matrix:
-        """Return X'Y."""
         return self._X.T @ as_factor(self, Y)
 
-    def gram_matmul(self, Q: Matrix) -> Matrix:
-        """Return X'(X Q)."""
-        return self.rmatmul(self.matmul(Q))
-
-    def gram(self) -> npt.NDArray[np.float64]:
-        """Return X'X in float64."""
+    def gram(self) -> Floats:
         X = self._X.astype(np.float64, copy=False)
         return X.T @ X
 
-    def transposed(self) -> "DenseOperator":
-        """Return X'."""
-        return DenseOperator(self._X.T)
+    def transposed(self) -> Operator:
+        return _DenseOperator(self._X.T)
 
 
-class ImplicitOperator:
-    """The products of a scipy.sparse.linalg.LinearOperator."""
+class _ImplicitOperator(Operator):
+    """By the products of a SciPy LinearOperator."""
 
     def __init__(self, X: LinearOperator) -> None:
-        self.shape: tuple[int, int] = (int(X.shape[0]), int(X.shape[1]))
-        self.dtype: np.dtype[Any] = np.result_type(X.dtype, np.float32)
+        self.shape = int(X.shape[0]), int(X.shape[1])
+        self.dtype = np.result_type(X.dtype, np.float32)
         self._X = X
 
     def matmul(self, A: Matrix) -> Matrix:
-        """Return X A."""
         return np.asarray(self._X.matmat(A))
 
     def rmatmul(self, Y: Matrix) -> Matrix:
-        """Return X'Y."""
         return np.asarray(self._X.rmatmat(Y))
 
-    def gram_matmul(self, Q: Matrix) -> Matrix:
-        """Return X'(X Q)."""
-        return self.rmatmul(self.matmul(Q))
 
-    def gram(self) -> npt.NDArray[np.float64]:
-        """Return X'X in float64."""
-        return gram_by_products(self)
-
-    def transposed(self) -> "ImplicitOperator":
-        """Return X'."""
-        return ImplicitOperator(self._X.H)
-
-
-class ShiftedOperator:
-    """The products of X - L R' from those of X; L (n, r) and R (p, r) float64, r small.
+class _ShiftedOperator(Operator):
+    """X - L R' by the products of X; L (n, r) and R (p, r) are float64 and r is small.
 
     The rank-r terms are computed in float64.
     """
 
-    def __init__(self, X: Operator, L: npt.NDArray[np.float64], R: npt.NDArray[np.float64]) -> None:
+    def __init__(self, X: Operator, L: Floats, R: Floats) -> None:
         self.shape, self.dtype = X.shape, X.dtype
         self._X, self._L, self._R = X, L, R
 
     def matmul(self, A: Matrix) -> Matrix:
-        """Return X A."""
         Y = self._X.matmul(A)
         shift = (self._R.T @ A.astype(np.float64, copy=False)).astype(Y.dtype)
         rows = max(1, 2**20 // Y.shape[1])
@@ -118,32 +148,192 @@ class ShiftedOperator:
         return Y
 
     def rmatmul(self, Y: Matrix) -> Matrix:
-        """Return X'Y."""
         Z = self._X.rmatmul(Y)
         shift = self._R @ (self._L.T @ Y.astype(np.float64, copy=False))
         return (Z - shift).astype(Z.dtype, copy=False)
 
     def gram_matmul(self, Q: Matrix) -> Matrix:
-        """Return X'(X Q)."""
         Z = self._X.gram_matmul(Q)
         Q = Q.astype(np.float64, copy=False)
         C = self._R.T @ Q
         shift = self._XL @ C + self._R @ (self._XL.T @ Q - (self._L.T @ self._L) @ C)
         return (Z - shift).astype(Z.dtype, copy=False)
 
-    def gram(self) -> npt.NDArray[np.float64]:
-        """Return X'X in float64."""
+    def gram(self) -> Floats:
         cross = self._XL @ self._R.T
         inner = self._R @ (self._L.T @ self._L) @ self._R.T
         return self._X.gram() - cross - cross.T + inner
 
-    def transposed(self) -> "ShiftedOperator":
-        """Return X'."""
-        return ShiftedOperator(self._X.transposed(), self._R, self._L)
+    def transposed(self) -> Operator:
+        return _ShiftedOperator(self._X.transposed(), self._R, self._L)
 
     @functools.cached_property
-    def _XL(self) -> npt.NDArray[np.float64]:
+    def _XL(self) -> Floats:
+        """X'L, (p, r)."""
         return self._X.rmatmul(self._L).astype(np.float64, copy=False)
+
+
+class Workspace:
+    """Memory kept between calls: its page faults cost as much as a narrow product."""
+
+    def __init__(self) -> None:
+        self._kept: Matrix = np.empty(0, np.float32)
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
+        """Return uninitialised memory, the same while shape and dtype are the same."""
+        if self._kept.shape != shape or self._kept.dtype != dtype:
+            self._kept = buffer_pool.empty(shape, dtype)
+        return self._kept
+
+
+class SparseOperator(Operator):
+    """The products of a CSR array as :func:`fastcos.linalg.csr.as_interactions` returns it.
+
+    X A is summed in the order of a row's non-zeros. The other products sum over parts of the rows,
+    see :mod:`fastcos.linalg.partial_sums`. Where there is a single part, X' is built and its rows
+    are summed.
+    """
+
+    def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
+        self.shape, self.dtype = X.shape, X.dtype
+        self._X, self._n_threads = X, n_threads
+        self._memory = Workspace()
+        self._columns_multiplied = 0
+        self._arrays = kernel_arrays(X)
+
+    def matmul(self, A: Matrix) -> Matrix:
+        """Return X A, (n, l)."""
+        A = as_factor(self, A)
+        Y, is_streamed = product_memory(self.shape[0], A)
+        indptr = self._arrays[0]
+        if self._item_rows(A) >= self.shape[1]:
+            arrays = *self._arrays, on_cache_lines(A), Y, is_streamed
+            self._run(kernel_body(sparse, "matmul_rows"), work_blocks(indptr, A.shape[1]), *arrays)
+            return Y
+        for column, width, panel in _panels(A):
+            blocks = work_blocks(indptr, panel.shape[1])
+            numbers = self._item_rows(A), column, width
+            self._run(sparse_blocks.matmul_blocks, blocks, *self._arrays, panel, *numbers, Y)
+        return Y
+
+    def rmatmul(self, Y: Matrix) -> Matrix:
+        """Return X'Y, (p, l)."""
+        if len(self._part_rows) == 2:
+            return self.transposed().matmul(Y)
+        return self._sum_parts("rmatmul_parts", as_factor(self, Y))
+
+    def gram_matmul(self, Q: Matrix) -> Matrix:
+        """Return X'(X Q), (p, l)."""
+        if len(self._part_rows) == 2:
+            return self.transposed().matmul(self.matmul(Q))
+        Q = as_factor(self, Q)
+        self._columns_multiplied += Q.shape[1]
+        if self._transposes_pay(Q):
+            return self._gram_by_transposes(Q)
+        return self._sum_parts("gram_parts", on_cache_lines(Q))
+
+    def gram(self) -> Floats:
+        """Return X'X in float64, (p, p)."""
+        n, p = self.shape
+        if not is_dense_enough(n, p, self._X.nnz):
+            return super().gram()
+        total = np.zeros((p, p))
+        for lo, hi in itertools.pairwise(dense_blocks(n, p)):
+            block = self._X[lo:hi].toarray().astype(np.float64, copy=False)
+            total += block.T @ block
+        return total
+
+    def transposed(self) -> "SparseOperator":
+        """Return X'."""
+        return self._transpose
+
+    @functools.cached_property
+    def _transpose(self) -> "SparseOperator":
+        return SparseOperator(self._X.T.tocsr(), self._n_threads)
+
+    def _run(self, kernel: Any, blocks: parallel.Blocks, *arrays: Any) -> None:
+        parallel.run(kernel, blocks, *arrays, n_threads=self._n_threads)
+
+    def _sum_parts(self, name: str, factor: Matrix) -> Matrix:
+        out = np.zeros((self.shape[1], factor.shape[1]), factor.dtype)
+        for column, width in panel_columns(factor):
+            for first, sums in self._sums_at_once(width, factor.dtype):
+                rows = self._part_rows[first : first + len(sums) + 1]
+                arrays = rows, *self._arrays, factor, column, False, sums
+                self._run(kernel_body(sparse, name), parallel.row_blocks(len(sums), 1), *arrays)
+                partial_sums.add(sums, column, out, self._n_threads)
+        return out
+
+    def _gram_by_transposes(self, Q: Matrix) -> Matrix:
+        out = np.zeros(Q.shape, Q.dtype)
+        first_blocks, transposes = self._transposes
+        for column, width, panel in _panels(Q):
+            for first, sums in self._sums_at_once(panel.shape[1], Q.dtype):
+                blocks = first_blocks[first : first + len(sums) + 1]
+                arrays = blocks, transposes, *self._arrays, panel, self._item_rows(Q), sums
+                self._run(sparse_blocks.gram_blocks, parallel.row_blocks(len(sums), 1), *arrays)
+                partial_sums.add(sums[:, :, :width], column, out, self._n_threads)
+        return out
+
+    def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
+        """Yield the number of a part and memory for sums (m, p, width) of parts from there on."""
+        p, parts = self.shape[1], len(self._part_rows) - 1
+        most = partial_sums.at_once(parts, p * width * dtype.itemsize, self._n_threads)
+        sums = self._memory.array((most, p, width), dtype)
+        for first in range(0, parts, most):
+            yield first, sums[: parts - first]
+
+    @functools.cached_property
+    def _part_rows(self) -> parallel.Blocks:
+        """The rows between which the parts lie."""
+        n, p = self.shape
+        indptr = self._arrays[0]
+        starts = partial_sums.starts(n, int(indptr[-1]), partial_sums.count(p, int(indptr[-1])))
+        inner = parallel.rows_at_work(indptr, starts)
+        return validation.read_only(np.unique(np.concatenate([[0], inner, [n]])))
+
+    def _item_rows(self, factor: Matrix) -> int:
+        return rows_at_a_time(self.shape, self._X.nnz, factor)
+
+    def _transposes_pay(self, Q: Matrix) -> bool:
+        """Whether transposes of blocks repay their construction by now, and fit the memory."""
+        n, p = self.shape
+        indptr, _, data = self._arrays
+        # with whole rows they gain nothing: 98 and 102 ms on one core for 12 M non-zeros and 64
+        # columns (bench/sparse_costs.py)
+        in_pieces = self._item_rows(Q) < p
+        is_dense = indptr[-1] * sparse_blocks.ROWS >= NNZ_PER_BLOCK_COLUMN * n * p
+        if not (in_pieces and is_dense and self._columns_multiplied >= _COLUMNS_TO_PAY):
+            return False
+        fits_int32 = np.diff(indptr[self._block_rows[1]]).max() <= LARGEST_INT32
+        starts = 4 * p * (n // sparse_blocks.ROWS + len(self._part_rows))
+        needed = starts + 2 * indptr[-1] + (0 if data is None else data.nbytes)
+        return bool(fits_int32 and needed <= int(config.working_memory() * 2**20))
+
+    @functools.cached_property
+    def _block_rows(self) -> tuple[parallel.Blocks, parallel.Blocks]:
+        """The first block of every part, and the rows between which blocks lie."""
+        parts = itertools.pairwise(self._part_rows)
+        rows = [np.arange(lo, hi, sparse_blocks.ROWS) for lo, hi in parts]
+        ends = np.append(np.hstack(rows), self.shape[0])
+        return validation.read_only(np.cumsum([0, *map(len, rows)])), validation.read_only(ends)
+
+    @functools.cached_property
+    def _transposes(self) -> tuple[parallel.Blocks, sparse_blocks.Transposes]:
+        first_blocks, block_rows = self._block_rows
+        nnz, data = self._X.nnz, self._arrays[2]
+        starts = np.empty((len(block_rows) - 1, self.shape[1] + 1), np.int32)
+        rows = np.empty(nnz, np.uint16)
+        values = None if data is None else np.empty(nnz, data.dtype)
+        arrays = *self._arrays, block_rows, starts, rows, values
+        blocks = parallel.row_blocks(len(block_rows) - 1, 1)
+        self._run(sparse_blocks.transpose_blocks, blocks, *arrays)
+        read_only = validation.read_only
+        values = None if values is None else read_only(values)
+        transposes = sparse_blocks.Transposes(
+            block_rows, read_only(starts), read_only(rows), values
+        )
+        return first_blocks, transposes
 
 
 def as_operator(
@@ -156,11 +346,13 @@ def as_operator(
 ) -> Operator:
     """Return (X - row_center 1' - 1 center') diag(1 / scale) as an Operator.
 
-    X is sparse, dense, a LinearOperator or in shards; all arguments are checked here.
+    X is sparse, dense, a LinearOperator, an Operator or in shards; all arguments are checked here.
     """
+    if n_threads is not None:
+        n_threads = validation.as_count("n_threads", n_threads)
     if sp.issparse(X):
         X = as_interactions("X", X, keep_zeros=True)
-    elif hasattr(X, "as_operator"):
+    elif isinstance(X, Operator) or hasattr(X, "as_operator"):
         validation.check_none("scale", scale, "for interactions in shards")
     elif not isinstance(X, LinearOperator):
         X = validation.as_rows("X", X)
@@ -177,21 +369,115 @@ def as_operator(
     if not left:
         return operator
     R = np.column_stack(right)
-    return ShiftedOperator(
+    return _ShiftedOperator(
         operator, np.column_stack(left), R if divisors is None else R / divisors[:, None]
     )
 
 
-def _unshifted(X: Any, divisors: npt.NDArray[np.float64] | None, n_threads: int | None) -> Operator:
+def _unshifted(X: Any, divisors: Floats | None, n_threads: int | None) -> Operator:
+    if isinstance(X, Operator):
+        return X
     if isinstance(X, LinearOperator):
         columns = aslinearoperator(sp.diags_array(1 / divisors)) if divisors is not None else None
-        return ImplicitOperator(X if columns is None else X @ columns)
+        return _ImplicitOperator(X if columns is None else X @ columns)
     if hasattr(X, "as_operator"):
         made: Operator = X.as_operator(n_threads)
         return made
     if not sp.issparse(X):
-        return DenseOperator(X if divisors is None else (X / divisors).astype(X.dtype))
+        return _DenseOperator(X if divisors is None else (X / divisors).astype(X.dtype))
     if divisors is not None:
         values = (X.data / divisors[X.indices]).astype(X.dtype)
         X = sp.csr_array((values, X.indices, X.indptr), shape=X.shape)
     return SparseOperator(X, n_threads)
+
+
+def as_factor(operator: Operator, A: Matrix) -> Matrix:
+    """Return A in the wider of both types, in C order and read-only."""
+    dtype = np.result_type(operator.dtype, A.dtype)
+    return validation.read_only(np.ascontiguousarray(A, dtype=dtype))
+
+
+def is_dense_enough(n: int, p: int, nnz: int) -> bool:
+    """Whether X'X of a sparse X (n, p) is summed from dense blocks of rows."""
+    return nnz * _DENSE_GRAM_SHARE >= n * p
+
+
+def dense_blocks(n: int, p: int) -> list[int]:
+    """Return the rows between which such blocks lie: 128 MiB each, in float64."""
+    return [*range(0, n, max(1, 2**24 // p)), n]
+
+
+def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
+    """Return how many rows of the factor X is multiplied with at a time: all, or a cached piece."""
+    n, p = shape
+    row_bytes = min(_PANEL_BYTES // factor.itemsize, factor.shape[1]) * factor.itemsize
+    rows = _CACHED_BYTES // int(row_bytes)
+    pieces = p / rows
+    if pieces < 2 or nnz < _NNZ_PER_PIECE * pieces * n or is_plain():
+        return p
+    return rows
+
+
+def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
+    """Return the rows between which blocks of a product of that many columns lie."""
+    return parallel.work_blocks(indptr, max(1, WORK_PER_BLOCK // width))
+
+
+def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
+    """Return memory of X A, and whether kernels write it past the caches.
+
+    Pages of new memory are in the caches: the system has just cleared them.
+    """
+    Y, is_used = buffer_pool.empty_or_used((n_rows, A.shape[1]), A.dtype)
+    return Y, is_used and A.shape[1] % 64 == 0 and Y.nbytes >= STREAMED_BYTES
+
+
+def kernel_arrays(X: sp.csr_array) -> tuple[Any, Any, Any]:
+    """Return indptr, indices and data of what as_interactions returned, None for ones."""
+    indptr, indices, data = csr_arrays(X)
+    if indices.dtype == np.int64 and X.shape[1] <= LARGEST_INT32:
+        indices = validation.read_only(indices.astype(np.int32))
+    return indptr, indices, None if _are_ones(data) else data
+
+
+def _are_ones(data: Matrix) -> bool:
+    """Whether all values are 1; stops at the first piece that holds another."""
+    if data.strides == (0,):  # one value for all: ones of shards
+        data = data[:1]
+    return all((data[first : first + 2**15] == 1).all() for first in range(0, len(data), 2**15))
+
+
+def panel_columns(factor: Matrix) -> Iterator[tuple[int, int]]:
+    """Yield the first column and the number of columns of every panel of a factor."""
+    width, most = factor.shape[1], _PANEL_BYTES // factor.itemsize
+    for column in range(0, width, most):
+        yield column, min(most, width - column)
+
+
+def _panels(factor: Matrix) -> Any:
+    """Yield (first column, columns, panel): the factor's columns as sparse_blocks takes them."""
+    for column, width in panel_columns(factor):
+        padded = next(w for w in reversed(sparse_blocks.WIDTHS) if w >= width)
+        panel = buffer_pool.empty((len(factor), padded), factor.dtype)
+        panel[:, :width] = factor[:, column : column + width]
+        panel[:, width:] = 0
+        yield column, width, validation.read_only(panel)
+
+
+def on_cache_lines(A: Matrix) -> Matrix:
+    """Return A, or a copy if its rows could start at cache lines but do not."""
+    if A.ctypes.data % buffer_pool.CACHE_LINE == 0 or A.strides[0] % buffer_pool.CACHE_LINE:
+        return A
+    copy = buffer_pool.empty(A.shape, A.dtype)
+    copy[:] = A
+    return validation.read_only(copy)
+
+
+def is_plain() -> bool:
+    """Return whether there is no vector IR: kernels run in their plain bodies."""
+    return bool(config.isa() == "generic" or numba.config.DISABLE_JIT)
+
+
+def kernel_body(module: Any, kernel: str) -> Any:
+    """Return the kernel of a module, or its plain twin where there is no vector IR."""
+    return getattr(module, f"{kernel}_plain" if is_plain() else kernel)

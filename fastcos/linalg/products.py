@@ -1,13 +1,20 @@
-"""Products of a sparse matrix with dense ones: X A, X'Y and X'(X Q), centred and scaled at will."""
+"""Products of a sparse matrix with dense ones: X A, X'Y and X'(X Q), also centred and scaled."""
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from fastcos import validation
-from fastcos.linalg.fused_validation import unread_matmul
-from fastcos.linalg.operators import as_operator
-from fastcos.linalg.sparse_operator import Matrix
+from fastcos import parallel, validation
+from fastcos.kernels import sparse
+from fastcos.linalg import operators
+from fastcos.linalg.csr import unchecked_arrays
+from fastcos.linalg.operators import Matrix, as_operator
+
+# non-zeros from which entries are checked while X A reads them: a check of its own reads X once
+# more, a quarter of the time of X A with 64 columns (bench/sparse_costs.py); fewer entries stay in
+# the cache between the check and the product
+FUSED_NNZ = 2**20
 
 
 def matmul(
@@ -21,14 +28,14 @@ def matmul(
 ) -> Matrix:
     """Return X A for sparse X and dense A.
 
-    With the optional vectors it is (X - row_center 1' - 1 center') diag(1 / scale) A, and X is
-    still not made dense. Time O(nnz l + (n + p) l), memory that of the result.
+    With the optional vectors it is (X - row_center 1' - 1 center') diag(1 / scale) A; X stays
+    sparse. Time O(nnz l + (n + p) l), memory that of the result.
 
     Parameters
     ----------
     X : sparse matrix or array (n, p), or array_like
-        Any SciPy format; CSR is used as it is. Duplicates count as their sum, in any order; where
-        the order matters, they are summed and sorted on a private copy.
+        Any SciPy format; CSR is not copied. Duplicates count as their sum. Also a LinearOperator
+        or :class:`fastcos.linalg.InteractionShards`, which take no scale.
     A : array_like (p, l), float32 or float64
         The product is computed in the wider type of X and A; integers and booleans in X count as
         float32 where that is exact.
@@ -44,11 +51,10 @@ def matmul(
     Returns
     -------
     ndarray (n, l), float32 or float64
-        Without the optional vectors, products are added in the order of a row's columns, each with
-        one rounding (fused multiply-add): the same bits on any number of threads, and a row of m
-        non-zeros x is within m u / (1 - m u) of sum |x||a|, u = 2^-24 or 2^-53. The memory of a
-        large result that nobody holds any more goes to the next one, or to the system when it needs
-        it; up to working_memory is kept so.
+        Bit-identical on any number of threads. Without the optional vectors, products are added in
+        the order of a row's columns, each with one rounding (fused multiply-add): the error of a
+        row of m non-zeros x is at most m u / (1 - m u) sum |x||a|, u = 2^-24 or 2^-53. Large
+        results reuse the memory of freed ones; up to working_memory is held for that.
 
     Raises
     ------
@@ -69,12 +75,13 @@ def matmul(
     array([[ 0.5, -1.5],
            [-0.5,  1.5]])
     """
-    count = _threads(n_threads)
     if center is None and scale is None and row_center is None:
-        product = unread_matmul(X, A, count)
+        product = _fused_matmul(X, A, n_threads)
         if product is not None:
             return product
-    operator = as_operator(X, center=center, scale=scale, row_center=row_center, n_threads=count)
+    operator = as_operator(
+        X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
+    )
     return operator.matmul(_as_factor("A", A, operator.shape[1], "columns"))
 
 
@@ -100,7 +107,7 @@ def rmatmul(
     Returns
     -------
     ndarray (p, l), float32 or float64
-        Summed in fixed parts of the rows: the same bits on any number of threads.
+        Summed in fixed parts of the rows: bit-identical on any number of threads.
 
     Raises
     ------
@@ -117,7 +124,7 @@ def rmatmul(
            [2., 0.]])
     """
     operator = as_operator(
-        X, center=center, scale=scale, row_center=row_center, n_threads=_threads(n_threads)
+        X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
     )
     return operator.rmatmul(_as_factor("Y", Y, operator.shape[0], "rows"))
 
@@ -133,9 +140,8 @@ def gram_matmul(
 ) -> Matrix:
     """Return X'(X Q) for sparse X and dense Q in one pass over X; X Q is never stored.
 
-    Time O(nnz l + (n + p) l). Beside the result at most working_memory for sums of their own of
-    parts of the rows, and as much for a transposed copy of X in blocks, which is made where it pays
-    at once.
+    Time O(nnz l + (n + p) l). Beside the result, the sums of parts of the rows take at most
+    working_memory, and so does a transposed copy of X in blocks, made where it pays at once.
 
     Parameters
     ----------
@@ -146,7 +152,7 @@ def gram_matmul(
     Returns
     -------
     ndarray (p, l), float32 or float64
-        Summed in fixed parts of the rows: the same bits on any number of threads.
+        Summed in fixed parts of the rows: bit-identical on any number of threads.
 
     Raises
     ------
@@ -163,13 +169,39 @@ def gram_matmul(
            [2., 0., 4.]])
     """
     operator = as_operator(
-        X, center=center, scale=scale, row_center=row_center, n_threads=_threads(n_threads)
+        X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
     )
     return operator.gram_matmul(_as_factor("Q", Q, operator.shape[1], "columns"))
 
 
-def _threads(n_threads: int | None) -> int | None:
-    return None if n_threads is None else validation.as_count("n_threads", n_threads)
+def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | None:
+    """Return X A of a large CSR, its entries checked while the product reads them, or None.
+
+    None where X must be checked first: X is small or has an invalid entry, another kernel is
+    faster, or the type is rare and would have to be compiled. The bits are those of checking first;
+    duplicates and unsorted indices are added in the order in which they are stored.
+    """
+    arrays = unchecked_arrays("X", X)
+    if arrays is None or arrays.indices.dtype != np.int32 or len(arrays.indices) < FUSED_NNZ:
+        return None
+    factor = _as_factor("A", A, X.shape[1], "columns")
+    in_pieces = operators.rows_at_a_time(X.shape, len(arrays.indices), factor) < X.shape[1]
+    if factor.dtype != arrays.data.dtype or in_pieces or operators.is_plain():
+        return None
+    Y, is_streamed = operators.product_memory(X.shape[0], factor)
+    is_invalid = np.empty(len(Y), np.bool_)
+    parallel.run(
+        sparse.matmul_unread_rows,
+        operators.work_blocks(arrays.indptr, factor.shape[1]),
+        *arrays,
+        validation.read_only(arrays.indices.view(np.uint32)),
+        operators.on_cache_lines(factor),
+        Y,
+        is_streamed,
+        is_invalid,
+        n_threads=n_threads,
+    )
+    return None if is_invalid.any() else Y
 
 
 def _as_factor(name: str, factor: npt.ArrayLike, length: int, of: str) -> Matrix:

@@ -1,44 +1,51 @@
-"""Interactions in a directory of row shards, larger than memory if need be."""
+"""Interactions in a directory of row shards, larger than memory if need be, and their products.
+
+::
+
+    ShardWriter -> path/  manifest/, 00000/, 00001/, ... -> InteractionShards (memory maps)
+                                                                  |
+                             up to ENTRIES_HELD non-zeros: SparseOperator of all rows in memory
+                             more: ShardedOperator, which reads the rows once for every product
+"""
 
 import bisect
+import shutil
+import uuid
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import parallel, storage, validation
+from fastcos import config, parallel, storage, validation
+from fastcos.kernels import sparse
+from fastcos.linalg import operators, partial_sums
 from fastcos.linalg.csr import as_interactions
-from fastcos.linalg.shard_writer import (
-    ENTRIES_PER_SHARD,
-    KIND,
-    MANIFEST,
-    SHARD_KIND,
-    Ids,
-    ShardWriter,
-    row_cuts,
-)
-from fastcos.linalg.sharded import ShardedOperator
-from fastcos.linalg.sparse_operator import SparseOperator
+from fastcos.linalg.operators import Floats, Matrix, Operator, SparseOperator, Workspace
 from fastcos.storage import memmap
 
-Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[Any]
 
-# so many fit memory anyway, 0.3 GB of them: products of no more are those of one CSR
+# non-zeros up to which shards are read into memory: 0.3 GB, which fits anyway
 ENTRIES_HELD = 1 << 25
-_LARGEST_INT32 = 2**31 - 1
+# non-zeros of a shard: 4 bytes of column and 4 of value each; some ms of work in every product
+ENTRIES_PER_SHARD = 1 << 24
+# column numbers and offsets up to here are int32
+LARGEST_INT32 = 2**31 - 1
+_KIND, _SHARD_KIND, _MANIFEST = "InteractionShards", "InteractionShard", "manifest"
 
 
 class InteractionShards:
-    """Interactions X (n, p) on disk, cut into shards of whole rows.
+    """Interactions X (n, p) on disk, split into shards of whole rows.
 
     Takes the place of X in :func:`fastcos.matmul`, :func:`fastcos.rmatmul`,
-    :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``: every product
-    reads the rows once, some at a time, while the system reads the next ahead. Products have the
-    bits of one CSR of the same type in memory, wherever the shards are cut, and so has the SVD of
-    no more columns than rows. Up to 2^25 (33.5 million) non-zeros are read into memory.
+    :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``. Every product
+    reads the rows once, in blocks, while the system reads the next block ahead. Products are
+    bit-identical to those of one CSR of the same type in memory, for any shard boundaries, and so
+    is the SVD where p <= n. Up to 2^25 (33.5 million) non-zeros are read into memory.
 
     Parameters
     ----------
@@ -78,7 +85,7 @@ class InteractionShards:
 
     def __init__(self, path: storage.PathLike, *, verify: bool = True) -> None:
         self.path = validation.as_path("path", path)
-        stored = storage.load_arrays(self.path / MANIFEST, KIND)
+        stored = storage.load_arrays(self.path / _MANIFEST, _KIND)
         n, p = stored.fields["shape"]
         self.shape: tuple[int, int] = (int(n), int(p))
         self.nnz = int(stored.fields["nnz"])
@@ -89,7 +96,7 @@ class InteractionShards:
         self.column_sums: Floats = stored.arrays["column_sums"]
         self.column_lows: Floats = stored.arrays["column_lows"]
         self.column_highs: Floats = stored.arrays["column_highs"]
-        self._shards = [self._opened(number, verify) for number in range(len(self))]
+        self._shards = [self._open(number, verify) for number in range(len(self))]
 
     @classmethod
     def write(
@@ -130,18 +137,17 @@ class InteractionShards:
         items = np.arange(p) if item_ids is None else np.asarray(item_ids)
         validation.check_shape("user_ids", users.shape, (n,))
         validation.check_shape("item_ids", items.shape, (p,))
-        cuts = row_cuts(X.indptr, entries)
         with ShardWriter(path, items) as writer:
-            for lo, hi in pairwise(cuts):
+            for lo, hi in pairwise(shard_rows(X.indptr, entries)):
                 writer.add(X[lo:hi], users[lo:hi])
         return cls(path, verify=False)
 
     def __len__(self) -> int:
-        """Shards."""
+        """Return the number of shards."""
         return len(self.first_rows) - 1
 
     def shard(self, number: int) -> sp.csr_array:
-        """Rows of one shard; its arrays are memory maps.
+        """Return the rows of one shard; its arrays are memory maps.
 
         Parameters
         ----------
@@ -153,23 +159,23 @@ class InteractionShards:
         csr_array (rows, p)
         """
         rows = self.first_rows[number + 1] - self.first_rows[number]
-        return _some_rows(self._shards[number], 0, rows, self.shape[1])
+        return _rows_of(self._shards[number], 0, rows, self.shape[1])
 
     def whole(self) -> sp.csr_array:
-        """All rows, in memory.
+        """Return all rows, in memory.
 
         Returns
         -------
         csr_array (n, p)
         """
         indptrs, indices, data = zip(*self._shards, strict=True)
-        starts = np.concatenate([[0], np.cumsum([len(some) for some in indices])])
+        starts = np.concatenate([[0], np.cumsum([len(columns) for columns in indices])])
         indptr = np.concatenate(
-            [[0], *(some[1:] + start for some, start in zip(indptrs, starts, strict=False))]
+            [[0], *(part[1:] + start for part, start in zip(indptrs, starts, strict=False))]
         )
         columns = np.concatenate(indices)
-        kind = np.int32 if starts[-1] <= _LARGEST_INT32 else np.int64
-        are_ones = all(some.strides == (0,) for some in data)
+        kind = np.int32 if starts[-1] <= LARGEST_INT32 else np.int64
+        are_ones = all(values.strides == (0,) for values in data)
         values = np.broadcast_to(data[0][:1], columns.shape) if are_ones else np.concatenate(data)
         for array in (*indptrs, *indices, *data):
             memmap.release(array)
@@ -180,9 +186,9 @@ class InteractionShards:
         return X
 
     def blocks(self, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, sp.csr_array]]:
-        """First row and rows of every shard, in order, those in [lo, hi) only.
+        """Yield the number of the first row, and the rows, of every shard with rows in [lo, hi).
 
-        One is in memory, the next is read ahead.
+        One shard is in memory, the next is read ahead.
 
         Parameters
         ----------
@@ -195,49 +201,33 @@ class InteractionShards:
         """
         hi = self.shape[0] if hi is None else hi
         for number, first, last in self._within(lo, hi):
-            X = _some_rows(self._shards[number], first, last, self.shape[1])
+            X = _rows_of(self._shards[number], first, last, self.shape[1])
             begin = self.first_rows[number] + first
-            self.read_ahead(begin + X.shape[0], min(hi, begin + 2 * X.shape[0]))
+            self._read_ahead(begin + X.shape[0], min(hi, begin + 2 * X.shape[0]))
             yield begin, X
             for array in (X.indices, X.data):
                 memmap.release(array)
 
-    def read_ahead(self, lo: int, hi: int) -> None:
-        """Let the system read rows [lo, hi) in the background.
-
-        Parameters
-        ----------
-        lo, hi : int
-            Row numbers.
-        """
+    def _read_ahead(self, lo: int, hi: int) -> None:
+        """Let the system read rows [lo, hi) in the background."""
         for number, first, last in self._within(lo, hi):
             indptr, *arrays = self._shards[number]
             for array in arrays:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
-    def rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """First rows before which there are so many non-zeros and rows, added up.
-
-        Parameters
-        ----------
-        targets : ndarray, int64
-            Rising.
-
-        Returns
-        -------
-        ndarray, int64
-        """
+    def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """:func:`fastcos.parallel.rows_at_work` over the indptr of all shards; targets ascend."""
         found: list[int] = []
         before = 0
         for first, (indptr, indices, _) in zip(self.first_rows, self._shards, strict=False):
-            some = targets[len(found) :]
-            some = some[some <= before + len(indices) + len(indptr) - 1] - before
-            found.extend((first + parallel.rows_at_work(indptr, some)).tolist())
+            left = targets[len(found) :]
+            here = left[left <= before + len(indices) + len(indptr) - 1] - before
+            found.extend((first + parallel.rows_at_work(indptr, here)).tolist())
             before += len(indices) + len(indptr) - 1
         return np.array(found, np.int64)
 
     def _within(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
-        """Every shard with rows of [lo, hi), the first of them there, and the end of them."""
+        """Yield every shard with rows of [lo, hi), its first such row, and the end of them."""
         for number in range(bisect.bisect_right(self.first_rows, lo) - 1, len(self)):
             begin, end = self.first_rows[number : number + 2]
             if begin >= hi:
@@ -245,12 +235,12 @@ class InteractionShards:
             yield number, max(lo - begin, 0), min(hi, end) - begin
 
     def as_operator(self, n_threads: int | None) -> Any:
-        """Products with X, shard by shard.
+        """Return X as an operator, for products shard by shard.
 
         Parameters
         ----------
         n_threads : int or None
-            None: those of the configuration.
+            None: the setting ``num_threads``.
 
         Returns
         -------
@@ -260,9 +250,9 @@ class InteractionShards:
             return SparseOperator(self.whole(), n_threads)
         return ShardedOperator(self, n_threads)
 
-    def _opened(self, number: int, verify: bool) -> Sequence[npt.NDArray[Any]]:
-        """indptr, indices and data of a shard; data of ones take no memory."""
-        stored = storage.load_arrays(self.path / f"{number:05d}", SHARD_KIND, verify=verify)
+    def _open(self, number: int, verify: bool) -> Sequence[npt.NDArray[Any]]:
+        """Return indptr, indices and data of a shard; data of ones take no memory."""
+        stored = storage.load_arrays(self.path / f"{number:05d}", _SHARD_KIND, verify=verify)
         indptr, indices = stored.arrays["indptr"], stored.arrays["indices"]
         rows = self.first_rows[number + 1] - self.first_rows[number]
         ones = np.broadcast_to(self.dtype.type(1), indices.shape)
@@ -276,11 +266,211 @@ class InteractionShards:
         return indptr, indices, data
 
 
-def _some_rows(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.csr_array:
+def _rows_of(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.csr_array:
+    """Return rows [lo, hi) of a shard, without a copy of their entries."""
     indptr, indices, data = shard
-    some = slice(int(indptr[lo]), int(indptr[hi]))
+    entries = slice(int(indptr[lo]), int(indptr[hi]))
     X = sp.csr_array((hi - lo, p), dtype=data.dtype)
     # the constructor would copy a map of which few rows are taken
-    X.indptr, X.indices, X.data = indptr[lo : hi + 1] - indptr[lo], indices[some], data[some]
+    X.indptr = indptr[lo : hi + 1] - indptr[lo]
+    X.indices, X.data = indices[entries], data[entries]
     X.has_canonical_format = True
     return X
+
+
+class ShardWriter:
+    """Writes shards one by one; the directory appears when ``with`` ends without error."""
+
+    def __init__(self, path: storage.PathLike, item_ids: Ids) -> None:
+        self._target = validation.as_path("path", path).absolute()
+        storage.check_new_directory("path", self._target)
+        self._folder = self._target.with_name(f".{self._target.name}.{uuid.uuid4().hex}")
+        self._item_ids, self._dtype = item_ids, np.dtype(np.float32)
+        p = len(item_ids)
+        self._sums, self._counts = np.zeros(p), np.zeros(p, np.int64)
+        self._lows, self._highs = np.full(p, np.inf), np.full(p, -np.inf)
+        self._first_rows = [0]
+        self._user_ids: list[Ids] = []
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True)
+        return self
+
+    def add(self, X: sp.csr_array, user_ids: Ids) -> None:
+        """Write the next rows, a canonical CSR with a column for every item."""
+        # SciPy would copy the narrower of indptr and indices if their types differed
+        kind = np.int32 if max(X.shape[1], X.nnz) <= LARGEST_INT32 else np.int64
+        indices = X.indices.astype(kind, copy=False)
+        arrays = {"indptr": X.indptr.astype(kind), "indices": indices}
+        if not (X.data == 1).all():
+            arrays["data"] = X.data
+            self._dtype = np.result_type(self._dtype, X.data)
+        name = f"{len(self._first_rows) - 1:05d}"
+        storage.save_arrays(self._folder / name, _SHARD_KIND, arrays, {})
+        self._sums += np.bincount(X.indices, X.data, minlength=X.shape[1])
+        self._counts += np.bincount(X.indices, minlength=X.shape[1])
+        np.minimum.at(self._lows, X.indices, X.data)
+        np.maximum.at(self._highs, X.indices, X.data)
+        self._first_rows.append(self._first_rows[-1] + X.shape[0])
+        self._user_ids.append(user_ids)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _finish(self) -> None:
+        with_zeros = self._counts < self._first_rows[-1]
+        self._lows[with_zeros] = np.minimum(self._lows[with_zeros], 0)
+        self._highs[with_zeros] = np.maximum(self._highs[with_zeros], 0)
+        arrays = {
+            "user_ids": np.concatenate(self._user_ids),
+            "item_ids": self._item_ids,
+            "first_rows": np.array(self._first_rows, np.int64),
+            "column_sums": self._sums,
+            "column_lows": self._lows,
+            "column_highs": self._highs,
+        }
+        fields = {
+            "shape": [self._first_rows[-1], len(self._item_ids)],
+            "nnz": int(self._counts.sum()),
+            "dtype": self._dtype.name,
+        }
+        storage.save_arrays(self._folder / _MANIFEST, _KIND, arrays, fields)
+        if self._target.is_dir():
+            self._target.rmdir()  # empty: checked in __init__
+        self._folder.rename(self._target)
+
+
+def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
+    """Return the rows where shards of about so many entries start, and the number of rows."""
+    n = len(indptr) - 1
+    wanted = np.arange(entries, int(indptr[-1]), entries)
+    inner = np.minimum(np.searchsorted(indptr, wanted), n)
+    rows: list[int] = np.unique(np.concatenate([[0], inner, [n]])).tolist()
+    return rows
+
+
+class ShardedOperator(Operator):
+    """The products of InteractionShards; every product reads the rows once.
+
+    Sums over rows are added in the parts and in the order of :class:`SparseOperator`. Threads take
+    whole parts, so that they do not wait for each other at the end of a shard.
+    """
+
+    def __init__(self, X: InteractionShards, n_threads: int | None = None) -> None:
+        self.shape, self.dtype = X.shape, X.dtype
+        self._X, self._n_threads = X, n_threads
+        self._memory = Workspace()
+        n, p = X.shape
+        starts = partial_sums.starts(n, X.nnz, partial_sums.count(p, X.nnz))
+        self._part_rows = np.unique(np.concatenate([[0], X._rows_at_work(starts), [n]])).tolist()
+
+    def matmul(self, A: Matrix) -> Matrix:
+        """Return X A, (n, l)."""
+        Y = np.empty((self.shape[0], A.shape[1]), np.result_type(self.dtype, A.dtype))
+        for first, X in self._X.blocks():
+            Y[first : first + X.shape[0]] = SparseOperator(X, self._n_threads).matmul(A)
+        return Y
+
+    def rmatmul(self, Y: Matrix) -> Matrix:
+        """Return X'Y, (p, l)."""
+        return self._sum_parts("rmatmul_parts", operators.as_factor(self, Y))
+
+    def gram_matmul(self, Q: Matrix) -> Matrix:
+        """Return X'(X Q), (p, l)."""
+        Q = operators.on_cache_lines(operators.as_factor(self, Q))
+        return self._sum_parts("gram_parts", Q)
+
+    def gram(self) -> Floats:
+        """Return X'X in float64, (p, p)."""
+        n, p = self.shape
+        if not operators.is_dense_enough(n, p, self._X.nnz):
+            return super().gram()
+        total = np.zeros((p, p))
+        for lo, hi in pairwise(operators.dense_blocks(n, p)):
+            block = np.zeros((hi - lo, p))
+            for first, X in self._X.blocks(lo, hi):
+                block[first - lo : first - lo + X.shape[0]] = X.toarray()
+            total += block.T @ block
+        return total
+
+    def _sum_parts(self, kernel: str, factor: Matrix) -> Matrix:
+        """Sum over rows by a kernel of fastcos.kernels.sparse."""
+        if len(self._part_rows) == 2:
+            return self._sum_in_order(kernel, factor)
+        p, width, parts = self.shape[1], factor.shape[1], len(self._part_rows) - 1
+        panels = list(operators.panel_columns(factor))
+        most = partial_sums.at_once(parts, p * width * factor.itemsize, self._n_threads)
+        memory = self._memory.array((most * p * width,), factor.dtype)
+        sums = [
+            memory[most * p * column : most * p * (column + w)].reshape(most, p, w)
+            for column, w in panels
+        ]
+        out = np.zeros((p, width), factor.dtype)
+        for first in range(0, parts, most):
+            here = [panel[: parts - first] for panel in sums]
+            numbers = parallel.row_blocks(len(here[0]), 1)
+            arrays = first, kernel, factor, panels, here
+            parallel.run(self._sum_part, numbers, *arrays, n_threads=self._n_threads)
+            for (column, _), panel in zip(panels, here, strict=True):
+                partial_sums.add(panel, column, out, self._n_threads)
+        return out
+
+    def _sum_part(
+        self,
+        lo: int,
+        hi: int,
+        first: int,
+        kernel: str,
+        factor: Matrix,
+        panels: list[tuple[int, int]],
+        sums: list[Matrix],
+    ) -> None:
+        """Write the sums of parts first + lo .. first + hi, panel by panel of columns."""
+        for slot in range(lo, hi):
+            begin, end = self._part_rows[first + slot : first + slot + 2]
+            ahead = self._part_rows[first + slot + self._size : first + slot + self._size + 2]
+            if len(ahead) == 2:
+                self._X._read_ahead(*ahead)
+            for row, X in self._X.blocks(begin, end):
+                for (column, _), panel in zip(panels, sums, strict=True):
+                    _add_rows(kernel, X, row, factor, column, row > begin, panel[slot : slot + 1])
+
+    def _sum_in_order(self, kernel: str, factor: Matrix) -> Matrix:
+        """Sum all rows in order; every thread has its own columns of the factor."""
+        p, width = self.shape[1], factor.shape[1]
+        columns = parallel.row_blocks(width, max(4, -(-width // self._size)))
+        sums = [np.zeros((1, p, hi - lo), factor.dtype) for lo, hi in pairwise(columns)]
+        numbers = parallel.row_blocks(len(sums), 1)
+
+        def add_columns(lo: int, hi: int, X: sp.csr_array, row: int) -> None:
+            for column, panel in zip(columns[lo:hi].tolist(), sums[lo:hi], strict=True):
+                _add_rows(kernel, X, row, factor, column, True, panel)
+
+        for row, X in self._X.blocks():
+            parallel.run(add_columns, numbers, X, row, n_threads=self._n_threads)
+        return np.concatenate([panel[0] for panel in sums], axis=1)
+
+    @property
+    def _size(self) -> int:
+        """The number of threads."""
+        return config.num_threads() if self._n_threads is None else self._n_threads
+
+
+def _add_rows(
+    kernel: str, X: sp.csr_array, row: int, factor: Matrix, column: int, begun: bool, sums: Matrix
+) -> None:
+    """Add X, rows of the matrix from number row on, to a part's sum (1, p, w)."""
+    n = X.shape[0]
+    given = factor[row : row + n] if kernel == "rmatmul_parts" else factor
+    rows = validation.read_only(np.array([0, n]))
+    body = operators.kernel_body(sparse, kernel)
+    body(0, 1, rows, *operators.kernel_arrays(X), given, column, begun, sums)

@@ -10,20 +10,17 @@ import scipy.linalg
 
 from fastcos import validation
 from fastcos.linalg import block_lanczos
-from fastcos.linalg.operators import Operator, as_operator
-from fastcos.linalg.sparse_operator import Matrix
+from fastcos.linalg.operators import Floats, Matrix, Operator, as_operator
 from fastcos.parallel import Progress
 
-Vector = npt.NDArray[np.float64]
-
-# sides up to here, and wanted shares from 1/5 on, are cheaper by a dense eigendecomposition
-_DENSE_SIDE = 2048
-_DENSE_SHARE = 5
-# a Gram matrix in float64 cannot tell smaller singular values from 0, relative to the largest
+# columns of the shorter side up to which direct_svd takes a dense eigendecomposition, and the
+# share 1/5 of wanted triplets from which both solvers do: cheaper than Lanczos (bench/svd.py)
+DENSE_SIDE, _DENSE_SHARE = 2048, 5
+# singular values relative to the largest that a Gram matrix in float64 cannot distinguish from 0
 _RANK_TOLERANCE = 1e-7
 # rows of the vectors whose residuals stay in the cache
 _ROWS_AT_ONCE = 1024
-# residual of the direct route, relative
+# relative residual of direct_svd's Lanczos iteration: what float64 reaches
 _WORKING_PRECISION = 1e-11
 
 
@@ -33,10 +30,10 @@ class SVD(NamedTuple):
     Attributes
     ----------
     U : ndarray (n, k) or None
-        Left singular vectors as columns. None where they were not asked for. On the longer side of
-        X, orthogonal to a few eps (s[0] / s)².
+        Left singular vectors as columns; None with ``compute_u=False``. On the longer side of X,
+        orthogonal to a few eps (s[0] / s)².
     s : ndarray (k,), float64
-        Singular values, falling; 0 where not above 1e-7 s[0].
+        Singular values, descending; 0 where not above 1e-7 s[0].
     Vt : ndarray (k, p)
         Right singular vectors as rows. The entry of largest magnitude of each is positive, the
         first such on ties.
@@ -56,9 +53,9 @@ class SVD(NamedTuple):
     """
 
     U: Matrix | None
-    s: Vector
+    s: Floats
     Vt: Matrix
-    residuals: Vector
+    residuals: Floats
 
 
 def randomized_svd(
@@ -67,20 +64,20 @@ def randomized_svd(
     *,
     tol: float = 1e-3,
     max_iter: int = 100,
-    seed: int | np.random.Generator = 0,
     compute_u: bool = True,
     center: npt.ArrayLike | None = None,
     scale: npt.ArrayLike | None = None,
     row_center: npt.ArrayLike | None = None,
+    random_state: int | np.random.Generator = 0,
     n_threads: int | None = None,
     progress: Progress | None = None,
 ) -> SVD:
     """Truncated SVD to a given residual, with the residuals as a certificate.
 
     Block Lanczos from a random block on the shorter side of X, each step one pass over X, until
-    every wanted triplet's residual is at most tol; then the residuals are computed in float64. The
-    iteration runs in X's precision, and once more in float64 where float32 cannot reach tol. A
-    small or nearly full problem is solved directly. Time O(nnz l) per pass of l = 16 to 64 columns
+    every wanted triplet's residual is at most tol. Then the residuals are computed in float64. The
+    iteration runs in X's precision, and again in float64 where float32 cannot reach tol. A small
+    or nearly full problem is solved directly. Time O(nnz l) per pass of l = 16 to 64 columns
     and O(min(n, p) b^2) for b = 3 k + 12 l basis vectors; memory O(min(n, p) b) beside X and the
     result.
 
@@ -94,17 +91,17 @@ def randomized_svd(
         Largest relative residual to accept, see :func:`svd_residuals`.
     max_iter : int
         Passes over X at most.
-    seed : int or numpy.random.Generator
-        The same seed gives the same bits.
     compute_u : bool
         False leaves U out, which saves n k numbers.
     center, scale, row_center : array_like, optional
         As in :func:`fastcos.matmul`: the SVD is that of the centred and scaled X.
+    random_state : int or numpy.random.Generator
+        The same seed gives the same bits.
     n_threads : int, optional
         Default: that of the configuration.
     progress : callable, optional
         Called as progress(done, total) with numbers of columns that X'X is multiplied by, once a
-        pass. The total is an estimate from the fall of the residual, and becomes right at the end.
+        pass. The total is extrapolated from the decrease of the residual, and exact at the end.
 
     Returns
     -------
@@ -120,16 +117,16 @@ def randomized_svd(
     Warns
     -----
     ConvergenceWarning
-        A residual above tol is left, and how large it is.
+        A residual is above tol; the message says how large it is.
 
     Notes
     -----
-    A certificate bounds the distance to *a* singular value of X. That none of the k largest was
-    passed over holds with probability 1 for a random start, and singular values that tie in greater
-    number than a block has columns are looked for by further random directions.
+    A certificate bounds the distance to *a* singular value of X. For a random start, none of the k
+    largest is missed with probability 1. Where more singular values tie than a block has columns,
+    further random directions find them.
 
-    Source: Musco & Musco, NIPS 2015, with Lanczos' three-term recurrence and thick restarts; unlike
-    there, the number of passes follows from the residual.
+    Source: Musco & Musco, NIPS 2015, with Lanczos' three-term recurrence and thick restarts; here
+    the number of passes follows from the residual.
 
     Examples
     --------
@@ -142,15 +139,13 @@ def randomized_svd(
     >>> bool(residuals.max() < 1e-3)
     True
     """
-    if n_threads is not None:
-        n_threads = validation.as_count("n_threads", n_threads)
     operator = as_operator(
         X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
     )
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
     tol = validation.as_real("tol", tol, above=0)
     max_iter = validation.as_count("max_iter", max_iter)
-    generator = validation.as_generator("seed", seed)
+    generator = validation.as_generator("random_state", random_state)
     found = _truncated(operator, k, tol, max_iter, generator, compute_u, n_threads, progress)
     if found.residuals.max() > tol:
         from sklearn.exceptions import ConvergenceWarning  # here, for it takes 0.5 s to import
@@ -169,17 +164,16 @@ def direct_svd(
 ) -> SVD:
     """Truncated SVD to working precision in float64, of an Operator or what as_operator takes.
 
-    By the eigendecomposition of the Gram matrix of the shorter side, dense up to some 2,000, else
-    by Lanczos. A singular value is right to about eps (s[0] / s[i])^2, relatively. progress is told
-    as by randomized_svd.
+    By the eigendecomposition of the Gram matrix of the shorter side, dense up to DENSE_SIDE, else
+    by Lanczos. The relative error of a singular value is about eps (s[0] / s[i])^2. progress is
+    called as by randomized_svd.
     """
-    operator = X if hasattr(X, "gram_matmul") else as_operator(X)
+    operator = as_operator(X)
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
-    side, told = _shorter_side(operator), _Told(progress, k)
-    if side.shape[1] <= _DENSE_SIDE or _is_nearly_full(side.shape[1], k):
+    side, report = _shorter_side(operator), _SVDProgress(progress, k)
+    if side.shape[1] <= DENSE_SIDE or _is_nearly_full(side.shape[1], k):
         vectors = _dense_eigenvectors(side, k)
     else:
-        generator = np.random.default_rng(0)
         vectors = block_lanczos.leading_eigenpairs(
             side.gram_matmul,
             side.shape[1],
@@ -187,14 +181,22 @@ def direct_svd(
             tol=_WORKING_PRECISION,
             max_iter=1000,
             dtype=np.float64,
-            generator=generator,
-            progress=told.passed,
+            generator=np.random.default_rng(0),
+            progress=report.passed,
         ).vectors
-    return _finished(operator, side, vectors, compute_u, told)
+    return _certified(operator, side, vectors, compute_u, report)
 
 
-def svd_residuals(X: Any, svd: Any) -> Vector:
-    """Certificate for the singular triplets of X, wherever they come from.
+def svd_residuals(
+    X: Any,
+    svd: Any,
+    *,
+    center: npt.ArrayLike | None = None,
+    scale: npt.ArrayLike | None = None,
+    row_center: npt.ArrayLike | None = None,
+    n_threads: int | None = None,
+) -> Floats:
+    """Certificate for singular triplets of X from any solver.
 
     Computed in float64. With v scaled to unit length and r = ||X'Xv - s²v||, some singular value of
     X lies within min(r / s, sqrt(r)) of s. That bound is returned, divided by s.
@@ -203,13 +205,16 @@ def svd_residuals(X: Any, svd: Any) -> Vector:
     ----------
     X : sparse matrix, array_like or LinearOperator (n, p)
     svd : SVD or tuple (U, s, Vt)
-        U is not used and may be None; s (k,), Vt (k, p).
+        s (k,), Vt (k, p). U (n, k) is used only where X has more columns than rows, and may be
+        None.
+    center, scale, row_center, n_threads
+        As in :func:`fastcos.matmul`: the triplets are those of the centred and scaled X.
 
     Returns
     -------
     ndarray (k,), float64
         Relative residuals: |s_i - sigma| <= residuals[i] * s_i for some singular value sigma of X.
-        For s_i <= 1e-7 s_0, which a Gram matrix cannot tell from zero, relative to s_0.
+        For s_i <= 1e-7 s_0, which a Gram matrix cannot distinguish from 0, relative to s_0.
 
     Raises
     ------
@@ -227,7 +232,9 @@ def svd_residuals(X: Any, svd: Any) -> Vector:
     >>> svd_residuals(X, (U, s * 1.1, Vt)).round(2)
     array([0.17, 0.17, 0.17])
     """
-    operator = X if hasattr(X, "gram_matmul") else as_operator(X)
+    operator = as_operator(
+        X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
+    )
     U, s, Vt = svd[:3]
     rows = validation.as_rows("svd.Vt", Vt, dtype=np.float64)
     validation.check_same_width("svd.Vt", rows, "X", operator)
@@ -252,9 +259,9 @@ def _truncated(
     progress: Progress | None,
 ) -> SVD:
     """Iterate in X's precision, then, if that cannot reach tol, in float64."""
-    side, told = _shorter_side(operator), _Told(progress, k)
+    side, report = _shorter_side(operator), _SVDProgress(progress, k)
     if _is_nearly_full(side.shape[1], k):
-        return _finished(operator, side, _dense_eigenvectors(side, k), compute_u, told)
+        return _certified(operator, side, _dense_eigenvectors(side, k), compute_u, report)
     for dtype in dict.fromkeys([operator.dtype, np.dtype(np.float64)]):
         ritz = block_lanczos.leading_eigenpairs(
             side.gram_matmul,
@@ -265,42 +272,42 @@ def _truncated(
             dtype=dtype,
             generator=generator,
             n_threads=n_threads,
-            progress=told.passed,
+            progress=report.passed,
         )
         if ritz.is_limited and dtype == np.float32:
             continue
-        found = _finished(operator, side, ritz.vectors, compute_u, told)
+        found = _certified(operator, side, ritz.vectors, compute_u, report)
         if found.residuals.max() <= tol or ritz.residuals.max() > tol / 2:
             break
     return found
 
 
-class _Told:
-    """Tells progress of an SVD: an iteration, perhaps another in float64, and the certificate."""
+class _SVDProgress:
+    """Reports one SVD: an iteration, perhaps another in float64, and the certificate."""
 
     def __init__(self, progress: Progress | None, k: int) -> None:
         self._progress, self._k = progress, k
         self._before = self._done = 0
 
     def passed(self, done: int, total: int) -> None:
-        """So many columns of an iteration are done."""
+        """Report columns done in the current iteration; 0 starts another one."""
         if done == 0:
             self._before += self._done
         self._done = done
-        self._tell(total + self._k)
+        self._report(total + self._k)
 
     def certified(self) -> None:
-        """The certificate took k more, and nothing may be left."""
+        """Report the end: the certificate took k more columns."""
         self._done += self._k
-        self._tell(self._done)
+        self._report(self._done)
 
-    def _tell(self, total: int) -> None:
+    def _report(self, total: int) -> None:
         if self._progress is not None:
             self._progress(self._before + self._done, self._before + total)
 
 
-def _finished(
-    operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, told: _Told
+def _certified(
+    operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, report: _SVDProgress
 ) -> SVD:
     """Turn orthonormal vectors of X's shorter side into signed and certified triplets."""
     exact = vectors.astype(np.float64, copy=False)
@@ -321,17 +328,17 @@ def _finished(
         V = _images(operator.rmatmul, vectors, s)
         U = vectors * _signs(V) if compute_u else None
         V *= _signs(V)
-    told.certified()
+    report.certified()
     return SVD(U, s, np.ascontiguousarray(V.T), residuals)
 
 
-def _residuals(Z: Matrix, vectors: Matrix, s: Vector) -> Vector:
+def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
     """Return svd_residuals from vectors as columns and their products Z with the Gram matrix."""
     squares, r_squares = np.zeros(len(s)), np.zeros(len(s))
     for first in range(0, len(Z), _ROWS_AT_ONCE):
-        some = vectors[first : first + _ROWS_AT_ONCE]
-        rest = Z[first : first + _ROWS_AT_ONCE] - some * s**2
-        squares += np.einsum("ij,ij->j", some, some)
+        rows = vectors[first : first + _ROWS_AT_ONCE]
+        rest = Z[first : first + _ROWS_AT_ONCE] - rows * s**2
+        squares += np.einsum("ij,ij->j", rows, rows)
         r_squares += np.einsum("ij,ij->j", rest, rest)
     lengths = np.sqrt(squares)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -339,7 +346,7 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Vector) -> Vector:
         bound = np.fmin(r / s, np.sqrt(r))
     bound[~(lengths > 0)] = np.inf
     reference = np.where(s > _RANK_TOLERANCE * s.max(), s, s.max())
-    relative: Vector = np.divide(bound, reference, out=np.zeros_like(bound), where=reference > 0)
+    relative: Floats = np.divide(bound, reference, out=np.zeros_like(bound), where=reference > 0)
     return relative
 
 
@@ -350,9 +357,9 @@ def _shorter_side(operator: Operator) -> Operator:
 
 
 def _is_nearly_full(side: int, k: int) -> bool:
-    """Whether a Krylov basis would fill the space, or nearly."""
-    room = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
-    return side <= room or k * _DENSE_SHARE >= side
+    """Whether a Krylov basis would nearly fill the space."""
+    needed = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
+    return side <= needed or k * _DENSE_SHARE >= side
 
 
 def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
@@ -366,11 +373,11 @@ def _signs(V: Matrix) -> Matrix:
     return np.where(V[largest, np.arange(V.shape[1])] < 0, -1, 1).astype(V.dtype)
 
 
-def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Vector) -> Matrix:
-    """Return product(vectors) / s; where s is 0, columns that complete the others.
+def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> Matrix:
+    """Return product(vectors) / s, with orthonormal columns of the null space where s is 0.
 
-    All non-zero singular values come first, so whatever is orthogonal to their vectors is null. The
-    shorter vectors are divided: a pass over the images costs as much as making them.
+    All non-zero singular values come first, so directions orthogonal to their images are null. The
+    vectors are divided, not the longer images: a pass over those costs as much as computing them.
     """
     rank = int(np.count_nonzero(s))
     Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))

@@ -8,8 +8,9 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import transpose
 
-# a part counts every column once: this many non-zeros per column keep that cheap
+# non-zeros of a part per column: a part clears a count of every column, and so many keep that cheap
 _NNZ_PER_COLUMN = 2
+# parts, each of which needs 8 bytes per column
 _MOST_PARTS = 32
 
 
@@ -30,29 +31,17 @@ def transposed(
     indptr, indices = validation.read_only(indptr), validation.read_only(indices)
     data = None if data is None else validation.read_only(data)
     parts = max(1, min(_MOST_PARTS, nnz // (_NNZ_PER_COLUMN * n_columns)))
-    cuts = parallel.work_blocks(indptr, -(-(nnz + n) // parts))
-    blocks = parallel.row_blocks(len(cuts) - 1, 1)
-    counts = np.empty((len(cuts) - 1, n_columns), np.int64)
-    cuts = validation.read_only(cuts)
-    parallel.run(
-        transpose.count_columns, blocks, cuts, indptr, indices, counts, n_threads=n_threads
-    )
+    rows = parallel.work_blocks(indptr, -(-(nnz + n) // parts))
+    counts = np.empty((len(rows) - 1, n_columns), np.int64)
+    arrays = validation.read_only(rows), indptr, indices
+    blocks = parallel.row_blocks(len(counts), 1)
+    parallel.run(transpose.count_columns, blocks, *arrays, counts, n_threads=n_threads)
     of_columns = np.zeros(n_columns + 1, np.int64)
     np.cumsum(counts.sum(axis=0), out=of_columns[1:])
     places = np.cumsum(counts, axis=0) - counts + of_columns[:-1]
-    rows = np.empty(nnz, index_dtype)
+    row_numbers = np.empty(nnz, index_dtype)
     values = None if data is None else np.empty(nnz, data.dtype)
-    parallel.run(
-        transpose.place_entries,
-        blocks,
-        cuts,
-        indptr,
-        indices,
-        data,
-        places,
-        rows,
-        values,
-        n_threads=n_threads,
-    )
-    readable = None if values is None else validation.read_only(values)
-    return validation.read_only(of_columns), validation.read_only(rows), readable
+    outputs = places, row_numbers, values
+    parallel.run(transpose.place_entries, blocks, *arrays, data, *outputs, n_threads=n_threads)
+    values = None if values is None else validation.read_only(values)
+    return validation.read_only(of_columns), validation.read_only(row_numbers), values

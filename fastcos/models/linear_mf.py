@@ -11,10 +11,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import validation
 from fastcos.linalg import column_stats
-from fastcos.linalg.operators import as_operator
+from fastcos.linalg.operators import Matrix, as_operator
 from fastcos.linalg.products import matmul
 from fastcos.linalg.shards import InteractionShards
-from fastcos.linalg.sparse_operator import Matrix
 from fastcos.linalg.svd import SVD, direct_svd, randomized_svd
 from fastcos.measures.rescaling import Rescaling, as_diagonal
 from fastcos.models.base import RecommenderMixin, SparseInputMixin
@@ -423,8 +422,8 @@ def _svd(X: Any, means: Biases, settings: _LinearSettings, progress: Progress | 
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
         return direct_svd(as_operator(X, **means._asdict()), min(k + 1, side), progress=progress)
     return randomized_svd(
-        X, k, tol=settings.tol, seed=settings.random_state, compute_u=False, progress=progress,
-        **means._asdict(),
+        X, k, tol=settings.tol, random_state=settings.random_state, compute_u=False,
+        progress=progress, **means._asdict(),
     )  # fmt: skip
 
 

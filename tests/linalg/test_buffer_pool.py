@@ -1,4 +1,4 @@
-"""Memory of results: nobody's array is handed out, and what nobody holds is."""
+"""Buffer pool: freed memory is reused, memory in use never."""
 
 import gc
 import threading
@@ -12,13 +12,13 @@ from fastcos.linalg import buffer_pool
 LARGE = (5, 2**18)  # 5 MiB of float32
 
 needs_reuse = pytest.mark.skipif(
-    buffer_pool._FREE_FOR_THE_TAKING is None,
+    buffer_pool.MADV_FREE is None,
     reason="this system has no MADV_FREE",
 )
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept():
+def empty_pool():
     gc.collect()
     buffer_pool.release()
     yield
@@ -31,7 +31,7 @@ def address(array):
 
 @pytest.mark.parametrize("shape", [(3, 5), (0, 4), LARGE, (2**20, 3)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint16])
-def test_an_array_is_what_was_asked_for_and_starts_at_a_cache_line(shape, dtype):
+def test_empty_returns_an_aligned_array(shape, dtype):
     array = buffer_pool.empty(shape, dtype)
     assert array.shape == shape
     assert array.dtype == dtype
@@ -45,19 +45,19 @@ def test_an_array_is_what_was_asked_for_and_starts_at_a_cache_line(shape, dtype)
 
 
 @needs_reuse
-def test_a_large_array_starts_at_a_huge_page():
+def test_empty_aligns_large_arrays_to_huge_pages():
     assert address(buffer_pool.empty(LARGE, np.float32)) % 2**21 == 0
 
 
 @needs_reuse
-def test_memory_that_nobody_holds_goes_to_the_next_array():
+def test_empty_reuses_freed_memory():
     array = buffer_pool.empty(LARGE, np.float32)
     before = address(array)
     del array
     assert address(buffer_pool.empty((2**18, 4), np.float32)) == before
 
 
-def test_memory_under_any_view_is_left_alone():
+def test_empty_does_not_reuse_memory_under_a_view():
     array = buffer_pool.empty(LARGE, np.float32)
     array[:] = np.arange(2**18)
     holders = {
@@ -77,7 +77,7 @@ def test_memory_under_any_view_is_left_alone():
 
 
 @needs_reuse
-def test_memory_much_larger_than_needed_is_not_handed_out():
+def test_empty_does_not_reuse_much_larger_memory():
     array = buffer_pool.empty((2**23,), np.float32)
     before = address(array)
     del array
@@ -87,21 +87,21 @@ def test_memory_much_larger_than_needed_is_not_handed_out():
 
 
 @needs_reuse
-def test_only_a_few_blocks_are_kept():
+def test_pool_holds_a_few_blocks():
     arrays = [buffer_pool.empty(LARGE, np.float32) for _ in range(9)]
     del arrays
-    assert len(buffer_pool._kept) == buffer_pool._MOST_KEPT
+    assert len(buffer_pool._held) == buffer_pool.MAX_HELD
     buffer_pool.release()
-    assert not buffer_pool._kept
+    assert not buffer_pool._held
 
 
 @needs_reuse
 @pytest.mark.parametrize(("mebibytes", "blocks"), [(23, 0), (24, 1)])
-def test_what_is_kept_fits_the_working_memory(mebibytes, blocks):
+def test_pool_fits_the_working_memory(mebibytes, blocks):
     fastcos.set_config(working_memory=mebibytes)  # a fourth of 24 is 5 MiB in whole huge pages
     array = buffer_pool.empty(LARGE, np.float32)
     del array
-    assert len(buffer_pool._kept) == blocks
+    assert len(buffer_pool._held) == blocks
 
 
 def test_arrays_of_many_threads_never_share_memory():

@@ -1,4 +1,4 @@
-"""The gate for interactions: any format becomes one canonical CSR; what is broken is refused."""
+"""as_interactions: any format becomes one canonical CSR; malformed matrices are refused."""
 
 import os
 import subprocess
@@ -27,14 +27,14 @@ def valid():
     return matrix([1.0, 2.0, 3.0], [0, 2, 1], [0, 2, 3], (2, 3))
 
 
-# what passes
+# valid matrices
 
 
 @pytest.mark.filterwarnings("ignore:Constructing a DIA")
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("kind", ["array", "matrix"])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "u1", "i4", "i8", "?"])
-def test_every_format_and_type_becomes_the_same_matrix(form, kind, dtype):
+def test_as_interactions_converts_every_format_and_type(form, kind, dtype):
     rng = np.random.default_rng(0)
     dense = (rng.integers(0, 4, (6, 8)) * (rng.random((6, 8)) < 0.4)).astype(dtype)
     dense[2], dense[:, 3] = 0, 0
@@ -47,7 +47,7 @@ def test_every_format_and_type_becomes_the_same_matrix(form, kind, dtype):
     np.testing.assert_array_equal(clean.toarray(), dense)
 
 
-def test_dense_rows_become_a_matrix_without_their_zeros():
+def test_as_interactions_drops_zeros_of_dense_rows():
     clean = as_interactions("X", [[0.0, 1.5, -0.0], [0.0, 0.0, -2.0]])
     assert clean.nnz == 2
     np.testing.assert_array_equal(clean.toarray(), [[0, 1.5, 0], [0, 0, -2]])
@@ -55,7 +55,7 @@ def test_dense_rows_become_a_matrix_without_their_zeros():
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_entries_in_any_order_and_number_are_summed(data):
+def test_as_interactions_sums_duplicates_in_any_order(data):
     n, p = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 6))
     entry = st.tuples(st.integers(0, n - 1), st.integers(0, p - 1), st.integers(-2, 2))
     entries = sorted(data.draw(st.lists(entry, max_size=25)), key=lambda entry: entry[0])
@@ -77,25 +77,25 @@ def test_entries_in_any_order_and_number_are_summed(data):
         assert (np.diff(columns) > 0).all()
 
 
-def test_stale_flags_are_not_believed():
+def test_as_interactions_ignores_stale_flags():
     X = matrix([1.0, 2.0, 4.0], [1, 1, 0], [0, 3], (1, 2))
     X.has_canonical_format = True
     np.testing.assert_array_equal(as_interactions("X", X).toarray(), [[4, 3]])
     assert X.nnz == 3
 
 
-def test_entries_that_cancel_leave_nothing():
+def test_as_interactions_drops_entries_that_cancel():
     assert as_interactions("X", matrix([1.0, -1.0], [0, 0], [0, 2], (1, 2))).nnz == 0
 
 
-def test_data_beyond_the_last_row_is_ignored_whatever_it_is():
+def test_as_interactions_ignores_data_beyond_the_last_row():
     X = matrix([1.0, np.nan], [0, 99], [0, 1], (1, 2))
     np.testing.assert_array_equal(as_interactions("X", X).toarray(), [[1, 0]])
     assert len(X.data) == 2
 
 
 @pytest.mark.parametrize("form", ["csr", "coo", "csc"])
-def test_small_integers_are_summed_without_overflow(form):
+def test_as_interactions_sums_integers_without_overflow(form):
     X = sp.coo_array((np.array([100, 100], np.int8), ([0, 0], [1, 1])), shape=(1, 2))
     if form != "coo":
         X = getattr(sp, f"{form}_array")(X.shape, dtype=np.int8)
@@ -107,7 +107,7 @@ def test_small_integers_are_summed_without_overflow(form):
     assert as_interactions("X", X).toarray().tolist() == [[0.0, 200.0]]
 
 
-def test_integers_become_float32_only_where_that_is_exact():
+def test_as_interactions_makes_integers_exact_floats():
     for value, dtype in ((2**24, np.float32), (-(2**24), np.float32), (2**24 + 1, np.float64)):
         clean = as_interactions("X", sp.csr_array([[value, 1]]))
         assert clean.dtype == dtype
@@ -117,7 +117,7 @@ def test_integers_become_float32_only_where_that_is_exact():
     assert summed[0, 0] == 2**24 + 1
 
 
-def test_float16_becomes_float32_and_longdouble_float64():
+def test_as_interactions_converts_float16_and_longdouble():
     X = valid()
     X.data = X.data.astype(np.float16)
     assert as_interactions("X", X).dtype == np.float32
@@ -126,7 +126,7 @@ def test_float16_becomes_float32_and_longdouble_float64():
 
 
 @pytest.mark.parametrize("index", ["i1", "i2", "i4", "i8", "u2", "u4", "u8", ">i4", ">i8"])
-def test_indices_of_any_integer_type_are_read(index):
+def test_as_interactions_reads_indices_of_any_integer_type(index):
     X = valid()
     X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
     clean = as_interactions("X", X)
@@ -135,7 +135,7 @@ def test_indices_of_any_integer_type_are_read(index):
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix])
-def test_int64_indices_give_the_answer_of_int32_indices(kind):
+def test_as_interactions_int64_equals_int32_indices(kind):
     X = kind(np.eye(3))
     wide = kind(np.eye(3))
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
@@ -145,7 +145,7 @@ def test_int64_indices_give_the_answer_of_int32_indices(kind):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_the_input_is_never_changed(form):
+def test_as_interactions_does_not_change_its_input(form):
     dense = np.array([[1.0, 0, 2, 0], [0, 0, 0, 0], [3, 0, 0, 4], [0, 5, 0, 0]])
     X = getattr(sp, f"{form}_array")(dense)
     if form in ("csr", "csc", "bsr"):
@@ -161,7 +161,7 @@ def test_the_input_is_never_changed(form):
     np.testing.assert_array_equal(clean.toarray(), dense)
 
 
-def test_read_only_inputs_pass_and_answers_are_read_only():
+def test_csr_arrays_are_read_only_and_contiguous():
     X = valid()
     for name in ("data", "indices", "indptr"):
         array = getattr(X, name)
@@ -174,28 +174,28 @@ def test_read_only_inputs_pass_and_answers_are_read_only():
     np.testing.assert_array_equal(as_interactions("X", unsorted).toarray(), [[2, 1]])
 
 
-def test_a_canonical_float_matrix_is_not_copied():
+def test_as_interactions_does_not_copy_canonical_floats():
     X = sp.csr_array(np.eye(4))
     clean = as_interactions("X", X)
     assert np.shares_memory(clean.data, X.data)
     assert np.shares_memory(clean.indices, X.indices)
 
 
-def test_arrays_with_gaps_become_contiguous():
+def test_as_interactions_makes_strided_arrays_contiguous():
     X = valid()
     X.indices, X.data = np.repeat(X.indices, 2)[::2], np.repeat(X.data, 2)[::2]
     for array in csr_arrays(as_interactions("X", X)):
         assert array.flags.c_contiguous
 
 
-def test_explicit_zeros_are_dropped_or_kept_at_will():
+def test_as_interactions_keeps_zeros_on_request():
     X = matrix([1.0, 0.0], [0, 1], [0, 2], (1, 2))
     assert as_interactions("X", X).nnz == 1
     assert as_interactions("X", X, keep_zeros=True).nnz == 2
     assert X.nnz == 2
 
 
-def test_many_blocks_give_the_answer_of_one():
+def test_as_interactions_checks_every_block():
     # 2.5 million entries are more than one block; one of them is broken
     n, width = 50_000, 50
     X = matrix(
@@ -210,7 +210,7 @@ def test_many_blocks_give_the_answer_of_one():
         as_interactions("X", X)
 
 
-# what is refused
+# malformed matrices
 
 
 def changed(**fields):
@@ -241,8 +241,14 @@ def changed(**fields):
         (changed(indptr=[0, 2, 3, 3]), r"X.indptr must be of shape \(3,\), got \(4,\)"),
         (changed(indptr=[1, 2, 3]), "X.indptr must start at 0, got 1"),
         (changed(indptr=[-1, 2, 3]), "X.indptr must start at 0, got -1"),
-        (changed(indptr=[0, 4, 3]), "X.indptr must not fall, got a fall after position 1"),
-        (changed(indptr=[0, -1, 3]), "X.indptr must not fall, got a fall after position 0"),
+        (
+            changed(indptr=[0, 4, 3]),
+            "indptr must not descend, got a smaller value after position 1",
+        ),
+        (
+            changed(indptr=[0, -1, 3]),
+            "indptr must not descend, got a smaller value after position 0",
+        ),
         (changed(indptr=[0, 2, 4]), r"end within indices \(3\) and data \(3\), got 4"),
         (changed(indptr=[0, 2, 2**62]), "X.indptr must end within"),
         (changed(data=[1.0, 2.0]), r"end within indices \(3\) and data \(2\), got 3"),
@@ -255,7 +261,7 @@ def changed(**fields):
         (np.array([[1.0, np.nan]]), "X must be finite, got NaN or infinity in row 0"),
     ],
 )
-def test_a_broken_matrix_is_refused_with_field_and_position(X, message):
+def test_as_interactions_names_field_and_position(X, message):
     if message is None:  # fine in float64, too large in float32
         assert as_interactions("X", X).nnz == 2
         X.data = X.data.astype(np.float32)
@@ -275,12 +281,12 @@ def test_a_broken_matrix_is_refused_with_field_and_position(X, message):
         (None, "X must hold real numbers"),
     ],
 )
-def test_what_is_not_a_matrix_of_real_numbers_is_refused(X, message):
+def test_as_interactions_refuses_other_types(X, message):
     with pytest.raises(TypeError, match=message):
         as_interactions("X", X)
 
 
-def test_the_first_five_broken_rows_are_named_and_the_rest_counted():
+def test_as_interactions_names_five_invalid_rows():
     X = sp.csr_array(np.ones((9, 2)))
     X.data[2:] = np.nan
     with pytest.raises(
@@ -289,12 +295,12 @@ def test_the_first_five_broken_rows_are_named_and_the_rest_counted():
         as_interactions("X", X)
 
 
-def test_the_name_of_the_argument_is_in_the_message():
+def test_as_interactions_names_the_argument():
     with pytest.raises(ValueError, match=r"^exclude\.indptr must start at 0"):
         as_interactions("exclude", changed(indptr=[1, 2, 3]))
 
 
-def test_broken_matrices_of_other_formats_name_their_field():
+def test_as_interactions_names_fields_of_other_formats():
     csc = sp.csc_array(np.eye(3))
     csc.indices = np.array([0, 1, 3])
     coo = sp.coo_array(np.eye(3))
@@ -320,16 +326,16 @@ def test_broken_matrices_of_other_formats_name_their_field():
 
 
 @pytest.mark.parametrize("outside", [-(2**31), -3, 3, 2**31 - 1])
-def test_a_diagonal_outside_the_matrix_holds_nothing(outside):
+def test_as_interactions_ignores_diagonals_outside(outside):
     X = sp.dia_array((np.ones((2, 3)), [0, 1]), shape=(3, 3))
     X.offsets = np.array([0, outside], np.int32)
     np.testing.assert_array_equal(as_interactions("X", X).toarray(), np.eye(3))
 
 
-# at random
+# random matrices
 
 
-def survived(seed, cases, *forms):
+def crash_free_cases(seed, cases, *forms):
     done = subprocess.run(
         [sys.executable, "-m", "tests.robustness.malformed_sparse", str(seed), str(cases), *forms],
         capture_output=True,
@@ -345,19 +351,19 @@ def survived(seed, cases, *forms):
     return refused + accepted
 
 
-def test_400_broken_matrices_crash_nothing():
-    assert survived(0, 400, *FORMATS) == 400
+def test_400_malformed_matrices_do_not_crash():
+    assert crash_free_cases(0, 400, *FORMATS) == 400
 
 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(1, 11))
-def test_20_000_broken_matrices_crash_nothing(seed):
-    assert survived(seed, 1000, "csr") + survived(seed, 1000, *FORMATS) == 2000
+def test_20_000_malformed_matrices_do_not_crash(seed):
+    assert crash_free_cases(seed, 1000, "csr") + crash_free_cases(seed, 1000, *FORMATS) == 2000
 
 
 @pytest.mark.parametrize("field", ["row", "col"])
-def test_coordinates_that_are_not_as_many_as_values_are_named(field):
+def test_as_interactions_refuses_missing_coordinates(field):
     X = sp.coo_array(np.eye(4))
     coordinates = [X.row[:-1], X.col] if field == "row" else [X.row, X.col[:-1]]
     X.coords = tuple(coordinates)

@@ -7,15 +7,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
-from fastcos import config, gram_matmul, matmul, rmatmul, set_config
-from fastcos.linalg import (
-    buffer_pool,
-    fused_validation,
-    operators,
-    partial_sums,
-    products,
-    sparse_operator,
-)
+from fastcos import config, gram_matmul, matmul, parallel, rmatmul, set_config
+from fastcos.linalg import buffer_pool, operators, partial_sums, products
 
 N, P = 90, 31
 
@@ -33,7 +26,7 @@ def X(rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_errors_keep_the_bound_of_as_many_roundings_as_non_zeros(rng, dtype):
+def test_matmul_errors_keep_the_documented_bound(rng, dtype):
     """Against exact sums: |Y - X A| <= m u / (1 - m u) |X||A| with m non-zeros in a row."""
     X = sp.random_array((40, 300), density=0.1, rng=rng, format="csr", dtype=dtype)
     X.data[:] = rng.standard_normal(X.nnz)
@@ -54,54 +47,55 @@ def test_errors_keep_the_bound_of_as_many_roundings_as_non_zeros(rng, dtype):
 
 
 @pytest.fixture
-def unread(monkeypatch):
-    """Has every X multiplied while it is checked; the calls that ended so."""
-    ended = []
+def kernels(monkeypatch):
+    """Fuse the validation of every X with its product; return the names of the kernels run."""
+    names, run = [], parallel.run
 
-    def told(*arguments):
-        ended.append(fused_validation.unread_matmul(*arguments))
-        return ended[-1]
+    def recorded(kernel, *arguments, **options):
+        names.append(kernel.__name__)
+        run(kernel, *arguments, **options)
 
-    monkeypatch.setattr(fused_validation, "_NNZ", 0)
-    monkeypatch.setattr(products, "unread_matmul", told)
-    return ended
+    monkeypatch.setattr(products, "FUSED_NNZ", 0)
+    monkeypatch.setattr(parallel, "run", recorded)
+    return names
+
+
+FUSED, CHECK = "matmul_unread_rows", "check_rows"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_large_matrix_is_checked_while_it_is_multiplied(X, rng, unread, dtype):
+def test_matmul_validates_a_large_matrix_on_the_way(X, rng, kernels, dtype):
     X.data[:] = rng.standard_normal(X.nnz)
     X, A = X.astype(dtype), rng.standard_normal((P, 70)).astype(dtype)
     truth = operators.as_operator(X).matmul(A)
+    kernels.clear()
     for n_threads in (1, 3):
         np.testing.assert_array_equal(matmul(X, A, n_threads=n_threads), truth)
-    assert all((product is None) == sparse_operator.is_plain() for product in unread)
-    assert len(unread) == 2
+    assert operators.is_plain() or kernels == [FUSED, FUSED]
 
 
-@pytest.mark.skipif(buffer_pool._FREE_FOR_THE_TAKING is None, reason="no memory is reused")
-@pytest.mark.parametrize("way", ["read", "unread"])
-def test_a_result_in_used_memory_is_written_past_the_caches_with_the_same_bits(
-    rng, monkeypatch, way
-):
-    monkeypatch.setattr(sparse_operator, "_STREAMED_BYTES", 2**22)
-    monkeypatch.setattr(fused_validation, "_NNZ", 0 if way == "unread" else 2**20)
-    X = sp.random_array((2**16, P), density=0.1, rng=rng, format="csr", dtype=np.float32)
+@pytest.mark.skipif(buffer_pool.MADV_FREE is None, reason="no memory is reused")
+@pytest.mark.parametrize("density", [0.1, 0.2])  # below and above FUSED_NNZ
+def test_matmul_streams_into_reused_memory(rng, density):
+    n = 2**18
+    X = sp.random_array((n, P), density=density, rng=rng, format="csr", dtype=np.float32)
     A = rng.standard_normal((P, 64)).astype(np.float32)
     buffer_pool.release()
-    Y, is_streamed = sparse_operator.product_memory(2**16, A)
+    Y, is_streamed = operators.product_memory(n, A)
     assert not is_streamed
     first = matmul(X, A)
     del Y
-    Y, is_streamed = sparse_operator.product_memory(2**16, A)
+    Y, is_streamed = operators.product_memory(n, A)
     assert is_streamed
     Y[:] = np.nan
     del Y
     np.testing.assert_array_equal(matmul(X, A), first)
-    assert not sparse_operator.product_memory(2**16, A[:, :63])[1]
+    assert not operators.product_memory(n, A[:, :63])[1]
     buffer_pool.release()
 
 
-def test_duplicates_and_any_order_of_a_large_matrix_count_as_they_are_stored(rng, unread):
+@pytest.mark.usefixtures("kernels")
+def test_fused_matmul_adds_duplicates_in_stored_order(rng):
     indices = np.array([3, 1, 3, 0], np.int32)
     X = sp.csr_array((np.float32([1, 2, 4, 0]), indices, [0, 3, 3, 4]), shape=(3, 5))
     A = rng.integers(-9, 9, (5, 6)).astype(np.float32)
@@ -119,30 +113,31 @@ def test_duplicates_and_any_order_of_a_large_matrix_count_as_they_are_stored(rng
         (0, 0, -np.inf, "X must be finite, got -inf in row"),
     ],
 )
-def test_a_fault_in_a_large_matrix_is_named(X, unread, entry, index, value, message):
+def test_fused_matmul_names_an_invalid_entry(X, kernels, entry, index, value, message):
     X.indices[entry], X.data[entry] = index, value
     with pytest.raises(ValueError, match=message):
         matmul(X, np.ones((P, 2), np.float32))
-    assert unread == [None]
+    assert kernels[-1] == CHECK
 
 
-def test_a_sum_of_a_large_matrix_that_overflows_is_infinite(X, unread):
+def test_fused_matmul_overflows_to_infinity(X, kernels):
     X.data[:] = 1
     X.data[:2] = np.finfo(np.float32).max
     found = matmul(X, np.full((P, 2), 2, np.float32))
-    assert unread == [None]
+    assert CHECK in kernels  # an infinite sum is checked again
     assert (found[0] == np.inf).all()
     np.testing.assert_array_equal(found[1:], X[1:] @ np.full((P, 2), 2))
 
 
-def test_a_shape_that_a_large_matrix_does_not_fit_is_named(X, unread):
+@pytest.mark.usefixtures("kernels")
+def test_fused_matmul_refuses_a_wrong_shape(X):
     with pytest.raises(ValueError, match="A must have as many rows as X has columns"):
         matmul(X, np.ones((P + 1, 2), np.float32))
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint8, bool])
-def test_every_format_and_type_gives_the_dense_product(X, rng, form, dtype):
+def test_products_of_every_format_and_type(X, rng, form, dtype):
     X = X.astype(dtype).asformat(form)
     dense = X.toarray().astype(np.float64)
     A, Y = rng.integers(-3, 4, (P, 9)), rng.integers(-3, 4, (N, 9))
@@ -151,7 +146,7 @@ def test_every_format_and_type_gives_the_dense_product(X, rng, form, dtype):
     np.testing.assert_array_equal(gram_matmul(X, A), dense.T @ dense @ A)
 
 
-def test_the_result_has_the_wider_type(X):
+def test_products_have_the_wider_type(X):
     A = np.ones((P, 2), np.float32)
     assert matmul(X, A).dtype == rmatmul(X, np.ones((N, 2), np.float32)).dtype == np.float32
     assert matmul(X.astype(np.float64), A).dtype == np.float64
@@ -160,7 +155,7 @@ def test_the_result_has_the_wider_type(X):
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dense", "operator"])
-def test_centre_and_scale_are_those_of_the_dense_matrix(X, rng, kind):
+def test_products_are_centred_and_scaled(X, rng, kind):
     X = X.astype(np.float64)
     shifts = {
         "center": rng.standard_normal(P),
@@ -186,9 +181,9 @@ def test_centre_and_scale_are_those_of_the_dense_matrix(X, rng, kind):
         np.testing.assert_allclose(shifted.transposed().gram(), truth @ truth.T, atol=1e-9)
 
 
-def test_bits_do_not_depend_on_threads_or_instruction_set(rng, monkeypatch):
-    monkeypatch.setattr(partial_sums, "_NNZ_PER_COLUMN", 1)
-    X = sp.random_array((4000, 40), density=0.2, rng=rng, format="csr", dtype=np.float32)
+def test_bits_do_not_depend_on_threads_or_instruction_set(rng):
+    X = sp.random_array((4000, 40), density=0.6, rng=rng, format="csr", dtype=np.float32)
+    assert partial_sums.count(40, X.nnz) == 48
     A, Y = (rng.standard_normal((m, 83)).astype(np.float32) for m in (40, 4000))
     before = config.isa()
     results = []
@@ -210,6 +205,21 @@ def test_bits_do_not_depend_on_threads_or_instruction_set(rng, monkeypatch):
             np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.fixture(scope="module")
+def wide():
+    """So many columns that a factor is multiplied in pieces, by transposed blocks of two parts."""
+    rng = np.random.default_rng(0)
+    n, p, per_row = 29_000, 17_000, 60
+    gaps = rng.integers(1, 2 * p // per_row - 1, (n, per_row))
+    columns = np.cumsum(gaps, axis=1)
+    kept = columns < p
+    indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    indices = columns[kept].astype(np.int32)
+    X = sp.csr_array((rng.standard_normal(len(indices)), indices, indptr), shape=(n, p))
+    assert partial_sums.count(p, X.nnz) > 1
+    return X
+
+
 @pytest.mark.parametrize(
     ("dtype", "values"),
     [
@@ -219,55 +229,47 @@ def test_bits_do_not_depend_on_threads_or_instruction_set(rng, monkeypatch):
         pytest.param(np.float64, "ones", marks=pytest.mark.slow),
     ],
 )
-def test_blocks_and_pieces_have_the_bits_of_whole_rows(rng, monkeypatch, dtype, values):
-    monkeypatch.setattr(partial_sums, "_NNZ_PER_COLUMN", 30)
-    X = sp.random_array((9000, 700), density=0.02, rng=rng, format="csr", dtype=dtype)
+def test_products_in_pieces_have_the_same_bits(wide, rng, dtype, values):
+    X = wide.astype(dtype)
     if values == "ones":
         X.data[:] = 1
-    operator = sparse_operator.SparseOperator(X)
-    factors = [rng.standard_normal((700, width)).astype(dtype) for width in (7, 33, 150)]
-    whole = [(operator.matmul(Q), operator.gram_matmul(Q)) for Q in factors]
-    monkeypatch.setattr(sparse_operator, "_CACHED_BYTES", 2**12)
-    monkeypatch.setattr(sparse_operator, "_NNZ_PER_PIECE", 0.1)
-    monkeypatch.setattr(sparse_operator, "_COLUMNS_TO_PAY", 0)
-    assert operator._item_rows(factors[0]) < 700
-    assert operator._transposes_pay(factors[0])
-    for Q, truth in zip(factors, whole, strict=True):
-        np.testing.assert_array_equal(operator.matmul(Q), truth[0])
-        np.testing.assert_array_equal(operator.gram_matmul(Q), truth[1])
+    operator = operators.SparseOperator(X)
+    Q = rng.standard_normal((X.shape[1], 70)).astype(dtype)
+    assert operators.rows_at_a_time(X.shape, X.nnz, Q) < X.shape[1]
+    product, gram = operator.matmul(Q), operator.gram_matmul(Q)
+    assert operator._transposes_pay(Q)
+    for columns in (slice(2, 5), slice(63, 67)):  # so few need neither pieces nor transposes
+        np.testing.assert_array_equal(product[:, columns], operator.matmul(Q[:, columns]))
+        np.testing.assert_array_equal(gram[:, columns], operator.gram_matmul(Q[:, columns]))
 
 
-def test_blocks_give_way_where_their_numbers_or_the_memory_would_not_do(rng, monkeypatch):
-    X = sp.random_array((9000, 700), density=0.02, rng=rng, format="csr", dtype=np.float32)
-    Q = np.ones((700, 64), np.float32)
-    monkeypatch.setattr(sparse_operator, "_CACHED_BYTES", 2**14)
-    monkeypatch.setattr(sparse_operator, "_NNZ_PER_PIECE", 0.1)
-    monkeypatch.setattr(sparse_operator, "_COLUMNS_TO_PAY", 0)
-    operator = sparse_operator.SparseOperator(X)
+@pytest.mark.parametrize("limit", ["offsets", "density", "memory"])
+def test_gram_matmul_without_transposes_has_the_same_bits(wide, limit, monkeypatch):
+    Q = np.ones((wide.shape[1], 64), np.float32)
+    operator = operators.SparseOperator(wide.astype(np.float32))
     truth = operator.gram_matmul(Q)
     assert operator._transposes_pay(Q)
-    largest = int(np.diff(X.indptr[operator._block_cuts[1]]).max())
-    for name, limit in (
-        ("_LARGEST_INT32", largest - 1),
-        ("_NNZ_PER_COLUMN_OF_A_BLOCK", 1000),
-        ("_working_bytes", lambda: X.nnz * 6),
-    ):
-        with monkeypatch.context() as limited:
-            limited.setattr(sparse_operator, name, limit)
-            assert not operator._transposes_pay(Q)
-            np.testing.assert_array_equal(operator.gram_matmul(Q), truth)
-    monkeypatch.setattr(sparse_operator, "_LARGEST_INT32", largest)
-    assert operator._transposes_pay(Q)
+    largest = int(np.diff(wide.indptr[operator._block_rows[1]]).max())
+    if limit == "offsets":
+        monkeypatch.setattr(operators, "LARGEST_INT32", largest)
+        assert operator._transposes_pay(Q)
+        monkeypatch.setattr(operators, "LARGEST_INT32", largest - 1)
+    elif limit == "density":
+        monkeypatch.setattr(operators, "NNZ_PER_BLOCK_COLUMN", 1000)
+    else:
+        monkeypatch.setenv("FASTCOS_WORKING_MEMORY", str(wide.nnz * 6 / 2**20))
+    assert not operator._transposes_pay(Q)
+    np.testing.assert_array_equal(operator.gram_matmul(Q), truth)
 
 
 @pytest.mark.parametrize(
     ("whole", "parts"), [(0, 1), (1, 1), (2, 2), (3, 4), (7, 4), (8, 8), (11, 8), (1000, 64)]
 )
-def test_parts_are_shared_evenly_by_two_and_four_threads(whole, parts):
-    assert partial_sums.count(10, whole * 10 * partial_sums._NNZ_PER_COLUMN + 9) == parts
+def test_partial_sums_count_suits_two_and_four_threads(whole, parts):
+    assert partial_sums.count(10, whole * 10 * partial_sums.NNZ_PER_COLUMN + 9) == parts
 
 
-def test_a_wide_matrix_goes_through_its_transpose(rng):
+def test_products_of_a_wide_matrix(rng):
     X = sp.random_array((20, 3000), density=0.01, rng=rng, format="csr")
     dense = X.toarray()
     Q, Y = rng.standard_normal((3000, 3)), rng.standard_normal((20, 3))
@@ -275,9 +277,8 @@ def test_a_wide_matrix_goes_through_its_transpose(rng):
     np.testing.assert_allclose(rmatmul(X, Y), dense.T @ Y, atol=1e-12)
 
 
-def test_little_memory_means_fewer_sums_at_once_and_the_same_bits(rng, monkeypatch):
-    monkeypatch.setattr(partial_sums, "_NNZ_PER_COLUMN", 1)
-    X = sp.random_array((3000, 40), density=0.2, rng=rng, format="csr")
+def test_gram_matmul_in_little_memory_has_the_same_bits(rng):
+    X = sp.random_array((3000, 40), density=0.6, rng=rng, format="csr")
     Q = rng.standard_normal((40, 64))
     before = config.working_memory()
     truth = gram_matmul(X, Q)
@@ -289,24 +290,24 @@ def test_little_memory_means_fewer_sums_at_once_and_the_same_bits(rng, monkeypat
         set_config(working_memory=before)
 
 
-def test_wide_indices_are_kept_where_columns_need_them(X, rng, monkeypatch):
+def test_int64_indices_are_kept_where_needed(X, rng, monkeypatch):
     A = rng.integers(-9, 9, (P, 3)).astype(np.float32)
     wide = X.copy()
     wide.indices, wide.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
     np.testing.assert_array_equal(matmul(wide, A), X @ A)
-    monkeypatch.setattr(sparse_operator, "_LARGEST_INT32", P - 1)
+    monkeypatch.setattr(operators, "LARGEST_INT32", P - 1)
     assert operators.as_operator(wide)._arrays[1].dtype == np.int64
     np.testing.assert_array_equal(matmul(wide, A), X @ A)
 
 
-def test_empty_rows_columns_and_matrices_give_zeros():
+def test_products_of_an_empty_matrix_are_zeros():
     X = sp.csr_array((4, 3), dtype=np.float32)
     assert (matmul(X, np.ones((3, 5))) == 0).all()
     assert (rmatmul(X, np.ones((4, 5))) == 0).all()
     assert (gram_matmul(X, np.ones((3, 5))) == 0).all()
 
 
-def test_the_matrix_is_left_as_it_was(X):
+def test_matmul_does_not_change_its_input(X):
     X.data[3] = 0
     X.indices[:2] = X.indices[:2][::-1]
     X.has_sorted_indices = X.has_canonical_format = False
@@ -328,6 +329,6 @@ def test_the_matrix_is_left_as_it_was(X):
         (lambda X: matmul(X, np.ones((P, 1)), n_threads=0), "n_threads must be a whole number"),
     ],
 )
-def test_bad_arguments_are_named(X, call, message):
+def test_products_name_invalid_arguments(X, call, message):
     with pytest.raises(ValueError, match=message):
         call(X)

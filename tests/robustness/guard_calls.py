@@ -27,7 +27,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import metrics, parallel
-from fastcos.linalg import sparse_operator
+from fastcos.linalg import operators
 
 HANG = 500  # seconds; a child that takes longer is killed, and its calls are wrong
 ROWS = np.random.default_rng(0).random((2000, 20))
@@ -36,7 +36,7 @@ SPARSE = sp.csr_array(np.where(ROWS > 0.8, ROWS, 0.0))
 RIGHT = ROWS[:20, :8]
 signals: list[int] = []
 # a product of this size has one block, which would run in the calling thread
-sparse_operator._WORK_PER_BLOCK = 1 << 14
+operators.WORK_PER_BLOCK = 1 << 14
 
 
 @numba.njit(nogil=True)  # noqa: TID251  the script keeps nothing on disk

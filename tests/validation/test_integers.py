@@ -10,7 +10,7 @@ from fastcos.datasets import simulation
 from fastcos.datasets.simulation import simulate_interactions
 from fastcos.engine import scan, sparse_rows
 from fastcos.io import ingest
-from fastcos.linalg import shard_writer, shards, sparse_operator
+from fastcos.linalg import operators, shards
 from fastcos.models import cosine_training
 from fastcos.neighbors import sparse
 from tests.oracles.compare import assert_same_bits
@@ -70,7 +70,7 @@ def test_products_with_wide_numbers_are_the_same(X, monkeypatch):
         lambda A: fastcos.rmatmul(A, np.ones((400, 8))),
     ]  # fmt: skip
     expected = [call(X) for call in calls]
-    monkeypatch.setattr(sparse_operator, "_LARGEST_INT32", 3)
+    monkeypatch.setattr(operators, "LARGEST_INT32", 3)
     same([call(X) for call in calls], expected)
     same([call(wide) for call in calls], expected)
 
@@ -78,8 +78,7 @@ def test_products_with_wide_numbers_are_the_same(X, monkeypatch):
 def test_shards_with_wide_numbers_are_the_same_matrix(X, tmp_path, monkeypatch):
     Q = np.random.default_rng(0).standard_normal((60, 8))
     narrow = shards.InteractionShards.write(tmp_path / "narrow", X, entries_per_shard=500)
-    for module in (shards, shard_writer):
-        monkeypatch.setattr(module, "_LARGEST_INT32", 3)
+    monkeypatch.setattr(shards, "LARGEST_INT32", 3)
     wide = shards.InteractionShards.write(tmp_path / "wide", X, entries_per_shard=500)
     assert {block.indices.dtype for _, block in wide.blocks()} == {np.dtype(np.int64)}
     np.testing.assert_array_equal(wide.whole().toarray(), X.toarray())
