@@ -41,7 +41,7 @@ def on_cluster(client: Client, folder: Path) -> None:
         shards.shard(0), n_components=16, folder=folder, client=client,
         measures=["dot", "whitened_cosine", "csls"],
     )  # fmt: skip
-    print(found.standings.conclusion)
+    print(found.leaderboard.conclusion)
 
 
 def main() -> None:

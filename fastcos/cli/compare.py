@@ -10,14 +10,14 @@ import numpy as np
 from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.labels import counts_of_labels, labels_or_none, told_of_labels
-from fastcos.cli.leaderboard import show_standings, write_standings
+from fastcos.cli.leaderboard import show_leaderboard, write_leaderboard
 from fastcos.cli.model_folder import is_model_folder
 from fastcos.cli.results import show_comparison, write_comparison
 from fastcos.cli.terminal import print_table, progress_bar, say, spinner
 from fastcos.cli.vectors import compare_vectors_of
 
 if TYPE_CHECKING:
-    from fastcos.comparison import Comparison, Scores
+    from fastcos.comparison import Comparison, RescalingScores
 
 DESCRIPTION = """\
 Which similarity to use, by how much, and whether that is more than chance.
@@ -105,14 +105,14 @@ def _compare_interactions(given: argparse.Namespace) -> int:
     folder = Path(given.out)
     with spinner("drawing"):
         written = write_comparison(comparison, folder, stem="comparison", parameters=parameters)
-        written += write_standings(comparison.standings, folder, "measures")
+        written += write_leaderboard(comparison.leaderboard, folder, "measures")
     written.append(_write_neighbors(comparison, names, folder))
     show_comparison(comparison, written, parameters, as_json=given.json)
     if not given.json:
         for item in well_known(comparison, given.show):
             _print_neighbors(comparison, names, item)
-        show_standings(comparison.standings)
-    return 0 if comparison.standings.answers else 1
+        show_leaderboard(comparison.leaderboard)
+    return 0 if comparison.leaderboard.beats_chance else 1
 
 
 def _files(given: argparse.Namespace) -> dict[str, str | None]:
@@ -132,7 +132,7 @@ def well_known(comparison: "Comparison", n: int) -> list[int]:
     return [int(item) for item in order[np.sort(first)[:n]]]
 
 
-def side_by_side(comparison: "Comparison") -> list["Scores"]:
+def side_by_side(comparison: "Comparison") -> list["RescalingScores"]:
     """Return at most four rows that differ most: worst and best AUC, D = I, Eq. 2."""
     from fastcos.comparison import EQ2
 
@@ -157,7 +157,7 @@ def _print_neighbors(comparison: "Comparison", names: Sequence[str], item: int) 
     print_table(f"nearest to {names[item]}", header, table, numbers=False)
 
 
-def _heading(row: "Scores") -> str:
+def _heading(row: "RescalingScores") -> str:
     return f"{row.name}, D = {row.formula}" if row.rescaling else "Eq. 2, unique"
 
 

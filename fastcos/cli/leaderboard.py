@@ -6,15 +6,15 @@ from typing import Any
 
 from fastcos import io
 from fastcos.cli.terminal import print_table, say
-from fastcos.comparison import Standing, Standings
+from fastcos.comparison import LeaderboardRow, Leaderboard
 from fastcos.storage import provenance
 
 DOTS_PER_INCH = 200
 
 
-def standings_document(standings: Standings) -> dict[str, Any]:
-    """Return the standings JSON-ready."""
-    found = {**vars(standings), "rows": [_named(row) for row in standings.rows]}
+def leaderboard_document(leaderboard: Leaderboard) -> dict[str, Any]:
+    """Return the leaderboard JSON-ready."""
+    found = {**vars(leaderboard), "rows": [_named(row) for row in leaderboard.rows]}
     for name in ("baseline", "recommended", "gain"):
         value = found[name]
         found[name] = None if value is None else value._asdict()
@@ -22,7 +22,7 @@ def standings_document(standings: Standings) -> dict[str, Any]:
     return ready
 
 
-def _named(row: Standing) -> dict[str, Any]:
+def _named(row: LeaderboardRow) -> dict[str, Any]:
     named: dict[str, Any] = {
         **row.candidate._asdict(),
         "score": row.score.value,
@@ -31,19 +31,19 @@ def _named(row: Standing) -> dict[str, Any]:
         "gain": row.gain.value,
         "gain_low": row.gain.low,
         "gain_high": row.gain.high,
-        **row.others,
+        **row.other_scores,
     }
     return named
 
 
-def write_standings(standings: Standings, folder: Path, stem: str) -> list[Path]:
+def write_leaderboard(leaderboard: Leaderboard, folder: Path, stem: str) -> list[Path]:
     """Write the ranking as csv and as a picture; each file appears whole or not at all."""
-    from fastcos.plots import StandingsDisplay
+    from fastcos.plots import LeaderboardDisplay
 
-    rows = [_named(row) for row in standings.rows]
+    rows = [_named(row) for row in leaderboard.rows]
     csv = folder / f"{stem}.csv"
     io.write_csv(csv, tuple(rows[0]), (tuple(row.values()) for row in rows))
-    figure = StandingsDisplay.from_standings(standings).plot().figure_
+    figure = LeaderboardDisplay.from_leaderboard(leaderboard).plot().figure_
     return [csv, *write_figure(figure, folder, stem)]
 
 
@@ -58,9 +58,9 @@ def write_figure(
     return paths
 
 
-def show_standings(standings: Standings, name: str = "") -> None:
+def show_leaderboard(leaderboard: Leaderboard, name: str = "") -> None:
     """Print every measure at its best, and the conclusion."""
-    others = list(standings.rows[0].others)
+    others = list(leaderboard.rows[0].other_scores)
     table = [
         (
             row.candidate.measure,
@@ -69,22 +69,22 @@ def show_standings(standings: Standings, name: str = "") -> None:
             f"{row.score.low:.3f} .. {row.score.high:.3f}",
             row.gain.value,
             f"{row.gain.low:.3f} .. {row.gain.high:.3f}",
-            *(row.others[name] for name in others),
+            *(row.other_scores[name] for name in others),
         )
-        for row in standings.best_of_each()
+        for row in leaderboard.best_per_measure()
     ]
     title = (
-        f"{name + ': ' if name else ''}{standings.question}, {standings.n_units:,} "
-        f"{standings.unit}; every measure under its best D, {len(standings.rows)} candidates"
+        f"{name + ': ' if name else ''}{leaderboard.task}, {leaderboard.n_units:,} "
+        f"{leaderboard.unit}; every measure under its best D, {len(leaderboard.rows)} candidates"
     )
-    header = ("measure", "under", standings.score, "95 %", "gain", "95 %", *others)
+    header = ("measure", "under", leaderboard.score, "95 %", "gain", "95 %", *others)
     print_table(title, header, table)
-    print(standings.conclusion)
-    if standings.left_out:
-        why = "; ".join(f"{name} ({reason})" for name, reason in standings.left_out.items())
+    print(leaderboard.conclusion)
+    if leaderboard.left_out:
+        why = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
         say(f"left out, for what they need: {why}")
 
 
-def _place(row: Standing) -> str:
+def _place(row: LeaderboardRow) -> str:
     _, rescaling, preprocessing = row.candidate
     return rescaling if preprocessing == "none" else f"{rescaling} after {preprocessing}"

@@ -121,10 +121,10 @@ def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
 
 def _measured(named: "str | Measure", embeddings: "Embeddings") -> tuple[Any, Any]:
     """Return the rows to search, and the measure with what the model gives it."""
-    from fastcos.comparison.entrants import entrants
+    from fastcos.comparison.candidates import select_candidates
 
-    *_, chosen = entrants([named], embeddings, argument="--measure")[0]
-    return chosen.rows(embeddings), chosen.measure(embeddings)
+    *_, chosen = select_candidates([named], embeddings, argument="--measure")[0]
+    return chosen.rows(embeddings), chosen.make(embeddings)
 
 
 def _position(name: str, text: str, ids: Any) -> int:

@@ -252,7 +252,7 @@ def model_arguments(given: argparse.Namespace, shape: tuple[int, int]) -> dict[s
     return {
         "n_components": rank(given, shape),
         "objective": given.objective,
-        "seed": validation.as_count("--seed", given.seed, low=0),
+        "random_state": validation.as_count("--seed", given.seed, low=0),
         **strengths,
     }
 

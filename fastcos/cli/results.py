@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from fastcos import io
-from fastcos.cli.leaderboard import standings_document, write_figure
+from fastcos.cli.leaderboard import leaderboard_document, write_figure
 from fastcos.cli.terminal import print_json, print_table, say
-from fastcos.comparison import EQ2, Comparison, Scores
+from fastcos.comparison import EQ2, Comparison, RescalingScores
 from fastcos.storage import provenance
 
 # heading, field
@@ -31,11 +31,11 @@ def document(comparison: Comparison, parameters: dict[str, Any]) -> dict[str, An
         "named": [row._asdict() for row in comparison.named],
         "grid": [row._asdict() for row in comparison.grid],
     }
-    standings = standings_document(comparison.standings)
+    leaderboard = leaderboard_document(comparison.leaderboard)
     return {
         **provenance.provenance(parameters),
         "scores": provenance.json_ready(scores),
-        "standings": standings,
+        "leaderboard": leaderboard,
     }
 
 
@@ -51,7 +51,9 @@ def write_comparison(
     if comparison.labels is not None and comparison.grid:
         grid = ExponentGridDisplay.from_comparison(comparison).plot().figure_
         written += write_figure(grid, folder, "exponents", kinds=("png",))
-    io.write_csv(folder / f"{stem}.csv", Scores._fields, [*comparison.named, *comparison.grid])
+    io.write_csv(
+        folder / f"{stem}.csv", RescalingScores._fields, [*comparison.named, *comparison.grid]
+    )
     io.write_json(folder / f"{stem}.json", document(comparison, parameters))
     return [*written, folder / f"{stem}.csv", folder / f"{stem}.json"]
 

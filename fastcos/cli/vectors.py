@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.labels import counts_of_labels, labels_or_none, told_of_labels
-from fastcos.cli.leaderboard import show_standings, standings_document, write_standings
+from fastcos.cli.leaderboard import show_leaderboard, leaderboard_document, write_leaderboard
 from fastcos.cli.model_folder import is_model_folder, read_model_folder
 from fastcos.cli.terminal import print_json, progress_bar, say
-from fastcos.comparison import Standings
+from fastcos.comparison import Leaderboard
 from fastcos.storage import provenance
 
 
@@ -35,11 +35,15 @@ def compare_vectors_of(given: argparse.Namespace) -> int:
     vectors, ids = _vectors(given.interactions)
     say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
     questions = _questions(given, ids)
-    found: dict[str, Standings] = {}
+    found: dict[str, Leaderboard] = {}
     for question in questions:
         with progress_bar(f"comparing measures by {question.name}") as progress:
             found[question.name] = compare_vectors(
-                vectors, **question.arguments, measures=measures, seed=seed, progress=progress
+                vectors,
+                **question.arguments,
+                measures=measures,
+                random_state=seed,
+                progress=progress,
             )
     folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,17 +55,17 @@ def compare_vectors_of(given: argparse.Namespace) -> int:
     }
     document = {
         **provenance.provenance(parameters),
-        "standings": {name: standings_document(one) for name, one in found.items()},
+        "leaderboard": {name: leaderboard_document(one) for name, one in found.items()},
     }
-    written = [path for name, one in found.items() for path in write_standings(one, folder, name)]
+    written = [path for name, one in found.items() for path in write_leaderboard(one, folder, name)]
     io.write_json(folder / "comparison.json", document)
     if given.json:
         print_json(document)
     else:
         for name, one in found.items():
-            show_standings(one, name)
+            show_leaderboard(one, name)
     say("wrote " + ", ".join(str(path) for path in (*written, folder / "comparison.json")))
-    return 0 if all(one.answers for one in found.values()) else 1
+    return 0 if all(one.beats_chance for one in found.values()) else 1
 
 
 def _vectors(path: str) -> io.Vectors:

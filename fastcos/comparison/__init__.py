@@ -1,25 +1,44 @@
-"""Which similarity to use: every measure, under every rescaling of a model, judged by one score.
+"""Which similarity to use: measures under the rescalings of a model, evaluated and ranked.
 
-``candidates`` and ``entrants`` say what is compared, ``recovery``, ``held_out`` and ``agreement``
-how each one is scored unit by unit (items, users, pairs), ``ranking`` ranks them with intervals and
-draws the conclusion, which ``standings`` hold. ``rescaled`` keeps the paper's own question: what
-one model says of the same items under every D. ``interactions`` and ``vectors`` are the two ways
-in.
+A candidate is a measure of the item embeddings that one model gives under one rescaling D, after
+one preprocessing of X. A task scores a candidate unit by unit: labelled items, users with held-out
+interactions, or pairs with ratings. The leaderboard ranks the candidates by the mean score, with
+bootstrap intervals, and recommends one. Its lead over the plain cosine comes from cross-fitting:
+one half of the units chooses the best candidate, the other half measures its lead.
+
+::
+
+    compare(X, labels)                        compare_vectors(vectors, labels | pairs)
+        |                                         |
+    models      both objectives, one SVD          |
+        |                                         |
+    candidates  which measures the data can serve, under which D
+        |
+    tasks       LabelTask | HeldOutTask | PairTask: one score per unit and candidate
+        |
+    runner      evaluates all candidates, here or on workers
+        |
+    bootstrap   intervals, cross-fitting, test against the chance level
+        |
+    Leaderboard   (and ``rescaled``: the paper's table of one model under every D)
+
+``scoring`` evaluates a fitted measure on blocks of queries and items, or on pairs. ``Comparison``
+holds the leaderboard, the table over the rescalings, and the models.
 """
 
 from fastcos.comparison.candidates import EQ2, Candidate
 from fastcos.comparison.interactions import compare
-from fastcos.comparison.leaderboard import Standing, Standings
-from fastcos.comparison.result import Comparison, Scores
+from fastcos.comparison.leaderboard import Leaderboard, LeaderboardRow
+from fastcos.comparison.result import Comparison, RescalingScores
 from fastcos.comparison.vectors import compare_vectors
 
 __all__ = [
     "EQ2",
     "Candidate",
     "Comparison",
-    "Scores",
-    "Standing",
-    "Standings",
+    "Leaderboard",
+    "LeaderboardRow",
+    "RescalingScores",
     "compare",
     "compare_vectors",
 ]

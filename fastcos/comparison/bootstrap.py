@@ -1,4 +1,4 @@
-"""Ranks candidates, and says whether the best one's lead is more than chance."""
+"""Ranking with bootstrap intervals, and tests by cross-fitting."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,65 +7,68 @@ from typing import NamedTuple
 import numpy as np
 
 from fastcos.comparison.candidates import Candidate
-from fastcos.comparison.leaderboard import Interval, Standing, Standings
+from fastcos.comparison.leaderboard import Interval, Leaderboard, LeaderboardRow
 from fastcos.measures.row_transforms import Floats
 
+# coverage of the intervals; a test is significant where the interval excludes 0
 LEVEL = 0.95
+# samples behind an interval: its ends then vary by about 1.5 % of its width (standard error)
 N_RESAMPLES = 2000
 
-# scores (r, c) of some candidates (by number) on r samples; weights (r, n): how often a unit of
-# the n is in a sample
+# scores (r, c) of c candidates (their numbers) on r samples; weights (r, n): how often each of the
+# n units is in a sample
 Estimate = Callable[[Floats, Sequence[int]], Floats]
-# the same of somebody who knows nothing, (r,)
-Chance = Callable[[Floats], Floats]
+# scores (r,) of the trivial answer on the same samples
+ChanceLevel = Callable[[Floats], Floats]
 
 
-class Test(NamedTuple):
-    """Something that the best candidate must do better than knowing nothing would.
+class ChanceTest(NamedTuple):
+    """A score that the best candidate must raise above that of a trivial answer.
 
     Attributes
     ----------
-    name : str
-        Of the score.
+    score : str
+        Name of the score.
     estimate : callable
     chance : callable
-    unknowing : str
-        Who knows nothing, in words that a number follows: "chance has".
+    baseline : str
+        The trivial answer, in words that a number follows: "chance has".
     """
 
-    name: str
+    score: str
     estimate: Estimate
-    chance: Chance
-    unknowing: str
+    chance: ChanceLevel
+    baseline: str
 
 
 @dataclass(frozen=True)
-class Question:
-    """All that the ranking needs to know of what was asked.
+class Evaluation:
+    """Scores of all candidates on one task.
 
     Attributes
     ----------
-    question, unit : str
-        In words: what was asked, and of what.
+    task, unit : str
+        The question and its units, in words.
     n_units : int
     score : str
+        Name of the score that ranks.
     estimate : callable
-        The score to rank by.
-    tests : sequence of Test
-        Not to pass one of them is to have no answer.
-    others : dict of str to Estimate
+        The score that ranks.
+    tests : sequence of ChanceTest
+        If the best candidate fails one, the task has no answer.
+    other_scores : dict of str to Estimate
         Further scores for the table.
     failure : str
-        What it means to have no answer.
+        The conclusion if a test fails.
     """
 
-    question: str
+    task: str
     unit: str
     n_units: int
     score: str
     estimate: Estimate
-    tests: Sequence[Test]
-    others: Mapping[str, Estimate]
+    tests: Sequence[ChanceTest]
+    other_scores: Mapping[str, Estimate]
     failure: str
 
 
@@ -74,125 +77,128 @@ def mean_estimate(values: Floats) -> Estimate:
     return lambda weights, some: weights @ values[some].T / weights.sum(axis=1, keepdims=True)
 
 
-def mean_chance(values: Floats) -> Chance:
+def mean_chance(values: Floats) -> ChanceLevel:
     """Mean over units of values (n,)."""
     return lambda weights: weights @ values / weights.sum(axis=1)
 
 
 def rank(
-    question: Question,
+    evaluation: Evaluation,
     candidates: Sequence[Candidate],
     left_out: Mapping[str, str],
     random: np.random.Generator,
-) -> Standings:
+) -> Leaderboard:
     """Rank the candidates, the first of which is the baseline, and conclude.
 
-    What the conclusion rests on is not what the best was chosen by, however many candidates there
-    are: it is chosen on one half of the units and judged on the other, and the reverse.
+    The conclusion rests on cross-fitting: one half of the units chooses the best candidate and the
+    other half measures its lead, so that many candidates do not inflate it.
     """
-    n = question.n_units
-    everyone = np.ones((1, n))
-    table = _rows(question, candidates, everyone, _samples(everyone, random))
+    n = evaluation.n_units
+    whole = np.ones((1, n))
+    table = _rows(evaluation, candidates, whole, _samples(whole, random))
     rows = sorted(table, key=lambda row: -row.score.value)
-    halves = _Halves(n, random)
-    failed = _failed_test(question, candidates, halves)
+    halves = _CrossFitting(n, random)
+    failed = _failed_test(evaluation, candidates, halves)
     gain = None
     if len(candidates) > 1:
         gain = halves.lead(
-            question.estimate, lambda weights: question.estimate(weights, [0])[:, 0],
+            evaluation.estimate, lambda weights: evaluation.estimate(weights, [0])[:, 0],
             range(1, len(candidates)),
         )  # fmt: skip
     best = next((row for row in rows if row.candidate != candidates[0]), rows[0])
     recommended = best.candidate if gain is not None and gain.low > 0 else candidates[0]
-    conclusion = failed or _advice(question, table[0], best, gain)
-    return Standings(
-        question=question.question,
-        score=question.score,
+    return Leaderboard(
+        task=evaluation.task,
+        score=evaluation.score,
         rows=rows,
         baseline=candidates[0],
-        chance={test.name: float(test.chance(everyone)[0]) for test in question.tests},
+        chance_level={test.score: float(test.chance(whole)[0]) for test in evaluation.tests},
         n_units=n,
-        unit=question.unit,
-        answers=not failed,
+        unit=evaluation.unit,
+        beats_chance=not failed,
         recommended=None if failed else recommended,
         gain=gain,
-        conclusion=conclusion,
+        conclusion=failed or _advice(evaluation, table[0], best, gain),
         left_out=dict(left_out),
     )
 
 
 def _rows(
-    question: Question, candidates: Sequence[Candidate], everyone: Floats, drawn: Floats
-) -> list[Standing]:
+    evaluation: Evaluation, candidates: Sequence[Candidate], whole: Floats, samples: Floats
+) -> list[LeaderboardRow]:
     every = range(len(candidates))
-    whole, parts = question.estimate(everyone, every)[0], question.estimate(drawn, every)
-    others = {name: estimate(everyone, every)[0] for name, estimate in question.others.items()}
+    scores, resampled = evaluation.estimate(whole, every)[0], evaluation.estimate(samples, every)
+    others = {name: estimate(whole, every)[0] for name, estimate in evaluation.other_scores.items()}
     return [
-        Standing(
+        LeaderboardRow(
             candidate,
-            _interval(whole[c], parts[:, c]),
-            _interval(whole[c] - whole[0], parts[:, c] - parts[:, 0]),
+            _interval(scores[c], resampled[:, c]),
+            _interval(scores[c] - scores[0], resampled[:, c] - resampled[:, 0]),
             {name: float(values[c]) for name, values in others.items()},
         )
         for c, candidate in enumerate(candidates)
     ]
 
 
-class _Halves:
-    """Two halves of the units, and bootstrap samples of each."""
+class _CrossFitting:
+    """Two random halves of the units, and bootstrap samples of each."""
 
     def __init__(self, n: int, random: np.random.Generator) -> None:
         first = np.zeros((1, n))
         first[0, random.permutation(n)[: n // 2]] = 1
         self._halves = first, 1 - first
-        self._drawn = [_samples(half, random) for half in self._halves]
+        self._samples = [_samples(half, random) for half in self._halves]
 
-    def lead(self, estimate: Estimate, other: Chance, some: Sequence[int]) -> Interval:
-        """What the best of some has over another score: chosen on a half, judged on the other."""
-        values, parts = [], []
-        for choosing, judging in ((0, 1), (1, 0)):
+    def lead(self, estimate: Estimate, other: ChanceLevel, some: Sequence[int]) -> Interval:
+        """Lead of the best of some candidates: chosen on one half, measured on the other."""
+        values, resampled = [], []
+        for choosing, measuring in ((0, 1), (1, 0)):
             best = some[int(estimate(self._halves[choosing], some)[0].argmax())]
-            half, drawn = self._halves[judging], self._drawn[judging]
+            half, samples = self._halves[measuring], self._samples[measuring]
             values.append(estimate(half, [best])[0, 0] - other(half)[0])
-            parts.append(estimate(drawn, [best])[:, 0] - other(drawn))
-        return _interval(float(np.mean(values)), np.mean(parts, axis=0))
+            resampled.append(estimate(samples, [best])[:, 0] - other(samples))
+        return _interval(float(np.mean(values)), np.mean(resampled, axis=0))
 
 
 def _failed_test(
-    question: Question, candidates: Sequence[Candidate], halves: _Halves
+    evaluation: Evaluation, candidates: Sequence[Candidate], halves: _CrossFitting
 ) -> str | None:
-    """The conclusion where the best candidate does not pass a test."""
-    every, everyone = range(len(candidates)), np.ones((1, question.n_units))
-    for test in question.tests:
+    """The conclusion if the best candidate fails a test."""
+    every, whole = range(len(candidates)), np.ones((1, evaluation.n_units))
+    for test in evaluation.tests:
         lead = halves.lead(test.estimate, test.chance, every)
         if lead.low <= 0:
-            scores = test.estimate(everyone, every)[0]
+            scores = test.estimate(whole, every)[0]
             best = int(scores.argmax())
             return (
-                f"{question.failure}: the best of {len(candidates)} candidates, "
-                f"{candidates[best]}, has {test.name} {scores[best]:.3f}, {test.unknowing} "
-                f"{test.chance(everyone)[0]:.3f}; chosen on one half of {question.n_units:,} "
-                f"{question.unit} and judged on the other, the lead is {lead}."
+                f"{evaluation.failure}: the best of {len(candidates)} candidates, "
+                f"{candidates[best]}, has {test.score} {scores[best]:.3f}, {test.baseline} "
+                f"{test.chance(whole)[0]:.3f}; {_method(evaluation)}, the lead is {lead}."
             )
     return None
 
 
-def _advice(question: Question, own: Standing, best: Standing, gain: Interval | None) -> str:
-    """The conclusion where there is an answer."""
-    stay = f"Stay with {own.candidate}: {question.score} {own.score.value:.3f}"
+def _advice(
+    evaluation: Evaluation, own: LeaderboardRow, best: LeaderboardRow, gain: Interval | None
+) -> str:
+    """The conclusion if all tests pass."""
+    stay = f"Stay with {own.candidate}: {evaluation.score} {own.score.value:.3f}"
     if gain is None:
         return f"{stay}; nothing was compared with it."
-    judged = (
-        f"chosen on one half of {question.n_units:,} {question.unit} and judged on the other, the "
-        "best candidate"
-    )
+    method = f"{_method(evaluation)}, the best candidate"
     if gain.low > 0:
         return (
-            f"Use {best.candidate}: {question.score} {best.score.value:.3f} against "
-            f"{own.score.value:.3f} of {own.candidate}; {judged} gains {gain}."
+            f"Use {best.candidate}: {evaluation.score} {best.score.value:.3f} against "
+            f"{own.score.value:.3f} of {own.candidate}; {method} gains {gain}."
         )
     what = "loses" if gain.high < 0 else "differs by no more than chance"
-    return f"{stay}, {best.candidate} {best.score.value:.3f}; {judged} but this one {what}: {gain}."
+    return f"{stay}, {best.candidate} {best.score.value:.3f}; {method} but this one {what}: {gain}."
+
+
+def _method(evaluation: Evaluation) -> str:
+    return (
+        f"chosen on one half of {evaluation.n_units:,} {evaluation.unit} and measured on the other"
+    )
 
 
 def _samples(some: Floats, random: np.random.Generator) -> Floats:

@@ -1,46 +1,43 @@
-"""What is compared: measures of the rows that a model gives under a rescaling, or of given rows."""
+"""Candidates: measures of the rows that a model gives under a rescaling, or of given rows."""
 
 import functools
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from fastcos import validation
+from fastcos.measures import Measure, get_measure, list_measures
+from fastcos.measures.base import Invariances, Plain, capabilities, registered
+from fastcos.measures.serialization import label_of, parameters_of
 from fastcos.models.linear_mf import LinearMF
-from fastcos.validation import Rows
+from fastcos.validation import Rows, as_rows
 
+# the name of the second objective among the rescalings, and what its measure requires
 EQ2 = "eq2"
-
-
-class Candidate(NamedTuple):
-    """A measure of the rows that a model gives.
-
-    Attributes
-    ----------
-    measure : str
-        Its name; of an object also the numbers and texts that are not its class's defaults, such as
-        ``csls:n_neighbors=5``.
-    rescaling : str
-        Name or formula of D; "eq2" for the second objective; "" for given vectors. A measure that
-        no D changes stands once, under the first.
-    preprocessing : str
-        What was done to the interactions before the model; "none" for nothing.
-    """
-
-    measure: str
-    rescaling: str = ""
-    preprocessing: str = "none"
-
-    def __str__(self) -> str:
-        text = self.measure + (f" under {self.rescaling}" if self.rescaling else "")
-        return text if self.preprocessing == "none" else f"{text} after {self.preprocessing}"
+BASELINE = "cosine"
+# score a user's row against an item's: no similarity of two items
+USER_ITEM = ("user_item_dot", "user_item_cosine")
+# compare users' rows with each other
+USER_USER = ("project_back_users",)
+# compare bags of vectors of the other side: items as bags of users, users as bags of items
+BAGS = ("word_rotators_distance",)
+# the cosine under a rescaling: equal to the candidate "cosine" under that rescaling
+_DUPLICATES = ("eq2_cosine", "rescaled_cosine")
+# what these measures require where there is a model; without one they take the rows as they are
+_OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
+# requirements of measure classes that embeddings meet
+_OTHER_SIDE = "other"
+_BAGS_OF_VECTORS = "vectors"
+_TWO_HALVES = "rows [a_i, b_i]"
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """The rows that measures are fitted to, and what else some measures need.
+    """The rows that measures are fitted to, and what else some measures require.
 
     Attributes
     ----------
@@ -48,7 +45,7 @@ class Embeddings:
     popularity : ndarray (p,), float64, or None
     model : LinearMF or None
     X : csr_array (n, p), or None
-        What the rows of the model's users are made of.
+        Interactions from which the model makes its users' rows.
     rescaling : Rescaling or None
     weight_decay : float or None
         λ of Eq. 2; None for the model's default.
@@ -78,5 +75,218 @@ class Embeddings:
 
     @property
     def has_eq1(self) -> bool:
-        """Whether the model is one of Eq. 1, which still has every D to choose."""
+        """Whether the model is one of Eq. 1, for which every D is possible."""
         return self.model is not None and self.model.objective == "dropout"
+
+    def provide(self, requirement: str) -> bool:
+        """Whether they have what a measure requires."""
+        return {
+            "": True,
+            EQ2: True,
+            "popularity": self.popularity is not None,
+            "model": self.has_eq1,
+            _BAGS_OF_VECTORS: self.bags is not None,
+            _OTHER_SIDE: self.model is not None,
+            _TWO_HALVES: self.model is not None,
+        }.get(requirement, False)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A measure of the rows that a model gives; equal to another by its first three fields.
+
+    Attributes
+    ----------
+    measure : str
+        Its name; for an object also the parameters that are not its class's defaults, such as
+        ``csls:n_neighbors=5``.
+    rescaling : str
+        Name or formula of D; "eq2" for the second objective; "" for given vectors. A measure that
+        is invariant to D has one candidate, under the first rescaling.
+    preprocessing : str
+        Preprocessing of the interactions before the model; "none" for none.
+    source : str or Measure
+        The registered name or the object that the measure is made from. Default: ``measure``.
+    compares_users : bool
+        Whether the rows are users in place of items.
+    """
+
+    measure: str
+    rescaling: str = ""
+    preprocessing: str = "none"
+    source: str | Measure | None = field(default=None, compare=False, repr=False)
+    compares_users: bool = field(default=False, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        text = self.measure + (f" under {self.rescaling}" if self.rescaling else "")
+        return text if self.preprocessing == "none" else f"{text} after {self.preprocessing}"
+
+    def to_dict(self) -> dict[str, str]:
+        """The measure, the rescaling and the preprocessing by name."""
+        names = ("measure", "rescaling", "preprocessing")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def name(self) -> str:
+        """The registered name of the measure."""
+        source = self.measure if self.source is None else self.source
+        return source if isinstance(source, str) else source.name
+
+    @property
+    def requires(self) -> str:
+        """What the measure requires besides the rows, in its class's words; "" for nothing."""
+        if self.source is None or isinstance(self.source, str):
+            return _OPTIONAL_MODEL.get(self.name, self._class.needs)
+        needs = str(getattr(self._class, "needs", ""))
+        # an object may already hold the other side; the other requirements it must hold
+        missing = needs == _OTHER_SIDE and getattr(self.source, _OTHER_SIDE, None) is None
+        return needs if missing or needs == _TWO_HALVES else ""
+
+    @property
+    def depends_on_rescaling(self) -> bool:
+        """Whether D changes the scores."""
+        changes: Invariances = getattr(self._class, "invariances", Plain.invariances)
+        has_own_bags = self.name in BAGS and not self.requires
+        return not (changes.D == "y" or self.requires in ("model", EQ2) or has_own_bags)
+
+    @property
+    def _class(self) -> Any:
+        if self.source is None or isinstance(self.source, str):
+            maker: Any = registered()[self.name]
+            return getattr(maker, "func", maker)
+        return type(self.source)
+
+    def rows(self, embeddings: Embeddings) -> Rows:
+        """The rows of the items, or of the users, in the form that the measure takes."""
+        if self.name in BAGS and embeddings.bags is not None:
+            bags: Any = embeddings.bags if self.compares_users else embeddings.bags_of_users
+            return bags  # type: ignore[no-any-return]  # only bags may be sparse
+        if embeddings.model is not None:
+            if self.compares_users:
+                return as_rows("users", embeddings.users)
+            if self.requires == _TWO_HALVES:  # A = B in the symmetric form
+                return as_rows("items", np.hstack([embeddings.items, embeddings.items]))
+            if self.requires in ("model", EQ2):
+                return embeddings.model.item_embeddings()
+        return embeddings.items
+
+    def make(self, embeddings: Embeddings) -> Measure:
+        """The measure with its requirements from the embeddings, not fitted."""
+        given = self._arguments(embeddings)
+        if self.source is None or isinstance(self.source, str):
+            maker: Any = registered()[self.name]
+            made: Measure = maker(**given)
+            return made
+        if not given:
+            return self.source
+        again: Measure = type(self.source)(**{**parameters_of(self.source), **given})
+        return again
+
+    def _arguments(self, embeddings: Embeddings) -> dict[str, Any]:
+        model, requirement = embeddings.model, self.requires
+        if requirement == EQ2 and model is not None and embeddings.has_eq1:
+            decay = embeddings.weight_decay
+            decay = model.default_regularization("weight_decay") if decay is None else decay
+            return {"model": model, "regularization": decay}
+        if requirement in (_OTHER_SIDE, _BAGS_OF_VECTORS):
+            return {requirement: embeddings.items if self.compares_users else embeddings.users}
+        if requirement in ("popularity", "model"):
+            return {requirement: getattr(embeddings, requirement)}
+        return {}
+
+
+def select_candidates(
+    chosen: Sequence[str | Measure] | None,
+    embeddings: Embeddings,
+    *,
+    with_users: bool = False,
+    argument: str = "measures",
+) -> tuple[list[Candidate], dict[str, str]]:
+    """The chosen measures, the plain cosine first; and the requirements of measures left out.
+
+    None chooses all that the embeddings can serve; a chosen measure that they cannot is refused.
+    Measures of users, with items or with each other, need ``with_users``; given rows without a
+    model may be anybody's.
+    """
+    left_out: dict[str, str] = {}
+    if chosen is None:
+        of_users = () if with_users else (*USER_ITEM, *USER_USER)
+        names = [one for one in list_measures() if one.partition(":")[0] not in _DUPLICATES]
+        selected = [_candidate(name, with_users) for name in names if name not in of_users]
+        for one in selected:
+            if one.name in BAGS and one.requires:
+                left_out[one.measure] = "a linear programme per pair: evaluated only if named"
+            elif not embeddings.provide(one.requires):
+                left_out[one.measure] = one.requires
+    else:
+        selected = [_candidate(one, with_users) for one in chosen]
+        for one in selected:
+            _check_served(argument, one, embeddings, with_users)
+        objects = [one.measure for one in selected if not isinstance(one.source, str)]
+        if twice := next((label for label in objects if objects.count(label) > 1), None):
+            raise ValueError(
+                f"{argument} must differ by name or by a numeric parameter, got {twice} twice"
+            )
+    by_label = {one.measure: one for one in [_candidate(BASELINE, with_users), *selected]}
+    return [one for label, one in by_label.items() if label not in left_out], left_out
+
+
+def _check_served(argument: str, one: Candidate, embeddings: Embeddings, with_users: bool) -> None:
+    """Refuse a chosen measure that these rows cannot serve."""
+    only_rows = embeddings.model is None and not one.requires
+    if not with_users and (one.name in USER_ITEM or (one.name in USER_USER and not only_rows)):
+        raise ValueError(
+            f"{argument} must compare items with each other here, got {one.name}, a measure of "
+            "users (compare evaluates it on held-out interactions)"
+        )
+    # the caller says that given rows are two halves
+    given_halves = one.requires == _TWO_HALVES and embeddings.model is None
+    if not embeddings.provide(one.requires) and not given_halves:
+        parameter = one.requires.split()[0]
+        source = "FOLDER" if parameter == "model" else "FILE"
+        example = f'get_measure("{one.name}", {parameter}=...)'
+        if argument.startswith("--"):
+            example = f"{one.name}:{parameter}={source}"
+        raise ValueError(f"measure {one.name!r} requires {one.requires} ({example})")
+
+
+def out_of_core_candidates(
+    candidates: Sequence[Candidate], embeddings: Embeddings, *, chosen: bool
+) -> tuple[list[Candidate], dict[str, str]]:
+    """The candidates that read rows in blocks; and the requirement of the others, by label.
+
+    A chosen one that requires the rows in memory is refused.
+    """
+    served, left_out = [], {}
+    for one in candidates:
+        if capabilities(one.make(embeddings)).blocks:
+            served.append(one)
+        else:
+            validation.as_measure_of_blocks("measures", chosen, one.name)
+            left_out[one.measure] = "rows in memory"
+    return served, left_out
+
+
+def _candidate(choice: str | Measure, with_users: bool) -> Candidate:
+    if isinstance(choice, str):
+        validation.as_choice("measures", choice, sorted(registered()))
+        one = Candidate(choice, source=choice)
+    else:
+        made = get_measure(choice)
+        one = Candidate(label_of(made), source=made)
+    of_users = one.name in USER_USER or (one.name in BAGS and with_users)
+    return replace(one, compares_users=of_users)
+
+
+def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str]) -> list[Candidate]:
+    """The candidates under each rescaling; those that are invariant to D under the first only.
+
+    Eq. 2 is another model, whose rows no D of the first gives, so that invariant measures are
+    evaluated under it too, unless they require the model of Eq. 1.
+    """
+    return [
+        replace(one, rescaling=rescaling)
+        for place, rescaling in enumerate(rescalings)
+        for one in candidates
+        if place == 0 or (one.requires != "model" if rescaling == EQ2 else one.depends_on_rescaling)
+    ]

@@ -1,4 +1,4 @@
-"""compare: the paper's question on any interactions, with every alternative beside it."""
+"""compare: which similarity to use for the items of interactions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,13 +6,18 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.comparison.evaluator import Over, here
-from fastcos.comparison.models import PREPROCESSINGS, Settings, fit_models
-from fastcos.comparison.rescaled import grid_variants, named_variants, score_rescalings
+from fastcos.comparison.models import (
+    PREPROCESSINGS,
+    Settings,
+    fit_models,
+    grid_variants,
+    named_variants,
+)
+from fastcos.comparison.rescaled import score_rescalings
 from fastcos.comparison.result import Comparison
-from fastcos.comparison.runner import Contest
-from fastcos.comparison.tasks.held_out import HeldOutQuestion
-from fastcos.comparison.tasks.recovery import LabelQuestion
+from fastcos.comparison.runner import Executor, ModelComparison, run_here
+from fastcos.comparison.tasks.held_out import HeldOutTask
+from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.linalg.csr import as_interactions
 from fastcos.measures import Measure
 from fastcos.measures.rescaling import Rescaling
@@ -34,72 +39,74 @@ def compare(
     weight_decay: float | None = None,
     objective: str = "both",
     rescalings: Sequence[str | Rescaling] | None = None,
-    measures: Sequence[str | Measure] | None = None,
     preprocessing: Sequence[str] = ("none",),
-    seed: int = 0,
+    measures: Sequence[str | Measure] | None = None,
     progress: Progress | None = None,
-    over: Over = here,
+    random_state: int = 0,
+    executor: Executor = run_here,
 ) -> Comparison:
     """Which similarity to use for these items: every measure under every rescaling of one model.
 
     All rescalings of objective (1) are the same model: the same predictions, the same loss. Where
-    the scores differ between them, cosine similarity says what nobody trained. ``named`` and
-    ``grid`` of the result are that table; ``standings`` ranks all measures, with intervals, and
-    says in one sentence which to use, or that none is any good.
+    their scores differ, cosine similarity depends on a choice that training does not make.
+    ``named`` and ``grid`` of the result are that table. ``leaderboard`` ranks all measures, with
+    intervals, and recommends one, or none.
 
-    With labels the question of the standings is how items find others of their label: 1,000 items
-    are asked, among all labelled ones. The labels count as recovered if the votes of the ten
-    nearest name them better than the commonest label would, and same-label items score higher
-    more often than not, both by the best candidate and beyond chance.
+    With labels the task is to find items of the same label: up to 1,000 labelled items are queries
+    among all labelled items. The labels count as recovered if the best candidate beats chance in
+    two tests: the majority vote of the ten nearest against the commonest label, and the AUC of
+    same-label items against 0.5.
 
-    Without labels it is what users do next: a fifth of every user's interactions is held out, the
-    model sees the rest, and every item that a user has seen votes for its 20 nearest, by 1 / log2
-    of 1 + rank; 2,000 users are asked. Of ``user_item_dot`` and ``user_item_cosine`` the best
-    scores count; by ``project_back_users`` the 20 nearest users vote for what they have seen. A
-    measure must beat what is most popular.
+    Without labels the task is to predict interactions: a fifth of every user's interactions is held
+    out, and the model is fitted to the rest. Each item that a user has seen votes for its 20
+    nearest, weighted by 1 / log2(1 + rank). Up to 2,000 users are evaluated.
+    ``user_item_dot`` and ``user_item_cosine`` recommend their best-scored items; under
+    ``project_back_users`` the 20 nearest users vote for what they have seen. A measure must beat
+    the most popular items.
 
-    Whether the best candidate's lead over the plain cosine (D = I, or Eq. 2 where that is all) is
-    more than chance is told by a choice on one half of the asked that is judged on the other half,
-    and the reverse.
+    The lead of the best candidate over the plain cosine (D = I, or Eq. 2 if it is the only
+    objective) is cross-fitted: each half of the queries chooses a candidate, the other half
+    measures its lead.
 
     Parameters
     ----------
     X : sparse matrix or array_like (n, p)
         Interactions of n users with p items, any finite real numbers. Zeros count as none.
     labels : sequence (p,) of int or str, optional
-        One label per item; None for an item to be left out of the scores.
+        One label per item; None leaves an item out of the scores.
     n_components : int, default 50
         Rank k of the model, from 1 to min(n, p).
     regularization : float, optional
-        λ of Eq. 1, compared with squared singular values. Default: the square of the singular
-        value number k/5, which is about what the paper chose for its data (10,000).
+        λ of Eq. 1, on the scale of squared singular values. Default: the square of the singular
+        value number k/5, close to the paper's choice for its data (10,000).
     weight_decay : float, optional
-        λ of Eq. 2, compared with singular values. Default: the square root of regularization, which
-        puts the knee of both objectives at the same singular value; half of the largest singular
-        value where that would leave no column.
+        λ of Eq. 2, on the scale of singular values. Default: the square root of regularization,
+        which puts the knee of both objectives at the same singular value; half of the largest
+        singular value if that leaves no column.
     objective : {"both", "dropout", "weight_decay"}, default "both"
         Which of Eq. 1 and Eq. 2 to compare.
     rescalings : sequence of str or Rescaling, optional
         Default: every named one. The grid of exponents is scored in any case.
-    measures : sequence of str or Measure, optional
-        The measures of the standings, to which the cosine is added. Default: all that the model can
-        serve; a measure that needs more takes part as an object, such as
-        ``get_measure("soft_cosine", matrix=S)``. ``word_rotators_distance`` takes part only where
-        it is named: with labels items are bags of the users, without users are bags of the items,
-        and every pair that is scored is a linear programme of milliseconds.
     preprocessing : sequence of str, default ("none",)
-        What to do to X before the model, of ``none``, ``standardize_columns``, ``center_columns``,
-        ``center_rows``, ``double_center``, ``normalize_rows``, ``ips_columns``, ``ips_rows``,
-        ``correspondence_scaling``, ``shifted_ppmi``: every one trains models of its own for the
-        standings.
-    seed : int, default 0
-        For the solver, the clustering behind AMI and ARI, what is asked or held out, the bootstrap.
+        Transformations of X before the model, of ``none``, ``standardize_columns``,
+        ``center_columns``, ``center_rows``, ``double_center``, ``normalize_rows``, ``ips_columns``,
+        ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. The leaderboard has models of
+        each.
+    measures : sequence of str or Measure, optional
+        The measures of the leaderboard, to which the cosine is added. Default: all that the model
+        can serve. A measure that requires more is given as an object, such as
+        ``get_measure("soft_cosine", matrix=S)``. ``word_rotators_distance`` is evaluated only if it
+        is named: with labels items are bags of the users, without users are bags of the items, and
+        every pair is a linear programme of milliseconds.
     progress : callable, optional
-        progress(done, total), in columns of the factorisations as :meth:`fastcos.LinearMF.fit`
-        tells them, then, from 0 again, in numbers of embeddings and candidates.
-    over : callable, optional
-        over(judge, cells) answers every cell by judge.answer(cell), in their order, wherever it
-        likes: :func:`fastcos.distributed.compare` does so on workers. Default: here.
+        progress(done, total), in columns of the factorisations as in :meth:`fastcos.LinearMF.fit`,
+        then, from 0 again, in embeddings and candidates.
+    random_state : int, default 0
+        Seed of the solver, the clustering behind AMI and ARI, the choice of queries or held-out
+        interactions, and the bootstrap.
+    executor : callable, optional
+        executor(evaluator, works) returns evaluator.evaluate(work) of every work, in their order.
+        :func:`fastcos.distributed.compare` evaluates on workers. Default: this process.
 
     Returns
     -------
@@ -112,9 +119,9 @@ def compare(
 
     Notes
     -----
-    Time O(nnz k) for the model, O(p² k) per rescaling for AUC, MAP@R and neighbours, and O(asked p
-    k) per candidate (O(p² k) without labels, and for measures that look for neighbours
-    themselves); no p x p array is held.
+    Time O(nnz k) for the model, O(p² k) per rescaling for AUC, MAP@R and neighbours, and
+    O(queries p k) per candidate (O(p² k) without labels, and for measures that search neighbours
+    in fit); no p x p array is held. Threads and memory are those of :func:`fastcos.set_config`.
     Source: Steck, Ekanadham, Kallus 2024 (arXiv:2403.05440), sections 2 and 4.
 
     Examples
@@ -126,33 +133,42 @@ def compare(
     ... )
     >>> comparison.auc_range() > 0.1
     True
-    >>> comparison.standings.answers
+    >>> comparison.leaderboard.beats_chance
     True
     """
     X = as_interactions("X", X)
     n, p = X.shape
-    settings = _settings(min(n, p), n_components, objective, regularization, weight_decay, seed)
+    settings = _settings(
+        min(n, p), n_components, objective, regularization, weight_decay, random_state
+    )
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
-    steps = _steps(preprocessing)
+    chosen = [preprocessing] if isinstance(preprocessing, str) else preprocessing
+    known = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in chosen]
+    preprocessings = list(dict.fromkeys(["none", *known]))  # the baseline is of "none"
     used = OBJECTIVES[settings.objective]
     named = [variant for variant in named_variants(rescalings) if variant.objective in used]
     grid = [variant for variant in grid_variants() if variant.objective in used]
-    asking, resampling = map(np.random.default_rng, np.random.SeedSequence(settings.seed).spawn(2))
+    seeds = np.random.SeedSequence(settings.random_state).spawn(2)
+    sampling, resampling = map(np.random.default_rng, seeds)
     popularity = np.bincount(X.indices, minlength=p).astype(np.int64)
     fitted = fit_models(X, settings, progress=progress)
     if codes is None:
-        held_out = HeldOutQuestion(X, asking)
-        known, of_known = held_out.known, fit_models(held_out.known, settings, progress=progress)
-        contest = Contest(held_out, known, of_known, named, steps, measures, with_users=True)
+        held_out = HeldOutTask(X, sampling)
+        of_rest = fit_models(held_out.rest, settings, progress=progress)
+        runner = ModelComparison(
+            held_out, held_out.rest, of_rest, named, preprocessings, measures, with_users=True
+        )
     else:
-        by_label = LabelQuestion(codes, popularity > 0, asking)
-        contest = Contest(by_label, X, fitted, named, steps, measures, with_users=False)
-    tick = _counter(progress, len(named) + len(grid) + contest.n_candidates)
+        by_label = LabelTask(codes, popularity > 0, sampling)
+        runner = ModelComparison(
+            by_label, X, fitted, named, preprocessings, measures, with_users=False
+        )
+    tick = _counter(progress, len(named) + len(grid) + runner.n_candidates)
     tables = score_rescalings(
-        fitted.models, named, grid, codes, popularity, settings.seed, tick, over
+        fitted.models, named, grid, codes, popularity, settings.random_state, tick, executor
     )
     return Comparison(
-        standings=contest.standings(settings, resampling, tick, over),
+        leaderboard=runner.leaderboard(settings, resampling, tick, executor),
         **tables._asdict(),
         labels=codes,
         popularity=popularity,
@@ -164,38 +180,31 @@ def compare(
             **settings._asdict(),
             "regularization": fitted.regularization,
             "weight_decay": fitted.weight_decay,
-            "preprocessing": steps,
+            "preprocessing": preprocessings,
         },
         models=fitted.models,
     )
 
 
 def _settings(
-    most: int,
+    max_components: int,
     n_components: int,
     objective: str,
     regularization: float | None,
     weight_decay: float | None,
-    seed: int,
+    random_state: int,
 ) -> Settings:
     if regularization is not None:
         regularization = validation.as_real("regularization", regularization, low=0)
     if weight_decay is not None:
         weight_decay = validation.as_real("weight_decay", weight_decay, low=0)
     return Settings(
-        n_components=validation.as_count("n_components", n_components, high=most),
+        n_components=validation.as_count("n_components", n_components, high=max_components),
         objective=validation.as_choice("objective", objective, OBJECTIVES),
         regularization=regularization,
         weight_decay=weight_decay,
-        seed=validation.as_count("seed", seed, low=0),
+        random_state=validation.as_count("random_state", random_state, low=0),
     )
-
-
-def _steps(chosen: Sequence[str]) -> list[str]:
-    """The chosen preprocessings after "none", which the baseline is of."""
-    names = [chosen] if isinstance(chosen, str) else chosen
-    known = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in names]
-    return list(dict.fromkeys(["none", *known]))
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[], None]:

@@ -1,7 +1,7 @@
-"""Candidates ranked by one score, with intervals, and what follows from it in one sentence."""
+"""Candidates ranked by one score, with intervals and a recommendation."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastcos.comparison.candidates import Candidate
 
@@ -17,55 +17,70 @@ class Interval(NamedTuple):
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-class Standing(NamedTuple):
-    """How one candidate does.
+class LeaderboardRow(NamedTuple):
+    """The scores of one candidate.
 
     Attributes
     ----------
     candidate : Candidate
     score : Interval
-        What the standings are ranked by, over all units.
+        The score that ranks the candidates, over all units.
     gain : Interval
-        Score less that of the baseline on the same samples of units; 0 for the baseline itself.
-    others : dict of str to float
+        Score minus that of the baseline on the same samples of units; 0 for the baseline itself.
+    other_scores : dict of str to float
         Further scores, by name.
     """
 
     candidate: Candidate
     score: Interval
     gain: Interval
-    others: dict[str, float]
+    other_scores: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """One flat record: the candidate, the score and the gain with their intervals."""
+        return {
+            "measure": self.candidate.measure,
+            "rescaling": self.candidate.rescaling,
+            "preprocessing": self.candidate.preprocessing,
+            "score": self.score.value,
+            "low": self.score.low,
+            "high": self.score.high,
+            "gain": self.gain.value,
+            "gain_low": self.gain.low,
+            "gain_high": self.gain.high,
+            **self.other_scores,
+        }
 
 
 @dataclass(frozen=True)
-class Standings:
-    """Candidates by falling score; equal scores in the order in which they were judged.
+class Leaderboard:
+    """Candidates by descending score; equal scores in the order of evaluation.
 
     Attributes
     ----------
-    question : str
-        What was asked.
+    task : str
+        The question in words, such as "which items have the same label".
     score : str
         Name of the score.
-    rows : list of Standing
+    rows : list of LeaderboardRow
     baseline : Candidate
         The plain cosine of the rows as they are.
-    chance : dict of str to float
-        What knowing nothing scores, by name of score.
+    chance_level : dict of str to float
+        Score of a trivial answer (chance, the commonest label, popularity), by name of score.
     n_units : int
         Items, users or pairs behind the table and the conclusion.
     unit : str
-    answers : bool
-        Whether any candidate does better than knowing nothing.
+    beats_chance : bool
+        Whether the best candidate exceeds every chance level significantly.
     recommended : Candidate or None
-        None unless answers.
+        None unless beats_chance.
     gain : Interval or None
-        What the best candidate but the baseline gains over it, chosen on one half of the units,
-        judged on the other, and the reverse. None where there is no other.
+        Cross-fitted gain of the best other candidate over the baseline: each half of the units
+        chooses, the other half measures. None where there is no other candidate.
     conclusion : str
         The recommendation and its evidence in a sentence.
     left_out : dict of str
-        Measures that did not take part, and what they need.
+        Measures that were not evaluated, and what they require.
 
     Examples
     --------
@@ -74,30 +89,40 @@ class Standings:
     >>> vectors = np.random.default_rng(0).standard_normal((100, 4))
     >>> labels = np.argmax(vectors, axis=1)
     >>> found = fastcos.compare_vectors(vectors, labels, measures=["dot"])
-    >>> found.answers, found.score, [row.candidate.measure for row in found.rows]
+    >>> found.beats_chance, found.score, [row.candidate.measure for row in found.rows]
     (True, 'MAP@R', ['cosine', 'dot'])
     """
 
-    question: str
+    task: str
     score: str
-    rows: list[Standing]
+    rows: list[LeaderboardRow]
     baseline: Candidate
-    chance: dict[str, float]
+    chance_level: dict[str, float]
     n_units: int
     unit: str
-    answers: bool
+    beats_chance: bool
     recommended: Candidate | None
     gain: Interval | None
     conclusion: str
     left_out: dict[str, str]
 
-    def best_of_each(self) -> list[Standing]:
-        """The best row of every measure, by falling score."""
-        best: dict[str, Standing] = {}
+    def best_per_measure(self) -> list[LeaderboardRow]:
+        """The best row of every measure, by descending score."""
+        best: dict[str, LeaderboardRow] = {}
         for row in self.rows:
             best.setdefault(row.candidate.measure, row)
         return list(best.values())
 
-    def of(self, candidate: Candidate) -> Standing:
+    def row(self, candidate: Candidate) -> LeaderboardRow:
         """The row of a candidate."""
         return next(row for row in self.rows if row.candidate == candidate)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as dicts, lists, numbers and texts."""
+        return {
+            **vars(self),
+            "rows": [row.to_dict() for row in self.rows],
+            "baseline": self.baseline.to_dict(),
+            "recommended": None if self.recommended is None else self.recommended.to_dict(),
+            "gain": None if self.gain is None else self.gain._asdict(),
+        }

@@ -1,12 +1,17 @@
 """The models behind a comparison: both objectives from one factorisation, after preprocessing."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
+from fastcos import validation
+from fastcos.comparison.candidates import EQ2
 from fastcos.measures import checks
+from fastcos.measures.rescaling import Rescaling, rescaling_grid, rescalings
 from fastcos.models.linear_mf import LinearMF
 from fastcos.models.preprocessing import (
     NormalizeRows,
@@ -18,17 +23,17 @@ from fastcos.parallel import Progress
 
 
 class Settings(NamedTuple):
-    """What decides the models; strengths None for the default of the data."""
+    """Arguments of the models; strengths None for the default of the data."""
 
     n_components: int
     objective: str
     regularization: float | None
     weight_decay: float | None
-    seed: int
+    random_state: int
 
 
 class Fitted(NamedTuple):
-    """Models by objective, the strengths they have, and what their users' rows are made of."""
+    """Models by objective, their strengths, and the interactions that give their users' rows."""
 
     models: dict[str, LinearMF]
     regularization: float
@@ -36,33 +41,35 @@ class Fitted(NamedTuple):
     users: Any
 
 
-class Prepared(NamedTuple):
-    """What a model is fitted to, what its users' rows are made of, whether it subtracts means."""
+class Preprocessed(NamedTuple):
+    """The matrix to fit, the interactions that give users' rows, whether to subtract means."""
 
     matrix: Any
     users: Any
     center: bool | str = False
 
 
-def _transformed(transformer: Any, *, center: bool = False) -> Callable[[sp.csr_array], Prepared]:
-    def prepare(X: sp.csr_array) -> Prepared:
+def _transformed(
+    transformer: Any, *, center: bool = False
+) -> Callable[[sp.csr_array], Preprocessed]:
+    def preprocess(X: sp.csr_array) -> Preprocessed:
         changed = transformer.fit_transform(X)
-        return Prepared(changed, changed, center)
+        return Preprocessed(changed, changed, center)
 
-    return prepare
+    return preprocess
 
 
-def _co_occurrence(X: sp.csr_array) -> Prepared:
+def _co_occurrence(X: sp.csr_array) -> Preprocessed:
     # the SVD of the matrix itself is the closed form of negative sampling
-    return Prepared(ShiftedPPMI().fit(X).ppmi_, X)
+    return Preprocessed(ShiftedPPMI().fit(X).ppmi_, X)
 
 
-PREPROCESSINGS: Mapping[str, Callable[[sp.csr_array], Prepared]] = {
-    "none": lambda X: Prepared(X, X),
+PREPROCESSINGS: Mapping[str, Callable[[sp.csr_array], Preprocessed]] = {
+    "none": lambda X: Preprocessed(X, X),
     "standardize_columns": _transformed(StandardizeColumns(), center=True),
-    "center_columns": lambda X: Prepared(X, X, center=True),
-    "center_rows": lambda X: Prepared(X, X, center="rows"),
-    "double_center": lambda X: Prepared(X, X, center="both"),
+    "center_columns": lambda X: Preprocessed(X, X, center=True),
+    "center_rows": lambda X: Preprocessed(X, X, center="rows"),
+    "double_center": lambda X: Preprocessed(X, X, center="both"),
     "normalize_rows": _transformed(NormalizeRows()),
     "ips_columns": _transformed(PopularityWeights(column_power=0.5)),
     "ips_rows": _transformed(PopularityWeights(column_power=0.0, row_power=0.5)),
@@ -77,13 +84,15 @@ def fit_models(
     preprocessing: str = "none",
     progress: Progress | None = None,
 ) -> Fitted:
-    """Fit both objectives (or the one chosen) to preprocessed X by one factorisation.
+    """Fit both objectives, or the chosen one, to preprocessed X by one factorisation.
 
-    Given strengths are in the units of X itself; after a preprocessing the defaults hold.
+    Given strengths are in the units of X itself, so that the defaults hold after a preprocessing.
     """
-    prepared = PREPROCESSINGS[preprocessing](X)
-    model = LinearMF(settings.n_components, center=prepared.center, random_state=settings.seed)
-    model.fit(prepared.matrix, progress=progress)
+    preprocessed = PREPROCESSINGS[preprocessing](X)
+    model = LinearMF(
+        settings.n_components, center=preprocessed.center, random_state=settings.random_state
+    )
+    model.fit(preprocessed.matrix, progress=progress)
     strength, decay = settings.regularization, settings.weight_decay
     if strength is None or preprocessing != "none":
         strength = model.default_regularization("dropout")
@@ -99,4 +108,34 @@ def fit_models(
         for objective, value in (("dropout", strength), ("weight_decay", decay))
         if settings.objective in ("both", objective)
     }
-    return Fitted(models, strength, decay, prepared.users)
+    return Fitted(models, strength, decay, preprocessed.users)
+
+
+class Variant(NamedTuple):
+    """One set of item embeddings of a model; rescaling None for Eq. 2."""
+
+    name: str
+    objective: str
+    rescaling: Rescaling | None
+
+    def embeddings(self, models: Mapping[str, LinearMF]) -> npt.NDArray[np.floating[Any]]:
+        """The item embeddings (p, k)."""
+        return models[self.objective].item_embeddings(self.rescaling)
+
+
+def named_variants(chosen: Sequence[str | Rescaling] | None) -> list[Variant]:
+    """The chosen rescalings of Eq. 1 (default: all that have a name), and Eq. 2."""
+    known = {named.name: named.rescaling for named in rescalings()}
+    variants = []
+    for choice in known if chosen is None else chosen:
+        if isinstance(choice, Rescaling):
+            variants.append(Variant(choice.name, "dropout", choice))
+        else:
+            name = validation.as_choice("rescalings", choice, known)
+            variants.append(Variant(name, "dropout", known[name]))
+    return [*variants, Variant(EQ2, "weight_decay", None)]
+
+
+def grid_variants() -> list[Variant]:
+    """Eq. 1 over a grid of exponents."""
+    return [Variant(f"grid {D.formula}", "dropout", D) for D in rescaling_grid()]

@@ -1,13 +1,13 @@
-"""What a comparison returns: the table over rescalings, and the standings of all measures."""
+"""The result of a comparison: the table over rescalings, and the leaderboard of all measures."""
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos.comparison.candidates import EQ2
-from fastcos.comparison.leaderboard import Standings
+from fastcos.comparison.leaderboard import Leaderboard
 from fastcos.measures.rescaling import Rescaling
 from fastcos.models.linear_mf import LinearMF
 
@@ -15,8 +15,9 @@ Items = npt.NDArray[np.floating[Any]]
 Lists = npt.NDArray[np.int64]
 
 
-class Scores(NamedTuple):
-    """How one set of item embeddings recovers the labels by cosine; None without labels.
+@dataclass(frozen=True)
+class RescalingScores:
+    """Label recovery of one set of item embeddings by cosine; None without labels.
 
     Attributes
     ----------
@@ -32,8 +33,8 @@ class Scores(NamedTuple):
         Probability that a pair with one label has a larger cosine than a pair with two, and the
         interval that certainly holds it.
     stratified_auc : float or None
-        The same within tenths of the pairs by popularity, so that popular pairs cannot decide it
-        alone; undivided for fewer than 50 labelled items.
+        pair_auc within ten strata of the pairs by popularity, so that popular pairs alone do not
+        decide it; one stratum for fewer than 50 labelled items.
     map_at_r, ami, ari, silhouette, within, between, contrast : float or None
         See fastcos.metrics. No clustering for the grid: ami and ari are None there.
     effective_rank : float
@@ -42,7 +43,7 @@ class Scores(NamedTuple):
         Overlap of the ten nearest neighbours with those under D = I (of Eq. 2 itself where Eq. 1
         is not compared), mean over items.
     zero_items : int
-        Items without a direction: nobody touched them, or no column is left for them.
+        Items whose embedding is zero: without interactions, or without a column of the model.
 
     Examples
     --------
@@ -81,19 +82,23 @@ class Scores(NamedTuple):
             return None
         return Rescaling(self.shrinkage, self.spectrum)
 
+    def to_dict(self) -> dict[str, Any]:
+        """All fields."""
+        return asdict(self)
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same items under every rescaling, and by every measure.
+    """The items of one model under every rescaling, and by every measure.
 
     Attributes
     ----------
-    standings : Standings
+    leaderboard : Leaderboard
         Every measure under every rescaling, ranked: by recovery of the labels, or, without labels,
-        by held-out interactions; with the conclusion in one sentence.
-    named : list of Scores
+        by held-out interactions; with a conclusion of one sentence.
+    named : list of RescalingScores
         The named rescalings of objective (1), then objective (2).
-    grid : list of Scores
+    grid : list of RescalingScores
         Objective (1) under D = S^shrinkage Σ^spectrum over a grid of exponents.
     neighbors : dict of str to ndarray (p, 10), int64
         Ten nearest neighbours under the named ones, by cosine.
@@ -102,7 +107,7 @@ class Comparison:
     popularity : ndarray (p,), int64
         Number of users per item.
     parameters : dict
-        Everything needed to repeat the comparison on the same data.
+        All that is needed to repeat the comparison on the same data.
     models : dict of str to LinearMF
         The fitted model of each objective that was compared.
 
@@ -117,16 +122,16 @@ class Comparison:
     (60, 8)
     """
 
-    standings: Standings
-    named: list[Scores]
-    grid: list[Scores]
+    leaderboard: Leaderboard
+    named: list[RescalingScores]
+    grid: list[RescalingScores]
     neighbors: dict[str, Lists] = field(repr=False)
     labels: npt.NDArray[np.int64] | None = field(repr=False)
     popularity: npt.NDArray[np.int64] = field(repr=False)
     parameters: dict[str, Any]
     models: dict[str, LinearMF] = field(repr=False)
 
-    def item_embeddings(self, row: Scores) -> Items:
+    def item_embeddings(self, row: RescalingScores) -> Items:
         """Return the item embeddings (p, k) behind a row of scores."""
         return self.models[row.objective].item_embeddings(row.rescaling)
 
@@ -135,3 +140,13 @@ class Comparison:
         rows = self.grid if grid else [row for row in self.named if row.name != EQ2]
         values = [row.pair_auc for row in rows if row.pair_auc is not None]
         return max(values) - min(values) if values else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The scores of all rescalings and the leaderboard, as dicts, lists, numbers and texts."""
+        return {
+            "scores": {
+                "named": [row.to_dict() for row in self.named],
+                "grid": [row.to_dict() for row in self.grid],
+            },
+            "leaderboard": self.leaderboard.to_dict(),
+        }

@@ -1,4 +1,4 @@
-"""What a fitted measure ranks by, for queries against a pool of items, a block at a time."""
+"""Raw scores of a fitted measure, for blocks of queries against a pool of items, or for pairs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,46 +13,48 @@ from fastcos.metrics.labelled import packed, products
 from fastcos.storage import memmap
 from fastcos.validation import Rows
 
-# numbers in one block of keys
-_BLOCK = 2**21
-# a measure of pairs makes columns and terms beside its keys, up to so many arrays of their size
-_ARRAYS_OF_PAIRS = 8
-# of rows on disk: shares of the working memory for keys, and for items of the pool, whose entries
-# are there as given, mapped, of unit norm and packed
-_KEYS_SHARE, _POOL_SHARE, _BYTES_PER_ENTRY = 0.25, 0.25, 32
+# raw scores in one block: 16 MiB, of which several fit a working memory of 64 MiB
+BLOCK = 2**21
+# arrays of the size of its raw scores that a pairwise measure makes
+ARRAYS_OF_PAIRS = 8
+# rows on disk: share of the working memory for raw scores, and for items of the pool
+SCORES_SHARE = 0.25
+POOL_SHARE = 0.25
+# an entry of a mapped item is held as given, transformed, of unit norm and packed, 8 bytes each
+BYTES_PER_ENTRY = 32
 
 
-def key_blocks(
-    measure: Measure, rows: Any, asked: Integers, pool: Integers
+def raw_score_blocks(
+    measure: Measure, rows: Any, queries: Integers, pool: Integers
 ) -> Iterator[tuple[slice, Floats]]:
-    """Keys (b, m) of the asked rows with the pool's, for a slice of b asked after another.
+    """Raw scores (b, m) of b query rows with the rows of the pool, for consecutive slices.
 
-    In float64. Keys of one query have the order of its scores, which ``finish`` keeps. Rows on disk
-    are read once a slice, which is as wide as fits the working memory.
+    In float64. Raw scores of one query have the order of its scores. Rows on disk are read once
+    per slice, which is as wide as fits the working memory.
     """
-    n, m = len(asked), len(pool)
-    queries = _some(rows, asked)
+    n, m = len(queries), len(pool)
+    query_rows = _some(rows, queries)
     on_disk = memmap.is_memmap(rows)
-    block, step = max(1, _BLOCK // m), m
+    block, step = max(1, BLOCK // m), m
     if on_disk:
         memory = config.working_memory() * 2**20
-        block = max(1, int(_KEYS_SHARE * memory / (8 * m)))
-        step = max(1, int(_POOL_SHARE * memory / (_BYTES_PER_ENTRY * rows.shape[1])))
+        block = max(1, int(SCORES_SHARE * memory / (8 * m)))
+        step = max(1, int(POOL_SHARE * memory / (BYTES_PER_ENTRY * rows.shape[1])))
     if isinstance(measure, UpperBounded):
-        block = max(1, block // _ARRAYS_OF_PAIRS)
+        block = max(1, block // ARRAYS_OF_PAIRS)
     known = None if on_disk else list(_pieces(measure, rows, pool, step))
     for first in range(0, n, block):
         part = slice(first, min(n, first + block))
         pieces = _pieces(measure, rows, pool, step) if known is None else known
-        keys = [_keys(measure, queries[part], facts, width) for facts, width in pieces]
-        yield part, keys[0] if len(keys) == 1 else np.hstack(keys)
+        scores = [_raw_scores(measure, query_rows[part], items, width) for items, width in pieces]
+        yield part, scores[0] if len(scores) == 1 else np.hstack(scores)
 
 
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
-    """Facts of so many items of the pool at a time, and how many they are."""
+    """Precomputed arrays of at most ``step`` items of the pool at a time, and their number."""
     for lo in range(0, len(pool), step):
         some = pool[lo : lo + step]
-        yield _facts(measure, _some(rows, some)), len(some)
+        yield _precomputed(measure, _some(rows, some)), len(some)
 
 
 def _some(rows: Any, numbers: Integers) -> Any:
@@ -60,45 +62,40 @@ def _some(rows: Any, numbers: Integers) -> Any:
     return rows[numbers] if sp.issparse(rows) else memmap.take_rows("vectors", rows, numbers)
 
 
-def _facts(measure: Measure, items: Rows) -> Any:
+def _precomputed(measure: Measure, items: Rows) -> Any:
     if isinstance(measure, UpperBounded):
         return measure.precompute(items)
     rows = np.ascontiguousarray(measure.encode_items(items), dtype=np.float64)
-    norms = norms_of(rows)
+    bias = -0.5 * np.square(norms_of(rows)) if measure.metric_type == "euclidean" else None
     if measure.metric_type == "cosine":
         rows = unit_rows(rows)
-    offsets = -0.5 * np.square(norms) if measure.metric_type == "euclidean" else None
     if measure.metric_type == "dot":
-        offsets = measure.item_bias(items)
-    return packed(rows), offsets
+        bias = measure.item_bias(items)
+    return packed(rows), bias
 
 
-def _keys(measure: Measure, queries: Rows, facts: Any, m: int) -> Floats:
+def _raw_scores(measure: Measure, queries: Rows, precomputed: Any, m: int) -> Floats:
     if isinstance(measure, UpperBounded):
-        return measure.rescore(queries, facts, np.tile(np.arange(m), (queries.shape[0], 1)))
-    panels, offsets = facts
+        columns = np.tile(np.arange(m), (queries.shape[0], 1))
+        return measure.rescore(queries, precomputed, columns)
+    panels, bias = precomputed
     rows = np.ascontiguousarray(measure.encode_queries(queries), dtype=np.float64)
     if measure.metric_type == "cosine":
         rows = unit_rows(rows)
-    keys: Floats = products(rows, panels, m)
-    if offsets is not None:
-        keys += offsets
-    return keys
+    scores: Floats = products(rows, panels, m)
+    if bias is not None:
+        scores += bias
+    return scores
 
 
 def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
-    """Scores (m,) of pairs (m, 2) of rows, as ``top_k`` would give them, in float64."""
+    """Scores (m,) of pairs (m, 2) of rows, as ``top_k`` would return them, in float64."""
     queries, columns = rows[pairs[:, 0]], np.ascontiguousarray(pairs[:, 1:])
     if isinstance(measure, UpperBounded):
-        keys = measure.rescore(queries, measure.precompute(rows), columns)
+        raw = measure.rescore(queries, measure.precompute(rows), columns)
     else:
-        keys = list_scores(
-            measure.metric_type,
-            measure.encode_queries(queries),
-            measure.encode_items(rows),
-            columns,
-        )
-        offsets = measure.item_bias(rows)
-        if offsets is not None:
-            keys = keys + offsets[columns]
-    return validation.read_only(measure.to_score(keys, queries)[:, 0])
+        encoded = measure.encode_queries(queries), measure.encode_items(rows)
+        raw = list_scores(measure.metric_type, *encoded, columns)
+        if (bias := measure.item_bias(rows)) is not None:
+            raw = raw + bias[columns]
+    return validation.read_only(measure.to_score(raw, queries)[:, 0])

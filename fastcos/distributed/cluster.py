@@ -24,7 +24,7 @@ from distributed import Client, as_completed, get_client
 
 from fastcos import config, parallel, storage, validation
 from fastcos.comparison import Comparison, interactions
-from fastcos.comparison.evaluator import Judge
+from fastcos.comparison.runner import Evaluator
 from fastcos.distributed.operator import (
     ClusterShards,
     in_a_tree,
@@ -281,30 +281,32 @@ def compare(
     on = get_client() if client is None else client
     where = validation.as_path("folder", folder).absolute()
     with tempfile.TemporaryDirectory(prefix=".comparison.", dir=where) as scratch:
-        over = functools.partial(_on_workers, on, Path(scratch))
-        return interactions.compare(X, labels, over=over, **options)
+        executor = functools.partial(_on_workers, on, Path(scratch))
+        return interactions.compare(X, labels, executor=executor, **options)
 
 
-def _on_workers(client: Client, folder: Path, judge: Judge, cells: Sequence[Any]) -> Iterator[Any]:
-    """Have the cells answered by copies of the judge that the workers read from the folder."""
+def _on_workers(
+    client: Client, folder: Path, evaluator: Evaluator, works: Sequence[Any]
+) -> Iterator[Any]:
+    """Evaluate the works by copies of the evaluator that the workers read from the folder."""
     file = folder / uuid.uuid4().hex
-    joblib.dump(judge, file)
-    futures = [client.submit(_answer, str(file), cell, pure=False) for cell in cells]
+    joblib.dump(evaluator, file)
+    futures = [client.submit(_evaluate, str(file), work, pure=False) for work in works]
     for future in futures:
         yield future.result()
     file.unlink()
 
 
-def _answer(file: str, cell: Any) -> Any:
-    """One cell's answer; runs on a worker."""
+def _evaluate(file: str, work: Any) -> Any:
+    """The result of one work; runs on a worker."""
     use_threads_of_this_worker()
-    return _judge(file).answer(cell)
+    return _evaluator(file).evaluate(work)
 
 
 @functools.lru_cache(maxsize=1)
-def _judge(file: str) -> Judge:
-    judge: Judge = joblib.load(file)
-    return judge
+def _evaluator(file: str) -> Evaluator:
+    evaluator: Evaluator = joblib.load(file)
+    return evaluator
 
 
 class _Search:

@@ -4,7 +4,7 @@ Figures are made without pyplot, so importing or drawing changes no global state
 """
 
 from fastcos.plots.exponent_grid import ExponentGridDisplay
-from fastcos.plots.leaderboard import StandingsDisplay
+from fastcos.plots.leaderboard import LeaderboardDisplay
 from fastcos.plots.similarity_maps import SimilarityMapsDisplay, similarity_image
 
-__all__ = ["ExponentGridDisplay", "SimilarityMapsDisplay", "StandingsDisplay", "similarity_image"]
+__all__ = ["ExponentGridDisplay", "SimilarityMapsDisplay", "LeaderboardDisplay", "similarity_image"]

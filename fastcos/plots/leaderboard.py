@@ -3,64 +3,67 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fastcos.comparison import Standing, Standings
+from fastcos.comparison import Leaderboard, LeaderboardRow
 from fastcos.plots.style import COLOURS, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_ROWS = 40
+# rows that a figure of about ten inches shows
+MAX_ROWS = 40
 ROW_INCHES = 0.2
-# told apart by their shapes too
-_OTHER, _RECOMMENDED, _BASELINE = (COLOURS[0], "o"), (COLOURS[1], "D"), ("#555555", "s")
+# colour and marker: the marker distinguishes them without colour
+_OTHER = COLOURS[0], "o"
+_RECOMMENDED = COLOURS[1], "D"
+_BASELINE = "#555555", "s"
 
 
 @dataclass
-class StandingsDisplay:
-    """Every measure at its best, as a dot with an interval.
+class LeaderboardDisplay:
+    """The best row of every measure, as a dot with an interval.
 
     Attributes
     ----------
-    rows : list of Standing
-        Best first: of each measure the best row, and the baseline.
-    standings : Standings
+    rows : list of LeaderboardRow
+        By descending score: the best row of each measure, and the baseline.
+    leaderboard : Leaderboard
     figure_, ax_
-        What ``plot`` drew on.
+        The figure and axes of ``plot``.
 
     Examples
     --------
     >>> import numpy as np
     >>> import fastcos
-    >>> from fastcos.plots import StandingsDisplay
+    >>> from fastcos.plots import LeaderboardDisplay
     >>> vectors = np.random.default_rng(0).standard_normal((100, 4))
     >>> found = fastcos.compare_vectors(vectors, np.argmax(vectors, axis=1), measures=["dot"])
-    >>> len(StandingsDisplay.from_standings(found).plot().rows)
+    >>> len(LeaderboardDisplay.from_leaderboard(found).plot().rows)
     2
     """
 
-    rows: list[Standing]
-    standings: Standings
+    rows: list[LeaderboardRow]
+    leaderboard: Leaderboard
     figure_: Any = field(default=None, init=False, repr=False)
     ax_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
-    def from_standings(cls, standings: Standings) -> "StandingsDisplay":
+    def from_leaderboard(cls, leaderboard: Leaderboard) -> "LeaderboardDisplay":
         """Take the best row of every measure, at most 40, and the baseline.
 
         Parameters
         ----------
-        standings : Standings
+        leaderboard : Leaderboard
 
         Returns
         -------
-        StandingsDisplay
+        LeaderboardDisplay
         """
-        shown = standings.best_of_each()[:MOST_ROWS]
-        if standings.baseline not in {row.candidate for row in shown}:
-            shown.append(standings.of(standings.baseline))
-        return cls(sorted(shown, key=lambda row: -row.score.value), standings)
+        shown = leaderboard.best_per_measure()[:MAX_ROWS]
+        if leaderboard.baseline not in {row.candidate for row in shown}:
+            shown.append(leaderboard.row(leaderboard.baseline))
+        return cls(sorted(shown, key=lambda row: -row.score.value), leaderboard)
 
-    def plot(self, ax: "Axes | None" = None) -> "StandingsDisplay":
+    def plot(self, ax: "Axes | None" = None) -> "LeaderboardDisplay":
         """Draw the ranking.
 
         Parameters
@@ -70,7 +73,7 @@ class StandingsDisplay:
 
         Returns
         -------
-        StandingsDisplay
+        LeaderboardDisplay
             Itself, with ``figure_`` and ``ax_``.
         """
         with drawing(ax, 6.8, 1.4 + ROW_INCHES * len(self.rows)) as axes:
@@ -79,34 +82,35 @@ class StandingsDisplay:
         return self
 
     def _draw(self, ax: "Axes") -> None:
-        standings, n = self.standings, len(self.rows)
-        told = set()
+        board, n = self.leaderboard, len(self.rows)
+        in_legend = set()
         for place, row in enumerate(self.rows):
-            (colour, marker), meaning = self._look(row)
+            (colour, marker), meaning = self._style(row)
             score = row.score
-            reach = [[score.value - score.low], [score.high - score.value]]
+            error = [[score.value - score.low], [score.high - score.value]]
             ax.errorbar(
-                score.value, place, xerr=reach, color=colour, marker=marker, linestyle="none",
-                capsize=2, linewidth=1.2, label=None if meaning in told else meaning,
+                score.value, place, xerr=error, color=colour, marker=marker, linestyle="none",
+                capsize=2, linewidth=1.2, label=None if meaning in in_legend else meaning,
             )  # fmt: skip
-            told.add(meaning)
-        baseline = standings.of(standings.baseline).score.value
+            in_legend.add(meaning)
+        baseline = board.row(board.baseline).score.value
         ax.axvline(baseline, color=_BASELINE[0], linewidth=0.8, linestyle=":")
-        if standings.score in standings.chance:
+        if board.score in board.chance_level:
             ax.axvline(
-                standings.chance[standings.score], color="black", linewidth=0.8, linestyle="--",
-                label="knowing nothing",
+                board.chance_level[board.score], color="black", linewidth=0.8, linestyle="--",
+                label="chance level",
             )  # fmt: skip
         ax.set_yticks(range(n), [str(row.candidate) for row in self.rows])
         ax.set_ylim(n - 0.4, -0.6)
-        ax.set_xlabel(f"{standings.score}, with 95 % intervals over {standings.unit}")
-        ax.set_title(f"{standings.question}: {standings.n_units:,} {standings.unit}")
+        ax.set_xlabel(f"{board.score}, with 95 % intervals over {board.unit}")
+        ax.set_title(f"{board.task}: {board.n_units:,} {board.unit}")
         ax.grid(axis="x")
         ax.legend(loc="best")
 
-    def _look(self, row: Standing) -> tuple[tuple[str, str], str]:
-        if row.candidate == self.standings.recommended:
+    def _style(self, row: LeaderboardRow) -> tuple[tuple[str, str], str]:
+        if row.candidate == self.leaderboard.recommended:
             return _RECOMMENDED, "recommended"
-        if row.candidate == self.standings.baseline:
+        if row.candidate == self.leaderboard.baseline:
             return _BASELINE, "the plain cosine"
-        return _OTHER, "another measure" + (", at its best" if row.candidate.rescaling else "")
+        under = ", best rescaling" if row.candidate.rescaling else ""
+        return _OTHER, f"another measure{under}"

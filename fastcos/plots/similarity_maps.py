@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.comparison import EQ2, Comparison, Scores
+from fastcos.comparison import EQ2, Comparison, RescalingScores
 from fastcos.plots.style import MAP_COLOURS, rules
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class SimilarityMapsDisplay:
         return drawn
 
 
-def _shown(comparison: Comparison) -> list[Scores]:
+def _shown(comparison: Comparison) -> list[RescalingScores]:
     """Rows that get a panel, in their order."""
     free = [row for row in comparison.named if row.name != EQ2]
     unique = [row for row in comparison.named if row.name == EQ2]
@@ -182,11 +182,11 @@ def _shown(comparison: Comparison) -> list[Scores]:
     ]
 
 
-def _auc(row: Scores) -> float:
+def _auc(row: RescalingScores) -> float:
     return -1.0 if row.pair_auc is None else row.pair_auc
 
 
-def _title(row: Scores) -> str:
+def _title(row: RescalingScores) -> str:
     model = "Eq. 2, unique"
     if row.name != EQ2:
         model = f"Eq. 1, $D = {_mathematics(row.formula)}$"

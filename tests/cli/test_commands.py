@@ -131,9 +131,9 @@ def test_compare_ranks_the_measures_and_says_which_to_use(files, tmp_path, capsy
     )
     assert status == 0, err
     assert out.splitlines()[-1].startswith(("Use ", "Stay with "))
-    standings = json.loads((tmp_path / "comparison.json").read_text())["standings"]
-    assert standings["answers"]
-    assert standings["conclusion"] == out.splitlines()[-1]
+    leaderboard = json.loads((tmp_path / "comparison.json").read_text())["leaderboard"]
+    assert leaderboard["beats_chance"]
+    assert leaderboard["conclusion"] == out.splitlines()[-1]
     with (tmp_path / "measures.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["measure"] for row in rows} == {"cosine", "dot", "csls"}
@@ -181,8 +181,8 @@ def test_compare_of_vectors_by_labels_and_pairs(tmp_path, capsys):
     assert status == 0, err
     assert "60 pairs; 1 with an unknown item left out" in err
     document = json.loads(out)
-    assert set(document["standings"]) == {"labels", "people"}
-    best = document["standings"]["people"]["rows"][0]
+    assert set(document["leaderboard"]) == {"labels", "people"}
+    best = document["leaderboard"]["people"]["rows"][0]
     assert best["measure"] == "dot"
     assert best["score"] == pytest.approx(1, abs=1e-3)
     assert {path.name for path in (tmp_path / "c").iterdir()} == {
@@ -397,8 +397,8 @@ def test_compare_of_cards_by_colour(tmp_path, capsys):
     auc = {row["name"]: row["pair_auc"] for row in document["scores"]["named"]}
     assert auc["orthonormal"] < 0.66
     assert auc["eq2"] > 0.8
-    assert document["standings"]["answers"]
-    assert document["standings"]["chance"]["accuracy of ten votes"] < 0.25
+    assert document["leaderboard"]["beats_chance"]
+    assert document["leaderboard"]["chance_level"]["accuracy of ten votes"] < 0.25
 
 
 @pytest.mark.slow
@@ -442,8 +442,8 @@ def test_compare_of_words_by_category_and_by_ratings(tmp_path, capsys, categorie
         *("--pairs", words / "EN-MEN-TR-3k.txt", words / "EN-SIMLEX-999.txt"),
     )
     assert status == 0, err
-    found = json.loads(out)["standings"]
-    assert all(one["answers"] for one in found.values())
+    found = json.loads(out)["leaderboard"]
+    assert all(one["beats_chance"] for one in found.values())
     cosine = {
         name: next(row["score"] for row in one["rows"] if row["measure"] == "cosine")
         for name, one in found.items()

@@ -94,7 +94,7 @@ def test_an_untouched_item_is_counted_and_not_nan(comparison):
     assert all(row.zero_items >= 1 for row in comparison.named)
     assert comparison.popularity[5] == 0
     for row in comparison.named:
-        assert all(value == value for value in row if isinstance(value, float))
+        assert all(value == value for value in vars(row).values() if isinstance(value, float))
 
 
 def test_items_without_a_label_are_left_out_of_the_scores_only(data):
@@ -177,7 +177,7 @@ def test_one_thread_and_two_give_the_same_rows(data, comparison, monkeypatch):
         ({"rescalings": ["unit"]}, "rescalings must be one of identity, .*, got 'unit'"),
         ({"labels": [0] * 60}, "labels must have at least two different values, got 1"),
         ({"labels": [0, 1]}, r"labels must be of shape \(60,\), got \(2,\)"),
-        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"random_state": -1}, "random_state must be a whole number of at least 0, got -1"),
     ],
 )
 def test_a_wrong_argument_is_told(data, arguments, message):

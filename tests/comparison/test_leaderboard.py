@@ -8,11 +8,10 @@ from sklearn.metrics import ndcg_score, roc_auc_score
 
 from fastcos import LinearMF, compare, compare_vectors, get_measure, list_measures, metrics, top_k
 from fastcos.comparison import Candidate, bootstrap, scoring
-from fastcos.comparison.candidates import Embeddings
-from fastcos.comparison.entrants import entrants
-from fastcos.comparison.tasks import agreement
-from fastcos.comparison.tasks.held_out import HeldOutQuestion
-from fastcos.comparison.tasks.recovery import LabelQuestion
+from fastcos.comparison.candidates import Embeddings, select_candidates
+from fastcos.comparison.tasks import rated_pairs
+from fastcos.comparison.tasks.held_out import HeldOutTask
+from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.measures import Plain, register
 from fastcos.measures.base import _MAKERS
 from tests.comparison.test_compare import clustered_interactions
@@ -26,18 +25,20 @@ def blobs(n=120, d=6, n_labels=4, spread=1.0, seed=0):
     return centres[labels] + spread * random.standard_normal((n, d)) + 4, labels
 
 
-def every_entrant(rows):
-    found, _ = entrants(None, Embeddings(rows))
+def every_candidate(rows):
+    found, _ = select_candidates(None, Embeddings(rows))
     return found
 
 
-@pytest.mark.parametrize("entrant", every_entrant(blobs()[0]), ids=lambda one: one.name)
-def test_keys_rank_as_the_engine_does_and_pairs_score_as_it_does(entrant):
+@pytest.mark.parametrize("candidate", every_candidate(blobs()[0]), ids=lambda one: one.name)
+def test_keys_rank_as_the_engine_does_and_pairs_score_as_it_does(candidate):
     rows, _ = blobs(40)
-    found = top_k(rows, k=39, measure=entrant.measure(Embeddings(rows)))
-    fitted = entrant.measure(Embeddings(rows)).fit(rows)
+    found = top_k(rows, k=39, measure=candidate.make(Embeddings(rows)))
+    fitted = candidate.make(Embeddings(rows)).fit(rows)
     every = np.arange(40)
-    table = np.concatenate([block for _, block in scoring.key_blocks(fitted, rows, every, every)])
+    table = np.concatenate(
+        [block for _, block in scoring.raw_score_blocks(fitted, rows, every, every)]
+    )
     ranked = np.take_along_axis(table, found.indices, axis=1)
     falls = ranked[:, 1:] - ranked[:, :-1]
     assert falls.max() <= 1e-9 * np.abs(table).max()  # equal keys may change places by rounding
@@ -48,10 +49,10 @@ def test_keys_rank_as_the_engine_does_and_pairs_score_as_it_does(entrant):
 
 def test_label_scores_are_the_metrics_and_scikit_learns():
     rows, labels = blobs()
-    question = LabelQuestion(labels, np.full(len(rows), True), np.random.default_rng(0))
-    [cosine] = [one for one in every_entrant(rows) if one.name == "cosine"]
-    found = question.answer(cosine, Embeddings(rows))
-    assert question.asked.tolist() == list(range(len(rows)))
+    question = LabelTask(labels, np.full(len(rows), True), np.random.default_rng(0))
+    [cosine] = [one for one in every_candidate(rows) if one.name == "cosine"]
+    found = question.score(cosine, Embeddings(rows))
+    assert question.queries.tolist() == list(range(len(rows)))
     assert found.map_at_r.mean() == pytest.approx(metrics.map_at_r(rows, labels).value)
     unit = rows / np.linalg.norm(rows, axis=1)[:, None]
     for i in (0, 7, 60):
@@ -102,29 +103,29 @@ def test_weighted_spearman_is_scipys_on_repeated_pairs():
     weights = random.integers(0, 4, 60).astype(float)
     again = np.repeat(np.arange(60), weights.astype(int))
     truth = scipy.stats.spearmanr(x[again], y[again]).statistic
-    found = agreement.weighted_spearman(agreement.ranks_of(x), agreement.ranks_of(y), weights)
+    found = rated_pairs.weighted_spearman(rated_pairs.ranks_of(x), rated_pairs.ranks_of(y), weights)
     assert found == pytest.approx(truth, abs=1e-12)
 
 
-def question_of(values, chance):
+def evaluation_of(values, chance):
     estimate = bootstrap.mean_estimate(values)
-    test = bootstrap.Test("score", estimate, bootstrap.mean_chance(chance), "chance has")
-    return bootstrap.Question(
+    test = bootstrap.ChanceTest("score", estimate, bootstrap.mean_chance(chance), "chance has")
+    return bootstrap.Evaluation(
         "what", "units", values.shape[1], "score", estimate, (test,), {}, "No measure does"
     )
 
 
 def ranked(values, chance):
     candidates = [Candidate(f"m{c}") for c in range(len(values))]
-    question = question_of(values, chance)
-    return bootstrap.rank(question, candidates, {}, np.random.default_rng(0))
+    evaluation = evaluation_of(values, chance)
+    return bootstrap.rank(evaluation, candidates, {}, np.random.default_rng(0))
 
 
 def test_intervals_are_those_of_scipys_bootstrap():
     random = np.random.default_rng(1)
     base = random.random(300)
     values = np.stack([base, base + 0.1 * random.standard_normal(300) + 0.02])
-    found = ranked(values, np.zeros(300)).of(Candidate("m1"))
+    found = ranked(values, np.zeros(300)).row(Candidate("m1"))
     for interval, sample in ((found.score, values[1]), (found.gain, values[1] - values[0])):
         truth = scipy.stats.bootstrap(
             (sample,), np.mean, n_resamples=4000, method="percentile", rng=0
@@ -154,7 +155,7 @@ def test_a_real_lead_is_found_and_no_lead_over_chance_is_no_answer():
     assert found.gain.low > 0
     assert found.conclusion.startswith("Use m3: score ")
     none = ranked(values - 2, np.zeros(400))
-    assert not none.answers
+    assert not none.beats_chance
     assert none.recommended is None
     assert none.conclusion.startswith("No measure does: the best of 5 candidates, m3, ")
 
@@ -162,9 +163,9 @@ def test_a_real_lead_is_found_and_no_lead_over_chance_is_no_answer():
 def test_centring_is_recommended_where_it_helps():
     rows, labels = blobs(400)
     found = compare_vectors(rows, labels)
-    assert found.answers
+    assert found.beats_chance
     assert found.recommended is not None
-    assert found.of(Candidate("centered_cosine")).gain.low > 0
+    assert found.row(Candidate("centered_cosine")).gain.low > 0
     elsewhere = ("rescaled_cosine", "eq2_cosine", "user_item", "project_back_users")
     told = {row.candidate.measure for row in found.rows} | set(found.left_out)
     assert told == {name for name in list_measures() if not name.startswith(elsewhere)}
@@ -174,7 +175,7 @@ def test_labels_that_are_not_in_the_rows_are_not_recovered():
     rows, labels = blobs(400)
     shuffled = np.random.default_rng(0).permutation(labels)
     found = compare_vectors(rows, shuffled)
-    assert not found.answers
+    assert not found.beats_chance
     assert found.recommended is None
     assert found.conclusion.startswith("No measure recovers these labels: ")
 
@@ -189,7 +190,7 @@ def test_ratings_choose_the_measure_that_made_them():
     ratings = (centred[pairs[:, 0]] * centred[pairs[:, 1]]).sum(axis=1)
     found = compare_vectors(rows, pairs=(pairs, ratings))
     assert found.rows[0].candidate.measure in ("centered_cosine", "zscore_cosine")
-    assert found.of(Candidate("centered_cosine")).score.value == pytest.approx(1.0)
+    assert found.row(Candidate("centered_cosine")).score.value == pytest.approx(1.0)
     nothing = compare_vectors(rows, pairs=(pairs, random.permutation(ratings)), measures=["dot"])
     assert nothing.conclusion.startswith("No measure follows these ratings")
 
@@ -197,17 +198,17 @@ def test_ratings_choose_the_measure_that_made_them():
 def test_without_labels_held_out_interactions_decide():
     X, _ = clustered_interactions(600, 80)
     chosen = ["dot", "whitened_cosine", "user_item_dot"]
-    found = compare(X, n_components=6, measures=chosen).standings
+    found = compare(X, n_components=6, measures=chosen).leaderboard
     assert found.score == "NDCG@20"
     assert {row.candidate.measure for row in found.rows} == {"cosine", *chosen}
     assert found.n_units > 500
-    assert 0 < found.chance["NDCG@20"] < 1
-    assert found.rows == compare(X, n_components=6, measures=chosen).standings.rows
+    assert 0 < found.chance_level["NDCG@20"] < 1
+    assert found.rows == compare(X, n_components=6, measures=chosen).leaderboard.rows
 
 
 def test_what_is_held_out_is_not_known():
     X, _ = clustered_interactions(600, 80)
-    known = HeldOutQuestion(X, np.random.default_rng(0)).known
+    known = HeldOutTask(X, np.random.default_rng(0)).rest
     assert 0.7 * X.nnz < known.nnz < 0.9 * X.nnz
     assert (X - known).min() == 0  # the known is a part
 
@@ -239,24 +240,24 @@ def test_popularity_is_counted_without_what_is_held_out():
 def test_a_user_item_score_does_not_depend_on_the_rescaling():
     X, _ = clustered_interactions(600, 80)
     comparison = compare(X, n_components=6, measures=["user_item_dot"])
-    rows = [r for r in comparison.standings.rows if r.candidate.measure == "user_item_dot"]
+    rows = [r for r in comparison.leaderboard.rows if r.candidate.measure == "user_item_dot"]
     assert sorted(row.candidate.rescaling for row in rows) == ["eq2", "identity"]
 
 
 def test_the_nearest_users_by_what_is_predicted_for_them_vote():
     """By project_back_users, with everything of the question in plain NumPy."""
     X, _ = clustered_interactions(150, 40)
-    question = HeldOutQuestion(X, np.random.default_rng(0))
-    model = LinearMF(6, random_state=0).fit(question.known)
-    given = Embeddings(model.item_embeddings(), model=model, X=question.known)
-    _, entrant = entrants(["project_back_users"], given, with_users=True)[0]
-    found = question.answer(entrant, given)
-    predicted = model.user_embeddings(question.known) @ model.item_embeddings().T
+    question = HeldOutTask(X, np.random.default_rng(0))
+    model = LinearMF(6, random_state=0).fit(question.rest)
+    given = Embeddings(model.item_embeddings(), model=model, X=question.rest)
+    _, candidate = select_candidates(["project_back_users"], given, with_users=True)[0]
+    found = question.score(candidate, given)
+    predicted = model.user_embeddings(question.rest) @ model.item_embeddings().T
     norms = np.linalg.norm(predicted, axis=1)[:, None]
     predicted /= np.where(norms > 0, norms, 1)
-    alike, known = predicted @ predicted.T, question.known.toarray()
+    alike, known = predicted @ predicted.T, question.rest.toarray()
     held = X.toarray() - known
-    for place, user in enumerate(question.asked):
+    for place, user in enumerate(question.users):
         others = [v for v in np.argsort(-alike[user], kind="stable") if v != user][:20]
         votes = sum(known[v] / np.log2(2 + rank) for rank, v in enumerate(others))
         votes[known[user] > 0] = -1
@@ -267,7 +268,7 @@ def test_the_nearest_users_by_what_is_predicted_for_them_vote():
 
 def test_without_labels_every_measure_that_a_model_serves_takes_part():
     X, _ = clustered_interactions(300, 40)
-    found = compare(X, n_components=6, rescalings=["identity"], objective="dropout").standings
+    found = compare(X, n_components=6, rescalings=["identity"], objective="dropout").leaderboard
     told = {row.candidate.measure for row in found.rows} | set(found.left_out)
     assert told == {name for name in list_measures() if not name.startswith(("rescaled", "eq2"))}
     assert set(found.left_out) == {"learned_diagonal", "soft_cosine", "word_rotators_distance"}
@@ -285,7 +286,7 @@ def test_a_measure_of_users_says_nothing_of_the_labels_of_items(name):
 
 def test_every_measure_meets_every_rescaling_once_where_it_depends_on_it():
     X, clusters = clustered_interactions()
-    found = compare(X, clusters, n_components=6, measures=["csls", "whitened_cosine"]).standings
+    found = compare(X, clusters, n_components=6, measures=["csls", "whitened_cosine"]).leaderboard
     under = {}
     for row in found.rows:
         under.setdefault(row.candidate.measure, set()).add(row.candidate.rescaling)
@@ -296,7 +297,7 @@ def test_every_measure_meets_every_rescaling_once_where_it_depends_on_it():
 
 def test_the_cosine_of_eq2_is_that_of_eq2_whatever_the_rows():
     X, clusters = clustered_interactions()
-    found = compare(X, clusters, n_components=6, measures=["eq2_cosine"]).standings
+    found = compare(X, clusters, n_components=6, measures=["eq2_cosine"]).leaderboard
     scores = {row.candidate: row.score.value for row in found.rows}
     of_eq2 = scores[Candidate("cosine", "eq2")]
     assert scores[Candidate("eq2_cosine", "identity")] == pytest.approx(of_eq2, abs=1e-6)
@@ -307,7 +308,9 @@ def test_the_cosine_of_eq2_is_that_of_eq2_whatever_the_rows():
 def test_preprocessings_have_models_of_their_own():
     X, clusters = clustered_interactions()
     steps = ["standardize_columns", "center_rows", "double_center", "ips_columns", "shifted_ppmi"]
-    found = compare(X, clusters, n_components=6, measures=["cosine"], preprocessing=steps).standings
+    found = compare(
+        X, clusters, n_components=6, measures=["cosine"], preprocessing=steps
+    ).leaderboard
     assert {row.candidate.preprocessing for row in found.rows} == {"none", *steps}
     assert len({round(row.score.value, 12) for row in found.rows}) > 20
 
@@ -315,7 +318,7 @@ def test_preprocessings_have_models_of_their_own():
 def test_a_measure_of_ones_own_takes_part():
     X, clusters = clustered_interactions()
     S = get_measure("soft_cosine", matrix=np.diag([4.0, 3, 2, 1, 1, 1]))
-    found = compare(X, clusters, n_components=6, measures=[S]).standings
+    found = compare(X, clusters, n_components=6, measures=[S]).leaderboard
     assert {row.candidate.measure for row in found.rows} == {"cosine", "soft_cosine"}
 
 
@@ -324,11 +327,11 @@ def test_a_measure_of_ones_own_takes_part():
     [
         ({"labels": None}, "one of labels and pairs must be given, got neither"),
         ({"measures": ["cos"]}, "measures must be one of all_but_the_top, .*, got 'cos'"),
-        ({"measures": ["soft_cosine"]}, "got soft_cosine, which needs matrix or features"),
+        ({"measures": ["soft_cosine"]}, "measure 'soft_cosine' requires matrix or features"),
         ({"labels": [0] * 120}, "labels must have at least two different values"),
         ({"labels": None, "pairs": ([[0, 500], [1, 2]], [1, 2])}, "pairs must be below 120"),
         ({"labels": None, "pairs": ([[0, 5], [1, 2]], [1, 1])}, "ratings must have two different"),
-        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"random_state": -1}, "random_state must be a whole number of at least 0, got -1"),
     ],
 )
 def test_a_wrong_argument_of_compare_vectors_is_told(arguments, message):

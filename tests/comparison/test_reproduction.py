@@ -27,7 +27,7 @@ def reproduction(seed):
         regularization=10_000,
         weight_decay=100,
         measures=["cosine"],
-        seed=seed,
+        random_state=seed,
     )
 
 

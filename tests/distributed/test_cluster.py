@@ -187,8 +187,8 @@ def test_comparisons_are_those_of_one_machine(client, tmp_path, labelled):
     found = distributed.compare(
         data.X, labels, folder=tmp_path, progress=lambda *seen: told.append(seen), **options
     )
-    assert found.standings.rows == expected.standings.rows
-    assert found.standings.conclusion == expected.standings.conclusion
+    assert found.leaderboard.rows == expected.leaderboard.rows
+    assert found.leaderboard.conclusion == expected.leaderboard.conclusion
     assert (found.named, found.grid) == (expected.named, expected.grid)
     for name, lists in expected.neighbors.items():
         assert_same_bits(found.neighbors[name], lists)

@@ -134,7 +134,7 @@ def test_compare_of_interactions_takes_every_name(labels):
     found = compare(
         X, labels, n_components=4, rescalings=["identity"], objective="dropout",
         measures=[of_a_model(one) for one in names],
-    ).standings  # fmt: skip
+    ).leaderboard  # fmt: skip
     assert {row.candidate.measure for row in found.rows} == set(names)
     assert all(np.isfinite([row.score.value, row.gain.value]).all() for row in found.rows)
 
@@ -171,7 +171,7 @@ def test_the_other_side_of_the_model_is_given_to_an_object_without_it():
     truth = compare_vectors(model.item_embeddings(), CLUSTERS.tolist(), measures=[given])
     label = "query_metric_cosine:centered=True"
     scores = {row.candidate.measure: row.score.value for row in truth.rows}
-    [ours] = [row for row in found.standings.rows if row.candidate.measure == label]
+    [ours] = [row for row in found.leaderboard.rows if row.candidate.measure == label]
     assert ours.score.value == pytest.approx(scores[label])
 
 
@@ -182,7 +182,7 @@ def test_bags_in_compare_are_the_interactions():
         X, CLUSTERS, n_components=4, rescalings=["identity"], objective="dropout",
         measures=["word_rotators_distance"],
     )  # fmt: skip
-    [ours] = [row for row in found.standings.rows if row.candidate.measure.startswith("word")]
+    [ours] = [row for row in found.leaderboard.rows if row.candidate.measure.startswith("word")]
     users = found.models["dropout"].user_embeddings(X)
     measure = get_measure("word_rotators_distance", vectors=users)
     truth = compare_vectors(X.T.toarray(), CLUSTERS.tolist(), measures=[measure])
@@ -249,7 +249,7 @@ def test_the_command_compare_takes_every_name(labelled, files, tmp_path):
     call += ["--labels", files / "labels.csv", "--label-column", "label"] if labelled else []
     chosen = ",".join([*names, f"soft_cosine:matrix={files}/S.npy"])
     assert main([str(word) for word in [*call, "--measures", chosen]]) in (0, 1)
-    rows = json.loads((tmp_path / "comparison.json").read_text())["standings"]["rows"]
+    rows = json.loads((tmp_path / "comparison.json").read_text())["leaderboard"]["rows"]
     assert {row["measure"] for row in rows} == {*names, "soft_cosine"}
 
 

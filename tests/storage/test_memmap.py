@@ -1,4 +1,4 @@
-"""Cards and standings of embeddings on disk: those of the same rows in memory."""
+"""Cards and leaderboard of embeddings on disk: those of the same rows in memory."""
 
 import json
 import subprocess
@@ -52,7 +52,7 @@ MEASURES = ["neg_euclidean", "whitened_cosine", "scaled_similarity"]
 
 
 @pytest.mark.slow
-def test_standings_of_rows_on_disk_are_those_of_rows_in_memory(model, tmp_path, monkeypatch):
+def test_leaderboard_of_rows_on_disk_are_those_of_rows_in_memory(model, tmp_path, monkeypatch):
     monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "2")
     items, labels = model[0][:2500], model[2][:2500]
     rng = np.random.default_rng(1)

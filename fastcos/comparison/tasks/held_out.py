@@ -1,4 +1,4 @@
-"""How a measure finds what users do next: recall and NDCG of held-out interactions, per user."""
+"""Held-out interactions: recall and NDCG of recommendations, per user."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,9 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from fastcos import parallel, validation
-from fastcos.comparison.bootstrap import Question, Test, mean_chance, mean_estimate
-from fastcos.comparison.candidates import Embeddings
-from fastcos.comparison.entrants import USER_ITEM, Entrant
+from fastcos.comparison.bootstrap import ChanceTest, Evaluation, mean_chance, mean_estimate
+from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
 from fastcos.kernels import knn_vote
 from fastcos.measures.row_transforms import Floats, Integers
 from fastcos.metrics import checks
@@ -17,94 +16,98 @@ from fastcos.metrics.ranking import hits_of, ndcgs_at_k, recalls_at_k
 from fastcos.models.cosine_training import split_held_out
 from fastcos.neighbors.search import top_k
 
-N_ASKED = 2000
+# evaluated users: the standard error of a mean of scores from 0 to 1 is at most 0.011
+N_USERS = 2000
+# neighbours of an item, or of a user, that vote
 N_VOTES = 20
+# recommended items: the k of NDCG@k and recall@k
 N_RECOMMENDED = 20
+# share of each user's interactions
 HELD_OUT_SHARE = 0.2
 
 
 class UserScores(NamedTuple):
-    """What every asked user gets, (n,) float64 each.
+    """Scores of the recommendations of each evaluated user, (n,) float64 each.
 
     Attributes
     ----------
     ndcg, recall : ndarray
-        At 20, of the items held out.
+        At 20, of the held-out items.
     """
 
     ndcg: Floats
     recall: Floats
 
 
-class HeldOutQuestion:
-    """Hides a fifth of every user's interactions, and asks for that of some users.
+class HeldOutTask:
+    """Hold out a fifth of every user's interactions, and recommend them to some users.
 
     Attributes
     ----------
-    known : csr_array (n, p)
-        What is left: all that a model may see.
-    asked : ndarray (m,), int64
-        Numbers of the users that are asked, rising.
+    rest : csr_array (n, p)
+        The other interactions: all that a model may see.
+    users : ndarray (m,), int64
+        Numbers of the evaluated users, in ascending order.
     """
 
     def __init__(self, X: sp.csr_array, random: np.random.Generator) -> None:
-        self.known, held = split_held_out(X, HELD_OUT_SHARE, random)
+        self.rest, held = split_held_out(X, HELD_OUT_SHARE, random)
         able = np.flatnonzero(np.diff(held.indptr))
         checks.check_enough("X", len(able), 2, "users with interactions to hold out")
-        self.asked = np.sort(random.permutation(able)[:N_ASKED])
-        self._seen = sp.csr_array(self.known[self.asked])
-        self._held = sp.csr_array(held[self.asked])
+        self.users = np.sort(random.permutation(able)[:N_USERS])
+        self._seen = sp.csr_array(self.rest[self.users])
+        self._held = sp.csr_array(held[self.users])
         self._k = min(N_RECOMMENDED, X.shape[1])
 
     def most_popular(self) -> UserScores:
-        """Scores of recommending what most users know: of knowing nothing of the user."""
-        count = np.bincount(self.known.indices, minlength=self.known.shape[1])
+        """Scores of the most popular items, the same for all users: the chance level."""
+        count = np.bincount(self.rest.indices, minlength=self.rest.shape[1])
         order = np.argsort(-count, kind="stable")
         return self._scores(_unseen(order, self._seen, self._k))
 
-    def answer(self, entrant: Entrant, embeddings: Embeddings) -> UserScores:
-        """Score a measure: the lists of items seen vote; or the nearest users; or users' rows."""
-        measure = entrant.measure(embeddings)
-        if entrant.name in USER_ITEM:
+    def score(self, candidate: Candidate, embeddings: Embeddings) -> UserScores:
+        """Recommend by user-item scores, by votes of the nearest users or of the nearest items."""
+        measure = candidate.make(embeddings)
+        if candidate.name in USER_ITEM:
             users: Any = embeddings.users
             found = top_k(
-                users[self.asked], embeddings.items, self._k, measure=measure, exclude=self._seen
+                users[self.users], embeddings.items, self._k, measure=measure, exclude=self._seen
             ).indices
             return self._scores(found)
-        rows = entrant.rows(embeddings)
+        rows = candidate.rows(embeddings)
         n = rows.shape[0]
-        if entrant.of_users:
+        if candidate.compares_users:
             lists = top_k(
-                rows[self.asked], rows, min(N_VOTES, n - 1), measure=measure,
+                rows[self.users], rows, min(N_VOTES, n - 1), measure=measure,
                 exclude=self._themselves(n),
             ).indices  # fmt: skip
             return self._scores(self._voted_by_users(lists))
         lists = top_k(rows, k=min(N_VOTES, n - 1), measure=measure).indices
         return self._scores(self._voted(lists))
 
-    def question(self, answers: Sequence[UserScores]) -> Question:
-        """Which candidate finds what users did next; one must beat what is most popular."""
-        ndcg, recall = (mean_estimate(np.stack(one)) for one in zip(*answers, strict=True))
-        return Question(
-            question="what users do next: held-out interactions",
+    def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
+        """Ranked by NDCG; the best must exceed that of the most popular items."""
+        ndcg, recall = (mean_estimate(np.stack(one)) for one in zip(*scores, strict=True))
+        return Evaluation(
+            task="which held-out interactions users have",
             unit="users",
-            n_units=len(self.asked),
+            n_units=len(self.users),
             score=f"NDCG@{self._k}",
             estimate=ndcg,
             tests=(
-                Test(
+                ChanceTest(
                     f"NDCG@{self._k}",
                     ndcg,
                     mean_chance(self.most_popular().ndcg),
-                    "what is most popular has",
+                    "the most popular items have",
                 ),
             ),
-            others={f"recall@{self._k}": recall},
-            failure="No measure says what users do next",
+            other_scores={f"recall@{self._k}": recall},
+            failure="No measure predicts held-out interactions",
         )
 
     def _voted(self, lists: Integers) -> Integers:
-        best = parallel.unfilled((len(self.asked), self._k), np.int64)
+        best = parallel.unfilled((len(self.users), self._k), np.int64)
         parallel.run(
             knn_vote.recommend_by_lists, parallel.row_blocks(len(best), 32),
             *_row_starts_and_items(self._seen), validation.read_only(np.ascontiguousarray(lists)),
@@ -113,18 +116,18 @@ class HeldOutQuestion:
         return best
 
     def _voted_by_users(self, lists: Integers) -> Integers:
-        best = parallel.unfilled((len(self.asked), self._k), np.int64)
+        best = parallel.unfilled((len(self.users), self._k), np.int64)
         parallel.run(
             knn_vote.recommend_by_users, parallel.row_blocks(len(best), 32),
-            validation.read_only(self.asked), validation.read_only(np.ascontiguousarray(lists)),
-            _votes_by_rank(lists), *_row_starts_and_items(self.known), self.known.shape[1], best,
+            validation.read_only(self.users), validation.read_only(np.ascontiguousarray(lists)),
+            _votes_by_rank(lists), *_row_starts_and_items(self.rest), self.rest.shape[1], best,
         )  # fmt: skip
         return best
 
     def _themselves(self, n_users: int) -> sp.csr_array:
-        """Nobody who is asked is among the nearest."""
-        m = len(self.asked)
-        return sp.csr_array((np.ones(m), self.asked, np.arange(m + 1)), shape=(m, n_users))
+        """Each user excluded from its own neighbours, as the argument ``exclude`` of top_k."""
+        m = len(self.users)
+        return sp.csr_array((np.ones(m), self.users, np.arange(m + 1)), shape=(m, n_users))
 
     def _scores(self, recommended: Integers) -> UserScores:
         hits, n_held = hits_of(recommended, self._held)
