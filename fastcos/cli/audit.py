@@ -34,7 +34,7 @@ LIMITS = ("certified", "jaccard", "unchanged")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes."""
+    """Add the arguments of the command."""
     parser.add_argument("items", metavar="ITEMS", help="file of item embeddings, or a model")
     parser.add_argument(
         "--users", metavar="FILE", help="user or query embeddings; interactions, for a folder"

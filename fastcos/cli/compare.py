@@ -1,4 +1,4 @@
-"""fastcos compare: which similarity to use for a person's own data."""
+"""fastcos compare: which similarity to use for interactions or for vectors."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,30 +9,34 @@ import numpy as np
 
 from fastcos import io, validation
 from fastcos.cli import options
-from fastcos.cli.labels import counts_of_labels, labels_or_none, told_of_labels
-from fastcos.cli.leaderboard import show_leaderboard, write_leaderboard
-from fastcos.cli.model_folder import is_model_folder
-from fastcos.cli.results import show_comparison, write_comparison
-from fastcos.cli.terminal import print_table, progress_bar, say, spinner
-from fastcos.cli.vectors import compare_vectors_of
+from fastcos.cli.model_folder import is_model_folder, read_model_folder
+from fastcos.cli.results import (
+    heading,
+    show_comparison,
+    show_leaderboard,
+    write_comparison,
+    write_leaderboard,
+)
+from fastcos.cli.terminal import print_json, print_table, progress_bar, say, spinner
+from fastcos.storage import provenance
 
 if TYPE_CHECKING:
-    from fastcos.comparison import Comparison, RescalingScores
+    from fastcos.comparison import Comparison, Leaderboard, RescalingScores
 
 DESCRIPTION = """\
 Which similarity to use, by how much, and whether that is more than chance.
 
-Of interactions: factorise them once, and judge every measure under every rescaling D of that one
+Of interactions: factorise them once, and evaluate every measure under every rescaling D of that one
 model, and under Eq. 2; by how they recover labels, or, without --labels, by interactions that are
 held out. Prints the measures ranked and a conclusion in one sentence, and the paper's own table
-and ten nearest neighbours of well-known items under several D. Writes measures.csv, .png and .svg,
+and ten nearest neighbours of popular items under several D. Writes measures.csv, .png and .svg,
 comparison.csv, .png, .svg and .json, neighbors.csv and, with labels, exponents.png.
 
-Of vectors (.npy, .npz, or the items of a folder that fastcos fit wrote): judge every measure by
+Of vectors (.npy, .npz, or the items of a folder that fastcos fit wrote): evaluate every measure by
 --labels, or by how it follows the ratings of --pairs. Writes comparison.json and a csv, png and svg
-for each question.
+for each task.
 
-Exit status 1: no measure does better than knowing nothing."""
+Exit status 1: no measure exceeds the chance level."""
 EPILOG = """\
 examples:
   fastcos compare ratings.csv --labels movies.csv --label-column genres
@@ -42,12 +46,12 @@ examples:
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
 .mtx, or .parquet (pip install 'fastcos[io]');
 vectors in .npy or .npz, with their words or ids beside them; or a folder of fastcos fit"""
-# the terminal holds so many columns of names side by side
+# lists of names that a terminal of 120 columns shows side by side
 N_SHOWN_COLUMNS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes."""
+    """Add the arguments of the command."""
     options.add_interactions(parser, "file of interactions, or of vectors")
     options.add_labels(parser)
     parser.add_argument(
@@ -56,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="for vectors: tables of two items and a rating a line, such as WS-353",
     )
-    options.add_choices(parser)
+    options.add_candidates(parser)
     options.add_model(parser, "square of the singular value number K/5")
     options.add_output(parser, "comparison")
     parser.add_argument(
@@ -66,14 +70,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Read, compare, write, show."""
+    """Read, compare, write, print."""
     options.apply_common(given)
     options.out_directory(given)
     options.check_labels(given)
     validation.as_count("--show", given.show, low=0)
     of_vectors = is_model_folder(given.interactions) or io.holds_vectors(given.interactions)
     if given.pairs is not None or of_vectors:
-        return compare_vectors_of(given)
+        return _compare_vectors(given)
     return _compare_interactions(given)
 
 
@@ -87,40 +91,89 @@ def _compare_interactions(given: argparse.Namespace) -> int:
     data = options.read_interactions(given)
     model = options.model_arguments(given, data.X.shape)
     labelled = options.read_labels(given, data.item_ids)
-    n, p = data.X.shape
-    say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items")
+    labels, counts = (None, None) if labelled is None else options.use_labels(labelled)
     with progress_bar("factorising, then comparing measures") as progress:
-        comparison = compare(
-            data.X,
-            None if labelled is None else labels_or_none(labelled),
-            **model,
-            **chosen,
-            progress=progress,
-        )
-    parameters = {"files": _files(given), "model": comparison.parameters}
-    if labelled is not None:
-        parameters["labels"] = counts_of_labels(labelled)
-        say(told_of_labels(labelled))
+        comparison = compare(data.X, labels, **model, **chosen, progress=progress)
+    files = {"interactions": given.interactions, "labels": given.labels}
+    parameters: dict[str, Any] = {"files": files, "model": comparison.parameters}
+    if counts is not None:
+        parameters["labels"] = counts
     names = [str(name) for name in (data.item_ids if labelled is None else labelled.names)]
-    folder = Path(given.out)
+    folder, leaderboard = Path(given.out), comparison.leaderboard
     with spinner("drawing"):
         written = write_comparison(comparison, folder, stem="comparison", parameters=parameters)
-        written += write_leaderboard(comparison.leaderboard, folder, "measures")
+        written += write_leaderboard(leaderboard, folder, "measures")
     written.append(_write_neighbors(comparison, names, folder))
     show_comparison(comparison, written, parameters, as_json=given.json)
     if not given.json:
-        for item in well_known(comparison, given.show):
+        for item in popular_items(comparison, given.show):
             _print_neighbors(comparison, names, item)
-        show_leaderboard(comparison.leaderboard)
-    return 0 if comparison.leaderboard.beats_chance else 1
+        show_leaderboard(leaderboard)
+    return 0 if leaderboard.beats_chance else 1
 
 
-def _files(given: argparse.Namespace) -> dict[str, str | None]:
-    return {"interactions": given.interactions, "labels": given.labels}
+def _compare_vectors(given: argparse.Namespace) -> int:
+    """Compare by the labels and by each file of pairs; 1 if any task has no answer."""
+    from fastcos.comparison import compare_vectors
+
+    measures = options.chosen_measures(given)
+    validation.as_choice("--preprocessing", given.preprocessing, ("none",))
+    seed = validation.as_count("--seed", given.seed, low=0)
+    if given.labels is None and not given.pairs:
+        raise ValueError("--labels or --pairs must be given for vectors, got none")
+    if is_model_folder(given.interactions):
+        model = read_model_folder(given.interactions)
+        vectors, ids = model.model.item_embeddings(), model.ids
+    else:
+        vectors, ids = io.read_vectors(given.interactions)
+    say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
+    tasks, counts = _tasks(given, ids)
+    found: dict[str, Leaderboard] = {}
+    for name, task in tasks.items():
+        with progress_bar(f"comparing measures by {name}") as progress:
+            found[name] = compare_vectors(
+                vectors, **task, measures=measures, random_state=seed, progress=progress
+            )
+    folder = Path(given.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    parameters = {
+        "files": {"vectors": given.interactions, "labels": given.labels, "pairs": given.pairs},
+        "n_vectors": len(vectors),
+        "random_state": seed,
+        "tasks": counts,
+    }
+    leaderboards = {name: one.to_dict() for name, one in found.items()}
+    document = provenance.provenance(parameters)
+    document["leaderboards"] = provenance.json_ready(leaderboards)
+    written = [path for name, one in found.items() for path in write_leaderboard(one, folder, name)]
+    io.write_json(folder / "comparison.json", document)
+    if given.json:
+        print_json(document)
+    else:
+        for name, one in found.items():
+            show_leaderboard(one, name)
+    say("wrote " + ", ".join(str(path) for path in (*written, folder / "comparison.json")))
+    return 0 if all(one.beats_chance for one in found.values()) else 1
 
 
-def well_known(comparison: "Comparison", n: int) -> list[int]:
-    """Return the most popular item of each of the n labels whose most popular items lead.
+def _tasks(given: argparse.Namespace, ids: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments of compare_vectors, and counts for the provenance, by name of the task."""
+    tasks: dict[str, Any] = {}
+    counts: dict[str, Any] = {}
+    labelled = options.read_labels(given, ids)
+    if labelled is not None:
+        labels, counts["labels"] = options.use_labels(labelled)
+        tasks["labels"] = {"labels": labels}
+    for path in given.pairs or ():
+        read, name = io.read_pairs(path, ids), Path(path).stem
+        say(f"{path}: {len(read.pairs):,} pairs; {read.n_unknown:,} with an unknown item left out")
+        counts[name] = {"file": path, "pairs": len(read.pairs), "left_out_unknown": read.n_unknown}
+        tasks[name] = {"pairs": (read.pairs, read.ratings)}
+    return tasks, counts
+
+
+def popular_items(comparison: "Comparison", n: int) -> list[int]:
+    """Return the most popular item of each of the n labels with the most popular items.
 
     Without labels, the n most popular items.
     """
@@ -153,12 +206,8 @@ def _print_neighbors(comparison: "Comparison", names: Sequence[str], item: int) 
         [str(rank + 1), *(names[neighbor] for neighbor in ranked)]
         for rank, ranked in enumerate(zip(*columns, strict=True))
     ]
-    header = ["", *(_heading(row) for row in rows)]
+    header = ["", *(heading(row) for row in rows)]
     print_table(f"nearest to {names[item]}", header, table, numbers=False)
-
-
-def _heading(row: "RescalingScores") -> str:
-    return f"{row.name}, D = {row.formula}" if row.rescaling else "Eq. 2, unique"
 
 
 def _write_neighbors(comparison: "Comparison", names: Sequence[str], folder: Path) -> Path:

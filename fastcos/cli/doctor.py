@@ -1,4 +1,4 @@
-"""fastcos doctor: what fastcos sees of this machine."""
+"""fastcos doctor: settings and limits of this machine."""
 
 import argparse
 import os
@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from fastcos import config
+from fastcos.cli import options
 from fastcos.cli.terminal import print_json, print_table
 from fastcos.kernels import code_cache, cpu
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
-Tell what decides speed on this machine and what a report of a fault needs: versions, cores, quota,
-BLAS, instruction set and caches; then what to change, if anything."""
+Print what decides speed on this machine and what a bug report needs: versions, cores, quota, BLAS,
+instruction set and caches; then what to change, if anything."""
 EPILOG = """\
 examples:
   fastcos doctor
@@ -21,28 +22,28 @@ CGROUP_FILES = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes."""
-    parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    """Add the arguments of the command."""
+    options.add_json(parser)
 
 
 def run(given: argparse.Namespace) -> int:
-    """Print what fastcos sees."""
+    """Print the findings and the advice."""
     found = provenance.json_ready(findings())
     if given.json:
         print_json(found)
         return 0
     rows = [
-        (name.replace("_", " "), _told(value)) for name, value in found.items() if name != "advice"
+        (name.replace("_", " "), _text(value)) for name, value in found.items() if name != "advice"
     ]
-    print_table("this machine, as fastcos sees it", ["what", "value"], rows, numbers=False)
+    print_table("this machine, as fastcos sees it", ["property", "value"], rows, numbers=False)
     for line in found["advice"] or ["nothing to change"]:
         print(line)
     return 0
 
 
 def findings() -> dict[str, Any]:
-    """Return everything that decides speed or that a bug report needs."""
-    import scipy.linalg  # noqa: F401  its BLAS is one of those to be told
+    """Return all that decides speed or that a bug report needs."""
+    import scipy.linalg  # noqa: F401  loads the BLAS that is to be reported
     from threadpoolctl import threadpool_info
 
     settings = config.get_config()
@@ -71,15 +72,15 @@ def findings() -> dict[str, Any]:
 
 
 def advice(found: dict[str, Any]) -> list[str]:
-    """Return what a person should change, one line each."""
+    """Return what to change, one line each."""
     lines = []
     if not found["cache_writable"]:
         lines.append(
-            f"{found['cache_directory']} cannot be written: every process compiles anew. "
-            "Set FASTCOS_CACHE_DIR to a folder that can."
+            f"{found['cache_directory']} cannot be written: every process compiles again. "
+            "Set FASTCOS_CACHE_DIR to a writable folder."
         )
     elif not found["compiled_signatures_cached"]:
-        lines.append("Nothing is compiled yet: run fastcos warmup, or wait in each first call.")
+        lines.append("No kernel is compiled yet: run fastcos warmup, or wait in each first call.")
     if found["threads"] > (found["cores_allowed"] or found["threads"]):
         lines.append(
             f"{found['threads']} threads share {found['cores_allowed']} cores: "
@@ -87,21 +88,21 @@ def advice(found: dict[str, Any]) -> list[str]:
         )
     if found["instruction_set"] == "generic":
         lines.append(
-            "No vector instructions are used (FASTCOS_ISA is generic): slow, same answers."
+            "No vector instructions are used (FASTCOS_ISA is generic): slow, same results."
         )
     elif found["instruction_set"] != found["instruction_sets_supported"][0]:
         lines.append(
-            f"FASTCOS_ISA holds the kernels to {found['instruction_set']}; this processor has "
+            f"FASTCOS_ISA limits the kernels to {found['instruction_set']}; this processor has "
             f"{found['instruction_sets_supported'][0]}."
         )
     return lines
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {item}" for key, item in value.items())
     if isinstance(value, list):
-        return "; ".join(map(_told, value))
+        return "; ".join(map(_text, value))
     return str(value)
 
 

@@ -21,7 +21,7 @@ Write item embeddings in a form that is the same for every parametrisation of th
                 are in the same form
   canonical     items.npy and users.npy, the balanced factors of the same
                 predictions, and singular_values.npy
-With both, ids.npy, where the file has ids, and export.json, which tells what is what."""
+With both, ids.npy, where the file has ids, and export.json, which describes the files."""
 EPILOG = """\
 examples:
   fastcos export films --out served
@@ -30,8 +30,7 @@ examples:
   fastcos export model.npz --unit-rows --out served
 input: a folder of fastcos fit, .npy, .npz (also as implicit saves models), .safetensors, .parquet,
 word2vec or GloVe text, word2vec .bin"""
-FORMS = ("query_metric", "canonical")
-_MEANING = {
+MEANINGS = {
     "query_metric": "cosine of two rows: correlation over users of the items' predicted scores",
     "canonical": "users @ items.T are the predictions; both sides have orthogonal columns of equal "
     "norms",
@@ -39,16 +38,16 @@ _MEANING = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes."""
+    """Add the arguments of the command."""
     parser.add_argument("items", metavar="ITEMS", help="file of item embeddings, or a model")
     parser.add_argument(
         "--users", metavar="FILE", help="user or query embeddings; interactions, for a folder"
     )
     parser.add_argument(
         "--form",
-        default=FORMS[0],
+        default="query_metric",
         metavar="NAME",
-        help=f"{' or '.join(FORMS)} (default {FORMS[0]})",
+        help=f"{' or '.join(MEANINGS)} (default query_metric)",
     )
     parser.add_argument(
         "--unit-rows",
@@ -61,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Read, transform, write."""
     folder = options.out_directory(given)
-    form = validation.as_choice("--form", given.form, FORMS)
+    form = validation.as_choice("--form", given.form, MEANINGS)
     if form == "canonical" and is_model_folder(given.items):
         rule = "given for the form canonical of a folder: the users' interactions"
         validation.as_instance("--users", given.users, str, rule)
@@ -74,26 +73,20 @@ def run(given: argparse.Namespace) -> int:
     arrays = _arrays(form, model.items, users)
     if given.unit_rows:
         arrays["items"] = _unit(arrays["items"])
+    arrays = {name: _as_float32(f"{name} of the form", one) for name, one in arrays.items()}
     if not np.array_equal(model.ids, np.arange(len(model.ids))):
         arrays["ids"] = model.ids
-    ready = {
-        name: array if name == "ids" else _as_float32(f"{name} of the form", array)
-        for name, array in arrays.items()
-    }
     folder.mkdir(parents=True, exist_ok=True)
     described = {}
-    for name, written in ready.items():
-        io.write_npy(folder / f"{name}.npy", written)
-        described[name] = {
-            "file": f"{name}.npy",
-            "shape": list(written.shape),
-            "dtype": str(written.dtype),
-        }
+    for name, array in arrays.items():
+        file = f"{name}.npy"
+        io.write_npy(folder / file, array)
+        described[name] = {"file": file, "shape": list(array.shape), "dtype": str(array.dtype)}
     files = {"items": given.items, "users": given.users}
     parameters = {"files": files, "read": list(model.notes), "form": form}
     document = {
         **provenance.provenance({**parameters, "unit_rows": given.unit_rows}),
-        "meaning": _MEANING[form],
+        "meaning": MEANINGS[form],
         "arrays": described,
     }
     io.write_json(folder / "export.json", document)
@@ -122,7 +115,7 @@ def _arrays(
 
 
 def _as_float32(name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Return values as contiguous float32, which holds no number beyond 3.4e38."""
+    """Return values as contiguous float32; refuse numbers beyond its range."""
     largest = float(max(values.max(), -values.min())) if values.size else 0.0
     if not largest <= float(np.finfo(np.float32).max):
         raise ValueError(f"{name} must fit in float32 (scale the input), got {largest:g}")
@@ -130,7 +123,7 @@ def _as_float32(name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 
 
 def _unit(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Rows of length 1; zero rows stay."""
+    """Rows of length 1; zero rows stay zero."""
     norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     unit: npt.NDArray[Any] = np.divide(rows, norms, out=np.zeros(rows.shape), where=norms > 0)
     return unit

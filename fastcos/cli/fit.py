@@ -1,4 +1,4 @@
-"""fastcos fit: a linear model of a person's interactions, kept on disk."""
+"""fastcos fit: a linear model of interactions, saved on disk."""
 
 import argparse
 from pathlib import Path
@@ -11,11 +11,11 @@ from fastcos.cli.terminal import print_json, progress_bar, say
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
-Factorise interactions, X ≈ X A B', in closed form and keep the model. Writes DIR/model (arrays with
+Factorise interactions, X ≈ X A B', in closed form and save the model. Writes DIR/model (arrays with
 checksums, read back as memory maps), DIR/items.npz (the ids of the items, in the model's order),
-DIR/users.npz (how many users there are and the mean of each column of X) and DIR/model.json
-(parameters, residuals of the singular triplets, versions). DIR is what neighbors, audit, export and
-compare take."""
+DIR/users.npz (the number of users and the mean of each column of X) and DIR/model.json (parameters,
+residuals of the singular triplets, versions). The commands neighbors, audit, export and compare
+read DIR."""
 EPILOG = """\
 examples:
   fastcos fit ratings.csv --rank 128 --out films
@@ -26,7 +26,7 @@ input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes."""
+    """Add the arguments of the command."""
     options.add_interactions(parser)
     group = parser.add_argument_group("model")
     options.add_rank(group)
@@ -66,7 +66,6 @@ def run(given: argparse.Namespace) -> int:
     X, item_ids = _interactions(given)
     n, p = X.shape
     rank = options.rank(given, (n, p))
-    say(f"read {X.nnz:,} interactions of {n:,} users with {p:,} items")
     with progress_bar("factorising") as progress:
         model = LinearMF(rank, tol=tol, random_state=seed).fit(X, progress=progress)
     strength = given.regularization
@@ -110,4 +109,6 @@ def _interactions(given: argparse.Namespace) -> tuple[Any, Any]:
     for flag in ("user", "item", "value", "member"):
         validation.check_none(f"--{flag}", getattr(given, flag), "for a folder of shards")
     shards = InteractionShards(given.interactions)
+    n, p = shards.shape
+    say(f"read {shards.nnz:,} interactions of {n:,} users with {p:,} items")
     return shards, shards.item_ids

@@ -18,19 +18,19 @@ input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes."""
+    """Add the arguments of the command."""
     options.add_interactions(parser)
     parser.add_argument(
         "--duplicates",
         choices=("sum", "last", "max"),
         default="sum",
-        help="what several rows of one user and item become (default sum)",
+        help="value of several rows of one user and item (default sum)",
     )
     options.add_output(parser, "shards")
 
 
 def run(given: argparse.Namespace) -> int:
-    """Read, write."""
+    """Read and write in one pass."""
     from fastcos.io import ingest_interactions
 
     folder = options.out_directory(given)

@@ -1,7 +1,7 @@
-"""The command ``fastcos VERB``: data on stdout and in files, talk and progress on stderr.
+"""The command ``fastcos COMMAND``: builds the parser, runs the command, reports errors.
 
-Exit status: 0 fine; 1 the answer is no; 2 bad input, told in one line without a traceback;
-130 interrupted; 141 the reader of a pipe has gone.
+Exit status: 0 fine; 1 the answer is no; 2 bad input, reported in one line without a traceback;
+130 interrupted; 141 the reader of a pipe has closed it.
 """
 
 import argparse
@@ -9,38 +9,38 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fastcos.cli.compilation import compilation_told
-from fastcos.cli.terminal import fail
+from fastcos.cli.terminal import compilation_reported, fail
 
-# each verb is the module of its name, imported when it is called: the help must come at once
-VERBS = {
+# each command is the module of its name, imported when it is called, so that the help is instant
+COMMANDS = {
     "reproduce": "Figure 1 of the paper and its table: start here",
     "simulate": "the paper's simulated interactions as files",
-    "compare": "the same question on your own interactions",
+    "compare": "which similarity to use for your interactions",
     "ingest": "a table larger than memory as shards on disk",
-    "fit": "a linear model of your interactions, kept on disk",
+    "fit": "a linear model of your interactions, saved on disk",
     "neighbors": "exact nearest neighbours, of a model or of vectors",
     "audit": "how arbitrary are the cosines of your embeddings",
     "export": "embeddings that no rescaling changes, ready for an index",
     "bench": "time fastcos and other installed libraries",
-    "doctor": "what it sees of this machine, and what to change",
+    "doctor": "settings and limits of this machine, and what to change",
     "warmup": "compile every kernel now: for images and servers",
 }
-READER_GONE = 141  # as shells tell of a process that SIGPIPE ended
+# the exit status that shells report for a process that SIGPIPE ended
+CLOSED_PIPE = 141
 SHELLS = ("bash", "zsh", "tcsh")
 DESCRIPTION = """\
 Exact similarity at scale, and what the cosines of your embeddings mean."""
 EPILOG = """\
-fastcos VERB --help has examples. Exit status: 0 fine, 1 no, 2 bad input."""
+fastcos COMMAND --help has examples. Exit status: 0 fine, 1 no, 2 bad input."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells a wrong argument in one line instead of with the whole usage."""
+    """Reports a wrong argument in one line instead of with the whole usage."""
 
     def error(self, message: str) -> NoReturn:
         fail(self.prog, f"{message} (see {self.prog} --help)")
@@ -48,57 +48,50 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Fills paragraphs to the terminal, keeps indented lines, and a verb beside its summary."""
+    """Fills paragraphs to the terminal, keeps indented lines, and a command beside its summary."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=26)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        told: list[str] = []
+        filled: list[str] = []
         paragraph: list[str] = []
         for line in (*text.split("\n"), ""):
             kept = not line or line.startswith(" ")
             if not kept:
                 paragraph.append(line)
             if paragraph and (kept or line.endswith(":")):
-                told.append(textwrap.fill(" ".join(paragraph), width))
+                filled.append(textwrap.fill(" ".join(paragraph), width))
                 paragraph = []
             if kept:
-                told.append(line)
-        return "\n".join(told[:-1])
+                filled.append(line)
+        return "\n".join(filled[:-1])
 
     def _format_action(self, action: argparse.Action) -> str:
-        told = super()._format_action(action)
+        formatted = super()._format_action(action)
         if isinstance(action, argparse._SubParsersAction):
-            return told.partition("\n")[2]  # without a line that says VERB
-        return told
+            return formatted.partition("\n")[2]  # without a line that says COMMAND
+        return formatted
 
 
 class _Completion(argparse.Action):
     """Prints the completion script of a shell."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *given: Any) -> NoReturn:
-        _, shell, _ = given
+    def __call__(self, parser: argparse.ArgumentParser, *values: Any) -> NoReturn:
+        _, shell, _ = values
         try:
             import shtab
         except ModuleNotFoundError:
             parser.error("--completion needs shtab: pip install 'fastcos[completion]'")
-        print(shtab.complete(whole_parser(VERBS), str(shell)))
+        print(shtab.complete(whole_parser(COMMANDS), str(shell)))
         raise SystemExit(0)
 
 
-class _Version(argparse.Action):
-    """Prints the installed version."""
-
-    def __call__(self, *_: Any) -> NoReturn:
-        print(f"fastcos {metadata.version('fastcos')}")
-        raise SystemExit(0)
-
-
-def whole_parser(called: Sequence[str] | dict[str, str]) -> argparse.ArgumentParser:
-    """Return the parser of all verbs, with the arguments of those that are called."""
+def whole_parser(called: Collection[str]) -> argparse.ArgumentParser:
+    """Return the parser of all commands, with the arguments of those that are called."""
     top = _Parser(prog="fastcos", description=DESCRIPTION, epilog=EPILOG, formatter_class=_Help)
-    top.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    version = f"fastcos {metadata.version('fastcos')}"
+    top.add_argument("--version", action="version", version=version, help="print the version")
     top.add_argument(
         "--completion",
         action=_Completion,
@@ -106,51 +99,54 @@ def whole_parser(called: Sequence[str] | dict[str, str]) -> argparse.ArgumentPar
         help=f"print completion for a shell ({', '.join(SHELLS)})",
         metavar="SHELL",
     )
-    verbs = top.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
-    for name, summary in VERBS.items():
-        if name in called:
-            verb = import_module(f"fastcos.cli.{name}")
-            parser = verbs.add_parser(
-                name,
-                help=summary,
-                description=verb.DESCRIPTION,
-                epilog=verb.EPILOG,
-                formatter_class=_Help,
-            )
-            verb.add_arguments(parser)
-            parser.set_defaults(run=verb.run, parser=parser)
-        else:
-            verbs.add_parser(name, help=summary)
+    commands = top.add_subparsers(
+        title="commands", dest="command", required=True, metavar="COMMAND"
+    )
+    for name, summary in COMMANDS.items():
+        if name not in called:
+            commands.add_parser(name, help=summary)
+            continue
+        command = import_module(f"fastcos.cli.{name}")
+        parser = commands.add_parser(
+            name,
+            help=summary,
+            description=command.DESCRIPTION,
+            epilog=command.EPILOG,
+            formatter_class=_Help,
+        )
+        command.add_arguments(parser)
+        parser.set_defaults(run=command.run, parser=parser)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; return the exit status."""
+    """Run one command; return the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     given, unknown = whole_parser(words).parse_known_args(words)
     if unknown:
         given.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    program = f"fastcos {given.command}"
     try:
         from fastcos import config
 
-        config.get_config()  # a wrong variable of the environment is told by itself
-        with compilation_told(given.verb):
+        config.get_config()  # refuse a wrong environment variable before any work
+        with compilation_reported():
             return int(given.run(given))
     except BrokenPipeError:
         raise  # for entry_point
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-        fail(f"fastcos {given.verb}", _in_words_of_flags(error, given.parser))
+        fail(program, _with_flags(error, given.parser))
         return 2
     except KeyboardInterrupt:
-        fail(f"fastcos {given.verb}", "interrupted")
+        fail(program, "interrupted")
         return 130
 
 
-def _in_words_of_flags(error: Exception, parser: argparse.ArgumentParser) -> str:
-    """Tell an error of the library with the flag for its argument, one of a file without errno."""
+def _with_flags(error: Exception, parser: argparse.ArgumentParser) -> str:
+    """Format an error: with the flag of a library's argument, or the file without errno."""
     if isinstance(error, OSError) and error.strerror:
-        told = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
-        return told if error.filename is None else f"{error.filename}: {told}"
+        reason = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
+        return reason if error.filename is None else f"{error.filename}: {reason}"
     text = str(error) or type(error).__name__
     names = {
         action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)
@@ -158,14 +154,14 @@ def _in_words_of_flags(error: Exception, parser: argparse.ArgumentParser) -> str
     }
     places = [action for action in parser._actions if not action.option_strings]
     if len(places) == 1:
-        names["path"] = names[places[0].dest]  # what a reader calls its only file
+        names["path"] = names[places[0].dest]  # a reader's name of its only file
     # a word that ends with a dot or a slash begins the name of a file
     return re.sub(r"^\w+(?![\w./])", lambda first: names.get(first[0], first[0]), text)
 
 
 def entry_point() -> NoReturn:
     """Run as the installed command."""
-    _open_what_is_closed()
+    _open_closed_streams()
     status = 0
     try:
         try:
@@ -173,24 +169,24 @@ def entry_point() -> NoReturn:
         finally:  # --help and --completion leave by SystemExit
             sys.stdout.flush()
     except OSError as error:
-        # a reader such as head has seen enough, or the disk is full: write nothing more at exit
+        # a reader such as head has closed the pipe, or the disk is full: write no more at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
-            status = READER_GONE
-        elif status != 2:  # not yet told
+            status = CLOSED_PIPE
+        elif status != 2:  # not yet reported
             fail("fastcos", f"standard output: {error.strerror or error}")
             status = 2
     try:
         sys.stderr.flush()
-    except OSError:  # Python would end with 120 where it cannot write at exit what is left
+    except OSError:  # Python would exit with 120 if it cannot write the rest at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     sys.exit(status)
 
 
-def _open_what_is_closed() -> None:
+def _open_closed_streams() -> None:
     """Give a standard stream that the caller closed a file, so that no other file gets its number.
 
-    Python has None for such a stream, and print writes to stdout in place of it.
+    Python has None for such a stream, and print would write to stdout in place of it.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -1,4 +1,4 @@
-"""The folder that fastcos fit writes: the model, the ids of its items, and what X says of users."""
+"""The folder that fastcos fit writes: the model, the item ids, and moments of the users."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from fastcos.models.linear_mf import LinearMF
 
 _MODEL, _ITEMS, _USERS = "model", "items.npz", "users.npz"
-_UNKNOWN_USERS = (
-    "users told by their mean and covariance, which the folder holds (--users with their "
-    "interactions gives the users themselves)"
+_MOMENTS_NOTE = (
+    "users replaced by rows of their mean and covariance, which the folder holds (--users with "
+    "their interactions gives the users themselves)"
 )
 
 
 class ModelFolder(NamedTuple):
-    """What the folder holds.
+    """The model and its users' moments.
 
     Attributes
     ----------
@@ -44,24 +44,24 @@ def is_model_folder(path: str | Path) -> bool:
 
 
 def write_model_folder(folder: Path, model: "LinearMF", X: Any, ids: npt.NDArray[Any]) -> None:
-    """Write the model and the facts beside it."""
+    """Write the model, the item ids, and the column means of X."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save(folder / _MODEL)
     io.write_npz(folder / _ITEMS, {"ids": ids})
-    facts = {"n": np.array([X.shape[0]]), "column_means": column_stats.means(X)}
-    io.write_npz(folder / _USERS, facts)
+    moments = {"n": np.array([X.shape[0]]), "column_means": column_stats.means(X)}
+    io.write_npz(folder / _USERS, moments)
 
 
 def read_model_folder(path: str | Path) -> ModelFolder:
-    """Read what write_model_folder wrote."""
+    """Read the folder that write_model_folder wrote."""
     from fastcos.models.linear_mf import LinearMF
 
     folder = Path(path)
     model = LinearMF.load(folder / _MODEL)
     p = model.components_.shape[1]
     ids = io.read_ids(folder / _ITEMS, p)
-    with np.load(folder / _USERS) as facts:
-        n, means = int(facts["n"][0]), facts["column_means"]
+    with np.load(folder / _USERS) as moments:
+        n, means = int(moments["n"][0]), moments["column_means"]
     if means.shape != (p,):
         raise FastcosFormatError(
             f"{folder / _USERS} must hold the means of {p} columns, got {means.shape}"
@@ -70,14 +70,14 @@ def read_model_folder(path: str | Path) -> ModelFolder:
 
 
 def read_factors(path: str | Path, users: str | Path | None) -> io.Factors:
-    """Both sides of a model: of a folder of fastcos fit under D = I, or as io.read_factors does.
+    """Both sides of a model: of a folder of fastcos fit under D = I, or from io.read_factors.
 
-    Of a folder, users are read from interactions with its items.
+    The users of a folder are read from interactions with its items.
     """
     if not is_model_folder(path):
         return io.read_factors(path, users)
     model, ids, X = read_model_folder(path)
-    note = _UNKNOWN_USERS
+    note = _MOMENTS_NOTE
     if users is not None:
         X, n_known = _interactions_with(ids, users)
         note = f"{X.shape[0]:,} users by their interactions with {n_known:,} of the model's items"
@@ -85,7 +85,7 @@ def read_factors(path: str | Path, users: str | Path | None) -> io.Factors:
 
 
 def _interactions_with(ids: npt.NDArray[Any], path: str | Path) -> tuple[sp.csr_array, int]:
-    """Interactions whose columns are the items of these ids, and how many of them are known."""
+    """Interactions with the items of these ids as columns, and the number of items found."""
     with progress_bar("reading bytes") as progress:
         data = io.read_interactions(path, progress=progress)
     _, there, here = np.intersect1d(data.item_ids.astype(str), ids.astype(str), return_indices=True)
@@ -100,12 +100,13 @@ def _interactions_with(ids: npt.NDArray[Any], path: str | Path) -> tuple[sp.csr_
 
 
 def _typical_rows(model: "LinearMF", means: Any, n: int) -> npt.NDArray[np.float64]:
-    """Rows with embeddings of the mean and second moment of X's: pairs around their mean."""
+    """Rows whose embeddings have the mean and second moment of X's: pairs around their mean."""
     V = model.components_.astype(np.float64)
     center = 0.0 if model.mean_ is None else model.mean_
     mean = V @ (means - center)
     covariance = np.diag(model.singular_values_.astype(np.float64) ** 2) / n - np.outer(mean, mean)
     values, vectors = np.linalg.eigh(covariance)
-    spread = np.sqrt(len(V) * np.maximum(values, 0))[:, None] * vectors.T
-    typical: npt.NDArray[np.float64] = np.vstack([mean + spread, mean - spread]) @ V + center
+    deviations = np.sqrt(len(V) * np.maximum(values, 0))[:, None] * vectors.T
+    rows = np.vstack([mean + deviations, mean - deviations])
+    typical: npt.NDArray[np.float64] = rows @ V + center
     return typical

@@ -10,38 +10,38 @@ import scipy.sparse as sp
 
 from fastcos import io, validation
 from fastcos.cli import options
-from fastcos.cli.checkpoint import gone_on, kept_beside
 from fastcos.cli.model_folder import read_model_folder
 from fastcos.cli.terminal import print_json, print_table, progress_bar, say
 from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
     from fastcos.comparison.candidates import Embeddings
-    from fastcos.measures import Measure
-    from fastcos.neighbors.types import Neighbors
+    from fastcos.neighbors.search import Neighbors
 
 DESCRIPTION = """\
 Find the k most similar items of every item, exactly: of a folder that fastcos fit wrote, or of
 vectors in .npy or .npz. Writes a csv of item, rank, neighbor, score, or an .npz of the arrays ids,
-indices and scores; with --show, prints the neighbours of those items instead. A long search that
-was stopped goes on by the same command."""
+indices and scores; with --show, prints the neighbours of those items instead. With --checkpoint,
+the same command resumes a search that was stopped."""
 EPILOG = """\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv
   fastcos neighbors films --rescaling balanced --show 318 296
   fastcos neighbors vectors.npz --measure dot --k 100 --out neighbors.npz
-  fastcos neighbors vectors.npz --measure soft_cosine:matrix=S.npy"""
+  fastcos neighbors vectors.npz --measure soft_cosine:matrix=S.npy
+  fastcos neighbors large.npy --checkpoint parts --out neighbors.npz"""
+HEADER = ("item", "rank", "neighbor", "score")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes."""
+    """Add the arguments of the command."""
     parser.add_argument("source", metavar="SOURCE", help="folder of fastcos fit, .npy or .npz")
     parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
     parser.add_argument(
         "--measure",
         default="cosine",
         metavar="NAME",
-        help=f"default cosine; a wrong name lists all; {options.SPELLING}",
+        help=f"default cosine; a wrong name lists all; {options.MEASURE_SYNTAX}",
     )
     parser.add_argument(
         "--rescaling",
@@ -55,23 +55,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=".csv or .npz (default neighbors.csv); not written with --show",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON in place of tables")
-    parser.add_argument("--threads", type=int, metavar="N", help="threads (default: all cores)")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="directory for the finished blocks, as .npy arrays"
+    )
+    options.add_json(parser)
+    options.add_common(parser, seed=False)
 
 
 def run(given: argparse.Namespace) -> int:
-    """Read, search, write or show."""
-    from fastcos.cli.measures import as_measure
-    from fastcos.measures.base import capabilities
+    """Read, search, write or print."""
+    from fastcos.comparison.candidates import select_candidates
     from fastcos.neighbors.search import top_k
 
     options.apply_common(given)
     out = Path(given.out)
     validation.as_choice("the suffix of --out", out.suffix, (".csv", ".npz"))
     options.check_output_file("--out", out)
-    named = as_measure("--measure", given.measure)
+    named = options.as_measure("--measure", given.measure)
     embeddings, ids = _embeddings(given)
-    items, measure = _measured(named, embeddings)
+    *_, candidate = select_candidates([named], embeddings, argument="--measure")[0]
+    items, measure = candidate.rows(embeddings), candidate.make(embeddings)
     k = validation.as_count("--k", given.k, high=len(items) - 1)
     if given.show:
         rows = [_position("--show", item, ids) for item in given.show]
@@ -80,22 +83,13 @@ def run(given: argparse.Namespace) -> int:
         )
         _show(ids, rows, top_k(items[rows], items, k, measure=measure, exclude=themselves), given)
         return 0
-    products = len(items) ** 2 * items.shape[1] if capabilities(measure).blocks else 0
-    with kept_beside(out, products) as kept:
-        with progress_bar("searching") as progress:
-            found = gone_on(
-                kept,
-                lambda parts: top_k(
-                    items, k=k, measure=measure, progress=progress,
-                    out=None if parts is None else parts / "neighbors",
-                ),
-            )  # fmt: skip
-        out.resolve().parent.mkdir(parents=True, exist_ok=True)
-        if out.suffix == ".npz":
-            io.write_npz(out, {"ids": ids, "indices": found.indices, "scores": found.scores})
-        else:
-            header = ("item", "rank", "neighbor", "score")
-            io.write_csv(out, header, _lines(ids, range(len(ids)), found))
+    with progress_bar("searching") as progress:
+        found = top_k(items, k=k, measure=measure, progress=progress, out=given.checkpoint)
+    out.resolve().parent.mkdir(parents=True, exist_ok=True)
+    if out.suffix == ".npz":
+        io.write_npz(out, {"ids": ids, "indices": found.indices, "scores": found.scores})
+    else:
+        io.write_csv(out, HEADER, _lines(ids, range(len(ids)), found))
     if given.json:
         facts = {"source": given.source, "k": k, "measure": given.measure, "out": given.out}
         print_json(provenance(facts))
@@ -104,11 +98,11 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
-    """Return what measures are fitted to, and the ids of the items."""
+    """Return the embeddings that measures are fitted to, and the ids of the items."""
     from fastcos.comparison.candidates import Embeddings
 
     source = Path(given.source)
-    source.stat()  # a missing file is told before its suffix is judged
+    source.stat()  # a missing file is reported before its suffix is refused
     if source.is_dir():
         model, ids, typical = read_model_folder(source)
         items = model.item_embeddings(given.rescaling)
@@ -117,14 +111,6 @@ def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
     validation.check_none("--rescaling", given.rescaling, "for vectors, which have no model")
     found = io.read_vectors(source)
     return Embeddings(found.vectors), found.ids
-
-
-def _measured(named: "str | Measure", embeddings: "Embeddings") -> tuple[Any, Any]:
-    """Return the rows to search, and the measure with what the model gives it."""
-    from fastcos.comparison.candidates import select_candidates
-
-    *_, chosen = select_candidates([named], embeddings, argument="--measure")[0]
-    return chosen.rows(embeddings), chosen.make(embeddings)
 
 
 def _position(name: str, text: str, ids: Any) -> int:
@@ -142,9 +128,8 @@ def _lines(ids: Any, rows: Sequence[int], found: "Neighbors") -> Iterator[tuple[
 
 
 def _show(ids: Any, rows: Sequence[int], found: "Neighbors", given: argparse.Namespace) -> None:
-    header = ("item", "rank", "neighbor", "score")
     lines = list(_lines(ids, rows, found))
     if given.json:
-        print_json(json_ready([dict(zip(header, line, strict=True)) for line in lines]))
+        print_json(json_ready([dict(zip(HEADER, line, strict=True)) for line in lines]))
     else:
-        print_table(f"by {given.measure}", header, lines)
+        print_table(f"by {given.measure}", HEADER, lines)

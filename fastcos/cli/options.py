@@ -1,13 +1,15 @@
-"""Flags that several verbs share, and how they become arguments."""
+"""Arguments that several commands share, and their conversion for the library."""
 
 import argparse
+import inspect
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastcos import config, validation
-from fastcos.cli.terminal import progress_bar
+from fastcos.cli.terminal import progress_bar, say
 
 if TYPE_CHECKING:
     from fastcos.datasets.simulation import Simulation
@@ -15,16 +17,16 @@ if TYPE_CHECKING:
     from fastcos.measures import Measure
 
 
+# rank of a model: that of the paper
 RANK = 50
-# how a measure is given with parameters, for help
-SPELLING = (
-    "one may have parameters, of numbers, texts and files of arrays: csls:n_neighbors=20, "
+MEASURE_SYNTAX = (
+    "a measure may have parameters, of numbers, texts and files of arrays: csls:n_neighbors=20, "
     "soft_cosine:matrix=S.npy"
 )
 
 
 def add_simulation(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the simulation; the defaults are the paper's."""
+    """Add the arguments of the simulation; the defaults are the paper's."""
     group = parser.add_argument_group("simulation (section 4 of the paper)")
     group.add_argument("--users", type=int, default=20_000, metavar="N", help="default 20000")
     group.add_argument("--items", type=int, default=1_000, metavar="P", help="default 1000")
@@ -50,7 +52,7 @@ def add_simulation(parser: argparse.ArgumentParser) -> None:
         "--preset",
         default="zipf_bounded",
         metavar="NAME",
-        help="how to read what the paper leaves open (default zipf_bounded; "
+        help="reading of what the paper leaves open (default zipf_bounded; "
         "a wrong name lists them all)",
     )
 
@@ -62,7 +64,7 @@ def simulated_shape(given: argparse.Namespace) -> tuple[int, int]:
 
 
 def simulate(given: argparse.Namespace) -> "Simulation":
-    """Simulate as the flags say."""
+    """Simulate with the arguments of the simulation."""
     from fastcos.datasets.simulation import simulate_interactions
 
     validation.as_count("--seed", given.seed, low=0)
@@ -80,11 +82,9 @@ def simulate(given: argparse.Namespace) -> "Simulation":
 
 
 def add_interactions(parser: argparse.ArgumentParser, what: str = "file of interactions") -> None:
-    """Add the interactions file and how to read it."""
+    """Add the file of interactions and its columns."""
     parser.add_argument("interactions", metavar="INTERACTIONS", help=what)
-    group = parser.add_argument_group(
-        "columns of the interactions (told by their names if left out)"
-    )
+    group = parser.add_argument_group("columns of the interactions (default: by the header)")
     group.add_argument("--user", metavar="C", help="column of user ids")
     group.add_argument("--item", metavar="C", help="column of item ids")
     group.add_argument("--value", metavar="C", help="column of values; '' makes every row count 1")
@@ -92,11 +92,11 @@ def add_interactions(parser: argparse.ArgumentParser, what: str = "file of inter
 
 
 def read_interactions(given: argparse.Namespace) -> "Interactions":
-    """Read interactions as the flags say."""
+    """Read the file of interactions."""
     from fastcos.io import read_interactions
 
     with progress_bar("reading bytes") as progress:
-        return read_interactions(
+        data = read_interactions(
             given.interactions,
             user=given.user,
             item=given.item,
@@ -104,10 +104,13 @@ def read_interactions(given: argparse.Namespace) -> "Interactions":
             member=given.member,
             progress=progress,
         )
+    n, p = data.X.shape
+    say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items")
+    return data
 
 
 def add_labels(parser: argparse.ArgumentParser) -> None:
-    """Add the labels file and how to read it."""
+    """Add the file of labels and its columns."""
     group = parser.add_argument_group("labels of the items")
     group.add_argument("--labels", metavar="FILE", help="table with one row or more an item")
     group.add_argument(
@@ -120,10 +123,10 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
         "--label-separator",
         default="|",
         metavar="S",
-        help="stands between several labels of one item (default |); such items are left out",
+        help="between several labels of one item (default |); such items are left out",
     )
     group.add_argument(
-        "--only", metavar="A,B,...", help="the labels that count; items with another are left out"
+        "--only", metavar="A,B,...", help="labels to use; items with another are left out"
     )
 
 
@@ -136,7 +139,7 @@ def check_labels(given: argparse.Namespace) -> None:
 
 
 def read_labels(given: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
-    """Read labels as the flags say, once they are checked; None where there are none."""
+    """Read the file of labels, once its arguments are checked; None without a file."""
     from fastcos.io import read_labels
 
     if given.labels is None:
@@ -153,20 +156,36 @@ def read_labels(given: argparse.Namespace, item_ids: Any) -> "ItemLabels | None"
             member=given.label_member,
         )
     except ValueError as error:
-        # --item and --member are flags of the interactions
-        told = re.sub(r"^(column|item|name|member)(?= must)", r"--label-\1", str(error))
-        error.args = (told,)
+        # --item and --member are arguments of the interactions
+        message = re.sub(r"^(column|item|name|member)(?= must)", r"--label-\1", str(error))
+        error.args = (message,)
         raise
+
+
+def use_labels(labelled: "ItemLabels") -> tuple[list[str | None], dict[str, Any]]:
+    """Labels as compare takes them, and their counts, which are also reported."""
+    counts = {
+        "classes": labelled.classes.tolist(),
+        "labelled": int((labelled.labels >= 0).sum()),
+        "left_out_several": labelled.n_several,
+        "left_out_none": labelled.n_none,
+        "left_out_other": labelled.n_other,
+        "unknown_items_in_file": labelled.n_unknown,
+    }
+    say(
+        f"labels: {counts['labelled']:,} items in {len(labelled.classes)} classes; left out "
+        f"{labelled.n_several:,} with several labels, {labelled.n_none:,} with none, "
+        f"{labelled.n_other:,} with another; {labelled.n_unknown:,} items of the file have no "
+        "interactions"
+    )
+    labels = [None if code < 0 else str(labelled.classes[code]) for code in labelled.labels]
+    return labels, counts
 
 
 def add_rank(group: "argparse._ArgumentGroup") -> None:
     """Add the rank of the model."""
-    group.add_argument(
-        "--rank",
-        type=int,
-        metavar="K",
-        help=f"rank k (default {RANK}, or all of a smaller matrix)",
-    )
+    help_ = f"rank k (default {RANK}, or all of a smaller matrix)"
+    group.add_argument("--rank", type=int, metavar="K", help=help_)
 
 
 def rank(given: argparse.Namespace, shape: tuple[int, int]) -> int:
@@ -177,7 +196,7 @@ def rank(given: argparse.Namespace, shape: tuple[int, int]) -> int:
 
 
 def add_model(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add the flags of the model; default tells that of --regularization."""
+    """Add the arguments of the model; default describes that of --regularization."""
     group = parser.add_argument_group("model")
     add_rank(group)
     group.add_argument(
@@ -200,29 +219,41 @@ def add_model(parser: argparse.ArgumentParser, default: str) -> None:
     )
 
 
-def add_choices(parser: argparse.ArgumentParser) -> None:
-    """Add which measures and preprocessings to compare."""
+def model_arguments(given: argparse.Namespace, shape: tuple[int, int]) -> dict[str, Any]:
+    """Return the arguments of compare for the model, for X of that shape."""
+    for flag in ("regularization", "weight-decay"):
+        if (value := getattr(given, flag.replace("-", "_"))) is not None:
+            validation.as_real(f"--{flag}", value, low=0)
+    return {
+        "n_components": rank(given, shape),
+        "objective": given.objective,
+        "regularization": given.regularization,
+        "weight_decay": given.weight_decay,
+        "random_state": validation.as_count("--seed", given.seed, low=0),
+    }
+
+
+def add_candidates(parser: argparse.ArgumentParser) -> None:
+    """Add the measures and preprocessings to compare."""
     group = parser.add_argument_group("candidates")
     group.add_argument(
         "--measures",
         default="all",
         metavar="A,B,...",
         help="measures besides the cosine (default all that the data can serve; a wrong name "
-        f"lists them); {SPELLING}",
+        f"lists them); {MEASURE_SYNTAX}",
     )
     group.add_argument(
         "--preprocessing",
         default="none",
         metavar="A,B,...",
-        help="what to do to the interactions before the model, each on top of nothing at all "
+        help="of the interactions before the model, each besides none "
         "(default none; all; a wrong name lists them)",
     )
 
 
 def chosen_measures(given: argparse.Namespace) -> "list[str | Measure] | None":
     """Return the measures of --measures, None for all."""
-    from fastcos.cli.measures import as_measure
-
     if given.measures == "all":
         return None
     return [as_measure("--measures", text, ("all",)) for text in given.measures.split(",")]
@@ -240,30 +271,72 @@ def chosen_preprocessings(given: argparse.Namespace) -> list[str]:
     ]
 
 
-def model_arguments(given: argparse.Namespace, shape: tuple[int, int]) -> dict[str, Any]:
-    """Return the arguments of compare that the flags of the model set, for X of that shape."""
-    strengths = {
-        name: None if value is None else validation.as_real(f"--{flag}", value, low=0)
-        for name, flag, value in (
-            ("regularization", "regularization", given.regularization),
-            ("weight_decay", "weight-decay", given.weight_decay),
-        )
-    }
-    return {
-        "n_components": rank(given, shape),
-        "objective": given.objective,
-        "random_state": validation.as_count("--seed", given.seed, low=0),
-        **strengths,
-    }
+def as_measure(flag: str, text: str, others: Sequence[str] = ()) -> "str | Measure":
+    """Return the name, or the measure of NAME:PARAMETER=VALUE:PARAMETER=VALUE.
+
+    The message for a wrong name also lists the other values that the flag takes.
+    """
+    from fastcos.measures import checks, get_measure, list_measures
+    from fastcos.measures.base import registered
+
+    # a colon is also in names such as rescaled_cosine:data
+    name, *pairs = re.split(r":(?=\w+=)", text)
+    checks.as_of_vectors(flag, name)
+    name = validation.as_choice(flag, name, (*others, *list_measures()))
+    if not pairs:
+        return name
+    accepted = inspect.signature(registered()[name]).parameters
+    parameters: dict[str, Any] = {}
+    for pair in pairs:
+        parameter, _, value = pair.partition("=")
+        validation.as_choice(f"a parameter of {name}", parameter, [*accepted] or ["(it has none)"])
+        if not value:
+            raise ValueError(f"{parameter} must have a value after its =, got none")
+        if parameter in parameters:
+            raise ValueError(f"{parameter} must be given once, got it again: {value!r}")
+        parameters[parameter] = _parameter(parameter, value)
+    return get_measure(name, **parameters)
+
+
+def _parameter(name: str, text: str) -> Any:
+    """A number, True or False; the array or model in a file of that kind; or the text itself."""
+    from fastcos import io
+    from fastcos.io.arrays import read_npy
+    from fastcos.io.vectors import SUFFIXES
+
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    path = Path(text)
+    if path.suffix == ".npy":
+        return read_npy(path)
+    if path.suffix in SUFFIXES:
+        return io.read_vectors(text).vectors
+    if not path.is_dir():
+        return text
+    from fastcos.models.linear_mf import LinearMF
+
+    if not (path / "model").is_dir():
+        raise ValueError(f"{name} must be a folder of fastcos fit, got {text!r}")
+    return LinearMF.load(path / "model")
 
 
 def add_output(parser: argparse.ArgumentParser, directory: str) -> None:
-    """Add the flags of the output."""
+    """Add the arguments of the output."""
     group = parser.add_argument_group("output")
     group.add_argument(
         "--out", default=directory, metavar="DIR", help=f"folder for files (default {directory})"
     )
-    group.add_argument("--json", action="store_true", help="print JSON in place of tables")
+    add_json(group)
+
+
+def add_json(parser: "argparse._ActionsContainer") -> None:
+    """Add --json."""
+    parser.add_argument("--json", action="store_true", help="print JSON in place of tables")
 
 
 def out_directory(given: argparse.Namespace) -> Path:
@@ -274,7 +347,7 @@ def out_directory(given: argparse.Namespace) -> Path:
 
 
 def check_output_file(name: str, path: Path) -> None:
-    """Refuse a path that is no regular file, there or new, in a directory that can be written."""
+    """Refuse a path that is no regular file, old or new, in a directory that can be written."""
     target = Path(os.path.realpath(path))  # still a link where links form a circle
     if (target.exists() or target.is_symlink()) and not target.is_file():
         raise ValueError(f"{name} must be a regular file or a new one, got {str(path)!r}")
@@ -287,19 +360,17 @@ def _check_writable_directory(name: str, path: Path) -> None:
     if not nearest.is_dir():
         raise ValueError(f"{name} must be a directory, got {str(path)!r}: {nearest} is a file")
     if not os.access(nearest, os.W_OK):
-        raise ValueError(
-            f"{name} must be a directory that can be written, got {str(path)!r}: no right to write "
-            f"to {nearest}"
-        )
+        raise ValueError(f"{name} must be writable, got {str(path)!r}: no right to write {nearest}")
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of every verb that computes."""
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default 0)")
+def add_common(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
+    """Add the arguments of every command that computes."""
+    if seed:
+        parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default 0)")
     parser.add_argument("--threads", type=int, metavar="N", help="threads (default: all cores)")
 
 
 def apply_common(given: argparse.Namespace) -> None:
-    """Put the number of threads into force."""
+    """Set the number of threads."""
     if given.threads is not None:
         config.set_config(num_threads=validation.as_count("--threads", given.threads))

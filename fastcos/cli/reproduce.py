@@ -8,8 +8,8 @@ from fastcos.cli.terminal import progress_bar, say, spinner
 
 DESCRIPTION = """\
 Simulate the paper's interactions, train both objectives, and score every rescaling D of the first
-by how well cosine similarity recovers the true clusters of the items. The rescalings are one and
-the same model; their scores differ. Writes figure1.png, figure1.svg, figure1.csv, figure1.json and
+by how well cosine similarity recovers the true clusters of the items. All rescalings are the same
+model; their scores differ. Writes figure1.png, figure1.svg, figure1.csv, figure1.json and
 exponents.png."""
 EPILOG = """\
 examples:
@@ -18,12 +18,12 @@ examples:
   fastcos reproduce --seed 4 --preset zipf_pareto --json > table.json
 source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4"""
 
-# the paper weighs Eq. 1 by 10,000 and Eq. 2 by 100; X'X grows with the number of users
+# the paper's λ of Eq. 1 is 10,000 for 20,000 users; X'X grows with the number of users
 REGULARIZATION_PER_USER = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes."""
+    """Add the arguments of the command."""
     options.add_simulation(parser)
     options.add_model(parser, "users / 2, the paper's 10,000 for 20,000")
     options.add_output(parser, "reproduction")
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Simulate, compare, write, show."""
+    """Simulate, compare, write, print."""
     from fastcos.comparison import compare
 
     options.apply_common(given)

@@ -1,16 +1,15 @@
-"""Files and tables of a comparison."""
+"""Files and tables of comparisons and leaderboards; each file appears whole or not at all."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fastcos import io
-from fastcos.cli.leaderboard import leaderboard_document, write_figure
 from fastcos.cli.terminal import print_json, print_table, say
-from fastcos.comparison import EQ2, Comparison, RescalingScores
+from fastcos.comparison import Comparison, Leaderboard, RescalingScores
 from fastcos.storage import provenance
 
-# heading, field
+# heading, attribute of RescalingScores
 COLUMNS = (
     ("AUC", "pair_auc"),
     ("MAP@R", "map_at_r"),
@@ -23,74 +22,109 @@ COLUMNS = (
     ("eff. rank", "effective_rank"),
     ("Jaccard@10", "jaccard_at_10"),
 )
+# of the png files: print quality at the sizes of the figures
+DOTS_PER_INCH = 200
 
 
-def document(comparison: Comparison, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return scores and everything needed to repeat them, JSON-ready."""
-    scores = {
-        "named": [row._asdict() for row in comparison.named],
-        "grid": [row._asdict() for row in comparison.grid],
-    }
-    leaderboard = leaderboard_document(comparison.leaderboard)
-    return {
-        **provenance.provenance(parameters),
-        "scores": provenance.json_ready(scores),
-        "leaderboard": leaderboard,
-    }
+def comparison_document(comparison: Comparison, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return scores, leaderboard and all that is needed to repeat them, JSON-ready."""
+    ready: dict[str, Any] = provenance.json_ready(comparison.to_dict())
+    return {**provenance.provenance(parameters), **ready}
 
 
 def write_comparison(
     comparison: Comparison, folder: Path, *, stem: str, parameters: dict[str, Any]
 ) -> list[Path]:
-    """Write figure, table and provenance; each file appears whole or not at all."""
+    """Write the figures, the table of rescalings and the JSON document."""
     from fastcos.plots import ExponentGridDisplay, SimilarityMapsDisplay
 
     folder.mkdir(parents=True, exist_ok=True)
     maps = SimilarityMapsDisplay.from_comparison(comparison).plot().figure_
-    written = write_figure(maps, folder, stem)
+    written = _write_figure(maps, folder, stem)
     if comparison.labels is not None and comparison.grid:
         grid = ExponentGridDisplay.from_comparison(comparison).plot().figure_
-        written += write_figure(grid, folder, "exponents", kinds=("png",))
-    io.write_csv(
-        folder / f"{stem}.csv", RescalingScores._fields, [*comparison.named, *comparison.grid]
-    )
-    io.write_json(folder / f"{stem}.json", document(comparison, parameters))
+        written += _write_figure(grid, folder, "exponents", kinds=("png",))
+    rows = [row.to_dict() for row in (*comparison.named, *comparison.grid)]
+    io.write_csv(folder / f"{stem}.csv", tuple(rows[0]), (tuple(row.values()) for row in rows))
+    io.write_json(folder / f"{stem}.json", comparison_document(comparison, parameters))
     return [*written, folder / f"{stem}.csv", folder / f"{stem}.json"]
+
+
+def write_leaderboard(leaderboard: Leaderboard, folder: Path, stem: str) -> list[Path]:
+    """Write the ranking as csv and as a figure."""
+    from fastcos.plots import LeaderboardDisplay
+
+    rows = [row.to_dict() for row in leaderboard.rows]
+    csv = folder / f"{stem}.csv"
+    io.write_csv(csv, tuple(rows[0]), (tuple(row.values()) for row in rows))
+    figure = LeaderboardDisplay.from_leaderboard(leaderboard).plot().figure_
+    return [csv, *_write_figure(figure, folder, stem)]
+
+
+def _write_figure(
+    figure: Any, folder: Path, stem: str, *, kinds: Sequence[str] = ("png", "svg")
+) -> list[Path]:
+    paths = [folder / f"{stem}.{kind}" for kind in kinds]
+    for target in paths:
+        with io.atomic_path(target) as path:
+            figure.savefig(path, format=target.suffix[1:], dpi=DOTS_PER_INCH)
+    return paths
+
+
+def heading(row: RescalingScores) -> str:
+    """Name a rescaling in a table."""
+    return f"{row.name}, D = {row.formula}" if row.rescaling else "Eq. 2, unique"
 
 
 def show_comparison(
     comparison: Comparison, written: Sequence[Path], parameters: dict[str, Any], *, as_json: bool
 ) -> None:
-    """Print the table and what it says, or the JSON document."""
+    """Print the table of rescalings and its conclusion, or the JSON document."""
     if as_json:
-        print_json(document(comparison, parameters))
+        print_json(comparison_document(comparison, parameters))
     else:
         columns = [  # without labels most of them are empty
-            (heading, name)
-            for heading, name in COLUMNS
-            if any(getattr(row, name) is not None for row in comparison.named)
+            (name, attribute)
+            for name, attribute in COLUMNS
+            if any(getattr(row, attribute) is not None for row in comparison.named)
         ]
         rows = [
-            [
-                f"{row.name}  D = {row.formula}" if row.name != EQ2 else "eq2  unique",
-                *(getattr(row, name) for _, name in columns),
-            ]
+            [heading(row), *(getattr(row, attribute) for _, attribute in columns)]
             for row in comparison.named
         ]
         title = "Item-item cosine under every rescaling D of one model (Eq. 1), and under Eq. 2"
-        print_table(title, ["rescaling", *(heading for heading, _ in columns)], rows)
-        _print_conclusion(comparison)
+        print_table(title, ["rescaling", *(name for name, _ in columns)], rows)
+        if zero := comparison.named[0].zero_items:
+            print(f"{zero} items have no direction (no interactions): left out of every score.")
+        named, grid = comparison.auc_range(), comparison.auc_range(grid=True)
+        if named is not None and grid is not None:
+            print(
+                f"One model, one loss: AUC differs by {named:.3f} between the named rescalings "
+                f"and by {grid:.3f} over the exponent grid D = S^a Σ^b."
+            )
     say("wrote " + ", ".join(str(path) for path in written))
 
 
-def _print_conclusion(comparison: Comparison) -> None:
-    zero = comparison.named[0].zero_items if comparison.named else 0
-    if zero:
-        print(f"{zero} items have no direction (no interactions): left out of every score.")
-    named, grid = comparison.auc_range(), comparison.auc_range(grid=True)
-    if named is None or grid is None:
-        return
-    print(
-        f"One model, one loss: AUC differs by {named:.3f} between the named rescalings "
-        f"and by {grid:.3f} over the exponent grid D = S^a Σ^b."
+def show_leaderboard(leaderboard: Leaderboard, name: str = "") -> None:
+    """Print the best row of every measure, and the conclusion."""
+    table = []
+    for row in leaderboard.best_per_measure():
+        measure, rescaling, preprocessing = row.candidate.to_dict().values()
+        under = rescaling if preprocessing == "none" else f"{rescaling} after {preprocessing}"
+        intervals = [
+            cell
+            for one in (row.score, row.gain)
+            for cell in (one.value, f"{one.low:.3f} .. {one.high:.3f}")
+        ]
+        table.append((measure, under, *intervals, *row.other_scores.values()))
+    title = (
+        f"{name + ': ' if name else ''}{leaderboard.task}, {leaderboard.n_units:,} "
+        f"{leaderboard.unit}; best D of every measure, {len(leaderboard.rows)} candidates"
     )
+    others = leaderboard.rows[0].other_scores
+    header = ("measure", "under", leaderboard.score, "95 %", "gain", "95 %", *others)
+    print_table(title, header, table)
+    print(leaderboard.conclusion)
+    if leaderboard.left_out:
+        why = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
+        say(f"left out, with what they require: {why}")

@@ -20,7 +20,7 @@ example:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes."""
+    """Add the arguments of the command."""
     options.add_simulation(parser)
     options.add_output(parser, "simulation")
     options.add_common(parser)

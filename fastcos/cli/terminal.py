@@ -1,4 +1,4 @@
-"""What a person sees while a verb works: progress and errors on stderr, tables on stdout."""
+"""Output of a command: messages and progress on stderr, tables and JSON on stdout."""
 
 import contextlib
 import json
@@ -9,132 +9,104 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
-# a table that goes to a file or a pipe must not be squeezed into rich's default of 80 columns
-_WIDTH_OF_NO_TERMINAL = 160
+# columns of a table in a file or a pipe, where rich would squeeze it into 80
+WIDTH_OF_FILES = 160
 # a log gets one line of progress in so many seconds
-_SECONDS_PER_LINE = 10.0
+SECONDS_PER_LINE = 10.0
 
 
 def fail(program: str, message: str) -> None:
-    """Tell an error in one line on stderr, without what would command a terminal."""
+    """Print an error as one line on stderr, without control characters."""
     line = " ".join(message.split())
     say(f"{program}: {''.join(c if c.isprintable() else ascii(c)[1:-1] for c in line)}")
 
 
 def say(message: str) -> None:
-    """Talk on stderr; where nothing can be written there, work goes on."""
+    """Print a message on stderr; a closed or full stderr does not stop the work."""
     with contextlib.suppress(OSError):
         print(message, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
+def compilation_reported() -> Iterator[None]:
+    """Report the first compilation of a kernel in the block, and its total time at the end."""
+    from numba.core import event
+
+    class Listener(event.TimingListener):  # type: ignore[misc]
+        reported = False
+
+        def on_start(self, started: Any) -> None:
+            from fastcos.kernels import code_cache
+
+            if not self.reported:
+                self.reported = True
+                folder = code_cache.cache_directory()
+                say(f"compiling kernels once, for up to 2 minutes; later runs load them: {folder}")
+            super().on_start(started)
+
+    listener = Listener()
+    with event.install_listener("numba:compile", listener):
+        yield
+    if listener.done:
+        say(f"compiled for {listener.duration:.1f} s")
+
+
+@contextlib.contextmanager
 def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Tell on stderr how far the block is, how fast, and how long it will still take.
+    """Report progress and the remaining time on stderr: progress(done, total).
 
-    A bar on a terminal; elsewhere a line every ten seconds. The total may change as it goes.
+    A bar on a terminal; elsewhere a line every ten seconds. The total may change on the way.
     """
-    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-    console, pace = Console(stderr=True), _Pace()
-    if not console.is_terminal:
-        yield _lines(name, pace)
-        return
-    with _bar(console) as bar:
-        task = bar.add_task(name, total=None, pace="")
+    count = TextColumn("{task.fields[count]}")
+    with _progress(BarColumn(), count, TimeRemainingColumn()) as bar:
+        # a share of 1, because rich forgets the speed when the total changes
+        bar.add_task(name, total=1.0, count="")
+        task = bar.tasks[0]
+        before, printed = 0, time.monotonic()
 
         def progress(done: int, total: int) -> None:
-            told = pace.told(done, total, time.monotonic())
-            bar.update(task, completed=done, total=total, pace=told)
+            nonlocal before, printed
+            if done < before:  # counted from 0 again
+                bar.reset(task.id)
+            count = f"{done:,} of {total:,}"
+            bar.update(task.id, completed=done / max(1, total), count=count)
+            before, now, left = done, time.monotonic(), task.time_remaining
+            if bar.disable and done and now - printed >= SECONDS_PER_LINE:
+                printed = now
+                say(f"{name}: {count}" + ("" if left is None else f", about {left:,.0f} s left"))
 
         yield progress
 
 
-class _Pace:
-    """How fast something goes, and how long it will take at that pace."""
-
-    def __init__(self) -> None:
-        # the first step may compile, so the pace is that of the steps after it
-        self._first: tuple[int, float] | None = None
-
-    def told(self, done: int, total: int, now: float) -> str:
-        """Return the rate and the time left in words; nothing before the second step."""
-        if self._first is not None and done < self._first[0]:
-            self._first = None  # counted from 0 again
-        if self._first is None and done:
-            self._first = done, now
-        if self._first is None or now <= self._first[1] or done <= self._first[0]:
-            return ""
-        rate = (done - self._first[0]) / (now - self._first[1])
-        return f"{_rate(rate)}, about {_duration((total - done) / rate)} left"
-
-
-def _bar(console: "Console") -> "Progress":
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[pace]}"),
-        console=console,
-        transient=True,
-    )
-
-
-def _lines(name: str, pace: _Pace) -> Callable[[int, int], None]:
-    last = time.monotonic()
-
-    def progress(done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        told = pace.told(done, total, now)
-        if now - last >= _SECONDS_PER_LINE and done:
-            last = now
-            say(f"{name}: {done:,} of {total:,}" + (f", {told}" if told else ""))
-
-    return progress
-
-
-def _duration(seconds: float) -> str:
-    """45 s, 12 min, 3.5 h: what a person plans by."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _rate(rate: float) -> str:
-    """1234567 a second as 1.23M/s, a tenth of one as 10 s each: three digits are enough."""
-    if rate < 1:
-        return f"{1 / rate:.3g} s each"
-    for unit in ("", "k", "M"):
-        if rate < 1000:
-            return f"{rate:.3g}{unit}/s"
-        rate /= 1000
-    return f"{rate:.3g}G/s"
-
-
 @contextlib.contextmanager
 def spinner(name: str) -> Iterator[None]:
-    """Show on stderr that something of unknown length runs; silent where it is no terminal."""
-    from rich.console import Console
+    """Show on stderr that work of unknown length runs; silent where stderr is no terminal."""
+    with _progress() as bar:
+        bar.add_task(name, total=None)
+        yield
+
+
+def _progress(*columns: "ProgressColumn") -> "Progress":
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as p:
-        p.add_task(name, total=None)
-        yield
+    console = _console(stderr=True)
+    text = TextColumn("{task.description}", markup=False)
+    # a step may take minutes: rich's default of 30 s would leave no estimate
+    return Progress(
+        SpinnerColumn(), text, TimeElapsedColumn(), *columns, console=console, transient=True,
+        disable=not console.is_terminal, speed_estimate_period=600, get_time=time.monotonic,
+    )  # fmt: skip
+
+
+def _console(**options: Any) -> "Console":
+    """A console that prints names with square brackets as they are."""
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, highlight=False, **options)
 
 
 def print_table(
@@ -142,25 +114,24 @@ def print_table(
 ) -> None:
     """Print a table on stdout: text left, numbers right with 3 decimals.
 
-    Columns that the terminal has no room for go into further tables below, with the first column
-    again: a squeezed number is none. With numbers=False long texts are wrapped instead.
+    Columns beyond the width of the terminal go into further tables below, with the first column
+    again; without ``numbers`` the texts are wrapped instead.
     """
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = _console()
     if not console.is_terminal:
-        console = Console(width=_WIDTH_OF_NO_TERMINAL)
+        console = _console(width=WIDTH_OF_FILES)
     columns = [[_cell(row[number]) for row in rows] for number in range(len(header))]
     is_text = [all(isinstance(row[number], str) for row in rows) for number in range(len(header))]
-    shown = [list(range(len(header)))]
+    groups = [list(range(len(header)))]
     if numbers:
         widths = [
             max(map(len, (*name.split(), *cells)), default=0)
             for name, cells in zip(header, columns, strict=True)
         ]
-        shown = _groups(widths, console.width)
-    for group in shown:
+        groups = _groups(widths, console.width)
+    for group in groups:
         table = Table(title=title, title_justify="left")
         for number in group:
             table.add_column(
@@ -174,25 +145,25 @@ def print_table(
         title = ""
 
 
-def _groups(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Return the columns that stand beside each other, each group led by the first column."""
+def _groups(widths: Sequence[int], available: int) -> list[list[int]]:
+    """Columns that fit side by side, each group with the first column in front."""
     margin = 3  # two spaces and a line
-    groups, taken = [[0]], widths[0] + margin + 1
+    groups, used = [[0]], widths[0] + margin + 1
     for number, width in enumerate(widths[1:], 1):
-        if len(groups[-1]) > 1 and taken + width + margin > room:
+        if len(groups[-1]) > 1 and used + width + margin > available:
             groups.append([0])
-            taken = widths[0] + margin + 1
+            used = widths[0] + margin + 1
         groups[-1].append(number)
-        taken += width + margin
+        used += width + margin
     return groups
-
-
-def print_json(content: Any) -> None:
-    """Print one JSON document on stdout; NaN becomes null. A full disk is told by the verb."""
-    print(json.dumps(content, indent=2, allow_nan=False), flush=True)
 
 
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def print_json(content: Any) -> None:
+    """Print one JSON document on stdout; NaN becomes null. A full disk raises OSError here."""
+    print(json.dumps(content, indent=2, allow_nan=False), flush=True)

@@ -1,14 +1,19 @@
-"""fastcos warmup: compile everything once, for containers and impatient people."""
+"""fastcos warmup: compile all kernels now, for container images and servers."""
 
 import argparse
+import contextlib
+import itertools
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
+from fastcos.cli import options
 from fastcos.cli.terminal import print_json, progress_bar, say
-from fastcos.kernels import code_cache
+from fastcos.kernels import code_cache, tiles
 from fastcos.storage.provenance import provenance
 
 DESCRIPTION = """\
@@ -19,19 +24,21 @@ EPILOG = """\
 examples:
   fastcos warmup
   FASTCOS_CACHE_DIR=/opt/fastcos-cache fastcos warmup"""
+DTYPES = ("float32", "float64")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes."""
-    parser.add_argument("--json", action="store_true", help="print JSON about what was compiled")
+    """Add the arguments of the command."""
+    options.add_json(parser)
 
 
 def run(given: argparse.Namespace) -> int:
     """Run every job on tiny inputs."""
+    jobs = (compare, search, index, measures, fit, audit, products)
     started = time.perf_counter()
     with progress_bar("compiling") as progress:
-        for done, job in enumerate(JOBS):
-            progress(done, len(JOBS))
+        for done, job in enumerate(jobs):
+            progress(done, len(jobs))
             job()
     seconds = time.perf_counter() - started
     directory = code_cache.cache_directory()
@@ -44,173 +51,121 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _interactions() -> Any:
+def _interactions(dtype: str = "float32", *, rated: bool = False) -> Any:
+    """Interactions (500, 80): ones, or ratings from 1 to 5."""
     from fastcos.datasets.simulation import simulate_interactions
 
-    return simulate_interactions(500, 80, random_state=0)
+    X = simulate_interactions(500, 80, random_state=0).X
+    if rated:
+        X.data = np.arange(1.0, X.nnz + 1) % 5 + 1
+    return X.astype(dtype)
 
 
 def _vectors(dtype: str, n: int = 300) -> Any:
-    import numpy as np
-
     return np.random.default_rng(0).standard_normal((n, 8)).astype(dtype)
 
 
-def _compare() -> None:
-    from fastcos.comparison import compare
+def compare() -> None:
+    """Compare by labels and by held-out interactions."""
+    import fastcos
 
-    data = _interactions()
-    compare(data.X, data.item_cluster, n_components=8)
-    compare(data.X, n_components=8, measures=["dot"])  # by what is held out
+    X = _interactions()
+    fastcos.compare(X, np.arange(X.shape[1]) % 4, n_components=8)
+    fastcos.compare(X, n_components=8, measures=["dot"])
 
 
-def _neighbors() -> None:
-    from fastcos.neighbors.radius import neighbors_above
-    from fastcos.neighbors.search import similarity_blocks, top_k
+def search() -> None:
+    """Search dense and sparse rows: many and few queries, with filters, above a score."""
+    from fastcos import neighbors_above, similarity_blocks, top_k
 
-    for dtype in ("float32", "float64"):
+    one = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
+    for dtype in DTYPES:
         items = _vectors(dtype)
         for measure in ("cosine", "dot", "neg_euclidean"):
             top_k(items, k=5, measure=measure)
             top_k(items[:3], items, 5, measure=measure)
-            top_k(items[:1], items, 5, measure=measure, exclude=_themselves(1, len(items)))
+            top_k(items[:1], items, 5, measure=measure, exclude=one)
             top_k(items, items, 5, measure=measure, allowed=range(50))
             neighbors_above(items, 0.5, measure=measure)
-        for _ in similarity_blocks(items, measure="cosine"):
-            pass
-        sparse = _interactions().X.astype(dtype)
-        for values in (1, 2, 0.5):  # ones, whole numbers, others
+        list(similarity_blocks(items, measure="cosine"))
+        top_k(np.repeat(items, 2, axis=0), k=5)  # duplicates
+        for value in (1, 2, 0.5):  # ones, whole numbers, others
+            X = value * _interactions(dtype)
             for measure in ("cosine", "dot"):
-                top_k(values * sparse, k=5, measure=measure)
-                top_k(values * sparse[:3], values * sparse, 5, measure=measure)
-            top_k(values * sparse.T, k=5)
+                top_k(X, k=5, measure=measure)
+                top_k(X[:3], X, 5, measure=measure)
+            top_k(X.T, k=5)
 
 
-def _themselves(n_queries: int, n_items: int) -> Any:
-    import numpy as np
-    import scipy.sparse as sp
-
-    numbers = np.arange(n_queries)
-    return sp.csr_array((np.ones(n_queries), (numbers, numbers)), shape=(n_queries, n_items))
-
-
-def _equal_rows() -> None:
-    import numpy as np
-
-    from fastcos.neighbors.search import top_k
-
-    for dtype in ("float32", "float64"):
-        top_k(np.repeat(_vectors(dtype), 2, axis=0), k=5)
-
-
-def _ratings() -> None:
-    from fastcos.io import ingest_interactions
-    from fastcos.models.linear_mf import LinearMF
-
-    rated = _interactions().X.tocoo()
-    lines = (f"{u},{i},{1 + u % 5}\n" for u, i in zip(rated.row, rated.col, strict=True))
-    with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder) / "ratings.csv"
-        table.write_text("user,item,rating\n" + "".join(lines))
-        shards = ingest_interactions(table, Path(folder) / "shards")
-        LinearMF(8).fit(shards)
-        LinearMF(8).fit(_with_values(rated.tocsr()))
-
-
-def _with_values(X: Any) -> Any:
-    import numpy as np
-
-    X.data = np.arange(1.0, len(X.data) + 1) % 5 + 1
-    return X
-
-
-def _index() -> None:
-    from fastcos.neighbors.index import SimilarityIndex
+def index() -> None:
+    """Search an index in memory and one on disk."""
+    from fastcos import SimilarityIndex
 
     items = _vectors("float32")
-    index = SimilarityIndex().fit(items)
+    made = SimilarityIndex().fit(items)
     with tempfile.TemporaryDirectory() as folder:
-        index.save(Path(folder) / "index")
-        for searched in (index, SimilarityIndex.load(Path(folder) / "index")):
+        made.save(Path(folder) / "index")
+        for searched in (made, SimilarityIndex.load(Path(folder) / "index")):
             searched.search(items[:1], 5)
             searched.search(items, 5)
 
 
-def _measures() -> None:
-    from fastcos.measures import list_measures
-    from fastcos.neighbors.search import top_k
+def measures() -> None:
+    """Search by every measure that requires only the rows."""
+    from fastcos import list_measures, top_k
 
-    items = _vectors("float32")
     for name in list_measures():
-        try:
-            top_k(items, k=5, measure=name)
-        except (TypeError, ValueError):
-            continue  # it needs parameters, labels or the other side
-    # enough items for a guess of what the best of them have
-    top_k(_vectors("float32", 2_000)[:64], _vectors("float32", 2_000), 5, measure="recos")
-    for dtype in ("float32", "float64"):
-        for name in ("csls", "local_scaling", "dis_sim_local"):
-            top_k(_vectors(dtype, 2_000), k=5, measure=name)
+        with contextlib.suppress(TypeError, ValueError):  # it requires more than the rows
+            top_k(_vectors("float32"), k=5, measure=name)
+    # enough rows for the kernels of large searches
+    large = _vectors("float32", 2_000)
+    top_k(large[:64], large, 5, measure="recos")
+    for dtype, name in itertools.product(DTYPES, ("csls", "local_scaling", "dis_sim_local")):
+        top_k(_vectors(dtype, 2_000), k=5, measure=name)
 
 
-def _audit() -> None:
-    from fastcos.auditing.embeddings import audit
-    from fastcos.kernels import tiles
+def fit() -> None:
+    """Fit the models, to a matrix and to shards."""
+    from fastcos import CosineMF, LinearMF
+    from fastcos.io import ingest_interactions
 
-    # from 512 panels of items on, a search for few queries shares the panels among the threads
-    n = 512 * tiles.PANEL
-    labels = [str(i % 3) for i in range(n)]
-    for dtype in ("float32", "float64"):
-        audit(_vectors(dtype, 60), _vectors("float64", 40), labels=labels[:60], k=5)
-        audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)
+    X = _interactions(rated=True).tocoo()
+    lines = (f"{u},{i},{v:g}\n" for u, i, v in zip(X.row, X.col, X.data, strict=True))
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "ratings.csv"
+        table.write_text("user,item,rating\n" + "".join(lines))
+        LinearMF(8).fit(ingest_interactions(table, Path(folder) / "shards"))
+    LinearMF(8).fit(X.tocsr())
+    CosineMF(4, random_state=0).fit(_interactions())
 
 
-def _products() -> None:
-    import numpy as np
-    import scipy.sparse as sp
+def audit() -> None:
+    """Audit few items, and as many as make a search for few queries share panels among threads."""
+    import fastcos
 
-    from fastcos.linalg.products import gram_matmul, matmul, rmatmul
-    from fastcos.linalg.svd import randomized_svd, svd_residuals
+    for dtype, n in itertools.product(DTYPES, (60, 512 * tiles.PANEL)):
+        labels = [str(i % 3) for i in range(n)]
+        fastcos.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)
 
-    for dtype in ("float32", "float64"):
-        X = _with_values(_interactions().X).astype(dtype)
+
+def products() -> None:
+    """Multiply and factorise matrices of ones and of other values, small and large."""
+    from fastcos import gram_matmul, matmul, randomized_svd, rmatmul, svd_residuals
+
+    for dtype in DTYPES:
+        X = _interactions(dtype, rated=True)
         left, right = _vectors(dtype, X.shape[0]), _vectors(dtype, X.shape[1])
         matmul(X, right), rmatmul(X, left), gram_matmul(X, right)
-        ones = _interactions().X  # as they are where means are subtracted
-        matmul(ones, right), rmatmul(ones, left)
+        matmul(_interactions(), right), rmatmul(_interactions(), left)
         svd_residuals(X, randomized_svd(X, 5))
-        # large enough to be checked while it is multiplied
+        # large enough to be validated while it is multiplied
         matmul(sp.csr_array(np.ones((2**11, 2**9), dtype)), _vectors(dtype, 2**9))
-        for value in (1, 2):  # factors that outgrow the cache
-            X = value * _wide(dtype)
-            factor = np.ones((X.shape[1], 64), dtype)
+        # a dense factor larger than the cache
+        n, p, per_row = 2**11, 2**13, 2**9
+        columns = np.arange(n)[:, None] % (p // per_row) + np.arange(0, p, p // per_row)
+        indptr = np.arange(0, n * per_row + 1, per_row)
+        for value in (1, 2):
+            data = np.full(n * per_row, value, dtype)
+            X = sp.csr_array((data, columns.ravel(), indptr), shape=(n, p))
+            factor = np.ones((p, 64), dtype)
             matmul(X, factor), gram_matmul(X, factor)
-
-
-def _wide(dtype: str) -> Any:
-    import numpy as np
-    import scipy.sparse as sp
-
-    n, p, per_row = 2**11, 2**13, 2**9
-    indices = np.arange(n)[:, None] % (p // per_row) + np.arange(0, p, p // per_row)
-    indptr = np.arange(0, n * per_row + 1, per_row)
-    return sp.csr_array((np.ones(n * per_row, dtype), indices.ravel(), indptr), shape=(n, p))
-
-
-def _training() -> None:
-    from fastcos.models.cosine_mf import CosineMF
-
-    CosineMF(4, random_state=0).fit(_interactions().X)
-
-
-JOBS: tuple[Callable[[], None], ...] = (
-    _compare,
-    _neighbors,
-    _index,
-    _equal_rows,
-    _measures,
-    _ratings,
-    _audit,
-    _products,
-    _training,
-)

@@ -1,11 +1,13 @@
 """compare: which similarity to use for the items of interactions."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fastcos import validation
+from fastcos.comparison.candidates import select_candidates, under_rescalings
 from fastcos.comparison.models import (
     PREPROCESSINGS,
     Settings,
@@ -15,7 +17,14 @@ from fastcos.comparison.models import (
 )
 from fastcos.comparison.rescaled import score_rescalings
 from fastcos.comparison.result import Comparison
-from fastcos.comparison.runner import Executor, ModelComparison, run_here
+from fastcos.comparison.runner import (
+    Executor,
+    ModelEmbeddings,
+    Task,
+    evaluate_models,
+    rank_results,
+    run_here,
+)
 from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.linalg.csr import as_interactions
@@ -153,22 +162,29 @@ def compare(
     popularity = np.bincount(X.indices, minlength=p).astype(np.int64)
     fitted = fit_models(X, settings, progress=progress)
     if codes is None:
-        held_out = HeldOutTask(X, sampling)
-        of_rest = fit_models(held_out.rest, settings, progress=progress)
-        runner = ModelComparison(
-            held_out, held_out.rest, of_rest, named, preprocessings, measures, with_users=True
-        )
+        task: Task = (held_out := HeldOutTask(X, sampling))
+        seen, of_seen = held_out.rest, fit_models(held_out.rest, settings, progress=progress)
     else:
-        by_label = LabelTask(codes, popularity > 0, sampling)
-        runner = ModelComparison(
-            by_label, X, fitted, named, preprocessings, measures, with_users=False
-        )
-    tick = _counter(progress, len(named) + len(grid) + runner.n_candidates)
+        task, seen, of_seen = LabelTask(codes, popularity > 0, sampling), X, fitted
+    names = [variant.name for variant in named]
+    selected, left_out = select_candidates(
+        measures, ModelEmbeddings(of_seen, named, seen)(names[0]), with_users=codes is None
+    )
+    candidates = [
+        replace(one, preprocessing=name)
+        for name in preprocessings
+        for one in under_rescalings(selected, names)
+    ]
+    tick = _counter(progress, len(named) + len(grid) + len(candidates))
     tables = score_rescalings(
         fitted.models, named, grid, codes, popularity, settings.random_state, tick, executor
     )
+    results = []
+    for result in evaluate_models(task, seen, of_seen, named, settings, candidates, executor):
+        results.append(result)
+        tick()
     return Comparison(
-        leaderboard=runner.leaderboard(settings, resampling, tick, executor),
+        leaderboard=rank_results(task, results, left_out, resampling, chosen=measures is not None),
         **tables._asdict(),
         labels=codes,
         popularity=popularity,

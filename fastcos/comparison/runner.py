@@ -1,22 +1,15 @@
 """Runs a comparison: evaluates every candidate on one task, here or on workers, and ranks them."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from fastcos.comparison.bootstrap import Evaluation, rank
-from fastcos.comparison.candidates import (
-    Candidate,
-    Embeddings,
-    select_candidates,
-    under_rescalings,
-)
+from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.leaderboard import Leaderboard
 from fastcos.comparison.models import Fitted, Settings, Variant, fit_models
-from fastcos.measures import Measure
-from fastcos.measures.row_transforms import Floats
 
 
 class Evaluator(Protocol):
@@ -93,10 +86,9 @@ def rank_results(
 class ModelEmbeddings:
     """The embeddings of the models of one preprocessing, by name of the rescaling."""
 
-    def __init__(
-        self, fitted: Fitted, variants: Sequence[Variant], X: Any, popularity: Floats
-    ) -> None:
-        self._fitted, self._X, self._popularity = fitted, X, popularity
+    def __init__(self, fitted: Fitted, variants: Sequence[Variant], X: Any) -> None:
+        self._fitted, self._X = fitted, X
+        self._popularity = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
         self._variants = {variant.name: variant for variant in variants}
 
     def __call__(self, name: str) -> Embeddings:
@@ -113,56 +105,18 @@ class ModelEmbeddings:
         )
 
 
-class ModelComparison:
-    """Measures of the models of X under every rescaling, after every preprocessing."""
-
-    def __init__(
-        self,
-        task: Task,
-        X: Any,
-        fitted: Fitted,
-        variants: Sequence[Variant],
-        preprocessings: Sequence[str],
-        measures: Sequence[str | Measure] | None,
-        *,
-        with_users: bool,
-    ) -> None:
-        self._task, self._X, self._fitted = task, X, fitted
-        # without the held-out interactions, which a model must not see
-        self._popularity = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
-        self._preprocessings, self._variants = preprocessings, variants
-        self._chosen = measures is not None
-        names = [variant.name for variant in variants]
-        template = self._embeddings(fitted)(names[0])
-        selected, self._left_out = select_candidates(measures, template, with_users=with_users)
-        self._candidates = under_rescalings(selected, names)
-
-    @property
-    def n_candidates(self) -> int:
-        """Number of candidates to evaluate."""
-        return len(self._preprocessings) * len(self._candidates)
-
-    def leaderboard(
-        self,
-        settings: Settings,
-        random: np.random.Generator,
-        tick: Callable[[], None],
-        executor: Executor,
-    ) -> Leaderboard:
-        """Evaluate every candidate, and rank them; tick() after each."""
-        results = self._results(settings, tick, executor)
-        return rank_results(self._task, results, self._left_out, random, chosen=self._chosen)
-
-    def _results(
-        self, settings: Settings, tick: Callable[[], None], executor: Executor
-    ) -> Iterator[tuple[Candidate, Any]]:
-        for name in self._preprocessings:
-            fitted = self._fitted if name == "none" else fit_models(self._X, settings, name)
-            candidates = [replace(one, preprocessing=name) for one in self._candidates]
-            evaluator = CandidateEvaluator(self._task, self._embeddings(fitted))
-            for pair in zip(candidates, executor(evaluator, candidates), strict=True):
-                yield pair
-                tick()
-
-    def _embeddings(self, fitted: Fitted) -> ModelEmbeddings:
-        return ModelEmbeddings(fitted, self._variants, self._X, self._popularity)
+def evaluate_models(
+    task: Task,
+    X: Any,
+    fitted: Fitted,
+    variants: Sequence[Variant],
+    settings: Settings,
+    candidates: Iterable[Candidate],
+    executor: Executor,
+) -> Iterator[tuple[Candidate, Any]]:
+    """Evaluate candidates of the models of X; adjacent ones share models of their preprocessing."""
+    for name, group in itertools.groupby(candidates, key=lambda one: one.preprocessing):
+        of_name = fitted if name == "none" else fit_models(X, settings, name)
+        evaluator = CandidateEvaluator(task, ModelEmbeddings(of_name, variants, X))
+        works = list(group)
+        yield from zip(works, executor(evaluator, works), strict=True)

@@ -1,6 +1,6 @@
 """The gate of the measures: parameters, metrics of the columns, rows that are two halves."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -182,34 +182,6 @@ def as_of_vectors(argument: str, name: str) -> None:
             f"{argument} must compare vectors, got {name!r}, a score of two texts: "
             "rerank(neighbors, STSScorer(model, texts)) orders neighbours by it"
         )
-
-
-def as_met(argument: str, name: str, needs: str) -> None:
-    """Refuse a measure whose needs are not there."""
-    given = needs.split()[0]
-    source = "FOLDER" if given == "model" else "FILE"
-    as_in = f"{name}:{given}={source}" if argument.startswith("--") else _as_in(name, given)
-    raise ValueError(
-        f"{argument} must be such as the data can serve, got {name}, which needs {needs} ({as_in})"
-    )
-
-
-def as_told_apart(argument: str, labels: Sequence[str], chosen: Sequence[Any]) -> None:
-    """Refuse two different objects that tables would call the same."""
-    objects = [label for label, one in zip(labels, chosen, strict=True) if not isinstance(one, str)]
-    twice = next((label for label in objects if objects.count(label) > 1), None)
-    if twice is not None:
-        raise ValueError(
-            f"{argument} must differ by name or by a number among the parameters, got {twice} twice"
-        )
-
-
-def as_of_items(argument: str, name: str) -> None:
-    """Refuse a measure of users where items are asked for."""
-    raise ValueError(
-        f"{argument} must compare items with each other here, got {name}, a measure of users "
-        "(compare judges it by held-out interactions)"
-    )
 
 
 def as_registered(measure: Any, makers: dict[str, Any]) -> str:

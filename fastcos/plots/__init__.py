@@ -7,4 +7,4 @@ from fastcos.plots.exponent_grid import ExponentGridDisplay
 from fastcos.plots.leaderboard import LeaderboardDisplay
 from fastcos.plots.similarity_maps import SimilarityMapsDisplay, similarity_image
 
-__all__ = ["ExponentGridDisplay", "SimilarityMapsDisplay", "LeaderboardDisplay", "similarity_image"]
+__all__ = ["ExponentGridDisplay", "LeaderboardDisplay", "SimilarityMapsDisplay", "similarity_image"]

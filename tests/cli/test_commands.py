@@ -277,7 +277,7 @@ def test_neighbors_refuses_in_one_line_what_the_source_cannot_give(tmp_path, cap
         call = ["neighbors", tmp_path / "v.npy", "--k", 1, "--measure", name]
         status, _, err = told(capsys, *call)
         assert status == 2
-        message = f"--measure must be such as the data can serve, got {name}, which needs {needs} ("
+        message = f"--measure {name!r} requires {needs} ("
         assert message in err
         assert len(err.strip().splitlines()) == 1
 

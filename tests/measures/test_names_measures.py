@@ -260,7 +260,7 @@ def test_the_command_compare_takes_every_name(labelled, files, tmp_path):
         ("cosine:power=2", "a parameter of cosine must be one of (it has none), got 'power'"),
         ("csls:n_neighbors=0", "n_neighbors must be a whole number of at least 1, got 0"),
         ("soft_cosine:matrix=none.npy", "none.npy: no such file or directory"),
-        ("soft_cosine", "which needs matrix or features (soft_cosine:matrix=FILE)"),
+        ("soft_cosine", "requires matrix or features (soft_cosine:matrix=FILE)"),
         ("sts_score", "--measure must compare vectors, got 'sts_score', a score of two texts"),
     ],
 )

@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -75,7 +76,9 @@ def items_of(first: int, path: Path) -> str:
 
 def long_neighbors(first: int, path: Path) -> None:
     path.mkdir(exist_ok=True)
-    call("neighbors", items_of(first, path), "--k", "5", "--out", str(path / "found.npz"))
+    parts, out = path / ".parts", str(path / "found.npz")
+    call("neighbors", items_of(first, path), "--k", "5", "--checkpoint", str(parts), "--out", out)
+    shutil.rmtree(parts)
 
 
 def call(*words: str) -> None:
