@@ -1,8 +1,8 @@
-"""What the first run of each verb costs: python -m bench.first_run [VERB ...]
+"""Cost of the first run of each command: python -m bench.first_run [COMMAND ...]
 
-Every verb runs in a folder of its own with an empty code cache, then three times with the code
-that the first run left; import fastcos five times in new processes. Prints a table and the
-seconds of fastcos/cli/compilation.py. A few minutes on two cores.
+Every command runs in a folder of its own with an empty code cache, then three times with the code
+that the first run left; import fastcos five times in new processes. Prints a table. A few minutes
+on two cores.
 """
 
 import os
@@ -16,13 +16,13 @@ from pathlib import Path
 
 FASTCOS = Path(sys.executable).parent / "fastcos"
 SMALL = ["--users", "2000", "--items", "200"]
-PREPARED = {  # what a verb reads, written by other verbs beforehand
+PREPARED = {  # commands that write the input of a command
     "compare": [["simulate", *SMALL]],
     "fit": [["simulate", *SMALL]],
     "neighbors": [["simulate", *SMALL], ["fit", "simulation/interactions.npz", "--rank", "20"]],
     "audit": [],
 }
-VERBS = {
+COMMANDS = {
     "simulate": ["simulate", *SMALL],
     "fit": ["fit", "simulation/interactions.npz", "--rank", "20"],
     "neighbors": ["neighbors", "model"],
@@ -49,24 +49,24 @@ def seconds(command: list[str], folder: Path, cache: Path) -> tuple[float, float
 
 
 def main(chosen: list[str]) -> None:
-    """Time the import and the chosen verbs."""
+    """Time the import and the chosen commands."""
     imports = [
         seconds([sys.executable, "-c", "import fastcos"], Path(), Path())[0]
         - seconds([sys.executable, "-c", "pass"], Path(), Path())[0]
         for _ in range(5)
     ]
     print(f"import fastcos: {statistics.median(imports) * 1e3:.0f} ms")
-    print("| verb | first run, s | of it compiling, s | later runs, s |\n|---|---:|---:|---:|")
-    for verb in chosen or VERBS:
-        with tempfile.TemporaryDirectory() as name:
-            folder, elsewhere = Path(name), Path(name) / "other"
+    print("| command | first run, s | of it compiling, s | later runs, s |\n|---|---:|---:|---:|")
+    for name in chosen or COMMANDS:
+        with tempfile.TemporaryDirectory() as place:
+            folder, elsewhere = Path(place), Path(place) / "other"
             seconds([sys.executable, "-c", VECTORS], folder, elsewhere)
-            for words in PREPARED.get(verb, []):
+            for words in PREPARED.get(name, []):
                 seconds([str(FASTCOS), *words], folder, elsewhere)
-            command = [str(FASTCOS), *VERBS[verb]]
+            command = [str(FASTCOS), *COMMANDS[name]]
             first, compiled = seconds(command, folder, folder / "cache")
             later = [seconds(command, folder, folder / "cache")[0] for _ in range(3)]
-            print(f"| {verb} | {first:.1f} | {compiled:.1f} | {statistics.median(later):.1f} |")
+            print(f"| {name} | {first:.1f} | {compiled:.1f} | {statistics.median(later):.1f} |")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fastcos.cli.main import VERBS, whole_parser
+from fastcos.cli.main import COMMANDS, whole_parser
 from fastcos.measures import summaries
 from fastcos.measures.base import registered
 
@@ -74,10 +74,10 @@ def _is_not_ours(
 
 
 def _commands() -> str:
-    top = whole_parser(VERBS)
+    top = whole_parser(COMMANDS)
     pages = ["# Commands", "", "```text", top.format_help().rstrip(), "```", ""]
-    (verbs,) = (action for action in top._actions if action.dest == "verb")
-    for name, parser in verbs.choices.items():  # type: ignore[union-attr]
+    (commands,) = (action for action in top._actions if action.dest == "command")
+    for name, parser in commands.choices.items():  # type: ignore[union-attr]
         pages += [f"## fastcos {name}", "", "```text", parser.format_help().rstrip(), "```", ""]
     return "\n".join(pages)
 

@@ -12,7 +12,7 @@ import pytest
 
 import fastcos
 from fastcos import metrics, plots
-from fastcos.cli.main import VERBS, main, whole_parser
+from fastcos.cli.main import COMMANDS as ALL_COMMANDS, main, whole_parser
 from fastcos.measures import base
 from fastcos.plots import rescalings
 
@@ -115,18 +115,18 @@ def test_page_script_runs(page, code, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
 def test_page_command_parses(page, command):
     words = shlex.split(command)[1:]
-    if words[0] in VERBS and words[1:] != ["--help"]:
-        assert whole_parser(words).parse_args(words).verb == words[0]
+    if words[0] in ALL_COMMANDS and words[1:] != ["--help"]:
+        assert whole_parser(words).parse_args(words).command == words[0]
 
 
 @pytest.mark.parametrize("page", TEXTS)
 def test_page_names_existing_flags_and_files(page):
     parsers = next(
-        action for action in whole_parser(VERBS)._actions if action.dest == "verb"
+        action for action in whole_parser(ALL_COMMANDS)._actions if action.dest == "command"
     ).choices
     for command in re.findall(r"`fastcos ([a-z]+ [^`]*--[^`]*)`", TEXTS[page]):
-        verb, *words = command.split()
-        known = set(parsers[verb]._option_string_actions)
+        name, *words = command.split()
+        known = set(parsers[name]._option_string_actions)
         assert {word for word in words if word.startswith("--")} <= known, command
     for path in re.findall(r"\b((?:tests|bench|examples|fastcos)/[\w./-]+\.\w+)", TEXTS[page]):
         assert (ROOT / path).exists() or path == "bench/tables.json", path
@@ -171,4 +171,4 @@ def test_readme_lists_all_commands():
     listed = re.findall(
         r"^\| `fastcos (\w+)` \|", (ROOT / "README.md").read_text("utf8"), re.MULTILINE
     )
-    assert listed == list(VERBS)
+    assert listed == list(ALL_COMMANDS)

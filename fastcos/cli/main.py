@@ -87,11 +87,18 @@ class _Completion(argparse.Action):
         raise SystemExit(0)
 
 
+class _Version(argparse.Action):
+    """Prints the installed version; argparse's own action ignores a full disk."""
+
+    def __call__(self, *_: Any) -> NoReturn:
+        print(f"fastcos {metadata.version('fastcos')}")
+        raise SystemExit(0)
+
+
 def whole_parser(called: Collection[str]) -> argparse.ArgumentParser:
     """Return the parser of all commands, with the arguments of those that are called."""
     top = _Parser(prog="fastcos", description=DESCRIPTION, epilog=EPILOG, formatter_class=_Help)
-    version = f"fastcos {metadata.version('fastcos')}"
-    top.add_argument("--version", action="version", version=version, help="print the version")
+    top.add_argument("--version", action=_Version, nargs=0, help="print the version")
     top.add_argument(
         "--completion",
         action=_Completion,

@@ -12,6 +12,7 @@ from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import read_model_folder
 from fastcos.cli.terminal import print_json, print_table, progress_bar, say
+from fastcos.storage import OccupiedError
 from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
@@ -83,8 +84,11 @@ def run(given: argparse.Namespace) -> int:
         )
         _show(ids, rows, top_k(items[rows], items, k, measure=measure, exclude=themselves), given)
         return 0
-    with progress_bar("searching") as progress:
-        found = top_k(items, k=k, measure=measure, progress=progress, out=given.checkpoint)
+    try:
+        with progress_bar("searching") as progress:
+            found = top_k(items, k=k, measure=measure, progress=progress, out=given.checkpoint)
+    except OccupiedError as error:  # "out must ..."
+        raise ValueError(str(error).replace("out", "--checkpoint", 1)) from None
     out.resolve().parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".npz":
         io.write_npz(out, {"ids": ids, "indices": found.indices, "scores": found.scores})

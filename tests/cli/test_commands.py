@@ -181,8 +181,8 @@ def test_compare_of_vectors_by_labels_and_pairs(tmp_path, capsys):
     assert status == 0, err
     assert "60 pairs; 1 with an unknown item left out" in err
     document = json.loads(out)
-    assert set(document["leaderboard"]) == {"labels", "people"}
-    best = document["leaderboard"]["people"]["rows"][0]
+    assert set(document["leaderboards"]) == {"labels", "people"}
+    best = document["leaderboards"]["people"]["rows"][0]
     assert best["measure"] == "dot"
     assert best["score"] == pytest.approx(1, abs=1e-3)
     assert {path.name for path in (tmp_path / "c").iterdir()} == {
@@ -442,7 +442,7 @@ def test_compare_of_words_by_category_and_by_ratings(tmp_path, capsys, categorie
         *("--pairs", words / "EN-MEN-TR-3k.txt", words / "EN-SIMLEX-999.txt"),
     )
     assert status == 0, err
-    found = json.loads(out)["leaderboard"]
+    found = json.loads(out)["leaderboards"]
     assert all(one["beats_chance"] for one in found.values())
     cosine = {
         name: next(row["score"] for row in one["rows"] if row["measure"] == "cosine")

@@ -105,7 +105,7 @@ def test_compare_of_a_folder_judges_its_items(folder, tmp_path):
     for source, out in ((folder / "model", "a"), (folder / "items.npy", "b")):
         call("compare", source, *labels, "--measures", "dot", "--out", tmp_path / out)
     ours, truth = (
-        json.loads((tmp_path / name / "comparison.json").read_text())["leaderboard"]["labels"]
+        json.loads((tmp_path / name / "comparison.json").read_text())["leaderboards"]["labels"]
         for name in "ab"
     )
     assert ours["rows"] == truth["rows"]

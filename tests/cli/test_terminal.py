@@ -1,4 +1,4 @@
-"""What the command line says of itself: help, examples, completion, compilation, progress."""
+"""Help, examples, completion, messages on compilation, progress and tables of the commands."""
 
 import json
 import os
@@ -14,18 +14,18 @@ import numba
 import pytest
 
 from fastcos.cli import doctor, terminal
-from fastcos.cli.compilation import SECONDS, compilation_told
-from fastcos.cli.main import SHELLS, VERBS, main, whole_parser
+from fastcos.cli.main import COMMANDS, SHELLS, main, whole_parser
 
 EXAMPLES = [
     (name, line.strip())
-    for name in VERBS
+    for name in COMMANDS
     for line in re.sub(r"\\\n *", "", import_module(f"fastcos.cli.{name}").EPILOG).splitlines()
     if line.startswith("  ")
 ]
 
 
-def told(capsys, *arguments):
+def run(capsys, *arguments):
+    """Exit status, stdout and stderr of one call."""
     try:
         status = main([str(argument) for argument in arguments])
     except SystemExit as exit_:
@@ -33,46 +33,46 @@ def told(capsys, *arguments):
     return (status, *capsys.readouterr())
 
 
-def ran(code):
-    """What another process prints on stdout."""
+def stdout_of(code):
+    """The output of Python code in a new process."""
     return subprocess.run(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True
     ).stdout
 
 
-def test_every_verb_has_an_example():
-    assert {name for name, _ in EXAMPLES} == set(VERBS)
+def test_every_command_has_an_example():
+    assert {name for name, _ in EXAMPLES} == set(COMMANDS)
 
 
 @pytest.mark.parametrize(("name", "line"), EXAMPLES)
-def test_an_example_is_a_call_that_parses(name, line):
+def test_examples_of_the_help_parse(name, line):
     words = shlex.split(line.split("  ")[0].split(" > ")[0])
     while "=" in words[0]:  # settings before the command
         words.pop(0)
     assert words.pop(0) == "fastcos"
-    assert whole_parser(words).parse_args(words).verb in VERBS
+    assert whole_parser(words).parse_args(words).command in COMMANDS
 
 
-@pytest.mark.parametrize("name", VERBS)
-def test_the_help_of_a_verb_shows_its_examples_and_json(capsys, name, monkeypatch):
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_shows_examples_and_json(capsys, name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    status, out, _ = told(capsys, name, "--help")
+    status, out, _ = run(capsys, name, "--help")
     assert status == 0
     assert re.search(r"^examples?:", out, flags=re.MULTILINE)
     assert "--json" in out
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_the_help_fits_a_terminal_with_its_prompt(capsys, monkeypatch):
+def test_help_fits_a_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    _, out, _ = told(capsys, "--help")
+    _, out, _ = run(capsys, "--help")
     lines = out.splitlines()
     assert len(lines) < 24
     assert max(map(len, lines)) <= 80
-    assert all(re.search(rf"^ +{name} +\S", out, re.MULTILINE) for name in VERBS)
+    assert all(re.search(rf"^ +{name} +\S", out, re.MULTILINE) for name in COMMANDS)
 
 
-def test_the_help_comes_without_numerical_libraries():
+def test_help_imports_no_numerical_library():
     code = """
 import sys
 from fastcos.cli.main import main
@@ -82,26 +82,26 @@ except SystemExit:
     pass
 print(sorted({"numba", "numpy", "scipy", "sklearn", "matplotlib", "rich"} & set(sys.modules)))
 """
-    assert ran(code).splitlines()[-1] == "[]"
+    assert stdout_of(code).splitlines()[-1] == "[]"
 
 
 def test_importing_fastcos_imports_nothing_heavy():
     code = "import sys, fastcos; print(sorted({'numba', 'numpy', 'scipy'} & set(sys.modules)))"
-    assert ran(code) == "[]\n"
+    assert stdout_of(code) == "[]\n"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_completion_knows_verbs_and_flags(capsys, shell):
+def test_completion_knows_commands_and_flags(capsys, shell):
     pytest.importorskip("shtab")
-    status, out, _ = told(capsys, "--completion", shell)
+    status, out, _ = run(capsys, "--completion", shell)
     assert status == 0
     assert "reproduce" in out
     assert "label-column" in out
 
 
-def test_completion_without_shtab_tells_the_remedy(capsys, monkeypatch):
+def test_completion_without_shtab_names_the_extra(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
-    status, _, err = told(capsys, "--completion", "bash")
+    status, _, err = run(capsys, "--completion", "bash")
     assert status == 2
     assert "pip install 'fastcos[completion]'" in err
     assert len(err.splitlines()) == 1
@@ -116,7 +116,7 @@ def test_completion_without_shtab_tells_the_remedy(capsys, monkeypatch):
         pytest.param("--completion zsh", marks=pytest.mark.slow),
     ],
 )
-def test_a_reader_that_goes_early_leaves_no_traceback(words):
+def test_closed_pipe_leaves_no_traceback(words):
     program = shlex.join([sys.executable, "-c", "from fastcos.cli.main import *; entry_point()"])
     done = subprocess.run(
         ["bash", "-c", f"(sleep 0.2; {program} {words}) | true; echo ${{PIPESTATUS[0]}}"],
@@ -154,41 +154,37 @@ def test_closed_or_full_streams_leave_no_traceback(words, status, message):
     assert (done.returncode, done.stdout, done.stderr) == (status, "", message)
 
 
-def test_an_error_commands_no_terminal(capsys):
+def test_fail_escapes_control_characters(capsys):
     terminal.fail("fastcos", "got \x1b[2J\u202e of\nté")
     assert capsys.readouterr().err == "fastcos: got \\x1b[2J\\u202e of té\n"
 
 
-def test_a_wrong_variable_is_told_by_itself(capsys, monkeypatch):
+def test_wrong_environment_variable_is_refused(capsys, monkeypatch):
     for name in ("FASTCOS_NUM_THREADS", "FASTCOS_WORKING_MEMORY"):
         with monkeypatch.context() as during:
             during.setenv(name, "abc")
-            status, out, err = told(capsys, "neighbors", "missing.npy")
+            status, out, err = run(capsys, "neighbors", "missing.npy")
         assert (status, out) == (2, "")
         assert err == f"fastcos neighbors: {name} must be a number, got 'abc'\n"
 
 
 def test_version(capsys):
-    assert told(capsys, "--version")[:2] == (0, f"fastcos {metadata.version('fastcos')}\n")
+    assert run(capsys, "--version")[:2] == (0, f"fastcos {metadata.version('fastcos')}\n")
 
 
-def test_the_seconds_of_compilation_name_verbs():
-    assert set(SECONDS) <= set(VERBS)
-
-
-def test_compilation_is_told_once_and_only_where_there_is_some(capsys):
-    with compilation_told("simulate"):
+def test_compilation_is_reported_once(capsys):
+    with terminal.compilation_reported():
         numba.jit(lambda x: x + 1)(1)
         numba.jit(lambda x: x + 2)(1)
     first, last = capsys.readouterr().err.splitlines()
-    assert first.startswith(f"compiling kernels once, about {SECONDS['simulate']} s; later runs")
+    assert first.startswith("compiling kernels once, ")
     assert re.fullmatch(r"compiled for \d+\.\d s", last)
-    with compilation_told("simulate"):
+    with terminal.compilation_reported():
         pass
     assert capsys.readouterr().err == ""
 
 
-def test_doctor_advises_where_something_is_wrong():
+def test_doctor_advises_on_each_problem():
     fine = {
         "cache_directory": "/c",
         "cache_writable": True,
@@ -203,7 +199,7 @@ def test_doctor_advises_where_something_is_wrong():
         "cache_writable": (False, "FASTCOS_CACHE_DIR"),
         "compiled_signatures_cached": (0, "fastcos warmup"),
         "threads": (3, "3 threads share 2 cores"),
-        "instruction_set": ("avx2", "holds the kernels to avx2"),
+        "instruction_set": ("avx2", "limits the kernels to avx2"),
     }
     for name, (value, words) in wrong.items():
         (line,) = doctor.advice({**fine, name: value})
@@ -212,96 +208,102 @@ def test_doctor_advises_where_something_is_wrong():
 
 
 def test_doctor_prints_a_table(capsys):
-    status, out, _ = told(capsys, "doctor")
+    status, out, _ = run(capsys, "doctor")
     assert status == 0
     assert "instruction set" in out
 
 
-def test_a_log_gets_lines_of_progress_with_rate_and_time_left(capsys, monkeypatch):
-    clock = iter([0.0, 5.0, 10.0, 11.0])
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(clock))
-    with terminal.progress_bar("searching") as progress:
-        for done in (50, 100, 110):
-            progress(done, 400)
-    assert capsys.readouterr().err == "searching: 100 of 400, 10/s, about 30 s left\n"
+@pytest.fixture
+def terminal_of(monkeypatch):
+    """Make rich take the streams for a terminal of so many columns."""
+
+    def set_columns(columns):
+        for name, value in (("FORCE_COLOR", 1), ("NO_COLOR", 1), ("TERM", "xterm")):
+            monkeypatch.setenv(name, str(value))
+        monkeypatch.setenv("COLUMNS", str(columns))
+
+    return set_columns
 
 
-def test_the_pace_in_a_log_leaves_out_the_first_step_which_may_compile(capsys, monkeypatch):
-    clock = iter([0.0, 0.0, 40.0, 41.0, 51.0])
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(clock))
-    with terminal.progress_bar("comparing") as progress:
-        for done in (0, 1, 2, 12):
-            progress(done, 32)
+@pytest.fixture
+def clock(monkeypatch):
+    """The time that progress sees, as a list of one number."""
+    now = [0.0]
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def follow(clock, steps):
+    """Report (seconds, done, total) to a progress bar."""
+    with terminal.progress_bar("[searching]") as progress:
+        for seconds, done, total in steps:
+            clock[0] = seconds
+            progress(done, total)
+
+
+def test_progress_bar_writes_lines_to_a_log(capsys, clock):
+    follow(clock, [(5.0, 50, 400), (10.0, 100, 400), (11.0, 110, 400)])
+    assert capsys.readouterr().err == "[searching]: 100 of 400, about 30 s left\n"
+
+
+def test_progress_bar_estimates_without_the_first_step(capsys, clock):
+    """The first step may compile."""
+    follow(clock, [(0.0, 0, 32), (40.0, 1, 32), (41.0, 2, 32), (51.0, 12, 32)])
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "comparing: 1 of 32"
-    assert second == "comparing: 12 of 32, 1/s, about 20 s left"
+    assert first == "[searching]: 1 of 32"
+    assert second == "[searching]: 12 of 32, about 20 s left"
 
 
-def test_a_count_that_begins_anew_has_a_pace_of_its_own():
-    pace = terminal._Pace()
-    assert pace.told(100, 200, 0.0) == ""
-    assert pace.told(200, 200, 1.0) == "100/s, about 0 s left"
-    assert pace.told(0, 30, 2.0) == ""
-    assert pace.told(10, 30, 12.0) == ""
-    assert pace.told(20, 30, 22.0) == "1/s, about 10 s left"
+def test_progress_bar_estimates_anew_when_counting_restarts(capsys, clock):
+    steps = [(10.0, 100, 200), (20.0, 200, 200), (30.0, 0, 32), (40.0, 8, 32), (50.0, 16, 32)]
+    follow(clock, steps)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1:] == [
+        "[searching]: 200 of 200, about 0 s left",
+        "[searching]: 8 of 32",
+        "[searching]: 16 of 32, about 20 s left",
+    ]
 
 
-def test_a_table_wider_than_the_terminal_goes_on_below_with_every_number_whole(capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich take stdout for a terminal
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
+def test_progress_bar_keeps_its_estimate_when_the_total_changes(capsys, clock, terminal_of):
+    terminal_of(120)
+    follow(clock, [(0.0, 0, 500), (1.0, 16, 256), (3.0, 48, 240), (4.0, 64, 256)])
+    err = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
+    assert "[searching]" in err
+    assert "64 of 256" in err
+    assert "0:00:12" in err
+
+
+def test_print_table_splits_tables_wider_than_the_terminal(capsys, terminal_of):
     header = ["name", *(f"number {i}" for i in range(12)), "meaning"]
     rows = [[f"row {i}", *(i + j / 100 for j in range(12)), "what it says"] for i in range(3)]
-    for columns, tables in (("40", 4), ("160", 1)):
-        monkeypatch.setenv("COLUMNS", columns)
+    for columns, tables in ((40, 4), (160, 1)):
+        terminal_of(columns)
         terminal.print_table("a title", header, rows)
         out = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
         assert "…" not in out
-        assert max(map(len, out.splitlines())) <= int(columns)
+        assert max(map(len, out.splitlines())) <= columns
         assert out.count("row 2") >= tables
         assert (out.count("row 2") == 1) == (tables == 1)
         assert all(f"{row[j]:.3f}" in out for row in rows for j in range(1, 13))
         assert out.count("a title") == 1
 
 
-@pytest.mark.parametrize(
-    ("rate", "text"), [(0.1, "10 s each"), (12.34, "12.3/s"), (1234567, "1.23M/s"), (2e10, "20G/s")]
-)
-def test_a_rate_is_short(rate, text):
-    assert terminal._rate(rate) == text
+def test_print_table_keeps_square_brackets(capsys):
+    terminal.print_table("by [bold]", ["[red]name[/red]"], [["[x]"], ["[/x]"]])
+    out = capsys.readouterr().out
+    assert all(text in out for text in ("by [bold]", "[red]name[/red]", "[x]", "[/x]"))
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.4, "0 s"), (119, "119 s"), (150, "2 min"), (9e3, "2.5 h")],
-)
-def test_time_left_is_told_as_people_plan_it(seconds, text):
-    assert terminal._duration(seconds) == text
-
-
-def test_a_bar_keeps_its_pace_when_the_total_changes(capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich take stderr for a terminal
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "120")
-    clock = iter([0.0, 1.0, 3.0, 4.0])  # rich keeps its own
-    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    with terminal.progress_bar("factorising") as progress:
-        for done, total in ((0, 500), (16, 500), (48, 300), (64, 256)):
-            progress(done, total)
-    err = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
-    assert "64/256" in err
-    assert "16/s, about 12 s left" in err
-
-
-# writes down every call that finds no compiled code in the process, kept on disk or not
+# records every call that finds no compiled code in the process, cached on disk or not
 RECORDING = """
 import json, os
 from pathlib import Path
 from numba.core.dispatcher import _DispatcherBase
-asked, compile_for_args = set(), _DispatcherBase._compile_for_args
+compiled, compile_for_args = set(), _DispatcherBase._compile_for_args
 def recorded(self, *arguments, **named):
     types = ", ".join(str(self.typeof_pyval(argument)) for argument in arguments)
-    asked.add(f"{self.py_func.__module__}.{self.py_func.__qualname__}({types})")
+    compiled.add(f"{self.py_func.__module__}.{self.py_func.__qualname__}({types})")
     return compile_for_args(self, *arguments, **named)
 _DispatcherBase._compile_for_args = recorded
 import numpy as np
@@ -309,18 +311,18 @@ from fastcos.cli.main import main
 """
 
 
-def signatures_asked_for(code, folder):
-    kept = folder / "asked.json"
+def signatures_compiled(code, folder):
+    kept = folder / "compiled.json"
     code = f"os.chdir({str(folder)!r})\n{code}"
-    ran(f"{RECORDING}\n{code}\nPath({str(kept)!r}).write_text(json.dumps(sorted(asked)))")
+    stdout_of(f"{RECORDING}\n{code}\nPath({str(kept)!r}).write_text(json.dumps(sorted(compiled)))")
     return set(json.loads(kept.read_text()))
 
 
 @pytest.mark.slow
-def test_after_warmup_no_verb_compiles_anything(tmp_path):
-    warmed = signatures_asked_for('assert main(["warmup"]) == 0', tmp_path)
+def test_warmup_compiles_all_that_commands_need(tmp_path):
+    warmed = signatures_compiled('assert main(["warmup"]) == 0', tmp_path)
     assert len(warmed) > 50
-    verbs = """
+    commands = """
 rng = np.random.default_rng(0)
 np.save("f4.npy", rng.standard_normal((100, 8)).astype("f4"))
 np.save("f8.npy", rng.standard_normal((100, 8)))
@@ -349,6 +351,6 @@ for words in (
 ):
     assert main(words) == 0, words
 """
-    asked = signatures_asked_for(verbs, tmp_path)
-    assert len(asked) > 20
-    assert asked - warmed == set()
+    compiled = signatures_compiled(commands, tmp_path)
+    assert len(compiled) > 20
+    assert compiled - warmed == set()

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from fastcos.cli.main import VERBS, main
+from fastcos.cli.main import COMMANDS, main
 
 # the call, and what the line says
 CALLS = """
@@ -152,7 +152,7 @@ def folder(tmp_path_factory):
 
 def test_every_verb_that_takes_something_has_nine_wrong_calls_or_more():
     verbs = [call.split()[0] for call, _ in LINES]
-    assert all(verbs.count(verb) > 8 for verb in set(VERBS) - {"doctor", "warmup"})
+    assert all(verbs.count(verb) > 8 for verb in set(COMMANDS) - {"doctor", "warmup"})
 
 
 @pytest.mark.parametrize(("call", "words"), LINES, ids=[call for call, _ in LINES])
