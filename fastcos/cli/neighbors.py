@@ -17,7 +17,7 @@ from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
     from fastcos.comparison.candidates import Embeddings
-    from fastcos.neighbors.search import Neighbors
+    from fastcos.neighbors.types import Neighbors
 
 DESCRIPTION = """\
 Find the k most similar items of every item, exactly: of a folder that fastcos fit wrote, or of

@@ -276,12 +276,11 @@ def as_measure(flag: str, text: str, others: Sequence[str] = ()) -> "str | Measu
 
     The message for a wrong name also lists the other values that the flag takes.
     """
-    from fastcos.measures import checks, get_measure, list_measures
+    from fastcos.measures import get_measure, list_measures
     from fastcos.measures.base import registered
 
     # a colon is also in names such as rescaled_cosine:data
     name, *pairs = re.split(r":(?=\w+=)", text)
-    checks.as_of_vectors(flag, name)
     name = validation.as_choice(flag, name, (*others, *list_measures()))
     if not pairs:
         return name
