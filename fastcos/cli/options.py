@@ -4,7 +4,6 @@ import argparse
 import inspect
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -256,7 +255,7 @@ def chosen_measures(given: argparse.Namespace) -> "list[str | Measure] | None":
     """Return the measures of --measures, None for all."""
     if given.measures == "all":
         return None
-    return [as_measure("--measures", text, ("all",)) for text in given.measures.split(",")]
+    return [as_measure("--measures", text) for text in given.measures.split(",")]
 
 
 def chosen_preprocessings(given: argparse.Namespace) -> list[str]:
@@ -271,17 +270,15 @@ def chosen_preprocessings(given: argparse.Namespace) -> list[str]:
     ]
 
 
-def as_measure(flag: str, text: str, others: Sequence[str] = ()) -> "str | Measure":
-    """Return the name, or the measure of NAME:PARAMETER=VALUE:PARAMETER=VALUE.
-
-    The message for a wrong name also lists the other values that the flag takes.
-    """
-    from fastcos.measures import get_measure, list_measures
+def as_measure(flag: str, text: str) -> "str | Measure":
+    """Return the name, or the measure of NAME:PARAMETER=VALUE:PARAMETER=VALUE."""
+    from fastcos.comparison.candidates import check_known
+    from fastcos.measures import get_measure
     from fastcos.measures.base import registered
 
     # a colon is also in names such as rescaled_cosine:data
     name, *pairs = re.split(r":(?=\w+=)", text)
-    name = validation.as_choice(flag, name, (*others, *list_measures()))
+    check_known(flag, name)
     if not pairs:
         return name
     accepted = inspect.signature(registered()[name]).parameters

@@ -67,16 +67,16 @@ def _vectors(dtype: str, n: int = 300) -> Any:
 
 def compare() -> None:
     """Compare by labels and by held-out interactions."""
-    import fastcos
+    from fastcos import comparison
 
     X = _interactions()
-    fastcos.compare(X, np.arange(X.shape[1]) % 4, n_components=8)
-    fastcos.compare(X, n_components=8, measures=["dot"])
+    comparison.compare(X, np.arange(X.shape[1]) % 4, n_components=8)
+    comparison.compare(X, n_components=8, measures=["dot"])
 
 
 def search() -> None:
     """Search dense and sparse rows: many and few queries, with filters, above a score."""
-    from fastcos import neighbors_above, similarity_blocks, top_k
+    from fastcos.neighbors import neighbors_above, similarity_blocks, top_k
 
     one = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
     for dtype in DTYPES:
@@ -99,7 +99,7 @@ def search() -> None:
 
 def index() -> None:
     """Search an index in memory and one on disk."""
-    from fastcos import SimilarityIndex
+    from fastcos.neighbors import SimilarityIndex
 
     items = _vectors("float32")
     made = SimilarityIndex().fit(items)
@@ -112,7 +112,8 @@ def index() -> None:
 
 def measures() -> None:
     """Search by every measure that requires only the rows."""
-    from fastcos import list_measures, top_k
+    from fastcos.measures import list_measures
+    from fastcos.neighbors import top_k
 
     for name in list_measures():
         with contextlib.suppress(TypeError, ValueError):  # it requires more than the rows
@@ -126,8 +127,8 @@ def measures() -> None:
 
 def fit() -> None:
     """Fit the models, to a matrix and to shards."""
-    from fastcos import CosineMF, LinearMF
     from fastcos.io import ingest_interactions
+    from fastcos.models import CosineMF, LinearMF
 
     X = _interactions(rated=True).tocoo()
     lines = (f"{u},{i},{v:g}\n" for u, i, v in zip(X.row, X.col, X.data, strict=True))
@@ -141,16 +142,16 @@ def fit() -> None:
 
 def audit() -> None:
     """Audit few items, and as many as make a search for few queries share panels among threads."""
-    import fastcos
+    from fastcos import auditing
 
     for dtype, n in itertools.product(DTYPES, (60, 512 * tiles.PANEL)):
         labels = [str(i % 3) for i in range(n)]
-        fastcos.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)
+        auditing.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)
 
 
 def products() -> None:
     """Multiply and factorise matrices of ones and of other values, small and large."""
-    from fastcos import gram_matmul, matmul, randomized_svd, rmatmul, svd_residuals
+    from fastcos.linalg import gram_matmul, matmul, randomized_svd, rmatmul, svd_residuals
 
     for dtype in DTYPES:
         X = _interactions(dtype, rated=True)

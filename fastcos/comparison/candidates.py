@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from fastcos import validation
 from fastcos.measures import Measure, get_measure, list_measures
@@ -23,15 +22,12 @@ BASELINE = "cosine"
 USER_ITEM = ("user_item_dot", "user_item_cosine")
 # compare users' rows with each other
 USER_USER = ("project_back_users",)
-# compare bags of vectors of the other side: items as bags of users, users as bags of items
-BAGS = ("word_rotators_distance",)
 # the cosine under a rescaling: equal to the candidate "cosine" under that rescaling
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
 # what these measures require where there is a model; without one they take the rows as they are
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
 # requirements of measure classes that embeddings meet
 _OTHER_SIDE = "other"
-_BAGS_OF_VECTORS = "vectors"
 _TWO_HALVES = "rows [a_i, b_i]"
 
 
@@ -49,8 +45,6 @@ class Embeddings:
     rescaling : Rescaling or None
     weight_decay : float or None
         λ of Eq. 2; None for the model's default.
-    bags : csr_array (n, p), or None
-        The interactions themselves: a user's row is a bag of items, an item's column one of users.
     """
 
     items: Rows
@@ -59,7 +53,6 @@ class Embeddings:
     X: Any = None
     rescaling: Any = None
     weight_decay: float | None = None
-    bags: Any = None
 
     @functools.cached_property
     def users(self) -> Rows | None:
@@ -67,11 +60,6 @@ class Embeddings:
         if self.model is None:
             return None
         return self.model.user_embeddings(self.X, self.rescaling)
-
-    @functools.cached_property
-    def bags_of_users(self) -> sp.csr_array:
-        """The items as bags of users, (p, n)."""
-        return sp.csr_array(self.bags.T)
 
     @property
     def has_eq1(self) -> bool:
@@ -85,7 +73,6 @@ class Embeddings:
             EQ2: True,
             "popularity": self.popularity is not None,
             "model": self.has_eq1,
-            _BAGS_OF_VECTORS: self.bags is not None,
             _OTHER_SIDE: self.model is not None,
             _TWO_HALVES: self.model is not None,
         }.get(requirement, False)
@@ -107,15 +94,12 @@ class Candidate:
         Preprocessing of the interactions before the model; "none" for none.
     source : str or Measure
         The registered name or the object that the measure is made from. Default: ``measure``.
-    compares_users : bool
-        Whether the rows are users in place of items.
     """
 
     measure: str
     rescaling: str = ""
     preprocessing: str = "none"
     source: str | Measure | None = field(default=None, compare=False, repr=False)
-    compares_users: bool = field(default=False, compare=False, repr=False)
 
     def __str__(self) -> str:
         text = self.measure + (f" under {self.rescaling}" if self.rescaling else "")
@@ -133,6 +117,11 @@ class Candidate:
         return source if isinstance(source, str) else source.name
 
     @property
+    def compares_users(self) -> bool:
+        """Whether the rows are users in place of items."""
+        return self.name in USER_USER
+
+    @property
     def requires(self) -> str:
         """What the measure requires besides the rows, in its class's words; "" for nothing."""
         if self.source is None or isinstance(self.source, str):
@@ -146,8 +135,7 @@ class Candidate:
     def depends_on_rescaling(self) -> bool:
         """Whether D changes the scores."""
         changes: Invariances = getattr(self._class, "invariances", Plain.invariances)
-        has_own_bags = self.name in BAGS and not self.requires
-        return not (changes.D == "y" or self.requires in ("model", EQ2) or has_own_bags)
+        return not (changes.D == "y" or self.requires in ("model", EQ2))
 
     @property
     def _class(self) -> Any:
@@ -158,9 +146,6 @@ class Candidate:
 
     def rows(self, embeddings: Embeddings) -> Rows:
         """The rows of the items, or of the users, in the form that the measure takes."""
-        if self.name in BAGS and embeddings.bags is not None:
-            bags: Any = embeddings.bags if self.compares_users else embeddings.bags_of_users
-            return bags  # type: ignore[no-any-return]  # only bags may be sparse
         if embeddings.model is not None:
             if self.compares_users:
                 return as_rows("users", embeddings.users)
@@ -188,7 +173,7 @@ class Candidate:
             decay = embeddings.weight_decay
             decay = model.default_regularization("weight_decay") if decay is None else decay
             return {"model": model, "regularization": decay}
-        if requirement in (_OTHER_SIDE, _BAGS_OF_VECTORS):
+        if requirement == _OTHER_SIDE:
             return {requirement: embeddings.items if self.compares_users else embeddings.users}
         if requirement in ("popularity", "model"):
             return {requirement: getattr(embeddings, requirement)}
@@ -212,14 +197,11 @@ def select_candidates(
     if chosen is None:
         of_users = () if with_users else (*USER_ITEM, *USER_USER)
         names = [one for one in list_measures() if one.partition(":")[0] not in _DUPLICATES]
-        selected = [_candidate(name, with_users) for name in names if name not in of_users]
-        for one in selected:
-            if one.name in BAGS and one.requires:
-                left_out[one.measure] = "a linear programme per pair: evaluated only if named"
-            elif not embeddings.provide(one.requires):
-                left_out[one.measure] = one.requires
+        selected = [_candidate(name) for name in names if name not in of_users]
+        missing = [one for one in selected if not embeddings.provide(one.requires)]
+        left_out = {one.measure: one.requires for one in missing}
     else:
-        selected = [_candidate(one, with_users) for one in chosen]
+        selected = [_candidate(one) for one in chosen]
         for one in selected:
             _check_served(argument, one, embeddings, with_users)
         objects = [one.measure for one in selected if not isinstance(one.source, str)]
@@ -227,7 +209,7 @@ def select_candidates(
             raise ValueError(
                 f"{argument} must differ by name or by a numeric parameter, got {twice} twice"
             )
-    by_label = {one.measure: one for one in [_candidate(BASELINE, with_users), *selected]}
+    by_label = {one.measure: one for one in [_candidate(BASELINE), *selected]}
     return [one for label, one in by_label.items() if label not in left_out], left_out
 
 
@@ -267,15 +249,21 @@ def out_of_core_candidates(
     return served, left_out
 
 
-def _candidate(choice: str | Measure, with_users: bool) -> Candidate:
+def check_known(argument: str, name: str) -> None:
+    """Refuse a name that is not registered, in the words of get_measure."""
+    if name not in registered():
+        try:
+            get_measure(name)
+        except ValueError as error:
+            raise ValueError(str(error).replace("measure", argument, 1)) from None
+
+
+def _candidate(choice: str | Measure) -> Candidate:
     if isinstance(choice, str):
-        validation.as_choice("measures", choice, sorted(registered()))
-        one = Candidate(choice, source=choice)
-    else:
-        made = get_measure(choice)
-        one = Candidate(label_of(made), source=made)
-    of_users = one.name in USER_USER or (one.name in BAGS and with_users)
-    return replace(one, compares_users=of_users)
+        check_known("measures", choice)
+        return Candidate(choice, source=choice)
+    made = get_measure(choice)
+    return Candidate(label_of(made), source=made)
 
 
 def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str]) -> list[Candidate]:

@@ -104,9 +104,7 @@ def compare(
     measures : sequence of str or Measure, optional
         The measures of the leaderboard, to which the cosine is added. Default: all that the model
         can serve. A measure that requires more is given as an object, such as
-        ``get_measure("soft_cosine", matrix=S)``. ``word_rotators_distance`` is evaluated only if it
-        is named: with labels items are bags of the users, without users are bags of the items, and
-        every pair is a linear programme of milliseconds.
+        ``get_measure("soft_cosine", matrix=S)``.
     progress : callable, optional
         progress(done, total), in columns of the factorisations as in :meth:`fastcos.LinearMF.fit`,
         then, from 0 again, in embeddings and candidates.

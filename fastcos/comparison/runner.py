@@ -87,7 +87,7 @@ class ModelEmbeddings:
     """The embeddings of the models of one preprocessing, by name of the rescaling."""
 
     def __init__(self, fitted: Fitted, variants: Sequence[Variant], X: Any) -> None:
-        self._fitted, self._X = fitted, X
+        self._fitted = fitted
         self._popularity = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
         self._variants = {variant.name: variant for variant in variants}
 
@@ -101,7 +101,6 @@ class ModelEmbeddings:
             X=fitted.users,
             rescaling=variant.rescaling,
             weight_decay=fitted.weight_decay,
-            bags=self._X,
         )
 
 

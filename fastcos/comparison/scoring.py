@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from fastcos import config, validation
 from fastcos.measures import Measure, UpperBounded
@@ -33,7 +32,7 @@ def raw_score_blocks(
     per slice, which is as wide as fits the working memory.
     """
     n, m = len(queries), len(pool)
-    query_rows = _some(rows, queries)
+    query_rows = memmap.take_rows("vectors", rows, queries)
     on_disk = memmap.is_memmap(rows)
     block, step = max(1, BLOCK // m), m
     if on_disk:
@@ -54,12 +53,7 @@ def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[
     """Precomputed arrays of at most ``step`` items of the pool at a time, and their number."""
     for lo in range(0, len(pool), step):
         some = pool[lo : lo + step]
-        yield _precomputed(measure, _some(rows, some)), len(some)
-
-
-def _some(rows: Any, numbers: Integers) -> Any:
-    """Rows of these numbers; bags may be sparse."""
-    return rows[numbers] if sp.issparse(rows) else memmap.take_rows("vectors", rows, numbers)
+        yield _precomputed(measure, memmap.take_rows("vectors", rows, some)), len(some)
 
 
 def _precomputed(measure: Measure, items: Rows) -> Any:

@@ -272,7 +272,7 @@ def test_neighbors_refuses_in_one_line_what_the_source_cannot_give(tmp_path, cap
     np.save(tmp_path / "v.npy", np.eye(4) + 0.1)
     for name, needs in (
         ("query_metric_cosine", "other"), ("soft_cosine", "matrix or features"),
-        ("rescaled_cosine:data", "model"), ("word_rotators_distance", "vectors"),
+        ("rescaled_cosine:data", "model"),
     ):  # fmt: skip
         call = ["neighbors", tmp_path / "v.npy", "--k", 1, "--measure", name]
         status, _, err = told(capsys, *call)
@@ -317,7 +317,10 @@ WRONG = [
         "colour",
     ),
     (["compare", "{}/seen.csv", "--item", "movie"], "movie"),
-    (["compare", "{}/seen.csv", "--measures", "cos"], "--measures must be one of all, "),
+    (
+        ["compare", "{}/seen.csv", "--measures", "cos"],
+        "--measures must be one of all_but_the_top, ",
+    ),
     (["compare", "{}/seen.csv", "--preprocessing", "tf"], "--preprocessing must be one of all, "),
     (["compare", "{}/v.npy"], "--labels or --pairs must be given for vectors, got none"),
     (["compare", "{}/text.csv"], "(row 4)"),

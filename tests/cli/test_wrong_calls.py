@@ -42,7 +42,7 @@ compare seen.csv --labels kinds.csv --label-column no | --label-column must name
 compare seen.csv --labels kinds.csv --label-column kind --label-item no | --label-item must name one
 compare seen.csv --labels kinds.csv --label-column kind --label-member a | --label-member must be
 compare seen.csv --rank 100                          | --rank must be a whole number from 1 to 9, g
-compare seen.csv --measures cosin                    | --measures must be one of all,
+compare seen.csv --measures cosin                    | --measures must be one of all_but_the_top,
 compare seen.csv --preprocessing tfidf               | --preprocessing must be one of all, none,
 compare items.npy                                    | --labels or --pairs must be given for vector
 compare seen.csv --out items.npy                     | --out must be a directory
