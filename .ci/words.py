@@ -59,6 +59,8 @@ WORD = re.compile(
     re.IGNORECASE,
 )
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# other meanings: a method of Python's files, a name of columns in what people have
+ALLOWED = re.compile(r"\.tell\(|\"card\"")
 SKIPPED = {"CHANGELOG.md", ".ci/words.py"}
 
 
@@ -75,6 +77,7 @@ def tracked(paths):
 
 def found(text):
     """Line number and phrase of each hit."""
+    text = ALLOWED.sub(lambda hit: " " * len(hit[0]), text)
     # line breaks stay where they are: "RowParts" becomes "Row_Parts"
     text = CAMEL.sub("_", text)
     for hit in WORD.finditer(text):
