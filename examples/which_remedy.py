@@ -114,7 +114,7 @@ def linear_items(X, **centres):
 
 
 def preprocessed(X):
-    """Name and item embeddings of Eq. 1 after each preprocessing, made when asked for."""
+    """Name and item embeddings of Eq. 1 after each preprocessing, made on demand."""
     standard = StandardizeColumns().fit(X)
     none, half = {"row_center": None, "center": None}, PopularityWeights
     return {
@@ -210,7 +210,7 @@ def interval(differences):
 
 
 def table(found):
-    """Markdown of all remedies by falling mean difference."""
+    """Markdown of all remedies by descending mean difference."""
     plain = found[PLAIN]
     lines = []
     for (kind, name), scores in found.items():
