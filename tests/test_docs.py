@@ -59,7 +59,7 @@ REFERENCE = "".join(
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # pages may write files, and register measures of their own
-    monkeypatch.setattr(base, "_MAKERS", dict(base._MAKERS))
+    monkeypatch.setattr(base, "REGISTRY", dict(base.REGISTRY))
     found = doctest.testfile(
         str(page), module_relative=False, optionflags=doctest.ELLIPSIS, encoding="utf8"
     )

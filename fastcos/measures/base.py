@@ -115,7 +115,7 @@ def capabilities(measure: Any) -> Capabilities:
         blocks=fits_nothing or getattr(kind, "fits_in_blocks", False),
         sparse=getattr(kind, "takes_sparse_rows", False),
         radius=not isinstance(measure, UpperBounded),
-        save=measure.name in _MAKERS,
+        save=measure.name in REGISTRY,
     )
 
 
@@ -207,7 +207,8 @@ class Plain:
         return raw
 
 
-_MAKERS: dict[str, Callable[..., Any]] = {}
+# name to class, or function that makes the measure; delete an entry to unregister it
+REGISTRY: dict[str, Callable[..., Any]] = {}
 # scores of candidates that no engine can rank: names of the literature, and where they are
 _SCORERS = {
     "sts_score": "rerank(neighbors, STSScorer(model, texts))",
@@ -217,18 +218,18 @@ _SCORERS = {
 
 def register(measure: type[Any]) -> type[Any]:
     """Class decorator: make a measure known by its name."""
-    _MAKERS[measure.name] = measure
+    REGISTRY[measure.name] = measure
     return measure
 
 
 def register_variant(name: str, maker: Callable[..., Any]) -> None:
     """Make a measure with some parameters known by a name of its own, such as "radial:dot"."""
-    _MAKERS[name] = maker
+    REGISTRY[name] = maker
 
 
 def registered() -> dict[str, Callable[..., Any]]:
     """Return what makes a measure, by name."""
-    return dict(_MAKERS)
+    return dict(REGISTRY)
 
 
 def list_measures() -> tuple[str, ...]:
@@ -244,7 +245,7 @@ def list_measures() -> tuple[str, ...]:
     >>> "cosine" in list_measures()
     True
     """
-    return tuple(sorted(_MAKERS))
+    return tuple(sorted(REGISTRY))
 
 
 def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
@@ -276,12 +277,12 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     'cosine'
     """
     if isinstance(measure, str):
-        if measure not in _MAKERS and measure in _SCORERS:
+        if measure not in REGISTRY and measure in _SCORERS:
             raise ValueError(
                 f"measure must compare vectors, got {measure!r}: use {_SCORERS[measure]}"
             )
         validation.as_choice("measure", measure, list_measures())
-        made: Measure = _MAKERS[measure](**parameters)
+        made: Measure = REGISTRY[measure](**parameters)
         return made
     if not isinstance(measure, Plain):
         rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
@@ -308,6 +309,6 @@ def summaries() -> dict[str, str]:
     """
     lines = {}
     for name in list_measures():
-        maker = getattr(_MAKERS[name], "func", _MAKERS[name])
+        maker = getattr(REGISTRY[name], "func", REGISTRY[name])
         lines[name] = (inspect.getdoc(maker) or name).splitlines()[0]
     return lines

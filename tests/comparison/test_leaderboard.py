@@ -13,7 +13,7 @@ from fastcos.comparison.tasks import rated_pairs
 from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.measures import Plain, register
-from fastcos.measures.base import _MAKERS
+from fastcos.measures.base import REGISTRY
 from tests.comparison.test_compare import clustered_interactions
 
 
@@ -232,7 +232,7 @@ def test_popularity_is_counted_without_what_is_held_out():
             compare(X, labels, n_components=6, objective="dropout", rescalings=["identity"],
                     measures=["counting_for_a_test"])  # fmt: skip
     finally:
-        del _MAKERS["counting_for_a_test"]
+        del REGISTRY["counting_for_a_test"]
     assert 0.7 * X.nnz < counted[0].sum() < 0.9 * X.nnz
     assert counted[-1].sum() == X.nnz
 

@@ -13,7 +13,7 @@ from fastcos import get_measure, list_measures, top_k
 from fastcos.engine import scan, seeds
 from fastcos.kernels import tiles
 from fastcos.measures import Bounded, Plain, hubness, register, summaries
-from fastcos.measures.base import _MAKERS
+from fastcos.measures.base import REGISTRY
 from fastcos.measures.rescaling import Rescaling, rescalings
 from fastcos.neighbors import filter_refine, ratio, search as neighbors
 from tests.oracles import measures as oracles
@@ -1082,7 +1082,7 @@ def test_a_measure_has_a_summary_and_says_what_it_needs(name):
     line = summaries()[name]
     assert 15 < len(line) <= 100
     assert line.endswith(".") or name == "sign_cosine"
-    maker = getattr(_MAKERS[name], "func", _MAKERS[name])
+    maker = getattr(REGISTRY[name], "func", REGISTRY[name])
     assert isinstance(maker.needs, str)
     assert set(maker.invariances) <= {"y", "rank", "-"}
     given = set(inspect.signature(maker).parameters)
@@ -1121,7 +1121,7 @@ def test_declared_invariances_are_those_of_the_list():
             told[row["name"]] = dict(pair.rstrip(";").split("=") for pair in cells)
     assert len(told) > 30
     for name, cells in told.items():
-        maker = getattr(_MAKERS[name], "func", _MAKERS[name])
+        maker = getattr(REGISTRY[name], "func", REGISTRY[name])
         ours = maker.invariances._asdict()
         # "only along (1,..,1)" is a "-" with a remark
         differ = {cell for cell in cells if ours[cell] != cells[cell].replace("only", "-")}
@@ -1152,7 +1152,7 @@ def test_a_class_of_ones_own_is_found_by_its_name():
         )
         assert found.indices.tolist() == [[1]]
     finally:
-        del _MAKERS["reversed_for_a_test"]
+        del REGISTRY["reversed_for_a_test"]
 
 
 def own(**members):

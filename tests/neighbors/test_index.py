@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from fastcos import Rescaling, SimilarityIndex, get_measure, top_k
 from fastcos.measures import Plain, register
-from fastcos.measures.base import _MAKERS
+from fastcos.measures.base import REGISTRY
 from fastcos.storage import FastcosFormatError
 from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
@@ -186,7 +186,7 @@ def test_a_measure_that_no_file_can_hold_is_refused_by_name(items, tmp_path):
             with pytest.raises(TypeError, match=f"how of the measure must be .* got {came}"):
                 index.save(tmp_path / "index")
     finally:
-        del _MAKERS["unsaved"], _MAKERS["hidden"]
+        del REGISTRY["unsaved"], REGISTRY["hidden"]
 
 
 def test_a_damaged_index_is_refused(items, tmp_path):
