@@ -1,13 +1,23 @@
-"""The asv suite: us against our past. Against others: competitors/. How to run it: README.md."""
+"""Benchmarks: the asv suite, the performance regression gate, and other libraries.
+
+    asv, check, suite     times and errors of fastcos, one class per situation
+    gate/                 is one commit slower than another, with calibrate.py
+    competitors/, tables  ratios to other libraries, answers compared first
+    *_costs, *_exactness, beyond_memory, cluster_*, sharded_svd, first_run
+                          scripts: measurements that docs/ quotes
+
+Every benchmark compares its answer with a reference (answers.py) before it is timed. How to run
+each: README.md.
+"""
 
 import os
 import sys
 from pathlib import Path
 
-# asv makes this folder known, not the root; last, so that the installed fastcos is the one measured
+# asv puts this folder on the path, not the root; the root comes last, after the installed fastcos
 sys.path.append(str(Path(__file__).parents[1]))
 
-# asv installs one commit after another into one environment: compiled code must not outlive any
+# asv installs one commit after another into one environment: each needs a code cache of its own
 if "ASV_COMMIT" in os.environ:
     _caches = Path(os.environ["ASV_ENV_DIR"], "fastcos-cache")
     os.environ["FASTCOS_CACHE_DIR"] = str(_caches / os.environ["ASV_COMMIT"])

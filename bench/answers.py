@@ -1,12 +1,13 @@
-"""What every benchmark needs: the truth in float64, no time for a wrong answer, peak bytes."""
+"""References in float64, errors for wrong answers, and peak memory, for every benchmark."""
 
 import functools
 import sys
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 
-# rows whose neighbours are looked up again, one by one
+# rows whose neighbours are compared with a reference
 CHECKED_ROWS = 25
 
 
@@ -14,14 +15,14 @@ _states = {}
 
 
 class WrongAnswer(AssertionError):
-    """The operation to be timed does not do what it should."""
+    """The operation to be timed returns a wrong answer."""
 
 
 class Situation:
     """How asv samples every class of the suite.
 
-    A process is one sample of where threads and pages happen to lie, so several are taken; and asv
-    needs more than 6 samples a side to tell two commits apart.
+    The placement of threads and pages differs between processes, so several are used. asv needs
+    more than 6 samples per side to distinguish two commits.
     """
 
     processes = 4
@@ -30,7 +31,7 @@ class Situation:
 
 
 def once(setup):
-    """Let setup run once a process and parameters: asv calls it before every sample."""
+    """Run setup once per process and parameters; asv calls it before every sample."""
 
     @functools.wraps(setup)
     def setup_once(self, *parameters):
@@ -44,16 +45,16 @@ def once(setup):
 
 
 def at_most(limit, error):
-    """Return the error of an answer; above the limit there is nothing to be timed."""
+    """Return the error of an answer; raise WrongAnswer if it is above the limit."""
     if not error <= limit:
-        raise WrongAnswer(f"off by {error:g}, {limit:g} is allowed")
+        raise WrongAnswer(f"error must be at most {limit:g}, got {error:g}")
     return float(error)
 
 
 def peak_bytes(operation):
-    """Bytes that operation held at once, inputs apart: NumPy's arrays and Python's objects."""
+    """Return the peak bytes of an operation without its inputs: NumPy arrays, Python objects."""
     memory = sys.modules.get("fastcos.linalg.buffer_pool")
-    if memory:  # not in older versions
+    if memory:  # older versions have none
         memory.release()
     tracemalloc.start()
     try:
@@ -64,7 +65,7 @@ def peak_bytes(operation):
 
 
 def scores_of(query, items, measure):
-    """The float64 scores of one query."""
+    """Return the float64 scores of one query."""
     items, query = items.astype(np.float64), query.astype(np.float64)
     products = items @ query
     if measure == "dot":
@@ -76,7 +77,7 @@ def scores_of(query, items, measure):
 
 
 def wrong_rows(indices, queries, items=None, measure="cosine"):
-    """How many of CHECKED_ROWS queries do not have their exact neighbours, in order."""
+    """Return how many of CHECKED_ROWS queries lack their exact neighbours in order."""
     own, wrong = items is None, 0
     items = queries if own else items
     for row in np.linspace(0, len(queries) - 1, min(CHECKED_ROWS, len(queries))).astype(int):
@@ -90,6 +91,13 @@ def wrong_rows(indices, queries, items=None, measure="cosine"):
 
 
 def relative_error(found, truth):
-    """Largest deviation, as a share of the largest true value."""
+    """Return the largest error as a share of the largest true value."""
     truth = np.asarray(truth, np.float64)
     return float(np.abs(np.asarray(found) - truth).max() / max(np.abs(truth).max(), 1e-300))
+
+
+def resident_mib(field):
+    """Return VmRSS, or the peak VmHWM, of this process in MiB (Linux)."""
+    # ru_maxrss would include the parent's peak before exec
+    text = Path("/proc/self/status").read_text()
+    return int(text.split(f"{field}:")[1].split()[0]) / 1024

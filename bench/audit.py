@@ -1,4 +1,4 @@
-"""How arbitrary are these cosines: intervals, certificates, attacks, repairs, audit, compare."""
+"""Auditing: intervals, certificates, attacks, canonical forms, audit and compare."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from bench.metrics import embeddings
 
 
 class Pairs(answers.Situation):
-    """What a box of rescalings does to the cosines of pairs of rows."""
+    """Ranges of the cosines of pairs of rows under a box of rescalings."""
 
     params = [[1, 1_000]]
     param_names = ["pairs"]
@@ -23,7 +23,7 @@ class Pairs(answers.Situation):
         scaled = x / found.high_rescaling, y / found.high_rescaling
         lengths = np.prod([np.linalg.norm(rows, axis=1) for rows in scaled], axis=0)
         attained = abs((scaled[0] * scaled[1]).sum(1) / lengths - found.high).max()
-        # the box is a part of all linear maps of that condition
+        # the box is a subset of all linear maps of that condition
         wide = self.time_fisher_z_interval()
         outside = max((found.high - wide.high).max(), (wide.low - found.low).max(), 0)
         self.error = answers.at_most(1e-9, float(attained + outside))
@@ -51,7 +51,7 @@ class Pairs(answers.Situation):
 
 
 class Edges(answers.Situation):
-    """Which neighbours survive every rescaling, and which one takes them away."""
+    """Certified neighbours, and attacks on neighbours."""
 
     params = [["linear", "rescaling"]]
     param_names = ["family"]
@@ -61,7 +61,7 @@ class Edges(answers.Situation):
         self.rows, self.family = inputs.gaussian(200, 16), family
         certified, attack = self.time_certified_neighbors(), self.time_vertex_attack()
         wrong = answers.wrong_rows(certified.indices, self.rows)
-        # a certificate and an attack may not contradict each other
+        # a certified radius is a lower bound of an attack's
         wrong += int((certified.radius > attack.radius * (1 + 1e-9)).sum())
         self.wrong = answers.at_most(0, wrong)
 
@@ -77,8 +77,8 @@ class Edges(answers.Situation):
     track_wrong_edges.unit = "edges"
 
 
-class Repairs(answers.Situation):
-    """What does not depend on D."""
+class CanonicalForms(answers.Situation):
+    """Forms that do not depend on D."""
 
     @answers.once
     def setup(self):
@@ -112,7 +112,7 @@ class Repairs(answers.Situation):
 
 
 class Whole(answers.Situation):
-    """audit and compare from end to end."""
+    """audit and compare as a whole."""
 
     repeat = (5, 10, 2.0)
 

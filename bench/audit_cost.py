@@ -1,7 +1,7 @@
-"""What an audit costs, in units of one top_k of the same rows: python -m bench.audit_cost.
+"""Cost of an audit in units of one top_k of the same rows: `python -m bench.audit_cost`.
 
-The answers are checked first, then both are timed in turn, in the same process, after a warm-up of
-both. With --million, 1,000,000 x 64 once, with its peak memory: a few minutes.
+The answers are compared first; then both are timed alternately in one process, after a warm-up.
+With --million: 1,000,000 x 64 once, with its peak memory, in a few minutes.
 """
 
 import argparse
@@ -20,7 +20,7 @@ ROUNDS = 7
 
 
 def rows(n: int, d: int, n_centres: int) -> Any:
-    """Clustered items whose columns differ in length, or Gaussian ones for no centres."""
+    """Return clustered items with columns of different scales; Gaussian ones without centres."""
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((n, d), dtype=np.float32)
     if not n_centres:
@@ -31,21 +31,21 @@ def rows(n: int, d: int, n_centres: int) -> Any:
 
 
 def seconds(call: Callable[[], Any]) -> float:
-    """How long a call takes."""
+    """Return the seconds of a call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
-def check(items: Any, card: fastcos.auditing.Audit) -> None:
-    """The linear certificates of the card must be those of the neighbours by themselves."""
-    found = fastcos.certified_neighbors(items, card.k, card.condition)
-    if card.point.certified_linear != found.certified.mean():
-        raise SystemExit("the card and certified_neighbors disagree")
+def check(items: Any, report: fastcos.auditing.Audit) -> None:
+    """Compare the certificates of the audit with those of certified_neighbors."""
+    found = fastcos.certified_neighbors(items, report.k, report.condition)
+    if report.point.certified_linear != found.certified.mean():
+        raise SystemExit("audit and certified_neighbors disagree")
 
 
 def ratios(kind: str, items: Any, users: Any, labels: Any) -> str:
-    """One line: medians of the ratios of the rounds, and seconds."""
+    """Return one line: ratios of medians, and seconds."""
     check(items, fastcos.audit(items, users))
     times: dict[str, list[float]] = {"top_k": [], "audit": [], "labelled": []}
     for _ in range(ROUNDS):
@@ -62,7 +62,7 @@ def ratios(kind: str, items: Any, users: Any, labels: Any) -> str:
 
 
 def million() -> str:
-    """One line: 1,000,000 x 64, its time and the peak memory of the process."""
+    """Return one line: time and peak memory of 1,000,000 x 64."""
     items, users = rows(1_000_000, 64, 2_000), rows(200_000, 64, 0)
     fastcos.audit(items[:3_000], users[:1_000])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -72,7 +72,7 @@ def million() -> str:
 
 
 def main() -> None:
-    """Print the costs, and the machine they are of."""
+    """Print the machine and the costs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--million", action="store_true", help="1,000,000 x 64 once")
     given = parser.parse_args()

@@ -1,12 +1,11 @@
-"""Neighbours among rows on disk: resident memory, and the throughput of rows in memory for it.
+"""Search of memory-mapped rows: resident memory, and throughput relative to rows in memory.
 
     python -m bench.beyond_memory [--rows 3000000] [--columns 256] [--queries 50000] [--memory 512]
     python -m bench.beyond_memory --audit --rows 300000 --memory 64  # an audit instead
 
-Writes rows to a temporary file and searches them memory-mapped and read into memory, each in
-processes of its own, in turns, on two threads with a warm page cache. Prints JSON: seconds of both,
-the throughput of the one as a share of the other, the largest resident memory of both in MiB, and
-whether all bits agree.
+Writes rows to a temporary file and searches them memory-mapped and in memory, in turns, each in a
+process of its own, on two threads with a warm page cache. Prints JSON: seconds of both, the ratio
+of their throughputs, their peak resident memory in MiB, and whether the results are bit-identical.
 """
 
 import argparse
@@ -22,12 +21,13 @@ from pathlib import Path
 import numpy as np
 
 import fastcos
+from bench.answers import resident_mib
 
 K, THREADS = 10, 2
 
 
 def write_rows(path: Path, n: int, width: int, seed: int) -> None:
-    """Gaussian rows with falling scales, written some at a time."""
+    """Write Gaussian rows whose columns have descending scales, in blocks."""
     rows = np.lib.format.open_memmap(path, "w+", np.float32, (n, width))
     generator = np.random.default_rng(seed)
     scales = np.arange(1, width + 1, dtype=np.float32) ** -0.25
@@ -38,10 +38,10 @@ def write_rows(path: Path, n: int, width: int, seed: int) -> None:
 
 
 def search(folder: Path, where: str, memory: float, *, audit: bool) -> dict[str, object]:
-    """One warmed search, or audit, in this process."""
+    """Run one search or audit in this process, after a warm-up."""
     fastcos.set_config(num_threads=THREADS, working_memory=memory)
     small = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
-    work = audited if audit else searched
+    work = audit_bytes if audit else neighbor_bytes
     work(small, small)
     items = np.load(folder / "items.npy", mmap_mode="r" if where == "disk" else None)
     queries = np.load(folder / "queries.npy")
@@ -49,29 +49,22 @@ def search(folder: Path, where: str, memory: float, *, audit: bool) -> dict[str,
     found = work(queries, items)
     seconds = time.perf_counter() - start
     digest = hashlib.sha256(found).hexdigest()
-    return {"seconds": seconds, "peak_mib": peak_mib(), "digest": digest}
+    return {"seconds": seconds, "peak_mib": resident_mib("VmHWM"), "digest": digest}
 
 
-def searched(queries: np.ndarray, items: np.ndarray) -> bytes:
-    """The neighbours."""
+def neighbor_bytes(queries: np.ndarray, items: np.ndarray) -> bytes:
+    """Return the neighbours as bytes."""
     found = fastcos.top_k(queries, items, k=K)
     return found.indices.tobytes() + found.scores.tobytes()
 
 
-def audited(_queries: np.ndarray, items: np.ndarray) -> bytes:
-    """The card."""
+def audit_bytes(_queries: np.ndarray, items: np.ndarray) -> bytes:
+    """Return the audit report as bytes."""
     return json.dumps(fastcos.audit(items, k=K).to_dict()).encode()
 
 
-def peak_mib() -> float:
-    """Largest resident memory of this process; ru_maxrss would count its parent's before exec."""
-    status = Path("/proc/self/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
-
-
 def main() -> None:
-    """Parse, run both in turns, print."""
+    """Run both in turns; print the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=3_000_000)
     parser.add_argument("--columns", type=int, default=256)

@@ -1,8 +1,8 @@
-"""Is the suite whole? `python -m bench.check`, in two minutes: no times are judged but one ratio.
+"""Check of the suite: `python -m bench.check`, two minutes.
 
-Every benchmark of small size runs once and its answer is right; what is tracked of exactness is
-exact, and the clusters of the simulation are recovered as well as ever under every D; and a search
-takes no longer than sgemm with argpartition in the same process, which it beats several times over.
+Every small benchmark runs once and its answer is correct; every public operation has a benchmark.
+Tracked exactness is exact, and the recovery of the simulation's clusters is unchanged under every
+D. One time is checked: a search takes at most as long as sgemm with argpartition in this process.
 """
 
 import inspect
@@ -16,25 +16,28 @@ import fastcos
 from bench import inputs, suite
 from fastcos import metrics
 
-# sizes that need seconds to be made, and what starts processes
+# sizes whose inputs take seconds, and benchmarks that start processes
 LARGE = ("40,000", "20,000", "50000", "5000", "5_000", "3000", "10,000", "starting.")
-LEAST_BENCHMARKS = 90
-# pairwise AUC of the fixed simulation under every named D; rounding moves its last digits only
+# all small benchmarks that exist, rounded down
+MIN_BENCHMARKS = 90
+# pairwise AUC of the fixed simulation under every named D; rounding changes the last digits
 AREAS = {
     "identity": 0.921, "orthonormal": 0.783, "weights": 0.963, "balanced": 0.951,
     "smoothed": 0.949, "data": 0.940,
 }  # fmt: skip
 AREAS_DRIFT = 0.002
-# they look something up
-NO_WORK = {"fastcos.get_config", "fastcos.set_config", "fastcos.get_measure", "fastcos.measures"}
+# functions that compute nothing
+NO_WORK = {
+    "fastcos.get_config", "fastcos.set_config", "fastcos.get_measure", "fastcos.list_measures"
+}  # fmt: skip
 
 
 def small(name):
     return not any(size in name for size in LARGE)
 
 
-def yardstick(rows, k):
-    """The scores of all pairs in one product, and the k best."""
+def reference_top_k(rows, k):
+    """Return the k best of all scores of one matrix product."""
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     scores = unit @ unit.T
     np.fill_diagonal(scores, -np.inf)
@@ -43,12 +46,12 @@ def yardstick(rows, k):
     return np.take_along_axis(best, order, 1)
 
 
-def ratio_to_yardstick():
-    """Median over interleaved calls of our time over that of the yardstick."""
+def ratio_to_reference():
+    """Return the median ratio of our time to the reference's, over interleaved calls."""
     rows, ratios = inputs.gaussian(4_000, 128), []
     for _ in range(7):
         seconds = []
-        for call in (lambda: fastcos.top_k(rows, k=10), lambda: yardstick(rows, 10)):
+        for call in (lambda: fastcos.top_k(rows, k=10), lambda: reference_top_k(rows, 10)):
             started = time.perf_counter()
             call()
             seconds.append(time.perf_counter() - started)
@@ -57,7 +60,7 @@ def ratio_to_yardstick():
 
 
 def without_benchmark():
-    """Public operations that no file of the suite calls."""
+    """Return the public operations that no file of the suite calls."""
     sources = "".join(path.read_text("utf8") for path in suite.HERE.glob("*.py"))
     public = {f"fastcos.{name}": getattr(fastcos, name) for name in fastcos.__all__}
     public |= {f"metrics.{name}": getattr(metrics, name) for name in metrics.__all__}
@@ -69,12 +72,12 @@ def without_benchmark():
     return sorted(name for name in operations - NO_WORK if name not in sources)
 
 
-def complaints():
+def problems():
     yield from (f"{name} has no benchmark" for name in without_benchmark())
     ran = dict(suite.measured({"time"}, small))
     yield from (f"{name} has no time" for name, result in ran.items() if result is None)
-    if len(ran) < LEAST_BENCHMARKS:
-        yield f"{len(ran)} benchmarks ran, at least {LEAST_BENCHMARKS} are there"
+    if len(ran) < MIN_BENCHMARKS:
+        yield f"{len(ran)} benchmarks ran, at least {MIN_BENCHMARKS} are there"
     tracked = dict(suite.measured({"track"}, lambda name: "recovery" in name))
     for name, value in tracked.items():
         exact = "track_exact_share" in name or "track_same_bits" in name
@@ -84,7 +87,7 @@ def complaints():
         found = tracked.get(f"recovery.Rescalings.track_pair_auc({rescaling!r})")
         if found is None or abs(found - area) > AREAS_DRIFT:
             yield f"pairwise AUC after D = {rescaling} is {found}, was {area}"
-    ratio = ratio_to_yardstick()
+    ratio = ratio_to_reference()
     if ratio > 1:
         yield f"top_k takes {ratio:.2f} times the time of sgemm and argpartition"
     print(
@@ -95,7 +98,7 @@ def complaints():
 
 
 if __name__ == "__main__":
-    found = list(complaints())
-    for complaint in found:
-        print(f"bench.check: {complaint}", file=sys.stderr)
+    found = list(problems())
+    for problem in found:
+        print(f"bench.check: {problem}", file=sys.stderr)
     sys.exit(bool(found))

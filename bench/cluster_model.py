@@ -1,13 +1,12 @@
-"""What a cluster should need, from the rates of one core; and whether a given cluster does.
+"""Model of the time that a cluster needs, from the rates of one core; and a check of it.
 
     python -m bench.cluster_model                          # the tables of docs/scale.md
     python -m bench.cluster_model --check ADDRESS FOLDER   # a small job on a Dask cluster
 
 The model: a task reads its rows once and computes at the rate of one core times the worker's
-threads; reading and computing overlap; what is sent between workers, and what the scheduler does,
-come on top. Assumed, not measured: BYTES_PER_SECOND of a worker from storage and over the network,
-SECONDS_PER_TASK of Dask's scheduler. The check writes rows to FOLDER, which every worker must see,
-and compares the time of a search with the model's.
+threads. Reading and computing overlap; communication and scheduling are added. BYTES_PER_SECOND and
+SECONDS_PER_TASK are assumptions. The check writes rows to FOLDER, which every worker must see, and
+compares the time of a search with the model.
 """
 
 import argparse
@@ -23,15 +22,21 @@ import fastcos
 from bench.beyond_memory import K, write_rows
 
 COLUMNS = 128
-# of the SVD: items (with more than some 170,000, a shard has so few entries a column that X' is
-# built in every pass), columns of a block of the iteration, passes over X
-ITEMS, RANK, PASSES = 100_000, 64, 20
+# items of the SVD; above some 170,000 a shard has so few entries per column that every pass
+# transposes it
+ITEMS = 100_000
+# columns of a block of the iteration
+RANK = 64
+# passes over X
+PASSES = 20
+# assumed: of a worker, from storage and over the network
 BYTES_PER_SECOND = 1e9
+# assumed: of Dask's scheduler
 SECONDS_PER_TASK = 1e-3
 
 
 def core_rates() -> dict[str, float]:
-    """Pairs a second of a search with 128 columns, and non-zeros times columns of X'(X Q)."""
+    """Return pairs per second of a search with 128 columns, and multiply-adds of X'(X Q)."""
     rng = np.random.default_rng(0)
     items = rng.standard_normal((100_000, COLUMNS)).astype(np.float32)
     fastcos.top_k(items[:4000], items, k=K, n_threads=1)
@@ -48,7 +53,7 @@ def core_rates() -> dict[str, float]:
 
 
 def search(n: int, m: int, rates: dict[str, float], workers: int, cores: int) -> dict[str, float]:
-    """Time, tasks, bytes and memory of n queries among m items."""
+    """Return time, tasks, bytes and memory of n queries among m items."""
     from fastcos.distributed import cluster
 
     block = cluster.queries_per_task(n)
@@ -56,7 +61,7 @@ def search(n: int, m: int, rates: dict[str, float], workers: int, cores: int) ->
     step = min(m, cluster.items_per_task(blocks, m))
     ranges = -(-m // step)
     tasks = blocks * ranges
-    # columns and keys of the best so far, 16 bytes each: to be merged, and to the client
+    # running top k, 16 bytes each, between workers; the result to the client
     sent = 16 * n * K * (ranges - 1) / workers + 12 * n * K
     return {
         "tasks": tasks,
@@ -69,12 +74,12 @@ def search(n: int, m: int, rates: dict[str, float], workers: int, cores: int) ->
 
 
 def factorisation(nnz: int, rates: dict[str, float], workers: int, cores: int) -> dict[str, float]:
-    """The same of an SVD of a binary matrix: a product in float32 every pass."""
+    """Return the same for an SVD of a binary matrix: one float32 product per pass."""
     from fastcos.linalg.shards import ENTRIES_PER_SHARD
 
     shards = -(-nnz // ENTRIES_PER_SHARD)
     product = 4 * ITEMS * RANK
-    # the factor to every worker; of the sums, a share that is not on the worker that adds them
+    # the factor to every worker; the partial sums that are on another worker than their sum
     sent = PASSES * product * (1 + shards / workers)
     return {
         "tasks": 2 * shards * PASSES,
@@ -87,7 +92,7 @@ def factorisation(nnz: int, rates: dict[str, float], workers: int, cores: int) -
 
 
 def _times(computing: float, read: float, sent: float, tasks: int) -> dict[str, float]:
-    """Seconds of each part, of bytes read and sent by the busiest worker, and of the whole."""
+    """Return seconds of each part, of the bytes of the busiest worker, and of the whole."""
     reading, sending = read / BYTES_PER_SECOND, sent / BYTES_PER_SECOND
     scheduling = tasks * SECONDS_PER_TASK
     return {
@@ -102,7 +107,7 @@ def _times(computing: float, read: float, sent: float, tasks: int) -> dict[str, 
 
 
 def check(address: str, folder: Path, n: int) -> dict[str, float]:
-    """A search of n rows on the cluster against the model's time, with rates of its workers."""
+    """Return the time of a search of n rows on a cluster, and the model's."""
     from distributed import Client
 
     from fastcos.distributed import cluster
@@ -121,7 +126,7 @@ def check(address: str, folder: Path, n: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the tables, or the check."""
+    """Print the tables or the check."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", nargs=2, metavar=("ADDRESS", "FOLDER"))
     parser.add_argument("--rows", type=int, default=400_000, help="of the check")

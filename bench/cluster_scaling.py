@@ -1,11 +1,11 @@
-"""Neighbours on a Dask cluster of processes: what a second worker brings, and what Dask costs.
+"""Search on a Dask cluster: the gain of a second worker, and the overhead of Dask.
 
     python -m bench.cluster_scaling [--rows 500000] [--columns 128] [--turns 2]
 
-Self-neighbours of rows in a file, in turns: in this process on one thread, on a cluster of one
-worker with one thread, and on one of two; every other turn the other way round. Prints JSON: median
-seconds of each, the gain of the second worker, the share of time that the cluster adds to one
-worker, and whether all bits agree.
+A self-join of rows in a file, in turns: in this process on one thread, on a cluster of one worker
+with one thread, and on two such workers; the order alternates. Prints JSON: median seconds of each,
+the gain of the second worker, the share of time that the cluster adds to one worker, and whether
+the results are bit-identical.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from bench.beyond_memory import K, write_rows
 
 
 def on_cluster(folder: Path, workers: int) -> tuple[float, np.ndarray]:
-    """Seconds and indices; the workers have compiled and read the rows before."""
-    # here, for asv imports every file of this folder and Dask need not be there
+    """Return seconds and indices; the workers compile and read the rows before."""
+    # imported here: asv imports every file of this folder, and Dask is optional
     from dask.distributed import Client, LocalCluster
 
     from fastcos.distributed import cluster as distributed
@@ -46,7 +46,7 @@ def on_cluster(folder: Path, workers: int) -> tuple[float, np.ndarray]:
 
 
 def in_this_process(folder: Path) -> tuple[float, np.ndarray]:
-    """The same of one thread here."""
+    """Return seconds and indices of one thread of this process."""
     warm(str(folder / "rows.npy"))
     start = time.perf_counter()
     rows = np.load(folder / "rows.npy", mmap_mode="r")
@@ -55,14 +55,14 @@ def in_this_process(folder: Path) -> tuple[float, np.ndarray]:
 
 
 def warm(file: str) -> float:
-    """Compile the search, and bring the rows into the page cache."""
+    """Compile the search and read the rows into the page cache."""
     small = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
     fastcos.top_k(small, k=K)
     return float(sum(block.sum() for block in np.array_split(np.load(file, mmap_mode="r"), 64)))
 
 
 def main() -> None:
-    """Parse, run, print."""
+    """Run all in turns; print the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--columns", type=int, default=128)

@@ -11,7 +11,7 @@ SHAPES = {"1,000 x 64": (1_000, 64), "20,000 x 128": (20_000, 128)}
 
 
 class SelfNeighbors(answers.Situation):
-    """Every row's neighbours among the others."""
+    """Self-join: the neighbours of every row among the others."""
 
     params = [list(SHAPES), [10, 100]]
     param_names = ["shape", "k"]
@@ -37,7 +37,7 @@ class SelfNeighbors(answers.Situation):
 
 
 class Queries(answers.Situation):
-    """Queries against other rows, by measures whose scores are inner products of mapped rows."""
+    """Queries among other rows, by measures that are inner products of transformed rows."""
 
     params = [[1, 32, 1_000], ["cosine", "dot", "neg_euclidean"]]
     param_names = ["queries", "measure"]
@@ -61,7 +61,7 @@ class Queries(answers.Situation):
 
 
 class FilteredQueries(answers.Situation):
-    """What retrieval asks beside k: allowed items, items already seen, a least score."""
+    """Filters: allowed items, excluded pairs, a minimum score."""
 
     @answers.once
     def setup(self):
@@ -92,7 +92,7 @@ class FilteredQueries(answers.Situation):
 
 
 def true_order(rows, measure):
-    """What orders all pairs as the measure does, in float64; -inf for a row and itself."""
+    """Return float64 values in the order of the measure; -inf for a row and itself."""
     rows = rows.astype(np.float64)
     if measure == "zscore_cosine":
         rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
@@ -115,7 +115,7 @@ def true_order(rows, measure):
 
 
 class Measures(answers.Situation):
-    """Measures beyond an inner product; measure_costs.py has them all against the cosine."""
+    """Measures that are more than an inner product; measure_costs.py times all of them."""
 
     params = [["csls", "mutual_proximity", "angular", "zscore_cosine", "spearman_dims"]]
     param_names = ["measure"]
@@ -145,7 +145,7 @@ class Measures(answers.Situation):
 
 
 class AllPairs(answers.Situation):
-    """Scores of all pairs: streamed in blocks, above a threshold, as scikit-learn's graph."""
+    """Scores of all pairs: in blocks, above a threshold, as scikit-learn's graph."""
 
     params = [[1_000, 5_000]]
     param_names = ["rows"]
@@ -189,7 +189,7 @@ class AllPairs(answers.Situation):
 
 
 class Reranking(answers.Situation):
-    """rerank with a scorer that costs nothing."""
+    """rerank with a trivial scorer."""
 
     @answers.once
     def setup(self):

@@ -1,4 +1,4 @@
-"""The models: fit, transform, embeddings, recommendations."""
+"""Models: fit, transform, embeddings, recommendations."""
 
 import warnings
 
@@ -78,7 +78,7 @@ class CosineModel(answers.Situation):
 
 
 class Recommendation(answers.Situation):
-    """Items for users, the seen ones left out."""
+    """Recommendations without the items that users know."""
 
     @answers.once
     def setup(self):

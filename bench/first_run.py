@@ -1,8 +1,8 @@
-"""Cost of the first run of each command: python -m bench.first_run [COMMAND ...]
+"""Cost of the first run of each command: `python -m bench.first_run [COMMAND ...]`.
 
-Every command runs in a folder of its own with an empty code cache, then three times with the code
-that the first run left; import fastcos five times in new processes. Prints a table. A few minutes
-on two cores.
+Every command runs in a folder of its own with an empty code cache, then three times with the cache
+of the first run; `import fastcos` runs in five new processes. Prints a table. A few
+minutes on two cores.
 """
 
 import os
@@ -16,7 +16,8 @@ from pathlib import Path
 
 FASTCOS = Path(sys.executable).parent / "fastcos"
 SMALL = ["--users", "2000", "--items", "200"]
-PREPARED = {  # commands that write the input of a command
+# commands that write the inputs of a command
+PREPARED = {
     "compare": [["simulate", *SMALL]],
     "fit": [["simulate", *SMALL]],
     "neighbors": [["simulate", *SMALL], ["fit", "simulation/interactions.npz", "--rank", "20"]],
@@ -37,7 +38,7 @@ VECTORS = (
 
 
 def seconds(command: list[str], folder: Path, cache: Path) -> tuple[float, float]:
-    """Wall seconds of a command, and those of them that it says it compiled."""
+    """Return the wall seconds of a command, and the seconds of compiling that it reports."""
     environment = {**os.environ, "FASTCOS_CACHE_DIR": str(cache)}
     started = time.perf_counter()
     done = subprocess.run(
@@ -56,7 +57,7 @@ def main(chosen: list[str]) -> None:
         for _ in range(5)
     ]
     print(f"import fastcos: {statistics.median(imports) * 1e3:.0f} ms")
-    print("| command | first run, s | of it compiling, s | later runs, s |\n|---|---:|---:|---:|")
+    print("| command | first run, s | compiling, s | later runs, s |\n|---|---:|---:|---:|")
     for name in chosen or COMMANDS:
         with tempfile.TemporaryDirectory() as place:
             folder, elsewhere = Path(place), Path(place) / "other"

@@ -1,4 +1,4 @@
-"""SimilarityIndex: prepared once, searched, changed, saved and mapped."""
+"""SimilarityIndex: fitted, searched, changed, saved and memory-mapped."""
 
 import tempfile
 from pathlib import Path
@@ -10,7 +10,7 @@ from bench import answers, inputs
 
 
 class Index(answers.Situation):
-    """One index of 1,000 rows that fit into the cache, one of 50,000 that do not."""
+    """An index of 1,000 rows, which fit into the cache, and one of 50,000, which do not."""
 
     params = [[1_000, 50_000]]
     param_names = ["items"]

@@ -1,4 +1,4 @@
-"""Seeded inputs of the benchmarks: appended to, never changed, so that times stay comparable."""
+"""Seeded inputs of the benchmarks; append to them, never change them: times must compare."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 def decks():
-    """Decks by cards, float32 CSR 385,215 x 17,192 with 12.0 M counts; None where absent."""
+    """Return decks by cards, float32 CSR 385,215 x 17,192 with 12.0 M counts; None if missing."""
     path = DATA / "mtg" / "mtg_csr.npz"
     if not path.exists():
         return None
@@ -24,10 +24,10 @@ def decks():
 def zipf_interactions(
     n_users=140_000, n_items=27_000, nnz=18_000_000, *, n_tastes=64, exponent=1.0, seed=0
 ):
-    """Binary float32 CSR with about nnz interactions: log-normal users, Zipfian items.
+    """Return binary float32 CSR with about nnz interactions: log-normal users, Zipfian items.
 
-    Half of a user's draws follow the common order of popularity, half that of one of n_tastes
-    shifted orders, so that there is structure to find. 140,000 x 27,000: 18.1 M non-zeros in 30 s.
+    Half of a user's draws follow the common order of popularity. The other half follow one of
+    n_tastes shifted orders, so that the matrix has structure. 140,000 x 27,000 takes 30 s.
     """
     rng = np.random.default_rng(seed)
     activity = rng.lognormal(0.0, 1.1, n_users)
@@ -50,20 +50,20 @@ def zipf_interactions(
 
 
 def zipf_items(X):
-    """Items by users, 27,000 x 20,000 with 6.3 M non-zeros: users 4,000 to 24,000 by activity."""
+    """Return items by 20,000 users, 4,000 to 24,000 by activity; 6.3 M non-zeros."""
     order = np.argsort(-np.diff(X.indptr), kind="stable")
     return X[np.sort(order[4_000:24_000])].T
 
 
 def gaussian(n, d, seed=0):
-    """Standard normal rows, float32."""
+    """Return standard normal rows, float32."""
     return np.random.default_rng(seed).standard_normal((n, d), dtype=np.float32)
 
 
 def deck_embeddings(cache):
-    """U S (60,000 of the decks) and V S (all cards) of a rank-128 SVD of the decks; None if absent.
+    """Return U S (60,000 of the decks) and V S (all cards) of a rank-128 SVD; None if missing.
 
-    cache: a directory where the two arrays are kept, for the SVD takes a while.
+    The directory cache keeps the two arrays: the SVD takes a minute.
     """
     files = [Path(cache) / f"{name}_128.npy" for name in ("decks", "cards")]
     if not all(file.exists() for file in files):
@@ -78,7 +78,7 @@ def deck_embeddings(cache):
 
 
 def glove():
-    """8,347 GloVe vectors of 50 dimensions, float32; None where absent."""
+    """Return 8,347 GloVe vectors of 50 dimensions, float32; None if missing."""
     path = DATA / "glove50" / "glove50.npz"
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""Every metric of fastcos.metrics, on labelled embeddings and on lists of neighbours."""
+"""All metrics of fastcos.metrics, on labelled embeddings and on lists of neighbours."""
 
 import functools
 
@@ -16,7 +16,7 @@ from fastcos import metrics
 
 @functools.cache
 def embeddings(n):
-    """Rows in ten clusters, their labels, and the same rows disturbed."""
+    """Return rows in ten clusters, their labels, and the rows with noise."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, n)
     rows = inputs.gaussian(n, 32) + 1.5 * inputs.gaussian(10, 32, seed=1)[labels]
@@ -24,12 +24,12 @@ def embeddings(n):
 
 
 def first_number(result):
-    """Of a record of scores, the one that it is about."""
+    """Return the first field of a record, or the number itself."""
     return float(result[0] if isinstance(result, tuple) else result)
 
 
 def as_matrix(lists):
-    """One row per list, 1 at its members."""
+    """Return a sparse matrix with a row per list, 1 at its members."""
     n, k = lists.shape
     ones, indptr = np.ones(n * k, np.float32), np.arange(0, n * k + 1, k)
     return sp.csr_array((ones, lists.ravel(), indptr), shape=(n, n))
@@ -115,14 +115,14 @@ def effective_rank_truth(rows):
 
 
 class _Metric(answers.Situation):
-    """Metrics by name: OF has them, TRUTHS what 300 items are checked against."""
+    """Metrics by name (OF), with references (TRUTHS) for up to 300 items."""
 
     OF, TRUTHS, SMALL = {}, {}, 300
     params, param_names = [[], []], ["metric", "items"]
 
     @answers.once
     def setup(self, metric, items):
-        self.inputs, self.metric = self.made(items), self.OF[metric]
+        self.inputs, self.metric = self.make_inputs(items), self.OF[metric]
         self.value, self.error = first_number(self.time_metric()), np.nan
         answers.at_most(0, 0 if np.isfinite(self.value) else np.inf)
         if metric in self.TRUTHS and items <= self.SMALL:
@@ -138,14 +138,14 @@ class _Metric(answers.Situation):
     track_value.unit = "score"
 
     def track_error(self, *_):
-        """None without a truth: asv shows that as n/a."""
+        """Return NaN without a reference: asv shows n/a."""
         return self.error
 
     track_error.unit = "score"
 
 
 class Labelled(_Metric):
-    """Do the labels show in the cosines?"""
+    """Metrics of cosines and labels."""
 
     OF = {
         "pair_auc": metrics.pair_auc,
@@ -165,7 +165,7 @@ class Labelled(_Metric):
     }
     params = [list(OF), [300, 5_000]]
 
-    def made(self, items):
+    def make_inputs(self, items):
         return embeddings(items)[:2]
 
     def track_peak_bytes(self, *_):
@@ -175,7 +175,7 @@ class Labelled(_Metric):
 
 
 class TwoEmbeddings(_Metric):
-    """How far apart are two embeddings of the same items?"""
+    """Metrics of two embeddings of the same items."""
 
     OF = {
         "cka": metrics.cka,
@@ -194,7 +194,7 @@ class TwoEmbeddings(_Metric):
     }
     params = [list(OF), [300, 3_000]]
 
-    def made(self, items):
+    def make_inputs(self, items):
         return embeddings(items)[::2]
 
 
@@ -223,13 +223,13 @@ class Lists(_Metric):
     }
     params = [list(OF), [300, 5_000]]
 
-    def made(self, items):
+    def make_inputs(self, items):
         first, _, second = embeddings(items)
         return [fastcos.top_k(rows, k=20).indices for rows in (first, second)]
 
 
 class Shape(_Metric):
-    """Metrics of one cloud of rows."""
+    """Metrics of the spectrum of one matrix."""
 
     OF = {
         "effective_rank": metrics.effective_rank,
@@ -247,5 +247,5 @@ class Shape(_Metric):
     }
     params = [list(OF), [300, 20_000]]
 
-    def made(self, items):
+    def make_inputs(self, items):
         return embeddings(items)[:1]

@@ -1,4 +1,4 @@
-"""The sparse weightings that come before a factorisation."""
+"""Sparse weightings before a factorisation."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ TRANSFORMERS = {
 
 
 def over(divisors):
-    """What divides rows or columns; nothing is divided by 0."""
+    """Return the diagonal matrix of reciprocals; 0 counts as 1."""
     return sp.diags_array(1 / np.where(divisors > 0, divisors, 1))
 
 
@@ -25,7 +25,7 @@ def deviations(X):
     return np.sqrt(np.maximum((X * X).mean(axis=0) - mean * mean, 0))
 
 
-# X has no entries but 1
+# all entries of X are 1
 TRUTHS = {
     "normalise": lambda X: over(np.sqrt(X.sum(axis=1))) @ X,
     "standardise": lambda X: X @ over(deviations(X)),
@@ -34,11 +34,11 @@ TRUTHS = {
 
 
 class Weightings(answers.Situation):
-    """fit_transform of every transformer."""
+    """fit_transform of all transformers."""
 
     params = [list(TRANSFORMERS), list(SHAPES)]
     param_names = ["transformer", "shape"]
-    # it counts the pairs of items: a minute where the popular items have 40,000 users
+    # it counts pairs of items: a minute if the popular items have 40,000 users
     skip_params = [("ppmi", "40,000 x 20,000")]
 
     @answers.once

@@ -1,4 +1,4 @@
-"""X A, X'Y and X'(X Q) of a sparse X, and the weights that go before."""
+"""Products X A, X'Y and X'(X Q) of a sparse X."""
 
 import functools
 
@@ -12,12 +12,12 @@ SHAPES = {"2,000 x 500": (2_000, 500, 40_000), "40,000 x 20,000": (40_000, 20_00
 
 @functools.cache
 def interactions(shape):
-    """Zipfian interactions of that shape."""
+    """Return Zipfian interactions of a shape."""
     return inputs.zipf_interactions(*SHAPES[shape])
 
 
 class Products(answers.Situation):
-    """The three products, plain and with the columns' means and deviations taken out."""
+    """The three products, and one with centred columns."""
 
     params = [list(SHAPES), [16, 64]]
     param_names = ["shape", "columns"]

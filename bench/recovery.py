@@ -1,6 +1,6 @@
 """Quality tracked like speed: recovery of the simulation's clusters, and exactness.
 
-A change of these numbers is a change of the answers.
+These numbers change only if the answers change.
 """
 
 import numpy as np
@@ -15,13 +15,13 @@ N_NEIGHBORS = 10
 
 
 def simulation():
-    """The fixed one: 4,000 users, 400 items, seed 0, and its model of Eq. 1."""
+    """Return a fixed simulation of 4,000 users and 400 items, and its model of Eq. 1."""
     data = fastcos.simulate_interactions(4_000, 400, random_state=0)
     return data, fastcos.LinearMF(20, regularization=2_000.0).fit(data.X)
 
 
 class Rescalings:
-    """One model, every named D."""
+    """One model under every named D."""
 
     params = [RESCALINGS]
     param_names = ["rescaling"]
@@ -42,7 +42,7 @@ class Rescalings:
 
 
 class Measures:
-    """One D, several measures: purity of their neighbours."""
+    """One D, several measures: purity of the neighbours."""
 
     params = [MEASURES]
     param_names = ["measure"]
@@ -60,12 +60,12 @@ class Measures:
 
 
 class Exactness:
-    """Share of rows with their exact neighbours in order, where floating point makes it hard."""
+    """Share of rows with their exact neighbours in order, on numerically hard rows."""
 
     ROWS = {
         "gaussian": lambda rng: rng.standard_normal((2_000, 48)),
-        # one tie in float32: all cosines lie within 1.5e-8. The closest that decide a checked row
-        # are 3.3e-13 apart, 28 times what float64 may err by; nearer rows leave no known truth
+        # all cosines are within 1.5e-8: one tie in float32. The smallest gap that decides a
+        # checked row is 3.3e-13, 28 times the float64 error; closer rows have no known order
         "near ties": lambda rng: 1 + 1e-4 * rng.standard_normal((2_000, 48)),
         "huge and tiny": lambda rng: (
             rng.standard_normal((2_000, 48)) * 10.0 ** rng.integers(-30, 30, (2_000, 1))
@@ -79,7 +79,7 @@ class Exactness:
         X = self.ROWS[rows](np.random.default_rng(0))
         found = fastcos.top_k(X, k=N_NEIGHBORS, n_threads=threads).indices
         checked = min(answers.CHECKED_ROWS, len(X))
-        # duplicates have equal scores: their order is by number, whatever the last bit says
+        # duplicates have equal scores: their order is by index
         if rows == "duplicates":
             return float((np.diff(found[:, :5], axis=1) > 0).all(axis=1).mean())
         return 1 - answers.wrong_rows(found, X) / checked
@@ -88,7 +88,7 @@ class Exactness:
 
 
 class SameBits:
-    """Whether one and two threads give the same bits."""
+    """Whether one and two threads give bit-identical results."""
 
     params = [["top_k", "gram_matmul", "randomized_svd"]]
     param_names = ["operation"]

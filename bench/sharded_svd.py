@@ -1,12 +1,12 @@
-"""SVD of interactions in shards on disk: resident memory, and its share of the in-memory speed.
+"""SVD of interactions in shards on disk: resident memory, and throughput relative to memory.
 
     python -m bench.sharded_svd [--users 4000000] [--items 50000] [--per-user 50] [--rank 32]
 
 Writes a binary matrix of Zipf-distributed items in shards to a temporary folder, then computes its
 SVD from the shards and from one CSR in memory, each in a process of its own, on two threads with a
-warm page cache. Prints JSON: seconds of both, the throughput of the one as a share of the other,
-the largest resident memory of both in MiB, the largest residuals, how far the singular values are
-apart, and whether all bits agree.
+warm page cache. Prints JSON: seconds of both, the ratio of their throughputs, their peak resident
+memory in MiB, the largest residuals, the difference of the singular values, and whether the results
+are bit-identical.
 """
 
 import argparse
@@ -22,21 +22,22 @@ import numpy as np
 import scipy.sparse as sp
 
 import fastcos
-from bench.beyond_memory import peak_mib
+from bench.answers import resident_mib
 from fastcos.linalg.shards import ShardWriter
 
 THREADS = 2
-USERS_AT_ONCE = 200_000
+# users per shard writer call: a block of 80 MB
+USERS_PER_BLOCK = 200_000
 
 
 def write_shards(path: Path, n: int, p: int, per_user: int) -> None:
-    """Users with per_user draws of items each, repeated draws counted once."""
+    """Write users with per_user draws of items each; repeated draws count once."""
     generator = np.random.default_rng(0)
     chances = 1 / np.arange(1, p + 1) ** 0.8
     edges = np.cumsum(chances / chances.sum())
     with ShardWriter(path, np.arange(p)) as writer:
-        for lo in range(0, n, USERS_AT_ONCE):
-            m = min(n - lo, USERS_AT_ONCE)
+        for lo in range(0, n, USERS_PER_BLOCK):
+            m = min(n - lo, USERS_PER_BLOCK)
             items = np.searchsorted(edges, generator.random((m, per_user)), side="right")
             items = np.sort(np.minimum(items, p - 1).astype(np.int32), axis=1)
             kept = np.ones(items.shape, bool)
@@ -48,7 +49,7 @@ def write_shards(path: Path, n: int, p: int, per_user: int) -> None:
 
 
 def solve(path: str, where: str, rank: int) -> dict[str, object]:
-    """One SVD in this process, compiled before."""
+    """Compute one SVD in this process, after a warm-up."""
     fastcos.set_config(num_threads=THREADS)
     warm = sp.random_array((3000, 1500), density=0.05, rng=0, format="csr", dtype=np.float32)
     warm.data[:] = 1
@@ -59,14 +60,15 @@ def solve(path: str, where: str, rank: int) -> dict[str, object]:
     found = fastcos.randomized_svd(X, rank, compute_u=False)
     seconds = time.perf_counter() - start
     return {
-        "seconds": seconds, "peak_mib": peak_mib(), "nnz": shards.nnz, "s": found.s.tolist(),
+        "seconds": seconds, "peak_mib": resident_mib("VmHWM"),
+        "nnz": shards.nnz, "s": found.s.tolist(),
         "residual": float(found.residuals.max()),
         "digest": hashlib.sha256(found.s.tobytes() + found.Vt.tobytes()).hexdigest(),
     }  # fmt: skip
 
 
 def main() -> None:
-    """Parse, run both, print."""
+    """Run both; print the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--users", type=int, default=4_000_000)
     parser.add_argument("--items", type=int, default=50_000)

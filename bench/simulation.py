@@ -1,4 +1,4 @@
-"""Interactions: simulated as in section 4 of the paper, and read from a file."""
+"""Interactions: simulated as in section 4 of the paper, or read from a file."""
 
 import itertools
 import tempfile
@@ -12,7 +12,7 @@ from bench.products import interactions
 
 
 class Simulation(answers.Situation):
-    """simulate_interactions with the paper's items, and fewer of them."""
+    """simulate_interactions in the size of the paper, and smaller."""
 
     SIZES = {"2,000 x 200": (2_000, 200), "20,000 x 1,000": (20_000, 1_000)}
     params = [list(SIZES)]

@@ -1,7 +1,7 @@
-"""Cost of the sparse parts against non-zeros, k and threads: `python -m bench.sparse_costs`.
+"""Cost of sparse operations by non-zeros, k and threads: `python -m bench.sparse_costs`.
 
-Every line is one run of the decks (or, where they are absent, of Zipfian interactions of the same
-shape) in a process of its own: median seconds, and the peak memory that a call added, as JSON.
+Every line is one run in a process of its own: median seconds, and the peak memory that a call
+added, as JSON. Uses the decks, or Zipfian interactions of the same shape if they are missing.
 """
 
 import json
@@ -14,11 +14,12 @@ from pathlib import Path
 
 import fastcos
 from bench import inputs
+from bench.answers import resident_mib
 from fastcos.linalg import buffer_pool
 
 USERS, ITEMS, NNZ = 385_215, 17_192, 12_000_000
 CALLS = 3
-# task: (what varies, its values); the others stay at the base
+# the parameter that varies, and its values; the others stay at BASE
 BASE = {"share": 1.0, "k": 64, "threads": len(os.sched_getaffinity(0))}
 AXES = {
     "share": [0.25, 0.5, 1.0],
@@ -34,14 +35,8 @@ TASKS = {
 }
 
 
-def resident(field):
-    """VmRSS or VmHWM of this process in MiB."""
-    text = Path("/proc/self/status").read_text()
-    return int(text.split(f"{field}:")[1].split()[0]) / 1024
-
-
-def measured(task, share, k, threads):
-    """One line of the table, in this process."""
+def measure(task, share, k, threads):
+    """Return one line of the table, measured in this process."""
     X = inputs.decks()
     if X is None:
         X = inputs.zipf_interactions(USERS, ITEMS, NNZ)
@@ -49,8 +44,8 @@ def measured(task, share, k, threads):
     call = TASKS[task]
     call(X, k, threads)
     buffer_pool.release()
-    before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again
+    before = resident_mib("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     seconds = []
     for _ in range(CALLS):
         started = time.perf_counter()
@@ -59,7 +54,7 @@ def measured(task, share, k, threads):
     return {
         "task": task, "nnz": int(X.nnz), "k": k, "threads": threads,
         "seconds": round(statistics.median(seconds), 4),
-        "peak_mib": round(resident("VmHWM") - before),
+        "peak_mib": round(resident_mib("VmHWM") - before),
     }  # fmt: skip
 
 
@@ -69,13 +64,13 @@ def main():
             for value in values:
                 given = BASE | {axis: value}
                 if given == BASE and axis != "share":
-                    continue  # told already
+                    continue  # measured on the first axis
                 job = json.dumps([task, *given.values()])
                 subprocess.run([sys.executable, "-m", "bench.sparse_costs", job], check=True)
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        print(json.dumps(measured(*json.loads(sys.argv[1]))), flush=True)
+        print(json.dumps(measure(*json.loads(sys.argv[1]))), flush=True)
     else:
         main()

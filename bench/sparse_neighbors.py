@@ -9,7 +9,7 @@ SHAPES = {"500 x 2,000": (2_000, 500, 40_000), "3,000 x 10,000": (10_000, 3_000,
 
 
 class ItemNeighbors(answers.Situation):
-    """The items of Zipfian interactions, compared by their users."""
+    """Items of Zipfian interactions, compared by their users."""
 
     params = [list(SHAPES), [10, 100]]
     param_names = ["shape", "k"]
@@ -24,7 +24,7 @@ class ItemNeighbors(answers.Situation):
         cosines = dense @ dense.T
         np.fill_diagonal(cosines, -np.inf)
         best = -np.sort(-cosines, axis=1)[:, :k]
-        # ties are many among counts, and the order of float64 products is not ours
+        # counts have many ties, and SciPy sums in another order
         self.error = answers.at_most(1e-6, float(abs(found.scores - best).max()))
 
     def time_top_k(self, *_):

@@ -1,4 +1,4 @@
-"""What it costs to begin: the import, the first call ever, the first call of a process."""
+"""Start-up: the import, the first call ever, and the first call of a process."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def timeraw_import_of_the_search():
 
 
 class FirstCall:
-    """import and top_k in a new process, with nothing compiled yet and with all of it."""
+    """import and top_k in a new process, with an empty and with a full code cache."""
 
     params = [["cold", "warm"]]
     param_names = ["compiled code"]

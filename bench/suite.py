@@ -1,10 +1,10 @@
-"""The suite in this process: `python -P bench/suite.py` prints JSON.
+"""Run the suite in this process: `python -P bench/suite.py` prints JSON.
 
-{benchmark: median seconds of a call}, the median of several passes; or with --tracks {benchmark:
-value}. With --serve it stays, and times what it is asked for (bench.gate). On one thread the
-seconds are of CPU time: a machine that runs other work adds little to them. What fails is told on
-stderr and left out. The installed fastcos is measured, whatever checkout this file lies in; asv's
-own discovery and set-up are used, with less time for each benchmark than asv takes.
+The output is {benchmark: median seconds of a call}, the median of several passes; with --tracks it
+is {benchmark: value}. With --serve the process answers requests of bench.gate. One thread is timed
+in CPU time, to which other work on the machine adds little. Failed benchmarks are reported on
+stderr and left out. The installed fastcos is measured, not the checkout of this file. Discovery and
+set-up are asv's, with less time per benchmark.
 """
 
 import argparse
@@ -28,19 +28,22 @@ SKIPPED = object()
 _caches = {}
 
 
-# of one visit: what the calls may take in all, and how many there are
-SECONDS, MOST_CALLS, PASSES = 0.02, 40, 3
+# of one turn at a benchmark
+SECONDS = 0.02
+MAX_CALLS = 40
+# without --serve; the median of 3 ignores one disturbance
+PASSES = 3
 
 
 class Quick:
-    """What asv reads of a benchmark: one call. Does it run, and is its answer right?"""
+    """asv attributes for a single call: does the benchmark run, is its answer correct."""
 
     repeat = 1
     warmup_time = 0
 
 
 def clock():
-    """CPU time on one thread, where the system counts it finely; else the time that passes."""
+    """Return the clock: CPU time on one thread if its resolution is fine, else wall time."""
     from fastcos import config
 
     fine = time.get_clock_info("process_time").resolution <= 1e-6
@@ -53,17 +56,16 @@ def spin(turns):
 
 
 class SlowDriver:
-    """The driver of kernels, made slower until a whole benchmark takes about a share longer.
+    """A kernel driver that is slowed down until a whole benchmark takes about a share longer.
 
-    shares: one for all, or a dict of what some benchmarks need for that; the others take no part.
-    For the calibration of the gate. It is here and not in the package, so no user can meet it. What
-    it adds are empty loops, not a wait for a clock: to ask for CPU time is a system call, and many
-    of them slow down what comes after.
+    For bench.calibrate. shares is one number, or a dict of the numbers for some benchmarks; the
+    others are skipped. The driver adds empty loops: reading the CPU clock is a system call, and
+    many of them slow down the code that follows.
     """
 
-    # of a benchmark's time, in the driver: what is left for what is slowed down elsewhere
-    LEAST_PART = 0.05
-    # in which the driver's part is measured, after as many that warm up
+    # least share of the driver in a benchmark's time: below it the added loops scatter too much
+    MIN_PART = 0.05
+    # to measure that share, after as many warm-up calls
     CALLS = 10
 
     def __init__(self, shares, now):
@@ -88,30 +90,30 @@ class SlowDriver:
         spin(int(self.added * taken * self.turns_per_second))
 
     def part(self, call):
-        """Of the time of some calls, what the driver takes."""
+        """Return the share of the driver in the time of some calls."""
         self.added = self.spent = 0.0
         taken = sum(self.seconds(call) for _ in range(self.CALLS))
         return self.spent / taken
 
     def tune(self, name, call):
-        """Add for call what makes all of it take the share longer; whether the driver can."""
+        """Set the slow-down for a call; return whether the driver takes part in it."""
         if name not in self.known:
             share = self.shares.get(name, 0) if isinstance(self.shares, dict) else self.shares
             self.part(call)
             part = self.part(call)
-            self.known[name] = share / part if part >= self.LEAST_PART else 0.0
+            self.known[name] = share / part if part >= self.MIN_PART else 0.0
         self.added = self.known[name]
         return self.added > 0
 
 
 def named(benchmark):
-    """Every set of parameters: the index and asv's name for it."""
+    """Yield the index of every set of parameters and asv's name for it."""
     for index, values in enumerate(itertools.product(*benchmark.params)):
         yield index, benchmark.name + (f"({', '.join(values)})" if values else "")
 
 
 def every(kinds, wanted):
-    """Name, benchmark and index of its parameters, of these kinds and where the name passes."""
+    """Yield name, benchmark and parameter index of the wanted benchmarks of these kinds."""
     update_sys_path(str(HERE))
     for benchmark in disc_benchmarks(str(HERE), ignore_import_errors=True):
         if benchmark.type in kinds:
@@ -122,7 +124,7 @@ def every(kinds, wanted):
 
 
 def attempt(name, benchmark, index, action):
-    """What action(benchmark) returns after its set-up; SKIPPED, or None where it failed."""
+    """Return action(benchmark) after the set-up; SKIPPED, or None if it failed."""
     if benchmark.params:
         benchmark.set_param_idx(index)
     try:
@@ -140,7 +142,7 @@ def attempt(name, benchmark, index, action):
 
 
 def measured(kinds, wanted):
-    """Name and asv's result of every benchmark, called once; None where it failed."""
+    """Yield name and asv's result of every benchmark, called once; None if it failed."""
     for name, benchmark, index in every(kinds, wanted):
         result = attempt(name, benchmark, index, lambda benchmark: benchmark.do_run())
         if result is not SKIPPED:
@@ -148,19 +150,19 @@ def measured(kinds, wanted):
 
 
 class Times:
-    """Benchmarks that can be timed again and again; each is set up when it is first asked for."""
+    """Benchmarks that are timed repeatedly; each is set up at its first request."""
 
     def __init__(self, wanted, now, driver=None):
         self.now, self.driver = now, driver
         self.known = {
             name: (benchmark, index)
             for name, benchmark, index in every({"time"}, wanted)
-            # timeraw_ starts processes, which have a clock of their own
+            # timeraw_ starts processes, whose CPU time this clock lacks
             if type(benchmark) is TimeBenchmark
         }
 
     def __call__(self, names):
-        """Median seconds of some calls; what fails, or does not apply, is left out."""
+        """Return the median seconds of some calls, without benchmarks that fail or are skipped."""
         found = {
             name: attempt(name, *self.known[name], functools.partial(self.median_call, name))
             for name in names
@@ -174,7 +176,7 @@ class Times:
         now, taken = self.now, []
         gc.disable()
         try:
-            while sum(taken) < SECONDS and len(taken) < MOST_CALLS:
+            while sum(taken) < SECONDS and len(taken) < MAX_CALLS:
                 started = now()
                 call()
                 taken.append(now() - started)
@@ -184,9 +186,9 @@ class Times:
 
 
 def serve(times):
-    """Answer lines of names with lines of times, until there are no more."""
+    """Answer each line of names with a line of times, until stdin ends."""
     out = sys.stdout
-    with contextlib.redirect_stdout(sys.stderr):  # what a benchmark prints is no answer
+    with contextlib.redirect_stdout(sys.stderr):  # benchmarks may print
         for line in sys.stdin:
             names = json.loads(line) or times.known
             found = times([name for name in names if name in times.known])
@@ -200,7 +202,7 @@ def main():
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quick", action="store_true", help="one call each")
     how.add_argument("--serve", action="store_true", help="answer lines of names on stdin")
-    how.add_argument("--tracks", action="store_true", help="what is tracked instead of times")
+    how.add_argument("--tracks", action="store_true", help="tracked values instead of times")
     given = parser.parse_args()
     shares, now = json.loads(os.environ.get("BENCH_SLOWDOWN", "0")), clock()
     driver = SlowDriver(shares, now) if shares else None

@@ -8,7 +8,7 @@ from bench.products import SHAPES, interactions
 
 
 class TruncatedSVD(answers.Situation):
-    """randomized_svd to a residual, and the certificate of a finished one."""
+    """randomized_svd to a residual, and the residuals of a given SVD."""
 
     params = [list(SHAPES), [1e-2, 1e-4]]
     param_names = ["shape", "tol"]
@@ -22,7 +22,7 @@ class TruncatedSVD(answers.Situation):
         wide = self.X.astype(np.float64)
         gram = wide.T @ (wide @ Vt.T) - Vt.T * s**2
         self.residual = answers.at_most(3 * tol, np.linalg.norm(gram, axis=0).max() / s[0] ** 2)
-        if shape == "2,000 x 500":  # LAPACK takes no larger one
+        if shape == "2,000 x 500":  # larger ones take too long with LAPACK
             best = np.linalg.svd(wide.toarray(), compute_uv=False)[: self.n_components]
             answers.at_most(tol, answers.relative_error(s, best))
 

@@ -1,8 +1,8 @@
-"""ann-benchmarks' loop in small: `python bench/ann_benchmarks/harness.py DATASET.hdf5 [--batch]`.
+"""The loop of ann-benchmarks: `python bench/ann_benchmarks/harness.py DATASET.hdf5 [--batch]`.
 
-DATASET is in its HDF5 layout: train (n, d), test (m, d), neighbors (m, 100), distances (m, 100) and
+DATASET has its HDF5 layout: train (n, d), test (m, d), neighbors (m, 100), distances (m, 100) and
 the attribute distance. The constructor and its arguments come from config.yml. Prints JSON: recall
-by distances as there (ties count), queries a second, seconds to build.
+by distances (ties count, as there), queries per second, seconds to build.
 """
 
 import argparse
@@ -16,12 +16,12 @@ import numpy as np
 import yaml
 
 HERE = Path(__file__).parent
-# its own tolerance on the distance of the k-th true neighbour
+# tolerance of ann-benchmarks on the distance of the k-th neighbour
 EPSILON = 1e-3
 
 
 def algorithm(distance):
-    """The configured object, made as ann-benchmarks makes it."""
+    """Return the configured object, constructed as ann-benchmarks does."""
     (entry,) = yaml.safe_load((HERE / "config.yml").read_text())["float"]["any"]
     specification = importlib.util.spec_from_file_location("module", HERE / "module.py")
     module = importlib.util.module_from_spec(specification)
@@ -31,7 +31,7 @@ def algorithm(distance):
 
 
 def distances(queries, items, numbers, distance):
-    """Of every query to the items that were found, in float64."""
+    """Return float64 distances of every query to the items found."""
     found = items[numbers].astype(np.float64)
     queries = queries.astype(np.float64)[:, None]
     if distance == "euclidean":
@@ -41,7 +41,7 @@ def distances(queries, items, numbers, distance):
 
 
 def run(path, k=10, batch=False):
-    """Build, query, judge."""
+    """Build, query, and compute the recall."""
     with h5py.File(path) as file:
         items, queries = file["train"][:], file["test"][:]
         truth, distance = file["distances"][:, :k], file.attrs["distance"]

@@ -1,6 +1,6 @@
 """The exact index for ann-benchmarks: copy this folder to ann_benchmarks/algorithms/fastcos there.
 
-The four methods that its runner calls, and nothing else; `harness.py` calls them the same way here.
+Implements the methods that its runner calls; `harness.py` calls them here.
 """
 
 import fastcos
@@ -23,19 +23,19 @@ class Fastcos(BaseANN):
         self._found = None
 
     def fit(self, X):
-        """Prepare the rows."""
+        """Fit the index."""
         self._index.fit(X)
 
     def query(self, v, n):
-        """Numbers of the n nearest rows of one vector."""
+        """Return the indices of the n nearest rows of one vector."""
         return self._index.search(v[None], n).indices[0]
 
     def batch_query(self, X, n):
-        """Search all vectors at once; the numbers are fetched by get_batch_results."""
+        """Search all vectors at once; get_batch_results returns the indices."""
         self._found = self._index.search(X, n).indices
 
     def get_batch_results(self):
-        """Numbers (queries, n)."""
+        """Return the indices (queries, n)."""
         return self._found
 
     def __str__(self):

@@ -1,8 +1,9 @@
-"""CosineMF against implicit's BPR: recall@20 of held-out interactions, and the time to train.
+"""CosineMF and implicit's BPR: recall@20 of held-out interactions, and training time.
 
-A fifth of every user's interactions is held out; both models see the same rest and have the same
-dimensions. BPR runs at its defaults and with three times the step size. Needs implicit.
-python bench/competitors/cosine_training.py ../shared/data
+    python bench/competitors/cosine_training.py DATA
+
+A fifth of every user's interactions is held out; both models train on the rest with the same number
+of dimensions. BPR runs with its default step size and with three times that. Needs implicit.
 """
 
 import argparse
@@ -24,7 +25,7 @@ FILES = {
 
 
 def recall(users, items, known, held, k=20):
-    """Share of a user's held-out items, of k if there are more, in the k best; mean of users."""
+    """Return recall@k, with at most k relevant items per user, averaged over users."""
     found = top_k(users, items, k, measure="dot", exclude=known).indices
     held_rows = [set(held.indices[a:b]) for a, b in zip(held.indptr, held.indptr[1:], strict=False)]
     hits = [
@@ -36,13 +37,13 @@ def recall(users, items, known, held, k=20):
 
 
 def timed(fit):
-    """Return what fit returns and its seconds."""
+    """Return the result of fit and its seconds."""
     start = time.perf_counter()
     return fit(), time.perf_counter() - start
 
 
 def report(name, X, n_components, seeds):
-    """Print one line for each model and seed."""
+    """Print one line per model and seed."""
     X = sp.csr_array((np.ones_like(X.data), X.indices, X.indptr), shape=X.shape)
     CosineMF(n_components, max_iter=1).fit(X[:50])
     for seed in range(seeds):

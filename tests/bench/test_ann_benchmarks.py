@@ -11,7 +11,7 @@ yaml = pytest.importorskip("yaml")
 FOLDER = Path(__file__).parents[2] / "bench" / "ann_benchmarks"
 
 
-def loaded(name):
+def load_module(name):
     specification = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
@@ -20,7 +20,7 @@ def loaded(name):
 
 @pytest.fixture(params=["angular", "euclidean"])
 def dataset(request, tmp_path):
-    """As ann_benchmarks/datasets.py writes it."""
+    """Return a data set in the layout of ann_benchmarks/datasets.py."""
     rng = np.random.default_rng(0)
     train, test = (rng.standard_normal((n, 12)).astype(np.float32) for n in (500, 40))
     if request.param == "euclidean":
@@ -38,14 +38,14 @@ def dataset(request, tmp_path):
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_the_index_finds_every_neighbour(dataset, batch):
-    told = loaded("harness").run(dataset, k=10, batch=batch)
-    assert told["recall"] == 1
-    assert told["queries_per_second"] > 0
+def test_harness_finds_every_neighbour(dataset, batch):
+    result = load_module("harness").run(dataset, k=10, batch=batch)
+    assert result["recall"] == 1
+    assert result["queries_per_second"] > 0
 
 
-def test_the_harness_notices_wrong_neighbours(dataset, monkeypatch):
-    harness = loaded("harness")
+def test_harness_counts_wrong_neighbours(dataset, monkeypatch):
+    harness = load_module("harness")
     right = harness.algorithm
 
     def wrong(distance):
@@ -58,14 +58,14 @@ def test_the_harness_notices_wrong_neighbours(dataset, monkeypatch):
     assert harness.run(dataset)["recall"] < 0.2
 
 
-def test_what_it_cannot_do_is_refused_as_there():
+def test_module_refuses_unknown_metrics():
     with pytest.raises(NotImplementedError, match="does not support the metric hamming"):
-        loaded("module").Fastcos("hamming")
+        load_module("module").Fastcos("hamming")
 
 
-def test_the_configuration_names_the_module_and_its_class():
+def test_config_names_the_module_and_its_class():
     config = yaml.safe_load((FOLDER / "config.yml").read_text())
     (entry,) = config["float"]["any"]
-    assert hasattr(loaded("module"), entry["constructor"])
+    assert hasattr(load_module("module"), entry["constructor"])
     assert entry["module"] == "ann_benchmarks.algorithms.fastcos"
     assert set(entry) >= {"base_args", "docker_tag", "name", "run_groups", "disabled"}
