@@ -37,7 +37,7 @@ BEGIN, END = "<!-- begin bench/tables.md -->\n", "<!-- end bench/tables.md -->\n
 
 
 def cpu_name():
-    """Return the system's name of the CPU, and LLVM's, which tells virtual CPUs apart."""
+    """Return the system's name of the CPU, and LLVM's, which distinguishes virtual CPUs."""
     try:
         (line, *_) = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""fastcos bench: answers are checked before they are timed; times are not judged here."""
+"""fastcos bench: answers are checked before they are timed; the times are not tested."""
 
 import argparse
 import json
