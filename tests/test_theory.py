@@ -1,7 +1,7 @@
-"""The identities of the paper and of its closed forms, each with its condition and a case without.
+"""Identities of the paper and its closed forms, each with its condition and a counterexample.
 
-The truth is dense NumPy in float64: the objectives as written, singular value decompositions by
-LAPACK, matrix square roots by SciPy. Nothing here comes from the package but LinearMF's embeddings.
+References are dense NumPy in float64: the objectives as defined, singular value decompositions by
+LAPACK, matrix square roots by SciPy. Only the embeddings of LinearMF come from the package.
 """
 
 import itertools
@@ -61,19 +61,19 @@ OBJECTIVES = {"dropout": objective_dropout, "weight_decay": objective_weight_dec
 
 
 def solution(X, k, strength, objective="dropout", rescaling=None):
-    """A and B of the package."""
+    """A and B of LinearMF."""
     model = LinearMF(k, objective=objective, regularization=strength).fit(X)
     return model.user_embeddings(np.eye(X.shape[1]), rescaling), model.item_embeddings(rescaling)
 
 
 def embeddings(X, k, strength, rescaling=None):
-    """User and item embeddings of the package for objective (1)."""
+    """User and item embeddings of LinearMF for objective (1)."""
     model = LinearMF(k, regularization=strength).fit(X)
     return model.user_embeddings(X, rescaling), model.item_embeddings(rescaling)
 
 
 def truth(X, k, strength):
-    """U_k, σ, V_k, S of LAPACK."""
+    """U_k, σ, V_k and S by LAPACK."""
     U, s, Vt = np.linalg.svd(X, full_matrices=False)
     s = np.where(s > 1e-10 * s[0], s, 0)[:k]
     return U[:, :k], s, Vt[:k].T, s**2 / (s**2 + strength)
@@ -109,7 +109,7 @@ def test_objective_2_is_solved_by_soft_thresholds(k, strength):
     "X", [random_interactions(), deficient_interactions()], ids=["full", "low"]
 )
 @pytest.mark.parametrize(("k", "strength"), [(2, 3.0), (5, 0.1), (9, 20.0)])
-def test_no_perturbation_beats_the_closed_forms(objective, X, k, strength):
+def test_closed_forms_are_local_minima(objective, X, k, strength):
     rng = np.random.default_rng(k)
     value = OBJECTIVES[objective]
     A, B = solution(X, k, strength, objective)
@@ -152,7 +152,7 @@ def gradients_weight_decay(X, A, B, strength):
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("strength", [0.3, 2.0])
-def test_descent_from_random_starts_reaches_the_closed_form_and_never_less(objective, strength):
+def test_gradient_descent_reaches_the_closed_form(objective, strength):
     X = random_interactions(n=8, p=4, seed=3)
     value = OBJECTIVES[objective]
     slopes = {"dropout": gradients_dropout, "weight_decay": gradients_weight_decay}[objective]
@@ -175,7 +175,7 @@ def test_descent_from_random_starts_reaches_the_closed_form_and_never_less(objec
 @pytest.mark.parametrize(
     "X", [random_interactions(), deficient_interactions()], ids=["full", "low"]
 )
-def test_minimum_values_are_the_formulas(X, k, strength):
+def test_minimum_values_equal_the_formulas(X, k, strength):
     s = np.linalg.svd(X, compute_uv=False)
     first = np.sum(s**2) - np.sum(s[:k] ** 4 / (s[:k] ** 2 + strength))
     kept = np.zeros(len(s), dtype=bool)
@@ -187,7 +187,7 @@ def test_minimum_values_are_the_formulas(X, k, strength):
     assert objective_weight_decay(X, A, B, strength) == pytest.approx(second, rel=1e-11)
 
 
-def test_objective_2_is_the_usual_factorisation():
+def test_objective_2_equals_the_usual_factorisation():
     X, strength = random_interactions(n=6, p=4, seed=5), 1.0
 
     def loss(P, Q):
@@ -208,7 +208,7 @@ def test_objective_2_is_the_usual_factorisation():
     np.testing.assert_allclose(cosines(Ps[best]), cosines(X @ A), atol=1e-5)
 
 
-def test_exact_dropout_weighs_every_item_by_its_own_norm():
+def test_exact_dropout_weights_items_by_their_norm():
     rng = np.random.default_rng(1)
     X, W, rate = rng.normal(size=(5, 4)), rng.normal(size=(4, 4)), 0.3
     expected = 0.0
@@ -226,12 +226,12 @@ def test_exact_dropout_weighs_every_item_by_its_own_norm():
 # ----- what is unique and what is not
 
 
-def test_equal_singular_values_at_the_cut_leave_two_solutions_and_a_warning():
+def test_ties_at_the_cut_leave_two_solutions_and_warn():
     X = np.diag([4.0, 2.0, 2.0, 1.0])
     with pytest.warns(AmbiguousSolutionWarning, match="singular values 2 of the last component"):
         A, B = solution(X, 2, 3.0)
     best = objective_dropout(X, A, B, 3.0)
-    other = B[[0, 2, 1, 3]]  # the other direction of the same singular value
+    other = B[[0, 2, 1, 3]]  # the other direction with the same singular value
     assert not np.allclose(cosines(B), cosines(other))
     assert objective_dropout(X, other, other, 3.0) == pytest.approx(best, rel=1e-12)
 
@@ -239,11 +239,11 @@ def test_equal_singular_values_at_the_cut_leave_two_solutions_and_a_warning():
 @pytest.mark.parametrize(
     ("k", "objective", "strength"), [(3, "dropout", 3.0), (2, "weight_decay", 2.5)]
 )
-def test_no_warning_where_the_tie_does_not_matter(k, objective, strength):
+def test_ties_of_zero_columns_do_not_warn(k, objective, strength):
     LinearMF(k, objective=objective, regularization=strength).fit(np.diag([4.0, 2.0, 2.0, 1.0]))
 
 
-def test_without_regularisation_the_model_is_the_projector_and_needs_full_rank():
+def test_lambda_0_gives_the_projector_and_needs_full_rank():
     X = random_interactions()
     _, _, V, _ = truth(X, 4, 0)
     A, B = solution(X, 4, 0.0)
@@ -258,7 +258,7 @@ def test_without_regularisation_the_model_is_the_projector_and_needs_full_rank()
     )
 
 
-def test_columns_of_objective_2_below_the_threshold_are_zero():
+def test_objective_2_columns_below_the_threshold_are_zero():
     X = random_interactions()
     s = np.linalg.svd(X, compute_uv=False)
     model = LinearMF(9, objective="weight_decay", regularization=(s[3] + s[4]) / 2).fit(X)
@@ -270,7 +270,7 @@ def test_columns_of_objective_2_below_the_threshold_are_zero():
     assert not nothing.item_embeddings().any()
 
 
-def test_rank_of_the_model_is_that_of_the_data():
+def test_model_has_the_rank_of_the_data():
     X = deficient_interactions(rank=5)
     model = LinearMF(9, regularization=1.0).fit(X)
     assert model.effective_rank_ == 5
@@ -278,7 +278,7 @@ def test_rank_of_the_model_is_that_of_the_data():
     assert np.linalg.matrix_rank(A @ B.T, tol=1e-8) == 5
 
 
-def test_regularization_scales_with_users_in_1_and_with_their_root_in_2():
+def test_regularization_scales_with_the_number_of_users():
     X = random_interactions()
     twice = np.vstack([X, X])
     for objective, factor in (("dropout", 2.0), ("weight_decay", np.sqrt(2.0))):
@@ -288,7 +288,7 @@ def test_regularization_scales_with_users_in_1_and_with_their_root_in_2():
         np.testing.assert_allclose(cosines(B), cosines(B2), atol=1e-12)
 
 
-def test_the_knees_of_both_objectives_belong_together():
+def test_knees_of_both_objectives_correspond():
     X = np.diag([200.0, 100.0, 50.0])
     first = LinearMF(3, regularization=1e4).fit(X)
     second = LinearMF(3, objective="weight_decay", regularization=100.0).fit(X)
@@ -299,7 +299,7 @@ def test_the_knees_of_both_objectives_belong_together():
 # ----- invariance
 
 
-def test_objective_1_allows_every_linear_reparametrisation_and_2_only_rotations():
+def test_objective_1_allows_any_map_and_2_only_rotations():
     X, rng = random_interactions(), np.random.default_rng(2)
     G = rng.normal(size=(4, 4))
     D = np.diag([2.0, 1.0, 1.0, 1.0])
@@ -316,7 +316,7 @@ def test_objective_1_allows_every_linear_reparametrisation_and_2_only_rotations(
                 assert changed > best * (1 + 1e-3)
 
 
-def test_rotations_change_no_cosine_and_rescalings_do():
+def test_rotations_keep_cosines_and_rescalings_do_not():
     X = random_interactions()
     A, B = solution(X, 4, 2.0)
     P = X @ A
@@ -336,7 +336,7 @@ def test_rotations_change_no_cosine_and_rescalings_do():
     "X", [random_interactions(), deficient_interactions()], ids=["full", "low"]
 )
 @pytest.mark.parametrize("rescaling", [*NAMES, [3.0, 0.1, 1.0, 7.0, 1e-3, 1.0]], ids=str)
-def test_the_model_is_unchanged_by_every_rescaling(X, rescaling):
+def test_rescalings_do_not_change_the_model(X, rescaling):
     users, items = embeddings(X, 6, 2.0)
     users_D, items_D = embeddings(X, 6, 2.0, rescaling)
     np.testing.assert_allclose(users_D @ items_D.T, users @ items.T, atol=1e-11)
@@ -345,7 +345,7 @@ def test_the_model_is_unchanged_by_every_rescaling(X, rescaling):
     np.testing.assert_allclose(A_D @ B_D.T, A @ B.T, atol=1e-11)
 
 
-def test_cosines_under_a_given_diagonal_are_the_three_formulas_of_the_paper():
+def test_rescaled_cosines_equal_the_formulas_of_the_paper():
     X, D = random_interactions(), np.array([3.0, 0.1, 1.0, 7.0])
     A, B = solution(X, 4, 2.0)
     users, items = embeddings(X, 4, 2.0, D)
@@ -359,13 +359,13 @@ def test_cosines_under_a_given_diagonal_are_the_three_formulas_of_the_paper():
 # ----- the two cases of the paper
 
 
-def test_no_two_items_are_similar_at_full_rank_under_orthonormal():
+def test_orthonormal_at_full_rank_gives_the_identity():
     X = random_interactions()
     _, items = embeddings(X, 9, 2.0, "orthonormal")
     np.testing.assert_allclose(cosines(items), np.eye(9), atol=1e-12)
 
 
-def test_below_full_rank_orthonormal_gives_the_normalised_projector_not_the_identity():
+def test_orthonormal_below_full_rank_is_the_projector():
     for X, k, rank in ((random_interactions(), 4, 4), (deficient_interactions(rank=5), 9, 5)):
         _, _, V, _ = truth(X, rank, 2.0)
         _, items = embeddings(X, k, 2.0, "orthonormal")
@@ -377,7 +377,7 @@ def ranking(scores):
     return np.argsort(-scores, axis=1, kind="stable")
 
 
-def test_user_item_cosine_ranks_as_the_dot_product_at_full_rank_under_orthonormal():
+def test_orthonormal_user_item_cosine_ranks_as_dot_product():
     X = random_interactions()
     users, items = embeddings(X, 9, 2.0, "orthonormal")
     A, B = solution(X, 9, 2.0)
@@ -388,7 +388,7 @@ def test_user_item_cosine_ranks_as_the_dot_product_at_full_rank_under_orthonorma
     np.testing.assert_array_equal(ranking(cosines(users, items)), ranking(scores))
 
 
-def test_below_full_rank_leverage_scores_change_that_ranking():
+def test_orthonormal_below_full_rank_ranks_by_leverage():
     X = random_interactions(n=60, p=12)
     users, items = embeddings(X, 4, 2.0, "orthonormal")
     A, B = solution(X, 4, 2.0)
@@ -406,7 +406,7 @@ def test_below_full_rank_leverage_scores_change_that_ranking():
     )
 
 
-def test_users_are_compared_by_raw_data_at_full_rank_under_weights():
+def test_weights_compares_users_by_raw_data_at_full_rank():
     X = random_interactions()
     users, items = embeddings(X, 9, 2.0, "weights")
     A, B = solution(X, 9, 2.0)
@@ -416,7 +416,7 @@ def test_users_are_compared_by_raw_data_at_full_rank_under_weights():
     np.testing.assert_allclose(cosines(users, items), expected, atol=1e-12)
 
 
-def test_below_full_rank_users_are_compared_by_projected_data():
+def test_weights_below_full_rank_compares_projected_users():
     X = random_interactions()
     V = truth(X, 4, 2.0)[2]
     users, items = embeddings(X, 4, 2.0, "weights")
@@ -433,13 +433,13 @@ def test_below_full_rank_users_are_compared_by_projected_data():
     "X", [random_interactions(), deficient_interactions()], ids=["full", "low"]
 )
 @pytest.mark.parametrize("k", [3, 9])
-def test_items_are_compared_by_rows_of_the_model_under_weights_at_any_rank(X, k):
+def test_weights_compares_items_by_rows_of_the_model(X, k):
     _, _, V, S = truth(X, k, 2.0)
     _, items = embeddings(X, k, 2.0, "weights")
     np.testing.assert_allclose(cosines(items), cosines(V * S @ V.T), atol=1e-9)
 
 
-def test_equal_singular_values_inside_are_harmless_for_powers_of_S_and_spectrum():
+def test_ties_inside_do_not_change_powers_of_s_and_sigma():
     X = np.linalg.qr(np.random.default_rng(4).normal(size=(20, 6)))[0] * 5.0
     X[:, 0] *= 2
     U, s, V, S = truth(X, 6, 2.0)
@@ -455,7 +455,7 @@ def test_equal_singular_values_inside_are_harmless_for_powers_of_S_and_spectrum(
 
 
 @pytest.mark.parametrize("k", [4, 9])
-def test_every_name_compares_what_the_table_says(k):
+def test_rescalings_compare_the_documented_quantities(k):
     X, strength = random_interactions(), 2.0
     U, s, V, S = truth(X, k, strength)
     W = V * S @ V.T
@@ -476,7 +476,7 @@ def test_every_name_compares_what_the_table_says(k):
         np.testing.assert_allclose(cosines(users), user_user, atol=1e-10, err_msg=name)
 
 
-def test_balanced_gives_both_sides_equal_column_norms_and_the_others_do_not():
+def test_only_balanced_equalises_column_norms():
     X = random_interactions()
     for name in NAMES:
         users, items = embeddings(X, 4, 2.0, name)
@@ -484,7 +484,7 @@ def test_balanced_gives_both_sides_equal_column_norms_and_the_others_do_not():
         assert same == (name == "balanced")
 
 
-def test_no_rescaling_of_the_grid_gives_the_remedy_on_both_sides():
+def test_no_rescaling_projects_back_on_both_sides():
     X = random_interactions()
     A, B = solution(X, 4, 2.0)
     M = X @ A @ B.T
@@ -498,7 +498,7 @@ def test_no_rescaling_of_the_grid_gives_the_remedy_on_both_sides():
         assert items_agree == ((a, b) == (1, 1))
 
 
-def test_objective_2_is_a_rescaling_of_1_only_where_every_direction_survives():
+def test_objective_2_is_a_rescaling_of_1_without_zeros():
     X = random_interactions()
     s = np.linalg.svd(X, compute_uv=False)[:4]
     _, items = embeddings(X, 4, 2.0)
@@ -509,7 +509,7 @@ def test_objective_2_is_a_rescaling_of_1_only_where_every_direction_survives():
         assert (ratio > 0).all() == is_rescaling
 
 
-def test_distance_of_two_members_of_the_family_is_a_sum_of_log_ratios():
+def test_rescaling_distance_is_a_sum_of_log_ratios():
     X = random_interactions()
     _, s, _, S = truth(X, 5, 2.0)
     for (a, b), (a2, b2) in itertools.product(EXPONENTS.values(), repeat=2):
@@ -529,7 +529,7 @@ def test_distance_of_two_members_of_the_family_is_a_sum_of_log_ratios():
 # ----- Lemma B: balance
 
 
-def test_weight_decay_balances_the_two_sides_at_every_stationary_point():
+def test_weight_decay_balances_both_sides():
     X, rng = random_interactions(n=7, p=5, seed=6), np.random.default_rng(7)
     votes = np.sign(rng.normal(size=X.shape))
     decay_P, decay_Q = 0.4, 0.1
@@ -554,7 +554,7 @@ def test_weight_decay_balances_the_two_sides_at_every_stationary_point():
         np.testing.assert_allclose(decay_P * P.T @ P, decay_Q * Q.T @ Q, atol=1e-6)
 
 
-def test_objective_2_is_balanced_and_objective_1_has_no_reason_to_be():
+def test_objective_2_is_balanced_and_objective_1_is_not():
     X = random_interactions()
     A, B = solution(X, 4, 2.0, "weight_decay")
     np.testing.assert_allclose((X @ A).T @ X @ A, B.T @ B, atol=1e-11)
@@ -565,7 +565,7 @@ def test_objective_2_is_balanced_and_objective_1_has_no_reason_to_be():
 # ----- theorems 0, 1, 2 and the collapse
 
 
-def test_theorem_0_two_factorisations_of_a_model_differ_by_one_invertible_matrix():
+def test_theorem_0_factorisations_differ_by_one_matrix():
     X, rng = random_interactions(), np.random.default_rng(9)
     A, B = solution(X, 4, 2.0)
     W = A @ B.T
@@ -588,7 +588,7 @@ def test_theorem_0_fails_below_the_rank():
     assert not np.allclose(B @ G, other, atol=1e-3)
 
 
-def test_theorem_1_any_correlations_of_k_items_are_reached_with_the_model_unchanged():
+def test_theorem_1_k_items_reach_any_correlations():
     X, rng = random_interactions(), np.random.default_rng(10)
     for k in (4, 9):
         A, B = solution(X, k, 2.0)
@@ -601,7 +601,7 @@ def test_theorem_1_any_correlations_of_k_items_are_reached_with_the_model_unchan
         np.testing.assert_allclose(changed, A @ B.T, atol=1e-9)
 
 
-def test_theorem_1_leaves_collinear_items_at_plus_or_minus_one():
+def test_theorem_1_keeps_collinear_items_collinear():
     X, rng = random_interactions(), np.random.default_rng(11)
     X[:, 1], X[:, 2] = 2 * X[:, 0], -X[:, 0]
     _, items = embeddings(X, 4, 2.0)
@@ -611,7 +611,7 @@ def test_theorem_1_leaves_collinear_items_at_plus_or_minus_one():
         assert changed[0, 2] == pytest.approx(-1, abs=1e-9)
 
 
-def test_theorem_2_a_pair_of_two_signs_reaches_every_cosine_and_one_of_one_sign_does_not():
+def test_theorem_2_mixed_signs_reach_every_cosine():
     rng = np.random.default_rng(12)
     x, y = np.array([1.0, 2.0, 3.0]), np.array([2.0, -1.0, 1.0])
     heavy = np.full(3, 1e-4)
@@ -632,7 +632,7 @@ def test_theorem_2_a_pair_of_two_signs_reaches_every_cosine_and_one_of_one_sign_
     assert cosines(np.array([x * weights, y * weights]))[0, 1] == pytest.approx(lowest, abs=1e-6)
 
 
-def test_one_rescaling_makes_all_items_alike_where_co_occurrence_is_connected():
+def test_one_rescaling_collapses_all_cosines_to_one():
     X = (np.random.default_rng(13).random((80, 9)) < 0.4).astype(float)
     collapse = np.array([1e-5, 1.0, 1.0, 1.0])
     users, items = embeddings(X, 4, 2.0, collapse)
@@ -640,7 +640,7 @@ def test_one_rescaling_makes_all_items_alike_where_co_occurrence_is_connected():
     plain_users, plain_items = embeddings(X, 4, 2.0)
     assert cosines(plain_items).min() < 0.9
     np.testing.assert_allclose(users @ items.T, plain_users @ plain_items.T, atol=1e-11)
-    X[:, 3] = 0  # an item without users breaks the premise: it stays without direction
+    X[:, 3] = 0  # an item without users violates the premise: it keeps no direction
     assert not cosines(embeddings(X, 4, 2.0, collapse)[1])[3].any()
-    X = np.kron(np.eye(2), X[:40, 4:8])  # so does a second component that shares no user
+    X = np.kron(np.eye(2), X[:40, 4:8])  # as does a second component without common users
     assert cosines(embeddings(X, 4, 2.0, collapse)[1])[:4, 4:].max() < 0.9
