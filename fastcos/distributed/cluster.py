@@ -49,7 +49,7 @@ from fastcos.neighbors.search import (
     read_batch,
 )
 from fastcos.storage import memmap
-from fastcos.storage.checkpoint import ResumableRun
+from fastcos.storage.checkpoint import Checkpoint
 
 # the cuts of a search follow from its size alone: tasks of some seconds, and not too many for Dask.
 # A task reads and packs its items anew, so what that costs falls with its number of queries; and
@@ -128,7 +128,7 @@ def top_k(
     search = _Search.of(queries, items, k, measure, exclude_self, memory)
     items_on_disk, request = search.opened()
     n, m = len(request.queries), len(items_on_disk.rows)
-    run = ResumableRun(
+    run = Checkpoint(
         out,
         fingerprint(request, items_on_disk.rows, items_on_disk.measure)
         | {"exclude_self": search.own},
@@ -138,7 +138,7 @@ def top_k(
     step = items_per_task(-(-n // run.block), m)
     ranges = [(lo, min(m, lo + step)) for lo in range(0, m, step)]
     blocks = {}
-    for lo, hi in run.left():
+    for lo, hi in run.missing():
         parts = [client.submit(search.best, lo, hi, *some, pure=False) for some in ranges]
         best = in_a_tree(client, _merged, parts)
         blocks[client.submit(search.finished, lo, hi, best, pure=False)] = (lo, hi)
@@ -150,7 +150,7 @@ def top_k(
         done += hi - lo
         if progress is not None:
             progress(done, n)
-    arrays = run.finished()
+    arrays = run.finish()
     return Neighbors(arrays["indices"], arrays["scores"])
 
 

@@ -12,7 +12,7 @@ from fastcos.engine.segments import SEGMENT_MULTIPLE, Segment
 from fastcos.measures.base import Measure, Plain, encode_items
 from fastcos.neighbors.types import MAPPED_SEARCH_SHARE, FittedItems, SearchRequest
 from fastcos.storage import memmap
-from fastcos.storage.checkpoint import ResumableRun, rows_of_a_block
+from fastcos.storage.checkpoint import Checkpoint, rows_per_block
 
 # share of the working memory for the queries' rows and results at most: where there are many of
 # both, batch and segment are about even, since every batch packs all items and every segment packs
@@ -84,16 +84,16 @@ def read_segments(
 
 def results_in_directory(
     request: SearchRequest, X: Any, measure: Measure, options: ExecutionOptions, out: Any
-) -> ResumableRun:
+) -> Checkpoint:
     """Open the directory where batches of neighbours go; the same request resumes there."""
     n, k = request.queries.shape[0], request.k
     mapped = isinstance(X, np.memmap) or isinstance(request.queries, np.memmap)
     least = _LEAST_KEPT_QUERIES if mapped else _LEAST_KEPT_QUERIES_IN_MEMORY
-    batch = rows_of_a_block(X.shape[0] * X.shape[1], least=least)
+    batch = rows_per_block(X.shape[0] * X.shape[1], least=least)
     if mapped:
         batch = min(batch, block_sizes(X, request, measure, options).queries)
     arrays = {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)}
-    return ResumableRun(out, fingerprint(request, X, measure), arrays, batch)
+    return Checkpoint(out, fingerprint(request, X, measure), arrays, batch)
 
 
 def fingerprint(request: SearchRequest, X: Any, measure: Measure) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def top_k(
 
         results = results_in_directory(request, X, given, options, out)
         if results.is_complete:
-            return Neighbors(**results.finished())
+            return Neighbors(**results.finish())
     return search(fit_items(X, given, options.n_threads), request, options, results)
 
 
@@ -244,7 +244,7 @@ def search(
         size = batch_size(items, request, options)
         batches = iter([(lo, min(n, lo + size)) for lo in range(0, n, size)])
     else:
-        batches = results.left()
+        batches = results.missing()
     for lo, hi in batches:
         Q = read_batch(request.queries, lo, hi)
         columns, raw = best_of_items(items, request, Q, lo, options)
@@ -253,7 +253,7 @@ def search(
             indices[lo:hi], scores[lo:hi] = found, found_scores
         else:
             results.write(lo, indices=found, scores=found_scores)
-    return Neighbors(indices, scores) if results is None else Neighbors(**results.finished())
+    return Neighbors(indices, scores) if results is None else Neighbors(**results.finish())
 
 
 def batch_size(items: FittedItems, request: SearchRequest, options: ExecutionOptions) -> int:

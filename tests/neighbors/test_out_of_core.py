@@ -271,7 +271,7 @@ FULL = """
 def test_a_disk_without_room_is_told_before_the_search_and_nothing_is_left(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(FULL), str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout.split() == ["CannotBeginError", str(tmp_path / ".out.partial")], done.stderr
+    assert done.stdout.split() == ["CheckpointError", str(tmp_path / ".out.partial")], done.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -105,31 +105,26 @@ def pairs(path: Path) -> Any:
     return [np.asarray(part).tolist() for part in io.read_pairs(path, WORDS)]
 
 
-def search(path: Path) -> checkpoint.ResumableRun:
+def search(path: Path) -> checkpoint.Checkpoint:
     shapes = {"indices": ((30, 3), np.int64), "scores": ((30, 3), np.float32)}
-    return checkpoint.ResumableRun(path / "out", {"k": 3}, shapes, 4)
+    return checkpoint.Checkpoint(path / "out", {"k": 3}, shapes, 4)
 
 
 def half_a_search(path: Path, blocks: int = 4) -> None:
     """Leave what a search leaves that is killed after so many blocks."""
     path.mkdir()
     run = search(path)
-    for lo, hi in list(run.left())[:blocks]:
+    for lo, hi in list(run.missing())[:blocks]:
         run.write(lo, indices=np.arange(3 * lo, 3 * hi).reshape(-1, 3), scores=ROWS[lo:hi, :3])
     if blocks > 7:
-        run.finished()
+        run.finish()
 
 
 def rest_of_a_search(path: Path) -> Any:
     run = search(path)
-    for lo, hi in run.left():
+    for lo, hi in run.missing():
         run.write(lo, indices=np.arange(3 * lo, 3 * hi).reshape(-1, 3), scores=ROWS[lo:hi, :3])
-    return [np.asarray(array).tolist() for array in run.finished().values()]
-
-
-def parts(path: Path) -> Any:
-    run = checkpoint.ResumableParts(path, {"measure": "cosine"})
-    return [run.part("first", lambda: 1), run.part("second", lambda: [2.5])]
+    return [np.asarray(array).tolist() for array in run.finish().values()]
 
 
 def zipped(path: Path) -> None:
@@ -197,7 +192,6 @@ FORMATS = {
     "shards": Format(saved_table, shards, True),
     "half a search": Format(half_a_search, rest_of_a_search, False),
     "search": Format(lambda path: half_a_search(path, 8), rest_of_a_search, False),
-    "parts": Format(parts, parts, False),
 }
 
 

@@ -146,7 +146,7 @@ def resumed(kind: Kind, folder: Path, kills: int, chance: random.Random) -> list
     for version in kind.versions:
         kind.save(version, place)
         known.append(kind.read(place))
-    checkpoint._WORK_OF_A_THREAD = 1  # now blocks are as short as they can be, and all are kept
+    checkpoint.WORK_PER_THREAD = 1  # now blocks are as short as they can be, and all are kept
     counts, now = [0, 0, 0], 0
     while counts[0] < kills or not counts[1]:
         ended = killed_or_ended(functools.partial(kind.save, kind.versions[now], place), chance)
