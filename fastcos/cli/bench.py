@@ -51,17 +51,6 @@ class Operation(NamedTuple):
     limits: dict[str, float]
 
 
-class Result(NamedTuple):
-    """One library on one operation; seconds and ratio are None where the answer is wrong."""
-
-    operation: str
-    library: str
-    seconds: float | None
-    ratio: float | None
-    error: float
-    correct: bool
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("data", nargs="?", metavar="DATA", help="embeddings or interactions")
@@ -72,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--competitors", metavar="A,B,...", help="only these; '' for none (default: all installed)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
+    options.add_json(parser)
     options.add_common(parser)
 
 
@@ -97,20 +86,19 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         parameters = {"data": source, "shape": data.shape, "k": given.k, "seconds": seconds}
         document = provenance.provenance(parameters)
-        document |= {"results": [result._asdict() for result in results], "missing": missing}
+        document |= {"results": results, "missing": missing}
         print_json(provenance.json_ready(document))
     else:
         header = ("operation", "library", "ms", "x fastcos", "error", "correct")
         cells = [
-            (one.operation, one.library, one.seconds and 1e3 * one.seconds, one.ratio,
-             f"{one.error:.0e}", "yes" if one.correct else "no")
-            for one in results
-        ]  # fmt: skip
+            (name, library, seconds and 1e3 * seconds, ratio, f"{error:.0e}", str(correct))
+            for name, library, seconds, ratio, error, correct in map(dict.values, results)
+        ]
         rows, columns = data.shape
         print_table(f"{source}, {rows:,} x {columns:,}", header, cells)
     for name in missing:
         say(f"not installed: {name}")
-    return int(any(not result.correct for result in results if result.library == OURS))
+    return int(any(not one["correct"] for one in results if one["library"] == OURS))
 
 
 def _read(given: argparse.Namespace) -> tuple[Any, str]:
@@ -208,8 +196,8 @@ def product_operations(X: Any, libraries: set[str]) -> list[Operation]:
     ]
 
 
-def measure(operation: Operation, seconds: float) -> list[Result]:
-    """Return one result per library: medians of calls that alternate between the libraries."""
+def measure(operation: Operation, seconds: float) -> list[dict[str, Any]]:
+    """Return one record per library: medians of alternating calls, None for a wrong answer."""
     errors = {name: operation.error(call()) for name, call in operation.calls.items()}
     correct = {name: error <= operation.limits[name] for name, error in errors.items()}
     times: dict[str, list[float]] = {name: [] for name in errors if correct[name]}
@@ -219,8 +207,14 @@ def measure(operation: Operation, seconds: float) -> list[Result]:
             operation.calls[name]()
             times[name].append(time.perf_counter() - started)
     medians = {name: statistics.median(spent) for name, spent in times.items()}
-    ratios = {name: spent / medians[OURS] for name, spent in medians.items() if correct[OURS]}
     return [
-        Result(operation.name, name, medians.get(name), ratios.get(name), error, correct[name])
+        {
+            "operation": operation.name,
+            "library": name,
+            "seconds": medians.get(name),
+            "ratio": medians[name] / medians[OURS] if {name, OURS} <= medians.keys() else None,
+            "error": error,
+            "correct": correct[name],
+        }
         for name, error in errors.items()
     ]
