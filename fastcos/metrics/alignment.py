@@ -423,16 +423,9 @@ def trustworthiness(
     A, B = (validation.read_only(unit_rows(rows[kept])) for rows in (X, Y))
     excess = parallel.unfilled((n, 2), np.int64)
     parallel.run(
-        pair_reductions.rank_excess_rows,
-        parallel.row_blocks(n, 48),
-        A,
-        packed(A, n_threads),
-        B,
-        packed(B, n_threads),
-        k,
-        excess,
-        n_threads=n_threads,
-    )
+        pair_reductions.rank_excess_rows, parallel.row_blocks(n, 48), A, packed(A, n_threads), B,
+        packed(B, n_threads), k, excess, n_threads=n_threads,
+    )  # fmt: skip
     new, lost = excess.sum(axis=0).tolist()
     worst = n * k * (2 * n - 3 * k - 1)
     return Trustworthiness(1 - 2 * new / worst, 1 - 2 * lost / worst, len(X) - n)

@@ -109,18 +109,9 @@ def pair_auc(
     panels, ends = packed(rows, n_threads), _row_ends(grouped)
     for begin, stop in _tasks(len(rows), parts):
         parallel.run(
-            pair_reductions.pair_histograms,
-            parallel.row_blocks(parts, 1),
-            begin,
-            stop,
-            rows,
-            panels,
-            ends,
-            _margin_in_bins(rows, _N_BINS),
-            counts,
-            near,
-            n_threads=n_threads,
-        )
+            pair_reductions.pair_histograms, parallel.row_blocks(parts, 1), begin, stop, rows,
+            panels, ends, _margin_in_bins(rows, _N_BINS), counts, near, n_threads=n_threads,
+        )  # fmt: skip
     return PairAUC(*auc_of_counts(counts.sum(axis=0), near.sum(axis=0)), grouped.n_left_out)
 
 
@@ -180,17 +171,10 @@ def _pair_scores(grouped: LabelledRows, n_threads: int | None) -> tuple[Floats, 
     same = parallel.unfilled(int(n_same.sum()), np.float64)
     other = parallel.unfilled(int(n_other.sum()), np.float64)
     parallel.run(
-        pair_reductions.write_pair_scores,
-        parallel.row_blocks(n, 48),
-        rows,
-        packed(rows, n_threads),
-        ends,
-        np.cumsum(n_same) - n_same,
-        np.cumsum(n_other) - n_other,
-        same,
-        other,
-        n_threads=n_threads,
-    )
+        pair_reductions.write_pair_scores, parallel.row_blocks(n, 48), rows,
+        packed(rows, n_threads), ends, np.cumsum(n_same) - n_same, np.cumsum(n_other) - n_other,
+        same, other, n_threads=n_threads,
+    )  # fmt: skip
     return same, other
 
 
@@ -282,20 +266,10 @@ def stratified_auc(
     quantiles = _pair_quantiles(np.sort(levels), n_strata)
     for begin, stop in _tasks(len(unit), parts):
         parallel.run(
-            pair_reductions.stratified_pair_histograms,
-            parallel.row_blocks(parts, 1),
-            begin,
-            stop,
-            unit,
-            panels,
-            ends,
-            levels,
-            quantiles,
-            _margin_in_bins(unit, _N_STRATUM_BINS),
-            counts,
-            near,
-            n_threads=n_threads,
-        )
+            pair_reductions.stratified_pair_histograms, parallel.row_blocks(parts, 1), begin,
+            stop, unit, panels, ends, levels, quantiles, _margin_in_bins(unit, _N_STRATUM_BINS),
+            counts, near, n_threads=n_threads,
+        )  # fmt: skip
     return _over_strata(counts.sum(axis=0), near.sum(axis=0), grouped.n_left_out)
 
 

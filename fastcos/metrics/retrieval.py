@@ -75,16 +75,10 @@ def average_precisions_at_r(items: Any, labels: Any, *, n_threads: int | None = 
     rows = validation.read_only(unit_rows(given))
     found = parallel.unfilled(len(queries), np.float64)
     parallel.run(
-        pair_reductions.average_precisions_at_r,
-        parallel.row_blocks(len(queries), 48),
-        validation.read_only(queries),
-        rows,
-        packed(rows, n_threads),
-        codes,
-        validation.read_only(sizes.astype(np.int64)),
-        found,
-        n_threads=n_threads,
-    )
+        pair_reductions.average_precisions_at_r, parallel.row_blocks(len(queries), 48),
+        validation.read_only(queries), rows, packed(rows, n_threads), codes,
+        validation.read_only(sizes.astype(np.int64)), found, n_threads=n_threads,
+    )  # fmt: skip
     values = np.full(len(given), np.nan)
     values[queries] = found
     return values

@@ -20,6 +20,14 @@ Floats = npt.NDArray[np.float32]
 
 SIMILARITIES = ("cosine", "layer_norm", "dot")
 LOSSES = ("info_nce", "negative_sampling")
+# ends of the real parameters: beyond them the training is useless or overflows float32
+_RANGES = {
+    "temperature": (0.01, 100),
+    "negative_exponent": (0, 2),
+    "propensity_exponent": (0, 2),
+    "norm_penalty": (0, 1e6),
+    "validation_fraction": (0, 0.5),
+}
 
 
 class CosineMF(
@@ -96,11 +104,6 @@ class CosineMF(
         Items, p, of fit.
     feature_names_in_ : ndarray (p,) of str
         Only if X was a data frame with string columns.
-
-    Raises
-    ------
-    ValueError
-        On fit: a parameter or X is not valid, or X has no interactions.
 
     See Also
     --------
@@ -303,29 +306,19 @@ class CosineMF(
 
     def _settings(self) -> TrainingSettings:
         """Return the validated parameters."""
-        similarity = validation.as_choice("similarity", self.similarity, SIMILARITIES)
+        checked: dict[str, Any] = {
+            "similarity": validation.as_choice("similarity", self.similarity, SIMILARITIES),
+            "loss": validation.as_choice("loss", self.loss, LOSSES),
+        }
         # a row of one number that sums to 0 is zero
-        fewest = 2 if similarity == "layer_norm" else 1
-        count, real = validation.as_count, validation.as_real
-        return TrainingSettings(
-            n_components=count("n_components", self.n_components, fewest),
-            similarity=similarity,
-            loss=validation.as_choice("loss", self.loss, LOSSES),
-            temperature=real("temperature", self.temperature, low=0.01, high=100),
-            n_negatives=count("n_negatives", self.n_negatives),
-            negative_exponent=real("negative_exponent", self.negative_exponent, low=0, high=2),
-            propensity_exponent=real(
-                "propensity_exponent", self.propensity_exponent, low=0, high=2
-            ),
-            norm_penalty=real("norm_penalty", self.norm_penalty, low=0, high=1e6),
-            learning_rate=real("learning_rate", self.learning_rate, above=0, high=10),
-            batch_size=count("batch_size", self.batch_size),
-            max_iter=count("max_iter", self.max_iter),
-            validation_fraction=real(
-                "validation_fraction", self.validation_fraction, low=0, high=0.5
-            ),
-            n_iter_no_change=count("n_iter_no_change", self.n_iter_no_change),
-        )
+        fewest = 2 if checked["similarity"] == "layer_norm" else 1
+        checked["n_components"] = validation.as_count("n_components", self.n_components, fewest)
+        for name in ("n_negatives", "batch_size", "max_iter", "n_iter_no_change"):
+            checked[name] = validation.as_count(name, getattr(self, name))
+        for name, (low, high) in _RANGES.items():
+            checked[name] = validation.as_real(name, getattr(self, name), low=low, high=high)
+        rate = validation.as_real("learning_rate", self.learning_rate, above=0, high=10)
+        return TrainingSettings(learning_rate=rate, **checked)
 
     def _seed(self) -> int:
         return validation.as_count("random_state", self.random_state, low=0)

@@ -158,16 +158,23 @@ def _weights(X: sp.csr_array, log_counts: npt.NDArray[np.float64], exponent: flo
     return weights / weights.mean()
 
 
+def _user_blocks(indptr: Places, n_pool: int) -> parallel.Blocks:
+    """Blocks of users with equal work: their interactions, and the items of the pool."""
+    pool = np.arange(len(indptr)) * (n_pool // _POOL_PER_INTERACTION)
+    return parallel.work_blocks(indptr + pool, _WORK_PER_BLOCK)
+
+
+def _kernel_csr(X: sp.csr_array) -> tuple[Places, npt.NDArray[np.int32]]:
+    """Return indptr and indices in the types of the kernels."""
+    return read_only(X.indptr.astype(np.int64)), read_only(X.indices.astype(np.int32))
+
+
 def _unit_profiles(X: sp.csr_array) -> Floats:
     """X's values, each row divided by its norm."""
     values = X.data.astype(np.float64)
-    rows = _rows(X)
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     norms = np.sqrt(np.bincount(rows, values**2, minlength=X.shape[0]))
     return np.asarray(values / norms[rows]).astype(np.float32)
-
-
-def _rows(X: sp.csr_array) -> Any:
-    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
 
 
 class _Trainer:
@@ -188,12 +195,8 @@ class _Trainer:
         self.cumulative = np.cumsum(negative_law(self.log_counts, settings.negative_exponent))
         users = order.permutation(n)
         X, seen = X[users], seen[users]
-        self._seen = (
-            read_only(seen.indptr.astype(np.int64)),
-            read_only(seen.indices.astype(np.int32)),
-        )
-        self._indptr = read_only(X.indptr.astype(np.int64))
-        self._indices = read_only(X.indices.astype(np.int32))
+        self._seen = _kernel_csr(seen)
+        self._indptr, self._indices = _kernel_csr(X)
         self._values = read_only(_unit_profiles(X))
         weights = _weights(X, self.log_counts, settings.propensity_exponent)
         self._weights, self._total = read_only(weights.astype(np.float32)), float(weights.sum())
@@ -256,30 +259,11 @@ class _Trainer:
         indptr = read_only(self._indptr[first : last + 1] - start)
         penalty = self.settings.norm_penalty
         parallel.run(
-            training.user_slopes,
-            first
-            + parallel.work_blocks(
-                indptr + np.arange(n + 1) * (m // _POOL_PER_INTERACTION), _WORK_PER_BLOCK
-            ),
-            first,
-            self._indptr,
-            self._indices,
-            self._values,
-            self._weights,
-            *self._seen,
-            *map(read_only, (A, B, bias)),
-            *pool,
-            self.scale,
-            self.unit,
-            self.softmax,
-            np.float32(penalty),
-            S,
-            units,
-            gradients,
-            slopes,
-            pool_slopes,
-            losses,
-        )
+            training.user_slopes, first + _user_blocks(indptr, m),
+            first, self._indptr, self._indices, self._values, self._weights, *self._seen,
+            *map(read_only, (A, B, bias)), *pool, self.scale, self.unit, self.softmax,
+            np.float32(penalty), S, units, gradients, slopes, pool_slopes, losses,
+        )  # fmt: skip
         of_items, users, places = transposed(
             indptr,
             read_only(self._indices[start:stop]),
@@ -290,22 +274,12 @@ class _Trainer:
         drawn = np.cumsum(pool.place_of >= 0) * (n // _POOL_PER_INTERACTION)
         parallel.run(
             training.item_updates,
-            parallel.work_blocks(of_items + np.append(0, drawn), _WORK_PER_BLOCK),
-            of_items,
-            users,
-            places,
-            self._values[start:stop],
+            parallel.work_blocks(of_items + np.append(0, drawn), _WORK_PER_BLOCK), of_items,
+            users, places, self._values[start:stop],
             *map(read_only, (S, units, gradients, slopes, pool_slopes, pool.place_of)),
-            self.scale,
-            self.unit,
-            np.float32(penalty * n / (len(self._indptr) - 1)),
-            np.float32(self.settings.learning_rate),
-            *self._memories,
-            A,
-            self._raw,
-            B,
-            bias,
-        )
+            self.scale, self.unit, np.float32(penalty * n / (len(self._indptr) - 1)),
+            np.float32(self.settings.learning_rate), *self._memories, A, self._raw, B, bias,
+        )  # fmt: skip
         return float(losses.sum())
 
 
@@ -324,36 +298,18 @@ class _HeldOutLoss:
         weights = _weights(held, trainer.log_counts, trainer.settings.propensity_exponent)
         self._total = float(weights.sum())
         self._arrays: list[Any] = [
-            read_only(array)
-            for array in (
-                known.indptr.astype(np.int64),
-                known.indices.astype(np.int32),
-                _unit_profiles(known),
-                held.indptr.astype(np.int64),
-                held.indices.astype(np.int32),
-                weights.astype(np.float32),
-                seen.indptr.astype(np.int64),
-                seen.indices.astype(np.int32),
-            )
-        ]
+            *_kernel_csr(known), read_only(_unit_profiles(known)),
+            *_kernel_csr(held), read_only(weights.astype(np.float32)), *_kernel_csr(seen),
+        ]  # fmt: skip
 
     def mean(self) -> float:
         trainer = self._trainer
         pool = trainer.draw_pool(np.random.default_rng(self._seed))
         indptr, losses = self._arrays[0], np.zeros(len(self._arrays[0]) - 1)
-        n = len(losses)
         parallel.run(
             training.held_out_losses,
-            parallel.work_blocks(
-                indptr + np.arange(n + 1) * (len(pool.rows) // _POOL_PER_INTERACTION),
-                _WORK_PER_BLOCK,
-            ),
-            *self._arrays,
-            *map(read_only, trainer.parameters),
-            *pool[1:],
-            trainer.scale,
-            trainer.unit,
-            trainer.softmax,
-            losses,
-        )
+            _user_blocks(indptr, len(pool.rows)),
+            *self._arrays, *map(read_only, trainer.parameters), *pool[1:], trainer.scale,
+            trainer.unit, trainer.softmax, losses,
+        )  # fmt: skip
         return float(losses.sum()) / self._total

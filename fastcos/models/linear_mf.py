@@ -17,12 +17,14 @@ from fastcos.linalg.shards import InteractionShards
 from fastcos.linalg.svd import SVD, direct_svd, randomized_svd
 from fastcos.measures.rescaling import Rescaling, as_diagonal
 from fastcos.models.base import RecommenderMixin, SparseInputMixin
-from fastcos.models.preprocessing import Biases
+from fastcos.models.preprocessing import Biases, biases_of
 from fastcos.parallel import Progress
 from fastcos.storage.estimator import SavedModelMixin
 
 OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")
+# the means to subtract, of rows and of columns
+_CENTERS = {False: (False, False), True: (False, True), "rows": (True, False), "both": (True, True)}
 # up to this shorter side "auto" is "direct": at n = 20,000, 3 M non-zeros and k = 50 it takes
 # 0.95 s (randomised 0.76 s) for p = 1,000, but 3.4 s (0.6 s) for p = 2,000
 _DIRECT_SIDE = 1024
@@ -47,7 +49,7 @@ class _LinearSettings(NamedTuple):
     n_components: int
     objective: str
     regularization: float
-    center: str
+    center: bool | str
     solver: str
     tol: float
     random_state: Any
@@ -113,11 +115,6 @@ class LinearMF(
         Items, p, of fit.
     feature_names_in_ : ndarray (p,) of str
         Only if X was a data frame with string columns.
-
-    Raises
-    ------
-    ValueError
-        On fit: a parameter or X is not valid.
 
     Warns
     -----
@@ -207,12 +204,19 @@ class LinearMF(
         X = self._as_matrix(X, reset=True)
         validation.check_squarable("X", column_stats.values(X))
         settings = self._settings(min(X.shape))
-        means = Biases(_row_means(X, settings), _column_means(X, settings))
+        means = biases_of(X, *_CENTERS[settings.center])
         svd = _svd(X, means, settings, progress)
         k = settings.n_components
         shrinkage = _shrinkage(svd.s, settings)
         if len(svd.s) > k and shrinkage[k - 1] > 0:
-            _warn_of_ties(svd.s[k - 1], svd.s[k], svd.s[0])
+            last, following = svd.s[k - 1], svd.s[k]
+            if last**2 - following**2 <= _TIE_TOLERANCE * svd.s[0] ** 2:
+                warnings.warn(
+                    f"the solution is not unique: singular values {last:g} of the last component "
+                    f"and {following:g} of the next are equal; choose another n_components",
+                    AmbiguousSolutionWarning,
+                    stacklevel=2,
+                )
         self.components_ = svd.Vt[:k].astype(X.dtype)
         # rounding leaves entries of 1e-17, which normalisation would turn into a direction
         if means.row_center is None:
@@ -348,14 +352,15 @@ class LinearMF(
         check_is_fitted(self)
         X = self._as_matrix(X, reset=False)
         A = self._scaled_components(np.sqrt(self.shrinkage_) * self._diagonal(rescaling))
-        of_rows = _row_means(X, self._settings(len(self.singular_values_)))
-        return matmul(X, A, center=self.mean_, row_center=of_rows)
+        rows, _ = _CENTERS[self._settings(len(self.singular_values_)).center]
+        row_center = biases_of(X, rows, False).row_center
+        return matmul(X, A, center=self.mean_, row_center=row_center)
 
     def _saved_fields(self) -> dict[str, Any]:
         settings = self._settings(len(self.singular_values_))
         seed = validation.as_count("random_state", settings.random_state, low=0)
         parameters = settings._replace(random_state=seed)._asdict()
-        return {"parameters": parameters | {"center": self.center}}
+        return {"parameters": parameters}
 
     def _restore(self, fields: dict[str, Any]) -> None:
         self._shrink(self.shrinkage_)
@@ -371,7 +376,9 @@ class LinearMF(
             n_components=validation.as_count("n_components", self.n_components, 1, most_components),
             objective=validation.as_choice("objective", self.objective, OBJECTIVES),
             regularization=validation.as_real("regularization", self.regularization, low=0),
-            center=_as_center(self.center),
+            center=validation.as_choice("center", self.center, ("rows", "both"))
+            if isinstance(self.center, str)
+            else validation.as_flag("center", self.center),
             solver=validation.as_choice("solver", self.solver, SOLVERS),
             tol=validation.as_real("tol", self.tol, above=0),
             random_state=self.random_state
@@ -396,26 +403,6 @@ class LinearMF(
         return np.ascontiguousarray((self.components_.T * factors).astype(self.components_.dtype))
 
 
-def _as_center(center: Any) -> str:
-    """Return the means to subtract: "", "columns", "rows" or "both"."""
-    if isinstance(center, str):
-        return validation.as_choice("center", center, ("rows", "both"))
-    return "columns" if validation.as_flag("center", center) else ""
-
-
-def _row_means(X: Any, settings: _LinearSettings) -> npt.NDArray[np.float64] | None:
-    if settings.center not in ("rows", "both"):
-        return None
-    return np.asarray(matmul(X, np.ones((X.shape[1], 1)))[:, 0] / X.shape[1], np.float64)
-
-
-def _column_means(X: Any, settings: _LinearSettings) -> npt.NDArray[np.float64] | None:
-    if settings.center not in ("columns", "both"):
-        return None
-    means = column_stats.means(X)
-    return means - means.mean() if settings.center == "both" else means
-
-
 def _svd(X: Any, means: Biases, settings: _LinearSettings, progress: Progress | None) -> SVD:
     """Return k triplets, or k + 1 if the solver computes one more at no cost."""
     k, side = settings.n_components, min(X.shape)
@@ -434,13 +421,3 @@ def _shrinkage(s: npt.NDArray[np.float64], settings: _LinearSettings) -> npt.NDA
     else:
         numerator, denominator = np.maximum(s - settings.regularization, 0), s
     return np.divide(numerator, denominator, out=np.zeros_like(s), where=s > 0)
-
-
-def _warn_of_ties(last: float, next_one: float, largest: float) -> None:
-    if last**2 - next_one**2 <= _TIE_TOLERANCE * largest**2:
-        warnings.warn(
-            f"the solution is not unique: singular values {last:g} of the last component and "
-            f"{next_one:g} of the next are equal; choose another n_components",
-            AmbiguousSolutionWarning,
-            stacklevel=3,
-        )

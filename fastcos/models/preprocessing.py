@@ -15,7 +15,9 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from fastcos import config, validation
+from fastcos.linalg import column_stats
 from fastcos.linalg.csr import as_interactions
+from fastcos.linalg.products import matmul
 from fastcos.models.base import SparseInputMixin
 
 Floats = npt.NDArray[np.float64]
@@ -71,13 +73,21 @@ def biases(X: Any, *, rows: bool = True, columns: bool = True) -> Biases:
     [[0.0, 0.0], [0.0, 0.0]]
     """
     X = as_interactions("X", X) if sp.issparse(X) else validation.as_rows("X", X)
-    n, p = X.shape
     rows, columns = validation.as_flag("rows", rows), validation.as_flag("columns", columns)
-    of_rows = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel() / p
-    of_columns = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() / n
-    if rows and columns:
+    return biases_of(X, rows, columns)
+
+
+def biases_of(X: Any, rows: bool, columns: bool) -> Biases:
+    """Return the biases of a validated X, which may be InteractionShards."""
+    of_rows = of_columns = None
+    if rows:
+        sums = matmul(X, np.ones((X.shape[1], 1)))[:, 0]
+        of_rows = np.asarray(sums / X.shape[1], np.float64)
+    if columns:
+        of_columns = column_stats.means(X)
+    if of_columns is not None and rows:
         of_columns = of_columns - of_columns.mean()
-    return Biases(of_rows if rows else None, of_columns if columns else None)
+    return Biases(of_rows, of_columns)
 
 
 class _Transformer(
@@ -116,10 +126,6 @@ def _power(values: Floats, exponent: float) -> Floats:
     positive = values > 0
     out[positive] = values[positive] ** exponent
     return out
-
-
-def _inverse(values: Floats) -> Floats:
-    return _power(values, -1.0)
 
 
 class StandardizeColumns(_Transformer):
@@ -170,13 +176,13 @@ class StandardizeColumns(_Transformer):
         self.scale_ = np.sqrt(squares / n)
         # rounding errors of a constant column
         self.scale_[self.scale_ <= 1e-14 * np.abs(self.mean_)] = 0
-        self.center_ = self.mean_ * _inverse(self.scale_)
+        self.center_ = self.mean_ * _power(self.scale_, -1.0)
         return self
 
     def transform(self, X: Any) -> Any:
         """Return X diag(1 / sd) for rows X (m, p)."""
         check_is_fitted(self)
-        return _scaled(self._as_matrix(X, reset=False), columns=_inverse(self.scale_))
+        return _scaled(self._as_matrix(X, reset=False), columns=_power(self.scale_, -1.0))
 
     def inverse_transform(self, X: Any) -> Any:
         """Return X diag(sd) for rows X (m, p); constant columns stay zero."""
