@@ -1,21 +1,11 @@
-"""The same answers on a Dask cluster (``pip install 'fastcos[dask]'``).
-
-Inputs are files that every worker sees under the same path; a task is told a path and a range of
-rows, maps them, and returns small arrays. Nothing large is scattered, so that a worker that dies
-takes nothing with it. Blocks are cut by the data and merged in a fixed tree: ``top_k`` has the bits
-of :func:`fastcos.top_k`, and products have the same on any number of workers; an SVD agrees with
-that of one machine within its certificate.
-
-A worker's tasks share one pool of as many threads as the worker has. Its dashboard, performance
-reports and annotations are Dask's own; nothing here schedules.
-"""
+"""The entry points of a Dask cluster: top_k, gram_matmul, randomized_svd, fit and compare."""
 
 import functools
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
@@ -27,37 +17,36 @@ from fastcos.comparison import Comparison, interactions
 from fastcos.comparison.runner import Evaluator
 from fastcos.distributed.operator import (
     ClusterShards,
-    in_a_tree,
-    memory_of_poorest,
+    reduce_in_tree,
+    smallest_worker,
     threads_of_this_worker,
     use_threads_of_this_worker,
 )
 from fastcos.engine.packing import ExecutionOptions, no_exclusions
 from fastcos.engine.segments import merge
+from fastcos.linalg import products, svd
 from fastcos.linalg.operators import Matrix
-from fastcos.linalg.svd import SVD, randomized_svd as svd_of
-from fastcos.measures import Measure, Plain, get_measure
+from fastcos.linalg.svd import SVD
+from fastcos.measures import Plain, get_measure
 from fastcos.models.linear_mf import LinearMF
 from fastcos.neighbors.out_of_core import fingerprint
-from fastcos.neighbors.search import (
-    FittedItems,
-    Neighbors,
-    SearchRequest,
-    batch_size,
-    best_of_items,
-    finish,
-    read_batch,
-)
+from fastcos.neighbors.search import batch_size, best_of_items, finish, read_batch
+from fastcos.neighbors.types import FittedItems, Neighbors, SearchRequest
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint
 
-# the cuts of a search follow from its size alone: tasks of some seconds, and not too many for Dask.
-# A task reads and packs its items anew, so what that costs falls with its number of queries; and
-# finds the best k of them alone, which costs a query as much as 100,000 more items. Measured by
-# bench.cluster_scaling: 2^18 items a task take 1.20 of the time of one search; of two workers, four
-# long tasks made 1.43 of one, eight 1.75 and 1.83
-QUERIES_PER_TASK, FEWEST_BLOCKS = 1 << 17, 8
-FEWEST_ITEMS, MOST_TASKS = 1 << 19, 1 << 15
+# Sizes of tasks follow from the size of the search alone: some seconds a task, measured by
+# bench/cluster_scaling.py. A task reads and packs its items, which all its queries share.
+# queries of a task at most
+QUERIES_PER_TASK = 1 << 17
+# blocks of queries at least: two workers make 1.43 times the speed of one with four tasks, 1.75
+# and 1.83 with eight
+MIN_BLOCKS = 8
+# items of a task at least: a top k of its own costs a query as much as 100,000 more items, and 2^18
+# items a task take 1.20 of the time of one search
+MIN_ITEMS = 1 << 19
+# tasks at most: Dask's scheduler takes about 1 ms for each
+MAX_TASKS = 1 << 15
 
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 
@@ -67,49 +56,49 @@ def top_k(
     items: storage.PathLike | None = None,
     k: int = 10,
     *,
-    out: storage.PathLike,
     measure: str = "cosine",
     exclude_self: bool = True,
-    client: Client | None = None,
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
+    out: storage.PathLike,
+    client: Client | None = None,
 ) -> Neighbors:
-    """The k items most similar to every query, as :func:`fastcos.top_k` finds them, bit for bit.
+    """The k items most similar to every query, bit-identical to :func:`fastcos.top_k`.
 
     Parameters
     ----------
     queries : path-like
         A .npy file (n, d) that every worker can read under this path.
     items : path-like, optional
-        What is searched, (m, d). None: the queries themselves.
+        The file of the items (m, d). None: the queries themselves.
     k : int
         From 1 to the number of items.
-    out : path-like
-        A new directory of this process: indices.npy, scores.npy and run.json, written as blocks of
-        queries come in. The same call after a crash goes on with the blocks that are missing.
     measure : str
-        One that learns nothing from the items.
+        Name of a measure whose fit learns nothing from the items.
     exclude_self : bool
-        With items=None, whether a row is kept from being its own neighbour.
-    client : distributed.Client, optional
-        Default: the current one.
+        With items=None, whether a row is excluded from its own neighbours.
     working_memory : float, optional
-        MiB for one task. Default: the setting ``working_memory``, or what half of the smallest
-        worker's memory leaves each of its threads, if that is less.
+        MiB for one task. Default: the setting ``working_memory``, or half of the smallest worker's
+        memory limit divided by its threads, if that is less.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries.
+    out : path-like
+        A new directory of this process: indices.npy, scores.npy and run.json, written block by
+        block. The same call after a crash resumes with the missing blocks.
+    client : distributed.Client, optional
+        Default: the current one.
 
     Returns
     -------
     Neighbors
-        Memory maps of what is in out.
+        Memory maps of the arrays in out.
 
     Raises
     ------
     ValueError
-        As of :func:`fastcos.top_k`; a working_memory that a worker does not have.
+        As in :func:`fastcos.top_k`, or working_memory is more than a worker has.
     distributed.KilledWorker
-        A task has outlived more workers than Dask's ``allowed-failures``.
+        More workers died under a task than Dask's ``allowed-failures``.
 
     Examples
     --------
@@ -124,24 +113,23 @@ def top_k(
     [1, 0, 1]
     """
     client = get_client() if client is None else client
-    memory = _memory_of_a_task(client, working_memory)
-    search = _Search.of(queries, items, k, measure, exclude_self, memory)
-    items_on_disk, request = search.opened()
-    n, m = len(request.queries), len(items_on_disk.rows)
+    memory = _memory_per_task(client, working_memory)
+    search = _check_search(queries, items, k, measure, exclude_self, memory)
+    fitted, request = search.open()
+    n, m = len(request.queries), len(fitted.rows)
     run = Checkpoint(
         out,
-        fingerprint(request, items_on_disk.rows, items_on_disk.measure)
-        | {"exclude_self": search.own},
+        {**fingerprint(request, fitted.rows, fitted.measure), "exclude_self": search.exclude_self},
         {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)},
-        search.queries_per_task(),
+        min(batch_size(fitted, request, search.options()), queries_per_task(n)),
     )
     step = items_per_task(-(-n // run.block), m)
     ranges = [(lo, min(m, lo + step)) for lo in range(0, m, step)]
     blocks = {}
     for lo, hi in run.missing():
-        parts = [client.submit(search.best, lo, hi, *some, pure=False) for some in ranges]
-        best = in_a_tree(client, _merged, parts)
-        blocks[client.submit(search.finished, lo, hi, best, pure=False)] = (lo, hi)
+        parts = [client.submit(search.best_of, lo, hi, *some, pure=False) for some in ranges]
+        best = reduce_in_tree(client, _merge, parts)
+        blocks[client.submit(search.finish, lo, hi, best, pure=False)] = (lo, hi)
     done = n - sum(hi - lo for lo, hi in blocks.values())
     for future in as_completed(list(blocks)):
         lo, hi = blocks.pop(future)
@@ -155,7 +143,12 @@ def top_k(
 
 
 def gram_matmul(
-    path: storage.PathLike, Q: npt.ArrayLike, *, client: Client | None = None
+    path: storage.PathLike,
+    Q: npt.ArrayLike,
+    *,
+    center: npt.ArrayLike | None = None,
+    row_center: npt.ArrayLike | None = None,
+    client: Client | None = None,
 ) -> Matrix:
     """Return X'(X Q) for interactions in shards, each shard a task.
 
@@ -164,23 +157,24 @@ def gram_matmul(
     path : path-like
         Of :class:`fastcos.linalg.InteractionShards`, the same for every worker.
     Q : array_like (p, l), float32 or float64
+    center, row_center : array_like, optional
+        As in :func:`fastcos.matmul`.
     client : distributed.Client, optional
         Default: the current one.
 
     Returns
     -------
     ndarray (p, l)
-        The shards' products, added in a fixed tree: the same bits on any number of workers; against
-        :func:`fastcos.gram_matmul`, which adds other parts of the rows, they differ by rounding.
+        The shards' products, added in a fixed tree: bit-identical on any number of workers. They
+        differ by rounding from :func:`fastcos.gram_matmul`, which adds other parts of the rows.
 
     Raises
     ------
     ValueError
         Q does not fit X.
     """
-    from fastcos.linalg.products import gram_matmul as gram_matmul_of
-
-    return gram_matmul_of(ClusterShards(path, client), Q)
+    shards = ClusterShards(path, client)
+    return products.gram_matmul(shards, Q, center=center, row_center=row_center)
 
 
 def randomized_svd(
@@ -197,7 +191,7 @@ def randomized_svd(
     client : distributed.Client, optional
         Default: the current one.
     **options
-        As in :func:`fastcos.randomized_svd`.
+        As in :func:`fastcos.randomized_svd`; scale is not supported.
 
     Returns
     -------
@@ -209,15 +203,15 @@ def randomized_svd(
     ValueError
         An argument is not valid.
     """
-    return svd_of(ClusterShards(path, client), n_components, **options)
+    return svd.randomized_svd(ClusterShards(path, client), n_components, **options)
 
 
 def fit(
     model: LinearMF,
     path: storage.PathLike,
     *,
-    client: Client | None = None,
     progress: parallel.Progress | None = None,
+    client: Client | None = None,
 ) -> LinearMF:
     """Fit a LinearMF to interactions in shards; every product is a task per shard.
 
@@ -226,10 +220,10 @@ def fit(
     model : LinearMF
     path : path-like
         Of :class:`fastcos.linalg.InteractionShards`, the same for every worker.
-    client : distributed.Client, optional
-        Default: the current one.
     progress : callable, optional
         As in :meth:`fastcos.LinearMF.fit`.
+    client : distributed.Client, optional
+        Default: the current one.
 
     Returns
     -------
@@ -255,15 +249,15 @@ def compare(
     """Which similarity to use, as :func:`fastcos.compare` finds it; every cell is a task.
 
     A cell is a measure under a rescaling after a preprocessing, or a row of the paper's table. This
-    process fits the models; what the cells need is written to a file that every worker reads once,
-    so that a worker must have memory for X and the models.
+    process fits the models and writes the data of the cells to a file that every worker reads once.
+    A worker needs memory for X and the models.
 
     Parameters
     ----------
     X, labels
         As in :func:`fastcos.compare`.
     folder : path-like
-        A directory that every worker sees under this path; a temporary one in it is used.
+        A directory that every worker sees under this path; a temporary one is made in it.
     client : distributed.Client, optional
         Default: the current one.
     **options
@@ -276,12 +270,12 @@ def compare(
     Raises
     ------
     ValueError
-        An argument breaks its rule.
+        An argument is not valid.
     """
-    on = get_client() if client is None else client
+    client = get_client() if client is None else client
     where = validation.as_path("folder", folder).absolute()
     with tempfile.TemporaryDirectory(prefix=".comparison.", dir=where) as scratch:
-        executor = functools.partial(_on_workers, on, Path(scratch))
+        executor = functools.partial(_on_workers, client, Path(scratch))
         return interactions.compare(X, labels, executor=executor, **options)
 
 
@@ -298,7 +292,7 @@ def _on_workers(
 
 
 def _evaluate(file: str, work: Any) -> Any:
-    """The result of one work; runs on a worker."""
+    """Return the result of one work; runs on a worker."""
     use_threads_of_this_worker()
     return _evaluator(file).evaluate(work)
 
@@ -309,102 +303,89 @@ def _evaluator(file: str) -> Evaluator:
     return evaluator
 
 
-class _Search:
+class _Search(NamedTuple):
     """A search as tasks see it: paths and numbers, no arrays."""
 
-    def __init__(
-        self, queries: str, items: str | None, k: int, measure: str, own: bool, memory: float
-    ) -> None:
-        self._queries, self._items, self._k = queries, items, k
-        self._measure, self.own, self._memory = measure, own, memory
+    queries: str
+    items: str | None
+    k: int
+    measure: str
+    exclude_self: bool
+    memory: float
 
-    @classmethod
-    def of(
-        cls, queries: Any, items: Any, k: Any, measure: Any, exclude_self: Any, memory: float
-    ) -> "_Search":
-        """Check the arguments of top_k."""
-        name = validation.as_instance("measure", measure, str, "a name")
-        if _learns(get_measure(name)):
-            raise ValueError(
-                "measure must learn nothing from the items on a cluster (such as cosine, dot, "
-                f"neg_euclidean, angular), got {name!r}"
-            )
-        itself = items is None and validation.as_flag("exclude_self", exclude_self)
-        searched = _opened("items" if items is not None else "queries", items or queries)
-        k = validation.as_count("k", k, high=len(searched) - itself)
-        validation.check_same_width("items", searched, "queries", _opened("queries", queries))
-        paths = [
-            None if path is None else str(validation.as_path("path", path).absolute())
-            for path in (queries, items)
-        ]
-        return cls(str(paths[0]), paths[1], k, name, itself, memory)
+    def open(self) -> tuple[FittedItems, SearchRequest]:
+        """Return the items and the request, with maps of the files."""
+        queries = _open_rows("queries", self.queries)
+        items = queries if self.items is None else _open_rows("items", self.items)
+        request = SearchRequest(queries, self.k, None, None, None)
+        return FittedItems(items, get_measure(self.measure), None), request
 
-    def opened(self) -> tuple[FittedItems, SearchRequest]:
-        """Return the items and the request, of maps of the files."""
-        queries = _opened("queries", self._queries)
-        items = queries if self._items is None else _opened("items", self._items)
-        measure = get_measure(self._measure)
-        return FittedItems(items, measure, None), SearchRequest(queries, self._k, None, None, None)
+    def options(self) -> ExecutionOptions:
+        """Return threads and memory of the worker that calls."""
+        return ExecutionOptions(threads_of_this_worker(), self.memory)
 
-    def queries_per_task(self) -> int:
-        """Return the queries of a task, as many as fit its memory."""
-        items, request = self.opened()
-        fits = batch_size(items, request, self._options())
-        return min(fits, queries_per_task(len(request.queries)))
-
-    def best(self, lo: int, hi: int, first: int, last: int) -> Pairs:
+    def best_of(self, lo: int, hi: int, first: int, last: int) -> Pairs:
         """Columns and raw scores of queries [lo, hi) among items [first, last); on a worker."""
-        items, request = self.opened()
+        items, request = self.open()
         Q = read_batch(request.queries, lo, hi)
-        if self.own:
+        if self.exclude_self:
             exclusions = no_exclusions(len(request.queries), own=True)
             request = request._replace(exclusions=exclusions)
-        return best_of_items(items, request, Q, lo, self._options(), range(first, last))
+        return best_of_items(items, request, Q, lo, self.options(), range(first, last))
 
-    def finished(self, lo: int, hi: int, best: Pairs) -> Any:
-        """Indices and scores of queries [lo, hi); runs on a worker."""
-        items, request = self.opened()
+    def finish(self, lo: int, hi: int, best: Pairs) -> Any:
+        """Indices and scores of queries [lo, hi); on a worker."""
+        items, request = self.open()
         return finish(items.measure, read_batch(request.queries, lo, hi), *best, None)
 
-    def _options(self) -> ExecutionOptions:
-        return ExecutionOptions(threads_of_this_worker(), self._memory)
+
+def _check_search(
+    queries: Any, items: Any, k: Any, measure: Any, exclude_self: Any, memory: float
+) -> _Search:
+    name = validation.as_instance("measure", measure, str, "a name")
+    if getattr(type(get_measure(name)), "_fit", None) is not Plain._fit:
+        raise ValueError(
+            "measure must learn nothing from the items on a cluster (such as cosine, dot, "
+            f"neg_euclidean, angular), got {name!r}"
+        )
+    exclude_self = items is None and validation.as_flag("exclude_self", exclude_self)
+    searched = _open_rows("items" if items is not None else "queries", items or queries)
+    k = validation.as_count("k", k, high=len(searched) - exclude_self)
+    validation.check_same_width("items", searched, "queries", _open_rows("queries", queries))
+    paths = [None if path is None else str(Path(path).absolute()) for path in (queries, items)]
+    return _Search(str(paths[0]), paths[1], k, name, exclude_self, memory)
 
 
 def queries_per_task(n_queries: int) -> int:
-    """Queries of a task, about the same number in each."""
-    blocks = max(FEWEST_BLOCKS, -(-n_queries // QUERIES_PER_TASK))
+    """Return the queries of a task, about the same number in each."""
+    blocks = max(MIN_BLOCKS, -(-n_queries // QUERIES_PER_TASK))
     return -(-n_queries // blocks)
 
 
 def items_per_task(n_blocks: int, n_items: int) -> int:
-    """Items that a task searches for one of so many blocks of queries."""
-    most_ranges = max(1, MOST_TASKS // n_blocks)
-    return max(FEWEST_ITEMS, -(-n_items // most_ranges))
+    """Return the items that a task searches for one of n_blocks blocks of queries."""
+    return max(MIN_ITEMS, -(-n_items // max(1, MAX_TASKS // n_blocks)))
 
 
-def _merged(some: Pairs, others: Pairs) -> Pairs:
-    return merge(some, others, threads_of_this_worker())
+def _merge(left: Pairs, right: Pairs) -> Pairs:
+    return merge(left, right, threads_of_this_worker())
 
 
-def _opened(name: str, path: Any) -> Any:
+def _open_rows(name: str, path: Any) -> Any:
     file = validation.as_path(name, path)
     return memmap.as_mapped_rows(name, np.load(file, mmap_mode="r", allow_pickle=False))
 
 
-def _learns(measure: Measure) -> bool:
-    return getattr(type(measure), "_fit", None) is not Plain._fit
-
-
-def _memory_of_a_task(client: Client, given: float | None) -> float:
-    """Bytes for one task, which every worker must have for as many tasks as it has threads."""
+def _memory_per_task(client: Client, given: float | None) -> float:
+    """Return the bytes for a task; every worker must have them for as many tasks as threads."""
     wanted = config.working_memory() if given is None else given
     memory = validation.as_real("working_memory", wanted, above=0) * 2**20
-    least, poorest = memory_of_poorest(client)
+    least, worker = smallest_worker(client)
     if given is None:
         return min(memory, least)
     if memory > least:
         raise ValueError(
-            f"working_memory must be at most {least / 2**20:.0f} MiB a task for worker {poorest} "
+            f"working_memory must be at most {least / 2**20:.0f} MiB a task for worker {worker} "
             f"(half of its memory limit by its threads), got {memory / 2**20:.0f}"
         )
     return memory

@@ -86,15 +86,15 @@ class _ClusterOperator(Operator):
         return total
 
     def _sum(self, product: str, factor: Matrix | None) -> Any:
-        return in_a_tree(self._client, operator.add, self._each(product, factor)).result()
+        return reduce_in_tree(self._client, operator.add, self._each(product, factor)).result()
 
     def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
         """Submit one product per shard. The factor is a task's result, so Dask can recompute it."""
-        least, poorest = memory_of_poorest(self._client)
+        least, worker = smallest_worker(self._client)
         needed = self._bytes_of_a_task(factor)
         if least < needed:
             raise ValueError(
-                f"worker {poorest} must have {needed / 2**20:.0f} MiB a task for these products, "
+                f"worker {worker} must have {needed / 2**20:.0f} MiB a task for these products, "
                 f"got {least / 2**20:.0f} (half of its memory limit by its threads): give it more "
                 "memory or fewer threads, or write smaller shards"
             )
@@ -117,7 +117,7 @@ class _ClusterOperator(Operator):
         return _BYTES_PER_ENTRY * copies * entries + sums + products
 
 
-def in_a_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "Future[Any]":
+def reduce_in_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "Future[Any]":
     """Combine adjacent parts, then adjacent results, and so on; an odd last one moves up."""
     while len(parts) > 1:
         pairs = [
@@ -167,7 +167,7 @@ def use_threads_of_this_worker() -> None:
         config.set_config(num_threads=int(worker.state.nthreads))
 
 
-def memory_of_poorest(client: Client) -> tuple[float, str]:
+def smallest_worker(client: Client) -> tuple[float, str]:
     """Return the fewest bytes that a worker has for a task, inf without limits; and its address."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     shares = {
@@ -175,5 +175,5 @@ def memory_of_poorest(client: Client) -> tuple[float, str]:
         for address, about in workers.items()
         if about["memory_limit"]
     }
-    poorest = min(shares, key=lambda address: shares[address], default="")
-    return shares.get(poorest, math.inf), poorest
+    smallest = min(shares, key=lambda address: shares[address], default="")
+    return shares.get(smallest, math.inf), smallest

@@ -1,4 +1,4 @@
-"""The same bits on a cluster of processes, also when workers are killed."""
+"""A cluster of processes gives bit-identical results, also when workers are killed."""
 
 import os
 import random
@@ -42,7 +42,7 @@ def client(cluster):
 @pytest.fixture
 def small_tasks(monkeypatch):
     monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 700)
-    monkeypatch.setattr(distributed, "FEWEST_ITEMS", 900)
+    monkeypatch.setattr(distributed, "MIN_ITEMS", 900)
 
 
 @pytest.fixture
@@ -73,71 +73,74 @@ def assert_agree(found, expected):
 
 @pytest.mark.usefixtures("small_tasks")
 @pytest.mark.parametrize("measure", ["cosine", "neg_euclidean"])
-def test_neighbours_are_those_of_one_machine(client, rows, tmp_path, measure):
-    told = []
+def test_top_k_equals_one_machine(client, rows, tmp_path, measure):
+    calls = []
     file, out = tmp_path / "rows.npy", tmp_path / "out"
     found = distributed.top_k(
-        file, k=5, measure=measure, out=out, progress=lambda *seen: told.append(seen)
+        file, k=5, measure=measure, out=out, progress=lambda *seen: calls.append(seen)
     )
     assert_same(found, fastcos.top_k(rows, k=5, measure=measure))
-    assert told[-1] == (4000, 4000)
-    assert len(told) == 8
+    assert calls[-1] == (4000, 4000)
+    assert len(calls) == 8
     np.save(tmp_path / "queries.npy", rows[:50] + 1)
     found = distributed.top_k(tmp_path / "queries.npy", file, k=3, out=tmp_path / "other")
     assert_same(found, fastcos.top_k(rows[:50] + 1, rows, k=3))
 
 
-def test_a_search_is_cut_by_its_size_into_a_bounded_number_of_tasks():
+def test_top_k_has_a_bounded_number_of_tasks():
     for n, m in ((10, 10), (10**6, 10**6), (10**8, 10**8), (10**9, 10**9)):
         block = distributed.queries_per_task(n)
         blocks = -(-n // block)
         tasks = blocks * -(-m // distributed.items_per_task(blocks, m))
-        assert tasks <= max(distributed.MOST_TASKS, blocks)
+        assert tasks <= max(distributed.MAX_TASKS, blocks)
 
 
-def test_a_run_goes_on_after_its_client_has_gone(client, rows, tmp_path, monkeypatch):
+def test_top_k_resumes_after_its_client_is_lost(client, rows, tmp_path, monkeypatch):
     monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 500)
 
-    class Gone(Exception):
+    class ClientLostError(Exception):
         pass
 
     def leave(done, total):
         if done >= 1500:
-            raise Gone
+            raise ClientLostError
 
     file = tmp_path / "rows.npy"
-    with pytest.raises(Gone):
+    with pytest.raises(ClientLostError):
         distributed.top_k(file, k=5, out=tmp_path / "out", progress=leave)
-    told = []
+    calls = []
     found = distributed.top_k(
-        file, k=5, out=tmp_path / "out", progress=lambda *seen: told.append(seen)
+        file, k=5, out=tmp_path / "out", progress=lambda *seen: calls.append(seen)
     )
-    assert told[0] == (2000, 4000)
+    assert calls[0] == (2000, 4000)
     assert_same(found, fastcos.top_k(rows, k=5))
 
 
-def test_products_and_svd_are_those_of_one_machine(client, shards, monkeypatch):
+def test_products_and_svd_equal_one_machine(client, shards, monkeypatch):
     monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", 0)
     assert len(shards) > 5
     Q = np.random.default_rng(2).standard_normal((80, 7))
     found = distributed.gram_matmul(shards.path, Q)
     sums = [fastcos.gram_matmul(X, Q) for _, X in shards.blocks()]
-    while len(sums) > 1:  # neighbours, then neighbouring sums
+    while len(sums) > 1:  # adjacent shards, then adjacent sums
         sums = [sum(sums[first + 1 : first + 2], sums[first]) for first in range(0, len(sums), 2)]
     assert_same_bits(found, sums[0])
     np.testing.assert_allclose(found, fastcos.gram_matmul(shards, Q), rtol=1e-12)
+    center = {"center": np.arange(80.0)}
+    found = distributed.gram_matmul(shards.path, Q, **center)
+    np.testing.assert_allclose(found, fastcos.gram_matmul(shards, Q, **center), rtol=1e-9)
     found = distributed.randomized_svd(shards.path, 4)
     assert_agree(found, fastcos.randomized_svd(shards, 4))
-    told = []
+    calls = []
     model = distributed.fit(
-        fastcos.LinearMF(3, center=True), shards.path, progress=lambda *at: told.append(at)
+        fastcos.LinearMF(3, center=True), shards.path, progress=lambda *at: calls.append(at)
     )
-    assert told[-1][0] == told[-1][1]
+    assert calls[-1][0] == calls[-1][1]
     on_one = fastcos.LinearMF(3, center=True).fit(shards)
     np.testing.assert_allclose(model.item_embeddings(), on_one.item_embeddings(), atol=1e-8)
 
 
-def test_wide_interactions_are_solved_on_the_other_side(client, tmp_path):
+def test_randomized_svd_of_wide_interactions(client, tmp_path):
     X = sp.random_array((60, 500), density=0.2, rng=np.random.default_rng(1), format="csr")
     path = fastcos.linalg.InteractionShards.write(tmp_path / "w", X, entries_per_shard=900).path
     found = distributed.randomized_svd(path, 3)
@@ -145,7 +148,7 @@ def test_wide_interactions_are_solved_on_the_other_side(client, tmp_path):
     np.testing.assert_allclose(found.s, expected, rtol=1e-3)
 
 
-def test_wrong_arguments_are_refused(client, rows, tmp_path):
+def test_top_k_refuses_invalid_arguments(client, rows, tmp_path):
     file = tmp_path / "rows.npy"
     with pytest.raises(ValueError, match=r"working_memory must be at most \d+ MiB a task for work"):
         distributed.top_k(file, out=tmp_path / "out", working_memory=1e5)
@@ -158,9 +161,7 @@ def test_wrong_arguments_are_refused(client, rows, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.npy"]
 
 
-def test_a_worker_with_too_little_memory_is_told_so_before_anything_runs(
-    client, shards, monkeypatch
-):
+def test_products_refuse_a_worker_with_too_little_memory(client, shards, monkeypatch):
     monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", 0)
     operator = distributed.ClusterShards(shards.path, client).as_operator(None)
     wide = np.broadcast_to(1.0, (80, 3_000_000))
@@ -174,7 +175,7 @@ def test_a_worker_with_too_little_memory_is_told_so_before_anything_runs(
 
 
 @pytest.mark.parametrize("labelled", [True, False])
-def test_comparisons_are_those_of_one_machine(client, tmp_path, labelled):
+def test_compare_equals_one_machine(client, tmp_path, labelled):
     data = fastcos.simulate_interactions(900, 120, random_state=1)
     labels = data.item_cluster if labelled else None
     options = {
@@ -183,32 +184,32 @@ def test_comparisons_are_those_of_one_machine(client, tmp_path, labelled):
         "preprocessing": ["normalize_rows"],
     }
     expected = fastcos.compare(data.X, labels, **options)
-    told = []
+    calls = []
     found = distributed.compare(
-        data.X, labels, folder=tmp_path, progress=lambda *seen: told.append(seen), **options
+        data.X, labels, folder=tmp_path, progress=lambda *seen: calls.append(seen), **options
     )
     assert found.leaderboard.rows == expected.leaderboard.rows
     assert found.leaderboard.conclusion == expected.leaderboard.conclusion
     assert (found.named, found.grid) == (expected.named, expected.grid)
     for name, lists in expected.neighbors.items():
         assert_same_bits(found.neighbors[name], lists)
-    start = max(i for i, (done, _) in enumerate(told) if done == 0)  # before it, factorisations
-    cells = len(told) - start - 1
-    assert told[start:] == [(done, cells) for done in range(cells + 1)]
+    start = max(i for i, (done, _) in enumerate(calls) if done == 0)  # before it, factorisations
+    cells = len(calls) - start - 1
+    assert calls[start:] == [(done, cells) for done in range(cells + 1)]
     assert not list(tmp_path.iterdir())
 
 
-def test_an_error_of_a_cell_is_told_as_on_one_machine(client, tmp_path):
+def test_compare_raises_the_error_of_a_cell(client, tmp_path):
     data = fastcos.simulate_interactions(900, 120, random_state=1)
-    asked = {"n_components": 8, "measures": [fastcos.get_measure("csls", n_neighbors=4000)]}
+    options = {"n_components": 8, "measures": [fastcos.get_measure("csls", n_neighbors=4000)]}
     with pytest.raises(ValueError, match="n_neighbors must be"):
-        fastcos.compare(data.X, data.item_cluster, **asked)
+        fastcos.compare(data.X, data.item_cluster, **options)
     with pytest.raises(ValueError, match="n_neighbors must be"):
-        distributed.compare(data.X, data.item_cluster, folder=tmp_path, **asked)
+        distributed.compare(data.X, data.item_cluster, folder=tmp_path, **options)
     assert not list(tmp_path.iterdir())
 
 
-def test_rows_that_are_not_finite_are_told_by_the_worker(client, rows, tmp_path):
+def test_top_k_raises_the_error_of_a_worker(client, rows, tmp_path):
     rows[1234, 5] = np.nan
     np.save(tmp_path / "rows.npy", rows)
     with pytest.raises(ValueError, match="must be finite, got NaN or infinity in row 1234"):
@@ -229,8 +230,8 @@ def kill_for(seconds, cluster, killed):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="kills by signal")
-def test_killed_workers_cost_time_and_change_nothing(tmp_path, monkeypatch):
-    """A random worker of four is killed every 2 s for 30 s: the answers are the same."""
+def test_killed_workers_do_not_change_results(tmp_path, monkeypatch):
+    """A random worker of four is killed every 2 s for 30 s: results are bit-identical."""
     monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 2000)
     rows = np.random.default_rng(0).standard_normal((40_000, 64)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
