@@ -153,7 +153,10 @@ class MutualProximity(Plain):
         mean, deviation = self._of(Q)
         own = log_ndtr((raw - mean) / deviation)
         best = np.interp(raw, _GRID, self._largest)
-        best += _SLACK * (1 + np.abs(best))
+        # a chord rounds like its ends, which are large where all cosines are nearly equal
+        right = np.clip(np.searchsorted(_GRID, raw), 1, len(_GRID) - 1)
+        ends = np.maximum(*np.abs(self._largest[[right - 1, right]]))
+        best += _SLACK * (1 + np.abs(best)) + _ROUNDING * ends
         bounds: Floats = (own + log_ndtr(best)) * (1 - _SLACK)
         return bounds
 

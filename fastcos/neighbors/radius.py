@@ -92,7 +92,8 @@ def neighbors_above(
     right = encode_rows(fitted.encode_items(X), fitted.item_bias(X), n_threads, kind)
     left = encode_rows(fitted.encode_queries(Q), None, n_threads, kind)
     exclusions = no_exclusions(len(Q), own=items is None)
-    thresholds = _least_raw_scores(fitted, Q, least)
+    with np.errstate(over="ignore"):  # the search starts from the largest float
+        thresholds = _least_raw_scores(fitted, Q, least)
     packed = pack_items(kind, right, np.arange(len(X), dtype=np.int64), n_threads)
     starts, columns = _candidates(packed, left, exclusions, thresholds, options)
     counts, raw = np.diff(starts), parallel.unfilled(len(columns), np.float64)

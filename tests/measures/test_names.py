@@ -13,7 +13,7 @@ import pytest
 import fastcos
 from fastcos.comparison.models import PREPROCESSINGS
 from fastcos.models import preprocessing
-from tests.measures.test_names_measures import NAMES as MEASURES
+from tests.measures.test_entry_points import NAMES as MEASURES
 
 LIST = Path(__file__).parents[1] / "data" / "measures.csv"
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "names.md").read_text("utf8")
