@@ -85,9 +85,12 @@ def filter_and_refine(
         columns[some], scores[some] = _refine(measure, part, precomputed, listed, k, options)
         last[some] = raw[:, -1]
         reached = _reached(scores, best, some)
-        done = (width >= n_items) | (listed[:, -1] < 0)
-        done |= reached > measure.upper_bound(part.rows, last[some])
-        left.append(some[~done])
+        # a list with padding, or of all items, leaves no item out
+        cut = np.flatnonzero(listed[:, -1] >= 0) if width < n_items else some[:0]
+        if len(cut):
+            bounds = measure.upper_bound(part.rows[cut], last[some[cut]])
+            cut = cut[reached[cut] <= bounds]
+        left.append(some[cut])
     some = np.concatenate(left)
     if len(some):
         reached = _reached(scores, best, some)

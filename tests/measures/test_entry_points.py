@@ -1,8 +1,8 @@
-"""Every measure of the list by its name through every door.
+"""Every measure by its name through every entry point.
 
-The doors: top_k, blocks of scores, the index and its files, compare by labels, by held-out
-interactions and of given rows, and the commands neighbors and compare. What a measure cannot do
-without is given; where it is not, the message says what and how.
+The entry points: top_k, blocks of scores, the index and its files, compare with labels, with
+held-out interactions and with given rows, and the commands neighbors and compare. Required
+parameters are given; without them the error says which and how.
 """
 
 import csv
@@ -16,22 +16,19 @@ import fastcos
 from fastcos import SimilarityIndex, compare, compare_vectors, get_measure, top_k
 from fastcos.cli.main import main
 
-P, D, N_USERS, N_BAGS, N_WORDS = 24, 6, 26, 12, 7
+P, D, N_USERS = 24, 6, 26
 RANDOM = np.random.default_rng(5)
 ITEMS = RANDOM.standard_normal((P, D)) * np.linspace(1, 2, D) + 0.3
 USERS = RANDOM.standard_normal((N_USERS, D))
 LABELS = np.arange(P) % 3
 PAIRS = np.stack([np.arange(60) % P, (np.arange(60) * 5 + 1) % P], axis=1)
 RATINGS = np.arange(60) % 7 / 7
-BAGS = RANDOM.poisson(0.5, (N_BAGS, N_WORDS)).astype(float)
-BAGS[0] = 0  # an empty one
-WORDS = RANDOM.standard_normal((N_WORDS, 4))
 HALVES = np.hstack([ITEMS, ITEMS * RANDOM.uniform(0.5, 2, (1, D))])
 X = sp.csr_array((RANDOM.random((N_USERS, P)) < 0.4).astype(float))
 CLUSTERS = np.arange(P) % 4
 RESCALINGS = ["identity", "orthonormal", "weights", "balanced", "smoothed", "data"]
 
-# of rows alone
+# measures that need only rows
 ALONE = [
     "cosine", "dot", "angular", "neg_euclidean", "eq2_cosine", "rescaled_cosine",
     "rescaled_cosine:identity", "centered_cosine", "all_but_the_top", "whitened_cosine",
@@ -41,7 +38,7 @@ ALONE = [
     "mutual_proximity", "dis_sim_local",
 ]  # fmt: skip
 USER_ITEM = ["user_item_dot", "user_item_cosine"]
-# rows, and the parameters without which there is no score
+# rows, and required parameters
 WITH = {
     "weight_cosine": (HALVES, {}),
     "project_back_users": (USERS, {"other": ITEMS}),
@@ -50,12 +47,12 @@ WITH = {
     "soft_cosine": (ITEMS, {"matrix": np.eye(D) + 0.5}),
     "popularity_whitened_cosine": (ITEMS, {"popularity": np.arange(1.0, P + 1)}),
     "learned_diagonal": (ITEMS, {"pairs": PAIRS, "targets": RATINGS}),
-    "word_rotators_distance": (BAGS, {"vectors": WORDS}),
 }
 OF_A_MODEL = [f"rescaled_cosine:{name}" for name in RESCALINGS[1:]]
 OF_ROWS = [*ALONE, *WITH, *OF_A_MODEL]
-OF_TEXTS = "sts_score"
-NAMES = [*OF_ROWS, *USER_ITEM, OF_TEXTS]
+# scores of pairs, for rerank
+SCORERS = ["sts_score", "word_rotators_distance"]
+NAMES = [*OF_ROWS, *USER_ITEM, *SCORERS]
 WITHOUT = {
     **{name: next(iter(given)) for name, (_, given) in WITH.items() if given},
     **dict.fromkeys(OF_A_MODEL, "model"),
@@ -63,27 +60,27 @@ WITHOUT = {
 
 
 class Model:
-    """What a rescaled cosine asks of a fitted model."""
+    """The attributes of a fitted model that a rescaled cosine reads."""
 
     shrinkage_ = np.linspace(0.9, 0.4, D)
     singular_values_ = np.linspace(300.0, 80.0, D)
 
 
 def rows_and_measure(name):
-    """Rows that a measure can be asked of, and the measure: the name alone where that is enough."""
+    """Rows, and the measure: the name alone where it needs no parameters."""
     if name in OF_A_MODEL:
         return ITEMS, get_measure(name, model=Model)
     rows, given = WITH.get(name, (ITEMS, {}))
     return rows, get_measure(name, **given) if given else name
 
 
-def test_the_list_has_42_names_and_the_library_no_other():
+def test_list_measures_has_the_40_names_and_no_other():
     assert len(set(NAMES)) == 42
-    assert set(fastcos.list_measures()) == set(NAMES) - {OF_TEXTS}
+    assert set(fastcos.list_measures()) == set(NAMES) - set(SCORERS)
 
 
 @pytest.mark.parametrize("name", [*OF_ROWS, *USER_ITEM])
-def test_top_k_blocks_and_the_index_agree(name, tmp_path):
+def test_index_save_and_blocks_agree_with_top_k(name, tmp_path):
     rows, measure = rows_and_measure(name)
     queries = USERS if name in USER_ITEM else rows
     found = top_k(queries, rows, 4, measure=measure)
@@ -99,7 +96,7 @@ def test_top_k_blocks_and_the_index_agree(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", WITHOUT)
-def test_what_a_name_alone_lacks_is_told_with_the_way_to_give_it(name):
+def test_missing_parameter_error_names_it(name):
     rows = WITH.get(name, (ITEMS, {}))[0]
     message = rf'{WITHOUT[name]}.* must be given, as in get_measure\("{name}", {WITHOUT[name]}='
     for call in (top_k, lambda rows, k, measure: SimilarityIndex(measure).fit(rows)):
@@ -107,19 +104,20 @@ def test_what_a_name_alone_lacks_is_told_with_the_way_to_give_it(name):
             call(rows, k=2, measure=name)
 
 
-def test_a_score_of_texts_says_where_it_is():
-    message = r"measures? must compare vectors, got 'sts_score', .* rerank\(neighbors, STSScorer\("
+@pytest.mark.parametrize("name", SCORERS)
+def test_scorer_name_error_points_to_rerank(name):
+    message = rf"measures? must compare vectors, got '{name}': use rerank\(neighbors, \w+Scorer\("
     for call in (
-        lambda: get_measure(OF_TEXTS),
-        lambda: top_k(ITEMS, k=2, measure=OF_TEXTS),
-        lambda: compare_vectors(ITEMS, LABELS, measures=[OF_TEXTS]),
+        lambda: get_measure(name),
+        lambda: top_k(ITEMS, k=2, measure=name),
+        lambda: compare_vectors(ITEMS, LABELS, measures=[name]),
     ):
         with pytest.raises(ValueError, match=message):
             call()
 
 
 def of_a_model(name):
-    """The measure as compare takes it of interactions: only two need more than a name."""
+    """The measure as compare takes it for interactions: only two need more than a name."""
     if name == "soft_cosine":
         return get_measure(name, matrix=np.eye(4) + 0.5)
     if name == "learned_diagonal":
@@ -128,7 +126,7 @@ def of_a_model(name):
 
 
 @pytest.mark.parametrize("labels", [CLUSTERS, None], ids=["labels", "held out"])
-def test_compare_of_interactions_takes_every_name(labels):
+def test_compare_accepts_every_measure(labels):
     names = OF_ROWS if labels is None else [one for one in OF_ROWS if one != "project_back_users"]
     names = [*names, *USER_ITEM] if labels is None else names
     found = compare(
@@ -139,28 +137,28 @@ def test_compare_of_interactions_takes_every_name(labels):
     assert all(np.isfinite([row.score.value, row.gain.value]).all() for row in found.rows)
 
 
-@pytest.mark.parametrize("asked", ["labels", pytest.param("pairs", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("task", ["labels", pytest.param("pairs", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OF_ROWS)
-def test_compare_of_rows_takes_every_name(name, asked):
+def test_compare_vectors_accepts_every_measure(name, task):
     rows, measure = rows_and_measure(name)
     n = len(rows)
-    question = {"labels": np.arange(n) % 3, "pairs": (PAIRS % n, RATINGS)}[asked]
-    found = compare_vectors(rows, measures=[measure], **{asked: question})
-    told = {row.candidate.measure.partition(":")[0] for row in found.rows}
-    assert told == {"cosine", name.partition(":")[0]}
+    truth = {"labels": np.arange(n) % 3, "pairs": (PAIRS % n, RATINGS)}[task]
+    found = compare_vectors(rows, measures=[measure], **{task: truth})
+    names = {row.candidate.measure.partition(":")[0] for row in found.rows}
+    assert names == {"cosine", name.partition(":")[0]}
 
 
-def test_measures_of_one_class_are_told_apart_by_their_numbers():
+def test_labels_of_one_class_differ_by_parameters():
     several = [get_measure("csls", n_neighbors=k) for k in (3, 5)]
     found = compare_vectors(ITEMS, LABELS, measures=["csls", *several])
-    told = {row.candidate.measure for row in found.rows}
-    assert told == {"cosine", "csls", "csls:n_neighbors=3", "csls:n_neighbors=5"}
+    labels = {row.candidate.measure for row in found.rows}
+    assert labels == {"cosine", "csls", "csls:n_neighbors=3", "csls:n_neighbors=5"}
     same = [get_measure("soft_cosine", matrix=np.eye(D) + share) for share in (0, 1)]
     with pytest.raises(ValueError, match=r"measures must differ .*, got soft_cosine twice"):
         compare_vectors(ITEMS, LABELS, measures=same)
 
 
-def test_the_other_side_of_the_model_is_given_to_an_object_without_it():
+def test_compare_gives_the_other_side_to_measure_objects():
     centred = get_measure("query_metric_cosine", centered=True)
     found = compare(
         X, CLUSTERS, n_components=4, rescalings=["identity"], objective="dropout",
@@ -173,21 +171,6 @@ def test_the_other_side_of_the_model_is_given_to_an_object_without_it():
     scores = {row.candidate.measure: row.score.value for row in truth.rows}
     [ours] = [row for row in found.leaderboard.rows if row.candidate.measure == label]
     assert ours.score.value == pytest.approx(scores[label])
-
-
-@pytest.mark.slow
-def test_bags_in_compare_are_the_interactions():
-    """Items as bags of users by labels; by held-out interactions users as bags of items."""
-    found = compare(
-        X, CLUSTERS, n_components=4, rescalings=["identity"], objective="dropout",
-        measures=["word_rotators_distance"],
-    )  # fmt: skip
-    [ours] = [row for row in found.leaderboard.rows if row.candidate.measure.startswith("word")]
-    users = found.models["dropout"].user_embeddings(X)
-    measure = get_measure("word_rotators_distance", vectors=users)
-    truth = compare_vectors(X.T.toarray(), CLUSTERS.tolist(), measures=[measure])
-    [row] = [row for row in truth.rows if row.candidate.measure.startswith("word")]
-    assert ours.score.value == pytest.approx(row.score.value)
 
 
 # the command line
@@ -218,7 +201,7 @@ def spelled(name, files):
 
 
 @pytest.mark.parametrize("name", [*ALONE, *WITH])
-def test_the_command_neighbors_takes_every_name(name, files, tmp_path):
+def test_neighbors_command_accepts_every_measure(name, files, tmp_path):
     rows, measure = rows_and_measure(name)
     source = files / (f"{name}-rows.npy" if name in WITH else "items.npy")
     out = tmp_path / "n.npz"
@@ -229,7 +212,7 @@ def test_the_command_neighbors_takes_every_name(name, files, tmp_path):
 
 
 @pytest.mark.parametrize("name", [*OF_A_MODEL, "eq2_cosine", "weight_cosine"])
-def test_the_command_neighbors_takes_names_that_a_model_serves(name, files, tmp_path):
+def test_neighbors_command_gives_the_model_to_measures(name, files, tmp_path):
     out = tmp_path / "n.npz"
     call = ["neighbors", files / "model", "--k", 4, "--measure", name, "--out", out]
     assert main([str(word) for word in call]) == 0
@@ -239,8 +222,7 @@ def test_the_command_neighbors_takes_names_that_a_model_serves(name, files, tmp_
 @pytest.mark.parametrize(
     "labelled", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["labels", "held out"]
 )
-def test_the_command_compare_takes_every_name(labelled, files, tmp_path):
-    # the LPs of bags take seconds: two rescalings in test_bags_in_compare_are_the_interactions
+def test_compare_command_accepts_every_measure(labelled, files, tmp_path):
     names = [*ALONE, *OF_A_MODEL, "weight_cosine", "project_back_items", "query_metric_cosine"]
     names += ["popularity_whitened_cosine"] + (
         [] if labelled else [*USER_ITEM, "project_back_users"]
@@ -261,11 +243,11 @@ def test_the_command_compare_takes_every_name(labelled, files, tmp_path):
         ("csls:n_neighbors=0", "n_neighbors must be a whole number of at least 1, got 0"),
         ("soft_cosine:matrix=none.npy", "none.npy: no such file or directory"),
         ("soft_cosine", "requires matrix or features (soft_cosine:matrix=FILE)"),
-        ("sts_score", "--measure must compare vectors, got 'sts_score', a score of two texts"),
+        ("sts_score", "--measure must compare vectors, got 'sts_score': use rerank(neighbors, "),
     ],
 )
-def test_a_wrong_measure_is_told_in_one_line(measure, message, files, capsys):
+def test_invalid_measure_is_a_one_line_error(measure, message, files, capsys):
     assert main(["neighbors", str(files / "items.npy"), "--k", "2", "--measure", measure]) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert len(told.strip().splitlines()) == 1
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert len(printed.strip().splitlines()) == 1

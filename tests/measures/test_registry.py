@@ -10,7 +10,7 @@ import pytest
 import fastcos
 from fastcos import get_measure, list_measures, top_k
 from fastcos.measures import Plain, register, summaries
-from fastcos.measures.base import registered
+from fastcos.measures.base import REGISTRY
 from fastcos.measures.rescaling import Rescaling
 from tests.measures.cases import model
 
@@ -105,7 +105,7 @@ def test_fit_refuses_unusable_items(case):
 
 def class_of(name):
     """The class of a measure, also where its name fixes a parameter."""
-    maker = registered()[name]
+    maker = REGISTRY[name]
     return getattr(maker, "func", maker)
 
 
@@ -173,9 +173,12 @@ def test_register_makes_a_class_known_by_name():
         def encode_queries(self, Q):
             return Q
 
-    found = top_k(np.array([[1.0, 0]]), np.eye(2), 1, measure="reversed_for_a_test")
-    assert found.indices.tolist() == [[1]]
-    assert "reversed_for_a_test" in list_measures()
+    try:
+        found = top_k(np.array([[1.0, 0]]), np.eye(2), 1, measure="reversed_for_a_test")
+        assert found.indices.tolist() == [[1]]
+        assert "reversed_for_a_test" in list_measures()
+    finally:
+        del REGISTRY["reversed_for_a_test"]
 
 
 def own(**members):
