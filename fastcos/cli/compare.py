@@ -118,7 +118,6 @@ def _compare_vectors(given: argparse.Namespace) -> int:
 
     measures = options.chosen_measures(given)
     validation.as_choice("--preprocessing", given.preprocessing, ("none",))
-    seed = validation.as_count("--seed", given.seed, low=0)
     if given.labels is None and not given.pairs:
         raise ValueError("--labels or --pairs must be given for vectors, got none")
     if is_model_folder(given.interactions):
@@ -132,14 +131,14 @@ def _compare_vectors(given: argparse.Namespace) -> int:
     for name, task in tasks.items():
         with progress_bar(f"comparing measures by {name}") as progress:
             found[name] = compare_vectors(
-                vectors, **task, measures=measures, random_state=seed, progress=progress
+                vectors, **task, measures=measures, random_state=given.seed, progress=progress
             )
     folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
     parameters = {
         "files": {"vectors": given.interactions, "labels": given.labels, "pairs": given.pairs},
         "n_vectors": len(vectors),
-        "random_state": seed,
+        "random_state": given.seed,
         "tasks": counts,
     }
     leaderboards = {name: one.to_dict() for name, one in found.items()}

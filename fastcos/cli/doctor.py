@@ -73,29 +73,32 @@ def findings() -> dict[str, Any]:
 
 def advice(found: dict[str, Any]) -> list[str]:
     """Return what to change, one line each."""
-    lines = []
-    if not found["cache_writable"]:
-        lines.append(
+    threads, cores = found["threads"], found["cores_allowed"]
+    isa, supported = found["instruction_set"], found["instruction_sets_supported"][0]
+    cases = (
+        (
+            not found["cache_writable"],
             f"{found['cache_directory']} cannot be written: every process compiles again. "
-            "Set FASTCOS_CACHE_DIR to a writable folder."
-        )
-    elif not found["compiled_signatures_cached"]:
-        lines.append("No kernel is compiled yet: run fastcos warmup, or wait in each first call.")
-    if found["threads"] > (found["cores_allowed"] or found["threads"]):
-        lines.append(
-            f"{found['threads']} threads share {found['cores_allowed']} cores: "
-            "unset FASTCOS_NUM_THREADS."
-        )
-    if found["instruction_set"] == "generic":
-        lines.append(
-            "No vector instructions are used (FASTCOS_ISA is generic): slow, same results."
-        )
-    elif found["instruction_set"] != found["instruction_sets_supported"][0]:
-        lines.append(
-            f"FASTCOS_ISA limits the kernels to {found['instruction_set']}; this processor has "
-            f"{found['instruction_sets_supported'][0]}."
-        )
-    return lines
+            "Set FASTCOS_CACHE_DIR to a writable folder.",
+        ),
+        (
+            found["cache_writable"] and not found["compiled_signatures_cached"],
+            "No kernel is compiled yet: run fastcos warmup, or wait in each first call.",
+        ),
+        (
+            threads > (cores or threads),
+            f"{threads} threads share {cores} cores: unset FASTCOS_NUM_THREADS.",
+        ),
+        (
+            isa == "generic",
+            "No vector instructions are used (FASTCOS_ISA is generic): slow, same results.",
+        ),
+        (
+            isa not in ("generic", supported),
+            f"FASTCOS_ISA limits the kernels to {isa}; this processor has {supported}.",
+        ),
+    )
+    return [line for applies, line in cases if applies]
 
 
 def _text(value: Any) -> str:

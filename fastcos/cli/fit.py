@@ -60,35 +60,27 @@ def run(given: argparse.Namespace) -> int:
     options.apply_common(given)
     folder = options.out_directory(given)
     tol = validation.as_real("--tol", given.tol, above=0)
-    seed = validation.as_count("--seed", given.seed, low=0)
+    validation.as_count("--seed", given.seed, low=0)
     if given.regularization is not None:
         validation.as_real("--regularization", given.regularization, low=0)
     X, item_ids = _interactions(given)
     n, p = X.shape
     rank = options.rank(given, (n, p))
     with progress_bar("factorising") as progress:
-        model = LinearMF(rank, tol=tol, random_state=seed).fit(X, progress=progress)
+        model = LinearMF(rank, tol=tol, random_state=given.seed).fit(X, progress=progress)
     strength = given.regularization
     if strength is None:
         strength = model.default_regularization(given.objective)
     model = model.reregularized(given.objective, strength)
     write_model_folder(folder, model, X, item_ids)
-    document = provenance.provenance(
-        {
-            "interactions": given.interactions,
-            "n_users": n,
-            "n_items": p,
-            "n_interactions": X.nnz,
-            **model.get_params(),
-        }
-    )
-    document["model"] = provenance.json_ready(
-        {
-            "singular_values": model.singular_values_,
-            "relative_residuals": model.residuals_,
-            "effective_rank": model.effective_rank_,
-        }
-    )
+    counts = {"n_users": n, "n_items": p, "n_interactions": X.nnz}
+    parameters = {"interactions": given.interactions, **counts, **model.get_params()}
+    fitted = {
+        "singular_values": model.singular_values_,
+        "relative_residuals": model.residuals_,
+        "effective_rank": model.effective_rank_,
+    }
+    document = provenance.provenance(parameters) | {"model": provenance.json_ready(fitted)}
     io.write_json(folder / "model.json", document)
     if given.json:
         print_json(document)

@@ -27,11 +27,15 @@ MEASURE_SYNTAX = (
 def add_simulation(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the simulation; the defaults are the paper's."""
     group = parser.add_argument_group("simulation (section 4 of the paper)")
-    group.add_argument("--users", type=int, default=20_000, metavar="N", help="default 20000")
-    group.add_argument("--items", type=int, default=1_000, metavar="P", help="default 1000")
-    group.add_argument(
-        "--clusters", dest="n_clusters", type=int, default=5, metavar="C", help="default 5"
-    )
+    for flag, metavar, default in (
+        ("users", "N", 20_000),
+        ("items", "P", 1_000),
+        ("clusters", "C", 5),
+    ):
+        group.add_argument(
+            f"--{flag}", dest=f"n_{flag}", type=int, default=default, metavar=metavar,
+            help=f"default {default}",
+        )  # fmt: skip
     group.add_argument(
         "--item-exponent",
         type=float,
@@ -56,21 +60,14 @@ def add_simulation(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def simulated_shape(given: argparse.Namespace) -> tuple[int, int]:
-    """Return users and items, checked."""
-    users = validation.as_count("--users", given.users)
-    return users, validation.as_count("--items", given.items, low=2)
-
-
 def simulate(given: argparse.Namespace) -> "Simulation":
     """Simulate with the arguments of the simulation."""
     from fastcos.datasets.simulation import simulate_interactions
 
-    validation.as_count("--seed", given.seed, low=0)
     with progress_bar("simulating users") as progress:
         return simulate_interactions(
-            given.users,
-            given.items,
+            given.n_users,
+            given.n_items,
             n_clusters=given.n_clusters,
             item_exponent=tuple(given.item_exponent),
             user_exponent=given.user_exponent,
@@ -189,9 +186,7 @@ def add_rank(group: "argparse._ArgumentGroup") -> None:
 
 def rank(given: argparse.Namespace, shape: tuple[int, int]) -> int:
     """Return the rank to use for interactions of that shape."""
-    if given.rank is None:
-        return min(RANK, *shape)
-    return validation.as_count("--rank", given.rank, high=min(shape))
+    return min(RANK, *shape) if given.rank is None else int(given.rank)
 
 
 def add_model(parser: argparse.ArgumentParser, default: str) -> None:
@@ -220,15 +215,12 @@ def add_model(parser: argparse.ArgumentParser, default: str) -> None:
 
 def model_arguments(given: argparse.Namespace, shape: tuple[int, int]) -> dict[str, Any]:
     """Return the arguments of compare for the model, for X of that shape."""
-    for flag in ("regularization", "weight-decay"):
-        if (value := getattr(given, flag.replace("-", "_"))) is not None:
-            validation.as_real(f"--{flag}", value, low=0)
     return {
         "n_components": rank(given, shape),
         "objective": given.objective,
         "regularization": given.regularization,
         "weight_decay": given.weight_decay,
-        "random_state": validation.as_count("--seed", given.seed, low=0),
+        "random_state": given.seed,
     }
 
 

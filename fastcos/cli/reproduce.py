@@ -37,21 +37,13 @@ def run(given: argparse.Namespace) -> int:
     options.apply_common(given)
     folder = options.out_directory(given)
     if given.regularization is None:
-        given.regularization = REGULARIZATION_PER_USER * given.users
-    model = options.model_arguments(given, options.simulated_shape(given))
+        given.regularization = REGULARIZATION_PER_USER * given.n_users
     simulation = options.simulate(given)
-    say(
-        f"simulated {simulation.X.nnz:,} interactions of {given.users:,} users "
-        f"with {given.items:,} items"
-    )
+    X, clusters = simulation.X, simulation.item_cluster
+    say(f"simulated {X.nnz:,} interactions of {X.shape[0]:,} users with {X.shape[1]:,} items")
+    model = options.model_arguments(given, X.shape)
     with progress_bar("factorising, then comparing rescalings") as progress:
-        comparison = compare(
-            simulation.X,
-            simulation.item_cluster,
-            **model,
-            measures=("cosine",),
-            progress=progress,
-        )
+        comparison = compare(X, clusters, **model, measures=("cosine",), progress=progress)
     parameters = {"simulation": simulation.parameters, "model": comparison.parameters}
     with spinner("drawing"):
         written = write_comparison(comparison, folder, stem="figure1", parameters=parameters)

@@ -30,17 +30,12 @@ def run(given: argparse.Namespace) -> int:
     """Simulate and write."""
     options.apply_common(given)
     folder = options.out_directory(given)
-    options.simulated_shape(given)
     simulation = options.simulate(given)
     folder.mkdir(parents=True, exist_ok=True)
     with io.atomic_path(folder / "interactions.npz") as path, path.open("wb") as file:
         sp.save_npz(file, simulation.X)
-    items = zip(
-        range(simulation.X.shape[1]),
-        simulation.item_cluster.tolist(),
-        simulation.item_popularity.tolist(),
-        strict=True,
-    )
+    clusters, popularity = simulation.item_cluster.tolist(), simulation.item_popularity.tolist()
+    items = zip(range(len(clusters)), clusters, popularity, strict=True)
     io.write_csv(folder / "items.csv", ("item", "cluster", "popularity"), items)
     document = provenance.provenance(simulation.parameters)
     io.write_json(folder / "simulation.json", document)

@@ -122,40 +122,26 @@ def print_table(
     console = _console()
     if not console.is_terminal:
         console = _console(width=WIDTH_OF_FILES)
-    columns = [[_cell(row[number]) for row in rows] for number in range(len(header))]
-    is_text = [all(isinstance(row[number], str) for row in rows) for number in range(len(header))]
-    groups = [list(range(len(header)))]
-    if numbers:
-        widths = [
-            max(map(len, (*name.split(), *cells)), default=0)
-            for name, cells in zip(header, columns, strict=True)
-        ]
-        groups = _groups(widths, console.width)
-    for group in groups:
+
+    def show(title: str, shown: list[int]) -> None:
         table = Table(title=title, title_justify="left")
-        for number in group:
-            table.add_column(
-                header[number],
-                justify="left" if number == 0 or is_text[number] else "right",
-                no_wrap=number == 0,
-            )
-        for row in range(len(rows)):
-            table.add_row(*(columns[number][row] for number in group))
-        console.print(table)
-        title = ""
+        for number in shown:
+            cells = [_cell(row[number]) for row in rows]
+            is_text = number == 0 or all(isinstance(row[number], str) for row in rows)
+            widest = max(map(len, cells), default=1) if numbers or number == 0 else None
+            justify: Any = "left" if is_text else "right"
+            table.add_column(header[number], justify=justify, no_wrap=number == 0, min_width=widest)
+        for row in rows:
+            table.add_row(*(_cell(row[number]) for number in shown))
+        unlimited = console.options.update(width=10**6)
+        if len(shown) > 2 and console.measure(table, options=unlimited).minimum > console.width:
+            half = (len(shown) + 1) // 2
+            show(title, shown[:half])
+            show("", [0, *shown[half:]])
+        else:
+            console.print(table)
 
-
-def _groups(widths: Sequence[int], available: int) -> list[list[int]]:
-    """Columns that fit side by side, each group with the first column in front."""
-    margin = 3  # two spaces and a line
-    groups, used = [[0]], widths[0] + margin + 1
-    for number, width in enumerate(widths[1:], 1):
-        if len(groups[-1]) > 1 and used + width + margin > available:
-            groups.append([0])
-            used = widths[0] + margin + 1
-        groups[-1].append(number)
-        used += width + margin
-    return groups
+    show(title, list(range(len(header))))
 
 
 def _cell(value: Any) -> str:

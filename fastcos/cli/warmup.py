@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Run every job on tiny inputs."""
-    jobs = (compare, search, index, measures, fit, audit, products)
+    jobs = (_compare, _search, _index, _measures, _fit, _audit, _products)
     started = time.perf_counter()
     with progress_bar("compiling") as progress:
         for done, job in enumerate(jobs):
@@ -65,8 +65,7 @@ def _vectors(dtype: str, n: int = 300) -> Any:
     return np.random.default_rng(0).standard_normal((n, 8)).astype(dtype)
 
 
-def compare() -> None:
-    """Compare by labels and by held-out interactions."""
+def _compare() -> None:
     from fastcos import comparison
 
     X = _interactions()
@@ -74,8 +73,7 @@ def compare() -> None:
     comparison.compare(X, n_components=8, measures=["dot"])
 
 
-def search() -> None:
-    """Search dense and sparse rows: many and few queries, with filters, above a score."""
+def _search() -> None:
     from fastcos.neighbors import neighbors_above, similarity_blocks, top_k
 
     one = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
@@ -97,8 +95,7 @@ def search() -> None:
             top_k(X.T, k=5)
 
 
-def index() -> None:
-    """Search an index in memory and one on disk."""
+def _index() -> None:
     from fastcos.neighbors import SimilarityIndex
 
     items = _vectors("float32")
@@ -110,8 +107,7 @@ def index() -> None:
             searched.search(items, 5)
 
 
-def measures() -> None:
-    """Search by every measure that requires only the rows."""
+def _measures() -> None:
     from fastcos.measures import list_measures
     from fastcos.neighbors import top_k
 
@@ -125,8 +121,7 @@ def measures() -> None:
         top_k(_vectors(dtype, 2_000), k=5, measure=name)
 
 
-def fit() -> None:
-    """Fit the models, to a matrix and to shards."""
+def _fit() -> None:
     from fastcos.io import ingest_interactions
     from fastcos.models import CosineMF, LinearMF
 
@@ -140,17 +135,16 @@ def fit() -> None:
     CosineMF(4, random_state=0).fit(_interactions())
 
 
-def audit() -> None:
-    """Audit few items, and as many as make a search for few queries share panels among threads."""
+def _audit() -> None:
     from fastcos import auditing
 
+    # few items, and as many as make a search for few queries share panels among threads
     for dtype, n in itertools.product(DTYPES, (60, 512 * tiles.PANEL)):
         labels = [str(i % 3) for i in range(n)]
         auditing.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)
 
 
-def products() -> None:
-    """Multiply and factorise matrices of ones and of other values, small and large."""
+def _products() -> None:
     from fastcos.linalg import gram_matmul, matmul, randomized_svd, rmatmul, svd_residuals
 
     for dtype in DTYPES:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validation
 from fastcos.measures import Measure, get_measure, list_measures
-from fastcos.measures.base import Invariances, Plain, capabilities, registered
+from fastcos.measures.base import Invariances, Plain, registered
 from fastcos.measures.serialization import label_of, parameters_of
 from fastcos.models.linear_mf import LinearMF
 from fastcos.validation import Rows, as_rows
@@ -230,23 +229,6 @@ def _check_served(argument: str, one: Candidate, embeddings: Embeddings, with_us
         if argument.startswith("--"):
             example = f"{one.name}:{parameter}={source}"
         raise ValueError(f"measure {one.name!r} requires {one.requires} ({example})")
-
-
-def out_of_core_candidates(
-    candidates: Sequence[Candidate], embeddings: Embeddings, *, chosen: bool
-) -> tuple[list[Candidate], dict[str, str]]:
-    """The candidates that read rows in blocks; and the requirement of the others, by label.
-
-    A chosen one that requires the rows in memory is refused.
-    """
-    served, left_out = [], {}
-    for one in candidates:
-        if capabilities(one.make(embeddings)).blocks:
-            served.append(one)
-        else:
-            validation.as_measure_of_blocks("measures", chosen, one.name)
-            left_out[one.measure] = "rows in memory"
-    return served, left_out
 
 
 def check_known(argument: str, name: str) -> None:

@@ -1,6 +1,7 @@
 """compare: which similarity to use for the items of interactions."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -145,8 +146,15 @@ def compare(
     """
     X = as_interactions("X", X)
     n, p = X.shape
-    settings = _settings(
-        min(n, p), n_components, objective, regularization, weight_decay, random_state
+    strengths = {"regularization": regularization, "weight_decay": weight_decay}
+    settings = Settings(
+        n_components=validation.as_count("n_components", n_components, high=min(n, p)),
+        objective=validation.as_choice("objective", objective, OBJECTIVES),
+        **{
+            name: None if value is None else validation.as_real(name, value, low=0)
+            for name, value in strengths.items()
+        },
+        random_state=validation.as_count("random_state", random_state, low=0),
     )
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
     chosen = [preprocessing] if isinstance(preprocessing, str) else preprocessing
@@ -173,7 +181,13 @@ def compare(
         for name in preprocessings
         for one in under_rescalings(selected, names)
     ]
-    tick = _counter(progress, len(named) + len(grid) + len(candidates))
+    total, done = len(named) + len(grid) + len(candidates), itertools.count()
+
+    def tick() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
+    tick()
     tables = score_rescalings(
         fitted.models, named, grid, codes, popularity, settings.random_state, tick, executor
     )
@@ -198,38 +212,3 @@ def compare(
         },
         models=fitted.models,
     )
-
-
-def _settings(
-    max_components: int,
-    n_components: int,
-    objective: str,
-    regularization: float | None,
-    weight_decay: float | None,
-    random_state: int,
-) -> Settings:
-    if regularization is not None:
-        regularization = validation.as_real("regularization", regularization, low=0)
-    if weight_decay is not None:
-        weight_decay = validation.as_real("weight_decay", weight_decay, low=0)
-    return Settings(
-        n_components=validation.as_count("n_components", n_components, high=max_components),
-        objective=validation.as_choice("objective", objective, OBJECTIVES),
-        regularization=regularization,
-        weight_decay=weight_decay,
-        random_state=validation.as_count("random_state", random_state, low=0),
-    )
-
-
-def _counter(progress: Progress | None, total: int) -> Callable[[], None]:
-    done = 0
-    if progress is not None:
-        progress(done, total)
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total)
-
-    return tick

@@ -1,12 +1,13 @@
 """The models behind a comparison: both objectives from one factorisation, after preprocessing."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from fastcos import validation
 from fastcos.comparison.candidates import EQ2
@@ -41,40 +42,18 @@ class Fitted(NamedTuple):
     users: Any
 
 
-class Preprocessed(NamedTuple):
-    """The matrix to fit, the interactions that give users' rows, whether to subtract means."""
-
-    matrix: Any
-    users: Any
-    center: bool | str = False
-
-
-def _transformed(
-    transformer: Any, *, center: bool = False
-) -> Callable[[sp.csr_array], Preprocessed]:
-    def preprocess(X: sp.csr_array) -> Preprocessed:
-        changed = transformer.fit_transform(X)
-        return Preprocessed(changed, changed, center)
-
-    return preprocess
-
-
-def _co_occurrence(X: sp.csr_array) -> Preprocessed:
-    # the SVD of the matrix itself is the closed form of negative sampling
-    return Preprocessed(ShiftedPPMI().fit(X).ppmi_, X)
-
-
-PREPROCESSINGS: Mapping[str, Callable[[sp.csr_array], Preprocessed]] = {
-    "none": lambda X: Preprocessed(X, X),
-    "standardize_columns": _transformed(StandardizeColumns(), center=True),
-    "center_columns": lambda X: Preprocessed(X, X, center=True),
-    "center_rows": lambda X: Preprocessed(X, X, center="rows"),
-    "double_center": lambda X: Preprocessed(X, X, center="both"),
-    "normalize_rows": _transformed(NormalizeRows()),
-    "ips_columns": _transformed(PopularityWeights(column_power=0.5)),
-    "ips_rows": _transformed(PopularityWeights(column_power=0.0, row_power=0.5)),
-    "correspondence_scaling": _transformed(PopularityWeights(column_power=0.5, row_power=0.5)),
-    "shifted_ppmi": _co_occurrence,
+# transformer of X (None for none), and the center of the model
+PREPROCESSINGS: Mapping[str, tuple[Any, bool | str]] = {
+    "none": (None, False),
+    "standardize_columns": (StandardizeColumns(), True),
+    "center_columns": (None, True),
+    "center_rows": (None, "rows"),
+    "double_center": (None, "both"),
+    "normalize_rows": (NormalizeRows(), False),
+    "ips_columns": (PopularityWeights(column_power=0.5), False),
+    "ips_rows": (PopularityWeights(column_power=0.0, row_power=0.5), False),
+    "correspondence_scaling": (PopularityWeights(column_power=0.5, row_power=0.5), False),
+    "shifted_ppmi": (None, False),
 }
 
 
@@ -88,11 +67,15 @@ def fit_models(
 
     Given strengths are in the units of X itself, so that the defaults hold after a preprocessing.
     """
-    preprocessed = PREPROCESSINGS[preprocessing](X)
-    model = LinearMF(
-        settings.n_components, center=preprocessed.center, random_state=settings.random_state
-    )
-    model.fit(preprocessed.matrix, progress=progress)
+    transformer, center = PREPROCESSINGS[preprocessing]
+    matrix = users = X
+    if preprocessing == "shifted_ppmi":
+        # the SVD of this item-item matrix is the closed form of negative sampling
+        matrix = ShiftedPPMI().fit(X).ppmi_
+    elif transformer is not None:
+        matrix = users = clone(transformer).fit_transform(X)
+    model = LinearMF(settings.n_components, center=center, random_state=settings.random_state)
+    model.fit(matrix, progress=progress)
     strength, decay = settings.regularization, settings.weight_decay
     if strength is None or preprocessing != "none":
         strength = model.default_regularization("dropout")
@@ -108,7 +91,7 @@ def fit_models(
         for objective, value in (("dropout", strength), ("weight_decay", decay))
         if settings.objective in ("both", objective)
     }
-    return Fitted(models, strength, decay, preprocessed.users)
+    return Fitted(models, strength, decay, users)
 
 
 class Variant(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.comparison.candidates import Embeddings, out_of_core_candidates, select_candidates
+from fastcos.comparison.candidates import Embeddings, select_candidates
 from fastcos.comparison.leaderboard import Leaderboard
 from fastcos.comparison.runner import (
     CandidateEvaluator,
@@ -18,6 +18,7 @@ from fastcos.comparison.runner import (
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.comparison.tasks.rated_pairs import PairTask
 from fastcos.measures import Measure, checks
+from fastcos.measures.base import capabilities
 from fastcos.measures.row_transforms import blocks_of
 from fastcos.parallel import Progress
 from fastcos.storage import memmap
@@ -104,8 +105,11 @@ def compare_vectors(
     chosen = measures is not None
     candidates, left_out = select_candidates(measures, embeddings)
     if memmap.is_memmap(rows):
-        candidates, others = out_of_core_candidates(candidates, embeddings, chosen=chosen)
-        left_out |= others
+        in_memory = [one for one in candidates if not capabilities(one.make(embeddings)).blocks]
+        for one in in_memory:
+            validation.as_measure_of_blocks("measures", chosen, one.name)
+            left_out[one.measure] = "rows in memory"
+        candidates = [one for one in candidates if one not in in_memory]
     results = []
     evaluator = CandidateEvaluator(task, {"": embeddings}.__getitem__)
     for result in executor(evaluator, candidates):

@@ -1,7 +1,5 @@
 """The gate of the measures: parameters, metrics of the columns, rows that are two halves."""
 
-from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -175,15 +173,6 @@ def as_varied(name: str, values: npt.NDArray[Any]) -> None:
         raise ValueError(f"{name} must have two different values, got only {values[0]:g}")
 
 
-def as_of_vectors(argument: str, name: str) -> None:
-    """Refuse the name of a score that has texts to read, and say where it is."""
-    if name == "sts_score":
-        raise ValueError(
-            f"{argument} must compare vectors, got {name!r}, a score of two texts: "
-            "rerank(neighbors, STSScorer(model, texts)) orders neighbours by it"
-        )
-
-
 def as_registered(measure: Any, makers: dict[str, Any]) -> str:
     """Return the name under which the measure's very class is registered."""
     name = getattr(measure, "name", "")
@@ -206,17 +195,3 @@ def as_storable(measure: Any, parameter: str, kind_of_arrays: type[Any]) -> Any:
             f"got {kind}"
         )
     return value
-
-
-def as_parameter(name: str, value: str, given: Collection[str]) -> None:
-    """Refuse the text of a parameter that is empty, or of one that is given already."""
-    if not value:
-        raise ValueError(f"{name} must have a value after its =, got none")
-    if name in given:
-        raise ValueError(f"{name} must be given once, got it again: {value!r}")
-
-
-def as_fitted_folder(name: str, folder: Path) -> None:
-    """Refuse a folder without a model."""
-    if not (folder / "model").is_dir():
-        raise ValueError(f"{name} must be a folder of fastcos fit, got {str(folder)!r}")

@@ -11,7 +11,7 @@ from fastcos.cli.main import COMMANDS, main
 CALLS = """
 reproduce --users 0                                  | --users must be a whole number of at least
 reproduce --users many                               | argument --users: invalid int value: 'many'
-reproduce --items 1                                  | --items must be a whole number of at least
+reproduce --items 1                                  | --clusters must be a whole number from 1 to 1
 reproduce --users 300 --items 60 --clusters 2000     | --clusters must be a whole number from 1 to
 reproduce --rank 5000                                | --rank must be a whole number from 1 to 100
 reproduce --preset zipf                              | --preset must be one of zipf_bounded, zipf_
@@ -34,7 +34,7 @@ simulate twice                                       | unrecognized arguments: t
 compare                                              | arguments are required: INTERACTIONS
 compare missing.csv                                  | missing.csv: no such file or directory
 compare empty.csv                                    | empty.csv must start with a header line
-compare columns.csv                                  | --user must be given for columns.csv: no nam
+compare columns.csv                                  | --user must be given for columns.csv: no col
 compare seen.csv --user person                       | --user must name one column of seen.csv (use
 compare seen.csv --labels kinds.csv                  | --label-column must be given with --labels,
 compare seen.csv --label-column kind                 | --label-column must be left out without --la

@@ -61,9 +61,10 @@ class HeldOutTask:
 
     def most_popular(self) -> UserScores:
         """Scores of the most popular items, the same for all users: the chance level."""
-        count = np.bincount(self.rest.indices, minlength=self.rest.shape[1])
-        order = np.argsort(-count, kind="stable")
-        return self._scores(_unseen(order, self._seen, self._k))
+        count = np.bincount(self.rest.indices, minlength=self.rest.shape[1]).astype(np.float64)
+        users = np.ones((len(self.users), 1))
+        found = top_k(users, count[:, None], self._k, measure="dot", exclude=self._seen)
+        return self._scores(found.indices)
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> UserScores:
         """Recommend by user-item scores, by votes of the nearest users or of the nearest items."""
@@ -141,14 +142,3 @@ def _row_starts_and_items(X: sp.csr_array) -> tuple[Integers, Any]:
 
 def _votes_by_rank(lists: Integers) -> Floats:
     return validation.read_only(1 / np.log2(np.arange(2, lists.shape[1] + 2)))
-
-
-def _unseen(order: Integers, seen: sp.csr_array, k: int) -> Integers:
-    """The first k of the order that each user has not seen, -1 where there are fewer."""
-    lists = np.full((seen.shape[0], k), -1, np.int64)
-    for user in range(seen.shape[0]):
-        known = seen.indices[seen.indptr[user] : seen.indptr[user + 1]]
-        some = order[: k + len(known)]
-        some = some[~np.isin(some, known)][:k]
-        lists[user, : len(some)] = some
-    return lists

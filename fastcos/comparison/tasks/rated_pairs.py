@@ -1,7 +1,6 @@
 """Agreement with people's ratings of pairs: Spearman's correlation."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,41 +11,26 @@ from fastcos.measures.row_transforms import Floats, Integers
 from fastcos.storage import memmap
 
 
-class Ranks(NamedTuple):
-    """Values as groups of equal ones, in ascending order.
-
-    Attributes
-    ----------
-    groups : ndarray (n,), int64
-        The group of every value.
-    n_groups : int
-    """
-
-    groups: Integers
-    n_groups: int
+def tie_groups(values: Floats) -> Integers:
+    """The position of every value among the distinct values, in ascending order."""
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def ranks_of(values: Floats) -> Ranks:
-    """Group the values."""
-    distinct, groups = np.unique(values, return_inverse=True)
-    return Ranks(groups.astype(np.int64), len(distinct))
-
-
-def weighted_spearman(first: Ranks, second: Ranks, weights: Floats) -> float:
-    """Spearman's correlation where value i occurs weights[i] times, as in a bootstrap sample.
+def weighted_spearman(first: Integers, second: Integers, weights: Floats) -> float:
+    """Spearman's correlation of two sides by their tie groups, value i repeated weights[i] times.
 
     Equal values share their mean rank. 0 if one side is constant.
     """
-    x, y = (_mean_ranks(side, weights) for side in (first, second))
+    x, y = (_mean_ranks(groups, weights) for groups in (first, second))
     total = weights.sum()
     x, y = x - weights @ x / total, y - weights @ y / total
     scale = np.sqrt((weights @ (x * x)) * (weights @ (y * y)))
     return float(weights @ (x * y) / scale) if scale > 0 else 0.0
 
 
-def _mean_ranks(side: Ranks, weights: Floats) -> Floats:
-    sizes = np.bincount(side.groups, weights, side.n_groups)
-    ranks: Floats = (np.cumsum(sizes) - sizes / 2)[side.groups]
+def _mean_ranks(groups: Integers, weights: Floats) -> Floats:
+    sizes = np.bincount(groups, weights)
+    ranks: Floats = (np.cumsum(sizes) - sizes / 2)[groups]
     return ranks
 
 
@@ -54,17 +38,17 @@ class PairTask:
     """Score rated pairs of rows, and correlate the scores with the ratings."""
 
     def __init__(self, pairs: Integers, ratings: Floats) -> None:
-        self._pairs, self._ratings = pairs, ranks_of(ratings)
+        self._pairs, self._ratings = pairs, tie_groups(ratings)
 
-    def score(self, candidate: Candidate, embeddings: Embeddings) -> Ranks:
-        """The ranks of a measure's scores of the pairs; fitted to all rows."""
+    def score(self, candidate: Candidate, embeddings: Embeddings) -> Integers:
+        """The scores of the pairs by a measure fitted to all rows, as tie groups."""
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         used, numbers = np.unique(self._pairs, return_inverse=True)
         some = memmap.take_rows("vectors", rows, used)
-        return ranks_of(pair_scores(measure, some, numbers.reshape(self._pairs.shape)))
+        return tie_groups(pair_scores(measure, some, numbers.reshape(self._pairs.shape)))
 
-    def evaluation(self, scores: Sequence[Ranks]) -> Evaluation:
+    def evaluation(self, scores: Sequence[Integers]) -> Evaluation:
         """Ranked by Spearman's correlation; the best must exceed 0."""
 
         def estimate(weights: Floats, some: Sequence[int]) -> Floats:
