@@ -27,11 +27,8 @@ MEASURE_SYNTAX = (
 def add_simulation(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the simulation; the defaults are the paper's."""
     group = parser.add_argument_group("simulation (section 4 of the paper)")
-    for flag, metavar, default in (
-        ("users", "N", 20_000),
-        ("items", "P", 1_000),
-        ("clusters", "C", 5),
-    ):
+    sizes = ("users", "N", 20_000), ("items", "P", 1_000), ("clusters", "C", 5)
+    for flag, metavar, default in sizes:
         group.add_argument(
             f"--{flag}", dest=f"n_{flag}", type=int, default=default, metavar=metavar,
             help=f"default {default}",

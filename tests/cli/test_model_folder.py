@@ -124,7 +124,7 @@ def test_folders_and_files_that_will_not_do_are_told(folder, tmp_path, capsys):
     (tmp_path / "other.csv").write_text("user,item,count\na,nothing,1\nb,nothing,2\n")
     users = ("--users", tmp_path / "other.csv")
     for words, message in (
-        (("audit", tmp_path), "got a folder that fastcos fit did not write; save"),
+        (("audit", tmp_path), "got a folder that is not from fastcos fit; save"),
         (("export", folder / "model", *users), "--users must hold interactions with items of the"),
     ):
         assert call(*words, "--out", tmp_path / "o") == 2
