@@ -1,0 +1,34 @@
+"""The exactness sweep in small: every entry point on rows with ties; a slow test runs all of it."""
+
+import numpy as np
+import pytest
+
+import fastcos
+from bench import dense_exactness
+from tests.oracles import dense, dense_families
+
+
+@pytest.fixture(autouse=True)
+def same_isa_afterwards():
+    isa = fastcos.get_config().isa
+    yield
+    fastcos.set_config(isa=isa)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["self-join", "queries"])
+@pytest.mark.parametrize("entry_point", dense_exactness.ENTRY_POINTS)
+def test_neighbors_by_equals_the_oracle(entry_point, own, tmp_path):
+    X = dense_families.duplicates(70, 9)
+    truth, _ = dense.top_k(X, X, 5, "cosine", exclude_self=own)
+    for seed in range(3):
+        rng, folder = np.random.default_rng(seed), tmp_path / str(seed)
+        folder.mkdir()
+        found = dense_exactness.neighbors_by(entry_point, rng, X, 5, "cosine", own, folder)
+        np.testing.assert_array_equal(found, truth)
+
+
+def test_count_errors_counts_wrong_neighbours(monkeypatch):
+    right = dense_exactness.neighbors_by
+    monkeypatch.setattr(dense_exactness, "neighbors_by", lambda *case: right(*case) + 1)
+    counts = dense_exactness.count_errors(1)
+    assert counts["wrong"] == counts["cases"] > 0
