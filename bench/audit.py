@@ -111,7 +111,7 @@ class CanonicalForms(answers.Situation):
     track_error.unit = "share of the largest score"
 
 
-class Whole(answers.Situation):
+class EndToEnd(answers.Situation):
     """audit and compare as a whole."""
 
     repeat = (5, 10, 2.0)
@@ -121,21 +121,21 @@ class Whole(answers.Situation):
         self.rows, self.labels, _ = embeddings(300)
         self.X = fastcos.simulate_interactions(2_000, 200, random_state=0)
         report, table = self.time_audit(), self.time_compare()
-        self.arbitrariness = report.arbitrariness
-        recovered, change = self.time_recovery_range(), self.time_version_change()
+        self.sensitivity = report.sensitivity
+        recovered, diff = self.time_label_recovery_range(), self.time_diff_models()
         ordered = recovered.low <= recovered.given <= recovered.high
-        answers.at_most(0, float(not (ordered and change.after_linear == 1)))
+        answers.at_most(0, float(not (ordered and diff.overlap_after_linear_map == 1)))
         scores = [row.pair_auc for row in table.named]
-        answers.at_most(0, float(not (0 <= self.arbitrariness <= 1 and max(scores) > 0.8)))
+        answers.at_most(0, float(not (0 <= self.sensitivity <= 1 and max(scores) > 0.8)))
 
     def time_audit(self):
         return fastcos.audit(self.rows, labels=self.labels)
 
-    def time_recovery_range(self):
-        return fastcos.auditing.recovery_range(self.rows, self.labels)
+    def time_label_recovery_range(self):
+        return fastcos.auditing.label_recovery_range(self.rows, self.labels)
 
-    def time_version_change(self):
-        return fastcos.auditing.version_change(self.rows[:, ::-1], self.rows)
+    def time_diff_models(self):
+        return fastcos.auditing.diff_models(self.rows[:, ::-1], self.rows)
 
     def time_compare_vectors(self):
         return fastcos.compare_vectors(self.rows, self.labels, measures=["dot"])
@@ -143,7 +143,7 @@ class Whole(answers.Situation):
     def time_compare(self):
         return fastcos.compare(self.X.X, self.X.item_cluster, n_components=8)
 
-    def track_arbitrariness(self):
-        return self.arbitrariness
+    def track_sensitivity(self):
+        return self.sensitivity
 
-    track_arbitrariness.unit = "share"
+    track_sensitivity.unit = "share"

@@ -40,7 +40,7 @@ def seconds(call: Callable[[], Any]) -> float:
 def check(items: Any, report: fastcos.auditing.Audit) -> None:
     """Compare the certificates of the audit with those of certified_neighbors."""
     found = fastcos.certified_neighbors(items, report.k, report.condition)
-    if report.point.certified_linear != found.certified.mean():
+    if report.at_condition.certified_linear != found.certified.mean():
         raise SystemExit("audit and certified_neighbors disagree")
 
 

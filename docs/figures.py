@@ -6,8 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 import fastcos
-from fastcos.plots import ExponentGridDisplay
-from fastcos.plots.rescalings import RescalingsDisplay, SurvivalDisplay
+from fastcos.plots import ExponentGridDisplay, RescalingsDisplay, RobustnessDisplay
 from fastcos.plots.style import COLOURS
 
 FOLDER = Path(__file__).parent / "figures"
@@ -15,7 +14,7 @@ DOTS_PER_INCH = 130
 
 
 def kernel() -> Figure:
-    """Draw the way of a pair through the dense search."""
+    """Draw the steps of the dense search for one pair."""
     figure = Figure(figsize=(8.6, 3.1), layout="constrained")
     ax = figure.subplots()
     ax.set_xlim(0, 100)
@@ -72,16 +71,16 @@ def main() -> None:
     data = fastcos.simulate_interactions(random_state=0)
     comparison = fastcos.compare(data.X, data.item_cluster, regularization=10_000)
     model = comparison.models["dropout"]
-    card = fastcos.audit(
+    report = fastcos.audit(
         model.item_embeddings(), model.transform(data.X), k=10, condition=1.1, seed=0
     )
     for name, display in (
         ("rescalings", RescalingsDisplay.from_estimator(model)),
-        ("survival", SurvivalDisplay.from_audit(card)),
+        ("robustness", RobustnessDisplay.from_audit(report)),
         ("exponents", ExponentGridDisplay.from_comparison(comparison)),
     ):
         display.plot().figure_.savefig(FOLDER / f"{name}.png", dpi=DOTS_PER_INCH)
-    for point in card.survival:
+    for point in report.robustness:
         print(point)
 
 

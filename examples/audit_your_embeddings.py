@@ -5,7 +5,7 @@
 
 DATA holds ml-latest-small/ (MovieLens), mtg/ (deck lists), glove50/ with words/ (GloVe), and
 completejourney/ (groceries). Writes a page and the numbers of every case, summary.md and
-survival.png.
+robustness.png.
 """
 
 import argparse
@@ -18,8 +18,8 @@ import numpy as np
 
 import fastcos
 from fastcos import io
+from fastcos.plots import RobustnessDisplay
 from fastcos.plots.html import audit_page
-from fastcos.plots.rescalings import SurvivalDisplay
 from fastcos.storage import provenance
 
 CONDITION = 1.2
@@ -55,13 +55,13 @@ def films(data: Path, objective: str = "dropout") -> Case:
 
 
 def cards(data: Path) -> Case:
-    """Deck lists of a card game: 385,215 decks, 17,192 cards; labels: cards of one colour."""
+    """Deck lists of Magic: 385,215 decks, 17,192 cards; labels: cards of one colour."""
     read = fastcos.read_interactions(data / "mtg" / "mtg_csr.npz")
     labels = io.read_labels(
         data / "mtg" / "cards.csv", read.item_ids, column="color", only=set("WUBRG")
     )
     X = read.X
-    X.data[:] = 1  # a card is in a deck or not
+    X.data[:] = 1  # counts of copies become presence
     return factors(X, 64, labels=texts(labels))
 
 
@@ -75,7 +75,7 @@ def words(data: Path) -> Case:
 
 
 def groceries(data: Path) -> Case:
-    """Completejourney: departments cannot be told from who buys what. A negative control."""
+    """Completejourney: a negative control, since purchases do not determine departments."""
     folder = data / "completejourney"
     read = fastcos.read_interactions(
         folder / "completejourney_pairs.csv.gz", user="household_id", item="product_id", value=""
@@ -136,33 +136,33 @@ def cases(data: Path | None) -> dict[str, Callable[[], Case]]:
 
 def audited(name: str, case: Case, out: Path) -> fastcos.auditing.Audit:
     """Audit one case and write its page and numbers."""
-    card = fastcos.audit(
+    report = fastcos.audit(
         case.items, case.users, labels=case.labels, popularity=case.popularity, condition=CONDITION
     )
     stem = "".join(letter for letter in name.casefold().replace(" ", "-") if letter not in ",.")
-    facts = provenance.provenance({"case": name, "condition": CONDITION, "k": card.k, "seed": 0})
-    io.write_json(out / f"{stem}.json", {**facts, "audit": provenance.json_ready(card.to_dict())})
-    io.write_text(out / f"{stem}.html", audit_page(card, name=name, provenance=facts))
-    print(f"{name}: {card.verdict}", flush=True)
-    return card
+    facts = provenance.provenance({"case": name, "condition": CONDITION, "k": report.k, "seed": 0})
+    io.write_json(out / f"{stem}.json", {**facts, "audit": provenance.json_ready(report.to_dict())})
+    io.write_text(out / f"{stem}.html", audit_page(report, name=name, provenance=facts))
+    print(f"{name}: {report.verdict}", flush=True)
+    return report
 
 
-def summary(cards: dict[str, fastcos.auditing.Audit]) -> str:
+def summary(reports: dict[str, fastcos.auditing.Audit]) -> str:
     """The table of docs/howto/audit.md."""
     heads = (
-        "embeddings", "items", "convention told", "certified", "not lost", "unit columns, Jaccard",
+        "embeddings", "items", "parametrisation", "certified", "unbroken", "unit columns, Jaccard",
         "query metric, Jaccard", "AUC given", "AUC range", "AUC, query metric",
     )  # fmt: skip
     lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
-    for name, card in cards.items():
-        rows = {row.name: row for row in (*card.family, *card.alternatives)}
-        query, found, point = rows.get("query_metric"), card.recovery, card.point
+    for name, report in reports.items():
+        rows = {row.name: row for row in (*report.rescaled_variants, *report.invariant_baselines)}
+        query, found, point = rows.get("query_metric"), report.label_recovery, report.at_condition
         cells = [
             name,
-            f"{card.n_items:,} x {card.n_dimensions}",
-            "-" if card.convention is None else card.convention.name,
+            f"{report.n_items:,} x {report.n_dimensions}",
+            "-" if report.parametrization is None else report.parametrization.name,
             f"{point.certified:.0%} ± {point.certified_error:.0%}",
-            f"{point.survives_attack:.0%} ± {point.attack_error:.0%}",
+            f"{point.unbroken:.0%} ± {point.unbroken_error:.0%}",
             f"{rows['unit_columns'].jaccard:.2f}",
             "-" if query is None else f"{query.jaccard:.2f}",
             "-" if found is None else f"{found.given:.2f}",
@@ -173,23 +173,22 @@ def summary(cards: dict[str, fastcos.auditing.Audit]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def figure(cards: dict[str, fastcos.auditing.Audit]) -> Any:
+def figure(reports: dict[str, fastcos.auditing.Audit]) -> Any:
     """The bracket of every case, three a row."""
     from matplotlib.figure import Figure
 
-    n_rows = -(-len(cards) // 3)
+    n_rows = -(-len(reports) // 3)
     drawn = Figure(figsize=(10.5, 3.0 * n_rows), layout="constrained")
     axes = drawn.subplots(n_rows, 3, squeeze=False, sharey=True)
-    for (name, card), ax in zip(cards.items(), axes.flat, strict=False):
-        SurvivalDisplay.from_audit(card).plot(ax=ax)
+    for (name, report), ax in zip(reports.items(), axes.flat, strict=False):
+        RobustnessDisplay.from_audit(report).plot(ax=ax)
         ax.set_title(name, loc="left")
         ax.set_xlabel("")
         ax.set_ylabel("")
-        ax.set_xticks(ticks := (1.02, 1.1, 1.2, 1.5, 2.0), [f"{tick:g}" for tick in ticks])
         ax.get_legend().remove()
-    for ax in axes.flat[len(cards) :]:
+    for ax in axes.flat[len(reports) :]:
         ax.remove()
-    # outside: some curves leave no corner free
+    # outside the axes: some curves leave no free corner
     handles, names = axes.flat[0].get_legend_handles_labels()
     drawn.legend(handles, names, loc="outside upper center", ncols=4, frameon=False)
     drawn.supxlabel("condition of the rescaling D", fontsize="medium")
@@ -206,7 +205,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     found = {name: audited(name, make(), given.out) for name, make in cases(given.data).items()}
     io.write_text(given.out / "summary.md", summary(found))
-    with io.atomic_path(given.out / "survival.png") as path:
+    with io.atomic_path(given.out / "robustness.png") as path:
         figure(found).savefig(path, format="png", dpi=DOTS_PER_INCH)
     print(summary(found))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         query_metric as query_metric,
     )
     from fastcos.auditing.certificates import certified_neighbors as certified_neighbors
-    from fastcos.auditing.embeddings import audit as audit
+    from fastcos.auditing.item_audit import audit as audit
     from fastcos.comparison import compare as compare, compare_vectors as compare_vectors
     from fastcos.config import get_config as get_config, set_config as set_config
     from fastcos.datasets.simulation import simulate_interactions as simulate_interactions
@@ -48,7 +48,7 @@ _MODULES = {
         "canonicalize",
     ),
     "auditing.certificates": ("certified_neighbors",),
-    "auditing.embeddings": ("audit",),
+    "auditing.item_audit": ("audit",),
     "comparison": (
         "compare",
         "compare_vectors",

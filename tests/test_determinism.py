@@ -95,12 +95,12 @@ PROMISED = {
     ),
     "canonicalize": lambda d: fastcos.canonicalize(d.users, d.items),
     "query_metric": lambda d: fastcos.query_metric(d.users),
-    "recovery_range": lambda d: fastcos.auditing.recovery_range(d.items, d.labels),
+    "label_recovery_range": lambda d: fastcos.auditing.label_recovery_range(d.items, d.labels),
     "rerank": lambda d: fastcos.rerank(
         fastcos.top_k(d.items, k=6), lambda q, columns: -np.asarray(columns)
     ),
     "audit": lambda d: fastcos.audit(d.items, d.users, labels=d.labels, k=5),
-    "version_change": lambda d: fastcos.auditing.version_change(d.items, d.other, k=5),
+    "diff_models": lambda d: fastcos.auditing.diff_models(d.items, d.other, k=5),
     "compare": lambda d: fastcos.compare(
         d.X, d.labels, n_components=4, regularization=10.0, weight_decay=10.0
     ),

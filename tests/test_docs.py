@@ -14,7 +14,6 @@ import fastcos
 from fastcos import metrics, plots
 from fastcos.cli.main import COMMANDS as ALL_COMMANDS, main, whole_parser
 from fastcos.measures import base
-from fastcos.plots import rescalings
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -137,12 +136,7 @@ def test_page_names_existing_flags_and_files(page):
         assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
 
 
-DISPLAYS = [
-    (module, name)
-    for module in (plots, rescalings)
-    for name, thing in vars(module).items()
-    if name.endswith("Display") and inspect.isclass(thing)
-]
+DISPLAYS = [(plots, name) for name in plots.__all__ if name.endswith("Display")]
 # records that metrics return are shown in the examples of the functions
 METRICS = [name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))]
 

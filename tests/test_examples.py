@@ -220,23 +220,23 @@ def test_audit_your_embeddings_finds_known_answers(tmp_path):
     }
     assert len(reports) == 4
     assert all((tmp_path / "out" / f"{name}.html").is_file() for name in reports)
-    assert (tmp_path / "out" / "survival.png").stat().st_size > 10_000
+    assert (tmp_path / "out" / "robustness.png").stat().st_size > 10_000
     assert (tmp_path / "out" / "summary.md").read_text() in out
     # weight decay on both sides fixes the rescaling
-    assert reports["simulation-eq-2"]["convention"]["name"] == "balanced"
-    assert reports["simulation-eq-1"]["convention"] is None
+    assert reports["simulation-eq-2"]["parametrization"]["name"] == "balanced"
+    assert reports["simulation-eq-1"]["parametrization"] is None
 
     def jaccard(name, form):
-        rows = (*reports[name]["family"], *reports[name]["alternatives"])
+        rows = (*reports[name]["rescaled_variants"], *reports[name]["invariant_baselines"])
         return next(row["jaccard"] for row in rows if row["name"] == form)
 
     # undone, a planted rescaling changes the neighbours: the report shows it
     planted, plain = "simulation-planted-d", "simulation-eq-1"
     assert jaccard(planted, "balanced") < 0.8 < jaccard(plain, "half_columns")
     # noise carries no labels under any rescaling
-    recovery = reports["isotropic-noise"]["recovery"]
+    recovery = reports["isotropic-noise"]["label_recovery"]
     assert 0.47 < recovery["low"] <= recovery["high"] < 0.53
-    assert max(reports["isotropic-noise"]["dimensions"]) < 1.5 / 32
+    assert max(reports["isotropic-noise"]["dimension_shares"]) < 1.5 / 32
 
 
 @pytest.mark.slow

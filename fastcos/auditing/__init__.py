@@ -1,4 +1,28 @@
-"""How much of the cosines of given embeddings is a free choice of the parametrisation."""
+"""Audit: how far the cosines of given embeddings depend on the parametrisation of their model.
+
+A rescaling D of the users and its inverse on the items changes no prediction but changes cosines
+and neighbours. This package bounds, attacks, compares and repairs that freedom::
+
+    items, users, labels
+      |
+    audit (item_audit)                samples of items, one top_k of all items
+      +-- robustness                  share of neighbours that survive, by condition of D
+      |     +-- certificates          lower bound: proofs for each edge
+      |     +-- attacks               upper bound: a rescaling that removes the edge
+      +-- variants                    other parametrisations, and invariant baselines
+      +-- label_recovery              range of the AUC of labels over rescalings
+      |
+    Audit (report)                    numbers, verdict, advice; to_dict() for JSON
+
+    cosine_bounds                     range of a single cosine, sensitivity of a pair
+    canonical                         canonicalize, query_metric: forms without that freedom
+    model_diff                        two versions: change of basis or real change
+
+An edge is an item and one of its k nearest neighbours. The condition of D is its largest entry over
+its smallest; of a linear map G, the ratio of its extreme singular values. The sensitivity index is
+the mean over edges of :func:`tv_index`. Kernels are in ``fastcos.kernels.certificates``,
+``attacks`` and ``intervals``.
+"""
 
 from fastcos.auditing.attacks import vertex_attack
 from fastcos.auditing.canonical import canonicalize, query_metric
@@ -10,9 +34,9 @@ from fastcos.auditing.cosine_bounds import (
     tv_index,
     unbounded_range,
 )
-from fastcos.auditing.embeddings import audit
-from fastcos.auditing.label_recovery import recovery_range
-from fastcos.auditing.model_diff import version_change
+from fastcos.auditing.item_audit import audit
+from fastcos.auditing.label_recovery import label_recovery_range
+from fastcos.auditing.model_diff import diff_models
 from fastcos.auditing.report import Audit
 
 __all__ = [
@@ -21,12 +45,12 @@ __all__ = [
     "canonicalize",
     "certified_neighbors",
     "cosine_interval",
+    "diff_models",
     "fisher_z_interval",
+    "label_recovery_range",
     "query_metric",
-    "recovery_range",
     "rescaling_distance",
     "tv_index",
     "unbounded_range",
-    "version_change",
     "vertex_attack",
 ]

@@ -1,4 +1,7 @@
-"""Rescalings that take a nearest neighbour away, found by attack: facts, each with its witness."""
+"""Attacks: a search for rescalings that remove a neighbour from the k nearest.
+
+Each result is a counterexample: it includes the rescaling.
+"""
 
 import functools
 from typing import Any, NamedTuple
@@ -13,8 +16,11 @@ from fastcos.kernels import attacks
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-# rivals that are helped one at a time, and how many of the nearest items vote on whether it worked
-_RIVALS, N_LISTED = 1, 48
+# competing items that an attack pushes past the neighbour at a time
+_COMPETITORS = 1
+# nearest items, besides the k, that decide whether an attack removed the neighbour
+N_LISTED = 48
+# ratio of the logarithms of two neighbouring search levels: radii are exact to 3 %
 _LEVEL_STEP = 0.03
 
 
@@ -24,13 +30,13 @@ class Attack(NamedTuple):
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Neighbours by falling cosine; equal ones by lower index.
+        Neighbours by descending cosine; equal ones by lower index.
     radius : ndarray (n, k), float64
-        The least condition at which a loss was found; inf where none was found. NaN where the item
-        or the neighbour is a zero row.
+        The lowest condition at which the attack removed the neighbour; inf if it did not. NaN if
+        the item or the neighbour is a zero row.
     rescaling : ndarray (n, k, d), float64
         The diagonal of that D: among the rows of items / D the neighbour is not one of the k
-        nearest. Ones where no loss was found.
+        nearest. Ones if the attack did not remove it.
     """
 
     indices: Integers
@@ -45,12 +51,13 @@ def vertex_attack(
     *,
     rows: Any = None,
     n_threads: int | None = None,
+    working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """Search, for every neighbour, a rescaling of small condition that takes it away.
+    """Search a rescaling of low condition that removes each neighbour from the k nearest.
 
-    The other side of ``certified_neighbors(..., family="rescaling")``: the condition at which an
-    edge can first be lost is between the two radii. That nothing is found proves nothing.
+    The counterpart of ``certified_neighbors(..., family="rescaling")``: the condition at which an
+    edge is first lost lies between the two radii. An attack that fails proves nothing.
 
     Parameters
     ----------
@@ -61,17 +68,15 @@ def vertex_attack(
     condition : float
         Largest entry of D over its smallest, at most.
     rows : array_like, optional
-        A mask (p,) or item numbers: only their neighbours are attacked. Default: all. The answer
+        A mask (p,) or item numbers: only their neighbours are attacked. Default: all. The result
         holds k d numbers per row.
-    n_threads : int, optional
-        Default: the setting ``num_threads``.
-    progress : callable, optional
-        Called as progress(done, total) with numbers of rows.
+    n_threads, working_memory, progress
+        As in :func:`fastcos.top_k`.
 
     Returns
     -------
     Attack
-        indices, radius and rescaling; one row per item, or per one of rows, rising.
+        indices, radius and rescaling; one row per item, or per one of rows, ascending.
 
     Raises
     ------
@@ -80,9 +85,9 @@ def vertex_attack(
 
     Notes
     -----
-    Random rescalings attack weakly: almost all neighbours survive them. Here each dimension is
-    given all the weight there is, or none, by the sign of the derivative of z(item, rival) -
-    z(item, neighbour) in its weight; and the point where the refined certificate fails is tried.
+    Random rescalings are weak attacks: almost all neighbours survive them. This attack gives each
+    dimension the largest or the smallest weight, by the sign of the derivative of z(item, other) -
+    z(item, neighbour). It also tries the point where the refined certificate fails.
 
     Examples
     --------
@@ -93,43 +98,40 @@ def vertex_attack(
     >>> round(float(found.radius[0, 0]), 1), found.rescaling[0, 0].round(2)
     (1.5, array([1.  , 0.65, 1.  ]))
     """
-    side, k, condition = certificates.as_edges(items, k, condition, rows)
-    neighbors = certificates.nearest(side, min(len(side.items) - 1, k + N_LISTED), n_threads)
-    _, floors = certificates.linear_radii(side, neighbors.indices, k, n_threads)
+    sample, k, condition = certificates.as_edges(items, k, condition, rows, working_memory)
+    length = min(len(sample.items) - 1, k + N_LISTED)
+    neighbors = certificates.nearest(sample, length, n_threads).indices
+    _, certain = certificates.linear_radii(sample, neighbors, k, n_threads)
     levels = certificates.levels_up_to(condition, _LEVEL_STEP)
-    return attack(side, neighbors.indices, floors, levels, n_threads, progress)
+    return attack(sample, neighbors, certain, levels, n_threads, progress)
 
 
 def attack(
-    side: certificates.Side,
+    sample: certificates.ItemRows,
     neighbors: Integers,
-    floors: Floats,
+    certain: Floats,
     levels: Floats,
     n_threads: int | None = None,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """Attack the first k neighbours of each list, k = floors.shape[1], above known safe floors.
+    """Attack the first k neighbours of each list at ascending levels above their certified radii.
 
-    Radii are among the rising levels.
+    certain (n, k): the certified radii. The radii of the attack are among the levels.
     """
-    n, k = floors.shape
-    d = side.items.shape[1]
-    radius, weights = (
-        parallel.unfilled((n, k), np.float64),
-        parallel.unfilled((n, k, d), np.float64),
-    )
-    told = None
-    for part, some, lists in certificates.parts(side, validation.read_only(neighbors)):
-        if progress is not None:
-            told = functools.partial(_shifted, progress, part.start, n)
+    n, k = certain.shape
+    d = sample.items.shape[1]
+    radius = parallel.unfilled((n, k), np.float64)
+    weights = parallel.unfilled((n, k, d), np.float64)
+    for part, some, lists in certificates.parts(sample, validation.read_only(neighbors)):
         parallel.run(
-            attacks.attacked_radii, parallel.row_blocks(len(lists), 4), *some, lists,
-            _RIVALS, validation.read_only(floors[part]), validation.read_only(levels),
+            attacks.attacked_radii, parallel.row_blocks(len(lists), 4), *some.arrays, lists,
+            _COMPETITORS, validation.read_only(certain[part]), validation.read_only(levels),
             certificates.DEPTH, radius[part], weights[part],
-            n_threads=n_threads, progress=told,
+            n_threads=n_threads,
+            progress=progress and functools.partial(_report_part, progress, part.start, n),
         )  # fmt: skip
     return Attack(neighbors[:, :k].copy(), radius, weights**-0.5)
 
 
-def _shifted(progress: parallel.Progress, first: int, n: int, done: int, total: int) -> None:
+def _report_part(progress: parallel.Progress, first: int, n: int, done: int, total: int) -> None:
     progress(first + done, n)

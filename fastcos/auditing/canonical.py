@@ -1,8 +1,8 @@
-"""What to compare instead of factors that training left free: two forms that nobody can change.
+"""Canonical forms: factors and a metric that do not depend on the parametrisation of a model.
 
-A model predicts P Q' from users P and items Q, and so do P G^-T and Q G for every invertible G.
-``canonicalize`` returns one pair of factors, the same for all of them; ``query_metric`` returns the
-inner product of items that the users themselves define, the same for all of them too.
+Users P and items Q predict P Q', and so do P G^-T and Q G for every invertible G. ``canonicalize``
+returns the same factors for all of them. ``query_metric`` returns the inner product of items that
+the users define; it is the same for all of them too.
 """
 
 import warnings
@@ -16,7 +16,7 @@ from fastcos import validation
 Matrix = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float64]
 
-# rows of users that are taken up at once
+# rows of users in one QR decomposition: 64 MiB in float64 at 128 columns
 _BLOCK = 65_536
 
 
@@ -29,7 +29,7 @@ class CanonicalFactors(NamedTuple):
     items : ndarray (p, k), float64
         The columns are orthogonal on both sides, with squared norms ``singular_values``.
     singular_values : ndarray (k,), float64
-        Those of the product, falling; 0 where its rank is less than k.
+        Those of the product, descending; 0 beyond its rank.
     """
 
     users: Floats
@@ -52,7 +52,7 @@ class QueryMetric(NamedTuple):
     factor: Floats
 
     def transform(self, items: Any) -> Matrix:
-        """Return items @ L: any index that knows inner products or cosines can hold these rows.
+        """Return items @ L, rows for any index of inner products or cosines.
 
         Parameters
         ----------
@@ -60,7 +60,7 @@ class QueryMetric(NamedTuple):
 
         Returns
         -------
-        ndarray (p, r), float32 or float64 as given
+        ndarray (p, r), of the dtype of items
             Rows whose inner products are b'Cb'; an item in the null space of C becomes a zero row.
 
         Raises
@@ -75,23 +75,22 @@ class QueryMetric(NamedTuple):
 
 
 def canonicalize(users: Any, items: Any) -> CanonicalFactors:
-    """The balanced factors of a model: one answer for all factors with the same predictions.
+    """The balanced factors of a model: the same for all factors with the same predictions.
 
-    They are the factors of users @ items.T of least norm, and what weight decay on both sides leads
-    to. Signs: the entry of an item column that is largest in size is positive. Columns with equal
-    singular values are defined up to a rotation among them.
+    Of all factors of users @ items.T they have the least norm; weight decay on both sides leads to
+    them. The largest entry of each item column is positive. Columns with equal singular values are
+    unique up to a rotation among them.
 
     Parameters
     ----------
     users : array_like (n, k)
     items : array_like (p, k)
-        Any factors; float32 ones are taken as exact and answered in float64.
+        Any factors; float32 entries are exact numbers, the result is float64.
 
     Returns
     -------
     CanonicalFactors
-        users, items and singular_values. Columns that the product does not need are zero, with a
-        warning.
+        users, items and singular_values. Columns beyond the rank are zero, with a warning.
 
     Raises
     ------
@@ -100,8 +99,8 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
 
     Notes
     -----
-    Two QR decompositions and one SVD (k, k): O((n + p) k²). No more is lost than the rounding of
-    the given factors, eps times their condition number.
+    Two QR decompositions and one SVD (k, k): O((n + p) k²). The error is that of rounding the
+    given factors: eps times their condition number.
 
     Examples
     --------
@@ -117,12 +116,12 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     Q: Floats = validation.as_rows("items", items, dtype=np.float64).astype(np.float64, copy=False)
     validation.check_same_width("items", Q, "users", P)
     k = P.shape[1]
-    # even columns, by powers of two that change no bit: nothing overflows or vanishes
+    # balance column norms by powers of two, which are exact: no product overflows or underflows
     balance = np.exp2(np.round(0.5 * np.log2(_column_norms(P)) - 0.5 * np.log2(_column_norms(Q))))
     left, R_left = np.linalg.qr(P / balance)
     right, R_right = np.linalg.qr(Q * balance)
     U, s, Vt = np.linalg.svd(R_left @ R_right.T)
-    # the product is known to the rounding of the given entries, column by column
+    # the rounding of the given entries limits the rank
     sizes = np.linalg.norm(P / balance, axis=0) @ np.linalg.norm(Q * balance, axis=0)
     eps = max(np.finfo(np.asarray(side).dtype).eps for side in (_floating(users), _floating(items)))
     rank = int((s > eps * sizes).sum())
@@ -141,25 +140,29 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
 
 
 def query_metric(
-    users: Any, *, centered: bool = True, sample: int | None = None, seed: int = 0
+    users: Any,
+    *,
+    centered: bool = True,
+    sample: int | None = None,
+    random_state: int | np.random.Generator = 0,
 ) -> QueryMetric:
-    """The inner product of items by which users, or queries, tell them apart.
+    """The inner product of items that users, or queries, define.
 
     The cosine of two transformed items is the correlation over users of their predicted scores
     (uncentred: the cosine of their columns of predictions). Neither an invertible map of the
-    factors nor the norm of an item changes it. Works for any dual encoder; C is all that is stored.
+    factors nor the norm of an item changes it. Works for any dual encoder; only C is stored.
 
     Parameters
     ----------
     users : array_like (n, k)
         User embeddings, or embeddings of queries.
     centered : bool
-        Covariance (the default: the mean of users is mostly the direction of popularity), or second
-        moments.
+        Covariance or second moments. Default: covariance, since the mean of users is mostly the
+        direction of popularity.
     sample : int, optional
-        Estimate from so many users, drawn without replacement. Default: all.
-    seed : int
-        Seed of the draw.
+        Number of users, drawn without replacement, for an estimate. Default: all.
+    random_state : int or Generator
+        Seed of the sample.
 
     Returns
     -------
@@ -173,8 +176,8 @@ def query_metric(
 
     Notes
     -----
-    From a QR decomposition of the users, not from their Gram matrix, whose condition number is the
-    square: O(n k²), in blocks of rows. An error ε of the estimate, ||C^-½ Ĉ C^-½ - I||, moves
+    From a QR decomposition of the users in blocks of rows, O(n k²): the condition number of their
+    Gram matrix would be the square. An error ε of the estimate, ||C^-½ Ĉ C^-½ - I||, moves
     Fisher's z of any pair by at most ½ ln((1 + ε) / (1 - ε)).
 
     Examples
@@ -194,7 +197,7 @@ def query_metric(
     chosen: Any = slice(None)
     if sample is not None:
         sample = validation.as_count("sample", sample, high=n)
-        generator = validation.as_generator("seed", seed)
+        generator = validation.as_generator("random_state", random_state)
         chosen = np.sort(generator.choice(n, sample, replace=False))
     P = P[chosen]
     n = len(P)
@@ -218,6 +221,6 @@ def _column_norms(rows: Floats) -> Floats:
 
 
 def _floating(given: Any) -> npt.NDArray[Any]:
-    """Return what was given with the precision in which it came: half, single or double."""
+    """Return the argument as an array of its own precision: half, single or double."""
     array = np.asarray(given)
     return array if array.dtype.kind == "f" else array.astype(np.float64)

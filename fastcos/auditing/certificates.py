@@ -1,9 +1,9 @@
-"""Which nearest neighbours no rescaling of the latent dimensions can take away.
+"""Certificates: nearest neighbours that no rescaling of bounded condition can remove.
 
-The radius of an edge, that is an item and one of its k nearest, is a condition number: under every
-map of a lower condition the neighbour stays among the k nearest. Two families of maps are offered.
-"linear" is every invertible G: the radius follows from the cosines of the k + 1 nearest alone.
-"rescaling" is every diagonal D: the radius is larger and takes a search over rivals.
+An edge is an item and one of its k nearest neighbours. Its radius is a condition number: under
+every map of lower condition the neighbour stays among the k nearest. There are two families of
+maps. "linear" is every invertible G; the cosines of the k + 1 nearest items give this radius.
+"rescaling" is every diagonal D; this radius is larger and needs a search over competing items.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.auditing import checks
-from fastcos.engine import scan
+from fastcos.auditing.cosine_bounds import as_condition
+from fastcos.engine.packing import encode_rows
 from fastcos.kernels import certificates
 from fastcos.neighbors.index import SimilarityIndex
 from fastcos.neighbors.search import top_k
@@ -25,31 +25,34 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 FAMILIES = ("linear", "rescaling")
-# halvings of the range of a ratio of norms: 2^6 pieces at most, met only near the true radius
+# halvings of the range of a ratio of norms: at most 2^6 pieces, reached only near the radius
 DEPTH = 6
-# rivals met one by one: first, growth where the answer hangs on the others, and at most
-_FIRST_LIST, _GROWTH, _LONGEST_LIST = 48, 8, 4096
-_BATCH = 4096
-# levels between which radii are searched: how far their logarithms are apart, the least of them
-_LEVEL_STEP, _LEAST_LEVEL = 0.01, 1e-7
-# of the working memory, for rows that are read from disk at once; beside an entry of them
-_ROWS_SHARE, _BYTES_BESIDE = 0.8, 4
+# factor between the lengths of one candidate list and the next, for undecided edges
+_GROWTH = 8
+# ratio of the logarithms of two neighbouring search levels: radii are exact to 1 %
+_LEVEL_STEP = 0.01
+# smallest logarithm of a search level: lower conditions are no change in float32
+_LEAST_LEVEL = 1e-7
+# share of working_memory for rows read from disk; the rest is for their sorted numbers
+_ROWS_SHARE = 0.8
+# bytes per entry of such a row, besides the entry: its copy in float32
+_BYTES_BESIDE = 4
 
 
 class CertifiedNeighbors(NamedTuple):
-    """The nearest neighbours of items, and how much rescaling each of them survives for sure.
+    """Nearest neighbours of items, each with the condition that it is certified to survive.
 
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Neighbours by falling cosine; equal ones by lower index.
+        Neighbours by descending cosine; equal ones by lower index.
     scores : ndarray (n, k), float32
         Their cosines.
     radius : ndarray (n, k), float64
-        Under every map of a condition below it the neighbour stays; at least 1. inf: under all of
-        them. NaN where the item or the neighbour is a zero row.
+        The neighbour stays under every map of lower condition; at least 1. inf: under all maps.
+        NaN if the item or the neighbour is a zero row.
     certified : ndarray (n, k), bool
-        Whether the radius exceeds the condition asked for.
+        Whether the radius exceeds the requested condition.
     """
 
     indices: Integers
@@ -58,12 +61,25 @@ class CertifiedNeighbors(NamedTuple):
     certified: npt.NDArray[np.bool_]
 
 
-class Side(NamedTuple):
-    """Items, in memory or on disk, with their norms, and the rows whose edges are looked at."""
+class ItemRows(NamedTuple):
+    """Items, in memory or memory-mapped, with their norms, and a subset of their rows.
+
+    working_memory: MiB for rows that are read from disk.
+    """
 
     items: Any
     norms: Floats
     rows: Integers
+    working_memory: float
+
+    @property
+    def arrays(self) -> tuple[Any, Floats, Integers]:
+        """What kernels take."""
+        return self[:3]
+
+    def subset(self, rows: Integers) -> "ItemRows":
+        """The same items with other rows."""
+        return self._replace(rows=validation.read_only(rows))
 
 
 def certified_neighbors(
@@ -74,13 +90,14 @@ def certified_neighbors(
     family: str = "linear",
     rows: Any = None,
     n_threads: int | None = None,
+    working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> CertifiedNeighbors:
-    """The k nearest neighbours by cosine, each with the rescaling that it is certain to survive.
+    """The k nearest neighbours by cosine, each with the rescaling that it is certified to survive.
 
-    Sound: a certified neighbour is never lost. Not complete for "linear", where the radius is a
-    lower bound; for "rescaling" it is within 1 % (of its logarithm) of the condition at which some
-    rival can pass the neighbour.
+    Sound: no map of the family within the radius removes a neighbour. The radius of "linear" is a
+    lower bound. The radius of "rescaling" is within 1 % (of its logarithm) of the condition at
+    which some item can pass the neighbour.
 
     Parameters
     ----------
@@ -91,19 +108,17 @@ def certified_neighbors(
     condition : float
         Largest singular value of a map over its smallest (for D: largest entry over smallest).
     family : {"linear", "rescaling"}
-        "linear" costs as much as ``top_k`` with k + 1. "rescaling" looks no further than
-        ``condition``: above it the radius is that of "linear".
+        "linear" costs as much as ``top_k`` with k + 1. "rescaling" searches up to ``condition``;
+        above it the radius is that of "linear".
     rows : array_like, optional
-        A mask (p,) or item numbers: only their neighbours are looked at. Default: all.
-    n_threads : int, optional
-        Default: the setting ``num_threads``.
-    progress : callable, optional
-        Called as progress(done, total) with numbers of rows.
+        A mask (p,) or item numbers: only their neighbours are certified. Default: all.
+    n_threads, working_memory, progress
+        As in :func:`fastcos.top_k`.
 
     Returns
     -------
     CertifiedNeighbors
-        indices, scores, radius, certified; one row per item, or per one of rows, rising.
+        indices, scores, radius, certified; one row per item, or per one of rows, ascending.
 
     Raises
     ------
@@ -112,9 +127,9 @@ def certified_neighbors(
 
     Notes
     -----
-    With z = artanh(cosine), no linear map of condition κ moves a z by more than ln κ: neighbour j
-    of i stays if z_ij - z_i(k+1) > 2 ln κ. For rescalings, "j beats rival m" is a linear programme
-    at each ratio of their norms; 4,096 rivals are met in this way, any others by their z.
+    With z = artanh(cosine), a linear map of condition κ moves z by at most ln κ. Neighbour j of i
+    stays if z_ij - z_i(k+1) > 2 ln κ. For rescalings, "j beats m" is a linear programme at each
+    ratio of their norms. It is solved for the 4,096 nearest items m; z bounds the others.
 
     Examples
     --------
@@ -125,162 +140,184 @@ def certified_neighbors(
     >>> found.indices[:, 0], found.radius[:, 0].round(2), found.certified[:, 0]
     (array([1, 0, 1, 2]), array([2.77, 2.56, 1.08, 1.43]), array([ True, False, False, False]))
     """
-    side, k, condition = as_edges(items, k, condition, rows)
+    sample, k, condition = as_edges(items, k, condition, rows, working_memory)
     family = validation.as_choice("family", family, FAMILIES)
-    found = nearest(side, min(k + 1, len(side.items) - 1), n_threads, progress)
-    _, radius = linear_radii(side, found.indices, k, n_threads)
+    found = nearest(sample, min(k + 1, len(sample.items) - 1), n_threads, progress)
+    _, radius = linear_radii(sample, found.indices, k, n_threads)
     if family == "rescaling":
-        index = SimilarityIndex(n_threads=n_threads).fit(side.items)
-        certain = rescaling_radii(side, index, k, safe_levels(condition), n_threads, progress)
+        index = SimilarityIndex(n_threads=n_threads).fit(sample.items)
+        # a hair above: a radius at the last level then exceeds the condition
+        levels = validation.read_only(levels_up_to(condition, _LEVEL_STEP) * (1.0 + 1e-12))
+        certain = rescaling_radii(sample, index, k, levels, n_threads, progress)
         radius = np.maximum(radius, certain)
     indices, scores = found.indices[:, :k].copy(), found.scores[:, :k].copy()
     return CertifiedNeighbors(indices, scores, radius, radius > condition)
 
 
-def as_edges(items: Any, k: Any, condition: Any, rows: Any) -> tuple[Side, int, float]:
+def as_edges(
+    items: Any, k: Any, condition: Any, rows: Any, working_memory: float | None = None
+) -> tuple[ItemRows, int, float]:
     """Return the checked arguments of a search over the k nearest of some rows."""
     given = memmap.as_mapped_rows("items", items)
     p = len(given)
     k = validation.as_count("k", k, high=p - 1)
-    condition = checks.as_condition("condition", condition)
+    condition = as_condition("condition", condition)
     chosen = np.arange(p) if rows is None else validation.as_item_numbers("rows", rows, p)
+    memory = config.working_memory() if working_memory is None else working_memory
+    memory = validation.as_real("working_memory", memory, above=0)
     norms = parallel.unfilled(p, np.float64)
-    for lo, block in memmap.iter_blocks("items", given, _rows_at_once(given, 1)):
+    for lo, block in memmap.iter_blocks("items", given, _rows_at_once(given, memory, 1)):
         validation.check_scorable("items", block, block)
-        side = scan.side(block, None, None, "cosine")
-        norms[lo : lo + len(block)] = side.norms
-    items = given if memmap.is_memmap(given) else side.rows
-    return Side(items, validation.read_only(norms), validation.read_only(chosen)), k, condition
+        encoded = encode_rows(block, None, None, "cosine")
+        norms[lo : lo + len(block)] = encoded.norms
+    items = given if memmap.is_memmap(given) else encoded.rows
+    sample = ItemRows(items, validation.read_only(norms), validation.read_only(chosen), memory)
+    return sample, k, condition
 
 
-def _rows_at_once(items: Any, listed: int) -> int:
-    """How many rows to look at, with as many listed rows each; all of them in memory."""
+def _rows_at_once(items: Any, working_memory: float, rows_per_list: int) -> int:
+    """How many lists of rows fit working_memory; all of them if the items are in memory."""
     if not memmap.is_memmap(items):
         return len(items)
     row_bytes = (items.itemsize + _BYTES_BESIDE) * items.shape[1]
-    fits = _ROWS_SHARE * config.working_memory() * 2**20 / (row_bytes * listed)
+    fits = _ROWS_SHARE * working_memory * 2**20 / (row_bytes * rows_per_list)
     return max(1, int(fits))
 
 
 def parts(
-    side: Side, lists: Integers, n_threads: int | None = 1
-) -> Iterator[tuple[slice, Side, Integers]]:
-    """Cut the rows of a side and their lists into parts whose items are in memory.
+    sample: ItemRows, lists: Integers, n_threads: int | None = 1
+) -> Iterator[tuple[slice, ItemRows, Integers]]:
+    """Split rows and their lists into parts whose items fit in memory.
 
-    Yields which rows, a side of the items that these and their lists name, and the lists by the
-    numbers that the items have there. Items in memory stay as they are, in one part.
+    Yields the slice of rows, the items that these rows and their lists name, and the lists with
+    the numbers of those items. Items in memory are one part and keep their numbers.
     """
-    if not memmap.is_memmap(side.items):
-        yield slice(0, len(lists)), side, lists
+    if not memmap.is_memmap(sample.items):
+        yield slice(0, len(lists)), sample, lists
         return
-    step = _rows_at_once(side.items, lists.shape[1] + 1)
+    step = _rows_at_once(sample.items, sample.working_memory, lists.shape[1] + 1)
     for lo in range(0, len(lists), step):
         part = slice(lo, min(len(lists), lo + step))
-        yield part, *named_by(side._replace(rows=side.rows[part]), lists[part], n_threads)
+        yield part, *gather_items(sample.subset(sample.rows[part]), lists[part], n_threads)
 
 
-def named_by(side: Side, lists: Integers, n_threads: int | None = 1) -> tuple[Side, Integers]:
-    """Return a side of the items that the rows and their lists name, in memory, and the lists."""
-    edges = np.column_stack([side.rows, lists])
+def gather_items(
+    sample: ItemRows, lists: Integers, n_threads: int | None = 1
+) -> tuple[ItemRows, Integers]:
+    """Copy the items that the rows and their lists name to memory; renumber the lists for them."""
+    edges = np.column_stack([sample.rows, lists])
     used, numbers = np.unique(edges, return_inverse=True)
-    numbers = numbers.reshape(edges.shape)
-    own, listed = (numbers[:, place].astype(np.int64) for place in (0, slice(1, None)))
-    rows = memmap.take_rows("items", side.items, used, n_threads)
-    few = scan.side(rows, None, n_threads, "cosine")
-    return Side(few.rows, few.norms, validation.read_only(own)), validation.read_only(listed)
+    numbers = numbers.reshape(edges.shape).astype(np.int64)
+    rows = memmap.take_rows("items", sample.items, used, n_threads)
+    encoded = encode_rows(rows, None, n_threads, "cosine")
+    gathered = sample._replace(items=encoded.rows, norms=encoded.norms)
+    # the columns of numbers are strided; kernels take contiguous arrays
+    own, listed = (np.ascontiguousarray(part) for part in (numbers[:, 0], numbers[:, 1:]))
+    return gathered.subset(own), validation.read_only(listed)
 
 
 def nearest(
-    side: Side,
+    sample: ItemRows,
     length: int,
     n_threads: int | None = None,
     progress: parallel.Progress | None = None,
 ) -> Neighbors:
-    """Return the nearest items of the rows of one side, without the row itself."""
-    if len(side.rows) == len(side.items):
-        return top_k(side.items, k=length, n_threads=n_threads, progress=progress)
-    index = SimilarityIndex(n_threads=n_threads).fit(side.items)
-    return nearest_of(index, side, length, n_threads, progress)
+    """Return the nearest items of the sampled rows, without the row itself."""
+    if len(sample.rows) == len(sample.items):
+        return top_k(
+            sample.items, k=length, n_threads=n_threads, progress=progress,
+            working_memory=sample.working_memory,
+        )  # fmt: skip
+    index = SimilarityIndex(n_threads=n_threads).fit(sample.items)
+    return nearest_of(index, sample, length, n_threads, progress)
 
 
 def nearest_of(
     index: SimilarityIndex,
-    side: Side,
+    sample: ItemRows,
     length: int,
     n_threads: int | None = None,
     progress: parallel.Progress | None = None,
 ) -> Neighbors:
-    """Return the same of items that are prepared already."""
-    queries = memmap.take_rows("items", side.items, side.rows)
-    longer = index.search(queries, length + 1, n_threads=n_threads, progress=progress)
-    own = longer.indices == side.rows[:, np.newaxis]
-    # among many duplicates the row itself may not be listed: then the last one goes
+    """Return the nearest items of the sampled rows from an index, without the row itself."""
+    queries = memmap.take_rows("items", sample.items, sample.rows)
+    longer = index.search(
+        queries, length + 1, n_threads=n_threads, progress=progress,
+        working_memory=sample.working_memory,
+    )  # fmt: skip
+    own = longer.indices == sample.rows[:, np.newaxis]
+    # among many duplicates the row itself may be missing: then drop the last item
     own[~own.any(axis=1), -1] = True
-    indices, scores = (part[~own].reshape(len(side.rows), length) for part in longer)
+    indices, scores = (part[~own].reshape(len(sample.rows), length) for part in longer)
     return Neighbors(indices, scores)
 
 
 def linear_radii(
-    side: Side, neighbors: Integers, k: int, n_threads: int | None
+    sample: ItemRows, neighbors: Integers, k: int, n_threads: int | None
 ) -> tuple[Floats, Floats]:
     """Fisher z of the listed neighbours, and the radius of the first k under all linear maps."""
     n, m = neighbors.shape
     z, radius = parallel.unfilled((n, m), np.float64), parallel.unfilled((n, k), np.float64)
-    for part, some, lists in parts(side, validation.read_only(neighbors), n_threads):
-        cuts = parallel.row_blocks(len(lists), max(1, 4_000_000 // (side.items.shape[1] * m)))
+    for part, some, lists in parts(sample, validation.read_only(neighbors), n_threads):
+        # 4 million products a block: milliseconds, so scheduling costs little
+        rows_per_block = max(1, 4_000_000 // (sample.items.shape[1] * m))
         parallel.run(
-            certificates.linear_radii, cuts, *some, lists, z[part], radius[part],
+            certificates.linear_radii, parallel.row_blocks(len(lists), rows_per_block),
+            *some.arrays, lists, z[part], radius[part],
             n_threads=n_threads,
         )  # fmt: skip
     return z, radius
 
 
 def levels_up_to(condition: float, step: float) -> Floats:
-    """Conditions up to condition whose logarithms are apart by the share step."""
+    """Ascending conditions up to condition whose logarithms differ by the factor exp(step)."""
     width = np.log(condition)
     n = int(np.ceil(np.log(max(width / _LEAST_LEVEL, 1.0)) / step))
     return np.append(np.exp(width * np.exp(-step * np.arange(n, 0, -1))), condition)
 
 
-def safe_levels(condition: float) -> Floats:
-    """Levels of which the last is a hair above condition: a radius there exceeds condition."""
-    return validation.read_only(levels_up_to(condition, _LEVEL_STEP) * (1.0 + 1e-12))
-
-
 def rescaling_radii(
-    side: Side,
+    sample: ItemRows,
     index: SimilarityIndex,
     k: int,
     levels: Floats,
     n_threads: int | None = None,
     progress: parallel.Progress | None = None,
+    *,
+    first_list: int = 48,
+    longest_list: int = 4096,
+    batch_rows: int = 4096,
 ) -> Floats:
-    """Radius of the k nearest of every row under rescalings, one of the rising levels.
+    """Radius of the k nearest of every row under rescalings: one of the ascending levels.
 
-    Or the radius that Fisher's z alone tells, where that lies between two levels.
+    If the radius from Fisher's z alone lies between two levels, that one is returned. The
+    first_list nearest competing items decide most edges (bench: audit.Edges). Undecided edges get
+    longer lists, up to longest_list; Fisher's z bounds the items beyond. The lists of batch_rows
+    rows are in memory at once: 128 MiB of the longest.
     """
-    n, others = len(side.rows), len(side.items) - 1
-    longest = min(others, max(_LONGEST_LIST, k + 1))
+    n, others = len(sample.rows), len(sample.items) - 1
+    longest = min(others, max(longest_list, k + 1))
     radius = parallel.unfilled((n, k), np.float64)
-    for start in range(0, n, _BATCH):
-        batch, first, length = np.arange(start, min(start + _BATCH, n)), k, _FIRST_LIST + k
-        met = np.full((len(batch), k), levels[-1])
+    for start in range(0, n, batch_rows):
+        batch, first, length = np.arange(start, min(start + batch_rows, n)), k, first_list + k
+        # upper bounds of the radii, from the items seen so far
+        bounds = np.full((len(batch), k), levels[-1])
         while len(batch):
             length = min(length, longest)
-            part = side._replace(rows=validation.read_only(side.rows[batch]))
+            part = sample.subset(sample.rows[batch])
             neighbors = validation.read_only(nearest_of(index, part, length, n_threads).indices)
-            found = parallel.unfilled(met.shape, np.float64)
-            short = parallel.unfilled(len(batch), np.uint8)
+            found = parallel.unfilled(bounds.shape, np.float64)
+            undecided = parallel.unfilled(len(batch), np.uint8)
             for here, some, lists in parts(part, neighbors, n_threads):
                 parallel.run(
-                    certificates.rescaling_radii, parallel.row_blocks(len(lists), 4), *some,
-                    lists, first, length == others, levels, DEPTH, met[here], found[here],
-                    short[here],
+                    certificates.rescaling_radii, parallel.row_blocks(len(lists), 4),
+                    *some.arrays, lists, first, length == others, levels, DEPTH, bounds[here],
+                    found[here], undecided[here],
                     n_threads=n_threads,
                 )  # fmt: skip
             radius[batch] = found
-            unsure = (short > 0) & (length < longest)
-            batch, met, first, length = batch[unsure], met[unsure], length, length * _GROWTH
+            again = (undecided > 0) & (length < longest)
+            batch, bounds, first, length = batch[again], bounds[again], length, length * _GROWTH
         if progress is not None:
-            progress(min(start + _BATCH, n), n)
+            progress(min(start + batch_rows, n), n)
     return radius

@@ -1,9 +1,9 @@
-"""How far one cosine can move: ranges over the rescalings that leave the model as it is.
+"""Ranges of a cosine over the rescalings that leave a model's predictions unchanged.
 
-A model's predictions do not change when a rescaling D (or any invertible G) acts on its users and
-the inverse on its items, but cosines do. Without a bound on D nearly every cosine can take nearly
-every value, so the ranges here are for max |d| / min |d| <= condition. In units of Fisher's
-z = artanh(cosine) no cosine then moves by more than ln condition.
+Predictions do not change when a rescaling D (or any invertible G) acts on the users and its inverse
+on the items. Cosines do. Without a bound on D nearly every cosine can take nearly every value, so
+the ranges are over all D with max |d| / min |d| <= condition. Such a D moves Fisher's
+z = artanh(cosine) by at most ln condition.
 """
 
 from typing import Any, NamedTuple
@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.auditing import checks
 from fastcos.kernels import intervals, pair_scores
 
 Floats = npt.NDArray[np.float64]
 Values = Any  # a float for one pair, else (n,) float64
+
+# float64 holds neither the weights of a larger condition, which are its square, nor their products
+LARGEST_CONDITION = 1e15
 
 
 class Interval(NamedTuple):
@@ -32,7 +34,7 @@ class Interval(NamedTuple):
 
 
 class CosineInterval(NamedTuple):
-    """The exact range of a cosine over a box of rescalings, and rescalings that attain its ends.
+    """The exact range of a cosine over a box of rescalings, and rescalings that attain both ends.
 
     Attributes
     ----------
@@ -49,7 +51,7 @@ class CosineInterval(NamedTuple):
 
 
 class Sensitivity(NamedTuple):
-    """How fast rescalings move a cosine, in all and per latent dimension.
+    """How fast rescalings move a cosine, in total and per latent dimension.
 
     Attributes
     ----------
@@ -64,10 +66,10 @@ class Sensitivity(NamedTuple):
 
 
 def fisher_z_interval(cosine: Any, condition: float) -> Interval:
-    """The cosines that a pair can be given by linear maps of at most this condition number.
+    """The range of a cosine over all linear maps of at most this condition number.
 
-    Exact: over all invertible G with condition(G) <= condition both ends are attained. In Fisher's
-    z = artanh(cosine) the interval is z - ln condition to z + ln condition, whatever the vectors.
+    Exact: some invertible G with condition(G) <= condition attains each end. In Fisher's
+    z = artanh(cosine) the range is z - ln condition to z + ln condition, for any pair of vectors.
 
     Parameters
     ----------
@@ -97,20 +99,26 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     >>> round(low, 3), round(high, 3)
     (0.385, 0.946)
     """
-    condition = checks.as_condition("condition", condition)
-    given = checks.as_cosines("cosine", cosine)
+    condition = as_condition("condition", condition)
+    values = validation.as_vector("cosine", np.atleast_1d(cosine))
+    # float32 products exceed 1 by rounding
+    outside = np.flatnonzero(np.abs(values) > 1 + 1e-6)
+    if len(outside):
+        first = int(outside[0])
+        raise ValueError(f"cosine must be from -1 to 1, got {values[first]!r} at position {first}")
     with np.errstate(divide="ignore"):
-        z = np.arctanh(given)
+        z = np.arctanh(np.clip(values, -1.0, 1.0))
     low, high = np.tanh(z - np.log(condition)), np.tanh(z + np.log(condition))
     return Interval(low, high) if np.ndim(cosine) else Interval(float(low[0]), float(high[0]))
 
 
 def unbounded_range(x: Any, y: Any) -> Interval:
-    """The range of a cosine over all rescalings, of whatever condition.
+    """The range of a cosine over all rescalings of any condition.
 
-    Both signs among the products x_l y_l: -1 to 1, nothing is left. All positive: from
-    2 sqrt(r s) / (r + s), r and s the extreme ratios y_l / x_l, or from 0 where a dimension is zero
-    in one of the two only, to 1. All negative: mirrored. None: 0. Ends need not be attained.
+    If the products x_l y_l have both signs, the range is -1 to 1. If all are positive, it is from
+    2 sqrt(r s) / (r + s) to 1, with r and s the extreme ratios y_l / x_l. It is from 0 if a
+    dimension is zero in only one of x and y. If all are negative, it is mirrored. If all are zero,
+    it is 0. Ends need not be attained.
 
     Parameters
     ----------
@@ -140,7 +148,7 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     >>> unbounded_range([1.0, 1.0], [1.0, 4.0])
     Interval(low=0.8, high=1.0)
     """
-    (a, b), single = checks.as_pairs(x=x, y=y)
+    (a, b), single = _as_pairs(x, y)
     signs = np.sign(a) * np.sign(b)
     positive, negative = (signs > 0).any(axis=1), (signs < 0).any(axis=1)
     lonely = ((a == 0) != (b == 0)).any(axis=1)
@@ -153,7 +161,7 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     high = np.where(positive, 1.0, np.where(negative, 0.0 - inner, 0.0))
     empty = ~a.any(axis=1) | ~b.any(axis=1)
     low[empty], high[empty] = np.nan, np.nan
-    return Interval(_given_back(low, single), _given_back(high, single))
+    return Interval(_float_or_array(low, single), _float_or_array(high, single))
 
 
 def cosine_interval(
@@ -161,7 +169,7 @@ def cosine_interval(
 ) -> CosineInterval:
     """The exact range of a cosine over all rescalings D with condition(D) <= condition.
 
-    Narrower than fisher_z_interval, which also allows rotations. Time O(d²) a pair.
+    Narrower than :func:`fisher_z_interval`, which also allows rotations. Time O(d²) per pair.
 
     Parameters
     ----------
@@ -170,12 +178,12 @@ def cosine_interval(
     condition : float
         Largest entry of D over its smallest, from 1 to 1e15.
     n_threads : int, optional
-        Default: the setting ``num_threads``.
+        As in :func:`fastcos.top_k`.
 
     Returns
     -------
     CosineInterval
-        low, high and the D that attain them, as diagonals.
+        low and high, and the diagonals of the D that attain them.
 
     Raises
     ------
@@ -200,17 +208,18 @@ def cosine_interval(
     >>> round(float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)), 3)
     0.532
     """
-    condition = checks.as_condition("condition", condition)
-    (a, b), single = checks.as_pairs(x=x, y=y)
+    condition = as_condition("condition", condition)
+    (a, b), single = _as_pairs(x, y)
     n, d = a.shape
     ends, weights = parallel.unfilled((n, 2), np.float64), parallel.unfilled((n, 2, d), np.float64)
-    cuts = parallel.row_blocks(n, max(1, 20_000_000 // (d * d + 50 * d)))
+    # 20 million operations a block: milliseconds, so scheduling costs little
+    blocks = parallel.row_blocks(n, max(1, 20_000_000 // (d * d + 50 * d)))
     norms = _norms(a), _norms(b)
     parallel.run(
-        intervals.box_intervals, cuts, a, b, *norms, condition**2, ends, weights,
+        intervals.box_intervals, blocks, a, b, *norms, condition**2, ends, weights,
         n_threads=n_threads,
     )  # fmt: skip
-    low, high = _given_back(ends[:, 0], single), _given_back(ends[:, 1], single)
+    low, high = _float_or_array(ends[:, 0], single), _float_or_array(ends[:, 1], single)
     rescalings = weights**-0.5
     first, second = rescalings[:, 0], rescalings[:, 1]
     return CosineInterval(low, high, *((first[0], second[0]) if single else (first, second)))
@@ -219,22 +228,23 @@ def cosine_interval(
 def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     """How strongly a cosine depends on the scale of single latent dimensions.
 
-    The total-variation distance between the distributions of (x̂ + ŷ)² and (x̂ - ŷ)² over the
-    dimensions. To first order a rescaling of condition κ moves Fisher's z by at most index ln κ,
-    and contribution l is the derivative of z by ln w_l, w = D^-2. It depends on the basis.
+    The index is the total-variation distance between the distributions of (x̂ + ŷ)² and (x̂ - ŷ)²
+    over the dimensions. To first order a rescaling of condition κ moves Fisher's z by at most
+    index ln κ. Contribution l is the derivative of z by ln w_l, with w = D^-2. Both depend on the
+    basis.
 
     Parameters
     ----------
     x, y : array_like (d,), or (n, d)
         One pair, or n pairs row by row.
     n_threads : int, optional
-        Default: the setting ``num_threads``.
+        As in :func:`fastcos.top_k`.
 
     Returns
     -------
     Sensitivity
-        index and contributions; 0 for collinear pairs, which no rescaling moves, NaN for a pair
-        with a zero row.
+        index and contributions. Collinear pairs have 0, since no rescaling moves them. Pairs with
+        a zero row have NaN.
 
     Raises
     ------
@@ -249,24 +259,27 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     >>> round(tv_index([1.0, 1.0, 1.0], [1.0, 1.0, 0.9]).index, 3)
     0.379
     """
-    (a, b), single = checks.as_pairs(x=x, y=y)
+    (a, b), single = _as_pairs(x, y)
     n, d = a.shape
     z, index = parallel.unfilled(n, np.float64), parallel.unfilled(n, np.float64)
     contributions = parallel.unfilled((n, d), np.float64)
     norms = _norms(a), _norms(b)
-    cuts = parallel.row_blocks(n, max(1, 5_000_000 // d))
+    blocks = parallel.row_blocks(n, max(1, 5_000_000 // d))
     parallel.run(
-        intervals.pair_indices, cuts, a, b, *norms, z, index, contributions, n_threads=n_threads
+        intervals.pair_indices, blocks, a, b, *norms, z, index, contributions, n_threads=n_threads
     )
     empty = (norms[0] == 0) | (norms[1] == 0)
     index[empty], contributions[empty] = np.nan, np.nan
-    return Sensitivity(_given_back(index, single), contributions[0] if single else contributions)
+    return Sensitivity(
+        _float_or_array(index, single), contributions[0] if single else contributions
+    )
 
 
 def rescaling_distance(first: Any, second: Any) -> float:
-    """Hilbert's projective distance between two metrics: twice the most that Fisher's z can differ.
+    """Hilbert's projective distance between two metrics.
 
-    For every pair of vectors, the z of its cosines in the two metrics differ by at most half of it.
+    For every pair of vectors, Fisher's z of its cosines in the two metrics differ by at most half
+    of the distance.
 
     Parameters
     ----------
@@ -277,8 +290,8 @@ def rescaling_distance(first: Any, second: Any) -> float:
     Returns
     -------
     float
-        ln of the largest over the smallest eigenvalue of first^-1 second; a common linear change of
-        coordinates, and the scale of either, do not matter.
+        ln of the largest over the smallest eigenvalue of first^-1 second. A common linear change of
+        coordinates and the scale of either metric do not change it.
 
     Raises
     ------
@@ -296,10 +309,10 @@ def rescaling_distance(first: Any, second: Any) -> float:
     >>> round(rescaling_distance([1.0, 1.0, 1.0], [d**-2 for d in D]), 4)  # 2 ln 4
     2.7726
     """
-    from scipy.linalg import eigh  # here, for it takes 0.1 s to import
+    from scipy.linalg import eigh  # deferred: the import takes 0.1 s
 
-    one = checks.as_metric("first", first)
-    other = checks.as_metric("second", second, len(one))
+    one = _as_metric("first", first)
+    other = _as_metric("second", second, len(one))
     if one.ndim == 1 and other.ndim == 1:
         logs = np.log(other) - np.log(one)
     else:
@@ -308,11 +321,56 @@ def rescaling_distance(first: Any, second: Any) -> float:
     return float(logs.max() - logs.min())
 
 
+def as_condition(name: str, condition: Any) -> float:
+    """Return condition as a condition number, from 1 to LARGEST_CONDITION."""
+    return validation.as_real(name, condition, low=1, high=LARGEST_CONDITION)
+
+
+def _as_pairs(x: Any, y: Any) -> tuple[list[Floats], bool]:
+    """Return two vectors (d,) or matrices (n, d) as rows, and whether they were vectors.
+
+    Each row is divided by its largest absolute entry: the cosine is scale-invariant, and squares
+    then neither overflow nor underflow.
+    """
+    single = np.ndim(x) == np.ndim(y) == 1
+    rows = [
+        validation.as_rows(name, np.asarray(side)[np.newaxis] if single else side, dtype=np.float64)
+        for name, side in (("x", x), ("y", y))
+    ]
+    validation.check_same_width("y", rows[1], "x", rows[0])
+    validation.check_length("y", rows[1], len(rows[0]), "x")
+    sizes = [np.abs(side).max(axis=1, keepdims=True) for side in rows]
+    scaled = [
+        validation.read_only(np.asarray(side / np.where(size > 0, size, 1.0), np.float64))
+        for side, size in zip(rows, sizes, strict=True)
+    ]
+    return scaled, single
+
+
+def _as_metric(name: str, metric: Any, size: int | None = None) -> Floats:
+    """Return a symmetric positive definite matrix (d, d), or the diagonal of one as (d,)."""
+    if np.ndim(metric) == 1:
+        length = np.size(metric) if size is None else size
+        return validation.as_positive_diagonal(name, metric, length)
+    matrix: Floats = validation.as_rows(name, metric, dtype=np.float64).astype(np.float64)
+    d = len(matrix) if size is None else size
+    if matrix.shape != (d, d):
+        raise ValueError(f"{name} must be of shape ({d}, {d}) or ({d},), got {matrix.shape}")
+    values = np.linalg.eigvalsh(matrix)
+    asymmetry = np.abs(matrix - matrix.T).max()
+    if asymmetry > 1e-10 * np.abs(matrix).max() or not values[0] > 0:
+        raise ValueError(
+            f"{name} must be symmetric and positive definite, got a smallest eigenvalue of "
+            f"{values[0]:g}"
+        )
+    return matrix
+
+
 def _norms(rows: Floats) -> Floats:
     norms = parallel.unfilled(len(rows), np.float64)
     pair_scores.row_norms(0, len(rows), rows, norms)
     return validation.read_only(norms)
 
 
-def _given_back(values: Floats, single: bool) -> Values:
+def _float_or_array(values: Floats, single: bool) -> Values:
     return float(values[0]) if single else values

@@ -1,4 +1,4 @@
-"""How far the recovery of labels moves when a rescaling is chosen for it, or against it."""
+"""Label recovery: the range of its AUC over rescalings that are chosen for or against it."""
 
 from typing import Any
 
@@ -6,33 +6,46 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import metrics, validation
-from fastcos.auditing import checks
-from fastcos.auditing.report import Floats, Recovery
+from fastcos.auditing.cosine_bounds import as_condition
+from fastcos.auditing.report import Floats, LabelRecovery
 
-# items on which a rescaling is searched, evaluations of a search, bins of its scores
-_SEARCHED_ITEMS, _STEPS, _BINS = 300, 16, 256
+# items of the search; each step takes O(m² d)
+_SEARCHED_ITEMS = 300
+# evaluations of the AUC in one search
+_STEPS = 16
+# bins of the cosines in the search; the result is evaluated with 2^16
+_BINS = 256
 
 
-def recovery_range(items: Any, labels: Any, condition: float = 2.0, *, seed: int = 0) -> Recovery:
-    """The least and the greatest pairwise AUC of labels found over rescalings of this condition.
+def label_recovery_range(
+    items: Any,
+    labels: Any,
+    condition: float = 2.0,
+    *,
+    n_threads: int | None = None,
+    random_state: int | np.random.Generator = 0,
+) -> LabelRecovery:
+    """The lowest and highest pairwise AUC of labels found over rescalings of this condition.
 
-    A search, not a bound: the true range is at least as wide. Both D are searched on at most 300
-    items drawn at random and judged on all of them.
+    A search, not a bound: the true range is at least as wide. Both D are searched on a random
+    sample of at most 300 items and evaluated on all items.
 
     Parameters
     ----------
     items : array_like (p, d), float32 or float64
         Item embeddings. Zero rows are left out.
     labels : array_like (p,), int or str
-        Cluster of every item; None for an item without, which is left out.
+        Cluster of each item; None for an item without a label, which is left out.
     condition : float
         Largest entry of D over its smallest, at most.
-    seed : int
-        Seed of the draw.
+    n_threads : int, optional
+        As in :func:`fastcos.top_k`.
+    random_state : int or Generator
+        Seed of the sample.
 
     Returns
     -------
-    Recovery
+    LabelRecovery
         condition, n_items, given, low, high, low_rescaling, high_rescaling.
 
     Raises
@@ -42,66 +55,68 @@ def recovery_range(items: Any, labels: Any, condition: float = 2.0, *, seed: int
 
     Notes
     -----
-    Gradient ascent of the AUC in ln w, w = D^-2, in the box of that condition: a same-label pair
-    counts with the density of the other pairs at its cosine, and the other way about. O(m² d) a
-    step, m = 300.
+    Gradient ascent of the AUC in ln w, w = D^-2, in the box of that condition. A pair of one label
+    is weighted with the density of the other pairs at its cosine, and vice versa. A step takes
+    O(m² d) for m = 300 items.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from fastcos.auditing import recovery_range
+    >>> from fastcos.auditing import label_recovery_range
     >>> rng = np.random.default_rng(0)
     >>> labels = np.arange(200) % 2
     >>> items = rng.standard_normal((200, 4))
     >>> items[:, 0] += 2 * labels - 1
-    >>> found = recovery_range(items, labels, 3.0)
+    >>> found = label_recovery_range(items, labels, 3.0)
     >>> found.low < found.given < found.high
     True
-    >>> int(found.high_rescaling.argmin())  # the dimension that knows the labels weighs most
+    >>> int(found.high_rescaling.argmin())  # the dimension of the labels has the largest weight
     0
     """
     rows = validation.as_rows("items", items)
-    condition = checks.as_condition("condition", condition)
+    condition = as_condition("condition", condition)
     codes = validation.as_partial_labels("labels", labels, len(rows))
-    generator = validation.as_generator("seed", seed)
+    generator = validation.as_generator("random_state", random_state)
     kept = np.flatnonzero(rows.any(axis=1) & (codes >= 0))
-    return searched_range(rows[kept], codes[kept], condition, generator)
+    return search_rescalings(rows[kept], codes[kept], condition, generator, n_threads)
 
 
-def searched_range(
+def search_rescalings(
     rows: validation.Rows,
     codes: npt.NDArray[np.int64],
     condition: float,
     generator: np.random.Generator,
-) -> Recovery:
-    """The same for rows that are not zero and all have a label."""
+    n_threads: int | None = None,
+) -> LabelRecovery:
+    """Search the range for rows that are not zero and all have a label."""
     drawn = np.sort(generator.choice(len(rows), min(_SEARCHED_ITEMS, len(rows)), replace=False))
     X = rows[drawn].astype(np.float64)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    first, second = np.triu_indices(len(drawn), 1)
-    same = codes[drawn][first] == codes[drawn][second]
+    pairs = np.triu_indices(len(drawn), 1)
+    same = codes[drawn][pairs[0]] == codes[drawn][pairs[1]]
 
-    def judged(D: Floats) -> float:
-        return metrics.pair_auc((rows / D).astype(rows.dtype), codes, exact=False).value
+    def auc(D: Floats) -> float:
+        rescaled = (rows / D).astype(rows.dtype)
+        return metrics.pair_auc(rescaled, codes, exact=False, n_threads=n_threads).value
 
-    still = np.ones(rows.shape[1])
-    ends = [(judged(still), still)]
+    identity = np.ones(rows.shape[1])
+    ends = [(auc(identity), identity)]
     if same.any() and not same.all():
         for sign in (1.0, -1.0):
-            D = _searched(X, (first, second), same, sign, 2 * np.log(condition))
-            ends.append((judged(D), D))
+            D = _ascend(X, pairs, same, sign, 2 * np.log(condition))
+            ends.append((auc(D), D))
     (low, low_D), (high, high_D) = (pick(ends, key=lambda end: end[0]) for pick in (min, max))
-    return Recovery(condition, len(rows), ends[0][0], low, high, low_D, high_D)
+    return LabelRecovery(condition, len(rows), ends[0][0], low, high, low_D, high_D)
 
 
-def _searched(
+def _ascend(
     X: Floats,
     pairs: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
     same: npt.NDArray[np.bool_],
     sign: float,
     width: float,
 ) -> Floats:
-    """D with the largest sign * AUC met on the way up, ln w from 0 to width."""
+    """The D with the largest sign * AUC of a gradient ascent, ln w from 0 to width."""
     log_w = np.full(X.shape[1], width / 2)
     best, best_value, step = log_w, -np.inf, width / 2
     for _ in range(_STEPS):
@@ -114,7 +129,7 @@ def _searched(
             A = np.zeros_like(C)
             A[pairs] = slopes
             A += A.T
-            # of c by ln w_l: u_l v_l - c (u_l² + v_l²) / 2, summed with weights A
+            # the derivative of c by ln w_l is u_l v_l - c (u_l² + v_l²) / 2; summed with weights A
             gradient = sign * (np.einsum("il,il->l", U, A @ U) - (A * C).sum(axis=1) @ np.square(U))
         else:
             step /= 2
@@ -127,12 +142,12 @@ def _searched(
 
 
 def _auc_and_slopes(scores: Floats, same: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
-    """AUC of scores in bins, and its derivative by every score."""
+    """AUC of binned scores, and its derivative by each score."""
     places = np.clip(((scores + 1) * (_BINS / 2)).astype(np.int64), 0, _BINS - 1)
     counts = [np.bincount(places[kind], minlength=_BINS) for kind in (~same, same)]
     other, own = (count / count.sum() for count in counts)
     auc = float(own @ (np.cumsum(other) - other / 2))
-    # densities over three bins: single ones are too ragged to climb
+    # densities over three bins: those of single bins are too noisy for a gradient
     other, own = (np.convolve(share, np.ones(3) / 3, mode="same") for share in (other, own))
     slopes = np.where(same, other[places] / same.sum(), -own[places] / (~same).sum())
     return auc, slopes

@@ -1,104 +1,113 @@
-"""Two versions of a model: which change of neighbours is mere parametrisation, and which is real.
+"""Model diff: how much of the change between two versions of a model is parametrisation.
 
-A model that is trained again may come back with the same predictions in other coordinates. Its
-cosines and its neighbours differ then, and nothing has happened. So the old items are first taken
-into the coordinates of the new ones, by the best rescaling and by the best linear map; what still
-differs is real.
+A model that is trained again may return the same predictions in other coordinates. Its cosines and
+neighbours then differ although nothing has changed. Therefore the old items are first mapped to the
+coordinates of the new ones, by the best rescaling and by the best linear map. What still differs
+is a real change.
 """
 
 import functools
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import metrics, validation
-from fastcos.auditing import certificates, checks
+from fastcos.auditing import certificates
 from fastcos.auditing.canonical import query_metric
+from fastcos.auditing.report import Floats, Record
 from fastcos.auditing.robustness import standard_error
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.metrics.spectrum import triangle
 
-Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-# items whose lists are compared, rows of a product, and how many of the most changed are named
-_LISTED_ROWS, _BLOCK, _MOST_CHANGED = 2000, 65_536, 20
-# directions below this share of the largest are rounding of float32 factors
+# items whose lists are compared: a standard error of at most 0.012
+_LISTED_ROWS = 2000
+# rows of a matrix product in float64
+_BLOCK = 65_536
+# items in most_changed
+_MOST_CHANGED = 20
+# singular values below this share of the largest are rounding of float32 factors
 _ROUNDING = 1e-6
 
 
-class VersionChange(NamedTuple):
-    """How the neighbours of two versions of the same items agree.
+@dataclass(frozen=True)
+class ModelDiff(Record):
+    """Overlap of the neighbours of the same items in two versions of a model.
 
     Attributes
     ----------
     n_items, n_listed, k : int
-        Items, those whose lists were compared, and neighbours.
-    kept : float
-        Share of the k nearest of the new version that were so in the old one, mean over the listed
-        items.
-    after_rescaling : float or None
-        The same once the old columns have the scales that fit the new ones best, and at least kept:
-        no rescaling is one too. None where the widths differ.
-    after_linear : float
-        The same once the old items went through the linear map that fits the new ones best, and at
-        least the two before. 1 where the new version is a linear image of the old one: what is
-        missing from 1 is a real change.
-    kept_error, linear_error : float
-        Standard errors of kept and after_linear, over items.
-    of_new, of_old : float
-        Share of the sum of squares of the new items that is a linear image of the old ones, and of
-        the old that is one of the new. of_old below of_new: the new version holds less.
+        Items, items whose lists were compared, and neighbours per list.
+    overlap : float
+        Share of the k nearest of the new version that are also in the old list, mean over the
+        listed items.
+    overlap_after_rescaling : float or None
+        The same after each old column got the scale that fits the new one best; at least overlap,
+        since the identity is a rescaling. None if the widths differ.
+    overlap_after_linear_map : float
+        The same after the linear map of the old items that fits the new ones best; at least the two
+        before. It is 1 if the new version is a linear image of the old one. 1 minus it is the real
+        change.
+    overlap_error, linear_error : float
+        Standard errors of overlap and overlap_after_linear_map, over items.
+    explained_new, explained_old : float
+        Share of the sum of squares of the new items that is a linear image of the old ones, and the
+        reverse. If explained_old is lower, the new version holds less.
     condition : float
-        Of that linear map, on the directions that the old items fill: no Fisher z moved by more
-        than its logarithm through the map alone.
-    query_metric : float or None
-        Share kept by the query metric of each version's own users, which no linear change touches;
+        Condition of the linear map on the directions that the old items span. The map alone moves
+        Fisher's z by at most its logarithm.
+    query_metric_overlap : float or None
+        Overlap under the query metric of each version's users, which no linear change affects.
         None without users of both.
-    predictions : float or None
-        Relative change of the predictions, in Frobenius norm; None unless both versions have the
+    prediction_change : float or None
+        Relative change of the predictions in Frobenius norm. None unless both versions have the
         same number of users.
     most_changed : ndarray (m,), int64
-        Listed items whose neighbours really changed most, most first; items that kept all theirs
-        are not among them.
+        Listed items with the largest real change, in descending order; only items that changed.
     """
 
     n_items: int
     n_listed: int
     k: int
-    kept: float
-    after_rescaling: float | None
-    after_linear: float
-    kept_error: float
+    overlap: float
+    overlap_after_rescaling: float | None
+    overlap_after_linear_map: float
+    overlap_error: float
     linear_error: float
-    of_new: float
-    of_old: float
+    explained_new: float
+    explained_old: float
     condition: float
-    query_metric: float | None
-    predictions: float | None
+    query_metric_overlap: float | None
+    prediction_change: float | None
     most_changed: Integers
 
     @property
     def verdict(self) -> str:
         """The change in one sentence."""
-        changed, real = 1 - self.kept, 1 - self.after_linear
+        changed, real = 1 - self.overlap, 1 - self.overlap_after_linear_map
         return (
-            f"{changed:.1%} of the {self.k} nearest neighbours are not those of the old version: "
-            f"{changed - real:.1%} by a mere linear change of coordinates, {real:.1%} really."
+            f"{changed:.1%} of the {self.k} nearest neighbours differ from the old version: "
+            f"{changed - real:.1%} explained by a linear change of basis, {real:.1%} not."
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Fields as plain Python values, with the verdict."""
+        return {"verdict": self.verdict, **super().to_dict()}
 
-def version_change(
+
+def diff_models(
     items: Any,
     old_items: Any,
     *,
     users: Any = None,
     old_users: Any = None,
     k: int = 10,
-    seed: int = 0,
     n_threads: int | None = None,
-) -> VersionChange:
+    random_state: int | np.random.Generator = 0,
+) -> ModelDiff:
     """Split the change of neighbours between two versions into parametrisation and real change.
 
     Parameters
@@ -107,18 +116,19 @@ def version_change(
         Item embeddings of the new and the old version; row i of both is the same item.
     users, old_users : array_like (n, d), (n', d'), optional
         User or query embeddings of the two versions. With both, neighbours by the query metric are
-        compared as well, and with n = n' (the same users) predictions.
+        compared too, and with n = n' (the same users) predictions.
     k : int
         Neighbours per item.
-    seed : int
-        Seed of the draw of at most 2,000 items whose lists are compared.
     n_threads : int, optional
-        Default: the setting ``num_threads``.
+        As in :func:`fastcos.top_k`.
+    random_state : int or Generator
+        Seed of the sample of at most 2,000 items whose lists are compared.
 
     Returns
     -------
-    VersionChange
-        kept, after_rescaling, after_linear and more; ``verdict`` says it in a sentence.
+    ModelDiff
+        overlap, overlap_after_rescaling, overlap_after_linear_map and more; ``verdict`` is its
+        summary in a sentence.
 
     Raises
     ------
@@ -128,75 +138,76 @@ def version_change(
 
     Notes
     -----
-    Least squares over all items that are zero in neither version. Neighbours are searched among
-    those. The map has d' d free numbers: with few items for its size it explains too much.
+    Least squares over all items that are zero in neither version; neighbours are searched among
+    these. All rows are in memory. The map has d' d parameters: with few items it overfits.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from fastcos.auditing import version_change
+    >>> from fastcos.auditing import diff_models
     >>> rng = np.random.default_rng(0)
     >>> old = rng.standard_normal((300, 4))
-    >>> found = version_change(old * [1, 2, 4, 8], old, k=5)
-    >>> found.kept < 0.7, found.after_rescaling, found.after_linear
+    >>> diff = diff_models(old * [1, 2, 4, 8], old, k=5)
+    >>> diff.overlap < 0.7, diff.overlap_after_rescaling, diff.overlap_after_linear_map
     (True, 1.0, 1.0)
     """
     new, old = validation.as_rows("items", items), validation.as_rows("old_items", old_items)
     validation.check_length("old_items", old, len(new), "items")
     k = validation.as_count("k", k, high=len(new) - 1)
-    generator = validation.as_generator("seed", seed)
+    generator = validation.as_generator("random_state", random_state)
     queries = _as_users("users", users, new, "items")
     old_queries = _as_users("old_users", old_users, old, "old_items")
     directed = np.flatnonzero(new.any(axis=1) & old.any(axis=1))
-    checks.as_many("items", len(directed), k + 1)
+    if len(directed) < k + 1:
+        raise ValueError(f"items must have {k + 1} rows that are not zero, got {len(directed)}")
     new, old = new[directed], old[directed]
     listed = np.sort(generator.choice(len(new), min(_LISTED_ROWS, len(new)), replace=False))
     lists = functools.partial(_lists, k=k, listed=listed, n_threads=n_threads)
 
-    linear, condition, of_new = _linear_image(old, new)
-    of_old = _linear_image(new, old)[2]
-    wanted = lists(new)
-    before, after = _kept(lists(old), wanted), _kept(lists(linear), wanted)
-    kept, mapped = float(before.mean()), float(after.mean())
-    rescaled = None
+    mapped, condition, explained_new = _fit_linear_map(old, new)
+    explained_old = _fit_linear_map(new, old)[2]
+    target = lists(new)
+    before, after = _overlaps(lists(old), target), _overlaps(lists(mapped), target)
+    overlap = float(before.mean())
+    rescaled = by_users = prediction_change = None
     if old.shape[1] == new.shape[1]:
-        rescaled = max(kept, metrics.overlap_at_k(lists(old * _best_scales(old, new)), wanted))
-    by_users = predictions = None
+        fitted = metrics.overlap_at_k(lists(old * _fit_scales(old, new)), target)
+        rescaled = max(overlap, fitted)
     if queries is not None and old_queries is not None:
         by_users = metrics.overlap_at_k(
             lists(query_metric(queries).transform(new)),
             lists(query_metric(old_queries).transform(old)),
         )
         if len(queries) == len(old_queries):
-            predictions = metrics.model_change(old_queries, old, queries, new).relative
+            change = metrics.model_change(old_queries, old, queries, new)
+            prediction_change = change.relative
     order = np.argsort(after, kind="stable")
-    return VersionChange(
+    return ModelDiff(
         n_items=len(new),
         n_listed=len(listed),
         k=k,
-        kept=kept,
-        after_rescaling=rescaled,
-        after_linear=max(kept, rescaled or 0.0, mapped),
-        kept_error=standard_error(before, len(new)),
+        overlap=overlap,
+        overlap_after_rescaling=rescaled,
+        overlap_after_linear_map=max(overlap, rescaled or 0.0, float(after.mean())),
+        overlap_error=standard_error(before, len(new)),
         linear_error=standard_error(after, len(new)),
-        of_new=of_new,
-        of_old=of_old,
+        explained_new=explained_new,
+        explained_old=explained_old,
         condition=condition,
-        query_metric=by_users,
-        predictions=predictions,
+        query_metric_overlap=by_users,
+        prediction_change=prediction_change,
         most_changed=directed[listed[order[after[order] < 1][:_MOST_CHANGED]]],
     )
 
 
 def _lists(rows: Any, k: int, listed: Integers, n_threads: int | None) -> Integers:
     """The k nearest of each listed item among the others."""
-    given = validation.as_rows("items", rows)
-    side, _, _ = certificates.as_edges(given, k, 1.0, listed)
-    return certificates.nearest(side, k, n_threads).indices
+    sample, _, _ = certificates.as_edges(rows, k, 1.0, listed)
+    return certificates.nearest(sample, k, n_threads).indices
 
 
-def _kept(first: Integers, second: Integers) -> Floats:
-    """Share of each list that the other one holds too, from the Jaccard index."""
+def _overlaps(first: Integers, second: Integers) -> Floats:
+    """Share of each list that is in the other one too, from the Jaccard index."""
     jaccard = jaccard_per_query(first, second)
     return 2 * jaccard / (1 + jaccard)
 
@@ -209,9 +220,11 @@ def _as_users(name: str, given: Any, rows: validation.Rows, of: str) -> validati
     return users
 
 
-def _linear_image(source: validation.Rows, target: validation.Rows) -> tuple[Floats, float, float]:
-    """Source through the linear map that fits target best, its condition, and the share it fits."""
-    # the triangle of (source, target) holds all that least squares needs
+def _fit_linear_map(
+    source: validation.Rows, target: validation.Rows
+) -> tuple[Floats, float, float]:
+    """The best linear image of source for target, the map's condition, and the explained share."""
+    # the triangular factor of (source, target) determines the least squares solution
     corner = triangle(np.concatenate([source, target], axis=1, dtype=np.float64))
     d = source.shape[1]
     left, right = corner[:, :d], corner[:, d:]
@@ -219,24 +232,20 @@ def _linear_image(source: validation.Rows, target: validation.Rows) -> tuple[Flo
     kept = s > _ROUNDING * s[0]
     inner = U[:, kept].T @ right
     G = Vt[kept].T @ (inner / s[kept][:, np.newaxis])
-    # of the map on the directions that source fills: both sides without the null space
+    # condition on the span of source: the null space is left out on both sides
     values = np.linalg.svd(Vt[kept] @ G, compute_uv=False)
     least = values[min(Vt[kept].shape[0], G.shape[1]) - 1]
     condition = float(values[0] / least) if least > 0 else float("inf")
     share = float(np.square(inner).sum() / np.square(right).sum())
-    return _product(source, G), condition, min(share, 1.0)
+    # in blocks: a float64 copy of all of source may not fit in memory
+    image = np.empty((len(source), G.shape[1]))
+    for lo in range(0, len(source), _BLOCK):
+        image[lo : lo + _BLOCK] = source[lo : lo + _BLOCK].astype(np.float64) @ G
+    return image, condition, min(share, 1.0)
 
 
-def _product(rows: validation.Rows, G: Floats) -> Floats:
-    """Rows @ G in float64, in blocks of rows."""
-    out = np.empty((len(rows), G.shape[1]))
-    for first in range(0, len(rows), _BLOCK):
-        out[first : first + _BLOCK] = rows[first : first + _BLOCK].astype(np.float64) @ G
-    return out
-
-
-def _best_scales(old: validation.Rows, new: validation.Rows) -> Floats:
-    """The scale of every old column that fits the new one best; 1 where there is none."""
+def _fit_scales(old: validation.Rows, new: validation.Rows) -> Floats:
+    """The scale of each old column that fits the new one best; 1 if there is none."""
     products = np.einsum("ij,ij->j", old, new, dtype=np.float64)
     squares = np.einsum("ij,ij->j", old, old, dtype=np.float64)
     scales = np.divide(products, squares, out=np.ones(len(squares)), where=squares > 0)

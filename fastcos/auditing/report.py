@@ -1,4 +1,4 @@
-"""What an audit found, as records: the numbers, the sentence that sums them up, and the advice."""
+"""The report of an audit: its numbers as records, a verdict in one sentence, and advice."""
 
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -7,13 +7,47 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import metrics
-from fastcos.auditing.parametrization import BALANCED, Convention
 
 Floats = npt.NDArray[np.float64]
 
+BALANCED = "balanced"
 
-class Survival(NamedTuple):
-    """What is known of the neighbours under every map of at most this condition.
+
+class Record:
+    """Base of the dataclasses of this package that hold results."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fields as plain Python values: records as dicts, arrays as lists."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if hasattr(value, "_asdict"):
+        return {name: _plain(item) for name, item in value._asdict().items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+class Parametrization(NamedTuple):
+    """How the two sides of a model share the scale of the latent dimensions.
+
+    Attributes
+    ----------
+    name : {"balanced", "items orthonormal", "users orthonormal"}
+    meaning : str
+        Which training leads there, and which side carries the spectrum.
+    """
+
+    name: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class RobustnessPoint(Record):
+    """Bounds on the share of neighbours that survive every map of at most this condition.
 
     Attributes
     ----------
@@ -22,38 +56,41 @@ class Survival(NamedTuple):
         Share of all edges that survive every invertible map: a lower bound.
     certified : float
         Share of the sampled edges that survive every rescaling: a lower bound.
-    survives_attack : float
-        Share of the sampled edges for which no rescaling was found that loses them: an upper bound.
-    certified_error, attack_error : float
+    unbroken : float
+        Share of the sampled edges that the attack by rescalings did not remove: an upper bound.
+    certified_error, unbroken_error : float
         Standard errors of the two sampled shares, over items.
     """
 
     condition: float
     certified_linear: float
     certified: float
-    survives_attack: float
+    unbroken: float
     certified_error: float
-    attack_error: float
+    unbroken_error: float
 
 
-class Comparison(NamedTuple):
-    """Other embeddings of the same items against the given ones.
+@dataclass(frozen=True)
+class VariantScores(Record):
+    """Other embeddings of the same items compared with the given ones.
 
     Attributes
     ----------
     name, meaning : str
     condition : float or None
-        Of the rescaling that leads there; None where it is not a rescaling.
+        Of the rescaling from the given items to the variant; None if it is no rescaling.
     jaccard, overlap : float
-        Jaccard of the k nearest with those given, and rank-biased overlap, mean over sampled items.
+        Jaccard index of the k nearest with the given ones, and rank-biased overlap; means over
+        sampled items.
     jaccard_error : float
         Standard error of jaccard, over items.
     rsa : float or None
-        Correlation of the cosines of sampled items with those given; None where all are alike.
+        Correlation of the cosines of sampled items with the given ones; None if all are equal.
     hubness : float
         Skewness of how often an item is in the sampled lists.
     auc : float or None
-        Probability that a pair with one label has a larger cosine than a pair with two.
+        Probability that a pair of one label has a larger cosine than a pair of two labels. None
+        without labels.
     """
 
     name: str
@@ -67,20 +104,21 @@ class Comparison(NamedTuple):
     auc: float | None
 
 
-class Recovery(NamedTuple):
-    """How well cosines recover labels under the worst and the best rescaling that was found.
+@dataclass(frozen=True)
+class LabelRecovery(Record):
+    """How well cosines recover labels under the worst and the best rescaling found.
 
     Attributes
     ----------
     condition : float
-        Largest condition of the rescalings that were tried.
+        Largest condition of the rescalings in the search.
     n_items : int
-        Labelled items that the values are of.
+        Labelled items that the values refer to.
     given, low, high : float
-        Pairwise AUC of the embeddings as they are, and the least and the greatest one found: the
-        true range is at least as wide.
+        Pairwise AUC of the embeddings as given, and the lowest and highest AUC found. The true
+        range is at least as wide.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of the D that attain them: of items / D.
+        Diagonals of the D that attain them, for items / D.
     """
 
     condition: float
@@ -93,8 +131,8 @@ class Recovery(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Audit:
-    """What of the cosines of one set of embeddings is a free choice, in numbers.
+class Audit(Record):
+    """The report of :func:`fastcos.audit`: how far the cosines depend on the parametrisation.
 
     Attributes
     ----------
@@ -102,30 +140,31 @@ class Audit:
     condition : float
         The condition of the verdict.
     n_zero : int
-        Items that are zero rows: they have no direction and are left out of what follows.
+        Items that are zero rows: they have no direction and are left out.
     n_duplicates : int
-        Items whose row stands earlier already. They stay: ties go to the lower number.
+        Items whose row is a duplicate of an earlier one. They are kept: ties go to the lower index.
     n_sampled, n_listed : int
-        Items whose edges were certified and attacked under rescalings; items whose lists were
-        compared.
-    convention : Convention or None
-        How the factors share the scale of the dimensions, where it can be told.
-    arbitrariness : float
-        Mean total-variation index of the edges of 2,000 items, 0 to 1: to first order a rescaling
-        of condition κ moves Fisher's z of an edge by at most that times ln κ.
-    random_basis : float
-        The same for sampled edges in random orthogonal bases, mean: what any basis would show.
-    dimensions : ndarray (d,)
-        Share of each latent dimension in it; sums to 1.
-    survival : tuple of Survival
-        By rising condition.
-    given : Comparison
+        Items whose edges were certified and attacked under rescalings, and items whose lists of
+        neighbours were compared.
+    parametrization : Parametrization or None
+        How the factors share the scale of the dimensions; None if it cannot be recognised.
+    sensitivity : float
+        Sensitivity index, 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the edges of
+        2,000 items. To first order a rescaling of condition κ moves Fisher's z of an edge by at
+        most that times ln κ.
+    random_basis_sensitivity : float
+        The same for sampled edges in random orthogonal bases, mean: the level of an average basis.
+    dimension_shares : ndarray (d,)
+        Share of each latent dimension in the sensitivity; sums to 1.
+    robustness : tuple of RobustnessPoint
+        By ascending condition.
+    given : VariantScores
         The given embeddings themselves.
-    family : tuple of Comparison
-        Rescalings of the given items that other conventions would have chosen.
-    alternatives : tuple of Comparison
-        Forms that no rescaling changes.
-    recovery : Recovery or None
+    rescaled_variants : tuple of VariantScores
+        The given items under the column scales of other parametrisations.
+    invariant_baselines : tuple of VariantScores
+        Embeddings whose cosines no rescaling of the model changes.
+    label_recovery : LabelRecovery or None
         None without labels.
     hubness : metrics.Hubness
     popularity : metrics.PopularityBias or None
@@ -137,10 +176,10 @@ class Audit:
     --------
     >>> import numpy as np
     >>> from fastcos import audit
-    >>> card = audit(np.random.default_rng(0).standard_normal((200, 6)), k=5)
-    >>> len(card.dimensions), round(float(card.dimensions.sum()), 6)
+    >>> report = audit(np.random.default_rng(0).standard_normal((200, 6)), k=5)
+    >>> len(report.dimension_shares), round(float(report.dimension_shares.sum()), 6)
     (6, 1.0)
-    >>> len(card.advice) > 0
+    >>> len(report.advice) > 0
     True
     """
 
@@ -152,15 +191,15 @@ class Audit:
     n_duplicates: int
     n_sampled: int
     n_listed: int
-    convention: Convention | None
-    arbitrariness: float
-    random_basis: float
-    dimensions: Floats
-    survival: tuple[Survival, ...]
-    given: Comparison
-    family: tuple[Comparison, ...]
-    alternatives: tuple[Comparison, ...]
-    recovery: Recovery | None
+    parametrization: Parametrization | None
+    sensitivity: float
+    random_basis_sensitivity: float
+    dimension_shares: Floats
+    robustness: tuple[RobustnessPoint, ...]
+    given: VariantScores
+    rescaled_variants: tuple[VariantScores, ...]
+    invariant_baselines: tuple[VariantScores, ...]
+    label_recovery: LabelRecovery | None
     hubness: metrics.Hubness
     popularity: metrics.PopularityBias | None
     mean_cosine: float
@@ -168,78 +207,92 @@ class Audit:
     isoscore: float | None
 
     @property
-    def point(self) -> Survival:
-        """What survives at the condition of the verdict."""
-        return next(point for point in self.survival if point.condition == self.condition)
+    def at_condition(self) -> RobustnessPoint:
+        """The robustness at the condition of the verdict."""
+        return next(point for point in self.robustness if point.condition == self.condition)
 
     @property
-    def worst(self) -> Comparison:
-        """The rescaling of the family that shares the fewest neighbours."""
-        return min(self.family, key=lambda other: other.jaccard)
+    def worst_variant(self) -> VariantScores:
+        """The rescaled variant that shares the fewest neighbours with the given embeddings."""
+        return min(self.rescaled_variants, key=lambda variant: variant.jaccard)
+
+    @property
+    def summary(self) -> str:
+        """The size of the data in one phrase."""
+        zero = f", {self.n_zero:,} zero rows left out" if self.n_zero else ""
+        duplicates = f", {self.n_duplicates:,} duplicates of others" if self.n_duplicates else ""
+        return f"{self.n_items:,} items of {self.n_dimensions} dimensions{zero}{duplicates}"
 
     @property
     def verdict(self) -> str:
-        """The card in one sentence."""
-        low, high = sorted((self.point.certified, self.point.survives_attack))
+        """The report in one sentence."""
+        point, worst = self.at_condition, self.worst_variant
+        low, high = sorted((point.certified, point.unbroken))
         shares = f"Between {low:.0%} and {high:.0%}"
         if f"{low:.0%}" == f"{high:.0%}":
             shares = f"About {low:.0%}"
         return (
-            f"{shares} of the {self.k} nearest neighbours survive every "
-            f"rescaling of condition {self.condition:g}, none of which changes a prediction; those "
-            f"under {self.worst.name} ({self.worst.meaning}) have a Jaccard index of "
-            f"{self.worst.jaccard:.2f} with them."
+            f"{shares} of the {self.k} nearest neighbours survive every rescaling of condition "
+            f"{self.condition:g}, none of which changes a prediction; those under {worst.name} "
+            f"({worst.meaning}) have a Jaccard index of {worst.jaccard:.2f} with them."
         )
 
     @property
     def advice(self) -> tuple[str, ...]:
         """What to do about it, most important first."""
         found = []
-        if self.convention is not None and self.convention.name == BALANCED:
+        if self.parametrization is not None and self.parametrization.name == BALANCED:
             found.append(
-                "Both sides have the same Gram matrix, as weight decay on both sides makes them: "
-                "if that is how these were trained, training has chosen the rescaling, and the "
-                "range here is what other conventions would have shown."
+                "Both sides have the same Gram matrix, as after training with weight decay on both "
+                "sides. If the model was trained so, training has chosen the rescaling; the range "
+                "here shows other parametrisations."
             )
-        names = {row.name for row in self.alternatives}
-        if "query_metric" in names:
+        if any(row.name == "query_metric" for row in self.invariant_baselines):
             found.append(
                 "Compare items with the query metric (fastcos export): no rescaling, and no linear "
                 "map that keeps the predictions, changes its cosines."
             )
         else:
             found.append(
-                "Give the users' or queries' embeddings as well (--users): only the other side of "
-                "the model tells which scale of the dimensions is meant."
+                "Add the embeddings of users or queries (--users): only the other side of the "
+                "model determines the scale of the dimensions."
             )
-        if self.point.certified < 0.5:
+        if self.at_condition.certified < 0.5:
             found.append(
-                "Do not show or count single neighbours by this cosine as facts; use those that "
+                "Do not show or count single neighbours by this cosine as facts. Use the ones that "
                 "certified_neighbors certifies, or check them against labels or interactions."
             )
-        if self.recovery is not None and self.recovery.high < 0.55:
+        recovery = self.label_recovery
+        if recovery is not None and recovery.high < 0.55:
             found.append(
                 "Do not expect the labels from these embeddings: over all rescalings tried, cosine "
-                f"recovers them with an AUC of {self.recovery.high:.2f} at best; 0.5 is chance."
+                f"recovers them with an AUC of {recovery.high:.2f} at best; 0.5 is chance level."
             )
-        if self.recovery is not None and self.recovery.high - self.recovery.low > 0.1:
+        if recovery is not None and recovery.high - recovery.low > 0.1:
             found.append(
-                "Fix the rescaling with outside information: how well cosine recovers the labels "
-                f"goes from {self.recovery.low:.2f} to {self.recovery.high:.2f} (AUC) by that "
-                "choice alone."
+                "Fix the rescaling with outside information: it alone moves the AUC of the labels "
+                f"from {recovery.low:.2f} to {recovery.high:.2f}."
             )
         return tuple(found)
 
+    def shape(self) -> dict[str, float | None]:
+        """Statistics of the embeddings as given, by description; None or NaN if undefined."""
+        statistics = {
+            "mean cosine of all pairs": self.mean_cosine,
+            f"effective rank, of {self.n_dimensions}": self.effective_rank,
+            "IsoScore (1 is isotropic)": self.isoscore,
+            "hubness (skewness of N_k)": self.hubness.skewness,
+            "share of items in no list": self.hubness.antihub_share,
+        }
+        if self.popularity is not None:
+            statistics |= {
+                "popularity and norm, correlation": self.popularity.norm_correlation,
+                "popularity and hubness, correlation": self.popularity.hubness_correlation,
+                "popularity and mean cosine, correlation": self.popularity.cosine_correlation,
+                "popularity of neighbours over that of items": self.popularity.lift,
+            }
+        return statistics
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the card as plain Python values, with the verdict and the advice."""
-        card = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-        return {"verdict": self.verdict, "advice": list(self.advice), **card}
-
-
-def _plain(value: Any) -> Any:
-    """Return records as dicts and arrays as lists."""
-    if hasattr(value, "_asdict"):
-        return {name: _plain(item) for name, item in value._asdict().items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value.tolist() if isinstance(value, np.ndarray) else value
+        """Return the report as plain Python values, with the verdict and the advice."""
+        return {"verdict": self.verdict, "advice": list(self.advice), **super().to_dict()}

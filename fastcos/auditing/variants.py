@@ -1,4 +1,9 @@
-"""Item embeddings to set beside the given ones: rescalings of them, and forms that are not free."""
+"""Variants of item embeddings: other parametrisations of a model, and invariant baselines.
+
+Factors of one product differ by how they share the scale of the latent dimensions. A rescaled
+variant gives the columns the scales of another parametrisation. An invariant baseline has the same
+cosines for every rescaling of the model.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
@@ -6,20 +11,35 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validation
+from fastcos import metrics, validation
+from fastcos.auditing import certificates
+from fastcos.auditing.report import BALANCED, Floats, Parametrization, VariantScores
+from fastcos.auditing.robustness import standard_error
 from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.measures import Plain
+from fastcos.metrics.list_overlap import jaccard_per_query
+from fastcos.neighbors.index import SimilarityIndex
 from fastcos.storage import memmap
 
-Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 Map = Callable[[validation.Rows], validation.Rows]
+Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
 
-# rows that are widened to float64 at once
+# rows converted to float64 at once: 8 MiB of 128 columns
 _BLOCK = 8192
+# Frobenius distance of unit Gram matrices that count as equal: the tolerance of gradient training
+# and of a randomized SVD
+_TOLERANCE = 0.02
+_PARAMETRIZATIONS = {
+    BALANCED: "both sides have the same Gram matrix: weight decay on both sides (Eq. 2), or "
+    "canonical factors",
+    "items orthonormal": "the users carry the spectrum: the components of a truncated SVD",
+    "users orthonormal": "the items carry the spectrum: as in LSA and PureSVD",
+}
 
 
 class Moments(NamedTuple):
-    """What a card needs to know of the columns of one side.
+    """First and second moments of the rows of one side.
 
     Attributes
     ----------
@@ -33,12 +53,18 @@ class Moments(NamedTuple):
 
     @property
     def covariance(self) -> Floats:
-        """Mean of the outer products of the rows less their mean."""
+        """Second moments of the centred rows."""
         return self.second - np.outer(self.mean, self.mean)
+
+    @property
+    def column_sizes(self) -> Floats:
+        """Root mean square of each column; 1 for a zero column."""
+        sizes = np.sqrt(np.diag(self.second))
+        return np.where(sizes > 0, sizes, 1.0)
 
 
 class Variant(NamedTuple):
-    """Item embeddings under a name.
+    """Item embeddings derived from the given ones.
 
     Attributes
     ----------
@@ -46,23 +72,23 @@ class Variant(NamedTuple):
     meaning : str
         What its cosines compare.
     condition : float or None
-        Largest over smallest entry of the rescaling that leads to it from the given items; None
-        where it is not a rescaling.
-    mapped : callable or None
-        From rows of the items to the variant's, of the same type; None: as they are.
+        Largest over smallest entry of the rescaling from the given items to the variant; None if it
+        is no rescaling.
+    transform : callable or None
+        Maps rows of the items to rows of the variant, of the same type. None: the identity.
     """
 
     name: str
     meaning: str
     condition: float | None
-    mapped: Map | None
+    transform: Map | None
 
     def rows(self, items: validation.Rows) -> validation.Rows:
-        """The variant of some rows of the items."""
-        return items if self.mapped is None else self.mapped(items)
+        """Rows of the variant for rows of the items."""
+        return items if self.transform is None else self.transform(items)
 
 
-AS_GIVEN = Variant("given", "the embeddings as they are", 1.0, None)
+AS_GIVEN = Variant("given", "the embeddings as given", 1.0, None)
 
 
 class VariantCosine(Plain):
@@ -73,45 +99,45 @@ class VariantCosine(Plain):
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
 
-    def items(self, B: validation.Rows) -> validation.Rows:
+    def encode_items(self, B: validation.Rows) -> validation.Rows:
         """Return the variant's rows."""
         return self._variant.rows(B)
 
 
-def moments(items: Any) -> Moments:
-    """Mean and mean outer product of the rows, float64, in blocks of rows."""
-    n, d = items.shape
+def moments(rows: Any) -> Moments:
+    """Mean and mean outer product of the rows, in float64, in blocks of rows."""
+    n, d = rows.shape
     total, second = np.zeros(d), np.zeros((d, d))
-    for _, rows in memmap.iter_blocks("rows", items, _BLOCK):
-        block = rows.astype(np.float64)
+    for _, some in memmap.iter_blocks("rows", rows, _BLOCK):
+        block = some.astype(np.float64)
         total += block.sum(axis=0)
         second += block.T @ block
     return Moments(total / n, second / n)
 
 
-def rescaled(own: Moments, users: Moments | None) -> Iterator[Variant]:
-    """The given items under the scales of columns that other conventions would have chosen.
+def rescaled_variants(own: Moments, users: Moments | None) -> Iterator[Variant]:
+    """The given items under the column scales of other parametrisations.
 
-    Columns that are zero on either side stay as they are.
+    A column that is zero on either side keeps its scale.
     """
-    sizes = _column_sizes(own)
+    sizes = own.column_sizes
     scales = {
         "half_columns": ("columns divided by the root of their norm", sizes**-0.5),
-        "unit_columns": ("columns of equal norm, as whitening makes them", 1 / sizes),
+        "unit_columns": ("columns of equal norm, as after whitening", 1 / sizes),
     }
     if users is not None:
-        other = _column_sizes(users)
+        other = users.column_sizes
         scales["balanced"] = ("columns as long as the users': weight decay", np.sqrt(other / sizes))
         scales["weighted"] = ("columns times the users': columns of predictions", other)
     for name, (meaning, scale) in scales.items():
         condition = float(scale.max() / scale.min())
-        yield Variant(name, meaning, condition, _scaled_by(scale))
+        yield Variant(name, meaning, condition, _scale_columns(scale))
 
 
-def unfree(own: Moments, users: Moments | None) -> Iterator[Variant]:
-    """Forms that every rescaling of the model leaves as they are, to the accuracy of a card.
+def invariant_baselines(own: Moments, users: Moments | None) -> Iterator[Variant]:
+    """Embeddings that no rescaling of the model changes, to the accuracy of a report.
 
-    Whitening sees the directions of the items only; the two others see what users do with them.
+    Whitening uses the items alone; the query metric and project-back use the users too.
     """
     if users is not None:
         for name, metric, meaning in (
@@ -121,21 +147,95 @@ def unfree(own: Moments, users: Moments | None) -> Iterator[Variant]:
             values, vectors = _eigen(metric)
             if len(values):
                 zero = np.zeros(len(vectors))
-                yield Variant(name, meaning, None, _times(vectors * values**0.5, zero))
+                yield Variant(name, meaning, None, _center_and_map(zero, vectors * values**0.5))
     values, vectors = _eigen(own.covariance)
     if len(values):
-        whitening = _times(vectors * values**-0.5, own.mean)
-        yield Variant("whitened", "directions of the items, all alike", None, whitening)
+        whitening = _center_and_map(own.mean, vectors * values**-0.5)
+        yield Variant("whitened", "directions of the items, equally weighted", None, whitening)
 
 
-def _scaled_by(scale: Floats) -> Map:
+def recognize_parametrization(items: Moments, users: Moments | None) -> Parametrization | None:
+    """Recognise how the two sides share the spectrum; None if they do it in no usual way.
+
+    A truncated SVD returns orthonormal columns on one side. Weight decay on both sides makes both
+    Gram matrices equal. One column has no parametrisation.
+    """
+    if len(items.second) < 2:
+        return None
+    own = _unit_norm(items.second)
+    even = np.eye(len(own)) / np.sqrt(len(own))
+    name = None
+    if users is not None:
+        other = _unit_norm(users.second)
+        if _equal(own, other):
+            name = BALANCED
+        elif _equal(other, even):
+            name = "users orthonormal"
+    if name is None and _equal(own, even):
+        name = "items orthonormal"
+    return None if name is None else Parametrization(name, _PARAMETRIZATIONS[name])
+
+
+def score_variant(
+    variant: Variant,
+    sample: certificates.ItemRows,
+    lists: Integers,
+    labelled: Labelled | None,
+    n_threads: int | None = None,
+) -> VariantScores:
+    """Compare a variant with the given embeddings.
+
+    lists (m, k): the k nearest of the sampled rows in the given embeddings.
+    """
+    own = memmap.take_rows("items", sample.items, sample.rows)
+    found = lists
+    if variant.transform is not None:
+        index = SimilarityIndex(VariantCosine(variant), n_threads=n_threads).fit(sample.items)
+        found = certificates.nearest_of(index, sample, lists.shape[1], n_threads).indices
+    auc = None
+    if labelled is not None:
+        rows = variant.rows(memmap.take_rows("items", sample.items, labelled[0]))
+        auc = metrics.pair_auc(rows, labelled[1], exact=False).value
+    try:
+        rsa = metrics.rsa(variant.rows(own), own).value
+    except ValueError:  # all cosines are equal
+        rsa = None
+    shared = jaccard_per_query(found, lists)
+    return VariantScores(
+        name=variant.name,
+        meaning=variant.meaning,
+        condition=variant.condition,
+        jaccard=float(shared.mean()),
+        overlap=metrics.rank_biased_overlap(found, lists).value,
+        jaccard_error=standard_error(shared, len(sample.items)),
+        rsa=rsa,
+        hubness=metrics.hubness(found, n_items=len(sample.items)).skewness,
+        auc=auc,
+    )
+
+
+def random_basis(rows: validation.Rows, generator: np.random.Generator) -> Floats:
+    """The rows in a random orthogonal basis: the same cosines, other dimensions."""
+    d = rows.shape[1]
+    Q, R = np.linalg.qr(generator.standard_normal((d, d)))
+    rotated: Floats = rows.astype(np.float64) @ (Q * np.sign(np.diag(R)))
+    return rotated
+
+
+def singular_values(second: Floats) -> Floats:
+    """Singular values of rows with these second moments, descending, up to a common factor."""
+    values: Floats = np.sqrt(np.maximum(np.linalg.eigvalsh(second)[::-1], 0.0))
+    return values
+
+
+def _scale_columns(scale: Floats) -> Map:
     return lambda rows: rows * scale.astype(rows.dtype)
 
 
-def _times(factor: Floats, mean: Floats) -> Map:
-    """The map to (rows - mean) factor, in the type of the rows, some of them at a time."""
+def _center_and_map(mean: Floats, factor: Floats) -> Map:
+    """The map to (rows - mean) factor, in the type of the rows and in blocks of them."""
 
-    def mapped(rows: validation.Rows) -> validation.Rows:
+    def transform(rows: validation.Rows) -> validation.Rows:
         left, right = mean.astype(rows.dtype), factor.astype(rows.dtype)
         out = np.empty((len(rows), factor.shape[1]), rows.dtype)
         for lo in range(0, len(rows), SEGMENT_MULTIPLE):
@@ -143,26 +243,7 @@ def _times(factor: Floats, mean: Floats) -> Map:
             np.matmul(some - left if mean.any() else some, right, out=out[lo : lo + len(some)])
         return out
 
-    return mapped
-
-
-def in_random_basis(rows: validation.Rows, generator: np.random.Generator) -> Floats:
-    """The rows in an orthogonal basis drawn at random: the same cosines, other dimensions."""
-    d = rows.shape[1]
-    Q, R = np.linalg.qr(generator.standard_normal((d, d)))
-    turned: Floats = rows.astype(np.float64) @ (Q * np.sign(np.diag(R)))
-    return turned
-
-
-def singular_values(second: Floats) -> Floats:
-    """Singular values of rows with these second moments, falling, up to a common factor."""
-    values: Floats = np.sqrt(np.maximum(np.linalg.eigvalsh(second)[::-1], 0.0))
-    return values
-
-
-def _column_sizes(side: Moments) -> Floats:
-    sizes = np.sqrt(np.diag(side.second))
-    return np.where(sizes > 0, sizes, 1.0)
+    return transform
 
 
 def _eigen(second: Floats) -> tuple[Floats, Any]:
@@ -170,3 +251,12 @@ def _eigen(second: Floats) -> tuple[Floats, Any]:
     values, vectors = np.linalg.eigh(second)
     kept = values > np.finfo(np.float64).eps * len(values) * max(values[-1], 0.0)
     return values[kept], vectors[:, kept]
+
+
+def _unit_norm(second: Floats) -> Floats:
+    size = np.linalg.norm(second)
+    return second / size if size > 0 else second
+
+
+def _equal(one: Floats, other: Floats) -> bool:
+    return bool(np.linalg.norm(one - other) < _TOLERANCE)

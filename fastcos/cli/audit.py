@@ -1,6 +1,7 @@
 """fastcos audit: how arbitrary are the cosines of a file of embeddings."""
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,16 +12,15 @@ from fastcos.cli.terminal import print_json, print_table, progress_bar, say
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
-    from fastcos.auditing.model_diff import VersionChange
+    from fastcos.auditing.model_diff import ModelDiff
     from fastcos.auditing.report import Audit
 
 DESCRIPTION = """\
-Tell how much of what cosine similarity says of item embeddings is a free choice of the training:
-which share of the nearest neighbours is certain to survive rescalings of the latent dimensions,
-which share is known not to, what other conventions would have shown, and what to compare instead.
-Writes audit.json and audit.html, a page that needs no network. With --against, also tells how much
-of the change since an old version is a mere change of coordinates. Exit status 1 if a limit of
---fail-under is not reached."""
+Report how far the cosine similarities of item embeddings depend on a choice that training never
+made: bounds on the share of nearest neighbours that survive rescalings of the latent dimensions,
+the neighbours of other parametrisations, and what to compare instead. Writes audit.json and
+audit.html, a page that needs no network. With --against, also splits the change since an old
+version into a change of basis and a real change. Exit status 1 if a share is below --fail-under."""
 EPILOG = """\
 examples:
   fastcos audit films
@@ -55,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-under",
         metavar="NAME=SHARE,...",
-        help="exit 1 if lower: certified (at --condition), jaccard (least of the family), "
-        "unchanged (neighbours kept from OLD once a linear map is allowed for)",
+        help="exit 1 if lower: certified (at --condition), jaccard (of the worst "
+        "rescaled variant), unchanged (overlap with OLD after the best linear map)",
     )
     options.add_labels(parser)
     options.add_output(parser, "audit")
@@ -64,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Read, audit, write, show, judge."""
-    from fastcos.auditing.embeddings import audit
+    """Read, audit, write, show, compare with the limits."""
+    from fastcos.auditing import audit
     from fastcos.plots.html import audit_page
 
     options.apply_common(given)
@@ -77,51 +77,42 @@ def run(given: argparse.Namespace) -> int:
         say(note)
     old = _old_version(given, model.ids)
     labelled = options.read_labels(given, model.ids)
-    labels = None if labelled is None else _texts(labelled)
+    labels = None if labelled is None else _label_names(labelled)
     popularity = _popularity(given, model.ids)
     with progress_bar("searching neighbours") as progress:
-        card = audit(
+        report = audit(
             model.items, model.users, labels=labels, popularity=popularity, k=given.k,
-            condition=given.condition, seed=given.seed, progress=progress,
+            condition=given.condition, progress=progress, random_state=given.seed,
         )  # fmt: skip
-    change = None if old is None else _change(given, model, old)
-    facts = provenance.provenance(_parameters(given, card, model))
-    document = {**facts, "audit": provenance.json_ready(card.to_dict())}
-    if change is not None:
-        document["change"] = _described(change, model.ids)
+    diff = None if old is None else _diff(given, model, old)
+    names = ("items", "users", "labels", "popularity", "against", "old_users")
+    parameters = {
+        "files": {name: getattr(given, name) for name in names},
+        "read": list(model.notes),
+        "seed": given.seed,
+        "k": report.k,
+        "condition": report.condition,
+    }
+    facts = provenance.provenance(parameters)
+    document = {**facts, "audit": provenance.json_ready(report.to_dict())}
+    if diff is not None:
+        changed = [str(model.ids[item]) for item in diff.most_changed]
+        document["diff"] = provenance.json_ready({**diff.to_dict(), "most_changed": changed})
+    page = audit_page(report, name=Path(given.items).name, diff=diff, provenance=facts)
     folder.mkdir(parents=True, exist_ok=True)
     io.write_json(folder / "audit.json", document)
-    page = audit_page(card, name=Path(given.items).name, change=change, provenance=facts)
     io.write_text(folder / "audit.html", page)
     if given.json:
         print_json(document)
     else:
-        show(card)
-        if change is not None:
-            _show_change(change, model.ids)
+        show(report)
+        if diff is not None:
+            _show_diff(diff, model.ids)
     say(f"wrote {folder / 'audit.json'} and {folder / 'audit.html'}")
-    return _judged(card, change, limits)
+    return _status(report, diff, limits)
 
 
-def _parameters(given: argparse.Namespace, card: "Audit", model: io.Factors) -> dict[str, Any]:
-    names = ("items", "users", "labels", "popularity", "against", "old_users")
-    return {
-        "files": {name: getattr(given, name) for name in names},
-        "read": list(model.notes),
-        "seed": given.seed,
-        "k": card.k,
-        "condition": card.condition,
-    }
-
-
-def _described(change: "VersionChange", ids: Any) -> Any:
-    """Return a change as JSON-ready values, with the ids of the items that changed most."""
-    named = {"verdict": change.verdict, **change._asdict()}
-    named["most_changed"] = [str(ids[item]) for item in change.most_changed]
-    return provenance.json_ready(named)
-
-
-def _texts(labelled: io.ItemLabels) -> list[str | None]:
+def _label_names(labelled: io.ItemLabels) -> list[str | None]:
     say(f"labels: {(labelled.labels >= 0).sum():,} items in {len(labelled.classes)} classes")
     return [None if code < 0 else str(labelled.classes[code]) for code in labelled.labels]
 
@@ -135,7 +126,7 @@ def _popularity(given: argparse.Namespace, ids: Any) -> Any:
 
 
 class _OldVersion(NamedTuple):
-    """The old factors, and which of their rows are which of the new ones."""
+    """The old factors, and the rows of both versions that are the same items."""
 
     factors: io.Factors
     rows: Any
@@ -143,7 +134,7 @@ class _OldVersion(NamedTuple):
 
 
 def _old_version(given: argparse.Namespace, ids: Any) -> _OldVersion | None:
-    """Read the old version before the work begins, and match its items."""
+    """Read the old version and match its items; called first, since it may fail."""
     if given.against is None:
         validation.check_none("--old-users", given.old_users, "without --against")
         return None
@@ -155,94 +146,75 @@ def _old_version(given: argparse.Namespace, ids: Any) -> _OldVersion | None:
     return _OldVersion(old, rows, old_rows)
 
 
-def _change(given: argparse.Namespace, model: io.Factors, old: _OldVersion) -> "VersionChange":
-    """Compare the items that both versions have."""
-    from fastcos.auditing.model_diff import version_change
+def _diff(given: argparse.Namespace, model: io.Factors, old: _OldVersion) -> "ModelDiff":
+    """Compare the items of both versions; most_changed: rows of the new one."""
+    from fastcos.auditing import diff_models
 
-    change = version_change(
+    diff = diff_models(
         model.items[old.rows],
         old.factors.items[old.old_rows],
         users=model.users,
         old_users=old.factors.users,
         k=given.k,
-        seed=given.seed,
+        random_state=given.seed,
     )
-    return change._replace(most_changed=old.rows[change.most_changed])
+    return dataclasses.replace(diff, most_changed=old.rows[diff.most_changed])
 
 
-def show(card: "Audit") -> None:
-    """Print the card."""
-    print(card.verdict)
-    zero = f", {card.n_zero:,} of them zero and left out" if card.n_zero else ""
-    twice = f", {card.n_duplicates:,} duplicates of others" if card.n_duplicates else ""
-    print(f"{card.n_items:,} items of {card.n_dimensions} dimensions{zero}{twice}")
-    if card.convention is not None:
-        print(f"convention: {card.convention.name}: {card.convention.meaning}")
+def show(report: "Audit") -> None:
+    """Print the report."""
+    print(report.verdict)
+    print(report.summary)
+    if report.parametrization is not None:
+        print(f"parametrisation: {report.parametrization.name}: {report.parametrization.meaning}")
     print_table(
-        f"share of the {card.k} nearest that survive every map of at most this condition; "
-        f"rescalings: {card.n_sampled} sampled items",
-        ["condition", "linear, certified", "rescaling, certified", "±", "not yet lost", "±"],
+        f"share of the {report.k} nearest that survive every map of at most this condition; "
+        f"rescalings: {report.n_sampled} sampled items",
+        ["condition", "linear, certified", "rescaling, certified", "±", "unbroken", "±"],
         [
             [f"{point.condition:g}", point.certified_linear, point.certified,
-             point.certified_error, point.survives_attack, point.attack_error]
-            for point in card.survival
+             point.certified_error, point.unbroken, point.unbroken_error]
+            for point in report.robustness
         ],
     )  # fmt: skip
     print_table(
-        f"the same items otherwise, by the lists of {card.n_listed:,} of them",
+        f"variants of the same items, by the lists of {report.n_listed:,} of them",
         ["embeddings", "condition", "Jaccard", "±", "overlap", "RSA", "hubness", "AUC", "compares"],
         [
             [row.name, row.condition, row.jaccard, row.jaccard_error, row.overlap, row.rsa,
              row.hubness, row.auc, row.meaning]
-            for row in (card.given, *card.family, *card.alternatives)
+            for row in (report.given, *report.rescaled_variants, *report.invariant_baselines)
         ],
     )  # fmt: skip
-    print_table("shape", ["number", "value"], _shape(card))
-    for number, line in enumerate(card.advice, 1):
+    numbers = {
+        "sensitivity index (mean total variation)": report.sensitivity,
+        "sensitivity index in a random basis": report.random_basis_sensitivity,
+        "largest share of one dimension in it": float(report.dimension_shares.max()),
+        **report.shape(),
+    }
+    if report.label_recovery is not None:
+        rescalings = f"rescalings up to {report.label_recovery.condition:g}"
+        numbers[f"lowest AUC of labels found, {rescalings}"] = report.label_recovery.low
+        numbers[f"highest AUC of labels found, {rescalings}"] = report.label_recovery.high
+    print_table("shape", ["statistic", "value"], [list(pair) for pair in numbers.items()])
+    for number, line in enumerate(report.advice, 1):
         print(f"{number}. {line}")
 
 
-def _shape(card: "Audit") -> list[list[Any]]:
-    rows: list[list[Any]] = [
-        ["arbitrariness (mean total-variation index)", card.arbitrariness],
-        ["the same in a random basis", card.random_basis],
-        ["largest share of one dimension in it", float(card.dimensions.max())],
-        ["mean cosine", card.mean_cosine],
-        ["effective rank", card.effective_rank],
-        ["IsoScore", card.isoscore],
-        ["hubness (skewness)", card.hubness.skewness],
-        ["items in no list", card.hubness.antihub_share],
-    ]
-    if card.popularity is not None:
-        rows += [
-            ["popularity and norm, correlation", card.popularity.norm_correlation],
-            ["popularity and hubness, correlation", card.popularity.hubness_correlation],
-            ["popularity and mean cosine, correlation", card.popularity.cosine_correlation],
-        ]
-    if card.recovery is not None:
-        bound = f"rescalings up to {card.recovery.condition:g}"
-        rows += [
-            [f"least AUC of labels found, {bound}", card.recovery.low],
-            [f"greatest AUC of labels found, {bound}", card.recovery.high],
-        ]
-    return rows
-
-
-def _show_change(change: "VersionChange", ids: Any) -> None:
-    print(change.verdict)
+def _show_diff(diff: "ModelDiff", ids: Any) -> None:
+    print(diff.verdict)
     print_table(
-        f"share of the {change.k} nearest that the old version has too, {change.n_listed:,} items",
-        ["old version", "share kept"],
+        f"share of the {diff.k} nearest that the old version has too, {diff.n_listed:,} items",
+        ["old version", "overlap"],
         [
-            ["as it is", change.kept],
-            ["columns rescaled to fit", change.after_rescaling],
-            ["mapped linearly to fit", change.after_linear],
-            ["by each version's query metric", change.query_metric],
+            ["as it is", diff.overlap],
+            ["columns rescaled to fit", diff.overlap_after_rescaling],
+            ["mapped linearly to fit", diff.overlap_after_linear_map],
+            ["by each version's query metric", diff.query_metric_overlap],
         ],
     )
-    if len(change.most_changed):
-        names = ", ".join(str(ids[item]) for item in change.most_changed[:10])
-        print(f"really changed most: {names}")
+    if len(diff.most_changed):
+        print("largest real change:", ", ".join(str(ids[item]) for item in diff.most_changed[:10]))
 
 
 def _limits(given: argparse.Namespace) -> dict[str, float]:
@@ -257,11 +229,11 @@ def _limits(given: argparse.Namespace) -> dict[str, float]:
     return limits
 
 
-def _judged(card: "Audit", change: "VersionChange | None", limits: dict[str, float]) -> int:
-    """Return 1, with the reason told, if a share is below its limit."""
-    shares = {"certified": card.point.certified, "jaccard": card.worst.jaccard}
-    if change is not None:
-        shares["unchanged"] = change.after_linear
+def _status(report: "Audit", diff: "ModelDiff | None", limits: dict[str, float]) -> int:
+    """Return 1, and print the reason, if a share is below its limit."""
+    shares = {"certified": report.at_condition.certified, "jaccard": report.worst_variant.jaccard}
+    if diff is not None:
+        shares["unchanged"] = diff.overlap_after_linear_map
     failed = [name for name, limit in limits.items() if shares[name] < limit]
     for name in failed:
         say(f"failed: {name} is {shares[name]:.3f}, less than {limits[name]:g}")

@@ -1,10 +1,39 @@
-"""The figures, as display objects: made from a result, drawn on request, never shown by themselves.
+"""Figures of results, as display objects in scikit-learn's manner.
 
-Figures are made without pyplot, so importing or drawing changes no global state of matplotlib.
+A display is made from a result, drawn by ``plot``, which returns it, and never shown by itself::
+
+    result      LinearMF        Audit                Comparison            Leaderboard
+                   |              |                      |                     |
+    display     Rescalings-     Robustness-,         SimilarityMaps-,      Leaderboard-
+                Display         DimensionShares-,    ExponentGrid-         Display
+                                LabelRecovery-       Display
+                                Display
+                   |              |
+    plot()      matplotlib      html.audit_page: one HTML page
+                figure          with the same figures as SVG
+
+``style`` holds the colours, the base class ``Display`` and the rc parameters, which are in force
+only while a figure is drawn. Figures are made without pyplot, so importing or drawing changes no
+global state of matplotlib. :func:`fastcos.plots.html.audit_page` writes the page of an audit.
 """
 
 from fastcos.plots.exponent_grid import ExponentGridDisplay
 from fastcos.plots.leaderboard import LeaderboardDisplay
+from fastcos.plots.report import (
+    DimensionSharesDisplay,
+    LabelRecoveryDisplay,
+    RobustnessDisplay,
+)
+from fastcos.plots.rescalings import RescalingsDisplay
 from fastcos.plots.similarity_maps import SimilarityMapsDisplay, similarity_image
 
-__all__ = ["ExponentGridDisplay", "LeaderboardDisplay", "SimilarityMapsDisplay", "similarity_image"]
+__all__ = [
+    "DimensionSharesDisplay",
+    "ExponentGridDisplay",
+    "LabelRecoveryDisplay",
+    "LeaderboardDisplay",
+    "RescalingsDisplay",
+    "RobustnessDisplay",
+    "SimilarityMapsDisplay",
+    "similarity_image",
+]

@@ -1,10 +1,10 @@
 """The measures ranked by score, with their intervals."""
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fastcos.comparison import Leaderboard, LeaderboardRow
-from fastcos.plots.style import COLOURS, drawing
+from fastcos.plots.style import COLOURS, Display
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ _BASELINE = "#555555", "s"
 
 
 @dataclass
-class LeaderboardDisplay:
+class LeaderboardDisplay(Display):
     """The best row of every measure, as a dot with an interval.
 
     Attributes
@@ -27,8 +27,6 @@ class LeaderboardDisplay:
     rows : list of LeaderboardRow
         By descending score: the best row of each measure, and the baseline.
     leaderboard : Leaderboard
-    figure_, ax_
-        The figure and axes of ``plot``.
 
     Examples
     --------
@@ -43,43 +41,17 @@ class LeaderboardDisplay:
 
     rows: list[LeaderboardRow]
     leaderboard: Leaderboard
-    figure_: Any = field(default=None, init=False, repr=False)
-    ax_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_leaderboard(cls, leaderboard: Leaderboard) -> "LeaderboardDisplay":
-        """Take the best row of every measure, at most 40, and the baseline.
-
-        Parameters
-        ----------
-        leaderboard : Leaderboard
-
-        Returns
-        -------
-        LeaderboardDisplay
-        """
+        """Take the best row of every measure, at most 40, and the baseline."""
         shown = leaderboard.best_per_measure()[:MAX_ROWS]
         if leaderboard.baseline not in {row.candidate for row in shown}:
             shown.append(leaderboard.row(leaderboard.baseline))
         return cls(sorted(shown, key=lambda row: -row.score.value), leaderboard)
 
-    def plot(self, ax: "Axes | None" = None) -> "LeaderboardDisplay":
-        """Draw the ranking.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        LeaderboardDisplay
-            Itself, with ``figure_`` and ``ax_``.
-        """
-        with drawing(ax, 6.8, 1.4 + ROW_INCHES * len(self.rows)) as axes:
-            self._draw(axes)
-            self.figure_, self.ax_ = axes.get_figure(root=True), axes
-        return self
+    def _inches(self) -> tuple[float, float]:
+        return 6.8, 1.4 + ROW_INCHES * len(self.rows)
 
     def _draw(self, ax: "Axes") -> None:
         board, n = self.leaderboard, len(self.rows)

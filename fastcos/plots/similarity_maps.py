@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.comparison import EQ2, Comparison, RescalingScores
-from fastcos.plots.style import MAP_COLOURS, rules
+from fastcos.plots.style import MAP_COLOURS, figure_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,9 +98,9 @@ class SimilarityMapsDisplay:
     def from_comparison(cls, comparison: Comparison) -> "SimilarityMapsDisplay":
         """Make the panels of a comparison: the truth, every named rescaling, Eq. 2.
 
-        With labels, the rescalings stand by rising AUC, and before them the one of the exponent
-        grid with the lowest. Items are sorted by label, then by falling popularity; items without a
-        label are left out.
+        With labels, the rescalings are in order of ascending AUC, after the one of the exponent
+        grid with the lowest. Items are sorted by label, then by descending popularity; items
+        without a label are left out.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class SimilarityMapsDisplay:
         SimilarityMapsDisplay
             Itself, with ``figure_`` and ``axes_``.
         """
-        with rules():
+        with figure_style():
             self._draw()
         return self
 
@@ -154,7 +154,7 @@ class SimilarityMapsDisplay:
         figure.colorbar(
             drawn, ax=axes[: len(self.images)].tolist(), label="cosine similarity", shrink=0.8
         )
-        figure.supxlabel("items, sorted by label, then by falling popularity", fontsize="medium")
+        figure.supxlabel("items, sorted by label, then by descending popularity", fontsize="medium")
         self.figure_, self.axes_ = figure, axes[: len(self.images)]
 
     def _panel(self, ax: "Axes", image: Image, title: str) -> Any:

@@ -1,12 +1,12 @@
-"""How every figure of fastcos looks: one set of rules, applied while drawing, left nowhere else.
+"""How each figure of fastcos looks, and the base class of the displays.
 
-Colours are those of Okabe and Ito (2008), told apart by the colour-blind; lines differ in dashes
-and markers too, so that they differ in grey print.
+Colours are those of Okabe and Ito (2008), distinguishable by the colour-blind. Lines differ in
+dashes and markers too, so that they differ in grey print.
 """
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), "-")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+GRID_COLOUR = "#D9D9D9"
 # diverging, zero is white
 MAP_COLOURS = "RdBu_r"
-_RULES: Any = {
+_STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.labelsize": 9,
@@ -25,43 +26,70 @@ _RULES: Any = {
     "axes.titlelocation": "left",
     "lines.linewidth": 1.6,
     "lines.markersize": 4.5,
-    "grid.color": "0.85",
+    "grid.color": GRID_COLOUR,
     "grid.linewidth": 0.6,
     "axes.axisbelow": True,
     "legend.frameon": False,
-    "legend.fontsize": 8,
     "svg.hashsalt": "fastcos",
 }
 
 
 @contextlib.contextmanager
-def rules() -> Iterator[None]:
-    """Draw by the rules of the house while the block runs."""
+def figure_style(**changes: Any) -> Iterator[None]:
+    """Draw in the style of fastcos while the block runs; changes: of rc parameters, "." as "_"."""
     from matplotlib import rc_context
 
-    with rc_context(_RULES):
+    with rc_context(_STYLE | {name.replace("_", "."): value for name, value in changes.items()}):
         yield
 
 
-@contextlib.contextmanager
-def drawing(ax: "Axes | None", width: float, height: float) -> Iterator["Axes"]:
-    """Give the axes to draw on under the rules: those given, or new ones of that size in inches.
+class Display:
+    """A figure of a result in scikit-learn's manner: drawn by ``plot``, never shown by itself.
 
-    New figures are made without pyplot: nothing is shown and no global state changes.
+    ``display.plot().figure_.savefig("name.png")`` saves it. Subclasses are dataclasses with
+    ``_draw`` and ``_inches``.
+
+    Attributes
+    ----------
+    figure_, ax_
+        The figure and axes of the last ``plot``.
     """
-    from matplotlib.figure import Figure
 
-    with rules():
-        yield (
-            Figure(figsize=(width, height), layout="constrained").subplots() if ax is None else ax
-        )
+    figure_: Any = None
+    ax_: Any = None
+
+    def plot(self, ax: "Axes | None" = None) -> Self:
+        """Draw the figure.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        Display
+            Itself, with ``figure_`` and ``ax_``.
+        """
+        from matplotlib.figure import Figure
+
+        with figure_style():
+            if ax is None:
+                # without pyplot: no global state changes
+                ax = Figure(figsize=self._inches(), layout="constrained").subplots()
+            self._draw(ax)
+        self.figure_, self.ax_ = ax.get_figure(root=True), ax
+        return self
+
+    def _inches(self) -> tuple[float, float]:
+        """Width and height of a new figure."""
+        return 6.4, 3.6
+
+    def _draw(self, ax: "Axes") -> None:
+        raise NotImplementedError
 
 
-def line(number: int) -> dict[str, Any]:
+def line_style(number: int) -> dict[str, Any]:
     """Return colour, dashes and marker of the line of that number."""
-    kinds = len(COLOURS)
-    return {
-        "color": COLOURS[number % kinds],
-        "linestyle": DASHES[number % kinds],
-        "marker": MARKERS[number % kinds],
-    }
+    kind = number % len(COLOURS)
+    return {"color": COLOURS[kind], "linestyle": DASHES[kind], "marker": MARKERS[kind]}

@@ -1,11 +1,12 @@
-"""Certified neighbours are never lost; attacks come with a rescaling that loses the neighbour."""
+"""Certified neighbours are never lost; each attack includes a rescaling that removes one."""
 
 import numpy as np
 import pytest
 
 from fastcos.auditing.attacks import vertex_attack
-from fastcos.auditing.certificates import certified_neighbors
+from fastcos.auditing.certificates import as_edges, certified_neighbors, rescaling_radii
 from fastcos.auditing.cosine_bounds import cosine_interval
+from fastcos.neighbors.index import SimilarityIndex
 from tests.oracles.audit import cosine, cosine_matrix, minimise_over_box, neighbour_sets, random_map
 
 FAMILIES = ("linear", "rescaling")
@@ -24,7 +25,7 @@ def lost(found, rows, condition, k):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_certified_edge_is_lost_under_random_maps(family):
+def test_certified_edges_survive_random_maps(family):
     rng = np.random.default_rng(1)
     items, k, kept, n = clustered(2), 4, 0, 2000
     found = certified_neighbors(items, k, 3.0, family=family)
@@ -41,7 +42,7 @@ def test_no_certified_edge_is_lost_under_random_maps(family):
 
 
 @pytest.mark.parametrize("n", [6, pytest.param(400, marks=[pytest.mark.slow, pytest.mark.long])])
-def test_no_certified_edge_is_lost_under_attack_and_every_witness_loses_its_edge(n):
+def test_attack_breaks_only_uncertified_edges_and_shows_how(n):
     closed = []
     for seed in range(n):
         items, k = clustered(100 + seed, p=80, d=6), 5
@@ -57,11 +58,11 @@ def test_no_certified_edge_is_lost_under_attack_and_every_witness_loses_its_edge
         closed.extend(found.radius[~broken] >= 2)
         assert (attack.rescaling[~broken] == 1).all()
         assert broken.mean() > 0.3
-    # most edges that no attack breaks are certified: little is left open
+    # most edges that no attack breaks are certified: few are undecided
     assert np.mean(closed) > 0.5
 
 
-def test_the_linear_radius_is_half_the_gap_to_the_runner_up_in_fisher_z():
+def test_linear_radius_is_half_the_fisher_z_gap():
     items, k = clustered(3), 4
     scores = cosine_matrix(items)
     np.fill_diagonal(scores, -np.inf)
@@ -73,7 +74,7 @@ def test_the_linear_radius_is_half_the_gap_to_the_runner_up_in_fisher_z():
     np.testing.assert_array_equal(found.indices, np.argsort(-scores, axis=1)[:, :k])
 
 
-def test_the_rescaling_radius_is_where_a_rival_can_first_pass():
+def test_rescaling_radius_is_where_an_item_can_pass():
     rng = np.random.default_rng(4)
     items = clustered(5, p=12, d=4)
     found = certified_neighbors(items, 3, 3.0, family="rescaling")
@@ -85,7 +86,7 @@ def test_the_rescaling_radius_is_where_a_rival_can_first_pass():
             radius = found.radius[i, r]
             if not 1.05 < radius < 3:
                 continue
-            # 5 % of ln(radius) further out numerical minimisation finds a rival in front
+            # 5 % of ln(radius) further out a numerical minimiser finds an item that passes
             assert least_lead(items, i, j, outsiders, 0.99 * np.log(radius), rng) > -1e-9
             assert least_lead(items, i, j, outsiders, 1.05 * np.log(radius), rng) < 0
 
@@ -100,7 +101,7 @@ def least_lead(items, i, j, outsiders, log_condition, rng):
     )
 
 
-def test_an_edge_certified_for_linear_maps_has_intervals_apart():
+def test_linear_certificates_have_disjoint_intervals():
     items, k, condition = clustered(6), 4, 1.15
     found = certified_neighbors(items, k, condition)
     checked = 0
@@ -113,7 +114,7 @@ def test_an_edge_certified_for_linear_maps_has_intervals_apart():
     assert checked > 20
 
 
-def test_rescaling_certifies_more_than_linear_and_stops_at_the_condition():
+def test_rescaling_certifies_more_than_linear():
     items = clustered(7, p=400, d=8)
     linear = certified_neighbors(items, 10, 1.5)
     found = certified_neighbors(items, 10, 1.5, family="rescaling")
@@ -123,31 +124,27 @@ def test_rescaling_certifies_more_than_linear_and_stops_at_the_condition():
     assert (found.radius <= capped).all()
 
 
-def test_long_lists_of_rivals_give_the_same_radii_as_short_ones(monkeypatch):
-    from fastcos.auditing import certificates
-
-    items = clustered(8, p=700, d=6)
-    usual = certified_neighbors(items, 5, 1.6, family="rescaling", rows=np.arange(0, 700, 10))
-    monkeypatch.setattr(certificates, "_FIRST_LIST", 699)
-    monkeypatch.setattr(certificates, "_BATCH", 7)
-    whole = certified_neighbors(items, 5, 1.6, family="rescaling", rows=np.arange(0, 700, 10))
-    np.testing.assert_array_equal(usual.radius, whole.radius)
+def radii(items, rows=None, **lists):
+    sample, k, _ = as_edges(items, 5, 1.6, rows)
+    levels = 1.6 ** np.linspace(0.02, 1, 50)
+    return rescaling_radii(sample, SimilarityIndex().fit(items), k, levels, **lists)
 
 
-def test_rivals_that_are_never_met_still_bound_the_radius(monkeypatch):
-    from fastcos.auditing import certificates
+def test_radii_do_not_depend_on_list_lengths():
+    items, rows = clustered(8, p=700, d=6), np.arange(0, 700, 10)
+    short = radii(items, rows)
+    np.testing.assert_array_equal(short, radii(items, rows, first_list=699, batch_rows=7))
 
+
+def test_items_beyond_the_longest_list_bound_the_radius():
     items = clustered(8, p=300, d=6)
-    whole = certified_neighbors(items, 5, 1.6, family="rescaling")
-    monkeypatch.setattr(certificates, "_FIRST_LIST", 2)
-    monkeypatch.setattr(certificates, "_LONGEST_LIST", 7)
-    short = certified_neighbors(items, 5, 1.6, family="rescaling")
-    assert (short.radius <= whole.radius * (1 + 1e-3)).all()
-    assert (short.radius < whole.radius * 0.999).mean() > 0.2
+    whole, short = radii(items), radii(items, first_list=2, longest_list=7)
+    assert (short <= whole * (1 + 1e-3)).all()
+    assert (short < whole * 0.999).mean() > 0.2
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_chosen_rows_get_the_rows_of_the_whole(family):
+def test_rows_selects_rows_of_the_full_result(family):
     items = clustered(9, p=90).astype(np.float32)
     everything = certified_neighbors(items, 6, 1.4, family=family)
     chosen = np.array([3, 4, 50, 89])
@@ -163,7 +160,7 @@ def test_duplicates_and_zero_rows_are_not_certified(family):
     items = np.vstack([clustered(10, p=20), np.zeros((2, 5))])
     items[1:6] = items[0] * np.array([[1.0], [3.0], [0.1], [7.0], [1.0]])
     found = certified_neighbors(items, 3, 1.2, family=family)
-    # six collinear rows: five rivals for three places, tied under every map
+    # six collinear rows: five candidates for three places, tied under every map
     assert (found.radius[:6] == 1).all()
     assert np.isnan(found.radius[20:]).all()
     assert not found.certified[20:].any()
@@ -171,19 +168,19 @@ def test_duplicates_and_zero_rows_are_not_certified(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_neighbours_without_rivals_stay_for_ever(family):
+def test_radius_is_infinite_without_other_items(family):
     items = clustered(11, p=4)
     assert np.isinf(certified_neighbors(items, 3, 2.0, family=family).radius).all()
     assert np.isinf(vertex_attack(items, 3, 50.0).radius).all()
 
 
-def test_a_duplicate_among_the_nearest_is_safe_for_ever():
+def test_radius_of_a_duplicate_is_infinite():
     items = clustered(12, p=15)
     items[1] = 2.5 * items[0]
     assert np.isinf(certified_neighbors(items, 1).radius[:2]).all()
 
 
-def test_a_zero_row_can_be_the_rival():
+def test_a_zero_row_can_pass_a_neighbour():
     items = np.array([[1.0, 1.0], [1.0, -0.9], [0.0, 0.0], [-1.0, 0.0]])
     found = certified_neighbors(items, 1, 3.0, family="rescaling", rows=[0])
     assert found.indices[0, 0] == 1
@@ -193,7 +190,7 @@ def test_a_zero_row_can_be_the_rival():
     assert radius < np.sqrt(1 / 0.9)
 
 
-def test_order_of_items_and_norms_do_not_matter():
+def test_radii_ignore_item_order_and_norms():
     rng = np.random.default_rng(13)
     items = clustered(14, p=70)
     order = rng.permutation(70)
@@ -205,7 +202,7 @@ def test_order_of_items_and_norms_do_not_matter():
 
 
 @pytest.mark.parametrize("search", [certified_neighbors, vertex_attack])
-def test_thread_count_does_not_change_a_bit(search):
+def test_results_are_bit_identical_for_any_threads(search):
     items = clustered(15, p=300, d=12).astype(np.float32)
     extra = {"family": "rescaling"} if search is certified_neighbors else {}
     results = [search(items, 5, 1.5, n_threads=n, **extra) for n in (1, 4)]
@@ -222,12 +219,12 @@ def test_thread_count_does_not_change_a_bit(search):
         ({"k": 2, "rows": [7]}, "rows must hold item numbers from 0 to 4"),
     ],
 )
-def test_wrong_arguments_are_named(arguments, message):
+def test_errors_name_the_argument(arguments, message):
     with pytest.raises(ValueError, match=message):
         certified_neighbors(np.eye(5), **arguments)
 
 
-def test_float32_rows_get_the_radii_of_the_same_rows_in_float64():
+def test_float32_rows_have_the_radii_of_float64():
     items = clustered(16, p=200, d=16)
     whole = certified_neighbors(items.astype(np.float32), 5)
     same = certified_neighbors(items.astype(np.float32).astype(np.float64), 5)

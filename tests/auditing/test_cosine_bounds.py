@@ -1,4 +1,4 @@
-"""Ranges of cosines: every bound is held by what is drawn, and reached by what is built."""
+"""Ranges of cosines: no random rescaling exceeds a bound, and constructed ones attain it."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def pairs(seed, n, largest=10):
 @pytest.mark.parametrize(
     "n", [400, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.long])]
 )
-def test_box_interval_equals_brute_force_over_all_corners(n):
+def test_cosine_interval_equals_all_corners(n):
     for _, x, y, condition in pairs(1, n):
         found = cosine_interval(x, y, condition)
         corners = cosines_at(x, y, vertices(len(x), condition**2))
@@ -60,7 +60,7 @@ def test_box_interval_equals_brute_force_over_all_corners(n):
 @pytest.mark.parametrize(
     "n", [400, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.long])]
 )
-def test_both_witnesses_are_in_the_box_and_reproduce_both_ends(n):
+def test_cosine_interval_rescalings_attain_both_ends(n):
     for _, x, y, condition in pairs(2, n, 40):
         found = cosine_interval(x, y, condition)
         for D, end in ((found.low_rescaling, found.low), (found.high_rescaling, found.high)):
@@ -69,7 +69,7 @@ def test_both_witnesses_are_in_the_box_and_reproduce_both_ends(n):
 
 
 @pytest.mark.parametrize("n", [20, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.long])])
-def test_no_numerical_minimiser_gets_below_the_box_interval(n):
+def test_cosine_interval_bounds_a_numerical_minimiser(n):
     reached = 0
     for rng, x, y, condition in pairs(3, n, 7):
         low = cosine_interval(x, y, condition).low
@@ -79,7 +79,7 @@ def test_no_numerical_minimiser_gets_below_the_box_interval(n):
     assert reached > 0.9 * n
 
 
-def test_intervals_are_nested_in_condition_and_inside_the_fisher_z_interval():
+def test_intervals_are_nested():
     for rng, x, y, condition in pairs(4, 200, 30):
         inner, outer = cosine_interval(x, y, condition), cosine_interval(x, y, 1.5 * condition)
         bound = fisher_z_interval(cosine(x, y), condition)
@@ -92,7 +92,7 @@ def test_intervals_are_nested_in_condition_and_inside_the_fisher_z_interval():
         assert everything.low - 1e-12 <= inner.low <= inner.high <= everything.high + 1e-12
 
 
-def test_swapping_mirroring_scaling_and_stacking_pairs_does_not_matter():
+def test_cosine_interval_symmetries():
     rng = np.random.default_rng(5)
     x, y = rng.standard_normal((2, 20, 9))
     stacked = cosine_interval(x, y, 1.7)
@@ -106,7 +106,7 @@ def test_swapping_mirroring_scaling_and_stacking_pairs_does_not_matter():
         assert (-mirrored.high, -mirrored.low) == pytest.approx((one.low, one.high), abs=1e-13)
 
 
-def test_condition_one_and_collinear_pairs_leave_no_room():
+def test_condition_one_and_collinear_pairs_have_no_range():
     x = np.array([0.3, -2.0, 0.7])
     still = cosine_interval(x, [1.0, 1.0, 0.0], 1.0)
     assert still.low == pytest.approx(cosine(x, np.array([1.0, 1.0, 0.0])), abs=1e-15)
@@ -119,7 +119,7 @@ def test_condition_one_and_collinear_pairs_leave_no_room():
     assert (one.low, one.high) == (-1.0, -1.0)
 
 
-def test_zero_rows_have_no_direction():
+def test_zero_rows_have_nan():
     x = np.array([[1.0, 2.0], [0.0, 0.0]])
     y = np.array([[0.0, 0.0], [1.0, 1.0]])
     found = cosine_interval(x, y, 2.0)
@@ -127,7 +127,7 @@ def test_zero_rows_have_no_direction():
     assert np.isnan([*unbounded_range(x, y).low, *tv_index(x, y).index]).all()
 
 
-def test_unbounded_range_brackets_ten_thousand_rescalings_and_is_approached():
+def test_unbounded_range_holds_and_is_approached():
     rng = np.random.default_rng(6)
     for kind in range(5):
         for _ in range(20):
@@ -162,15 +162,15 @@ def batched_z(M, x, y):
     return np.arctanh(np.clip(xy / np.sqrt(xx * yy), -1 + 1e-15, 1 - 1e-15))
 
 
-def random_metrics(rng, n, d, spread):
+def random_metrics(rng, n, d, log_spread):
     A = np.linalg.qr(rng.standard_normal((n, d, d)))[0]
-    values = np.exp(spread * rng.standard_normal((n, d)))
+    values = np.exp(log_spread * rng.standard_normal((n, d)))
     return np.einsum("nij,nj,nkj->nik", A, values, A)
 
 
-def test_no_metric_of_twenty_thousand_moves_fisher_z_by_more_than_half_the_distance():
+def test_metrics_move_fisher_z_by_at_most_half_the_distance():
     rng = np.random.default_rng(7)
-    n, violations, tightest = 20_000, 0, 0.0
+    n, violations, tightest = 8_000, 0, 0.0
     for d in (2, 3, 5, 8):
         first, second = (random_metrics(rng, n // 4, d, 0.7) for _ in range(2))
         x, y = rng.standard_normal((2, n // 4, d))
@@ -197,7 +197,7 @@ def test_fisher_z_interval_is_attained_at_both_ends():
             assert cosine(x @ G, y @ G) == pytest.approx(end, abs=1e-12)
 
 
-def test_fisher_z_interval_holds_under_random_maps_and_keeps_its_shape():
+def test_fisher_z_interval_holds_under_random_maps():
     rng = np.random.default_rng(9)
     x, y = rng.standard_normal((2, 200, 5))
     cosines = np.array([cosine(a, b) for a, b in zip(x, y, strict=True)])
@@ -211,7 +211,7 @@ def test_fisher_z_interval_holds_under_random_maps_and_keeps_its_shape():
     assert fisher_z_interval(-1.0, 9.0) == (-1.0, -1.0)
 
 
-def test_user_item_cosines_keep_their_sign_and_move_by_at_most_the_condition():
+def test_user_item_cosines_move_by_at_most_the_condition():
     rng = np.random.default_rng(10)
     for _ in range(500):
         d, condition = int(rng.integers(2, 7)), float(np.exp(rng.uniform(0, 2)))
@@ -220,7 +220,7 @@ def test_user_item_cosines_keep_their_sign_and_move_by_at_most_the_condition():
         assert abs(np.log(after / before)) <= np.log(condition) + 1e-9
 
 
-def test_powers_of_the_spectrum_are_as_far_apart_as_their_exponents():
+def test_rescaling_distance_of_powers_of_the_spectrum():
     s = np.array([9.0, 4.0, 1.5])
     assert rescaling_distance(s**0, s ** (2 * 0.5)) == pytest.approx(2 * 0.5 * np.log(6))
     rng = np.random.default_rng(11)
@@ -232,7 +232,7 @@ def test_powers_of_the_spectrum_are_as_far_apart_as_their_exponents():
     assert moved == pytest.approx(rescaling_distance(one, s))
 
 
-def test_tv_contributions_are_the_derivatives_of_fisher_z():
+def test_tv_contributions_are_derivatives_of_fisher_z():
     rng = np.random.default_rng(12)
     for _ in range(100):
         d = int(rng.integers(2, 9))
@@ -255,7 +255,7 @@ def test_tv_index_depends_on_the_basis():
     assert abs(tv_index(x, y).index - tv_index(x @ R, y @ R).index) > 0.01
 
 
-def test_cosine_changes_sign_along_a_power_no_more_often_than_the_products():
+def test_cosine_sign_changes_are_bounded_by_the_products():
     rng = np.random.default_rng(14)
     for _ in range(300):
         d = int(rng.integers(2, 7))
@@ -281,12 +281,12 @@ def test_cosine_changes_sign_along_a_power_no_more_often_than_the_products():
         ),
     ],
 )
-def test_wrong_arguments_are_named(call, message):
+def test_errors_name_the_argument(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_thread_count_does_not_change_a_bit():
+def test_results_are_bit_identical_for_any_threads():
     rng = np.random.default_rng(15)
     x, y = rng.standard_normal((2, 3000, 64))
     one, all_of_them = (cosine_interval(x, y, 2.0, n_threads=n) for n in (1, 4))
@@ -294,3 +294,38 @@ def test_thread_count_does_not_change_a_bit():
         np.testing.assert_array_equal(a, b)
     for a, b in zip(tv_index(x, y, n_threads=1), tv_index(x, y, n_threads=4), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_cosines_above_one_by_float32_rounding_are_clipped():
+    given = [-1 - 1e-7, 1 + 9e-7, 0.5]
+    found = fisher_z_interval(given, 1.0)
+    np.testing.assert_allclose(found.low, [-1, 1, 0.5], rtol=1e-15)
+    with pytest.raises(
+        ValueError, match=r"cosine must be from -1 to 1, got .*1\.1.* at position 2"
+    ):
+        fisher_z_interval([0, 1, 1.1, 2], 2.0)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_metric_is_symmetric_up_to_rounding(scale):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((5, 9))
+    symmetric = scale * (A @ A.T)
+    rounded = symmetric * (1 + 1e-13 * rng.standard_normal((5, 5)))
+    assert rescaling_distance(rounded, symmetric) < 1e-9
+    asymmetric = symmetric.copy()
+    asymmetric[0, 1] += 1e-8 * np.abs(symmetric).max()
+    with pytest.raises(ValueError, match="first must be symmetric and positive definite"):
+        rescaling_distance(asymmetric, symmetric)
+
+
+def test_a_metric_is_positive_in_each_direction():
+    for lowest in (0.0, -0.25):
+        with pytest.raises(ValueError, match=f"got a smallest eigenvalue of {lowest:g}"):
+            rescaling_distance(np.diag([3.0, lowest, 2.0]), np.eye(3))
+    with pytest.raises(
+        ValueError, match=r"second must be of shape \(3, 3\) or \(3,\), got \(2, 2\)"
+    ):
+        rescaling_distance([1.0, 1.0, 1.0], np.eye(2))
+    with pytest.raises(ValueError, match="second must"):
+        rescaling_distance([1.0, 1.0, 1.0], [1.0, 2.0])

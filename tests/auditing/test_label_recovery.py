@@ -1,15 +1,15 @@
-"""The range of the AUC of labels over rescalings, against every corner of the box."""
+"""The range of the AUC of labels over rescalings, against all corners of the box."""
 
 import numpy as np
 import pytest
 
-from fastcos.auditing.label_recovery import recovery_range
+from fastcos.auditing.label_recovery import label_recovery_range
 from fastcos.metrics import pair_auc
 from tests.oracles.audit import vertices
 
 
 def planted(seed, n=240, d=6, informed=2):
-    """Labels that only the first dimensions know."""
+    """Labels that only the first dimensions encode."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 3, n)
     items = rng.standard_normal((n, d))
@@ -18,18 +18,18 @@ def planted(seed, n=240, d=6, informed=2):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_corner_of_the_box_is_much_better_than_what_was_found(seed):
+def test_label_recovery_is_near_the_best_corner(seed):
     items, labels = planted(seed)
-    found = recovery_range(items, labels, 2.5)
+    found = label_recovery_range(items, labels, 2.5)
     corners = [pair_auc(items * np.sqrt(w), labels).value for w in vertices(6, 2.5**2)]
     assert found.high > max(corners) - 0.01
     assert found.low < min(corners) + 0.01
     assert found.high - found.low > 0.02
 
 
-def test_both_rescalings_are_in_the_box_and_reproduce_both_ends():
+def test_rescalings_attain_both_ends():
     items, labels = planted(5)
-    found = recovery_range(items, labels, 3.0)
+    found = label_recovery_range(items, labels, 3.0)
     for D, auc in ((found.low_rescaling, found.low), (found.high_rescaling, found.high)):
         assert D.max() / D.min() <= 3 * (1 + 1e-12)
         assert pair_auc(items / D, labels).value == pytest.approx(auc, abs=1e-4)
@@ -37,26 +37,26 @@ def test_both_rescalings_are_in_the_box_and_reproduce_both_ends():
     assert found.low <= found.given <= found.high
 
 
-def test_the_range_finds_the_dimensions_that_know_the_labels():
+def test_weights_find_the_dimensions_of_the_labels():
     items, labels = planted(6)
-    weights = recovery_range(items, labels, 10.0).high_rescaling ** -2.0
+    weights = label_recovery_range(items, labels, 10.0).high_rescaling ** -2.0
     assert weights[:2].min() > 5 * weights[2:].max()
 
 
-def test_condition_one_leaves_no_range_and_missing_labels_are_left_out():
+def test_condition_one_has_no_range():
     items, labels = planted(7)
-    still = recovery_range(items, labels, 1.0)
+    still = label_recovery_range(items, labels, 1.0)
     assert still.low == still.given == still.high
     partial = [None if i % 2 else int(label) for i, label in enumerate(labels)]
     items[0] = 0
-    found = recovery_range(items, partial, 2.0)
+    found = label_recovery_range(items, partial, 2.0)
     assert found.n_items == 119
 
 
-def test_labels_unknown_to_the_items_move_little_on_items_that_were_not_searched():
+def test_random_labels_stay_at_chance_level():
     rng = np.random.default_rng(8)
     items, labels = rng.standard_normal((3000, 12)), rng.integers(0, 4, 3000)
-    found = recovery_range(items, labels, 2.0)
+    found = label_recovery_range(items, labels, 2.0)
     assert abs(found.low - 0.5) < 0.01
     assert abs(found.high - 0.5) < 0.01
 
@@ -69,6 +69,6 @@ def test_labels_unknown_to_the_items_move_little_on_items_that_were_not_searched
         ({"labels": [0, 1] * 10, "condition": 0.5}, "condition must be a finite number >= 1"),
     ],
 )
-def test_wrong_arguments_are_named(arguments, message):
+def test_errors_name_the_argument(arguments, message):
     with pytest.raises(ValueError, match=message):
-        recovery_range(np.random.default_rng(9).standard_normal((20, 3)), **arguments)
+        label_recovery_range(np.random.default_rng(9).standard_normal((20, 3)), **arguments)

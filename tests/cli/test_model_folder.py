@@ -79,17 +79,17 @@ def test_the_canonical_form_of_a_folder_asks_for_users(folder, tmp_path, capsys)
 
 
 def test_audit_of_the_folder_is_that_of_both_sides(folder, tmp_path):
-    cards = []
+    reports = []
     for sides in ((folder / "model",), (folder / "items.npy", "--users", folder / "users.npy")):
-        out = tmp_path / str(len(cards))
+        out = tmp_path / str(len(reports))
         assert call("audit", *sides, "--k", 3, "--out", out) == 0
-        cards.append(json.loads((out / "audit.json").read_text())["audit"])
-    ours, truth = cards
-    assert ours["survival"] == truth["survival"]
-    assert [row["name"] for row in ours["alternatives"]] == [
-        row["name"] for row in truth["alternatives"]
+        reports.append(json.loads((out / "audit.json").read_text())["audit"])
+    ours, truth = reports
+    assert ours["robustness"] == truth["robustness"]
+    assert [row["name"] for row in ours["invariant_baselines"]] == [
+        row["name"] for row in truth["invariant_baselines"]
     ]
-    for some in ("family", "alternatives"):
+    for some in ("rescaled_variants", "invariant_baselines"):
         for row, true in zip(ours[some], truth[some], strict=True):
             assert row["jaccard"] == pytest.approx(true["jaccard"], abs=0.02), row["name"]
 

@@ -19,7 +19,7 @@ def cosine_matrix(rows):
     return units @ units.T
 
 
-def test_a_small_image_is_the_matrix_of_cosines_in_the_given_order():
+def test_small_image_is_the_cosine_matrix():
     rows = np.random.default_rng(0).standard_normal((9, 4))
     rows[3] = 0
     order = np.array([4, 3, 8, 0])
@@ -29,7 +29,7 @@ def test_a_small_image_is_the_matrix_of_cosines_in_the_given_order():
 
 
 @pytest.mark.parametrize(("n", "pixels"), [(10, 3), (7, 7), (100, 9), (8, 1)])
-def test_a_large_image_holds_block_means(n, pixels):
+def test_large_image_holds_block_means(n, pixels):
     rows = np.random.default_rng(n).standard_normal((n, 5))
     image = similarity_image(rows, np.arange(n), pixels=pixels)
     cosines = cosine_matrix(rows)
@@ -40,7 +40,7 @@ def test_a_large_image_holds_block_means(n, pixels):
             assert image[a, b] == pytest.approx(block.mean(), abs=1e-12)
 
 
-def test_panels_are_truth_then_rising_auc_then_eq2(comparison):
+def test_panels_are_truth_then_ascending_auc_then_eq2(comparison):
     display = SimilarityMapsDisplay.from_comparison(comparison)
     shown = [title.split("AUC ")[1][:5] for title in display.titles[1:-1]]
     assert shown == sorted(shown)
@@ -53,21 +53,21 @@ def test_panels_are_truth_then_rising_auc_then_eq2(comparison):
     np.testing.assert_allclose(display.boundaries, np.cumsum(sizes)[:-1] / sizes.sum())
 
 
-def test_without_labels_there_is_no_truth_panel():
+def test_maps_without_labels_have_no_truth_panel():
     X, _ = clustered_interactions()
     display = SimilarityMapsDisplay.from_comparison(compare(X, n_components=4, measures=["cosine"]))
     assert not display.titles[0].startswith("truth")
     assert len(display.images) == 7
 
 
-def test_one_colour_scale_serves_all_panels(comparison):
+def test_maps_share_one_colour_scale(comparison):
     figure = SimilarityMapsDisplay.from_comparison(comparison).plot().figure_
     images = [image for ax in figure.axes for image in ax.get_images()]
     assert len(images) == 9
     assert {image.get_clim() for image in images} == {(-1.0, 1.0)}
 
 
-def test_grid_shows_the_auc_of_each_pair_of_exponents(comparison):
+def test_grid_shows_the_auc_of_each_pair(comparison):
     display = ExponentGridDisplay.from_comparison(comparison)
     for row in comparison.grid:
         a, b = row.rescaling.item_exponents

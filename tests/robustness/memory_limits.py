@@ -135,12 +135,12 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     "fisher_z_interval": (
         lambda n: (rows(n)[:, 0],), lambda x: fastcos.auditing.fisher_z_interval(np.tanh(x), 2.0),
     ),
-    "recovery_range": (lambda n: (rows(n), labels(n)), fastcos.auditing.recovery_range),
+    "label_recovery_range": (lambda n: (rows(n), labels(n)), fastcos.auditing.label_recovery_range),
     "rerank": (
         lambda n: (fastcos.Neighbors(lists(n), rows(n)[:, :10]),),
         lambda found: fastcos.rerank(found, lambda query, columns: -np.asarray(columns)),
     ),
-    "version_change": (lambda n: (rows(n), rows(n)), fastcos.auditing.version_change),
+    "diff_models": (lambda n: (rows(n), rows(n)), fastcos.auditing.diff_models),
     "audit": (
         lambda n: (rows(n), rows(n // 2), labels(n)),
         lambda items, users, of: fastcos.audit(items, users, labels=of),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastcos import io
-from fastcos.auditing.embeddings import audit
+from fastcos.auditing.item_audit import audit
 from fastcos.cli.main import main
 from fastcos.comparison import compare_vectors
 
@@ -39,7 +39,7 @@ def on_disk(folder, **arrays):
 
 
 @pytest.mark.usefixtures("few_mib")
-def test_the_card_of_rows_on_disk_is_that_of_rows_in_memory(model, tmp_path):
+def test_the_report_of_rows_on_disk_is_that_of_rows_in_memory(model, tmp_path):
     items, users, labels, popularity = model
     told = {"labels": labels, "popularity": popularity, "k": 4, "condition": 1.2}
     expected = audit(items, users, **told)
@@ -79,15 +79,15 @@ def test_measures_that_need_the_rows_in_memory_are_left_out_or_refused(model, tm
 def test_a_large_file_is_mapped_by_the_command_line(model, tmp_path, monkeypatch, capsys):
     items = np.repeat(model[0][:2500], 8, axis=1) + np.arange(96)
     np.save(tmp_path / "items.npy", items)
-    cards = []
+    reports = []
     for memory in ("1.7", "200"):
         monkeypatch.setenv("FASTCOS_WORKING_MEMORY", memory)
         given = io.read_factors(tmp_path / "items.npy").items
         assert isinstance(given, np.memmap) == (memory == "1.7")
         out = str(tmp_path / memory)
         assert main(["audit", str(tmp_path / "items.npy"), "--k", "3", "--out", out]) == 0
-        cards.append(json.loads((tmp_path / memory / "audit.json").read_text())["audit"])
-    assert cards[0] == cards[1]
+        reports.append(json.loads((tmp_path / memory / "audit.json").read_text())["audit"])
+    assert reports[0] == reports[1]
     items[1234, 5] = np.nan
     np.save(tmp_path / "items.npy", items)
     monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "1.7")
@@ -102,7 +102,7 @@ LIMITED = """
     fastcos.audit(small, k=1)
     peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
     before = peak()
-    card = fastcos.audit(np.load(sys.argv[1], mmap_mode="r"), k=1)
+    report = fastcos.audit(np.load(sys.argv[1], mmap_mode="r"), k=1)
     print((peak() - before) / 1024)
 """
 

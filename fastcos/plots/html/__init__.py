@@ -1,4 +1,4 @@
-"""A card as one HTML page that needs nothing else: no network, no script, light and dark."""
+"""The report of an audit as one HTML page: no network, no script, light and dark."""
 
 from fastcos.plots.html.report_page import audit_page
 

@@ -1,10 +1,10 @@
-"""What no function of the item embeddings alone can know, and how far one rescaling goes."""
+"""Variants and canonical forms: what depends on the parametrisation and what does not."""
 
 import numpy as np
 import pytest
 
 from fastcos.auditing.canonical import canonicalize, query_metric
-from fastcos.auditing.variants import moments, rescaled, unfree
+from fastcos.auditing.variants import invariant_baselines, moments, rescaled_variants
 from fastcos.datasets.simulation import simulate_interactions
 from fastcos.models.linear_mf import LinearMF
 from tests.oracles.audit import cosine_matrix
@@ -13,11 +13,11 @@ from tests.oracles.audit import cosine_matrix
 def variants(items, users=None):
     own = moments(items)
     others = None if users is None else moments(users)
-    found = [*rescaled(own, others), *unfree(own, others)]
+    found = [*rescaled_variants(own, others), *invariant_baselines(own, others)]
     return {variant.name: cosine_matrix(variant.rows(items)) for variant in found}
 
 
-def test_forms_of_the_items_alone_see_neither_spectrum_nor_shrinkage():
+def test_item_variants_ignore_spectrum_and_shrinkage():
     rng = np.random.default_rng(1)
     V = np.linalg.qr(rng.standard_normal((40, 5)))[0]
     one, other = V * [9, 5, 3, 2, 1], V * [2.0, 1.9, 1.5, 1.4, 0.3]
@@ -27,7 +27,7 @@ def test_forms_of_the_items_alone_see_neither_spectrum_nor_shrinkage():
         np.testing.assert_allclose(first[name], second[name], atol=1e-10)
 
 
-def test_forms_that_use_the_users_do_tell_models_apart_and_not_their_parametrisations():
+def test_user_variants_ignore_the_parametrisation():
     rng = np.random.default_rng(2)
     V = np.linalg.qr(rng.standard_normal((40, 5)))[0]
     U = np.linalg.qr(rng.standard_normal((60, 5)))[0]
@@ -42,7 +42,7 @@ def test_forms_that_use_the_users_do_tell_models_apart_and_not_their_parametrisa
 
 
 @pytest.mark.parametrize("rescaling", ["identity", "weights", "data"])
-def test_the_uncentred_query_metric_is_the_smoothed_rescaling_of_the_model(rescaling):
+def test_uncentred_query_metric_is_smoothed_rescaling(rescaling):
     data = simulate_interactions(600, 80, random_state=3)
     model = LinearMF(12, regularization=50.0).fit(data.X)
     users = model.user_embeddings(data.X, rescaling).astype(np.float64)
@@ -52,7 +52,7 @@ def test_the_uncentred_query_metric_is_the_smoothed_rescaling_of_the_model(resca
     np.testing.assert_allclose(found, cosine_matrix(smoothed), atol=1e-5)
 
 
-def test_every_parametrisation_of_a_model_has_the_canonical_form_called_balanced():
+def test_canonical_form_is_the_balanced_rescaling():
     data = simulate_interactions(600, 80, random_state=4)
     model = LinearMF(6, regularization=50.0).fit(data.X)
     forms = [
@@ -69,7 +69,7 @@ def test_every_parametrisation_of_a_model_has_the_canonical_form_called_balanced
     np.testing.assert_allclose(cosine_matrix(forms[0].items), cosine_matrix(balanced), atol=1e-4)
 
 
-def test_one_rescaling_makes_all_items_alike():
+def test_one_rescaling_makes_all_items_similar():
     data = simulate_interactions(1000, 120, random_state=5)
     used = np.flatnonzero(np.bincount(data.X.indices, minlength=120))
     items = LinearMF(8, regularization=100.0).fit(data.X).item_embeddings().astype(np.float64)

@@ -1,0 +1,224 @@
+"""The audit of item embeddings: draws samples, calls the parts of the package, makes the report."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import metrics, parallel, validation
+from fastcos.auditing import certificates, variants
+from fastcos.auditing.certificates import ItemRows
+from fastcos.auditing.label_recovery import search_rescalings
+from fastcos.auditing.report import Audit, Floats, VariantScores
+from fastcos.auditing.robustness import robustness_curve
+from fastcos.kernels import intervals
+from fastcos.measures.row_transforms import fingerprints
+from fastcos.neighbors.search import top_k
+from fastcos.storage import memmap
+
+Integers = npt.NDArray[np.int64]
+
+# The cost of an audit against one top_k of all items: python -m bench.audit_cost.
+# items whose edges are certified and attacked under rescalings
+_CERTIFIED_ROWS = 48
+# items whose lists of neighbours are compared between variants
+_LISTED_ROWS = 500
+# items whose pairs are scored against labels
+_LABELLED_ROWS = 1000
+# items whose edges give the sensitivity index
+_INDEXED_ROWS = 2000
+# random bases whose mean index is the level of an average basis
+_RANDOM_BASES = 3
+# rows of a partial sum of the index: fixed, so that sums do not depend on threads
+_ROWS_PER_PART = 128
+# rows that are hashed at once
+_HASHED_AT_ONCE = 8192
+
+
+def audit(
+    items: Any,
+    users: Any = None,
+    *,
+    labels: Any = None,
+    popularity: Any = None,
+    k: int = 10,
+    condition: float = 2.0,
+    n_threads: int | None = None,
+    working_memory: float | None = None,
+    progress: parallel.Progress | None = None,
+    random_state: int | np.random.Generator = 0,
+) -> Audit:
+    """Report how far the cosines of these items depend on a choice that training never made.
+
+    Predictions do not change when a rescaling D acts on the users and its inverse on the items.
+    Neighbours by cosine do. The report bounds the share of neighbours that survive such rescalings,
+    compares other parametrisations, and recommends what to compare instead.
+
+    One ``top_k`` of all items, and samples for the costlier parts: 48 items for certificates and
+    attacks under rescalings, 500 for lists, 1,000 for labels, 2,000 for the sensitivity index.
+
+    Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
+    ``working_memory``; the report has the same numbers. It takes about 30 (k + 1) bytes per item
+    more, and reads the file about 20 times.
+
+    Parameters
+    ----------
+    items : array_like (p, d), float32 or float64
+        Item embeddings, p > k. Zero rows have no direction: they are counted and left out.
+    users : array_like (n, d), optional
+        User or query embeddings of the same model, for the variants that depend on predictions.
+    labels : array_like (p,), int or str, optional
+        Clusters of the items, for label recovery; None for an item without a label.
+    popularity : array_like (p,), optional
+        For example the number of users of each item.
+    k : int
+        Neighbours per item.
+    condition : float
+        Largest entry of D over its smallest, for the verdict. For scale: 2.3 is between the two
+        cases of the paper's section 2.2 on its own simulation.
+    n_threads, working_memory
+        As in :func:`fastcos.top_k`.
+    progress : callable, optional
+        Called as progress(done, total) during the search of neighbours.
+    random_state : int or Generator
+        Seed of the samples.
+
+    Returns
+    -------
+    Audit
+        The report; ``verdict`` is its summary in a sentence, ``to_dict()`` gives plain values.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity; users of another width; labels or popularity of another length; k,
+        condition or random_state out of range; fewer than k + 1 rows that are not zero.
+
+    Notes
+    -----
+    Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, for the rescalings; the certificates are
+    those of :func:`fastcos.certified_neighbors`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos import audit
+    >>> rng = np.random.default_rng(0)
+    >>> report = audit(rng.standard_normal((300, 8)), k=5, condition=1.2)
+    >>> report.n_items, 0 <= report.sensitivity <= 1
+    (300, True)
+    >>> point = report.at_condition
+    >>> point.certified_linear <= 1 and point.certified <= point.unbroken
+    True
+    """
+    sample, k, condition = certificates.as_edges(items, k, condition, None, working_memory)
+    p, d = sample.items.shape
+    if users is not None:
+        users = memmap.as_mapped_rows("users", users)
+        validation.check_same_width("users", users, "items", sample.items)
+    codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
+    if popularity is not None:
+        popularity = validation.as_vector("popularity", popularity, p)
+    generator = validation.as_generator("random_state", random_state)
+    directed = np.flatnonzero(sample.norms > 0)
+    if len(directed) < k + 1:
+        raise ValueError(f"items must have {k + 1} rows that are not zero, got {len(directed)}")
+
+    found = top_k(
+        sample.items, k=min(k + 1, p - 1), n_threads=n_threads, progress=progress,
+        working_memory=sample.working_memory,
+    ).indices  # fmt: skip
+    _, linear = certificates.linear_radii(sample, found, k, n_threads)
+    lists = validation.read_only(np.ascontiguousarray(found[:, :k]))
+
+    def draw(rows: Integers, most: int) -> Integers:
+        return np.sort(generator.choice(rows, min(most, len(rows)), replace=False))
+
+    indexed, certified, listed = (
+        sample.subset(draw(directed, most))
+        for most in (_INDEXED_ROWS, _CERTIFIED_ROWS, _LISTED_ROWS)
+    )
+    labelled = recovery = None
+    if codes is not None:
+        numbers = draw(directed[codes[directed] >= 0], _LABELLED_ROWS)
+        labelled = numbers, codes[numbers]
+        rows = memmap.take_rows("items", sample.items, numbers)
+        recovery = search_rescalings(rows, codes[numbers], condition, generator, n_threads)
+    sensitivity, shares = sensitivity_index(indexed, lists[indexed.rows], n_threads)
+    in_random_bases = [
+        sensitivity_index(certified, lists[certified.rows], n_threads, generator)[0]
+        for _ in range(_RANDOM_BASES)
+    ]
+    own = variants.moments(sample.items)
+    others = None if users is None else variants.moments(users)
+
+    def score(variant: variants.Variant) -> VariantScores:
+        return variants.score_variant(variant, listed, lists[listed.rows], labelled, n_threads)
+
+    centred = np.diag(variants.singular_values(own.covariance))
+    return Audit(
+        n_items=p,
+        n_dimensions=d,
+        k=k,
+        condition=condition,
+        n_zero=p - len(directed),
+        n_duplicates=_count_duplicates(sample.items),
+        n_sampled=len(certified.rows),
+        n_listed=len(listed.rows),
+        parametrization=variants.recognize_parametrization(own, others),
+        sensitivity=sensitivity,
+        random_basis_sensitivity=float(np.mean(in_random_bases)),
+        dimension_shares=shares,
+        robustness=robustness_curve(certified, linear, k, condition, n_threads),
+        given=score(variants.AS_GIVEN),
+        rescaled_variants=tuple(map(score, variants.rescaled_variants(own, others))),
+        invariant_baselines=tuple(map(score, variants.invariant_baselines(own, others))),
+        label_recovery=recovery,
+        hubness=metrics.hubness(lists),
+        popularity=(
+            None if popularity is None else metrics.popularity_bias(sample.items, popularity, lists)
+        ),
+        mean_cosine=metrics.mean_cosine(sample.items).value,
+        effective_rank=metrics.effective_rank(np.diag(variants.singular_values(own.second))),
+        isoscore=(metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
+    )
+
+
+def sensitivity_index(
+    sample: ItemRows,
+    lists: Integers,
+    n_threads: int | None = None,
+    generator: np.random.Generator | None = None,
+) -> tuple[float, Floats]:
+    """Mean total-variation index of the edges, and the share of each dimension in it.
+
+    With a generator, in a random basis.
+    """
+    sample, lists = certificates.gather_items(sample, lists)
+    if generator is not None:
+        rotated = variants.random_basis(sample.items, generator)
+        sample = sample._replace(items=validation.read_only(rotated))
+    n, d = len(lists), sample.items.shape[1]
+    boundaries = parallel.row_blocks(n, _ROWS_PER_PART)
+    n_parts = len(boundaries) - 1
+    indices = parallel.unfilled(lists.shape, np.float64)
+    totals = parallel.unfilled((n_parts, d), np.float64)
+    parallel.run(
+        intervals.edge_indices, parallel.row_blocks(n_parts, 1), *sample.arrays, lists,
+        validation.read_only(boundaries), indices, totals,
+        n_threads=n_threads,
+    )  # fmt: skip
+    sums = totals.sum(axis=0)
+    edges = np.isfinite(indices)
+    mean = float(indices[edges].mean()) if edges.any() else 0.0
+    return mean, sums / sums.sum() if sums.sum() > 0 else sums
+
+
+def _count_duplicates(items: validation.Rows) -> int:
+    """Rows that are not zero and have the 64-bit hash of an earlier row."""
+    hashes = [
+        fingerprints(block[block.any(axis=1)])
+        for _, block in memmap.iter_blocks("items", items, _HASHED_AT_ONCE)
+    ]
+    _, counts = np.unique(np.concatenate(hashes), return_counts=True)
+    return int((counts - 1).sum())

@@ -1,0 +1,201 @@
+"""Figures of an audit report: its robustness curve, dimension shares and label recovery."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.auditing.report import Audit, LabelRecovery
+from fastcos.plots.style import COLOURS, Display, line_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = npt.NDArray[np.float64]
+
+# bars that fit a narrow screen
+MAX_BARS = 64
+# labelled conditions of the curve, ascending; labels that would overlap are dropped
+_TICKS = (1.02, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e6, 1e9, 1e15)
+# least distance of two labels, as a share of the axis
+_TICK_DISTANCE = 0.12
+
+
+@dataclass
+class RobustnessDisplay(Display):
+    """Robustness curve: bounds on the share of neighbours that survive rescalings, by condition.
+
+    Attributes
+    ----------
+    condition : ndarray (m,)
+        Largest over smallest entry of D, ascending.
+    certified_linear, certified, unbroken : ndarray (m,)
+        Shares of the edges: certified for every linear map of that condition, certified for every
+        rescaling, and not removed by the attack. The true share of rescalings is between the last
+        two.
+    k : int
+        Neighbours per item.
+    verdict_condition : float
+        The condition of the verdict, marked by a vertical line.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos import audit
+    >>> from fastcos.plots import RobustnessDisplay
+    >>> report = audit(np.random.default_rng(0).standard_normal((200, 6)), k=5)
+    >>> bool((np.diff(RobustnessDisplay.from_audit(report).certified) <= 0).all())
+    True
+    """
+
+    condition: Floats
+    certified_linear: Floats
+    certified: Floats
+    unbroken: Floats
+    k: int
+    verdict_condition: float
+
+    @classmethod
+    def from_audit(cls, report: Audit) -> "RobustnessDisplay":
+        """Take the robustness curve of an audit."""
+        columns = {
+            name: np.array([getattr(point, name) for point in report.robustness], dtype=np.float64)
+            for name in ("condition", "certified_linear", "certified", "unbroken")
+        }
+        return cls(**columns, k=report.k, verdict_condition=report.condition)
+
+    def _draw(self, ax: "Axes") -> None:
+        ax.axvline(self.verdict_condition, color="black", linewidth=1, linestyle=":")
+        ax.fill_between(
+            self.condition, self.certified, self.unbroken, color=COLOURS[0], alpha=0.15,
+            linewidth=0, label="unknown",
+        )  # fmt: skip
+        curves = (
+            ("rescalings, unbroken", self.unbroken),
+            ("rescalings, certified", self.certified),
+            ("linear maps, certified", self.certified_linear),
+        )
+        for number, (name, shares) in enumerate(curves):
+            ax.plot(self.condition, shares, label=name, **line_style(number))
+        ax.set_xscale("function", functions=(_spread, _unspread))
+        ax.set_xticks(ticks := _ticks(self.condition[-1]), [f"{tick:g}" for tick in ticks])
+        ax.yaxis.set_major_formatter(_percent)
+        ax.set_ylim(0, 1.02)
+        ax.set_xlabel("condition of the rescaling: largest / smallest entry of D")
+        ax.set_ylabel(f"share of the {self.k} nearest")
+        ax.set_title("Neighbours that survive a rescaling")
+        ax.grid(visible=True)
+        ax.legend()
+
+
+@dataclass
+class DimensionSharesDisplay(Display):
+    """Share of each latent dimension in the sensitivity index of an audit.
+
+    Attributes
+    ----------
+    dimensions : ndarray (m,), int64
+        The dimensions shown, ascending: the 64 with the largest shares.
+    shares : ndarray (m,)
+    n_dimensions : int
+        All dimensions; 1 / n_dimensions is an equal share, marked by a horizontal line.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos import audit
+    >>> from fastcos.plots import DimensionSharesDisplay
+    >>> report = audit(np.random.default_rng(0).standard_normal((200, 6)), k=5)
+    >>> len(DimensionSharesDisplay.from_audit(report).shares)
+    6
+    """
+
+    dimensions: npt.NDArray[np.int64]
+    shares: Floats
+    n_dimensions: int
+
+    @classmethod
+    def from_audit(cls, report: Audit) -> "DimensionSharesDisplay":
+        """Take the largest dimension shares of an audit."""
+        shares = report.dimension_shares
+        shown = np.sort(np.argsort(-shares, kind="stable")[:MAX_BARS])
+        return cls(shown, shares[shown], len(shares))
+
+    def _draw(self, ax: "Axes") -> None:
+        places = np.arange(len(self.shares))
+        ax.bar(places, self.shares, width=0.8, color=COLOURS[0])
+        ax.axhline(1 / self.n_dimensions, color=COLOURS[1], linewidth=1.2, linestyle="--")
+        some = places[:: -(-len(places) // 10)]
+        ax.set_xticks(some, [str(number) for number in self.dimensions[some]])
+        ax.yaxis.set_major_formatter(_percent)
+        ax.set_xlabel("latent dimension")
+        ax.set_ylabel("share")
+        ax.set_title("Share of each latent dimension in the sensitivity index")
+        ax.grid(visible=True, axis="y")
+
+
+@dataclass
+class LabelRecoveryDisplay(Display):
+    """Scale of each latent dimension under the worst and the best rescaling for the labels.
+
+    Attributes
+    ----------
+    recovery : LabelRecovery
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.auditing import label_recovery_range
+    >>> from fastcos.plots import LabelRecoveryDisplay
+    >>> items = np.random.default_rng(0).standard_normal((60, 6))
+    >>> recovery = label_recovery_range(items, np.arange(60) % 2)
+    >>> LabelRecoveryDisplay(recovery).plot().ax_.get_xlabel()
+    'latent dimension'
+    """
+
+    recovery: LabelRecovery
+
+    def _draw(self, ax: "Axes") -> None:
+        ends = (
+            ("worst", self.recovery.low, self.recovery.low_rescaling),
+            ("best", self.recovery.high, self.recovery.high_rescaling),
+        )
+        for number, (name, auc, D) in enumerate(ends):
+            style = line_style(number) | {"linestyle": "none"}
+            ax.plot(np.arange(len(D)), 1 / D, label=f"{name}, AUC {auc:.3f}", **style)
+        ax.set_yscale("log")
+        # 1 / D is from 1 to the condition
+        ax.set_yticks([1, self.recovery.condition], ["1", f"{self.recovery.condition:g}"])
+        ax.minorticks_off()
+        ax.set_xlabel("latent dimension")
+        ax.set_ylabel("scale 1 / D of the items")
+        ax.set_title(f"Rescalings for the labels; as given, AUC {self.recovery.given:.3f}")
+        ax.grid(visible=True, axis="y")
+        ax.margins(y=0.1)
+        ax.legend(
+            bbox_to_anchor=(0, 1.02), loc="lower left", ncols=2, borderaxespad=0, columnspacing=1
+        )
+
+
+def _percent(share: float, _: float) -> str:
+    return f"{100 * share:.3g}%"
+
+
+def _spread(condition: Floats) -> Floats:
+    """Root of the logarithm: it spreads the conditions near 1, where most neighbours are lost."""
+    return np.asarray(np.sqrt(np.log(np.maximum(condition, 1.0))))
+
+
+def _unspread(position: Floats) -> Floats:
+    return np.asarray(np.exp(np.square(position)))
+
+
+def _ticks(last: float) -> list[float]:
+    """Ticks up to the last condition that are far enough apart for their labels."""
+    ticks = [_TICKS[0]]
+    for tick in _TICKS[1:]:
+        distance = _spread(np.array(tick)) - _spread(np.array(ticks[-1]))
+        if tick <= last and distance > _TICK_DISTANCE * _spread(np.array(last)):
+            ticks.append(tick)
+    return ticks

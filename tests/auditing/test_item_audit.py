@@ -1,0 +1,270 @@
+"""The report of an audit on data with a known result."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastcos import io, metrics
+from fastcos.auditing.certificates import certified_neighbors
+from fastcos.auditing.cosine_bounds import tv_index
+from fastcos.auditing.item_audit import audit
+from fastcos.auditing.robustness import CONDITIONS
+from fastcos.datasets.simulation import simulate_interactions
+from fastcos.models.linear_mf import LinearMF
+from tests.oracles.audit import cosine_matrix, random_rotation
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+
+
+def model(seed, n=200, p=260, d=6):
+    """Users and items in four clusters, columns of about one length."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 4, p)
+    items = 2 * rng.standard_normal((4, d))[labels] + rng.standard_normal((p, d))
+    return rng, rng.standard_normal((n, d)), items, labels
+
+
+def by_name(rows):
+    return {row.name: row for row in rows}
+
+
+def test_report_equals_its_parts():
+    _, users, items, labels = model(1)
+    report = audit(items, users, labels=labels, popularity=np.arange(1, 261), k=5, condition=1.3)
+    found = certified_neighbors(items, 5, 1.3)
+    edges = tv_index(np.repeat(items, 5, axis=0), items[found.indices.ravel()])
+    assert report.sensitivity == pytest.approx(edges.index.mean())
+    sums = np.abs(edges.contributions).sum(axis=0)
+    np.testing.assert_allclose(report.dimension_shares, sums / sums.sum(), rtol=1e-12)
+    point = next(point for point in report.robustness if point.condition == 1.3)
+    assert point.certified_linear == found.certified.mean()
+    assert report.hubness == metrics.hubness(found.indices)
+    assert report.mean_cosine == metrics.mean_cosine(items).value
+    assert report.effective_rank == pytest.approx(metrics.effective_rank(items), rel=1e-9)
+    assert report.isoscore == pytest.approx(metrics.isoscore(items), rel=1e-9)
+    assert report.given.auc == pytest.approx(metrics.pair_auc(items, labels).value, abs=1e-4)
+    assert (report.given.jaccard, report.given.overlap) == (1, pytest.approx(1))
+    assert report.given.rsa == pytest.approx(1)
+    query = by_name(report.invariant_baselines)["query_metric"]
+    correlations = np.corrcoef(items @ users.T)
+    assert query.rsa == pytest.approx(
+        np.corrcoef(*(c[np.triu_indices(260, 1)] for c in (correlations, cosine_matrix(items))))[
+            0, 1
+        ],
+        abs=1e-9,
+    )
+
+
+def test_robustness_bounds_descend_and_are_ordered():
+    _, users, items, _ = model(2)
+    report = audit(items, users, k=5, condition=1.7)
+    assert [point.condition for point in report.robustness] == list(CONDITIONS)
+    for name in ("certified_linear", "certified", "unbroken"):
+        shares = [getattr(point, name) for point in report.robustness]
+        assert shares == sorted(shares, reverse=True)
+    assert all(0 <= point.certified <= point.unbroken <= 1 for point in report.robustness)
+    assert report.robustness[0].certified > 0.5 > report.robustness[-1].unbroken
+
+
+def test_invariant_baselines_ignore_a_planted_rescaling():
+    _, users, items, _ = model(3)
+    D = np.array([20.0, 1, 1, 1, 1, 1])
+    before, after = (audit(B, A, k=5) for B, A in ((items, users), (items / D, users * D)))
+    for name in ("query_metric", "project_back", "whitened"):
+        one = by_name(before.invariant_baselines)[name]
+        other = by_name(after.invariant_baselines)[name]
+        assert one.hubness == other.hubness
+    balanced = by_name(after.rescaled_variants)["balanced"]
+    assert balanced.condition == pytest.approx(20, rel=0.5)
+    assert balanced.jaccard < by_name(before.rescaled_variants)["balanced"].jaccard - 0.1
+
+
+def test_factors_of_objective_two_are_balanced():
+    data = simulate_interactions(1500, 150, random_state=2)
+    fitted = LinearMF(8, objective="weight_decay", regularization=20.0).fit(data.X)
+    report = audit(fitted.item_embeddings(), fitted.user_embeddings(data.X), k=5)
+    balanced = by_name(report.rescaled_variants)["balanced"]
+    assert balanced.jaccard > 0.97
+    assert balanced.rsa == pytest.approx(1, abs=1e-3)
+
+
+def test_isotropic_noise_has_equal_dimension_shares():
+    rng = np.random.default_rng(4)
+    report = audit(rng.standard_normal((600, 16)), k=5)
+    assert report.dimension_shares.max() < 1.5 / 16
+    assert report.random_basis_sensitivity == pytest.approx(report.sensitivity, abs=0.03)
+    assert report.isoscore > 0.9
+    assert abs(report.mean_cosine) < 0.01
+    assert report.robustness[-1].unbroken < 0.1
+
+
+def test_random_labels_stay_at_chance_level():
+    rng, users, items, _ = model(5)
+    report = audit(items, users, labels=rng.integers(0, 3, len(items)), k=5)
+    for row in (report.given, *report.rescaled_variants, *report.invariant_baselines):
+        assert abs(row.auc - 0.5) < 0.03
+    assert "Do not expect the labels" in report.advice[-1]
+
+
+def test_a_rotation_changes_basis_dependent_numbers_only():
+    rng, _, items, _ = model(6)
+    one, other = audit(items, k=5), audit(items @ random_rotation(rng, 6), k=5)
+    for name in ("mean_cosine", "effective_rank", "isoscore"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-9)
+    assert one.hubness == other.hubness
+    linear = [[point.certified_linear for point in report.robustness] for report in (one, other)]
+    assert linear[0] == linear[1]
+    assert abs(one.sensitivity - other.sensitivity) > 1e-3
+
+
+def test_zero_rows_are_counted_and_left_out():
+    _, users, items, _ = model(7)
+    items[[3, 77]] = 0
+    items[100:120] = items[100]
+    report = audit(items, users, k=5)
+    assert report.n_zero == 2
+    assert report.n_sampled == 48
+    assert np.isfinite(json.loads(json.dumps(report.to_dict()))["sensitivity"])
+
+
+def test_audit_takes_one_dimension_and_few_items():
+    rng = np.random.default_rng(8)
+    report = audit(rng.standard_normal((30, 1)), k=3)
+    assert (report.sensitivity, report.isoscore) == (0, None)
+    assert audit(rng.standard_normal((4, 3)), k=3).robustness[-1].certified == 1
+
+
+def test_identical_users_have_no_query_metric():
+    _, _, items, _ = model(12)
+    report = audit(items, np.ones((50, 6)), k=5)
+    assert [row.name for row in report.invariant_baselines] == ["project_back", "whitened"]
+    # all predictions of an item are equal: cosines are 1 or -1
+    assert by_name(report.invariant_baselines)["project_back"].jaccard < 0.2
+
+
+def test_report_is_the_same_for_float32_and_any_threads():
+    _, users, items, labels = model(9)
+    items, users = items.astype(np.float32), users.astype(np.float32)
+    reports = [audit(items, users, labels=labels, k=5, n_threads=n).to_dict() for n in (1, 3)]
+    assert reports[0] == reports[1]
+    wide = audit(items.astype(np.float64), users, k=5)
+    assert wide.robustness[2].certified == reports[0]["robustness"][2]["certified"]
+
+
+def test_verdict_has_both_bounds_and_to_dict_is_plain():
+    _, users, items, labels = model(10)
+    report = audit(
+        items, users, labels=labels, popularity=np.ones(260) + np.arange(260), condition=1.1
+    )
+    point = next(point for point in report.robustness if point.condition == 1.1)
+    assert f"Between {point.certified:.0%} and {point.unbroken:.0%}" in report.verdict
+    plain = json.loads(json.dumps(report.to_dict()))
+    assert plain["verdict"] == report.verdict
+    assert plain["given"]["name"] == "given"
+    assert len(plain["dimension_shares"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 20}, "k must be a whole number from 1 to 19, got 20"),
+        ({"users": np.ones((5, 4))}, "users must have as many columns as items"),
+        ({"labels": [0, 1]}, "labels must be of shape"),
+        ({"popularity": [1.0]}, "popularity must be of shape"),
+        ({"condition": 0}, "condition must be a finite number >= 1"),
+    ],
+)
+def test_errors_name_the_argument(arguments, message):
+    items = np.random.default_rng(11).standard_normal((20, 3))
+    with pytest.raises(ValueError, match=message):
+        audit(items, **arguments)
+
+
+def test_too_many_zero_rows_are_refused():
+    items = np.zeros((20, 3))
+    items[:4] = np.eye(4, 3) + 1
+    with pytest.raises(ValueError, match="items must have 6 rows that are not zero, got 4"):
+        audit(items, k=5)
+
+
+def test_standard_errors_match_repeated_samples():
+    _, users, items, _ = model(13, p=400)
+    reports = [audit(items, users, k=5, condition=1.1, random_state=seed) for seed in range(12)]
+    for name, error in (("certified", "certified_error"), ("unbroken", "unbroken_error")):
+        observed = np.std([getattr(report.at_condition, name) for report in reports], ddof=1)
+        reported = np.mean([getattr(report.at_condition, error) for report in reports])
+        assert 0.4 < observed / reported < 2.0
+    # all lists were compared: no sampling error
+    assert reports[0].rescaled_variants[0].jaccard_error == 0
+    assert reports[0].given.jaccard_error == 0
+
+
+def test_parametrization_is_recognised_by_the_columns():
+    rng = np.random.default_rng(14)
+    U, V = (np.linalg.qr(rng.standard_normal((m, 5)))[0] for m in (300, 200))
+    s = np.array([9.0, 5, 4, 2, 1])
+    cases = {
+        "balanced": (V * s**0.5, U * s**0.5),
+        "items orthonormal": (V, U * s),
+        "users orthonormal": (V * s, U),
+        None: (V * s**0.8, U * s**0.2),
+    }
+    for name, (items, users) in cases.items():
+        found = audit(items, users, k=3).parametrization
+        assert name == (found and found.name)
+    assert audit(V, k=3).parametrization.name == "items orthonormal"
+    assert audit(V * s, k=3).parametrization is None
+
+
+def test_duplicates_are_counted():
+    _, _, items, _ = model(15)
+    items[[7, 9, 200]] = items[3]
+    items[20] = items[21] = 0
+    assert audit(items, k=5).n_duplicates == 3
+
+
+def test_advice_follows_from_the_report():
+    _, users, items, labels = model(16)
+    alone, both = audit(items, k=5), audit(items, users, labels=labels, k=5, condition=4.0)
+    assert "--users" in alone.advice[0]
+    assert "query metric" in both.advice[0]
+    assert any("single neighbours" in line for line in both.advice)
+    U, V = np.linalg.qr(users)[0], np.linalg.qr(items)[0]
+    assert "weight decay" in audit(V, U, k=5).advice[0]
+    assert audit(V * [9, 5, 4, 3, 2, 1], U, k=5).parametrization.name == "users orthonormal"
+    wide = audit(items / np.geomspace(1, 30, 6), users, labels=labels, k=5, condition=30.0)
+    assert wide.label_recovery.high - wide.label_recovery.low > 0.1
+    assert "Fix the rescaling with outside information" in wide.advice[-1]
+
+
+@pytest.mark.slow
+def test_advice_names_labels_that_cannot_be_recovered():
+    folder = DATA / "completejourney"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    read = io.read_interactions(
+        folder / "completejourney_pairs.csv.gz", user="household_id", item="product_id", value=""
+    )
+    labels = io.read_labels(
+        folder / "completejourney_products.csv.gz", read.item_ids, column="department",
+        item="product_id", separator=None,
+    )  # fmt: skip
+    fitted = LinearMF(50, regularization=400.0, random_state=0).fit(read.X)
+    report = audit(
+        fitted.item_embeddings(),
+        fitted.user_embeddings(read.X),
+        labels=[None if code < 0 else int(code) for code in labels.labels],
+    )
+    assert report.label_recovery.high < 0.55
+    assert (
+        max(
+            row.auc
+            for row in (report.given, *report.rescaled_variants, *report.invariant_baselines)
+        )
+        < 0.58
+    )
+    assert "Do not expect the labels" in " ".join(report.advice)
+    # many products were bought by one household only
+    assert report.n_duplicates > 5000
