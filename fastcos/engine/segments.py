@@ -85,6 +85,10 @@ class Segment:
         first = self.numbers if groups is None else groups.first
         return pack_items(self.metric_type, self.encoded, first, self._n_threads)
 
+    def only(self, numbers: Integers) -> "Segment":
+        """Return a segment in which only the items of these ascending numbers can be found."""
+        return Segment(self.metric_type, self.encoded, numbers, self._n_threads, first=self.first)
+
     def pack(self) -> None:
         """Pack now what an unrestricted search will need."""
         _ = self.packed if self.duplicates is None else self.packed_distinct

@@ -95,15 +95,12 @@ class Capabilities(NamedTuple):
         Items may be memory-mapped and read in blocks, results kept in a directory (``out=``).
     sparse : bool
         Rows may be sparse.
-    radius : bool
-        Thresholds of raw scores have a meaning: ``neighbors_above``.
     save : bool
         An index with this measure can be saved: it is registered by name.
     """
 
     blocks: bool
     sparse: bool
-    radius: bool
     save: bool
 
 
@@ -114,7 +111,6 @@ def capabilities(measure: Any) -> Capabilities:
     return Capabilities(
         blocks=fits_nothing or getattr(kind, "fits_in_blocks", False),
         sparse=getattr(kind, "takes_sparse_rows", False),
-        radius=not isinstance(measure, UpperBounded),
         save=measure.name in REGISTRY,
     )
 

@@ -63,18 +63,19 @@ def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
 def read_segments(
     items: FittedItems, request: SearchRequest, options: ExecutionOptions, within: range | None
 ) -> Iterator[tuple[Segment, validation.Rows, tuple[float, float]]]:
-    """Yield segments of memory-mapped items, their rows, and which share of the items each is."""
+    """Yield segments of the permitted items, their rows, and which share of all items each is."""
     X, n_threads = items.rows, options.n_threads
     size = block_sizes(X, request, items.measure, options).items
     within = range(len(X)) if within is None else within
     for first in range(within.start, within.stop, size):
         last = min(within.stop, first + size)
-        if request.permitted is not None:
-            start, stop = np.searchsorted(request.permitted, [first, last])
-            if start == stop:
-                continue
-        B = memmap.read_rows("items", X, first, last, n_threads)
         numbers = np.arange(last - first, dtype=np.int64)
+        if request.permitted is not None:
+            some = slice(*np.searchsorted(request.permitted, [first, last]))
+            numbers = request.permitted[some] - first
+        if not len(numbers):
+            continue
+        B = memmap.read_rows("items", X, first, last, n_threads)
         encoded = encode_items(items.measure, B, n_threads)
         kind = items.measure.metric_type
         segment = Segment(kind, encoded, numbers, n_threads, first=first)

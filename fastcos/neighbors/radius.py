@@ -1,5 +1,6 @@
 """Range search: every pair of rows whose score reaches a threshold, as a sparse matrix."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,15 @@ from fastcos.engine.packing import (
 )
 from fastcos.engine.range_candidates import find_candidates
 from fastcos.kernels import exhaustive_top_k
-from fastcos.measures.base import Measure, get_measure, require
+from fastcos.measures.base import Measure, UpperBounded, get_measure
 from fastcos.neighbors.search import as_options
 
 # a candidate's column and raw score, and the pair's column and score
 _BYTES_PER_PAIR = 8 + 8 + 4 + 8
 # candidates scored at once by one thread
 _PAIRS_PER_BLOCK = 100_000
+# queries whose candidates are rescored at once, padded to one length
+_REFINED_ROWS = 256
 # rows whose scores are finished at once
 _FINISHED_ROWS = 4096
 
@@ -54,7 +57,7 @@ def neighbors_above(
     items : array_like (m, d), optional
         None: the queries themselves; a row is then not paired with itself.
     measure : str or Measure
-        As in :func:`fastcos.top_k`, with the capability ``radius``.
+        As in :func:`fastcos.top_k`.
     n_threads : int, optional
         Default: the setting ``num_threads``.
     working_memory : float, optional
@@ -87,22 +90,30 @@ def neighbors_above(
     least = validation.as_real("threshold", threshold)
     options = as_options(n_threads, working_memory, progress)
     fitted = get_measure(measure).fit(X)
-    require(fitted, "radius")
     kind = fitted.metric_type
     right = encode_rows(fitted.encode_items(X), fitted.item_bias(X), n_threads, kind)
     left = encode_rows(fitted.encode_queries(Q), None, n_threads, kind)
     exclusions = no_exclusions(len(Q), own=items is None)
-    with np.errstate(over="ignore"):  # the search starts from the largest float
-        thresholds = _least_raw_scores(fitted, Q, least)
+    exact = _least_raw_scores(
+        lambda raw: fitted.to_score(raw[:, None], Q)[:, 0] >= least, len(Q), kind
+    )
+    thresholds = exact
+    if isinstance(fitted, UpperBounded):
+        thresholds = _least_raw_scores(
+            lambda raw: fitted.upper_bound(Q, raw) >= exact, len(Q), kind
+        )
     packed = pack_items(kind, right, np.arange(len(X), dtype=np.int64), n_threads)
     starts, columns = _candidates(packed, left, exclusions, thresholds, options)
-    counts, raw = np.diff(starts), parallel.unfilled(len(columns), np.float64)
-    parallel.run(
-        exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-        METRIC_TYPES[kind], left.rows, left.norms, *right, thresholds, starts[:-1], counts, columns,
-        raw,
-        n_threads=n_threads,
-    )  # fmt: skip
+    if isinstance(fitted, UpperBounded):
+        counts, raw = _refine(fitted, Q, X, exact, starts, columns)
+    else:
+        counts, raw = np.diff(starts), parallel.unfilled(len(columns), np.float64)
+        parallel.run(
+            exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
+            METRIC_TYPES[kind], left.rows, left.norms, *right, thresholds, starts[:-1], counts,
+            columns, raw,
+            n_threads=n_threads,
+        )  # fmt: skip
     indptr = np.append(0, np.cumsum(counts))
     kept = np.repeat(starts[:-1] - indptr[:-1], counts) + np.arange(indptr[-1])
     indices, values = columns[kept], raw[kept]
@@ -117,21 +128,52 @@ def neighbors_above(
     return pairs
 
 
-def _least_raw_scores(measure: Measure, Q: validation.Rows, threshold: float) -> Floats:
-    """Least raw score of each query that counts as threshold or more: to_score never decreases."""
-    highest = 0.0 if measure.metric_type == "euclidean" else np.finfo(np.float64).max
-    low = np.full((len(Q), 1), -np.finfo(np.float64).max)
-    high = np.full((len(Q), 1), highest)
-    high_is_enough = measure.to_score(high.copy(), Q) >= threshold
-    # halve the whole numbers that stand for the floats: 64 steps reach neighbours
-    low_code, high_code = _ordered(low), _ordered(high)
-    for _ in range(64):
-        middle = (low_code >> 1) + (high_code >> 1) + (low_code & high_code & 1)
-        enough = measure.to_score(_as_floats(middle), Q) >= threshold
-        high_code = np.where(enough, middle, high_code)
-        low_code = np.where(enough, low_code, middle)
-    found = np.where(measure.to_score(low.copy(), Q) >= threshold, low, _as_floats(high_code))
-    return np.ascontiguousarray(np.where(high_is_enough, found, np.inf)[:, 0])
+def _least_raw_scores(
+    qualifies: Callable[[Floats], npt.NDArray[np.bool_]], n: int, metric_type: str
+) -> Floats:
+    """Least raw score (n,) of each query that qualifies, inf where none does.
+
+    qualifies(raw) (n,) never turns from true to false where raw scores increase.
+    """
+    largest = np.finfo(np.float64).max
+    low, high = np.full(n, -largest), np.full(n, 0.0 if metric_type == "euclidean" else largest)
+    with np.errstate(all="ignore"):
+        high_is_enough, low_is_enough = qualifies(high.copy()), qualifies(low.copy())
+        # halve the whole numbers that stand for the floats: 64 steps reach neighbours
+        low_code, high_code = _ordered(low), _ordered(high)
+        for _ in range(64):
+            middle = (low_code >> 1) + (high_code >> 1) + (low_code & high_code & 1)
+            enough = qualifies(_as_floats(middle))
+            high_code = np.where(enough, middle, high_code)
+            low_code = np.where(enough, low_code, middle)
+    found = np.where(low_is_enough, low, _as_floats(high_code))
+    return np.ascontiguousarray(np.where(high_is_enough, found, np.inf))
+
+
+def _refine(
+    measure: UpperBounded,
+    Q: validation.Rows,
+    X: validation.Rows,
+    exact: Floats,
+    starts: npt.NDArray[np.int64],
+    columns: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Score candidates exactly; keep those that qualify at the start of each query's part."""
+    precomputed, counts = measure.precompute(X), np.diff(starts)
+    raw = parallel.unfilled(len(columns), np.float64)
+    for first in range(0, len(Q), _REFINED_ROWS):
+        some = slice(first, first + _REFINED_ROWS)
+        width = max(1, counts[some].max())
+        listed = np.arange(width) < counts[some, None]
+        lists = np.zeros(listed.shape, np.int64)
+        part = slice(starts[first], starts[min(first + _REFINED_ROWS, len(Q))])
+        lists[listed] = columns[part]
+        scores = measure.rescore(Q[some], precomputed, lists)
+        for i, kept in enumerate(listed & (scores >= exact[some, None]), first):
+            begin, counts[i] = starts[i], kept.sum()
+            columns[begin : begin + counts[i]] = lists[i - first][kept]
+            raw[begin : begin + counts[i]] = scores[i - first][kept]
+    return counts, raw
 
 
 def _ordered(values: Floats) -> npt.NDArray[np.int64]:

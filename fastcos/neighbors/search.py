@@ -151,7 +151,12 @@ def top_k(
         results = results_in_directory(request, X, given, options, out)
         if results.is_complete:
             return Neighbors(**results.finish())
-    return search(fit_items(X, given, options.n_threads), request, options, results)
+    fitted = fit_items(X, given, options.n_threads)
+    if fitted.segment is not None and request.permitted is not None:
+        # pack only what may be found
+        fitted = fitted._replace(segment=fitted.segment.only(request.permitted))
+        request = request._replace(permitted=None)
+    return search(fitted, request, options, results)
 
 
 def as_items(name: str, X: Any, measure: Measure) -> Any:
@@ -194,7 +199,10 @@ def as_request(
     own: query i is item i and must not find itself.
     """
     n, n_items = Q.shape[0], X.shape[0]
-    validation.check_same_width("items" if live is None else "the index", X, "queries", Q)
+    if live is None:
+        validation.check_same_width("items", X, "queries", Q)
+    else:
+        validation.check_same_width("queries", Q, "the items of the index", X)
     permitted, count = None, n_items if live is None else len(live)
     if allowed is not None:
         permitted = validation.as_item_numbers("allowed", allowed, n_items)
@@ -298,16 +306,14 @@ def best_of_items(
     queries = _encoded_queries(items, request, Q, first, options)
     report = _query_progress(options.progress, first, first + len(Q), n)
     memory = options.working_memory * (1 if items.segment is not None else MAPPED_SEARCH_SHARE)
+    # segments that are read hold only permitted items
+    permitted = request.permitted if items.segment is not None else None
     best: tuple[Integers, Floats] | None = None
     for segment, rows, share in _segments(items, request, options, within):
         start, stop = segment.first, segment.first + len(segment.encoded.rows)
-        here, permitted = exclusions, request.permitted
+        here = exclusions
         if (start, stop) != (0, len(items.rows)):
             here = segments.exclusions_within(exclusions, start, stop)
-            if permitted is not None:
-                permitted = permitted[slice(*np.searchsorted(permitted, [start, stop]))] - start
-                if not len(permitted):
-                    continue
         limited = ExecutionOptions(
             options.n_threads, memory, None if report is None else report(share)
         )

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
-from fastcos.engine import duplicates, scan
+from fastcos.engine import duplicates
+from fastcos.engine.packing import encode_rows
+from fastcos.neighbors.index import SimilarityIndex
 from fastcos.neighbors.search import top_k
 from tests.oracles.compare import assert_same_bits
 
@@ -12,8 +14,8 @@ def copies(n_distinct, n, d, seed=0):
     return base[rng.integers(0, n_distinct, n)]
 
 
-def groups_of(X, offsets=None):
-    return duplicates.grouped(scan.side(X, offsets, None))
+def groups_of(X, bias=None):
+    return duplicates.find_duplicates(encode_rows(X, bias, None, "dot"))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -29,57 +31,52 @@ def test_groups_are_those_of_numpy(dtype):
         np.testing.assert_array_equal(members, np.flatnonzero(found.group_of == g))
 
 
-def test_few_copies_are_left_alone_even_where_all_norms_are_equal():
+def test_few_copies_are_not_grouped_even_with_equal_norms():
     X = copies(2000, 1100, 9)
     assert groups_of(X) is None
     assert groups_of(np.eye(200, dtype=np.float32)) is None
     assert groups_of(np.repeat(X[:500], 2, axis=0)) is not None
 
 
-def test_rows_with_different_offsets_are_no_copies():
+def test_rows_with_different_bias_are_no_copies():
     X = np.ones((300, 4), np.float32)
     assert len(groups_of(X).first) == 1
     assert groups_of(X, np.arange(300.0)) is None
     assert len(groups_of(X, np.arange(300.0) % 5).first) == 5
 
 
-def test_a_hash_for_all_rows_changes_no_answer(monkeypatch):
-    X = copies(40, 700, 6)
-    expected = top_k(X, k=12)
-    monkeypatch.setattr(duplicates, "_hashes", lambda side: np.zeros(len(side.rows), np.uint64))
-    X[:350] = X[0]
-    same_hash = top_k(X, k=12)
-    monkeypatch.undo()
-    assert_same_bits(same_hash.indices, top_k(X, k=12).indices)
-    assert (same_hash.indices != expected.indices).any()
-
-
 @pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean", "csls", "mutual_proximity"])
 @pytest.mark.parametrize("exclude_self", [True, False])
-def test_searching_one_row_of_each_group_shows_in_no_bit(measure, exclude_self, monkeypatch):
+def test_grouped_rows_are_found_like_separate_ones(measure, exclude_self):
     X = np.concatenate([copies(50, 800, 12), np.zeros((100, 12), np.float32)])
     X[::9] *= 2
-    options = {"k": 25, "measure": measure, "exclude_self": exclude_self}
-    grouped, few = top_k(X, **options), top_k(X[:70], X, 25, measure=measure)
     assert groups_of(X) is not None
-    monkeypatch.setattr(duplicates, "grouped", lambda side: None)
-    for found, expected in (
-        (grouped, top_k(X, **options)),
-        (few, top_k(X[:70], X, 25, measure=measure)),
-    ):
+    options = {"measure": measure, "exclude_self": exclude_self}
+    # with a filter of all items copies are searched one by one
+    grouped = top_k(X, k=25, **options)
+    separate = top_k(X, k=25, allowed=np.arange(len(X)), **options)
+    assert_same_bits(grouped.indices, separate.indices)
+    assert_same_bits(grouped.scores, separate.scores)
+
+
+@pytest.mark.parametrize("n_queries", [1, 10, 70, 300])
+def test_an_index_of_copies_finds_what_top_k_finds(n_queries):
+    X = copies(40, 900, 10)
+    index = SimilarityIndex().fit(X)
+    expected = top_k(X[:n_queries], X, 30, allowed=np.arange(len(X)))
+    for found in (index.search(X[:n_queries], 30), top_k(X[:n_queries], X, 30)):
         assert_same_bits(found.indices, expected.indices)
         assert_same_bits(found.scores, expected.scores)
 
 
-def test_each_group_is_searched_once_and_progress_counts_all_rows(monkeypatch):
-    X, searched, told = copies(300, 6000, 8), [], []
-    plain = scan.search
+def test_progress_counts_all_rows_of_groups():
+    X, seen = copies(300, 6000, 8), []
+    top_k(X, k=5, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (6000, 6000)
 
-    def counted(prepared, queries, *rest):
-        searched.append((len(queries.rows), len(prepared.items.order)))
-        return plain(prepared, queries, *rest)
 
-    monkeypatch.setattr(scan, "search", counted)
-    top_k(X, k=5, progress=lambda done, total: told.append((done, total)))
-    assert searched == [(300, 300)]
-    assert told[-1] == (6000, 6000)
+def test_copies_of_one_row_by_the_thousand_are_exact():
+    X = np.concatenate([np.ones((3000, 16), np.float32), copies(500, 1500, 16, seed=3)])
+    found = top_k(X, k=40)
+    np.testing.assert_array_equal(found.indices[5], np.r_[0:5, 6:41])
+    assert (found.scores[:3000] == 1).all()

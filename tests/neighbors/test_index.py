@@ -92,7 +92,9 @@ def test_an_index_of_rows_on_disk_is_not_changed_and_not_saved(items, on_disk, t
         lambda: index.remove([0]),
         lambda: index.save(tmp_path / "index"),
     ):
-        with pytest.raises(TypeError, match="index must be of rows in memory to be changed or sav"):
+        with pytest.raises(
+            TypeError, match="index must hold rows in memory to be changed or saved"
+        ):
             change()
     assert not (tmp_path / "index").exists()
     # what looks for neighbours while it is fitted takes the rows into memory

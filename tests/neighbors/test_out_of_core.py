@@ -154,7 +154,7 @@ def test_a_result_that_is_there_is_not_made_again(rows, tmp_path):
         ({"measure": "dot"}, "measure"),
         ({"min_score": 0.1}, "min_score"),
         ({"exclude_self": False}, "exclusions"),
-        ({"allowed": np.arange(100)}, "candidates"),
+        ({"allowed": np.arange(100)}, "permitted"),
     ],
 )
 def test_a_run_with_another_question_is_refused(rows, tmp_path, changed, word):
@@ -187,7 +187,7 @@ def test_an_out_that_holds_something_else_is_refused(rows, tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(ValueError, match=r"out must be a new directory or one with a run\.json"):
         top_k(rows, k=4, out=tmp_path)
-    with pytest.raises(ValueError, match=r"measure must need one row at a time, .*'csls'"):
+    with pytest.raises(ValueError, match="measure must have the capability 'blocks', got csls"):
         top_k(rows, k=4, measure="csls", out=tmp_path / "out")
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 

@@ -34,23 +34,23 @@ def test_a_score_equal_to_the_threshold_is_above_and_a_row_is_not_its_own_pair()
     assert neighbors_above(X, -1.0).nnz == 150 * 149
 
 
-def test_an_answer_that_does_not_fit_is_refused_with_its_size():
-    with pytest.raises(ValueError, match=r"max_memory must be at least 26\.\d\d MiB here"):
-        neighbors_above(np.ones((1000, 8)), 0.5, max_memory=10)
+def test_an_answer_beyond_working_memory_is_refused():
+    with pytest.raises(ValueError, match=r"working_memory must be at least 26\.\d\d MiB here"):
+        neighbors_above(np.ones((1000, 8)), 0.5, working_memory=10)
 
 
 class Shifted(Plain):
     name = "shifted"
-    form = "dot"
+    metric_type = "dot"
 
-    def item_offsets(self, B):
+    def item_bias(self, B):
         return np.linspace(-3, 3, len(B))
 
-    def finish(self, keys, Q):
-        return np.arctan(keys) + Q[:, :1]
+    def to_score(self, raw, Q):
+        return np.arctan(raw) + Q[:, :1]
 
 
-def test_a_measure_of_ones_own_is_inverted_query_by_query():
+def test_a_custom_measure_is_inverted_for_each_query():
     Q, B = gaussian(60, 8), gaussian(300, 8, seed=1)
     keys = dense_oracle.keys(Q, B, "dot") + np.linspace(-3, 3, 300)
     truth = np.arctan(keys) + Q[:, :1]
@@ -78,10 +78,20 @@ def test_a_block_of_no_rows_is_refused_at_once():
         similarity_blocks(np.ones((3, 2)), block=0)
 
 
-@pytest.mark.parametrize("measure", ["mutual_proximity", "recos"])
-def test_a_measure_whose_keys_are_only_bounds_is_refused(measure):
-    with pytest.raises(ValueError, match=f"measure must reduce to inner products.*got {measure}"):
-        neighbors_above(np.eye(4), 0.5, measure=measure)
+@pytest.mark.parametrize("measure", ["mutual_proximity", "recos", "norm_angle_distance"])
+@pytest.mark.parametrize("share", [0.001, 0.2, 0.9])
+def test_range_search_by_an_upper_bound_is_complete(measure, share):
+    X = gaussian(400, 6)
+    X[7], X[11:14] = 0, X[3]
+    Q = X[:50]
+    whole = np.concatenate([block for _, block in similarity_blocks(Q, X, measure=measure)])
+    threshold = np.float64(np.quantile(whole, 1 - share))
+    # float32 scores of blocks: keep away from the threshold
+    sure = np.abs(whole - threshold) > 1e-6
+    pairs = neighbors_above(Q, threshold, X, measure=measure).tocoo()
+    found = np.zeros(whole.shape, bool)  # a score may be 0
+    found[pairs.coords] = True
+    np.testing.assert_array_equal(found[sure], (whole >= threshold)[sure])
 
 
 def test_pairs_by_norm_and_angle_are_those_of_all_scores():

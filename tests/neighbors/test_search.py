@@ -11,8 +11,7 @@ import scipy.sparse as sp
 
 import fastcos
 from bench import dense_exactness
-from fastcos import config, parallel
-from fastcos.engine import scan
+from fastcos import config
 from fastcos.kernels import cpu
 from fastcos.neighbors.search import top_k
 from tests.oracles import dense as dense_oracle
@@ -115,16 +114,17 @@ def test_every_instruction_set_gives_the_same_bits(isa, family, measure):
 
 
 @each_measure
-def test_threads_blocks_batches_and_drivers_do_not_show(measure, monkeypatch):
+def test_threads_blocks_and_batches_give_the_same_bits(measure):
     X = np.concatenate([gaussian(900, 40), near_ties(300, 40)])
     expected = top_k(X, k=15, measure=measure)
     for n_threads in (1, 2, 3, 8):
         found = top_k(X, k=15, measure=measure, n_threads=n_threads)
         assert_same_bits(found.indices, expected.indices)
         assert_same_bits(found.scores, expected.scores)
-    for block in (32, 64, 96, 160, 224):
-        monkeypatch.setattr(scan, "_LARGEST_BLOCK", block)
-        assert_same_bits(top_k(X, k=15, measure=measure).indices, expected.indices)
+    # little memory makes small blocks
+    for memory in (0.4, 0.8, 1.5, 3):
+        found = top_k(X, k=15, measure=measure, working_memory=memory)
+        assert_same_bits(found.indices, expected.indices)
     whole = top_k(X, X, 15, measure=measure)
     for cuts in ([0, 1200], [0, 1, 1200], [0, 100, 101, 900, 1200], [0, 640, 1200]):
         parts = [top_k(X[a:b], X, 15, measure=measure) for a, b in itertools.pairwise(cuts)]
@@ -183,10 +183,14 @@ def test_a_minimum_score_leaves_out_the_rest():
     np.testing.assert_array_equal(some.scores, np.where(low, -np.inf, whole.scores))
 
 
-def test_a_guess_that_is_too_high_is_searched_again(monkeypatch):
-    X = gaussian(3000, 24)
-    monkeypatch.setattr(scan, "_guess", lambda k, n_panels: (n_panels, 1))
-    assert_exact(X, k=10)
+def test_a_threshold_guessed_too_high_is_corrected():
+    # near items in the sampled panels alone: more seem to be near than there are
+    X = gaussian(16_384, 24)
+    for panel in range(4, 512, 8):
+        X[32 * panel] = 1 + 0.01 * X[32 * panel]
+    Q = np.concatenate([1 + 0.02 * gaussian(100, 24, seed=3), X[:100]])
+    for k in (10, 70, 200):
+        assert_exact(Q, X, k=k)
 
 
 def test_every_layout_and_type_of_input_gives_the_same_answer(tmp_path):
@@ -259,27 +263,6 @@ def test_progress_ends_at_the_number_of_queries():
     top_k(gaussian(3000, 8), k=3, progress=lambda done, total: told.append((done, total)))
     assert told[-1][0] >= told[0][0]
     assert told[-1] == (3000, 3000)
-
-
-def test_the_first_threshold_fails_for_few_queries():
-    X = gaussian(6000, 32)
-    side = scan.side(X, None, None)
-    prepared = scan.prepare("cosine", side, np.arange(6000))
-    batches = []
-    run = parallel.run
-
-    def counted(kernel, cuts, *arrays, **options):
-        batches.append(int(cuts[-1]))
-        run(kernel, cuts, *arrays, **options)
-
-    parallel.run = counted
-    try:
-        nobody = scan.Exclusions(np.full(6000, -1), np.zeros(6001, np.int64), np.zeros(0, np.int64))
-        work = scan.Work(None, 2.0**30)
-        scan.search(prepared, side, nobody, 10, work)
-    finally:
-        parallel.run = run
-    assert sum(batches[1:]) < 0.05 * batches[0]
 
 
 def in_a_process(code, **environment):
