@@ -83,10 +83,9 @@ def test_every_entry_point_scores_by_the_formula(name, tmp_path):
     for rows, block in similarity_blocks(queries, items, measure=measure, block=11):
         np.testing.assert_allclose(block, truth[rows], rtol=1e-5, atol=1e-6)
     least = threshold_between(truth, 0.9)
-    if measure.capabilities.radius:
-        pairs = neighbors_above(queries, least, items, measure=measure)
-        expected = np.where(truth >= least, truth, 0)
-        np.testing.assert_allclose(pairs.toarray(), expected, rtol=1e-5, atol=1e-6)
+    pairs = neighbors_above(queries, least, items, measure=measure)
+    expected = np.where(truth >= least, truth, 0)
+    np.testing.assert_allclose(pairs.toarray(), expected, rtol=1e-5, atol=1e-6)
     else:
         with pytest.raises(ValueError, match=f"measure must have .* 'radius', got {name}"):
             neighbors_above(queries, least, items, measure=measure)
