@@ -105,7 +105,9 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("fastcos")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'fastcos' has no attribute {name!r}")
-    return getattr(import_module(f"fastcos.{_MODULE_OF[name]}"), name)
+    value = getattr(import_module(f"fastcos.{_MODULE_OF[name]}"), name)
+    globals()[name] = value  # found without this function from now on
+    return value
 
 
 def __dir__() -> list[str]:

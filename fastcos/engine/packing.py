@@ -29,6 +29,8 @@ METRIC_TYPES = {
 _LARGEST_BIAS_WEIGHT = 2.0**20
 # seed of the random signs that spread a row's size over its coordinates before quantisation
 _ROTATION_SEED = 20240308
+# shape of the tile registers, for AMX
+_TILE_REGISTERS = validation.read_only(tiles.configuration())
 # no centring: every cosine is quantised as it is
 _NO_CENTRE = validation.read_only(np.zeros(0))
 # items in the sample that decides on centring; with fewer than _LEAST_ITEMS it is not tried
@@ -238,7 +240,7 @@ def packed_items(
     bias_unit: float,
 ) -> PackedItems:
     """Put together order, packed rows, starts, small bias, statistics and centre."""
-    made = (_signs(items.rows.shape[1]), tiles.configuration())
+    made = (_signs(items.rows.shape[1]), _TILE_REGISTERS)
     order, packed, *others = (validation.read_only(array) for array in (*arrays, *made))
     kernel_items = candidate_filter.Items(*items, order, packed, layout.stride, *others)
     return PackedItems(metric_type, layout, kernel_items, unit, bias_unit)

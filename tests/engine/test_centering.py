@@ -13,7 +13,7 @@ from tests.oracles.dense_families import FAMILIES, clustered, gaussian
 
 
 def clustered_float64(n, d):
-    """Rows of float64 that float32 cannot tell apart, and ordinary ones."""
+    """Rows of float64 that are equal in float32, and ordinary ones."""
     rng = np.random.default_rng(8)
     X = rng.standard_normal((n, d))
     centre, away = X[0].copy(), 10.0 ** rng.uniform(-15, -1, (n, 1))

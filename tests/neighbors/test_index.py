@@ -45,7 +45,7 @@ def test_the_index_finds_what_top_k_finds(items, queries, measure):
     assert (index.n_items_, index.n_features_in_) == (3000, 20)
 
 
-def test_its_memory_is_what_is_documented(items):
+def test_index_memory_is_as_documented(items):
     index = SimilarityIndex().fit(items)
     assert index.bytes_per_item_ <= max(64, 4 * 20) + 60
 
@@ -71,20 +71,20 @@ def on_disk(items, tmp_path):
 
 
 @pytest.mark.parametrize("measure", ["cosine", "neg_euclidean", "whitened_cosine"])
-def test_rows_on_disk_stay_there_and_are_found_as_rows_in_memory(items, on_disk, queries, measure):
+def test_mapped_items_match_items_in_memory(items, on_disk, queries, measure):
     index, in_memory = (SimilarityIndex(measure).fit(rows) for rows in (on_disk, items))
     assert (index.n_items_, index.n_features_in_, index.bytes_per_item_) == (3000, 20, 0)
     options = {"allowed": np.arange(0, 3000, 7), "min_score": -9.0}
-    for asked in ({}, options):
-        found = index.search(queries, 9, working_memory=0.8, **asked)
-        expected = in_memory.search(queries, 9, **asked)
+    for restriction in ({}, options):
+        found = index.search(queries, 9, working_memory=0.8, **restriction)
+        expected = in_memory.search(queries, 9, **restriction)
         assert_same_bits(found.indices, expected.indices)
         assert_same_bits(found.scores, expected.scores)
     copied = pickle.loads(pickle.dumps(index))
     assert_same_bits(copied.search(queries, 9).indices, in_memory.search(queries, 9).indices)
 
 
-def test_an_index_of_rows_on_disk_is_not_changed_and_not_saved(items, on_disk, tmp_path):
+def test_an_index_of_mapped_items_cannot_change(items, on_disk, tmp_path):
     index = SimilarityIndex().fit(on_disk)
     for change in (
         lambda: index.add(items[:1]),
@@ -101,7 +101,7 @@ def test_an_index_of_rows_on_disk_is_not_changed_and_not_saved(items, on_disk, t
     assert SimilarityIndex("csls").fit(on_disk).bytes_per_item_ > 0
 
 
-def test_rows_on_disk_are_checked_as_they_are_read(items, tmp_path):
+def test_mapped_items_are_checked_when_read(items, tmp_path):
     broken = items.copy()
     broken[1234, 5] = np.inf
     np.save(tmp_path / "items.npy", broken)
@@ -110,7 +110,7 @@ def test_rows_on_disk_are_checked_as_they_are_read(items, tmp_path):
         index.search(items[:3], 2)
 
 
-def test_added_replaced_and_removed_items_are_searched_as_they_are(items, queries):
+def test_changed_items_are_searched_as_they_are(items, queries):
     index = SimilarityIndex().fit(items[:2000])
     np.testing.assert_array_equal(index.add(items[2000:]), np.arange(2000, 3000))
     assert_same_bits(index.search(queries, 9).indices, top_k(queries, items, 9).indices)

@@ -42,7 +42,7 @@ def assert_same(found, expected):
 
 @pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean", "angular"])
 @pytest.mark.parametrize("k", [1, 12])
-def test_rows_on_disk_have_the_neighbours_of_rows_in_memory(rows, on_disk, measure, k):
+def test_mapped_rows_match_rows_in_memory(rows, on_disk, measure, k):
     found = top_k(on_disk, k=k, measure=measure, working_memory=SMALL)
     assert_same(found, top_k(rows, k=k, measure=measure))
 
@@ -60,12 +60,12 @@ def test_rows_on_disk_have_the_neighbours_of_rows_in_memory(rows, on_disk, measu
         ),
     ],
 )  # fmt: skip
-def test_measures_that_learn_means_and_moments_learn_them_from_disk(rows, on_disk, measure):
+def test_means_and_moments_are_learned_from_disk(rows, on_disk, measure):
     expected = top_k(rows, k=5, measure=measure)
     assert_same(top_k(on_disk, k=5, measure=measure, working_memory=SMALL), expected)
 
 
-def test_the_neighbours_are_those_of_the_oracle(rows, on_disk):
+def test_mapped_rows_match_the_oracle(rows, on_disk):
     queries = rows[4000:4050]
     found = top_k(queries, on_disk, k=7, working_memory=SMALL)
     columns, keys = dense_oracle.top_k(queries, rows, 7, "cosine")
@@ -73,7 +73,7 @@ def test_the_neighbours_are_those_of_the_oracle(rows, on_disk):
     np.testing.assert_array_equal(found.scores, keys.astype(np.float32))
 
 
-def test_what_may_be_found_is_the_same_on_disk(rows, on_disk):
+def test_filters_of_mapped_rows_match_rows_in_memory(rows, on_disk):
     allowed = np.random.default_rng(1).random(len(rows)) < 0.3
     seen = sp.random_array((500, len(rows)), density=0.01, rng=np.random.default_rng(2))
     options = {"k": 5, "allowed": allowed, "exclude": seen, "min_score": 0.5}
@@ -91,20 +91,20 @@ def test_float64_and_float16_and_parts_of_a_file(rows, tmp_path):
         assert_same(top_k(part, k=3, working_memory=SMALL), top_k(np.array(part), k=3))
 
 
-def test_measures_that_learn_from_the_items_read_them_all(rows, on_disk):
+def test_learning_measures_read_all_mapped_items(rows, on_disk):
     found = top_k(on_disk, k=3, measure="centered_cosine")
     assert_same(found, top_k(rows, k=3, measure="centered_cosine"))
 
 
-def test_progress_rises_to_the_number_of_queries(on_disk):
-    told = []
-    top_k(on_disk, k=3, working_memory=SMALL, progress=lambda *seen: told.append(seen))
-    done = [seen[0] for seen in told]
+def test_progress_ascends_to_the_number_of_queries(on_disk):
+    seen = []
+    top_k(on_disk, k=3, working_memory=SMALL, progress=lambda *step: seen.append(step))
+    done = [step[0] for step in seen]
     assert done == sorted(done)
-    assert told[-1] == (9000, 9000)
+    assert seen[-1] == (9000, 9000)
 
 
-def test_a_private_copy_that_was_written_to_keeps_what_was_written(rows, tmp_path):
+def test_a_written_private_copy_keeps_its_changes(rows, tmp_path):
     np.save(tmp_path / "rows.npy", rows)
     private = np.load(tmp_path / "rows.npy", mmap_mode="c")
     private[5] = 3 * rows[6]
@@ -139,12 +139,12 @@ def test_a_result_on_disk_is_that_in_memory(rows, on_disk, tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_result_that_is_there_is_not_made_again(rows, tmp_path):
+def test_a_complete_result_is_not_computed_again(rows, tmp_path):
     first = top_k(rows, k=4, out=tmp_path / "out")
-    told = []
-    again = top_k(rows, k=4, out=tmp_path / "out", progress=lambda *seen: told.append(seen))
+    seen = []
+    again = top_k(rows, k=4, out=tmp_path / "out", progress=lambda *step: seen.append(step))
     assert_same(again, first)
-    assert not told
+    assert not seen
 
 
 @pytest.mark.parametrize(
@@ -157,16 +157,16 @@ def test_a_result_that_is_there_is_not_made_again(rows, tmp_path):
         ({"allowed": np.arange(100)}, "permitted"),
     ],
 )
-def test_a_run_with_another_question_is_refused(rows, tmp_path, changed, word):
-    asked = {"k": 4, "out": tmp_path / "out"}
-    top_k(rows, **asked)
+def test_out_with_another_request_is_refused(rows, tmp_path, changed, word):
+    request = {"k": 4, "out": tmp_path / "out"}
+    top_k(rows, **request)
     with pytest.raises(ValueError, match=rf"out must be .* of a run with another {word}; remove"):
-        top_k(rows, **(asked | changed))
+        top_k(rows, **(request | changed))
     with pytest.raises(ValueError, match="of a run with another queries"):
-        top_k(rows[::-1], **asked)
+        top_k(rows[::-1], **request)
 
 
-def test_a_measure_that_differs_in_one_bit_is_another_question(rows, tmp_path):
+def test_out_with_another_measure_is_refused(rows, tmp_path):
     other = np.random.default_rng(3).standard_normal((3000, 24))
     top_k(rows, k=4, measure=QueryMetricCosine(other), out=tmp_path / "out")
     other[1500, 7] = np.nextafter(other[1500, 7], 9)  # in the middle, which no repr shows
@@ -174,7 +174,7 @@ def test_a_measure_that_differs_in_one_bit_is_another_question(rows, tmp_path):
         top_k(rows, k=4, measure=QueryMetricCosine(other), out=tmp_path / "out")
 
 
-def test_a_file_that_has_changed_is_another_question(rows, tmp_path):
+def test_out_with_a_changed_file_is_refused(rows, tmp_path):
     np.save(tmp_path / "rows.npy", rows)
     top_k(np.load(tmp_path / "rows.npy", mmap_mode="r"), k=4, out=tmp_path / "out")
     np.save(tmp_path / "rows.npy", rows * 2)
@@ -183,7 +183,7 @@ def test_a_file_that_has_changed_is_another_question(rows, tmp_path):
         top_k(np.load(tmp_path / "rows.npy", mmap_mode="r"), k=4, out=tmp_path / "out")
 
 
-def test_an_out_that_holds_something_else_is_refused(rows, tmp_path):
+def test_out_with_other_files_is_refused(rows, tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(ValueError, match=r"out must be a new directory or one with a run\.json"):
         top_k(rows, k=4, out=tmp_path)
@@ -192,7 +192,7 @@ def test_an_out_that_holds_something_else_is_refused(rows, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_damaged_runs_are_told(rows, tmp_path):
+def test_damaged_checkpoints_are_reported(rows, tmp_path):
     top_k(rows, k=4, out=tmp_path / "out")
     text = (tmp_path / "out" / "run.json").read_text()
     for damaged in ("", "[]", text[: len(text) // 2], text.replace('"block"', '"clock"')):
@@ -209,39 +209,39 @@ class Stop(Exception):
     pass
 
 
-def test_a_run_that_was_stopped_goes_on_from_its_last_block(rows, tmp_path):
+def test_a_stopped_search_resumes_from_its_last_block(rows, tmp_path):
     def stop_late(done, total):
         if done > 0.6 * total:
             raise Stop
 
-    asked = {"k": 4, "working_memory": SMALL, "out": tmp_path / "out"}
+    request = {"k": 4, "working_memory": SMALL, "out": tmp_path / "out"}
     with pytest.raises(Stop):
-        top_k(rows, progress=stop_late, **asked)
+        top_k(rows, progress=stop_late, **request)
     assert not (tmp_path / "out").exists()
-    told = []
-    found = top_k(rows, progress=lambda *seen: told.append(seen), **asked)
-    assert told[0][0] > 0.3 * len(rows)
+    seen = []
+    found = top_k(rows, progress=lambda *step: seen.append(step), **request)
+    assert seen[0][0] > 0.3 * len(rows)
     assert_same(found, top_k(rows, k=4))
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_an_unfinished_run_of_another_version_is_refused_and_a_finished_one_is_not(rows, tmp_path):
+def test_a_checkpoint_of_another_version_is_refused(rows, tmp_path):
     def stop(done, total):
         raise Stop
 
-    asked = {"k": 4, "out": tmp_path / "out"}
+    request = {"k": 4, "out": tmp_path / "out"}
     with pytest.raises(Stop):
-        top_k(rows, progress=stop, **asked)
+        top_k(rows, progress=stop, **request)
     text = (tmp_path / ".out.partial" / "run.json").read_text()
     of_old = text.replace(f'"fastcos": "{version("fastcos")}"', '"fastcos": "0.0.1"')
     assert of_old != text
     (tmp_path / ".out.partial" / "run.json").write_text(of_old)
     with pytest.raises(ValueError, match="of a run with another fastcos"):
-        top_k(rows, **asked)
+        top_k(rows, **request)
     (tmp_path / ".out.partial" / "run.json").write_text(text)
-    found = top_k(rows, **asked)
+    found = top_k(rows, **request)
     (tmp_path / "out" / "run.json").write_text(of_old)
-    assert_same(top_k(rows, **asked), found)
+    assert_same(top_k(rows, **request), found)
 
 
 def test_copies_of_rows_are_searched_once_for_a_directory_too(rows, tmp_path):
@@ -268,14 +268,14 @@ FULL = """
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="reserves no space")
-def test_a_disk_without_room_is_told_before_the_search_and_nothing_is_left(tmp_path):
+def test_a_full_disk_is_reported_before_the_search(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(FULL), str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.split() == ["CheckpointError", str(tmp_path / ".out.partial")], done.stderr
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_with_all_blocks_but_no_name_yet_is_given_its_name(rows, tmp_path):
+def test_a_complete_checkpoint_is_given_its_name(rows, tmp_path):
     top_k(rows, k=4, out=tmp_path / "out")
     (tmp_path / "out").rename(tmp_path / ".out.partial")  # as if killed just before the renaming
     np.save(tmp_path / ".out.partial" / "done.npy", np.ones(1, np.uint8))
@@ -293,14 +293,14 @@ KILLED = """
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            tell = lambda done, total: os.write(writing, b".")
-            top_k(rows, k=3, n_threads=1, working_memory=0.6, out=f"{out}{runs}", progress=tell)
+            report = lambda done, total: os.write(writing, b".")
+            top_k(rows, k=3, n_threads=1, working_memory=0.6, out=f"{out}{runs}", progress=report)
             os._exit(0)
         os.close(writing)
         # a kill after so much progress, not after so much time: slow machines get as far as others
         left = chance.randrange(int(sys.argv[4]))
-        while left and (told := len(os.read(reading, left))):
-            left -= told
+        while left and (count := len(os.read(reading, left))):
+            left -= count
         time.sleep(chance.random() * 0.005)
         os.kill(child, signal.SIGKILL)
         os.close(reading)
@@ -334,7 +334,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this
 
 
 @needs_fork
-def test_runs_that_are_killed_end_with_the_same_bits(rows, tmp_path):
+def test_killed_searches_resume_with_the_same_bits(rows, tmp_path):
     kills(rows, tmp_path, 3, 30)
 
 
@@ -372,9 +372,9 @@ def test_rows_on_disk_are_never_in_memory_as_a_whole(tmp_path):
     command += [str(tmp_path / "queries.npy"), str(tmp_path / "items.npy")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["mib"] < 16 + 48
-    assert told["first"][0] == 0
+    seen = json.loads(done.stdout)
+    assert seen["mib"] < 16 + 48
+    assert seen["first"][0] == 0
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_all_pairs_above_a_score_are_found_and_no_other(measure, threshold):
     np.testing.assert_array_equal(found.data, truth[rows, columns].astype(np.float32))
 
 
-def test_a_score_equal_to_the_threshold_is_above_and_a_row_is_not_its_own_pair():
+def test_scores_equal_to_the_threshold_are_included():
     X = np.repeat(np.eye(3), 50, axis=0)
     found = neighbors_above(X, 1.0)
     assert found.nnz == 3 * 50 * 49

@@ -23,7 +23,7 @@ def test_neighbours_come_in_the_order_of_the_scorer():
     assert scores.dtype == np.float32
 
 
-def test_equal_scores_come_by_lower_index_and_nearly_equal_ones_by_score():
+def test_rerank_breaks_ties_by_lower_index():
     neighbors = found()
     indices, _ = rerank(neighbors, lambda query, items: np.zeros(len(items)))
     np.testing.assert_array_equal(indices, np.sort(neighbors.indices, axis=1))
@@ -68,9 +68,9 @@ def test_only_neighbors_are_reranked():
 
 
 def test_progress_is_told_by_query():
-    told = []
-    rerank(found(n=9), lambda query, items: items, progress=lambda *at: told.append(at))
-    assert told == [(i, 9) for i in range(1, 10)]
+    seen = []
+    rerank(found(n=9), lambda query, items: items, progress=lambda *at: seen.append(at))
+    assert seen == [(i, 9) for i in range(1, 10)]
 
 
 class Overlap:

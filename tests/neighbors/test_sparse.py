@@ -22,7 +22,7 @@ def all_scores(Q, B, measure):
 
 
 def best(scores, k):
-    """The k best by falling score, equal scores by lower index; -1 and -inf where barred."""
+    """The k best by descending score, equal scores by lower index; -1 and -inf where barred."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     values = np.take_along_axis(scores, order, axis=1)
     return np.where(np.isneginf(values), -1, order), values.astype(np.float32)
@@ -119,7 +119,7 @@ def test_allowed_excluded_and_low_items_are_not_found(kind):
         np.testing.assert_array_equal(found.scores, values)
 
 
-def test_a_row_may_find_itself_when_asked():
+def test_a_row_may_find_itself():
     X = rows("counts", 20, 10, 0.5)
     found = top_k(sp.csr_array(X), k=1, exclude_self=False)
     nonzero = X.any(axis=1)

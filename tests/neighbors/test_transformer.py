@@ -28,7 +28,7 @@ def test_the_graph_is_that_of_kneighbors_transformer(mode, ours, theirs):
 
 # DBSCAN of scikit-learn 1.6 adds the diagonal itself, and then says that the rows are not sorted
 @pytest.mark.filterwarnings("ignore:Precomputed sparse input was not sorted")
-def test_the_graph_serves_estimators_that_take_precomputed_distances():
+def test_graph_serves_estimators_with_precomputed_distances():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(5, 0.3, (60, 4)), rng.normal(-5, 0.3, (60, 4))])
     y = np.repeat([0, 1], 60)
