@@ -215,12 +215,15 @@ def simulate_interactions(
         "activity_law": activity_law,
     }
     choices = _choices(preset, given, n_clusters)
+    lowest = _SMALLEST_DRAWN_EXPONENT if choices["activity_law"] == "pareto_clipped" else 0.0
     parameters = {
         "n_users": validation.as_count("n_users", n_users),
         "n_items": n_items,
         "n_clusters": n_clusters,
         "item_exponent": _as_item_exponents(item_exponent, choices["popularity_law"]),
-        "user_exponent": _as_user_exponent(user_exponent, choices["activity_law"]),
+        "user_exponent": validation.as_real(
+            "user_exponent", user_exponent, low=lowest, high=_LARGEST_EXPONENT
+        ),
         "preset": preset,
         **choices,
         "interactions_per_user": interactions_per_user,
@@ -292,11 +295,6 @@ def _as_item_exponents(item_exponent: Any, popularity_law: str) -> tuple[float, 
     lowest = 0.0 if popularity_law == "rank_zipf" else _SMALLEST_DRAWN_EXPONENT
     low = validation.as_real("item_exponent[0]", low, low=lowest, high=_LARGEST_EXPONENT)
     return low, validation.as_real("item_exponent[1]", high, low=low, high=_LARGEST_EXPONENT)
-
-
-def _as_user_exponent(user_exponent: Any, activity_law: str) -> float:
-    lowest = _SMALLEST_DRAWN_EXPONENT if activity_law == "pareto_clipped" else 0.0
-    return validation.as_real("user_exponent", user_exponent, low=lowest, high=_LARGEST_EXPONENT)
 
 
 def _cluster_shares(random: np.random.Generator, law: Any, n_clusters: int) -> Vector:

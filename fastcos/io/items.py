@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -132,23 +132,42 @@ def read_labels(
         wanted = [item, column] if name is None else [item, column, name]
         read = table.read(wanted, None)
     rows, at, n_unknown = positions.match(path, read.texts[0])
-    parts = [_split(text, separator, missing) for text in read.texts[1].texts]
+    labels_of = []
+    for text in read.texts[1].texts:
+        parts = text.split(separator) if separator and text.strip() not in missing else [text]
+        labels_of.append({part.strip() for part in parts} - {*missing, ""})
     found: dict[int, set[str]] = defaultdict(set)
     for position, code in zip(at.tolist(), read.texts[1].codes[rows].tolist(), strict=True):
-        found[position].update(parts[code])
+        found[position].update(labels_of[code])
     single = {position: next(iter(s)) for position, s in found.items() if len(s) == 1}
     kept = {at: label for at, label in single.items() if only is None or label in only}
     classes = sorted(set(kept.values()))
-    _check_classes(path, column, classes, only, set(single.values()))
+    absent = sorted(set(only or ()) - set(classes))
+    if absent:
+        raise FastcosFormatError(
+            f"only must name labels of column {column!r} of {path} "
+            f"({', '.join(sorted(set(single.values()))[:10])}), got "
+            f"{', '.join(map(repr, absent[:5]))}"
+        )
+    if len(classes) < 2:
+        raise FastcosFormatError(
+            f"{path}: column {column!r} must have at least two different labels among items with "
+            f"exactly one, got {len(classes)}"
+        )
     numbers = {label: number for number, label in enumerate(classes)}
     labels = np.full(len(positions.ids), -1, dtype=np.int64)
     labels[list(kept)] = [numbers[label] for label in kept.values()]
     n_several = sum(len(several) > 1 for several in found.values())
-    names = positions.ids if name is None else _names(positions.ids, at, rows, read.texts[2])
+    names = positions.ids.tolist()
+    if name is not None:
+        texts, codes = read.texts[2].texts, read.texts[2].codes[rows]
+        # backwards: of several names, the first one in the file is written last
+        for position, code in zip(at[::-1].tolist(), codes[::-1].tolist(), strict=True):
+            names[position] = texts[code].strip() or positions.ids[position]
     return ItemLabels(
         labels=read_only(labels),
         classes=np.array(classes, dtype=np.str_),
-        names=names,
+        names=np.array(names, dtype=np.str_),
         n_several=n_several,
         n_none=len(labels) - len(single) - n_several,
         n_other=len(single) - len(kept),
@@ -340,38 +359,3 @@ class _Positions:
             )
         rows = np.flatnonzero(found[column.codes] >= 0)
         return rows, found[column.codes[rows]], len(unknown)
-
-
-def _split(text: str, separator: str | None, missing: Collection[str]) -> set[str]:
-    if text.strip() in missing:
-        return set()
-    parts = text.split(separator) if separator else [text]
-    return {part.strip() for part in parts if part.strip() not in missing and part.strip()}
-
-
-def _check_classes(
-    path: Path,
-    column: str,
-    classes: Sequence[str],
-    only: Collection[str] | None,
-    present: Collection[str],
-) -> None:
-    absent = sorted(set(only or ()) - set(classes))
-    if absent:
-        raise FastcosFormatError(
-            f"only must name labels of column {column!r} of {path} "
-            f"({', '.join(sorted(present)[:10])}), got {', '.join(map(repr, absent[:5]))}"
-        )
-    if len(classes) < 2:
-        raise FastcosFormatError(
-            f"{path}: column {column!r} must have at least two different labels among items with "
-            f"exactly one, got {len(classes)}"
-        )
-
-
-def _names(ids: Texts, at: Integers, rows: Integers, column: TextColumn) -> Texts:
-    names = ids.tolist()
-    # backwards: the first name in the file is the last one written
-    for position, code in zip(at[::-1].tolist(), column.codes[rows][::-1].tolist(), strict=True):
-        names[position] = column.texts[code].strip() or ids[position]
-    return np.array(names, dtype=np.str_)

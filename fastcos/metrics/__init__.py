@@ -41,8 +41,14 @@ from fastcos.metrics.list_overlap import (
     overlap_at_k,
     rank_biased_overlap,
 )
-from fastcos.metrics.ranking import ndcg_at_k, recall_at_k
-from fastcos.metrics.retrieval import MapAtR, NeighborPurity, map_at_r, neighbor_purity
+from fastcos.metrics.retrieval import (
+    MapAtR,
+    NeighborPurity,
+    map_at_r,
+    ndcg_at_k,
+    neighbor_purity,
+    recall_at_k,
+)
 from fastcos.metrics.separation import Silhouette, WithinBetween, silhouette, within_between
 from fastcos.metrics.spectrum import (
     MeanCosine,

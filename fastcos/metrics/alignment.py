@@ -17,7 +17,7 @@ from fastcos.metrics.labelled import (
     same_rows,
     unit_rows,
 )
-from fastcos.metrics.spectrum import means, triangle
+from fastcos.metrics.spectrum import triangle
 
 # relative to the squares: a smaller variance is 0 within rounding
 _ROUNDING = 1e-13
@@ -213,7 +213,7 @@ def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
     ):
         largest = float(np.abs(rows).max())
         moved: Floats = np.ldexp(rows.astype(np.float64), -int(np.frexp(largest)[1]))
-        moved -= means(moved)
+        moved -= moved.mean(axis=0)
         checks.check_varying(name, bool(np.abs(moved).max() > _ROUNDING), "rows")
         centred.append(moved)
     return centred[0], centred[1]

@@ -270,22 +270,16 @@ def stratified_auc(
             stop, unit, panels, ends, levels, quantiles, _margin_in_bins(unit, _N_STRATUM_BINS),
             counts, near, n_threads=n_threads,
         )  # fmt: skip
-    return _over_strata(counts.sum(axis=0), near.sum(axis=0), grouped.n_left_out)
-
-
-def _over_strata(counts: Integers, near: Integers, n_left_out: int) -> StratifiedAUC:
-    sizes = counts.sum(axis=2)
+    sizes = counts.sum(axis=(0, 3))
     weights = sizes[:, 0].astype(np.float64) * sizes[:, 1]
     both = np.flatnonzero(weights)
     checks.check_enough("labels", len(both), 1, "strata with pairs of both kinds")
-    aucs = np.full((len(counts), 3), np.nan)
+    aucs = np.full((n_strata, 3), np.nan)
     for stratum in both:
-        aucs[stratum] = auc_of_counts(counts[stratum], near[stratum])
+        aucs[stratum] = auc_of_counts(counts[:, stratum].sum(axis=0), near[:, stratum].sum(axis=0))
     value, low, high = (weights[both, None] * aucs[both]).sum(axis=0) / weights.sum()
-    strata = tuple(aucs[:, 0].tolist())
-    return StratifiedAUC(
-        float(value), float(low), float(high), float(aucs[both, 0].min()), strata, n_left_out
-    )
+    worst, strata = float(aucs[both, 0].min()), tuple(aucs[:, 0].tolist())
+    return StratifiedAUC(float(value), float(low), float(high), worst, strata, grouped.n_left_out)
 
 
 def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:

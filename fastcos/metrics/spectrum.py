@@ -113,7 +113,7 @@ def isoscore(items: Any) -> float:
     rows = validation.as_rows("items", items)
     checks.check_enough("items", rows.shape[1], 2, "columns")
     scaled = _scaled_up(rows)
-    ratio = _participation(singular_values(scaled, means(scaled)))
+    ratio = _participation(singular_values(scaled, scaled.mean(axis=0, dtype=np.float64)))
     return float(max(ratio - 1, 0.0) / (rows.shape[1] - 1))
 
 
@@ -186,12 +186,6 @@ def _scaled_up(rows: validation.Rows) -> validation.Rows:
         return rows
     scaled: Floats = np.ldexp(rows, -int(np.frexp(largest)[1]))
     return scaled
-
-
-def means(rows: validation.Rows) -> Floats:
-    """Mean of every column, (k,) float64."""
-    centre: Floats = rows.mean(axis=0, dtype=np.float64)
-    return centre
 
 
 def singular_values(rows: validation.Rows, centre: Floats | None = None) -> Floats:

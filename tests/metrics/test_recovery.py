@@ -159,10 +159,11 @@ def test_map_at_r_divides_by_r_and_breaks_ties_by_index():
     items = np.ones((4, 2))
     # query 0: row 1 first, no hit; 1: row 0 first; 2: row 0 first; 3: row 0 first, a hit
     assert metrics.map_at_r(items, ["a", "b", "b", "a"]).value == 0.25
-    # rank 1 wrong, rank 2 right: P(2) / R = 1/2 / 2
+    # queries 0 and 2: rank 1 wrong, rank 2 right, P(2) / R = 1/2 / 2; query 3: the other way round
     items = np.array([[1, 0.0], [0.9, 0.1], [0.8, 0.2], [0, 1.0]])
-    first = metrics.retrieval.average_precisions_at_r(items, ["a", "b", "a", "a"])[0]
-    assert first == pytest.approx(0.25)
+    found = metrics.map_at_r(items, ["a", "b", "a", "a"])
+    assert found == (pytest.approx(oracles.map_at_r(items, np.array([0, 1, 0, 0]))), 1)
+    assert found.value == pytest.approx((0.25 + 0.25 + 0.5) / 3)
 
 
 def test_map_at_r_ranks_zero_rows_by_cosine_zero():

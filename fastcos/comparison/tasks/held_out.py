@@ -12,7 +12,7 @@ from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
 from fastcos.kernels import knn_vote
 from fastcos.measures.row_transforms import Floats, Integers
 from fastcos.metrics import checks
-from fastcos.metrics.ranking import hits_of, ndcgs_at_k, recalls_at_k
+from fastcos.metrics.retrieval import hits_of, ndcgs_at_k, recalls_at_k
 from fastcos.models.cosine_training import split_held_out
 from fastcos.neighbors.search import top_k
 
