@@ -72,8 +72,6 @@ def read_factors(
         As in read_vectors.
     ValueError
         users given although path holds them; sides of different width.
-    OSError
-        No such file.
 
     Examples
     --------

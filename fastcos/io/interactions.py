@@ -106,8 +106,6 @@ def read_interactions(
     FastcosFormatError
         A damaged or unsuitable file; a missing or ambiguous column; an empty id, a value that is
         not a finite number, or a duplicate under "error": the message lists the first five rows.
-    OSError
-        No such file.
     ValueError
         An unknown duplicates, or an argument that does not apply to the format.
 

@@ -105,8 +105,6 @@ def read_labels(
     FastcosFormatError
         As in read_interactions; no item of the file is in item_ids; fewer than two classes; a class
         of only that no item has.
-    OSError
-        No such file.
 
     Examples
     --------
@@ -220,8 +218,6 @@ def read_popularity(
     FastcosFormatError
         As in read_interactions; a negative number; an item in two rows; no item of the file is
         among item_ids.
-    OSError
-        No such file.
 
     Examples
     --------
@@ -298,8 +294,6 @@ def read_pairs(
     ------
     FastcosFormatError
         Fewer than three columns; a rating that is not a finite number; fewer than two known pairs.
-    OSError
-        No such file.
 
     Examples
     --------

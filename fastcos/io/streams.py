@@ -90,8 +90,6 @@ def open_bytes(
     ------
     FastcosFormatError
         Damaged, encrypted, a decompression bomb, or no such member.
-    OSError
-        No such file.
     """
     with path.open("rb") as file:
         try:

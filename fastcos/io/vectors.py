@@ -76,8 +76,6 @@ def read_vectors(path: str | os.PathLike[str]) -> Vectors:
     ------
     FastcosFormatError
         Damaged; no or several such arrays; not finite; repeated ids, or another number of them.
-    OSError
-        No such file.
 
     Examples
     --------

@@ -7,11 +7,12 @@ from scipy import stats
 
 from fastcos import parallel, validation
 from fastcos.kernels import pair_reductions
-from fastcos.metrics import checks
 from fastcos.metrics.labelled import (
     CHUNK,
     Floats,
     Integers,
+    check_enough,
+    check_varying,
     cross_products,
     packed,
     same_rows,
@@ -79,11 +80,6 @@ def cca_similarity(first: Any, second: Any) -> float:
     float
         In [0, 1].
 
-    Raises
-    ------
-    ValueError
-        As in :func:`cka`.
-
     Notes
     -----
     Source: Hotelling, Biometrika 28 (1936); Kornblith et al. 2019, arXiv:1905.00414, table 1.
@@ -116,11 +112,6 @@ def procrustes(first: Any, second: Any) -> float:
     -------
     float
         In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        As in :func:`cka`.
 
     Notes
     -----
@@ -214,7 +205,7 @@ def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
         largest = float(np.abs(rows).max())
         moved: Floats = np.ldexp(rows.astype(np.float64), -int(np.frexp(largest)[1]))
         moved -= moved.mean(axis=0)
-        checks.check_varying(name, bool(np.abs(moved).max() > _ROUNDING), "rows")
+        check_varying(name, bool(np.abs(moved).max() > _ROUNDING), "rows")
         centred.append(moved)
     return centred[0], centred[1]
 
@@ -299,7 +290,7 @@ def rsa(
     random = validation.as_generator("random_state", random_state)
     X, Y = same_rows("first", first, "second", second)
     kept = X.any(axis=1) & Y.any(axis=1)
-    n = checks.check_enough("first", int(kept.sum()), 3, "items whose rows are non-zero in both")
+    n = check_enough("first", int(kept.sum()), 3, "items whose rows are non-zero in both")
     A, B = unit_rows(X[kept]), unit_rows(Y[kept])
     if method == "pearson":
         value = _pearson(A, B)
@@ -319,8 +310,8 @@ def _pearson(A: Floats, B: Floats) -> float:
         return float(products - means)
 
     variances = covariance(A, A, mean_a * mean_a), covariance(B, B, mean_b * mean_b)
-    checks.check_varying("first", variances[0] > _ROUNDING, "cosines")
-    checks.check_varying("second", variances[1] > _ROUNDING, "cosines")
+    check_varying("first", variances[0] > _ROUNDING, "cosines")
+    check_varying("second", variances[1] > _ROUNDING, "cosines")
     value = covariance(A, B, mean_a * mean_b) / np.sqrt(variances[0] * variances[1])
     return float(np.clip(value, -1, 1))
 
@@ -330,8 +321,8 @@ def _spearman(
 ) -> tuple[float, float, float]:
     i, j = _pairs(len(A), n_pairs, random)
     ranks = [stats.rankdata(_cosines(rows, i, j)) for rows in (A, B)]
-    checks.check_varying("first", bool(np.ptp(ranks[0]) > 0), "cosines")
-    checks.check_varying("second", bool(np.ptp(ranks[1]) > 0), "cosines")
+    check_varying("first", bool(np.ptp(ranks[0]) > 0), "cosines")
+    check_varying("second", bool(np.ptp(ranks[1]) > 0), "cosines")
     value = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
     if len(A) * (len(A) - 1) // 2 <= n_pairs or abs(value) == 1:
         return value, value, value
@@ -418,7 +409,7 @@ def trustworthiness(
     """
     X, Y = same_rows("original", original, "embedding", embedding)
     kept = X.any(axis=1) & Y.any(axis=1)
-    n = checks.check_enough("original", int(kept.sum()), 3, "items whose rows are non-zero in both")
+    n = check_enough("original", int(kept.sum()), 3, "items whose rows are non-zero in both")
     k = validation.as_count("k", k, 1, (n - 1) // 2)
     A, B = (validation.read_only(unit_rows(rows[kept])) for rows in (X, Y))
     excess = parallel.unfilled((n, 2), np.int64)

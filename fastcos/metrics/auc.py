@@ -7,8 +7,15 @@ import numpy as np
 
 from fastcos import config, parallel, validation
 from fastcos.kernels import pair_reductions
-from fastcos.metrics import checks
-from fastcos.metrics.labelled import Floats, Integers, LabelledRows, labelled_rows, packed
+from fastcos.metrics.labelled import (
+    Floats,
+    Integers,
+    LabelledRows,
+    as_popularity,
+    check_enough,
+    labelled_rows,
+    packed,
+)
 
 # bins of pair_auc; the interval is then at most 1e-3 wide (tests/metrics/test_recovery.py)
 _N_BINS = 2**16
@@ -251,7 +258,7 @@ def stratified_auc(
     """
     n_strata = validation.as_count("n_strata", n_strata)
     rows = validation.as_rows("items", items)
-    counted = checks.as_popularity("popularity", popularity, len(rows))
+    counted = as_popularity("popularity", popularity, len(rows))
     codes = validation.as_labels("labels", labels, len(rows))
     # neighbouring rows of a label are alike in popularity: the kernel then seldom changes stratum
     order = np.argsort(counted, kind="stable")
@@ -273,7 +280,7 @@ def stratified_auc(
     sizes = counts.sum(axis=(0, 3))
     weights = sizes[:, 0].astype(np.float64) * sizes[:, 1]
     both = np.flatnonzero(weights)
-    checks.check_enough("labels", len(both), 1, "strata with pairs of both kinds")
+    check_enough("labels", len(both), 1, "strata with pairs of both kinds")
     aucs = np.full((n_strata, 3), np.nan)
     for stratum in both:
         aucs[stratum] = auc_of_counts(counts[:, stratum].sum(axis=0), near[:, stratum].sum(axis=0))

@@ -60,11 +60,6 @@ def clustering_scores(
     ClusteringScores
         (ari, ami, v_measure, n_left_out).
 
-    Raises
-    ------
-    ValueError
-        As in :func:`pair_auc`.
-
     Notes
     -----
     Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and

@@ -5,8 +5,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import validation
-from fastcos.metrics import checks
-from fastcos.metrics.labelled import CHUNK, Floats, Integers, unit_rows
+from fastcos.metrics.labelled import (
+    CHUNK,
+    Floats,
+    Integers,
+    as_neighbor_lists,
+    as_popularity,
+    check_enough,
+    unit_rows,
+)
 from fastcos.storage import memmap
 
 # relative to the largest: values that differ by less are equal within rounding
@@ -79,7 +86,7 @@ def occurrences(neighbors: Any, n_items: int | None, k: int | None = None) -> In
     """Number of lists with each item, (p,) int64."""
     array = np.asarray(neighbors)
     size = len(array) if n_items is None else validation.as_count("n_items", n_items)
-    lists = checks.as_neighbor_lists("neighbors", array, k, n_items=size)
+    lists = as_neighbor_lists("neighbors", array, k, n_items=size)
     counts: Integers = np.bincount(lists.ravel(), minlength=size).astype(np.int64)
     return counts
 
@@ -170,7 +177,7 @@ def popularity_bias(
     (0.99, 1.9, 0.95)
     """
     rows = memmap.as_mapped_rows("items", items)
-    counts = checks.as_popularity("popularity", popularity, len(rows))
+    counts = as_popularity("popularity", popularity, len(rows))
     listed = occurrences(neighbors, len(rows), k).astype(np.float64)
     resultant, non_zero = np.zeros(rows.shape[1]), np.empty(len(rows), np.bool_)
     norms, cosines = np.empty(len(rows)), np.empty(len(rows))
@@ -180,7 +187,7 @@ def popularity_bias(
         norms[part] = _norms(chunk)
         resultant += unit_rows(chunk)[counts[part] > 0].sum(axis=0)
     kept = non_zero & (counts > 0)
-    n = checks.check_enough("items", int(kept.sum()), 10, "non-zero rows of popular items")
+    n = check_enough("items", int(kept.sum()), 10, "non-zero rows of popular items")
     for lo, chunk in memmap.iter_blocks("items", rows, CHUNK):
         cosines[lo : lo + len(chunk)] = (unit_rows(chunk) * resultant).sum(axis=1)
     logs, cosines = np.log(counts[kept]), (cosines[kept] - 1) / (n - 1)

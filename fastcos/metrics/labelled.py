@@ -1,4 +1,4 @@
-"""Building blocks of the metrics: unit rows, rows grouped by label, deterministic products."""
+"""Building blocks of the metrics: validation, unit rows, rows grouped by label, products."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import dot_tile
-from fastcos.metrics import checks
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -20,6 +19,73 @@ _STRIP = 96
 _SHORT_STRIP = 2 * dot_tile.ROWS
 # from this number of rows on, tasks have _STRIP rows
 _MANY_ROWS = 16 * _STRIP
+
+
+def as_shared_labels(name: str, codes: Integers) -> Integers:
+    """Return the codes of non-zero rows renumbered 0 .. C-1, if pairs of both kinds exist."""
+    values, renumbered = np.unique(codes, return_inverse=True)
+    if not 2 <= len(values) < len(codes):
+        raise ValueError(
+            f"{name} must have at least two different values on non-zero rows, one of them "
+            f"repeated, got {len(values)} on {len(codes)} rows"
+        )
+    return validation.read_only(renumbered.astype(np.int64))
+
+
+def as_neighbor_lists(
+    name: str, indices: Any, k: Any = None, *, n_items: int | None = None, padded: bool = False
+) -> Integers:
+    """Return the first k columns of lists (n, K) as int64; no repeated item, -1 only if padded."""
+    array = np.asarray(indices)
+    if array.dtype.kind not in "iu" or array.ndim != 2 or 0 in array.shape:
+        raise ValueError(
+            f"{name} must be a two-dimensional array of integers (lists, items), got shape "
+            f"{array.shape} of {array.dtype}"
+        )
+    k = array.shape[1] if k is None else validation.as_count("k", k, 1, array.shape[1])
+    lists = np.ascontiguousarray(array[:, :k], dtype=np.int64)
+    least = -1 if padded else 0
+    if lists.min() < least or (n_items is not None and lists.max() >= n_items):
+        bounds = f"of at least {least}" if n_items is None else f"from {least} to {n_items - 1}"
+        odd = lists.min() if lists.min() < least else lists.max()
+        raise ValueError(f"{name} must hold item numbers {bounds}, got {odd}")
+    ordered = np.sort(lists, axis=1)
+    equal = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    repeated = np.flatnonzero(equal.any(axis=1))
+    if len(repeated):
+        rows = validation.format_rows(repeated)
+        raise ValueError(f"{name} must not repeat an item in a list, got repetitions in {rows}")
+    return validation.read_only(lists)
+
+
+def check_same_length(name: str, length: int, other_name: str, other_length: int) -> None:
+    """Refuse a length other than other_length."""
+    if length != other_length:
+        raise ValueError(f"{name} must be as long as {other_name} ({other_length}), got {length}")
+
+
+def check_enough(name: str, count: int, least: int, what: str) -> int:
+    """Return count if it is at least least."""
+    if count < least:
+        raise ValueError(f"{name} must have at least {least} {what}, got {count}")
+    return count
+
+
+def check_varying(name: str, varies: bool, what: str) -> None:
+    """Refuse data without variance where a correlation needs it."""
+    if not varies:
+        raise ValueError(f"{name} must have {what} that differ, got only equal ones")
+
+
+def as_popularity(name: str, values: Any, length: int) -> Floats:
+    """Return values (length,) as float64: none negative, not all zero."""
+    vector = validation.as_vector(name, values, length)
+    if vector.min() < 0 or vector.max() == 0:
+        raise ValueError(
+            f"{name} must be at least 0 and not 0 everywhere, got values from {vector.min():g} to "
+            f"{vector.max():g}"
+        )
+    return vector
 
 
 def unit_rows(rows: validation.Rows) -> Floats:
@@ -39,7 +105,7 @@ def same_rows(
 ) -> tuple[validation.Rows, validation.Rows]:
     """Validate two matrices whose rows stand for the same items."""
     X, Y = validation.as_rows(name, first), validation.as_rows(other_name, second)
-    checks.check_same_length(other_name, len(Y), name, len(X))
+    check_same_length(other_name, len(Y), name, len(X))
     return X, Y
 
 
@@ -74,7 +140,7 @@ def labelled_rows(
     codes = validation.as_labels("labels", labels, len(given))
     filled = given.any(axis=1)
     places = np.flatnonzero(filled if kept is None else filled & kept)
-    codes = checks.as_shared_labels("labels", codes[places])
+    codes = as_shared_labels("labels", codes[places])
     order = np.argsort(codes, kind="stable")
     places, codes = places[order], codes[order]
     starts = np.searchsorted(codes, np.arange(codes[-1] + 2))

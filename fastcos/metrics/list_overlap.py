@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import validation
-from fastcos.metrics import checks
-from fastcos.metrics.labelled import Floats, Integers
+from fastcos.metrics.labelled import Floats, Integers, as_neighbor_lists
 
 # item numbers in one block of lists, 32 MiB: bounds the memory besides the lists
 _BLOCK = 2**22
@@ -67,11 +66,6 @@ def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     -------
     float
         In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        As in :func:`jaccard_at_k`.
 
     Examples
     --------
@@ -193,8 +187,8 @@ def _shared_at_k(first: Any, second: Any, k: int | None) -> tuple[Floats, int]:
 
 
 def _two_lists(first: Any, second: Any, k: int | None) -> tuple[Integers, Integers]:
-    a = checks.as_neighbor_lists("first", first, k)
-    b = checks.as_neighbor_lists("second", second, k)
+    a = as_neighbor_lists("first", first, k)
+    b = as_neighbor_lists("second", second, k)
     if a.shape != b.shape:
         raise ValueError(f"second must have the shape of first, {a.shape}, got {b.shape}")
     return a, b

@@ -9,8 +9,16 @@ import scipy.sparse as sp
 from fastcos import parallel, validation
 from fastcos.kernels import pair_reductions
 from fastcos.linalg.csr import as_interactions
-from fastcos.metrics import checks
-from fastcos.metrics.labelled import Floats, Integers, packed, unit_rows
+from fastcos.metrics.labelled import (
+    Floats,
+    Integers,
+    as_neighbor_lists,
+    as_shared_labels,
+    check_enough,
+    check_same_length,
+    packed,
+    unit_rows,
+)
 
 
 class MapAtR(NamedTuple):
@@ -46,11 +54,6 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> MapAtR
     MapAtR
         (value, n_left_out).
 
-    Raises
-    ------
-    ValueError
-        As in :func:`pair_auc`.
-
     Notes
     -----
     Source: Musgrave, Belongie and Lim, ECCV 2020, arXiv:2003.08505, section 3.2.
@@ -64,7 +67,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> MapAtR
     given = validation.as_rows("items", items)
     codes = validation.as_labels("labels", labels, len(given))
     filled = given.any(axis=1)
-    checks.as_shared_labels("labels", codes[filled])
+    as_shared_labels("labels", codes[filled])
     sizes = np.bincount(codes)
     queries = np.flatnonzero(filled & (sizes[codes] > 1))
     rows = validation.read_only(unit_rows(given))
@@ -129,9 +132,9 @@ def neighbor_purity(
     """
     names = np.asarray(labels)
     codes = validation.as_labels("labels", names, len(names))
-    lists = checks.as_neighbor_lists("neighbors", neighbors, k, n_items=len(codes))
+    lists = as_neighbor_lists("neighbors", neighbors, k, n_items=len(codes))
     if query_labels is None:
-        checks.check_same_length("labels", len(codes), "neighbors", len(lists))
+        check_same_length("labels", len(codes), "neighbors", len(lists))
         queries = codes
     else:
         queries = _codes_of("query_labels", query_labels, names, len(lists))
@@ -200,11 +203,6 @@ def ndcg_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float
     float
         In [0, 1].
 
-    Raises
-    ------
-    ValueError
-        As in :func:`recall_at_k`.
-
     Notes
     -----
     Source: Järvelin and Kekäläinen, ACM TOIS 20 (2002), with gains of 0 and 1.
@@ -247,9 +245,7 @@ def hits_of(recommended: Any, held_out: sp.csr_array) -> tuple[Floats, Floats]:
 
 def _validated(recommended: Any, held_out: Any, k: int | None) -> tuple[Floats, Floats]:
     matrix = as_interactions("held_out", held_out)
-    lists = checks.as_neighbor_lists(
-        "recommended", recommended, k, n_items=matrix.shape[1], padded=True
-    )
-    checks.check_same_length("recommended", len(lists), "held_out", matrix.shape[0])
-    checks.check_enough("held_out", int(matrix.nnz > 0), 1, "interaction")
+    lists = as_neighbor_lists("recommended", recommended, k, n_items=matrix.shape[1], padded=True)
+    check_same_length("recommended", len(lists), "held_out", matrix.shape[0])
+    check_enough("held_out", int(matrix.nnz > 0), 1, "interaction")
     return hits_of(lists, matrix)

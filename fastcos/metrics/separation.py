@@ -59,11 +59,6 @@ def within_between(items: Any, labels: Any) -> WithinBetween:
     WithinBetween
         (within, between, contrast, n_left_out).
 
-    Raises
-    ------
-    ValueError
-        As in :func:`pair_auc`.
-
     Examples
     --------
     >>> from fastcos.metrics import within_between
@@ -146,11 +141,6 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Silh
     -------
     Silhouette
         (value, n_left_out).
-
-    Raises
-    ------
-    ValueError
-        As in :func:`pair_auc`.
 
     Notes
     -----

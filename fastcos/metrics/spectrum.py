@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import validation
-from fastcos.metrics import checks
-from fastcos.metrics.labelled import CHUNK, Floats, unit_rows
+from fastcos.metrics.labelled import CHUNK, Floats, check_enough, unit_rows
 from fastcos.storage import memmap
 
 
@@ -64,11 +63,6 @@ def participation_ratio(items: Any) -> float:
     float
         The participation ratio.
 
-    Raises
-    ------
-    ValueError
-        As in :func:`effective_rank`.
-
     Examples
     --------
     >>> from fastcos.metrics import participation_ratio
@@ -111,7 +105,7 @@ def isoscore(items: Any) -> float:
     1.0
     """
     rows = validation.as_rows("items", items)
-    checks.check_enough("items", rows.shape[1], 2, "columns")
+    check_enough("items", rows.shape[1], 2, "columns")
     scaled = _scaled_up(rows)
     ratio = _participation(singular_values(scaled, scaled.mean(axis=0, dtype=np.float64)))
     return float(max(ratio - 1, 0.0) / (rows.shape[1] - 1))
@@ -167,7 +161,7 @@ def mean_cosine(items: Any) -> MeanCosine:
     for _, chunk in memmap.iter_blocks("items", rows, CHUNK):
         n_non_zero += int(chunk.any(axis=1).sum())
         resultant += unit_rows(chunk).sum(axis=0)
-    n = checks.check_enough("items", n_non_zero, 2, "non-zero rows")
+    n = check_enough("items", n_non_zero, 2, "non-zero rows")
     total = float(np.square(resultant).sum())
     return MeanCosine((total - n) / (n * (n - 1)), len(rows) - n)
 

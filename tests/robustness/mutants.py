@@ -36,7 +36,7 @@ EXCUSES = Path(__file__).with_suffix(".json")
 # modules, and the files or folders of tests that must detect their mutants
 TARGETS = {
     "validation": (
-        "fastcos.validation.arguments fastcos.linalg.csr fastcos.metrics.checks "
+        "fastcos.validation.arguments fastcos.linalg.csr fastcos.metrics.labelled "
         "fastcos.auditing.checks fastcos.measures.checks",
         "validation metrics auditing/test_checks.py auditing/test_cosine_bounds.py linalg storage",
     ),

@@ -11,7 +11,7 @@ from fastcos.comparison.bootstrap import ChanceTest, Evaluation, mean_chance, me
 from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
 from fastcos.kernels import knn_vote
 from fastcos.measures.row_transforms import Floats, Integers
-from fastcos.metrics import checks
+from fastcos.metrics.labelled import check_enough
 from fastcos.metrics.retrieval import hits_of, ndcgs_at_k, recalls_at_k
 from fastcos.models.cosine_training import split_held_out
 from fastcos.neighbors.search import top_k
@@ -53,7 +53,7 @@ class HeldOutTask:
     def __init__(self, X: sp.csr_array, random: np.random.Generator) -> None:
         self.rest, held = split_held_out(X, HELD_OUT_SHARE, random)
         able = np.flatnonzero(np.diff(held.indptr))
-        checks.check_enough("X", len(able), 2, "users with interactions to hold out")
+        check_enough("X", len(able), 2, "users with interactions to hold out")
         self.users = np.sort(random.permutation(able)[:N_USERS])
         self._seen = sp.csr_array(self.rest[self.users])
         self._held = sp.csr_array(held[self.users])

@@ -12,7 +12,7 @@ from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.scoring import raw_score_blocks
 from fastcos.kernels import label_ranks
 from fastcos.measures.row_transforms import Floats, Integers
-from fastcos.metrics import checks
+from fastcos.metrics.labelled import as_shared_labels
 
 # query items: the standard error of a mean of scores from 0 to 1 is at most 0.016
 N_QUERIES = 1000
@@ -51,7 +51,7 @@ class LabelTask:
         self, codes: Integers, present: npt.NDArray[np.bool_], random: np.random.Generator
     ) -> None:
         self._pool = np.flatnonzero((codes >= 0) & present)
-        self._codes = checks.as_shared_labels("labels", codes[self._pool])
+        self._codes = as_shared_labels("labels", codes[self._pool])
         self._sizes = validation.read_only(np.bincount(self._codes).astype(np.int64))
         able = np.flatnonzero(self._sizes[self._codes] > 1)
         places = np.sort(random.permutation(able)[:N_QUERIES])

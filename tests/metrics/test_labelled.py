@@ -4,26 +4,26 @@ import numpy as np
 import pytest
 
 from fastcos import metrics
-from fastcos.metrics import checks
+from fastcos.metrics.labelled import as_neighbor_lists
 
 
 def test_neighbor_lists_are_padded_only_if_allowed():
     lists = np.array([[2, -1, -1], [0, 1, -1]])
-    np.testing.assert_array_equal(checks.as_neighbor_lists("x", lists, padded=True), lists)
+    np.testing.assert_array_equal(as_neighbor_lists("x", lists, padded=True), lists)
     with pytest.raises(ValueError, match="x must hold item numbers of at least 0, got -1"):
-        checks.as_neighbor_lists("x", lists)
+        as_neighbor_lists("x", lists)
     with pytest.raises(ValueError, match="x must hold item numbers of at least -1, got -2"):
-        checks.as_neighbor_lists("x", lists - 1, padded=True)
+        as_neighbor_lists("x", lists - 1, padded=True)
     for repeated in ([[0, 0, -1]], [[1, -1, 1]]):
         with pytest.raises(ValueError, match="x must not repeat an item in a list"):
-            checks.as_neighbor_lists("x", repeated, padded=True)
+            as_neighbor_lists("x", repeated, padded=True)
 
 
 def test_neighbor_lists_errors_state_the_number():
     with pytest.raises(ValueError, match="x must hold item numbers from 0 to 4, got 5"):
-        checks.as_neighbor_lists("x", [[0, 5]], n_items=5)
+        as_neighbor_lists("x", [[0, 5]], n_items=5)
     with pytest.raises(ValueError, match="x must hold item numbers from 0 to 4, got -3"):
-        checks.as_neighbor_lists("x", [[-3, 5]], n_items=5)
+        as_neighbor_lists("x", [[-3, 5]], n_items=5)
 
 
 def test_neighbor_purity_matches_query_labels_to_items():
