@@ -201,6 +201,8 @@ def main():
     parser.add_argument("--docs", action="store_true", help="and write them into the docs")
     given = parser.parse_args()
     if given.report or given.docs:
+        if not read(given.record):
+            parser.error(f"RECORD must hold pairs, got {given.record}")
         text = "\n".join(report(read(given.record)))
         print(text)
         if given.docs:
