@@ -1,4 +1,4 @@
-"""The search engine: exact top-k by inner product, knowing nothing of measures.
+"""The search engine: exact top-k by inner product, independent of measures.
 
 Rows arrive encoded: transformed by a measure, with their norms and a bias per item. A ``Segment``
 is an immutable block of encoded items that packs itself when a search first needs it, and plans
@@ -18,6 +18,6 @@ threads, blocks, segments or instruction set.
 
 ``packing`` holds the types and the packed form, ``scan`` the search of packed items,
 ``range_candidates`` all items that may reach a threshold, ``segments`` planning and merging,
-``duplicates`` groups of equal rows, ``safe_norms`` rows whose squares would underflow, and
+``duplicates`` groups of duplicate rows, ``safe_norms`` rows whose squares would underflow, and
 ``sparse_rows`` sparse rows by row and by column.
 """

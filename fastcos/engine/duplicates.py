@@ -44,7 +44,7 @@ class DuplicateGroups(NamedTuple):
 
 
 def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
-    """Return the groups of equal rows (with equal bias), None where copies are few.
+    """Return the groups of duplicate rows (with equal bias), None where copies are few.
 
     Where no two norms are equal, O(n log n). Otherwise O(n d).
     """

@@ -53,8 +53,11 @@ class EncodedRows(NamedTuple):
 
     def take(self, numbers: Integers | slice) -> "EncodedRows":
         """Return some of the rows, in the order of numbers."""
+        rows, norms, bias = self
         read_only = validation.read_only
-        return EncodedRows(*(read_only(part[numbers]) for part in self))
+        return EncodedRows(
+            read_only(rows[numbers]), read_only(norms[numbers]), read_only(bias[numbers])
+        )
 
 
 class ExcludedItems(NamedTuple):
@@ -156,7 +159,7 @@ def encode_rows(
             f"{validation.format_rows(broken)} (a zero row has no direction to divide by)"
         )
     if metric_type == "cosine" and rows.dtype == np.float64:
-        scaled = safe_norms.scale_up(rows, norms)
+        scaled = safe_norms.scale_up(cast(Floats, rows), norms)
         if scaled is not None:
             rows = validation.read_only(scaled[0])
             norms = row_norms(rows, n_threads)
@@ -287,7 +290,7 @@ def _power_of_two(size: float) -> float:
 def _aligned(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an uninitialised array whose data starts at a cache line.
 
-    NumPy allocates it, which asks Linux for huge pages: a scan is bound by memory.
+    NumPy allocates it, which gets huge pages from Linux: a scan is bound by memory.
     """
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
@@ -315,7 +318,7 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 def _densest_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     """Return the direction (d,) around which many of the unit rows gather; empty if none.
 
-    Judged by a sample of at most 128 items. O(128^2 d).
+    Decided by a sample of at most 128 items. O(128^2 d).
     """
     n = len(numbers)
     if n < _LEAST_ITEMS:

@@ -87,9 +87,10 @@ def search(
         zero = np.flatnonzero(scaled.norms == 0)
         zero = zero[~scaled.rows[zero].any(axis=1)]
         left = np.delete(left, zero)
-        found = permitted if permitted is not None or not len(zero) else np.sort(items.order)
-        for query in zero:
-            columns[query], scores[query] = _lowest(found, exclusions, int(query), k)
+        if len(zero):
+            numbers = np.sort(items.order) if permitted is None else permitted
+            for query in zero:
+                columns[query], scores[query] = _lowest(numbers, exclusions, int(query), k)
     known, again = np.full(n, _NO_THRESHOLD), np.zeros(n, np.uint8)
     stride, rank = _guess(wanted, n_panels)
     if thresholds is not None and np.isfinite(thresholds).all():

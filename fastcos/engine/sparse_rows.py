@@ -27,7 +27,7 @@ _LONG_ON_AVERAGE = 128
 
 
 class SparseRows:
-    """Rows by row and by column, whichever is asked for, with their norms.
+    """Rows by row and by column, each made at first use, with their norms.
 
     Either is a tuple (indptr int64, indices, data), data None where all values are 1. Indices by
     row are int32 (int64 beyond), by column uint16 where that holds the rows.

@@ -1,7 +1,7 @@
 """Rows as the measures need them: float64, of unit norm, mapped, ranked."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,7 @@ def scaled_up_rows(rows: Rows) -> Rows:
 
 def _norms_and_scaled(rows: Rows) -> tuple[Floats, tuple[Rows, npt.NDArray[np.intc]] | None]:
     norms = row_norms(_given(rows))
-    return norms, None if rows.dtype == np.float32 else scale_up(rows, norms)
+    return norms, None if rows.dtype == np.float32 else scale_up(cast(Floats, rows), norms)
 
 
 def _units(rows: Rows) -> tuple[Rows, Floats]:

@@ -104,7 +104,7 @@ def filter_and_refine(
 
 def _reached(scores: Floats, best: scan.Found | None, some: Integers) -> Floats:
     """Return what k items of some queries are known to reach, in this segment or before it."""
-    own = scores[some, -1]
+    own: Floats = scores[some, -1]
     return own if best is None else np.maximum(own, best[1][some, -1])
 
 

@@ -11,14 +11,13 @@ from fastcos.engine.segments import Segment
 from fastcos.measures import serialization
 from fastcos.measures.base import Measure, get_measure
 from fastcos.neighbors.search import (
-    FittedItems,
-    Neighbors,
     as_items,
     as_options,
     as_request,
     fit_items,
     search,
 )
+from fastcos.neighbors.types import FittedItems, Neighbors
 
 _KIND = "SimilarityIndex"
 # arrays of a packed index that are saved, by their names in the kernels' Items

@@ -320,7 +320,7 @@ def best_of_items(
         if isinstance(measure, UpperBounded):
             from fastcos.neighbors.filter_refine import filter_and_refine
 
-            find = functools.partial(
+            find: segments.Search = functools.partial(
                 filter_and_refine, measure, segment, rows, Q, permitted=permitted, best=best
             )
         else:

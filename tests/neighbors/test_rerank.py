@@ -67,7 +67,7 @@ def test_only_neighbors_are_reranked():
         rerank(np.zeros((2, 2)), lambda query, items: items)
 
 
-def test_progress_is_told_by_query():
+def test_progress_is_seen_by_query():
     seen = []
     rerank(found(n=9), lambda query, items: items, progress=lambda *at: seen.append(at))
     assert seen == [(i, 9) for i in range(1, 10)]
