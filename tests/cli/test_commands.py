@@ -2,6 +2,8 @@ import csv
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +38,7 @@ def files(tmp_path_factory):
     return folder
 
 
-def told(capsys, *arguments):
+def call(capsys, *arguments):
     """Exit status, stdout and stderr of one call."""
     try:
         status = main([str(argument) for argument in arguments])
@@ -45,25 +47,42 @@ def told(capsys, *arguments):
     return (status, *capsys.readouterr())
 
 
+def quiet_call(*arguments):
+    """Exit status, stdout and stderr of one call in a fixture."""
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        status = main([str(argument) for argument in arguments])
+    return status, out.getvalue(), err.getvalue()
+
+
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory):
+    """The folder of fastcos reproduce --json, and its output."""
     folder = tmp_path_factory.mktemp("reproduced") / "out"
-    assert main(["reproduce", *SMALL, "--out", str(folder)]) == 0
-    return folder
+    return folder, *quiet_call("reproduce", *SMALL, "--out", folder, "--json")
+
+
+@pytest.fixture(scope="module")
+def compared(files, tmp_path_factory):
+    """The folder of fastcos compare by labels, and its output."""
+    folder = tmp_path_factory.mktemp("compared")
+    labels = ("--labels", files / "items.csv", "--label-column", "kind")
+    words = (*labels, "--rank", 6, "--measures", "dot,csls", "--out", folder)
+    return folder, *quiet_call("compare", files / "seen.csv", *words)
 
 
 def test_reproduce_writes_figure_table_and_provenance(reproduced):
-    names = {path.name for path in reproduced.iterdir()}
+    folder, *_ = reproduced
+    names = {path.name for path in folder.iterdir()}
     assert names == {
         *(f"figure1.{kind}" for kind in ("png", "svg", "csv", "json")),
         "exponents.png",
     }
-    assert (reproduced / "figure1.png").read_bytes().startswith(b"\x89PNG")
-    document = json.loads((reproduced / "figure1.json").read_text())
+    assert (folder / "figure1.png").read_bytes().startswith(b"\x89PNG")
+    document = json.loads((folder / "figure1.json").read_text())
     assert document["parameters"]["simulation"]["random_state"] == 0
     assert document["parameters"]["model"]["regularization"] == 150.0
     assert document["versions"]["fastcos"]
-    with (reproduced / "figure1.csv").open() as file:
+    with (folder / "figure1.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {"pair_auc", "map_at_r", "ami", "ari", "silhouette", "jaccard_at_10"} <= set(rows[0])
     names = {row["name"] for row in rows}
@@ -72,34 +91,28 @@ def test_reproduce_writes_figure_table_and_provenance(reproduced):
 
 
 @pytest.mark.slow
-def test_reproduce_is_repeatable_to_the_byte(reproduced, tmp_path, capsys):
-    assert told(capsys, "reproduce", *SMALL, "--out", tmp_path)[0] == 0
+def test_reproduce_writes_identical_files_again(reproduced, tmp_path, capsys):
+    assert call(capsys, "reproduce", *SMALL, "--out", tmp_path)[0] == 0
     for name in ("figure1.csv", "figure1.json"):
-        assert (tmp_path / name).read_bytes() == (reproduced / name).read_bytes()
+        assert (tmp_path / name).read_bytes() == (reproduced[0] / name).read_bytes()
 
 
-def test_json_goes_to_stdout_and_talk_to_stderr(tmp_path, capsys):
-    status, out, err = told(capsys, "reproduce", *SMALL, "--out", tmp_path, "--json")
+def test_reproduce_json_goes_to_stdout(reproduced):
+    _, status, out, err = reproduced
     assert status == 0
     assert len(json.loads(out)["scores"]["named"]) == 7
     assert "simulated" in err
     assert "\x1b" not in err  # no progress bar where stderr is no terminal
 
 
-def test_compare_reads_scores_and_shows_neighbours(files, tmp_path, capsys):
-    status, out, err = told(
-        capsys,
-        "compare",
-        files / "seen.csv",
-        *("--labels", files / "items.csv", "--label-column", "kind"),
-        *("--rank", 6, "--measures", "dot", "--out", tmp_path),
-    )
+def test_compare_writes_scores_and_neighbours(compared):
+    folder, status, out, err = compared
     assert status == 0, err
     assert "1 with several labels" in err
     assert "nearest to item " in out
-    document = json.loads((tmp_path / "comparison.json").read_text())
+    document = json.loads((folder / "comparison.json").read_text())
     assert document["parameters"]["labels"]["classes"] == ["a", "b", "c"]
-    with (tmp_path / "neighbors.csv").open() as file:
+    with (folder / "neighbors.csv").open() as file:
         rows = list(csv.DictReader(file))
     n_items = document["parameters"]["model"]["n_items"]
     assert len({row["rescaling"] for row in rows}) in (3, 4)
@@ -108,10 +121,10 @@ def test_compare_reads_scores_and_shows_neighbours(files, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_simulate_then_compare_is_reproduce(reproduced, tmp_path, capsys):
+def test_compare_of_simulated_files_equals_reproduce(reproduced, tmp_path, capsys):
     simulation = ["--users", 300, "--items", 60]
-    assert told(capsys, "simulate", *simulation, "--out", tmp_path / "s")[0] == 0
-    status, _, err = told(
+    assert call(capsys, "simulate", *simulation, "--out", tmp_path / "s")[0] == 0
+    status, _, err = call(
         capsys,
         *("compare", tmp_path / "s" / "interactions.npz", "--labels", tmp_path / "s" / "items.csv"),
         *("--label-column", "cluster", "--rank", 8, "--regularization", 150),
@@ -119,40 +132,35 @@ def test_simulate_then_compare_is_reproduce(reproduced, tmp_path, capsys):
     )
     assert status == 0, err
     assert (tmp_path / "c" / "comparison.csv").read_bytes() == (
-        reproduced / "figure1.csv"
+        reproduced[0] / "figure1.csv"
     ).read_bytes()
 
 
-def test_compare_ranks_the_measures_and_says_which_to_use(files, tmp_path, capsys):
-    status, out, err = told(
-        capsys,
-        *("compare", files / "seen.csv", "--labels", files / "items.csv"),
-        *("--label-column", "kind", "--rank", 6, "--measures", "dot,csls", "--out", tmp_path),
-    )
-    assert status == 0, err
+def test_compare_writes_and_prints_the_leaderboard(compared):
+    folder, _, out, _ = compared
     assert out.splitlines()[-1].startswith(("Use ", "Stay with "))
-    leaderboard = json.loads((tmp_path / "comparison.json").read_text())["leaderboard"]
+    leaderboard = json.loads((folder / "comparison.json").read_text())["leaderboard"]
     assert leaderboard["beats_chance"]
     assert leaderboard["conclusion"] == out.splitlines()[-1]
-    with (tmp_path / "measures.csv").open() as file:
+    with (folder / "measures.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["measure"] for row in rows} == {"cosine", "dot", "csls"}
     assert [float(row["score"]) for row in rows] == sorted(
         (float(row["score"]) for row in rows), reverse=True
     )
-    assert (tmp_path / "measures.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "measures.svg").stat().st_size > 1000
+    assert (folder / "measures.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "measures.svg").stat().st_size > 1000
 
 
 @pytest.mark.slow
-def test_labels_that_nobody_acts_on_are_told_not_to_be_recoverable(files, tmp_path, capsys):
+def test_compare_of_shuffled_labels_exits_with_one(files, tmp_path, capsys):
     lines = (files / "items.csv").read_text().splitlines()
     kinds = np.random.default_rng(3).permutation([line.split(",")[2] for line in lines[1:]])
     body = [
         f"{line.rpartition(',')[0]},{kind}" for line, kind in zip(lines[1:], kinds, strict=True)
     ]
     (tmp_path / "shuffled.csv").write_text("\n".join([lines[0], *body]))
-    status, out, _ = told(
+    status, out, _ = call(
         capsys,
         *("compare", files / "seen.csv", "--labels", tmp_path / "shuffled.csv"),
         *("--label-column", "kind", "--rank", 6, "--measures", "dot", "--out", tmp_path / "c"),
@@ -172,7 +180,7 @@ def test_compare_of_vectors_by_labels_and_pairs(tmp_path, capsys):
     pairs = random.integers(0, 90, (60, 2))
     rated = [f"w{a}\tW{b}\t{(vectors[a] @ vectors[b]):.3f}" for a, b in pairs]
     (tmp_path / "people.txt").write_text("\n".join([*rated, "w1\tnobody\t3"]))
-    status, out, err = told(
+    status, out, err = call(
         capsys,
         *("compare", tmp_path / "v.npz", "--labels", tmp_path / "kinds.csv", "--label-column"),
         *("kind", "--pairs", tmp_path / "people.txt", "--measures", "dot", "--json"),
@@ -198,7 +206,7 @@ def fitted(files, tmp_path_factory):
     return folder
 
 
-def test_fit_keeps_a_model_with_its_certificate(fitted):
+def test_fit_writes_a_model_with_its_residuals(fitted):
     from fastcos import LinearMF
 
     document = json.loads((fitted / "model.json").read_text())
@@ -210,12 +218,12 @@ def test_fit_keeps_a_model_with_its_certificate(fitted):
 
 
 @pytest.mark.parametrize("rescaling", ["identity", "balanced"])
-def test_neighbors_of_a_model_are_those_of_its_cosines(fitted, tmp_path, capsys, rescaling):
+def test_neighbors_of_a_model_match_its_cosines(fitted, tmp_path, capsys, rescaling):
     from fastcos import LinearMF
 
     out = tmp_path / "n.npz"
-    call = ["neighbors", fitted, "--k", 3, "--rescaling", rescaling, "--out", out]
-    assert told(capsys, *call)[0] == 0
+    words = ["neighbors", fitted, "--k", 3, "--rescaling", rescaling, "--out", out]
+    assert call(capsys, *words)[0] == 0
     found = np.load(out)
     rows = LinearMF.load(fitted / "model").item_embeddings(rescaling).astype(np.float64)
     cosines = cosine_similarity(rows)
@@ -225,17 +233,17 @@ def test_neighbors_of_a_model_are_those_of_its_cosines(fitted, tmp_path, capsys,
     assert len(found["ids"]) == len(rows)
 
 
-def test_neighbors_of_chosen_items_are_shown_by_id(fitted, tmp_path, capsys, monkeypatch):
+def test_neighbors_show_prints_chosen_items_by_id(fitted, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    call = ["neighbors", fitted, "--k", 2, "--show", "3", "--json"]
-    status, out, _ = told(capsys, *call)
+    words = ["neighbors", fitted, "--k", 2, "--show", "3", "--json"]
+    status, out, _ = call(capsys, *words)
     lines = json.loads(out)
     assert status == 0
     assert [line["rank"] for line in lines] == [1, 2]
     assert all(line["item"] == 3 != line["neighbor"] for line in lines)
     assert list(tmp_path.iterdir()) == []
     whole = tmp_path / "n.csv"
-    assert told(capsys, "neighbors", fitted, "--k", 2, "--out", whole)[0] == 0
+    assert call(capsys, "neighbors", fitted, "--k", 2, "--out", whole)[0] == 0
     with whole.open() as file:
         rows = [row for row in csv.DictReader(file) if row["item"] == "3"]
     assert [int(row["neighbor"]) for row in rows] == [line["neighbor"] for line in lines]
@@ -244,8 +252,8 @@ def test_neighbors_of_chosen_items_are_shown_by_id(fitted, tmp_path, capsys, mon
 def test_neighbors_of_vectors(tmp_path, capsys):
     np.savez(tmp_path / "v.npz", vectors=np.eye(3) + 0.1, words=np.array(["a", "b", "c"]))
     out = tmp_path / "n.csv"
-    call = ["neighbors", tmp_path / "v.npz", "--k", 1, "--measure", "dot", "--out", out]
-    assert told(capsys, *call)[0] == 0
+    words = ["neighbors", tmp_path / "v.npz", "--k", 1, "--measure", "dot", "--out", out]
+    assert call(capsys, *words)[0] == 0
     assert out.read_text().splitlines()[:2] == [
         "item,rank,neighbor,score",
         "a,1,b,0.23000000417232513",
@@ -253,11 +261,11 @@ def test_neighbors_of_vectors(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["query_metric_cosine", "project_back_items", "csls", "recos"])
-def test_neighbors_by_measures_that_learn_from_the_model(fitted, tmp_path, capsys, name):
+def test_neighbors_fit_measures_to_the_model(fitted, tmp_path, capsys, name):
     from fastcos import LinearMF, get_measure, top_k
 
     out = tmp_path / "n.npz"
-    assert told(capsys, "neighbors", fitted, "--k", 3, "--measure", name, "--out", out)[0] == 0
+    assert call(capsys, "neighbors", fitted, "--k", 3, "--measure", name, "--out", out)[0] == 0
     model = LinearMF.load(fitted / "model")
     rows, measure = model.item_embeddings().astype(np.float64), name
     if name in ("query_metric_cosine", "project_back_items"):
@@ -268,22 +276,22 @@ def test_neighbors_by_measures_that_learn_from_the_model(fitted, tmp_path, capsy
     np.testing.assert_allclose(np.load(out)["scores"], truth.scores, atol=1e-5)
 
 
-def test_neighbors_refuses_in_one_line_what_the_source_cannot_give(tmp_path, capsys):
+def test_neighbors_refuse_measures_without_requirements(tmp_path, capsys):
     np.save(tmp_path / "v.npy", np.eye(4) + 0.1)
     for name, needs in (
         ("query_metric_cosine", "other"), ("soft_cosine", "matrix or features"),
         ("rescaled_cosine:data", "model"),
     ):  # fmt: skip
-        call = ["neighbors", tmp_path / "v.npy", "--k", 1, "--measure", name]
-        status, _, err = told(capsys, *call)
+        words = ["neighbors", tmp_path / "v.npy", "--k", 1, "--measure", name]
+        status, _, err = call(capsys, *words)
         assert status == 2
         message = f"--measure {name!r} requires {needs} ("
         assert message in err
         assert len(err.strip().splitlines()) == 1
 
 
-def test_doctor_tells_versions_and_settings(capsys):
-    status, out, _ = told(capsys, "doctor", "--json")
+def test_doctor_prints_versions_and_settings(capsys):
+    status, out, _ = call(capsys, "doctor", "--json")
     found = json.loads(out)
     assert status == 0
     assert found["threads"] >= 1
@@ -293,7 +301,7 @@ def test_doctor_tells_versions_and_settings(capsys):
 
 
 def test_help_fits_one_screen(capsys):
-    status, out, _ = told(capsys, "--help")
+    status, out, _ = call(capsys, "--help")
     assert status == 0
     assert len(out.splitlines()) <= 24
 
@@ -335,7 +343,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG)
-def test_a_wrong_call_is_told_in_one_line_and_writes_nothing(
+def test_wrong_calls_print_one_line_and_write_nothing(
     files, tmp_path, capsys, monkeypatch, arguments, message
 ):
     (files / "text.csv").write_text("user,item,count\na,1,1\na,2,2\nb,1,many\n")
@@ -344,7 +352,7 @@ def test_a_wrong_call_is_told_in_one_line_and_writes_nothing(
     nan = sp.csr_array(np.array([[1.0, np.nan], [2.0, 3.0]]))
     sp.save_npz(files / "nan.npz", nan)
     monkeypatch.chdir(tmp_path)
-    status, out, err = told(capsys, *(text.format(files) for text in arguments))
+    status, out, err = call(capsys, *(text.format(files) for text in arguments))
     assert status == 2
     assert out == ""
     assert message in err
@@ -353,14 +361,14 @@ def test_a_wrong_call_is_told_in_one_line_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unwritable_folder_is_told(files, tmp_path, capsys):
+def test_unwritable_folder_is_refused(files, tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
-    status, _, err = told(capsys, "simulate", *SMALL[:4], "--out", tmp_path / "file")
+    status, _, err = call(capsys, "simulate", *SMALL[:4], "--out", tmp_path / "file")
     assert status == 2
     assert "file" in err
 
 
-def test_the_installed_command_runs():
+def test_installed_command_runs():
     command = Path(sys.executable).with_name("fastcos")
     if not command.exists():
         pytest.skip("fastcos is not installed as a command beside this Python")
@@ -371,9 +379,9 @@ def test_the_installed_command_runs():
 
 @pytest.mark.slow
 @needs("ml-latest-small/ratings.csv.zip", "ml-latest-small/movies.csv")
-def test_compare_of_films_by_genre(tmp_path, capsys):
+def test_compare_films_by_genre(tmp_path, capsys):
     folder = DATA / "ml-latest-small"
-    status, out, err = told(
+    status, out, err = call(
         capsys,
         *("compare", folder / "ratings.csv.zip", "--labels", folder / "movies.csv"),
         *("--label-column", "genres", "--rank", 20, "--out", tmp_path, "--show", 1),
@@ -388,8 +396,8 @@ def test_compare_of_films_by_genre(tmp_path, capsys):
 
 @pytest.mark.slow
 @needs("mtg/mtg_csr.npz", "mtg/cards.csv")
-def test_compare_of_cards_by_colour(tmp_path, capsys):
-    status, _, err = told(
+def test_compare_cards_by_colour(tmp_path, capsys):
+    status, _, err = call(
         capsys,
         *("compare", DATA / "mtg/mtg_csr.npz", "--labels", DATA / "mtg/cards.csv"),
         *("--label-column", "color", "--only", "W,U,B,R,G", "--out", tmp_path),
@@ -406,9 +414,9 @@ def test_compare_of_cards_by_colour(tmp_path, capsys):
 
 @pytest.mark.slow
 @needs("anime/anime.zip")
-def test_compare_of_anime_by_type(tmp_path, capsys):
+def test_compare_anime_by_type(tmp_path, capsys):
     file = DATA / "anime/anime.zip"
-    status, out, err = told(
+    status, out, err = call(
         capsys,
         *("compare", file, "--member", "anime/anime_history.dat", "--labels", file),
         *("--label-member", "anime/anime_info.dat", "--label-column", "type", "--out", tmp_path),
@@ -422,9 +430,9 @@ def test_compare_of_anime_by_type(tmp_path, capsys):
     "completejourney/completejourney_pairs.csv.gz",
     "completejourney/completejourney_products.csv.gz",
 )
-def test_departments_are_not_recoverable_from_baskets(tmp_path, capsys):
+def test_compare_baskets_by_department(tmp_path, capsys):
     folder = DATA / "completejourney"
-    status, out, err = told(
+    status, out, err = call(
         capsys,
         *("compare", folder / "completejourney_pairs.csv.gz", "--label-column", "department"),
         *("--labels", folder / "completejourney_products.csv.gz", "--out", tmp_path),
@@ -436,9 +444,9 @@ def test_departments_are_not_recoverable_from_baskets(tmp_path, capsys):
 @pytest.mark.slow
 @needs("glove50/glove50.npz", "words/battig.csv", "words/bless.csv", "words/EN-MEN-TR-3k.txt")
 @pytest.mark.parametrize("categories", ["battig", "bless"])
-def test_compare_of_words_by_category_and_by_ratings(tmp_path, capsys, categories):
+def test_compare_words_by_category_and_ratings(tmp_path, capsys, categories):
     words = DATA / "words"
-    status, out, err = told(
+    status, out, err = call(
         capsys,
         *("compare", DATA / "glove50/glove50.npz", "--labels", words / f"{categories}.csv"),
         *("--label-column", "category", "--out", tmp_path, "--json"),

@@ -1,4 +1,4 @@
-"""The verb export: what it writes is the same for every parametrisation, and ready for an index."""
+"""The command export: its files are equal for every parametrisation and ready for an index."""
 
 import json
 
@@ -31,7 +31,7 @@ def files(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["query_metric", "canonical"])
-def test_equivalent_models_are_exported_alike(files, form):
+def test_export_is_equal_for_equivalent_models(files, form):
     for number in ("", "2"):
         sides = (files / f"items{number}.npy", "--users", files / f"users{number}.npy")
         assert run(*sides, "--form", form, "--out", files / f"out{number}") == 0
@@ -40,7 +40,7 @@ def test_equivalent_models_are_exported_alike(files, form):
     np.testing.assert_allclose(cosine_matrix(one), cosine_matrix(other), atol=1e-5)
 
 
-def test_the_query_metric_is_that_of_predicted_scores_and_maps_new_items(files):
+def test_export_query_metric_matches_predicted_scores(files):
     items, users = np.load(files / "items.npy"), np.load(files / "users.npy")
     assert run(files / "items.npy", "--users", files / "users.npy", "--out", files / "out") == 0
     written = np.load(files / "out" / "items.npy")
@@ -50,7 +50,7 @@ def test_the_query_metric_is_that_of_predicted_scores_and_maps_new_items(files):
     assert not (files / "out" / "ids.npy").exists()
 
 
-def test_unit_rows_turn_inner_products_into_cosines(files):
+def test_export_unit_rows_make_dot_the_cosine(files):
     sides = (files / "items.npy", "--users", files / "users.npy")
     assert run(*sides, "--out", files / "a") == 0
     assert run(*sides, "--out", files / "b", "--unit-rows") == 0
@@ -60,7 +60,7 @@ def test_unit_rows_turn_inner_products_into_cosines(files):
     )
 
 
-def test_canonical_factors_predict_the_same(files):
+def test_export_canonical_keeps_predictions(files):
     sides = (files / "items.npy", "--users", files / "users.npy", "--form", "canonical")
     assert run(*sides, "--out", files / "out") == 0
     items, users = (np.load(files / "out" / f"{side}.npy") for side in ("items", "users"))
@@ -70,7 +70,7 @@ def test_canonical_factors_predict_the_same(files):
     np.testing.assert_allclose(items.T @ items, np.diag(values), atol=1e-3)
 
 
-def test_the_json_names_every_file_and_ids_come_along(files, capsys):
+def test_export_json_describes_every_file(files, capsys):
     items = np.load(files / "items.npy")
     np.savez(files / "named.npz", ids=[f"i{n}" for n in range(60)], vectors=items)
     arguments = (files / "named.npz", "--users", files / "users.npy", "--out", files / "out")
@@ -83,7 +83,7 @@ def test_the_json_names_every_file_and_ids_come_along(files, capsys):
     assert np.load(files / "out" / "ids.npy")[59] == "i59"
 
 
-def test_users_are_needed_and_must_differ(files):
+def test_export_refuses_missing_or_equal_users(files):
     with pytest.raises(TypeError, match="--users must be given: both forms need users"):
         run(files / "items.npy", "--out", files / "out")
     with pytest.raises(ValueError, match="--form must be one of query_metric, canonical"):
@@ -93,7 +93,7 @@ def test_users_are_needed_and_must_differ(files):
         run(files / "items.npy", "--users", files / "alike.npy", "--out", files / "out")
 
 
-def test_lost_columns_are_told(files, capsys):
+def test_export_reports_lost_columns(files, capsys):
     items = np.load(files / "items.npy")
     items[:, 2] = items[:, 1]
     np.save(files / "flat.npy", items)

@@ -1,4 +1,4 @@
-"""The folder that fit writes, as other verbs take it: as if users and items were given as files."""
+"""The folder that fit writes: other commands read it like files of users and items."""
 
 import json
 
@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("center", [False, True])
-def test_typical_rows_have_the_mean_and_the_second_moment_of_the_users(center, tmp_path):
+def test_typical_rows_have_the_moments_of_the_users(center, tmp_path):
     X, _ = clustered_interactions()
     model = LinearMF(6, center=center).fit(X)
     write_model_folder(tmp_path, model, X, np.arange(X.shape[1]))
@@ -50,7 +50,7 @@ def test_typical_rows_have_the_mean_and_the_second_moment_of_the_users(center, t
     np.testing.assert_allclose(ours.T @ ours, truth.T @ truth, atol=1e-5 * scale**2)
 
 
-def test_export_of_the_folder_is_that_of_both_sides(folder, tmp_path):
+def test_export_of_a_folder_equals_that_of_its_sides(folder, tmp_path):
     assert call("export", folder / "model", "--unit-rows", "--out", tmp_path / "a") == 0
     sides = (folder / "items.npy", "--users", folder / "users.npy")
     assert call("export", *sides, "--unit-rows", "--out", tmp_path / "b") == 0
@@ -59,7 +59,7 @@ def test_export_of_the_folder_is_that_of_both_sides(folder, tmp_path):
 
 
 @pytest.mark.parametrize("file", ["X.npz", "X.csv"])
-def test_users_of_a_folder_are_their_interactions(file, folder, tmp_path, capsys):
+def test_export_of_a_folder_reads_users_by_interactions(file, folder, tmp_path, capsys):
     """Items are found by their ids, in any order; what the model does not know is left out."""
     users = ("--users", folder / file)
     assert call("export", folder / "model", *users, "--form", "canonical", "--out", tmp_path) == 0
@@ -73,12 +73,12 @@ def test_users_of_a_folder_are_their_interactions(file, folder, tmp_path, capsys
     np.testing.assert_allclose(ours, truth, atol=1e-4 * np.abs(truth).max())
 
 
-def test_the_canonical_form_of_a_folder_asks_for_users(folder, tmp_path, capsys):
+def test_export_canonical_of_a_folder_requires_users(folder, tmp_path, capsys):
     assert call("export", folder / "model", "--form", "canonical", "--out", tmp_path) == 2
     assert "--users must be given for the form canonical of a folder" in capsys.readouterr().err
 
 
-def test_audit_of_the_folder_is_that_of_both_sides(folder, tmp_path):
+def test_audit_of_a_folder_matches_that_of_its_sides(folder, tmp_path):
     reports = []
     for sides in ((folder / "model",), (folder / "items.npy", "--users", folder / "users.npy")):
         out = tmp_path / str(len(reports))
@@ -94,13 +94,13 @@ def test_audit_of_the_folder_is_that_of_both_sides(folder, tmp_path):
             assert row["jaccard"] == pytest.approx(true["jaccard"], abs=0.02), row["name"]
 
 
-def test_an_old_folder_is_compared_with_a_new_one(folder, tmp_path, capsys):
+def test_audit_compares_two_folders(folder, tmp_path, capsys):
     model = folder / "model"
     out = ("--k", 3, "--out", tmp_path)
     assert call("audit", model, "--against", model, "--fail-under", "unchanged=1", *out) == 0
 
 
-def test_compare_of_a_folder_judges_its_items(folder, tmp_path):
+def test_compare_of_a_folder_equals_that_of_its_items(folder, tmp_path):
     labels = ("--labels", folder / "labels.csv", "--label-column", "kind")
     for source, out in ((folder / "model", "a"), (folder / "items.npy", "b")):
         call("compare", source, *labels, "--measures", "dot", "--out", tmp_path / out)
@@ -111,7 +111,7 @@ def test_compare_of_a_folder_judges_its_items(folder, tmp_path):
     assert ours["rows"] == truth["rows"]
 
 
-def test_a_centred_metric_of_the_folder_is_that_of_the_users(folder, tmp_path):
+def test_neighbors_of_a_folder_by_centred_query_metric(folder, tmp_path):
     name = "query_metric_cosine:centered=True"
     out = tmp_path / "n.npz"
     assert call("neighbors", folder / "model", "--k", 3, "--measure", name, "--out", out) == 0
@@ -120,7 +120,7 @@ def test_a_centred_metric_of_the_folder_is_that_of_the_users(folder, tmp_path):
     np.testing.assert_allclose(np.load(out)["scores"], truth.scores, atol=1e-4)
 
 
-def test_folders_and_files_that_will_not_do_are_told(folder, tmp_path, capsys):
+def test_wrong_folders_and_files_are_refused(folder, tmp_path, capsys):
     (tmp_path / "other.csv").write_text("user,item,count\na,nothing,1\nb,nothing,2\n")
     users = ("--users", tmp_path / "other.csv")
     for words, message in (
@@ -128,6 +128,6 @@ def test_folders_and_files_that_will_not_do_are_told(folder, tmp_path, capsys):
         (("export", folder / "model", *users), "--users must hold interactions with items of the"),
     ):
         assert call(*words, "--out", tmp_path / "o") == 2
-        told = capsys.readouterr().err
-        assert message in told
-        assert len(told.strip().splitlines()) == 1
+        error = capsys.readouterr().err
+        assert message in error
+        assert len(error.strip().splitlines()) == 1

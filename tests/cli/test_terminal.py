@@ -265,7 +265,7 @@ def test_progress_bar_estimates_anew_when_counting_restarts(capsys, clock):
     ]
 
 
-def test_progress_bar_keeps_its_estimate_when_the_total_changes(capsys, clock, terminal_of):
+def test_progress_bar_keeps_its_estimate_on_a_new_total(capsys, clock, terminal_of):
     terminal_of(120)
     follow(clock, [(0.0, 0, 500), (1.0, 16, 256), (3.0, 48, 240), (4.0, 64, 256)])
     err = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
@@ -274,7 +274,7 @@ def test_progress_bar_keeps_its_estimate_when_the_total_changes(capsys, clock, t
     assert "0:00:12" in err
 
 
-def test_print_table_splits_tables_wider_than_the_terminal(capsys, terminal_of):
+def test_print_table_splits_wide_tables(capsys, terminal_of):
     header = ["name", *(f"number {i}" for i in range(12)), "meaning"]
     rows = [[f"row {i}", *(i + j / 100 for j in range(12)), "what it says"] for i in range(3)]
     for columns, tables in ((40, 4), (160, 1)):

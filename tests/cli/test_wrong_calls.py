@@ -1,4 +1,4 @@
-"""Wrong calls of every verb: exit status 2, one line that names the flag, nothing on stdout."""
+"""Wrong calls of every command: exit status 2, one line that names the flag, nothing on stdout."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 
 from fastcos.cli.main import COMMANDS, main
 
-# the call, and what the line says
+# the call, and a part of the line
 CALLS = """
 reproduce --users 0                                  | --users must be a whole number of at least
 reproduce --users many                               | argument --users: invalid int value: 'many'
@@ -150,13 +150,13 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_every_verb_that_takes_something_has_nine_wrong_calls_or_more():
-    verbs = [call.split()[0] for call, _ in LINES]
-    assert all(verbs.count(verb) > 8 for verb in set(COMMANDS) - {"doctor", "warmup"})
+def test_every_command_has_nine_wrong_calls():
+    commands = [call.split()[0] for call, _ in LINES]
+    assert all(commands.count(name) > 8 for name in set(COMMANDS) - {"doctor", "warmup"})
 
 
 @pytest.mark.parametrize(("call", "words"), LINES, ids=[call for call, _ in LINES])
-def test_a_wrong_call_is_told_in_one_line(call, words, folder, capsys, monkeypatch):
+def test_wrong_call_prints_one_line(call, words, folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     before = sorted(folder.iterdir())
     try:

@@ -29,7 +29,7 @@ def data():
 @pytest.fixture(scope="module")
 def comparison(data):
     X, clusters = data
-    return compare(X, clusters, n_components=RANK, regularization=30.0)
+    return compare(X, clusters, n_components=RANK, regularization=30.0, measures=["dot"])
 
 
 def auc_by_scikit_learn(rows, labels):
@@ -41,7 +41,7 @@ def auc_by_scikit_learn(rows, labels):
     return roc_auc_score(same[upper], cosine_similarity(rows)[upper])
 
 
-def test_every_auc_is_scikit_learns(comparison, data):
+def test_compare_auc_matches_scikit_learn(comparison, data):
     _, clusters = data
     for row in [*comparison.named, *comparison.grid]:
         truth = auc_by_scikit_learn(comparison.item_embeddings(row), clusters)
@@ -50,7 +50,7 @@ def test_every_auc_is_scikit_learns(comparison, data):
         assert row.pair_auc_high >= truth - 1e-12
 
 
-def test_auc_among_pairs_of_like_popularity_is_told_too(comparison, data):
+def test_compare_reports_the_stratified_auc(comparison, data):
     X, clusters = data
     popularity = np.asarray((X != 0).sum(axis=0)).ravel()
     for row in comparison.named:
@@ -59,7 +59,7 @@ def test_auc_among_pairs_of_like_popularity_is_told_too(comparison, data):
         assert row.stratified_auc == pytest.approx(truth, abs=1e-12)
 
 
-def test_the_rescalings_are_one_model_with_different_answers(comparison, data):
+def test_compare_rescalings_share_predictions(comparison, data):
     X, _ = data
     model = comparison.models["dropout"]
     predictions = [
@@ -73,7 +73,7 @@ def test_the_rescalings_are_one_model_with_different_answers(comparison, data):
     assert comparison.auc_range(grid=True) > comparison.auc_range()
 
 
-def test_named_rows_come_first_by_name_and_eq2_last(comparison):
+def test_compare_named_rows_end_with_eq2(comparison):
     names = [row.name for row in comparison.named]
     assert names[0] == "identity"
     assert names[-1] == EQ2
@@ -81,7 +81,7 @@ def test_named_rows_come_first_by_name_and_eq2_last(comparison):
     assert {row.objective for row in comparison.grid} == {"dropout"}
 
 
-def test_neighbours_are_those_of_the_full_matrix(comparison):
+def test_compare_neighbours_match_the_full_matrix(comparison):
     row = comparison.named[1]
     cosines = cosine_similarity(comparison.item_embeddings(row).astype(np.float64))
     np.fill_diagonal(cosines, -np.inf)
@@ -90,17 +90,17 @@ def test_neighbours_are_those_of_the_full_matrix(comparison):
     np.testing.assert_allclose(found, truth, atol=1e-6)
 
 
-def test_an_untouched_item_is_counted_and_not_nan(comparison):
+def test_compare_counts_items_without_interactions(comparison):
     assert all(row.zero_items >= 1 for row in comparison.named)
     assert comparison.popularity[5] == 0
     for row in comparison.named:
         assert all(value == value for value in vars(row).values() if isinstance(value, float))
 
 
-def test_items_without_a_label_are_left_out_of_the_scores_only(data):
+def test_compare_leaves_out_items_without_a_label(data):
     X, clusters = data
     labels = [None if i % 3 == 0 else f"c{c}" for i, c in enumerate(clusters)]
-    partial = compare(X, labels, n_components=RANK, regularization=30.0)
+    partial = compare(X, labels, n_components=RANK, regularization=30.0, measures=["cosine"])
     kept = np.array([label is not None for label in labels])
     assert partial.parameters["n_labelled"] == kept.sum()
     for row in partial.named:
@@ -108,8 +108,8 @@ def test_items_without_a_label_are_left_out_of_the_scores_only(data):
         assert row.pair_auc == pytest.approx(truth, abs=1e-6)
 
 
-def test_without_labels_only_the_label_free_columns_are_filled(data):
-    bare = compare(data[0], n_components=RANK, regularization=30.0)
+def test_compare_without_labels_fills_other_columns(data):
+    bare = compare(data[0], n_components=RANK, regularization=30.0, measures=["cosine"])
     for row in bare.named:
         assert row.pair_auc is None
         assert row.silhouette is None
@@ -118,15 +118,15 @@ def test_without_labels_only_the_label_free_columns_are_filled(data):
     assert bare.auc_range() is None
 
 
-def test_default_strengths_put_both_knees_at_one_singular_value(data):
-    given = compare(data[0], n_components=RANK).parameters
+def test_compare_default_strengths_share_a_knee(data):
+    given = compare(data[0], n_components=RANK, measures=["cosine"]).parameters
     assert given["weight_decay"] == pytest.approx(np.sqrt(given["regularization"]))
 
 
 @pytest.mark.parametrize(
     ("objective", "names"), [("dropout", {"identity", "mine"}), ("weight_decay", {EQ2})]
 )
-def test_objective_and_rescalings_choose_the_rows(data, objective, names):
+def test_compare_objective_and_rescalings_choose_rows(data, objective, names):
     mine = Rescaling(shrinkage=0.25)
     X, clusters = data
     chosen = compare(
@@ -136,6 +136,7 @@ def test_objective_and_rescalings_choose_the_rows(data, objective, names):
         regularization=30.0,
         objective=objective,
         rescalings=["identity", mine],
+        measures=["cosine"],
     )
     found = {"mine" if row.rescaling == mine else row.name for row in chosen.named}
     assert found == names
@@ -143,27 +144,31 @@ def test_objective_and_rescalings_choose_the_rows(data, objective, names):
 
 
 @pytest.mark.parametrize("k", [1, 5])
-def test_few_columns_leave_one_to_eq2(data, k):
+def test_compare_leaves_a_column_to_eq2(data, k):
     """Their default knee is the first singular value."""
     found = compare(*data, n_components=k, measures=["cosine"])
     assert found.models["weight_decay"].effective_rank_ >= 1
     assert 0 <= found.named[-1].pair_auc <= 1
 
 
-def test_progress_rises_to_its_total(data):
+def test_compare_progress_ends_at_its_total(data):
     seen = []
-    compare(data[0], n_components=3, progress=lambda done, total: seen.append((done, total)))
+    compare(
+        data[0], n_components=3, measures=["dot"],
+        progress=lambda done, total: seen.append((done, total)),
+    )  # fmt: skip
     start = max(i for i, (done, _) in enumerate(seen) if done == 0)
-    factorised, judged = seen[:start], seen[start:]
+    factorised, evaluated = seen[:start], seen[start:]
     assert factorised[-1][0] == factorised[-1][1]
-    assert [done for done, _ in judged] == list(range(len(judged)))
-    assert {total for _, total in judged} == {len(judged) - 1}
+    assert [done for done, _ in evaluated] == list(range(len(evaluated)))
+    assert {total for _, total in evaluated} == {len(evaluated) - 1}
 
 
-def test_one_thread_and_two_give_the_same_rows(data, comparison, monkeypatch):
+def test_compare_is_identical_on_one_and_two_threads(data, comparison, monkeypatch):
     X, clusters = data
     monkeypatch.setenv("FASTCOS_NUM_THREADS", "1")
-    assert compare(X, clusters, n_components=RANK, regularization=30.0).named == comparison.named
+    found = compare(X, clusters, n_components=RANK, regularization=30.0, measures=["dot"])
+    assert found.named == comparison.named
 
 
 @pytest.mark.parametrize(
@@ -180,6 +185,6 @@ def test_one_thread_and_two_give_the_same_rows(data, comparison, monkeypatch):
         ({"random_state": -1}, "random_state must be a whole number of at least 0, got -1"),
     ],
 )
-def test_a_wrong_argument_is_told(data, arguments, message):
+def test_compare_refuses_wrong_arguments(data, arguments, message):
     with pytest.raises(ValueError, match=message):
         compare(data[0], **arguments)

@@ -31,7 +31,7 @@ def every_candidate(rows):
 
 
 @pytest.mark.parametrize("candidate", every_candidate(blobs()[0]), ids=lambda one: one.name)
-def test_keys_rank_as_the_engine_does_and_pairs_score_as_it_does(candidate):
+def test_scoring_matches_top_k(candidate):
     rows, _ = blobs(40)
     found = top_k(rows, k=39, measure=candidate.make(Embeddings(rows)))
     fitted = candidate.make(Embeddings(rows)).fit(rows)
@@ -47,7 +47,7 @@ def test_keys_rank_as_the_engine_does_and_pairs_score_as_it_does(candidate):
     np.testing.assert_allclose(scores, found.scores[:, 5], rtol=1e-5, atol=1e-6)
 
 
-def test_label_scores_are_the_metrics_and_scikit_learns():
+def test_label_task_matches_map_at_r_and_scikit_learn():
     rows, labels = blobs()
     question = LabelTask(labels, np.full(len(rows), True), np.random.default_rng(0))
     [cosine] = [one for one in every_candidate(rows) if one.name == "cosine"]
@@ -61,7 +61,7 @@ def test_label_scores_are_the_metrics_and_scikit_learns():
         assert found.auc[i] == pytest.approx(truth, abs=1e-12)
 
 
-def test_recommendations_are_scored_as_scikit_learn_and_sets_do():
+def test_ranking_metrics_match_scikit_learn_and_sets():
     random = np.random.default_rng(0)
     held = sp.csr_array((random.random((20, 15)) < 0.2).astype(float))
     held = sp.csr_array(held[np.diff(held.indptr) > 0])
@@ -77,7 +77,7 @@ def test_recommendations_are_scored_as_scikit_learn_and_sets_do():
     assert metrics.recall_at_k(lists, held) == pytest.approx(np.mean(recalls))
 
 
-def test_padding_of_recommendations_hits_nothing():
+def test_ranking_metrics_ignore_padding():
     held = sp.csr_array(np.array([[1.0, 0.0], [0.0, 1.0]]))
     assert metrics.recall_at_k([[-1, -1], [1, -1]], held) == 0.5
     for only in ([[1.0, 0.0]], [[0.0, 1.0]]):
@@ -88,7 +88,7 @@ def test_padding_of_recommendations_hits_nothing():
         metrics.ndcg_at_k([[1]], held)
 
 
-def test_users_without_held_out_items_do_not_count():
+def test_ranking_metrics_skip_users_without_held_out():
     held = sp.csr_array(np.array([[0.0, 0.0], [0.0, 1.0]]))
     with np.errstate(all="raise"):
         assert metrics.recall_at_k([[0], [1]], held) == metrics.ndcg_at_k([[0], [1]], held) == 1
@@ -96,7 +96,7 @@ def test_users_without_held_out_items_do_not_count():
         metrics.recall_at_k([[0], [1]], sp.csr_array((2, 2)))
 
 
-def test_weighted_spearman_is_scipys_on_repeated_pairs():
+def test_weighted_spearman_matches_scipy_on_repeats():
     random = np.random.default_rng(0)
     x, y = random.integers(0, 9, 60).astype(float), random.standard_normal(60)
     y += 0.2 * x
@@ -123,7 +123,7 @@ def ranked(values, chance):
     return bootstrap.rank(evaluation, candidates, {}, np.random.default_rng(0))
 
 
-def test_intervals_are_those_of_scipys_bootstrap():
+def test_rank_intervals_match_scipy_bootstrap():
     random = np.random.default_rng(1)
     base = random.random(300)
     values = np.stack([base, base + 0.1 * random.standard_normal(300) + 0.02])
@@ -138,7 +138,7 @@ def test_intervals_are_those_of_scipys_bootstrap():
         assert interval.high == pytest.approx(truth.high, abs=0.1 * width)
 
 
-def test_the_best_of_many_that_are_alike_is_not_said_to_be_better():
+def test_rank_does_not_recommend_the_luckiest_of_many():
     wrong = 0
     for seed in range(20):
         values = np.random.default_rng(seed).standard_normal((40, 200)) + 5
@@ -148,7 +148,7 @@ def test_the_best_of_many_that_are_alike_is_not_said_to_be_better():
     assert wrong <= 3
 
 
-def test_a_real_lead_is_found_and_no_lead_over_chance_is_no_answer():
+def test_rank_finds_a_real_lead_and_tests_chance():
     random = np.random.default_rng(2)
     values = random.standard_normal((5, 400))
     values[3] += 1
@@ -162,18 +162,18 @@ def test_a_real_lead_is_found_and_no_lead_over_chance_is_no_answer():
     assert none.conclusion.startswith("No measure does: the best of 5 candidates, m3, ")
 
 
-def test_centring_is_recommended_where_it_helps():
+def test_compare_vectors_recommends_centring():
     rows, labels = blobs(400)
     found = compare_vectors(rows, labels)
     assert found.beats_chance
     assert found.recommended is not None
     assert found.row(Candidate("centered_cosine")).gain.low > 0
     elsewhere = ("rescaled_cosine", "eq2_cosine", "user_item", "project_back_users")
-    told = {row.candidate.measure for row in found.rows} | set(found.left_out)
-    assert told == {name for name in list_measures() if not name.startswith(elsewhere)}
+    names = {row.candidate.measure for row in found.rows} | set(found.left_out)
+    assert names == {name for name in list_measures() if not name.startswith(elsewhere)}
 
 
-def test_labels_that_are_not_in_the_rows_are_not_recovered():
+def test_compare_vectors_rejects_shuffled_labels():
     rows, labels = blobs(400)
     shuffled = np.random.default_rng(0).permutation(labels)
     found = compare_vectors(rows, shuffled)
@@ -183,7 +183,7 @@ def test_labels_that_are_not_in_the_rows_are_not_recovered():
 
 
 @pytest.mark.slow
-def test_ratings_choose_the_measure_that_made_them():
+def test_compare_vectors_finds_the_measure_of_ratings():
     rows, _ = blobs(200, d=8)
     random = np.random.default_rng(0)
     pairs = random.integers(0, 200, (500, 2))
@@ -197,7 +197,7 @@ def test_ratings_choose_the_measure_that_made_them():
     assert nothing.conclusion.startswith("No measure follows these ratings")
 
 
-def test_without_labels_held_out_interactions_decide():
+def test_compare_without_labels_ranks_by_ndcg():
     X, _ = clustered_interactions(600, 80)
     chosen = ["dot", "whitened_cosine", "user_item_dot"]
     found = compare(X, n_components=6, measures=chosen).leaderboard
@@ -208,14 +208,14 @@ def test_without_labels_held_out_interactions_decide():
     assert found.rows == compare(X, n_components=6, measures=chosen).leaderboard.rows
 
 
-def test_what_is_held_out_is_not_known():
+def test_held_out_task_hides_interactions():
     X, _ = clustered_interactions(600, 80)
     known = HeldOutTask(X, np.random.default_rng(0)).rest
     assert 0.7 * X.nnz < known.nnz < 0.9 * X.nnz
     assert (X - known).min() == 0  # the known is a part
 
 
-def test_popularity_is_counted_without_what_is_held_out():
+def test_compare_counts_popularity_without_held_out():
     X, clusters = clustered_interactions()
     counted = []
 
@@ -239,14 +239,14 @@ def test_popularity_is_counted_without_what_is_held_out():
     assert counted[-1].sum() == X.nnz
 
 
-def test_a_user_item_score_does_not_depend_on_the_rescaling():
+def test_compare_evaluates_user_item_scores_once():
     X, _ = clustered_interactions(600, 80)
     comparison = compare(X, n_components=6, measures=["user_item_dot"])
     rows = [r for r in comparison.leaderboard.rows if r.candidate.measure == "user_item_dot"]
     assert sorted(row.candidate.rescaling for row in rows) == ["eq2", "identity"]
 
 
-def test_the_nearest_users_by_what_is_predicted_for_them_vote():
+def test_held_out_task_votes_of_users_match_numpy():
     """By project_back_users, with everything of the question in plain NumPy."""
     X, _ = clustered_interactions(150, 40)
     question = HeldOutTask(X, np.random.default_rng(0))
@@ -268,16 +268,16 @@ def test_the_nearest_users_by_what_is_predicted_for_them_vote():
         assert found.recall[place] == pytest.approx(hits)
 
 
-def test_without_labels_every_measure_that_a_model_serves_takes_part():
+def test_compare_without_labels_takes_all_measures():
     X, _ = clustered_interactions(300, 40)
     found = compare(X, n_components=6, rescalings=["identity"], objective="dropout").leaderboard
-    told = {row.candidate.measure for row in found.rows} | set(found.left_out)
-    assert told == {name for name in list_measures() if not name.startswith(("rescaled", "eq2"))}
+    names = {row.candidate.measure for row in found.rows} | set(found.left_out)
+    assert names == {name for name in list_measures() if not name.startswith(("rescaled", "eq2"))}
     assert set(found.left_out) == {"learned_diagonal", "soft_cosine"}
 
 
 @pytest.mark.parametrize("name", ["project_back_users", "user_item_dot", "user_item_cosine"])
-def test_a_measure_of_users_says_nothing_of_the_labels_of_items(name):
+def test_compare_by_labels_refuses_measures_of_users(name):
     X, clusters = clustered_interactions()
     message = f"measures must compare items with each other here, got {name}, a measure of users"
     with pytest.raises(ValueError, match=message):
@@ -286,7 +286,7 @@ def test_a_measure_of_users_says_nothing_of_the_labels_of_items(name):
         compare_vectors(*blobs(), measures=[name])
 
 
-def test_every_measure_meets_every_rescaling_once_where_it_depends_on_it():
+def test_compare_evaluates_each_rescaling_once():
     X, clusters = clustered_interactions()
     found = compare(X, clusters, n_components=6, measures=["csls", "whitened_cosine"]).leaderboard
     under = {}
@@ -297,7 +297,7 @@ def test_every_measure_meets_every_rescaling_once_where_it_depends_on_it():
     assert found.baseline == Candidate("cosine", "identity")
 
 
-def test_the_cosine_of_eq2_is_that_of_eq2_whatever_the_rows():
+def test_compare_eq2_cosine_is_the_cosine_under_eq2():
     X, clusters = clustered_interactions()
     found = compare(X, clusters, n_components=6, measures=["eq2_cosine"]).leaderboard
     scores = {row.candidate: row.score.value for row in found.rows}
@@ -307,7 +307,7 @@ def test_the_cosine_of_eq2_is_that_of_eq2_whatever_the_rows():
     assert abs(of_eq2 - scores[found.baseline]) > 1e-3
 
 
-def test_preprocessings_have_models_of_their_own():
+def test_compare_fits_a_model_per_preprocessing():
     X, clusters = clustered_interactions()
     steps = ["standardize_columns", "center_rows", "double_center", "ips_columns", "shifted_ppmi"]
     found = compare(
@@ -317,7 +317,7 @@ def test_preprocessings_have_models_of_their_own():
     assert len({round(row.score.value, 12) for row in found.rows}) > 20
 
 
-def test_a_measure_of_ones_own_takes_part():
+def test_compare_takes_measure_objects():
     X, clusters = clustered_interactions()
     S = get_measure("soft_cosine", matrix=np.diag([4.0, 3, 2, 1, 1, 1]))
     found = compare(X, clusters, n_components=6, measures=[S]).leaderboard
@@ -336,19 +336,19 @@ def test_a_measure_of_ones_own_takes_part():
         ({"random_state": -1}, "random_state must be a whole number of at least 0, got -1"),
     ],
 )
-def test_a_wrong_argument_of_compare_vectors_is_told(arguments, message):
+def test_compare_vectors_refuses_wrong_arguments(arguments, message):
     rows, labels = blobs()
     with pytest.raises(ValueError, match=message):
         compare_vectors(rows, **{"labels": labels, **arguments})
 
 
-def test_a_wrong_preprocessing_is_told():
+def test_compare_refuses_wrong_preprocessing():
     X, clusters = clustered_interactions()
     with pytest.raises(ValueError, match=r"preprocessing must be one of none, .*, got 'tfidf'"):
         compare(X, clusters, n_components=6, preprocessing=["tfidf"])
 
 
-def test_one_thread_and_two_give_the_same_standings(monkeypatch):
+def test_compare_vectors_identical_on_one_and_two_threads(monkeypatch):
     rows, labels = blobs()
     two = compare_vectors(rows, labels)
     monkeypatch.setenv("FASTCOS_NUM_THREADS", "1")

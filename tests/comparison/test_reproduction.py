@@ -1,11 +1,10 @@
-"""Section 4 of the paper at its own size: what its figure says must be in the numbers."""
+"""Section 4 of the paper at its own size: the numbers must show what its figure shows."""
 
 import pytest
 
 from fastcos import compare, simulate_interactions
 
-# ranges of pairwise AUC that an independent implementation found over five seeds of its own; the
-# seeds here draw other clusters and exponents, so each range is given MARGIN on both sides
+# ranges of pairwise AUC of an independent implementation over five seeds of its own
 INDEPENDENT = {
     "orthonormal": (0.690, 0.705),
     "identity": (0.860, 0.896),
@@ -15,6 +14,7 @@ INDEPENDENT = {
     "smoothed": (0.932, 0.962),
     "eq2": (0.949, 0.973),
 }
+# the seeds here draw other clusters and exponents
 MARGIN = 0.02
 
 
@@ -40,16 +40,16 @@ def check(comparison):
     worst = min(row.pair_auc for row in comparison.grid)
     assert worst < 0.53  # nearly no recovery
     order = ["orthonormal", "identity", "weights", "balanced", "eq2"]
-    rising = [worst, *(auc[name] for name in order)]
-    assert rising == sorted(rising)
+    ascending = [worst, *(auc[name] for name in order)]
+    assert ascending == sorted(ascending)
 
 
 @pytest.mark.slow
-def test_the_same_model_spans_from_no_recovery_to_nearly_perfect():
+def test_reproduction_spans_chance_to_near_perfect():
     check(reproduction(0))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_so_it_does_on_other_seeds(seed):
+def test_reproduction_holds_on_other_seeds(seed):
     check(reproduction(seed))
