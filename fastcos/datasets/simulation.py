@@ -71,13 +71,6 @@ class Simulation(NamedTuple):
         Cluster preferences p_uc; rows sum to 1.
     parameters : dict
         All arguments and choices: ``simulate_interactions(**parameters)`` gives the same data.
-
-    Examples
-    --------
-    >>> import fastcos
-    >>> data = fastcos.simulate_interactions(50, 20, n_clusters=3, random_state=0)
-    >>> data.X.shape, data.item_cluster.shape, data.user_preference.shape
-    ((50, 20), (20,), (50, 3))
     """
 
     X: Any
@@ -231,28 +224,22 @@ def simulate_interactions(
     }
     if n_threads is not None:
         n_threads = validation.as_count("n_threads", n_threads)
-    return _simulated(parameters, n_threads, progress)
-
-
-def _simulated(
-    parameters: dict[str, Any], n_threads: int | None, progress: parallel.Progress | None
-) -> Simulation:
-    """Draw clusters, popularities, preferences and activities, then the interactions."""
-    n_users, n_items = parameters["n_users"], parameters["n_items"]
-    n_clusters, fixed = parameters["n_clusters"], parameters["interactions_per_user"]
     *streams, drawn = np.random.SeedSequence(parameters["random_state"]).spawn(6)
     clusters, slopes, popularities, preferences, activities = map(np.random.default_rng, streams)
-    shares = _cluster_shares(clusters, parameters["cluster_probabilities"], n_clusters)
+    shares = choices["cluster_probabilities"]
+    if shares == "dirichlet":
+        shares = clusters.dirichlet(np.ones(n_clusters))
+    elif shares == "uniform":
+        shares = np.full(n_clusters, 1 / n_clusters)
     item_cluster = clusters.choice(n_clusters, size=n_items, p=shares)
     lowest, highest = parameters["item_exponent"]
     cluster_exponent = slopes.uniform(lowest, highest, size=n_clusters)
     popularity = _popularity(popularities, item_cluster, cluster_exponent, parameters)
-    preference = _preference(preferences, n_users, n_clusters, parameters)
-    if fixed is None:
-        exponent, law = parameters["user_exponent"], parameters["activity_law"]
-        activity = _activity(activities, n_users, n_items, exponent, law)
+    preference = _preference(preferences, parameters)
+    if interactions_per_user is None:
+        activity = _activity(activities, parameters)
     else:
-        activity = np.full(n_users, fixed, np.int64)
+        activity = np.full(parameters["n_users"], interactions_per_user, np.int64)
     first, second = drawn.generate_state(2).tolist()
     X = _draw_items(
         preference, item_cluster, popularity, activity, (first, second), n_threads, progress
@@ -297,12 +284,6 @@ def _as_item_exponents(item_exponent: Any, popularity_law: str) -> tuple[float, 
     return low, validation.as_real("item_exponent[1]", high, low=low, high=_LARGEST_EXPONENT)
 
 
-def _cluster_shares(random: np.random.Generator, law: Any, n_clusters: int) -> Vector:
-    if law == "dirichlet":
-        return random.dirichlet(np.ones(n_clusters))
-    return np.full(n_clusters, 1 / n_clusters) if law == "uniform" else np.array(law)
-
-
 def _popularity(
     random: np.random.Generator, item_cluster: Integers, exponent: Vector, choices: dict[str, Any]
 ) -> Vector:
@@ -327,26 +308,24 @@ def _popularity(
     return popularity
 
 
-def _preference(
-    random: np.random.Generator, n_users: int, n_clusters: int, choices: dict[str, Any]
-) -> Vector:
+def _preference(random: np.random.Generator, parameters: dict[str, Any]) -> Vector:
     """Cluster preferences of every user, rows that sum to 1."""
-    if choices["preference_law"] == "dirichlet":
-        return random.dirichlet(
-            np.full(n_clusters, choices["preference_concentration"]), size=n_users
-        )
+    n_users, n_clusters = parameters["n_users"], parameters["n_clusters"]
+    if parameters["preference_law"] == "dirichlet":
+        alpha = np.full(n_clusters, parameters["preference_concentration"])
+        return random.dirichlet(alpha, size=n_users)
     preference = random.standard_normal((n_users, n_clusters))
     np.exp(preference, out=preference)
     preference /= preference.sum(axis=1, keepdims=True)
     return preference
 
 
-def _activity(
-    random: np.random.Generator, n_users: int, n_items: int, exponent: float, law: str
-) -> Integers:
+def _activity(random: np.random.Generator, parameters: dict[str, Any]) -> Integers:
     """Interactions k_u of every user, from 1 to n_items."""
-    uniform = 1 - random.random(n_users)
-    if law == "pareto_clipped":
+    n_items: int = parameters["n_items"]
+    exponent: float = parameters["user_exponent"]
+    uniform = 1 - random.random(parameters["n_users"])
+    if parameters["activity_law"] == "pareto_clipped":
         most = max(1, n_items // 2)
         # the smallest uniform^(-1/exponent) above most is enough: no overflow
         uniform = np.maximum(uniform, math.exp(-exponent * math.log(2 * most)))

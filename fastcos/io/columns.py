@@ -40,12 +40,6 @@ def find_column(
     Names match words without case, punctuation and an ending such as Id. A given name must match
     one column exactly; several matching columns raise FastcosFormatError. argument is the name for
     messages.
-
-    Examples
-    --------
-    >>> header = ["userId", "movieId", "rating", "timestamp"]
-    >>> find_column("item", None, ITEM_WORDS, header, Path("ratings.csv"))
-    'movieId'
     """
     if given is not None:
         if names.count(given) != 1:

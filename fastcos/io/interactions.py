@@ -32,18 +32,6 @@ class Interactions(NamedTuple):
         Ascending.
     item_ids : ndarray (p,), int64 or str
         Ascending.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import fastcos
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "seen.csv")
-    ...     _ = path.write_text("user,item\nann,7\nbob,7\nbob,9\n")
-    ...     data = fastcos.read_interactions(path)
-    >>> data.X.shape, data.user_ids.tolist(), data.item_ids.tolist()
-    ((2, 2), ['ann', 'bob'], [7, 9])
     """
 
     X: sp.csr_array
@@ -155,15 +143,7 @@ def read_interactions(
 
 
 def sorted_ids(texts: list[str]) -> tuple[Ids, Integers]:
-    """Return distinct texts as sorted ids, int64 if all are plain integers; and their ranks.
-
-    Examples
-    --------
-    >>> sorted_ids(["10", "9"])
-    (array([ 9, 10]), array([1, 0]))
-    >>> sorted_ids(["10", "9", "09"])[0].tolist()
-    ['09', '10', '9']
-    """
+    """Return distinct texts as sorted ids, int64 if all are plain integers; and their ranks."""
     ids: Ids
     try:
         numbers = [int(text) for text in texts]

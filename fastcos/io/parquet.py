@@ -21,6 +21,9 @@ from fastcos.storage import FastcosFormatError
 
 # rows of one chunk, some MB
 ROWS_PER_CHUNK = 1 << 18
+# names of Arrow types that may be ids, and of lists
+_ID_TYPES = ("integer", "string", "large_string")
+_LIST_TYPES = ("list", "large_list", "fixed_size_list")
 
 
 class ParquetTable:
@@ -40,7 +43,6 @@ class ParquetTable:
             self._file = parquet.ParquetFile(path)
             self.schema = self._file.schema_arrow
             self.names: list[str] = list(self.schema.names)
-        self.types = arrow.types
 
     def read(self, texts: Sequence[str], number: str | None) -> Columns:
         """Read columns of texts and one of finite numbers."""
@@ -75,6 +77,15 @@ class ParquetTable:
                 ]
                 yield Chunk(codes, values, lines)
 
+    def names_of(self, *types: str, of_floats: bool = False) -> list[str]:
+        """Return the names of the columns of these types, or of lists of floats."""
+        return [
+            field.name
+            for field in self.schema
+            if self._is(field.type, *types)
+            and (not of_floats or self._is(field.type.value_type, "floating"))
+        ]
+
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """Turn errors of pyarrow for damaged files into FastcosFormatError."""
@@ -99,12 +110,7 @@ class ParquetTable:
         if number is not None:
             column = table[number]
             self._refuse_nulls(number, column, lines)
-            if not (
-                arrow.types.is_integer(column.type)
-                or arrow.types.is_floating(column.type)
-                or arrow.types.is_boolean(column.type)
-                or arrow.types.is_decimal(column.type)
-            ):
+            if not self._is(column.type, "integer", "floating", "boolean", "decimal"):
                 raise FastcosFormatError(
                     f"{self.path}: column {number!r} must hold numbers, got {column.type}"
                 )
@@ -119,10 +125,10 @@ class ParquetTable:
         arrow = self._arrow
         self._refuse_nulls(name, column, lines)
         kind = column.type
-        if arrow.types.is_dictionary(kind):
+        if self._is(kind, "dictionary"):
             kind = kind.value_type
             column = column.cast(kind)
-        if arrow.types.is_floating(kind):
+        if self._is(kind, "floating"):
             values = column.to_numpy()
             whole = np.abs(values) < 2.0**53
             whole[whole] = values[whole] == np.floor(values[whole])
@@ -130,25 +136,20 @@ class ParquetTable:
                 rule = f"column {name!r} must hold whole numbers or texts"
                 refuse_rows(self.path, rule, f"{values[~whole][0]}", lines[~whole])
             column = column.cast(arrow.int64())
-        elif not (
-            arrow.types.is_integer(kind)
-            or arrow.types.is_string(kind)
-            or arrow.types.is_large_string(kind)
-            or arrow.types.is_boolean(kind)
-        ):
+        elif not self._is(kind, *_ID_TYPES, "boolean"):
             raise FastcosFormatError(
                 f"{self.path}: column {name!r} must hold whole numbers or texts, got {kind}"
             )
         coded = column.combine_chunks().dictionary_encode()
         if isinstance(coded, arrow.ChunkedArray):
             coded = coded.combine_chunks()
-        try:
-            texts = [str(value) for value in coded.dictionary.to_pylist()]
-        except UnicodeDecodeError as error:
-            raise self._damaged(error) from None
+        texts = [str(value) for value in coded.dictionary.to_pylist()]
         found = TextColumn(texts, coded.indices.to_numpy(zero_copy_only=False).astype(np.int64))
         check_texts(self.path, name, found, lines)
         return found
+
+    def _is(self, kind: Any, *names: str) -> bool:
+        return any(getattr(self._arrow.types, f"is_{name}")(kind) for name in names)
 
     def _refuse_nulls(self, name: str, column: Any, lines: Integers) -> None:
         if column.null_count:
@@ -166,24 +167,10 @@ def read_vector_table(path: Path) -> Mapping[str, npt.NDArray[Any]]:
     The vectors are the one column of lists of floats, or else all columns of floats in their order.
     """
     table = ParquetTable(path)
-    schema, types = table.schema, table.types
-    lists = [
-        field.name
-        for field in schema
-        if (types.is_list(field.type) or types.is_large_list(field.type)
-            or types.is_fixed_size_list(field.type))
-        and types.is_floating(field.type.value_type)
-    ]  # fmt: skip
-    floats = [field.name for field in schema if types.is_floating(field.type)]
-    named = [
-        field.name
-        for field in schema
-        if types.is_integer(field.type)
-        or types.is_string(field.type)
-        or types.is_large_string(field.type)
-    ]
+    lists, floats = table.names_of(*_LIST_TYPES, of_floats=True), table.names_of("floating")
+    named = table.names_of(*_ID_TYPES)
     if len(lists) > 1 or not (lists or floats) or len(named) > 1:
-        held = ", ".join(f"{field.name} {field.type}" for field in schema)
+        held = ", ".join(f"{field.name} {field.type}" for field in table.schema)
         raise FastcosFormatError(
             f"{path} must hold one column of lists of floats, or columns of floats, and at most "
             f"one of ids, got {held[:200]}"

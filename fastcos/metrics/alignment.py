@@ -165,7 +165,6 @@ def model_change(
     Returns
     -------
     ModelChange
-        (value, relative).
 
     Raises
     ------
@@ -266,7 +265,6 @@ def rsa(
     Returns
     -------
     RSA
-        (value, low, high, n_left_out).
 
     Raises
     ------
@@ -389,7 +387,6 @@ def trustworthiness(
     Returns
     -------
     Trustworthiness
-        (trustworthiness, continuity, n_left_out).
 
     Raises
     ------

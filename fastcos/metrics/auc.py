@@ -76,7 +76,6 @@ def pair_auc(
     Returns
     -------
     PairAUC
-        (value, low, high, n_left_out).
 
     Raises
     ------
@@ -242,7 +241,6 @@ def stratified_auc(
     Returns
     -------
     StratifiedAUC
-        (value, low, high, worst, strata, n_left_out).
 
     Raises
     ------

@@ -58,7 +58,6 @@ def clustering_scores(
     Returns
     -------
     ClusteringScores
-        (ari, ami, v_measure, n_left_out).
 
     Notes
     -----

@@ -53,7 +53,6 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
     Returns
     -------
     Hubness
-        (skewness, robin_hood, antihub_share).
 
     Raises
     ------
@@ -153,8 +152,6 @@ def popularity_bias(
     Returns
     -------
     PopularityBias
-        (cosine_correlation, norm_correlation, hubness_correlation, decile_cosines, lift, gini,
-        n_left_out).
 
     Raises
     ------

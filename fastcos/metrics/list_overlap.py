@@ -109,7 +109,6 @@ def rank_biased_overlap(
     Returns
     -------
     RankBiasedOverlap
-        (value, residual).
 
     Raises
     ------

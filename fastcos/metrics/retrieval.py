@@ -52,7 +52,6 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> MapAtR
     Returns
     -------
     MapAtR
-        (value, n_left_out).
 
     Notes
     -----
@@ -116,7 +115,6 @@ def neighbor_purity(
     Returns
     -------
     NeighborPurity
-        (value, baseline).
 
     Raises
     ------

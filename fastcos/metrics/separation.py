@@ -57,7 +57,6 @@ def within_between(items: Any, labels: Any) -> WithinBetween:
     Returns
     -------
     WithinBetween
-        (within, between, contrast, n_left_out).
 
     Examples
     --------
@@ -140,7 +139,6 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Silh
     Returns
     -------
     Silhouette
-        (value, n_left_out).
 
     Notes
     -----

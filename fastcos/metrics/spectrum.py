@@ -139,7 +139,6 @@ def mean_cosine(items: Any) -> MeanCosine:
     Returns
     -------
     MeanCosine
-        (value, n_left_out).
 
     Raises
     ------

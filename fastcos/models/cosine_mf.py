@@ -180,8 +180,7 @@ class CosineMF(
         ----------
         X : sparse matrix or array_like (n, p)
             Users by items, non-negative. Zeros are no interactions.
-        y : None
-            Not used.
+        y : None, not used
         progress : callable, optional
             Called as progress(passes done, max_iter).
 

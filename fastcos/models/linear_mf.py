@@ -35,14 +35,7 @@ _KNEE_SHARE = 0.2
 
 
 class AmbiguousSolutionWarning(UserWarning):
-    """The closed form has no unique solution, because σ_k = σ_{k+1}.
-
-    Examples
-    --------
-    >>> import fastcos
-    >>> issubclass(fastcos.models.AmbiguousSolutionWarning, UserWarning)
-    True
-    """
+    """The closed form has no unique solution, because σ_k = σ_{k+1}."""
 
 
 class _LinearSettings(NamedTuple):
@@ -185,8 +178,7 @@ class LinearMF(
         ----------
         X : sparse matrix, array_like or InteractionShards (n, p)
             Users by items.
-        y : None
-            Not used.
+        y : None, not used
         progress : callable, optional
             Called as progress(done, total) as by :func:`fastcos.randomized_svd`; by "direct" at
             the end only.
