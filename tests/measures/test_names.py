@@ -1,6 +1,6 @@
-"""Every name of the field has a home: docs/reference/names.md lists it, and what it names is there.
+"""docs/reference/names.md lists every name of the literature, and refers to public objects.
 
-The names are written out here, so that a row lost from the page is seen.
+The names are written out here, so that a lost row of the page is noticed.
 """
 
 import csv
@@ -85,20 +85,20 @@ NAMES = [*BEFORE_A_MODEL[1:], "canonicalize", *TRAINING, *DIAGNOSTICS]
 ROWS = dict(re.findall(r"^\| `([^`]+)` \|.*?([^|]*) \|$", PAGE, re.MULTILINE))
 
 
-def test_the_page_has_every_name_and_no_other():
+def test_names_page_has_every_name_and_no_other():
     assert len(NAMES) == 10 + 8 + 40
     assert sorted(ROWS) == sorted(NAMES)
 
 
-def test_the_names_here_and_of_the_measures_are_those_of_the_list():
+def test_names_are_those_of_the_list():
     with LIST.open(encoding="utf8") as file:
         listed = [row["name"] for row in csv.DictReader(file)]
     assert sorted(listed) == sorted([*NAMES, *MEASURES])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_row_names_is_public(name):
-    """Each home is a path from fastcos; of a call, its keywords are arguments."""
+def test_names_page_refers_to_public_objects(name):
+    """A path from fastcos; the keywords of a call are arguments."""
     homes = re.findall(r"`([^`]+)`", ROWS[name])
     assert homes
     for home in homes:
@@ -118,5 +118,5 @@ def _member(owner, name):
     return owner.__annotations__[name]
 
 
-def test_compare_knows_every_preprocessing_by_its_name():
+def test_compare_knows_every_preprocessing():
     assert sorted(PREPROCESSINGS) == sorted(BEFORE_A_MODEL)

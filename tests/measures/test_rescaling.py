@@ -24,7 +24,7 @@ FAMILY = [
     list(zip(rescalings(), FAMILY, strict=True)),
     ids=[row[0] for row in FAMILY],
 )
-def test_the_named_rescalings_are_the_six_of_the_family(known, expected):
+def test_rescalings_are_the_six_of_the_family(known, expected):
     name, exponents, items, users = expected
     assert known.name == known.rescaling.name == name
     assert (known.rescaling.shrinkage, known.rescaling.spectrum) == exponents
@@ -34,7 +34,7 @@ def test_the_named_rescalings_are_the_six_of_the_family(known, expected):
     assert known.user_cosine
 
 
-def test_embeddings_and_formulas_are_written_out():
+def test_rescaling_writes_out_embeddings_and_formulas():
     written = {known.name: (known.items, known.users) for known in rescalings()}
     assert written == {
         "identity": ("V_k S^1/2", "U_k S^1/2 Σ"),
@@ -49,7 +49,7 @@ def test_embeddings_and_formulas_are_written_out():
     assert Rescaling(-0.5, 0.5).formula == "S^-1/2 Σ^1/2"
 
 
-def test_every_way_to_say_a_rescaling_gives_the_same_diagonal():
+def test_as_diagonal_accepts_names_exponents_and_arrays():
     for name, (shrinkage, spectrum), _, _ in FAMILY:
         expected = SHRINKAGE**shrinkage * SINGULAR_VALUES**spectrum
         for given in (name, Rescaling(shrinkage, spectrum), expected, expected.tolist()):
@@ -59,7 +59,7 @@ def test_every_way_to_say_a_rescaling_gives_the_same_diagonal():
     np.testing.assert_array_equal(as_diagonal(None, SHRINKAGE, SINGULAR_VALUES), np.ones(3))
 
 
-def test_a_rescaling_is_a_value():
+def test_rescaling_is_a_frozen_value():
     assert Rescaling(0.5) == Rescaling(shrinkage=0.5, spectrum=0)
     assert len({Rescaling(0.5), Rescaling(0.5, 0.0), Rescaling(0.5, -0.0)}) == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -67,7 +67,7 @@ def test_a_rescaling_is_a_value():
     assert repr(Rescaling(1, 2)) == "Rescaling(shrinkage=1.0, spectrum=2.0)"
 
 
-def test_item_exponents_and_rescalings_are_inverse_to_each_other():
+def test_rescaling_of_items_inverts_item_exponents():
     for a, b in np.random.default_rng(0).normal(size=(20, 2)):
         assert Rescaling.of_items(a, b).item_exponents == pytest.approx((a, b), abs=1e-15)
     one = Rescaling(0.3, -0.7)
@@ -75,7 +75,7 @@ def test_item_exponents_and_rescalings_are_inverse_to_each_other():
     assert one.user_exponents == pytest.approx((1 - a, 1 - b))
 
 
-def test_the_grid_holds_every_pair_and_all_named_rescalings():
+def test_rescaling_grid_has_every_pair_and_all_named():
     grid = rescaling_grid()
     pairs = [rescaling.item_exponents for rescaling in grid]
     assert pairs == [(a, b) for a in (0, 0.5, 1) for b in (-1, -0.5, 0, 0.5, 1)]
@@ -83,7 +83,7 @@ def test_the_grid_holds_every_pair_and_all_named_rescalings():
     assert len(rescaling_grid(iter([0, 1]), iter([0, 1, 2]))) == 6
 
 
-def test_directions_without_weight_get_a_neutral_entry_and_never_nan():
+def test_as_diagonal_is_one_where_shrinkage_is_zero():
     s, S = np.array([3.0, 1.0, 0.0]), np.array([0.9, 0.5, 0.0])
     for known in rescalings():
         D = as_diagonal(known.name, S, s)
@@ -93,7 +93,7 @@ def test_directions_without_weight_get_a_neutral_entry_and_never_nan():
     assert as_diagonal("data", np.array([0.9, 0.5, 0.0]), np.array([3.0, 1.0, 0.5]))[2] == 1
 
 
-def test_powers_that_cancel_do_not_overflow_on_the_way():
+def test_as_diagonal_of_cancelling_powers_does_not_overflow():
     D = as_diagonal(Rescaling(400, 400), np.array([1e-3, 0.5]), np.array([1e3, 2.0]))
     np.testing.assert_allclose(D, 1, rtol=1e-10)
 
@@ -114,19 +114,19 @@ def test_powers_that_cancel_do_not_overflow_on_the_way():
     ],
     ids=str,
 )
-def test_what_is_no_invertible_positive_diagonal_is_refused(given, message):
+def test_as_diagonal_refuses_what_is_not_positive(given, message):
     with pytest.raises(ValueError, match=message):
         as_diagonal(given, SHRINKAGE, SINGULAR_VALUES)
 
 
 @pytest.mark.parametrize("given", [{"shrinkage": 1}, [1j, 1, 1], ["a", "b", "c"]], ids=str)
-def test_what_holds_no_numbers_is_refused(given):
+def test_as_diagonal_refuses_non_numbers(given):
     with pytest.raises(TypeError, match="rescaling must hold real numbers"):
         as_diagonal(given, SHRINKAGE, SINGULAR_VALUES)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, "1", None, True])
-def test_exponents_are_finite_numbers(value):
+def test_rescaling_refuses_non_finite_exponents(value):
     with pytest.raises(ValueError, match="spectrum must be a finite number"):
         Rescaling(spectrum=value)
     with pytest.raises(ValueError, match="a must be a finite number"):
