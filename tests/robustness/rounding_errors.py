@@ -26,9 +26,8 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import metrics
-from fastcos.engine import scan
-from fastcos.kernels import pair_scores
-from tests.robustness.rounding_measures import measure_lines
+from fastcos.engine.packing import encode_rows
+from tests.robustness.rounding_measures import measure_lines, raw_scores
 from tests.robustness.rounding_metrics import metric_lines
 from tests.robustness.rounding_truth import (
     DEPTH,
@@ -47,18 +46,6 @@ from tests.robustness.rounding_truth import (
 # what is measured: operations on (Q, B) give found, truth, size, their dtype, the unit and a bound
 
 
-def keys(form: str, Q: Any, B: Any) -> Any:
-    """The float64 keys by which the engine ranks, of all pairs."""
-    left, right = (scan.side(rows, None, 1, form) for rows in (Q, B))
-    found, columns = np.full((len(Q), len(B)), np.nan), np.arange(len(B))
-    for i in range(len(Q)):
-        pair_scores.pair_keys(
-            scan.FORMS[form], left.rows, i, left.norms[i], right.rows, right.norms,
-            right.offsets, columns, len(B), found[i],
-        )  # fmt: skip
-    return found
-
-
 def scores(measure: str, Q: Any, B: Any) -> Any:
     """The float32 scores of top_k, of all pairs."""
     given = fastcos.top_k(Q, B, B.shape[0], measure=measure)
@@ -67,14 +54,14 @@ def scores(measure: str, Q: Any, B: Any) -> Any:
     return found
 
 
-def dot_keys(Q: Any, B: Any) -> Any:
-    found = keys("dot", Q, B)
+def dot_raw_scores(Q: Any, B: Any) -> Any:
+    found = raw_scores("dot", Q, B)
     return found, pairwise(dot, Q, B), pairwise(terms, Q, B), np.float64, "terms", STEPS
 
 
 def dot_scores(Q: Any, B: Any) -> Any:
     truth = pairwise(dot, Q, B)
-    # scores of cancelling sums are compared by their keys
+    # scores of cancelling sums are compared before they are rounded to float32
     size = np.maximum(np.abs(truth), pairwise(terms, Q, B) * mpmath.mpf(2) ** -20)
     return scores("dot", Q, B), truth, size, np.float32, "result", 1
 
@@ -82,11 +69,11 @@ def dot_scores(Q: Any, B: Any) -> Any:
 def row_norms(Q: Any, B: Any) -> Any:
     B = B[(np.abs(B).max(axis=1) > 1e-150) | (B.dtype == np.float32)]
     truth = np.array([mpmath.sqrt(mpmath.fdot(x, x)) for x in map(exact, B)], object)
-    return scan.side(B, None, 1).norms, truth, truth, np.float64, "result", STEPS
+    return encode_rows(B, None, 1, "dot").norms, truth, truth, np.float64, "result", STEPS
 
 
-def cosine_keys(Q: Any, B: Any) -> Any:
-    found = keys("cosine", Q, B)
+def cosine_raw_scores(Q: Any, B: Any) -> Any:
+    found = raw_scores("cosine", Q, B)
     return found, pairwise(cosine, Q, B), 1.0, np.float64, "1", 2 * STEPS
 
 
@@ -130,10 +117,10 @@ def mean_cosines(Q: Any, B: Any) -> Any:
 
 
 DENSE = {
-    "dot, key": dot_keys,
+    "dot, raw score": dot_raw_scores,
     "dot, score": dot_scores,
     "row norm": row_norms,
-    "cosine, key": cosine_keys,
+    "cosine, raw score": cosine_raw_scores,
     "cosine, score": cosine_scores,
     "cosine of sparse rows, score": sparse_cosine_scores,
     "neg_euclidean, score": distance_scores,

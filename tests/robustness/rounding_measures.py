@@ -1,4 +1,4 @@
-"""Rounding errors of the scores of every measure, before they are rounded to float32."""
+"""Rounding errors of every measure's scores, before they are rounded to float32."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -9,8 +9,9 @@ import numpy as np
 
 import fastcos
 from fastcos import LinearMF
-from fastcos.engine import scan
+from fastcos.engine.packing import METRIC_TYPES, encode_rows
 from fastcos.kernels import pair_scores
+from fastcos.neighbors.rerank import WordRotatorsScorer
 from tests.robustness.rounding_formulas import (
     DEPTH,
     ITEMS,
@@ -54,24 +55,31 @@ FACTORED = 8 * (ITEMS + DEPTH)
 POPULATION = 8 * (ITEMS + DEPTH * DEPTH)
 
 
+def raw_scores(metric_type: str, Q: Any, B: Any, bias: Any = None) -> Any:
+    """The float64 raw scores by which the engine ranks, of all pairs of encoded rows."""
+    left, right = (
+        encode_rows(rows, added, 1, metric_type) for rows, added in ((Q, None), (B, bias))
+    )
+    if left.rows.dtype != right.rows.dtype:
+        raise AssertionError("both sides must be encoded to one type")
+    found, columns = np.full((len(Q), len(B)), np.nan), np.arange(len(B))
+    for i in range(len(Q)):
+        pair_scores.pair_keys(
+            METRIC_TYPES[metric_type], left.rows, i, left.norms[i], right.rows, right.norms,
+            right.bias, columns, len(B), found[i],
+        )  # fmt: skip
+    return found
+
+
 def score(name: str, Q: Any, B: Any, **parameters: Any) -> Any:
     """The float64 scores of all pairs, as the engine makes them before it rounds them."""
     measure: Any = fastcos.get_measure(name, **parameters).fit(B)
     if hasattr(measure, "rescore"):
         columns = np.tile(np.arange(B.shape[0]), (Q.shape[0], 1))
-        return measure.finish(measure.rescore(Q, measure.facts(B), columns), Q)
-    queries, items = measure.queries(Q), measure.items(B)
-    left = scan.side(queries, None, 1, measure.form)
-    right = scan.side(items, measure.item_offsets(B), 1, measure.form)
-    if left.rows.dtype != right.rows.dtype:
-        raise AssertionError("both sides must be mapped to one type")
-    keys, columns = np.full((len(Q), len(B)), np.nan), np.arange(len(B))
-    for i in range(len(Q)):
-        pair_scores.pair_keys(
-            scan.FORMS[measure.form], left.rows, i, left.norms[i], right.rows,
-            right.norms, right.offsets, columns, len(B), keys[i],
-        )  # fmt: skip
-    return measure.finish(keys, Q)
+        return measure.to_score(measure.rescore(Q, measure.precompute(B), columns), Q)
+    queries, items = measure.encode_queries(Q), measure.encode_items(B)
+    raw = raw_scores(measure.metric_type, queries, items, measure.item_bias(B))
+    return measure.to_score(raw, Q)
 
 
 # by name: the truth of (Q, B), the unit, the bound, and parameters
@@ -204,10 +212,7 @@ def word_lines(found: Worst, repeats: int) -> None:
         vectors = random.standard_normal((4, DEPTH))
         for values, V in (("ordinary", vectors), ("tiny", 1e-150 * vectors)):
             bags = np.array([[1.0, 2, 0, 0], [0, 0, 3, 1]]) * random.uniform(0.5, 2, (2, 4))
-            (given,), rows = (
-                score("word_rotators_distance", bags[:1], bags[1:], vectors=V)[0],
-                [exact(v) for v in V],
-            )
+            (given,), rows = WordRotatorsScorer(V, bags)(0, [1]), [exact(v) for v in V]
             masses = [[w * norm(v) for w, v in zip(exact(bag), rows, strict=True)] for bag in bags]
             (a, _, _, _), (_, _, b, _) = ([m / mpmath.fsum(bag) for m in bag] for bag in masses)
             cost = [[1 - cosine(rows[i], rows[j]) for j in (2, 3)] for i in (0, 1)]
