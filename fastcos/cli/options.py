@@ -263,14 +263,14 @@ def as_measure(flag: str, text: str) -> "str | Measure":
     """Return the name, or the measure of NAME:PARAMETER=VALUE:PARAMETER=VALUE."""
     from fastcos.comparison.candidates import check_known
     from fastcos.measures import get_measure
-    from fastcos.measures.base import registered
+    from fastcos.measures.base import REGISTRY
 
     # a colon is also in names such as rescaled_cosine:data
     name, *pairs = re.split(r":(?=\w+=)", text)
     check_known(flag, name)
     if not pairs:
         return name
-    accepted = inspect.signature(registered()[name]).parameters
+    accepted = inspect.signature(REGISTRY[name]).parameters
     parameters: dict[str, Any] = {}
     for pair in pairs:
         parameter, _, value = pair.partition("=")

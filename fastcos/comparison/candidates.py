@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.measures import Measure, get_measure, list_measures
-from fastcos.measures.base import Invariances, Plain, registered
+from fastcos.measures.base import REGISTRY, Invariances, Plain
 from fastcos.measures.serialization import label_of, parameters_of
 from fastcos.models.linear_mf import LinearMF
 from fastcos.validation import Rows, as_rows
@@ -139,7 +139,7 @@ class Candidate:
     @property
     def _class(self) -> Any:
         if self.source is None or isinstance(self.source, str):
-            maker: Any = registered()[self.name]
+            maker: Any = REGISTRY[self.name]
             return getattr(maker, "func", maker)
         return type(self.source)
 
@@ -158,7 +158,7 @@ class Candidate:
         """The measure with its requirements from the embeddings, not fitted."""
         given = self._arguments(embeddings)
         if self.source is None or isinstance(self.source, str):
-            maker: Any = registered()[self.name]
+            maker: Any = REGISTRY[self.name]
             made: Measure = maker(**given)
             return made
         if not given:
@@ -233,7 +233,7 @@ def _check_served(argument: str, one: Candidate, embeddings: Embeddings, with_us
 
 def check_known(argument: str, name: str) -> None:
     """Refuse a name that is not registered, in the words of get_measure."""
-    if name not in registered():
+    if name not in REGISTRY:
         try:
             get_measure(name)
         except ValueError as error:

@@ -11,7 +11,6 @@ from sklearn.base import clone
 
 from fastcos import validation
 from fastcos.comparison.candidates import EQ2
-from fastcos.measures import checks
 from fastcos.measures.rescaling import Rescaling, rescaling_grid, rescalings
 from fastcos.models.linear_mf import LinearMF
 from fastcos.models.preprocessing import (
@@ -84,8 +83,11 @@ def fit_models(
         decay = math.sqrt(strength)
         if decay >= largest:  # the knee of at most 5 columns is the first, and none would be left
             decay = largest / 2
-    if settings.objective != "dropout" and largest > 0:
-        checks.as_leaving_columns("weight_decay", decay, largest)
+    if settings.objective != "dropout" and 0 < largest <= decay:
+        raise ValueError(
+            f"weight_decay must be less than the largest singular value of X, {largest:g}, "
+            f"got {decay:g}"
+        )
     models = {
         objective: model.reregularized(objective, value)
         for objective, value in (("dropout", strength), ("weight_decay", decay))

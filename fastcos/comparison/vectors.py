@@ -87,7 +87,9 @@ def compare_vectors(
     """
     rows = memmap.as_mapped_rows("vectors", vectors)
     random_state = validation.as_count("random_state", random_state, low=0)
-    checks.as_one_of("labels", labels, "pairs", pairs)
+    if (labels is None) == (pairs is None):
+        given = "neither" if labels is None else "both"
+        raise ValueError(f"one of labels and pairs must be given, got {given}")
     seeds = np.random.SeedSequence(random_state).spawn(2)
     sampling, resampling = map(np.random.default_rng, seeds)
     if pairs is None:
@@ -96,10 +98,9 @@ def compare_vectors(
         task: Task = LabelTask(codes, present, sampling)
     else:
         numbers, ratings = pairs
-        numbers = checks.as_pairs("pairs", numbers)
-        checks.as_numbers_below("pairs", numbers, len(rows))
+        numbers = checks.as_pairs("pairs", numbers, len(rows))
         ratings = validation.as_vector("ratings", ratings, len(numbers))
-        checks.as_varied("ratings", ratings)
+        checks.check_varied("ratings", ratings)
         task = PairTask(numbers, ratings)
     embeddings = Embeddings(rows)
     chosen = measures is not None

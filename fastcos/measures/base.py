@@ -223,11 +223,6 @@ def register_variant(name: str, maker: Callable[..., Any]) -> None:
     REGISTRY[name] = maker
 
 
-def registered() -> dict[str, Callable[..., Any]]:
-    """Return what makes a measure, by name."""
-    return dict(REGISTRY)
-
-
 def list_measures() -> tuple[str, ...]:
     """Names of all measures, sorted.
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastcos import validation
-from fastcos.measures import checks
 from fastcos.measures.base import (
     Invariances,
     MetricType,
@@ -99,14 +98,14 @@ class _Local(Plain):
 
     def _of_items(self, B: Rows) -> Floats:
         """The local statistic of items; known for the rows that were fitted."""
-        checks.check_fitted(self, "_rows")
-        return self._of(B, self._lookup.find(B), self._population)
+        lookup = validation.check_fitted(self.name, getattr(self, "_lookup", None))
+        return self._of(B, lookup.find(B), self._population)
 
     def _of_queries(self, Q: Rows) -> Floats:
         """The local statistic of queries; known where a query is an item itself."""
-        checks.check_fitted(self, "_rows")
+        lookup = validation.check_fitted(self.name, getattr(self, "_lookup", None))
         unknown = np.full(len(Q), -1)
-        return self._of(Q, unknown if self._two_sides else self._lookup.find(Q), self._rows)
+        return self._of(Q, unknown if self._two_sides else lookup.find(Q), self._rows)
 
     def _of(self, rows: Rows, number: Integers, population: Rows) -> Floats:
         local = np.empty(len(rows))

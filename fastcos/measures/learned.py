@@ -41,15 +41,16 @@ class LearnedDiagonal(Mapped):
         self.pairs = checks.as_pairs("pairs", given)
         given = checks.as_given("targets", targets, self.name)
         self.targets = validation.as_vector("targets", given, len(self.pairs))
-        checks.as_varied("targets", self.targets)
+        checks.check_varied("targets", self.targets)
         self.condition = validation.as_real("condition", condition, low=1)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Fit the weights by L-BFGS-B over their logarithms."""
-        checks.as_numbers_below("pairs", self.pairs, len(items))
-        x, y = (unit_rows(items[self.pairs[:, side]]) for side in (0, 1))
+        pairs = checks.as_pairs("pairs", self.pairs, len(items))
+        x, y = (unit_rows(items[pairs[:, side]]) for side in (0, 1))
         some = x.any(axis=1) & y.any(axis=1)
-        checks.as_directed("pairs", int(some.sum()))
+        if not some.any():
+            raise ValueError("pairs must be of rows that are not zero, got a zero row in each pair")
         moments = (x * y)[some], (x * x)[some], (y * y)[some]
         targets = self.targets[some] - self.targets[some].mean()
         bound = np.log(self.condition)
@@ -69,15 +70,15 @@ def _loss(
     """Minus the correlation of weighted cosines with centred targets, and its gradient."""
     w = np.exp(logs)
     a, b = xx @ w, yy @ w
-    length = np.sqrt(a * b)
-    cosines = (xy @ w) / length
+    norms = np.sqrt(a * b)
+    cosines = (xy @ w) / norms
     centred = cosines - cosines.mean()
-    spread, reach = np.linalg.norm(centred), np.linalg.norm(targets)
-    if spread <= 1e-12 or reach == 0:
+    size, target_size = np.linalg.norm(centred), np.linalg.norm(targets)
+    if size <= 1e-12 or target_size == 0:
         return 0.0, np.zeros(len(w))
-    correlation = float(centred @ targets / (spread * reach))
-    slope = targets / (spread * reach) - correlation * centred / spread**2
-    by_weight = (slope / length) @ xy - 0.5 * (
+    correlation = float(centred @ targets / (size * target_size))
+    slope = targets / (size * target_size) - correlation * centred / size**2
+    by_weight = (slope / norms) @ xy - 0.5 * (
         (slope * cosines / a) @ xx + (slope * cosines / b) @ yy
     )
     return -correlation, -by_weight * w

@@ -5,7 +5,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from fastcos import validation
-from fastcos.measures import checks
 from fastcos.measures.base import Plain, Rows
 from fastcos.measures.row_transforms import Floats, mapped_rows
 
@@ -22,8 +21,8 @@ class Mapped(Plain):
 
     def encode_items(self, B: Rows) -> Rows:
         """Return (B - mean) root, (p, r) float64; rows that only rounding keeps from 0 are 0."""
-        checks.check_fitted(self, "root_")
-        return mapped_rows(B, self.mean_, self.root_)
+        root = validation.check_fitted(self.name, getattr(self, "root_", None))
+        return mapped_rows(B, self.mean_, root)
 
 
 class Spectrum(NamedTuple):
@@ -45,7 +44,10 @@ def root_of(name: str, S: Floats) -> Floats:
     An eigenvalue counts as zero below 1e-12 of the largest; a clearly negative one is refused.
     """
     values, vectors = spectrum(S)
-    checks.as_semidefinite(name, values, RANK_TOLERANCE)
+    if not values[0] > 0:
+        raise ValueError(f"{name} must have a positive eigenvalue, got at most {values[0]:g}")
+    if values[-1] < -RANK_TOLERANCE * values[0] * len(values):
+        raise ValueError(f"{name} must be positive semidefinite, got the eigenvalue {values[-1]:g}")
     kept = values > RANK_TOLERANCE * values[0]
     return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
 
@@ -63,8 +65,13 @@ def inverse_root_of(name: str, S: Floats, *, n_components: int | None, ridge: fl
         kept = validation.as_count("n_components", n_components, 1, max(1, kept))
     largest = values[0] if len(values) else 0.0
     rank = int((values > RANK_TOLERANCE * largest).sum())
-    if ridge == 0:
-        checks.as_whitenable(name, rank, kept)
+    if ridge == 0 and rank < 1:
+        raise ValueError(f"{name} must differ from each other to be whitened, got equal rows")
+    if ridge == 0 and rank < kept:
+        raise ValueError(
+            f"{name} must vary in all {kept} dimensions to be whitened, got {rank}: give more "
+            "rows, n_components or ridge"
+        )
     values = np.maximum(values, 0) + ridge * values.mean()
     root = np.zeros((len(S), kept))
     root[used] = vectors[:, :kept] / np.sqrt(values[:kept])

@@ -34,18 +34,34 @@ class SoftCosine(Mapped):
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
 
     def __init__(self, matrix: Any = None, *, features: Any = None) -> None:
-        checks.as_one_of("matrix", matrix, "features", features, self.name)
+        if (matrix is None) == (features is None):
+            given = "neither" if matrix is None else "both"
+            raise ValueError(
+                "one of matrix and features must be given, as in "
+                f'get_measure("soft_cosine", matrix=...), got {given}'
+            )
         if features is not None:
             units = unit_rows(validation.as_rows("features", features))
             matrix = units @ units.T
-        self.matrix = checks.as_symmetric("matrix", matrix)
-        self.features = None  # the matrix says all of them
+        self.matrix = _as_symmetric("matrix", matrix)
+        self.features = None  # the matrix holds all that counts of them
         self.root_ = root_of("matrix", self.matrix)
         self.mean_ = np.zeros(len(self.matrix))
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Check that S fits the rows."""
         validation.check_same_width("items", items, "matrix", self.matrix)
+
+
+def _as_symmetric(name: str, matrix: Any) -> Floats:
+    """Return matrix as a finite, symmetric, read-only float64 array (d, d)."""
+    S = validation.as_rows(name, matrix, dtype=np.float64)
+    if S.shape[0] != S.shape[1]:
+        raise ValueError(f"{name} must be square, got shape {S.shape}")
+    gap, largest = float(np.abs(S - S.T).max()), float(np.abs(S).max())
+    if gap > 1e-6 * largest:
+        raise ValueError(f"{name} must be symmetric, got entries that differ by {gap:g}")
+    return validation.read_only((S + S.T) / 2)
 
 
 class _OtherSide(Mapped):

@@ -31,7 +31,14 @@ class ModelSpectrum(NamedTuple):
 def _spectrum_of(model: Any) -> ModelSpectrum | None:
     if model is None:
         return None
-    checks.as_model_of_eq1("model", model)
+    fitted = hasattr(model, "shrinkage_") and hasattr(model, "singular_values_")
+    objective = getattr(model, "objective", "dropout")
+    if not fitted or objective != "dropout":
+        kind = type(model).__name__ + " without fit" * hasattr(model, "fit")
+        raise TypeError(
+            "model must be a fitted LinearMF of the objective 'dropout', got "
+            f"{f'one of the objective {objective!r}' if fitted else kind}"
+        )
     return ModelSpectrum(model.shrinkage_, model.singular_values_)
 
 
@@ -143,10 +150,13 @@ class WeightCosine(Plain):
         return self._half(B, 1)
 
     def _half(self, rows: Rows, side: int) -> Floats:
-        checks.as_even_width("rows", rows)
+        if rows.shape[1] % 2:
+            raise ValueError(f"rows must have an even number of columns, got {rows.shape[1]}")
         k = rows.shape[1] // 2
         weights = np.einsum("ij,ij->i", rows[:, :k], rows[:, k:], dtype=np.float64)
-        checks.as_nonnegative("W_ii of the rows", weights)
+        if weights.min() < 0:
+            i = int(weights.argmin())
+            raise ValueError(f"W_ii of the rows must be at least 0, got {weights[i]:g} for row {i}")
         half = rows[:, side * k : (side + 1) * k].astype(np.float64)
         half *= np.divide(1, np.sqrt(weights), out=np.zeros(len(rows)), where=weights > 0)[:, None]
         return half

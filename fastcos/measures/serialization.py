@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.measures import checks
-from fastcos.measures.base import Measure, registered
+from fastcos.measures.base import REGISTRY, Measure
 from fastcos.measures.rescaled import ModelSpectrum
 
 _PREFIX = "measure_"
@@ -40,17 +39,25 @@ def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDAr
     """
     if isinstance(measure, str):
         return {"name": measure, "parameters": {}}, {}
-    name = checks.as_registered(measure, registered())
+    if REGISTRY.get(getattr(measure, "name", "")) is not type(measure):
+        kind = type(measure).__name__
+        raise TypeError(f"measure must be a name or registered to be saved, got {kind}")
     parameters, arrays = {}, {}
     for parameter in inspect.signature(type(measure)).parameters:
-        value = checks.as_storable(measure, parameter, ModelSpectrum)
+        value = getattr(measure, parameter, measure)
         if isinstance(value, np.ndarray):
             arrays[_PREFIX + parameter] = value
         elif isinstance(value, ModelSpectrum):
             arrays |= {_OF_MODEL + field: array for field, array in value._asdict().items()}
-        else:
+        elif value is None or isinstance(value, (bool, int, float, str)):
             parameters[parameter] = value
-    return {"name": name, "parameters": parameters}, arrays
+        else:
+            kind = "no attribute of its name" if value is measure else type(value).__name__
+            raise TypeError(
+                f"{parameter} of the measure must be a number, a text or an array to be saved, "
+                f"got {kind}"
+            )
+    return {"name": measure.name, "parameters": parameters}, arrays
 
 
 def from_parts(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str | Measure:
@@ -66,5 +73,5 @@ def from_parts(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
         )
     if not parameters:
         return str(fields["name"])
-    made: Measure = registered()[fields["name"]](**parameters)
+    made: Measure = REGISTRY[fields["name"]](**parameters)
     return made

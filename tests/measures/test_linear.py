@@ -198,7 +198,7 @@ def test_all_but_the_top_of_one_column_only_centres():
 
 
 def test_unfitted_measure_is_refused():
-    with pytest.raises(ValueError, match="must be fitted first, got WhitenedCosine"):
+    with pytest.raises(ValueError, match="whitened_cosine must be fitted"):
         get_measure("whitened_cosine").encode_items(np.ones((2, 2)))
 
 

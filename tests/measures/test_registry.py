@@ -66,7 +66,7 @@ def test_get_measure_refuses_invalid_parameters(case):
 
 REFUSED_ON_FIT = {
     ("whitened_cosine", "more dimensions than rows"): ({}, (5, 9), "must vary in all 9 dimensions"),
-    ("whitened_cosine", "a single row"): ({}, (1, 3), "items must differ from each other .* alike"),
+    ("whitened_cosine", "a single row"): ({}, (1, 3), "items must differ from each other .* equal"),
     ("whitened_cosine", "too many components"): ({"n_components": 7}, (9, 3), "from 1 to 3, got 7"),
     ("causal_inner_product", "a single row"): ({}, (1, 3), "must differ from each other"),
     ("popularity_whitened_cosine", "length"): ({"popularity": [1.0]}, (9, 3), "of shape"),
@@ -88,7 +88,7 @@ REFUSED_ON_FIT = {
     ("learned_diagonal", "zero rows"): (
         {"pairs": [[0, 1], [1, 2]], "targets": [1, 0]},
         (0, 9, 3),
-        "pairs must be of rows that are not zero, got a zero row in every pair",
+        "pairs must be of rows that are not zero, got a zero row in each pair",
     ),
     ("weight_cosine", "odd"): ({}, (9, 3), "even number of columns"),
     ("weight_cosine", "negative"): ({}, (9, 4), "W_ii of the rows must be at least 0"),

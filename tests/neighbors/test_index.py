@@ -165,7 +165,7 @@ def test_a_measure_that_no_file_can_hold_is_refused_by_name(items, tmp_path):
     class Own(type(get_measure("cosine"))):
         pass
 
-    with pytest.raises(TypeError, match="measure must be a name or of a registered class to be"):
+    with pytest.raises(TypeError, match="measure must be a name or registered to be saved"):
         SimilarityIndex(Own()).fit(items).save(tmp_path / "index")
 
     @register
@@ -183,7 +183,7 @@ def test_a_measure_that_no_file_can_hold_is_refused_by_name(items, tmp_path):
             self._how = how
 
     try:
-        for kind, came in ((Unsaved, "dict"), (Hidden, "nothing under its name")):
+        for kind, came in ((Unsaved, "dict"), (Hidden, "no attribute of its name")):
             index = SimilarityIndex(kind({"a": 1})).fit(items)
             with pytest.raises(TypeError, match=f"how of the measure must be .* got {came}"):
                 index.save(tmp_path / "index")
