@@ -1,4 +1,4 @@
-"""Settings of this process; each has a twin in the environment that is read when it is used."""
+"""Settings of this process; each can also be set by an environment variable."""
 
 import functools
 import os
@@ -23,7 +23,7 @@ class Config(NamedTuple):
     isa : str
         Widest instruction set that kernels use.
     cache_dir : Path
-        Where compiled code is kept.
+        Directory of compiled code.
     working_memory : float
         MiB that one call may use besides its inputs and outputs. Default: scikit-learn's.
 
@@ -58,22 +58,22 @@ def set_config(
     Parameters
     ----------
     num_threads : int, optional
-        At least 1. Twin: ``FASTCOS_NUM_THREADS``.
+        At least 1. Variable: ``FASTCOS_NUM_THREADS``.
     backend : {"pool", "prange"}, optional
-        "prange" drives the kernels by one OpenMP or TBB loop where that is found to be safe.
-        Twin: ``FASTCOS_BACKEND``.
+        "prange" drives the kernels by one OpenMP or TBB loop, if a trial shows that it is safe.
+        Variable: ``FASTCOS_BACKEND``.
     isa : {"amx", "vnni", "avx512", "avx2", "generic"}, optional
-        Widest instruction set to use; it must be one that the CPU has. The answers are the same.
-        Twin: ``FASTCOS_ISA``.
+        Widest instruction set to use; the CPU must have it. Results are bit-identical.
+        Variable: ``FASTCOS_ISA``.
     cache_dir : path-like, optional
-        Directory for compiled code. Twin: ``FASTCOS_CACHE_DIR``.
+        Directory for compiled code. Variable: ``FASTCOS_CACHE_DIR``.
     working_memory : float, optional
-        MiB beyond inputs and outputs that one call may use. Twin: ``FASTCOS_WORKING_MEMORY``.
+        MiB beyond inputs and outputs that one call may use. Variable: ``FASTCOS_WORKING_MEMORY``.
 
     Raises
     ------
     ValueError
-        A value that cannot be honoured.
+        A value is not valid, or the CPU lacks the instruction set.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def get_config() -> Config:
     Raises
     ------
     ValueError
-        An environment variable holds a value that cannot be honoured.
+        The value of an environment variable is not valid.
 
     Examples
     --------
@@ -130,8 +130,8 @@ def num_threads() -> int:
 
 @functools.cache
 def _cpus(pid: int) -> int:
-    """CPUs that the process pid, which is this one, may use; asking takes 50 us."""
-    from joblib import cpu_count  # here, for it takes 0.2 s to import
+    """CPUs that this process, pid, may use: a cache, because a count takes 50 us."""
+    from joblib import cpu_count  # here: the import takes 0.2 s
 
     return int(cpu_count())
 
@@ -152,7 +152,7 @@ def working_memory() -> float:
     """MiB that one call may use besides its inputs and outputs."""
     given = _setting("working_memory", "FASTCOS_WORKING_MEMORY")
     if given is None:
-        from sklearn import get_config as sklearn_config  # here, for it takes 0.5 s to import
+        from sklearn import get_config as sklearn_config  # here: the import takes 0.5 s
 
         return float(sklearn_config()["working_memory"])
     number = validation.as_number("FASTCOS_WORKING_MEMORY", given)

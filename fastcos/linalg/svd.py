@@ -148,7 +148,7 @@ def randomized_svd(
     generator = validation.as_generator("random_state", random_state)
     found = _truncated(operator, k, tol, max_iter, generator, compute_u, n_threads, progress)
     if found.residuals.max() > tol:
-        from sklearn.exceptions import ConvergenceWarning  # here, for it takes 0.5 s to import
+        from sklearn.exceptions import ConvergenceWarning  # here: the import takes 0.5 s
 
         warnings.warn(
             f"randomized_svd stopped at a relative residual of {found.residuals.max():.1e}, above "

@@ -1,8 +1,23 @@
-"""The thread pool under every kernel: blocks of rows, progress, cancellation."""
+"""The thread pool under every kernel: blocks of rows, progress, cancellation.
+
+A kernel is serial, releases the GIL, and works on rows [lo, hi). Only this package starts threads::
+
+    row_blocks(n, size) or work_blocks(indptr, work)    block boundaries, from the data alone
+            |
+    run(kernel, blocks, *arrays, n_threads, progress)
+            |-- one block, or a call from inside a block: in the calling thread
+            |-- backend "pool": threads of this process take block after block
+            +-- backend "prange": one OpenMP or TBB loop, if a trial shows that it is safe
+
+Outputs come from :func:`unfilled`, so that a row that no block has written is visible. Each block
+writes its own rows, so results are bit-identical on any number of threads. Objects that several
+threads share are changed under :func:`writer_lock`.
+"""
 
 from fastcos.parallel.pool import (
     Blocks as Blocks,
     Progress as Progress,
+    reset as reset,
     row_blocks as row_blocks,
     rows_at_work as rows_at_work,
     run as run,

@@ -1,11 +1,12 @@
-"""The threads of this process: one bounded pool that runs serial kernels over blocks of rows.
+"""The thread pool of this process: it runs serial kernels over blocks of rows.
 
-Nothing else in fastcos starts a thread. The pool is made on first use and belongs to one process:
-a forked child makes its own. A caller's blocks are many and small, so skewed rows balance, progress
-can be told, and Ctrl-C is answered when the running blocks end. When a call raises, no block of it
-runs any more: nothing writes into the caller's arrays later.
+Nothing else in fastcos starts a thread. The pool is made on first use and belongs to one process: a
+forked child makes its own. A call has many small blocks, so that uneven rows balance, progress is
+reported, and Ctrl-C takes effect when the running blocks end. After a call has raised, none of its
+blocks runs or writes into the caller's arrays.
 """
 
+import itertools
 import os
 import threading
 import warnings
@@ -24,34 +25,46 @@ from fastcos.kernels.jit import kernel, prange_driver
 Progress = Callable[[int, int], object]
 Blocks = npt.NDArray[np.int64]
 
-# how often the waiting caller looks up to tell progress
-_TICK = 0.1
+# seconds between reports of progress while the caller waits
+_REPORT_INTERVAL = 0.1
 
-_lock = threading.Lock()
-_writing = threading.Lock()
-_pool: ThreadPoolExecutor | None = None
-_pool_size = 0
 _inside = threading.local()
-_forked = False
-_prange_objection: str | None = None
 
 
-def _forget() -> None:
-    """Start anew in a forked child: the parent's threads are gone, its lock may stay held."""
-    global _lock, _writing, _pool, _pool_size, _forked, _prange_objection
-    _lock, _pool, _pool_size = threading.Lock(), None, 0
-    _writing = threading.Lock()
-    _forked, _prange_objection = True, None
+class _State:
+    """Locks, pool and findings of one process."""
+
+    def __init__(self, *, is_forked: bool = False) -> None:
+        self.lock, self.writer_lock = threading.Lock(), threading.Lock()
+        self.pool: ThreadPoolExecutor | None = None
+        self.n_threads = 0
+        self.is_forked = is_forked
+        self.prange_fault: str | None = None  # None: not tried yet, "": safe
+
+
+_state = _State()
+
+
+def reset() -> None:
+    """Forget the pool; the next call makes a new one."""
+    global _state
+    _state = _State(is_forked=_state.is_forked)
+
+
+def _after_fork() -> None:
+    # the parent's threads do not exist in the child, and its locks may stay held for ever
+    global _state
+    _state = _State(is_forked=True)
     _inside.busy = False
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def writer_lock() -> threading.Lock:
-    """Return the lock under which shared objects are changed, one writer in the process."""
-    return _writing
+    """Return the lock under which shared objects are changed: one writer per process."""
+    return _state.writer_lock
 
 
 def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -61,15 +74,15 @@ def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[
 
 
 def row_blocks(n_rows: int, rows_per_block: int) -> Blocks:
-    """Return cuts 0 = c_0 < ... < c_b = n_rows with rows_per_block rows between them."""
+    """Return block boundaries 0 = c_0 < ... < c_b = n_rows, rows_per_block rows apart."""
     return np.append(np.arange(0, n_rows, max(1, rows_per_block)), n_rows).astype(np.int64)
 
 
 def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -> Blocks:
-    """Return cuts of rows with about equal work; cumulative (n + 1,) is like a CSR's indptr.
+    """Return boundaries of blocks with about equal work; cumulative (n + 1,) is like CSR indptr.
 
-    A row counts as one unit besides its work, so that empty rows are cut too. Depends on the data
-    only, never on the number of threads.
+    A row counts as one unit besides its work, so that empty rows are split too. Boundaries depend
+    on the data only, never on the number of threads.
     """
     n = len(cumulative) - 1
     total = int(cumulative[-1]) + n
@@ -82,8 +95,8 @@ def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -
 def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return for every target the first row i of which cumulative[i] + i is not below it."""
-    # bisection of all targets at once: adding the row numbers first takes 2 ms per 400,000 rows
+    """Return for every target the first row i with cumulative[i] + i at least the target."""
+    # bisection for all targets at once: an array of cumulative + i takes 2 ms per 400,000 rows
     low, high = np.zeros_like(targets), np.full_like(targets, len(cumulative) - 1)
     while (low < high).any():
         middle = (low + high) // 2
@@ -94,48 +107,45 @@ def rows_at_work(
 
 def run(
     rows_kernel: Callable[..., None],
-    cuts: Blocks,
+    blocks: Blocks,
     *arrays: Any,
     n_threads: int | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Call rows_kernel(lo, hi, *arrays) for every block of rows between consecutive cuts.
+    """Call rows_kernel(lo, hi, *arrays) for the rows between consecutive boundaries in blocks.
 
-    A plain function, such as one that calls a kernel for each of its rows, runs on the pool always.
-    The answer must not depend on the order of the blocks. A single block, and every call from
-    inside a block, runs in the calling thread. progress(done, total) is called in the calling
-    thread with numbers of rows; what it raises stops the call.
+    The result must not depend on the order of the blocks. A single block, and every call from
+    inside a block, runs in the calling thread. A Python function runs on the pool with either
+    backend. progress(done, total) is called in the calling thread with numbers of rows; an error
+    that it raises stops the call.
     """
     size = None if n_threads is None else validation.as_count("n_threads", n_threads)
-    blocks = list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
     job = _Job(rows_kernel, blocks, arrays)
-    if len(blocks) <= 1 or getattr(_inside, "busy", False):
-        job.work_alone(progress)
+    if len(blocks) <= 2 or getattr(_inside, "busy", False):
+        job.run_here(progress)
         return
     size = config.num_threads() if size is None else size
     if config.backend() == "prange" and is_jitted(rows_kernel) and _prange_is_safe():
-        _run_prange(rows_kernel, cuts, arrays, size, progress)
+        _run_prange(rows_kernel, blocks, arrays, size, progress)
     elif size == 1:
-        job.work_alone(progress)
+        job.run_here(progress)
     else:
-        job.work_together(size, progress)
+        job.run_on_pool(size, progress)
 
 
 class _Job:
-    """The blocks of one call, taken one by one by whoever is free."""
+    """The blocks of one call, taken one by one by the next free thread."""
 
-    def __init__(
-        self, rows_kernel: Callable[..., None], blocks: list[tuple[int, int]], arrays: Any
-    ) -> None:
+    def __init__(self, rows_kernel: Callable[..., None], blocks: Blocks, arrays: Any) -> None:
         self._kernel, self._arrays = rows_kernel, arrays
-        self._left = blocks[::-1]
-        self._total = blocks[-1][1] - blocks[0][0] if blocks else 0
+        self._left = list(itertools.pairwise(blocks.tolist()))[::-1]
+        self._total = int(blocks[-1] - blocks[0])
         self._done = 0
         self._running = 0
         self._error: BaseException | None = None
         self._changed = threading.Condition()
 
-    def work_alone(self, progress: Progress | None) -> None:
+    def run_here(self, progress: Progress | None) -> None:
         while self._left:
             lo, hi = self._left.pop()
             self._kernel(lo, hi, *self._arrays)
@@ -143,15 +153,15 @@ class _Job:
             if progress is not None:
                 progress(self._done, self._total)
 
-    def work_together(self, size: int, progress: Progress | None) -> None:
+    def run_on_pool(self, size: int, progress: Progress | None) -> None:
         try:
             try:
                 _submit(self._drain, min(size, len(self._left)), size)
-            except RuntimeError:  # no thread to be had, as when the interpreter ends
+            except RuntimeError:  # no thread can be started, as when the interpreter ends
                 self._drain()
             ended = False
             while not ended:
-                ended = self._wait_for_end(_TICK)
+                ended = self._wait_for_end(_REPORT_INTERVAL)
                 if progress is not None and self._error is None:
                     progress(self._done, self._total)
         finally:  # also after KeyboardInterrupt
@@ -173,7 +183,7 @@ class _Job:
             _inside.busy = False
 
     def _run_next(self) -> bool:
-        """Run one block; the first error of any leaves no more to run."""
+        """Run one block, if one is left; an error removes the other blocks."""
         with self._changed:
             if not self._left:
                 return False
@@ -202,7 +212,7 @@ class _Job:
             return self._changed.wait_for(self._has_ended, seconds)
 
     def _stop(self) -> None:
-        """Let no block start and wait for those that run, even through another Ctrl-C."""
+        """Start no further block and wait for those that run, even through another Ctrl-C."""
         interrupt = None
         ended = False
         while not ended:
@@ -218,32 +228,32 @@ class _Job:
 
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:
     """Hand copies of task to the pool, which has at least size threads."""
-    global _pool, _pool_size
-    with _lock:
-        if _pool is None or _pool_size < size:
-            old, _pool = _pool, ThreadPoolExecutor(size, thread_name_prefix="fastcos")
-            _pool_size = size
-            if old is not None:
-                old.shutdown(wait=False)
+    state = _state
+    with state.lock:
+        if state.pool is None or state.n_threads < size:
+            if state.pool is not None:
+                state.pool.shutdown(wait=False)
+            state.pool = ThreadPoolExecutor(size, thread_name_prefix="fastcos")
+            state.n_threads = size
         for _ in range(copies):
-            _pool.submit(task)
+            state.pool.submit(task)
 
 
 def _prange_is_safe() -> bool:
-    """Whether this very process has seen prange run on a layer that survives several callers."""
-    global _prange_objection
-    with _lock:  # two first callers at once would abort the process on the workqueue layer
-        if _prange_objection is None:
-            _prange_objection = _objection_to_prange()
-            if _prange_objection:
+    """Whether a trial in this process has run prange on a layer that allows several callers."""
+    state = _state
+    with state.lock:  # two first callers at once would abort the process on the workqueue layer
+        if state.prange_fault is None:
+            state.prange_fault = _find_prange_fault()
+            if state.prange_fault:
                 warnings.warn(
-                    f"backend prange is not safe {_prange_objection}; using the pool", stacklevel=4
+                    f"backend prange is not safe {state.prange_fault}; using the pool", stacklevel=4
                 )
-    return not _prange_objection
+    return not state.prange_fault
 
 
-def _objection_to_prange() -> str:
-    if _forked:  # the layer may have run in the parent: a trial could hang or kill the child
+def _find_prange_fault() -> str:
+    if _state.is_forked:  # the layer may have run in the parent: a trial could hang the child
         return "in a forked process"
     done = np.zeros(1, np.uint8)
     prange_driver(_nothing)(np.array([0, 1], np.int64), done)
@@ -258,16 +268,16 @@ def _nothing(lo, hi):  # type: ignore[no-untyped-def]
 
 def _run_prange(
     rows_kernel: Callable[..., None],
-    cuts: Blocks,
+    blocks: Blocks,
     arrays: Any,
     size: int,
     progress: Progress | None,
 ) -> None:
-    done = np.zeros(len(cuts) - 1, np.uint8)
+    done = np.zeros(len(blocks) - 1, np.uint8)
     callers = get_num_threads()
     set_num_threads(min(size, numba_config.NUMBA_NUM_THREADS))
     try:
-        prange_driver(rows_kernel)(cuts, done, *arrays)
+        prange_driver(rows_kernel)(blocks, done, *arrays)
     finally:
         set_num_threads(callers)
     if not done.all():
@@ -276,4 +286,4 @@ def _run_prange(
             "skipped; use backend pool"
         )
     if progress is not None:
-        progress(int(cuts[-1] - cuts[0]), int(cuts[-1] - cuts[0]))
+        progress(int(blocks[-1] - blocks[0]), int(blocks[-1] - blocks[0]))

@@ -1,10 +1,10 @@
-"""Arrays and settings in a directory, whole or not at all.
+"""Atomic directories of arrays and JSON fields.
 
 A directory holds ``header.json`` and one ``.npy`` file per array, named after its content. The
-header is written last and replaced in one step, and it names every file with its size and sha256:
-a reader sees all of the old content or all of the new, also when the writer is killed. Nothing is
-pickled. Arrays are read through memory maps, and no file is ever changed in place, so maps stay
-valid while the directory is written anew.
+header is written last and replaced in one step, and it names every file with its size and sha256.
+So a reader sees all of the old content or all of the new, also when the writer is killed. Nothing
+is pickled. Arrays are read through memory maps, and no file is changed in place, so maps stay valid
+while the directory is written again.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ PathLike = str | os.PathLike[str]
 
 
 class FastcosFormatError(ValueError):
-    """A stored object is damaged, or is not what it was taken for.
+    """A stored object is damaged, or is of another kind.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def save_arrays(
     path : path-like
         A new directory, or one that this function wrote.
     kind : str
-        What is stored, for example "LinearMF"; load_arrays asks for the same.
+        What is stored, for example "LinearMF"; load_arrays must be given the same.
     arrays : mapping of str to ndarray
         Names are Python identifiers; any type but object.
     fields : mapping of str to JSON values
@@ -123,7 +123,7 @@ def save_arrays(
 
 
 def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
-    """Return what save_arrays wrote, every byte of it checked.
+    """Return what save_arrays wrote, every byte of it verified.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
             arrays = {name: _read_array(directory, entry, verify) for name, entry in entries}
             return Stored(arrays, header["fields"])
         except FileNotFoundError as error:
-            # a writer may have replaced the header and removed the files of the old one
+            # a writer may have replaced the header and removed the files of the previous one
             newer, header = _read_header(directory, kind)
             if newer == content:
                 raise FastcosFormatError(f"{error.filename} is missing") from None
@@ -183,7 +183,7 @@ def check_new_directory(name: str, path: Path) -> None:
 
 @contextlib.contextmanager
 def _one_writer(directory: Path) -> Iterator[None]:
-    """Wait for other writers: what one removes as left over, another's header may name."""
+    """Wait for other writers: one could remove files that another's header names."""
     if os.name != "posix":  # Windows opens no directories
         yield
         return
@@ -220,15 +220,15 @@ def _write(
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     _replace(directory / _HEADER, [text.encode()])
     sync_directory(directory)
-    kept = {entry["file"] for entry in entries.values()}
+    current = {entry["file"] for entry in entries.values()}
     for file in directory.iterdir():
         ours = _ARRAY_FILE.fullmatch(file.name) or _TEMPORARY_FILE.fullmatch(file.name)
-        if ours and file.name not in kept:
+        if ours and file.name not in current:
             file.unlink(missing_ok=True)
 
 
 def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[str, Any]:
-    """Write one array under a name that its content decides; return what the header says of it."""
+    """Write one array under a name that follows from its content; return its header entry."""
     array = np.ascontiguousarray(array).reshape(np.shape(array))
     head = _npy_head(array)
     body = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
@@ -253,7 +253,7 @@ def _npy_head(array: npt.NDArray[Any]) -> bytes:
 
 
 def _replace(path: Path, parts: Sequence[bytes | memoryview]) -> None:
-    """Write a file under a temporary name, reach the disk, then take its place."""
+    """Write a file under a temporary name, flush it to the disk, then rename it."""
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
         with temporary.open("wb") as file:
@@ -268,7 +268,7 @@ def _replace(path: Path, parts: Sequence[bytes | memoryview]) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Let what was made, renamed or removed in a directory reach the disk."""
+    """Flush the entries of a directory to the disk."""
     if os.name == "posix":  # Windows opens no directories
         descriptor = os.open(directory, os.O_RDONLY)
         try:
@@ -278,7 +278,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
-    """Return the header's bytes and what they say, once it is whole and of the wanted kind."""
+    """Return the header as bytes and as JSON, if it is whole and of this kind."""
     path = directory / _HEADER
     try:
         if path.stat().st_size > _LARGEST_HEADER:
@@ -289,19 +289,19 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
     try:
         header = json.loads(content)
         digest = header.pop("sha256")
-        form, kept_version, kept_kind = (
+        form, found_version, found_kind = (
             header[key] for key in ("format", "format_version", "kind")
         )
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         raise FastcosFormatError(f"{path} is damaged: not a header of fastcos") from None
     if form != "fastcos" or digest != hashlib.sha256(_canonical(header)).hexdigest():
         raise FastcosFormatError(f"{path} is damaged: its checksum differs")
-    if kept_version != FORMAT_VERSION:
+    if found_version != FORMAT_VERSION:
         raise FastcosFormatError(
-            f"{path} must be of format version {FORMAT_VERSION}, got {kept_version}"
+            f"{path} must be of format version {FORMAT_VERSION}, got {found_version}"
         )
-    if kept_kind != kind:
-        raise FastcosFormatError(f"path must be a saved {kind}, got a saved {kept_kind}")
+    if found_kind != kind:
+        raise FastcosFormatError(f"path must be a saved {kind}, got a saved {found_kind}")
     return content, header
 
 

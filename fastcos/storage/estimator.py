@@ -1,4 +1,4 @@
-"""Fitted models as directories: ``save`` and ``load`` of the estimators."""
+"""Fitted estimators as directories: their ``save`` and ``load``."""
 
 from typing import Any, ClassVar, Self
 
@@ -12,23 +12,23 @@ _FEATURE_NAMES = "feature_names_in"
 class SavedModelMixin:
     """``save`` and ``load`` for estimators with components_ (k, p).
 
-    A class tells what a saved model is called, which fitted arrays it has (without the underscore;
-    None ones are left out), its parameters and other fields, and what follows from these.
+    A subclass defines the kind of its directory and the names of its fitted arrays, without the
+    underscore; arrays that are None are not stored.
     """
 
     _saved_as: ClassVar[str]
     _fitted_arrays: ClassVar[tuple[str, ...]]
 
     def _saved_fields(self) -> dict[str, Any]:
-        """Return what JSON can hold: "parameters", checked, and whatever _restore needs."""
+        """Return JSON fields: the checked "parameters", and what _restore needs."""
         raise NotImplementedError
 
     def _restore(self, fields: dict[str, Any]) -> None:
-        """Set the fitted attributes that are no arrays."""
+        """Set the fitted attributes that are not arrays."""
         raise NotImplementedError
 
     def save(self: Any, path: storage.PathLike) -> None:
-        """Write the fitted model to the directory path, whole or not at all.
+        """Write the fitted model to a directory, which appears or changes in one step.
 
         Parameters
         ----------
@@ -38,7 +38,7 @@ class SavedModelMixin:
         Raises
         ------
         ValueError
-            path holds something else, or random_state is a generator.
+            The directory holds something else, or random_state is a generator.
         """
         check_is_fitted(self)
         arrays = {name: getattr(self, f"{name}_") for name in self._fitted_arrays}
@@ -65,7 +65,7 @@ class SavedModelMixin:
         FileNotFoundError
             There is no directory path.
         FastcosFormatError
-            It is damaged, or holds something else.
+            It is damaged, or holds another kind.
         """
         arrays, fields = storage.load_arrays(path, cls._saved_as)
         model: Any = cls(**fields["parameters"])

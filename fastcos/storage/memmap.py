@@ -1,4 +1,4 @@
-"""Rows that lie in a file: read some at a time, and never held by this process as a whole."""
+"""Memory-mapped rows: read in blocks, and never held by this process as a whole."""
 
 import hashlib
 import mmap
@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 
-# rows of a block: with fewer, a search would spend its time between blocks
-_FEWEST = 64
-# rows from here and there that are copied before their pages are let go: the system maps up to
-# 16 pages around each
+# rows of a block at least: with fewer, a search spends its time between blocks
+_MIN_ROWS = 64
+# scattered rows that are copied before their pages are released: the system maps up to 16 pages
+# around each
 _TAKEN_AT_ONCE = 256
-# bytes of a map that one thread copies at a time
+# bytes of a map that one thread copies before it releases their pages
 _COPIED_AT_ONCE = 1 << 22
 
 
@@ -26,7 +26,7 @@ def is_memmap(X: Any) -> bool:
 
 
 def as_mapped_rows(name: str, X: Any) -> Any:
-    """Return X as a 2-dimensional array of real numbers, none of them read where it is mapped."""
+    """Return X as valid rows; of a memory map only shape and type are checked, no value is read."""
     if not is_memmap(X):
         return validation.as_rows(name, X)
     validation.as_row_shape(name, X)
@@ -34,22 +34,22 @@ def as_mapped_rows(name: str, X: Any) -> Any:
 
 
 def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) -> validation.Rows:
-    """Return rows [lo, hi) of X as valid rows; those of a map are copied, and its pages let go.
+    """Return rows [lo, hi) of X as valid rows; those of a map are copied and their pages released.
 
-    Meanwhile the system reads as many rows more, into its own memory. Rows in memory are valid.
+    Meanwhile the system reads as many further rows ahead. Rows in memory are valid already.
     """
     if not is_memmap(X):
         rows_in_memory: validation.Rows = X[lo:hi]
         return rows_in_memory
     read_ahead(X[hi : 2 * hi - lo])
     rows = np.empty((hi - lo, X.shape[1]), X.dtype)
-    cuts = parallel.row_blocks(len(rows), max(1, _COPIED_AT_ONCE // (X.shape[1] * X.itemsize)))
-    parallel.run(_copy, cuts, X[lo:hi], rows, n_threads=n_threads)
+    blocks = parallel.row_blocks(len(rows), max(1, _COPIED_AT_ONCE // (X.shape[1] * X.itemsize)))
+    parallel.run(_copy, blocks, X[lo:hi], rows, n_threads=n_threads)
     return validation.as_rows(f"{name}[{lo}:{hi}]", rows)
 
 
 def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation.Rows]]:
-    """Yield the first row and the valid rows of every block of so many rows of X."""
+    """Yield the number of the first row, and the valid rows, of every block of X."""
     for lo in range(0, len(X), block):
         yield lo, read_rows(name, X, lo, min(len(X), lo + block))
 
@@ -57,14 +57,14 @@ def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation
 def take_rows(
     name: str, X: Any, numbers: npt.NDArray[np.integer[Any]], n_threads: int | None = 1
 ) -> validation.Rows:
-    """Return the rows of X of these numbers as valid rows of this process."""
+    """Return the rows of these numbers as valid rows in memory."""
     if not is_memmap(X):
         rows_in_memory: validation.Rows = validation.read_only(X[numbers])
         return rows_in_memory
     rows = np.empty((len(numbers), X.shape[1]), X.dtype)
     order = np.argsort(numbers, kind="stable")
-    cuts = parallel.row_blocks(len(order), _TAKEN_AT_ONCE)
-    parallel.run(_take, cuts, X, numbers, order, rows, n_threads=n_threads)
+    blocks = parallel.row_blocks(len(order), _TAKEN_AT_ONCE)
+    parallel.run(_take, blocks, X, numbers, order, rows, n_threads=n_threads)
     return validation.as_rows(name, rows)
 
 
@@ -82,39 +82,39 @@ def _take(
     order: npt.NDArray[np.integer[Any]],
     rows: npt.NDArray[Any],
 ) -> None:
-    """Copy the rows of a map whose numbers have places [lo, hi) in the order."""
-    some = order[lo:hi]
-    first, last = numbers[some[0]], numbers[some[-1]]
-    rows[some] = X[numbers[some]]
+    """Copy the rows of a map that are number lo to hi in the order of the file."""
+    places = order[lo:hi]
+    first, last = numbers[places[0]], numbers[places[-1]]
+    rows[places] = X[numbers[places]]
     _release_copied(X[first : last + 1])
 
 
 def _release_copied(X: Any) -> None:
-    # a map that was pickled lies in memory, and pages of a private copy may hold what was written
+    # an unpickled map is in memory, and pages of a private copy may have been written
     if is_memmap(X) and X.mode != "c":
         release(X)
 
 
 def release(X: npt.NDArray[Any]) -> None:
-    """Let go of the pages of a shared map; they are read again where they are used again."""
+    """Release the pages of a shared map; the next access reads them again."""
     _advise(X, mmap.MADV_DONTNEED)
 
 
 def read_ahead(X: npt.NDArray[Any]) -> None:
-    """Let the system read the pages of a map into its own memory, in the background."""
+    """Let the system read the pages of a map into its cache, in the background."""
     _advise(X, mmap.MADV_WILLNEED)
 
 
 def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
-    """How many of n rows fit a share of the working memory, which must have room for a few."""
-    validation.check_memory("working_memory", memory, bytes_per_row * min(n, _FEWEST) / share)
+    """Return how many of n rows fit a share of the memory, in bytes; at least _MIN_ROWS must."""
+    validation.check_memory("working_memory", memory, bytes_per_row * min(n, _MIN_ROWS) / share)
     return min(n, int(share * memory / bytes_per_row))
 
 
 def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
-    """What tells whether X is the same as in an earlier run.
+    """Return what identifies X in a later run.
 
-    The file, its size and its time of change for a memory map, else a checksum of the values.
+    File, size and time of change for a memory map, else a checksum of the values.
     """
     about = {"shape": list(X.shape), "dtype": X.dtype.str}
     if isinstance(X, np.memmap) and X.filename is not None:
@@ -136,7 +136,7 @@ def _map_of(X: npt.NDArray[Any]) -> mmap.mmap | None:
 
 
 def _advise(X: npt.NDArray[Any], advice: int) -> None:
-    """Tell the system about the pages of X; a hint, so where there is no such call, nothing."""
+    """Advise the system on the pages of X; does nothing where there is no map."""
     mapped = _map_of(X)
     if mapped is None or not X.size or not X.flags.c_contiguous:
         return

@@ -1,4 +1,4 @@
-"""What goes beside every result so that it can be repeated: parameters, versions, machine."""
+"""Provenance of a result: parameters, versions and machine, stored beside it."""
 
 import math
 import platform
@@ -12,7 +12,7 @@ PACKAGES = ("fastcos", "numba", "llvmlite", "numpy", "scipy", "scikit-learn", "m
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide a result.
+    """Return the versions of Python and of the packages that affect results.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Public operations among threads, forks, servers and handlers of signals: never wrong."""
+"""Public operations among threads, forks, servers and handlers of signals: always right."""
 
 import importlib.util
 import os
@@ -12,14 +12,14 @@ NEEDS = {"gunicorn": "gunicorn", "dask": "distributed"}
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and signals")
 
 
-def judge(backend, layer, situation, handlers, calls):
+def assert_no_fault(backend, layer, situation, handlers, calls):
     found = cells(backend, layer, situation, handlers, calls)
     assert not fault(found, backend, layer)
     assert found["calls"] >= calls
 
 
-def test_no_answer_is_wrong():
-    judge("pool", "omp", "8-threads fork double-fork", True, 8)
+def test_public_operations_in_threads_and_forks():
+    assert_no_fault("pool", "omp", "8-threads fork double-fork", True, 4)
 
 
 @pytest.mark.slow
@@ -27,8 +27,8 @@ def test_no_answer_is_wrong():
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_no_answer_of_any_cell_is_wrong(backend, layer, situation):
+def test_public_operations_in_every_situation(backend, layer, situation):
     if importlib.util.find_spec(NEEDS.get(situation, "fastcos")) is None:
         pytest.skip(f"{NEEDS[situation]} is not installed")
     for handlers in (True,) if situation == "gunicorn" else (False, True):
-        judge(backend, layer, situation, handlers, 200)
+        assert_no_fault(backend, layer, situation, handlers, 200)

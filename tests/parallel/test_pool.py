@@ -1,4 +1,4 @@
-"""The pool: every block once, nothing after an error, Ctrl-C at once, right after fork."""
+"""The pool: every block once, nothing after an error, Ctrl-C, forks, and prange."""
 
 import itertools
 import os
@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from fastcos import config, parallel
+from fastcos.parallel import pool
 
 ROOT = Path(__file__).parents[2]
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and signals")
 
 
 def python(code, *arguments, timeout=60, **environment):
-    """Run code in a fresh process and return what it printed; it must end well."""
+    """Run code in a fresh process, which must exit with status 0; return what it printed."""
     script = [code] if code.endswith(".py") else ["-c", code]
     done = subprocess.run(
         [sys.executable, *script, *arguments],
@@ -47,55 +48,50 @@ def fail_at_10(lo, hi, out):
     out[lo:hi] = 1
 
 
-def forget_pool():
-    with parallel._lock:
-        parallel._pool, parallel._pool_size = None, 0
-
-
-# cuts
+# block boundaries
 
 
 @given(st.integers(0, 500), st.integers(-1, 600))
-def test_cuts_by_rows_cover_every_row_once(n_rows, rows_per_block):
-    cuts = parallel.row_blocks(n_rows, rows_per_block)
-    assert cuts[0] == 0
-    assert cuts[-1] == n_rows
-    assert cuts.dtype == np.int64
-    assert (np.diff(cuts) > 0).all()
-    assert (np.diff(cuts) <= max(1, rows_per_block)).all()
-    assert (np.diff(cuts)[:-1] == max(1, rows_per_block)).all()
+def test_row_blocks_cover_every_row_once(n_rows, rows_per_block):
+    blocks = parallel.row_blocks(n_rows, rows_per_block)
+    assert blocks[0] == 0
+    assert blocks[-1] == n_rows
+    assert blocks.dtype == np.int64
+    assert (np.diff(blocks) > 0).all()
+    assert (np.diff(blocks) <= max(1, rows_per_block)).all()
+    assert (np.diff(blocks)[:-1] == max(1, rows_per_block)).all()
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=60), st.integers(1, 200))
-def test_cuts_by_work_cover_every_row_once_and_balance_the_work(work, work_per_block):
+def test_work_blocks_cover_every_row_and_balance_the_work(work, work_per_block):
     cumulative = np.concatenate([[0], np.cumsum(work)]).astype(np.int32)
-    cuts = parallel.work_blocks(cumulative, work_per_block)
-    assert cuts[0] == 0
-    assert cuts[-1] == len(work)
-    assert cuts.dtype == np.int64
-    assert (np.diff(cuts) > 0).all()
+    blocks = parallel.work_blocks(cumulative, work_per_block)
+    assert blocks[0] == 0
+    assert blocks[-1] == len(work)
+    assert blocks.dtype == np.int64
+    assert (np.diff(blocks) > 0).all()
     weight = np.array(work) + 1
-    for lo, hi in itertools.pairwise(cuts):
+    for lo, hi in itertools.pairwise(blocks):
         assert weight[lo:hi].sum() <= work_per_block + weight.max()
 
 
-def test_cuts_by_work_cut_a_long_run_of_empty_rows():
+def test_work_blocks_split_empty_rows():
     assert len(parallel.work_blocks(np.zeros(1001, np.int64), 10)) > 90
 
 
-def test_cuts_by_work_of_one_heavy_row_do_not_split_it():
-    cuts = parallel.work_blocks(np.array([0, 0, 1000, 1000]), 10)
-    assert {0, 3} <= set(cuts.tolist())
-    assert (np.diff(cuts) > 0).all()
+def test_work_blocks_do_not_split_a_row():
+    blocks = parallel.work_blocks(np.array([0, 0, 1000, 1000]), 10)
+    assert {0, 3} <= set(blocks.tolist())
+    assert (np.diff(blocks) > 0).all()
 
 
 @pytest.mark.parametrize(
-    ("dtype", "poison"), [("f4", np.nan), ("f8", np.nan), ("i8", -7), ("u1", 249)]
+    ("dtype", "sentinel"), [("f4", np.nan), ("f8", np.nan), ("i8", -7), ("u1", 249)]
 )
-def test_poison_is_visible(dtype, poison):
+def test_unfilled_holds_a_sentinel(dtype, sentinel):
     out = parallel.unfilled((2, 3), dtype)
     assert out.dtype == dtype
-    np.testing.assert_array_equal(out, np.full((2, 3), poison, dtype))
+    np.testing.assert_array_equal(out, np.full((2, 3), sentinel, dtype))
 
 
 # every block once
@@ -103,17 +99,17 @@ def test_poison_is_visible(dtype, poison):
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 4, 8, 64, None])
 @pytest.mark.parametrize("rows_per_block", [1, 7, 100, 1000])
-def test_every_block_runs_exactly_once(n_threads, rows_per_block):
+def test_run_calls_every_block_once(n_threads, rows_per_block):
     out = np.zeros(100)
     parallel.run(mark_rows, parallel.row_blocks(100, rows_per_block), out, n_threads=n_threads)
     np.testing.assert_array_equal(out, 1)
 
 
-def test_no_rows_are_no_work():
+def test_run_without_rows():
     parallel.run(fail_at_10, parallel.row_blocks(0, 5), np.zeros(0), n_threads=2)
 
 
-def test_cuts_may_start_anywhere():
+def test_run_of_a_range_of_rows():
     out, seen = np.zeros(20), []
     parallel.run(
         mark_rows, np.array([5, 9, 12]), out, n_threads=2, progress=lambda *p: seen.append(p)
@@ -123,14 +119,14 @@ def test_cuts_may_start_anywhere():
 
 
 @pytest.mark.parametrize("n_threads", [0, -1, 2.5, "two", True])
-def test_a_number_of_threads_that_is_none_is_refused_before_any_work(n_threads):
+def test_run_refuses_other_numbers_of_threads(n_threads):
     out = np.zeros(4)
     with pytest.raises(ValueError, match="n_threads must be a whole number of at least 1, got"):
         parallel.run(mark_rows, np.array([0, 2, 4]), out, n_threads=n_threads)
     assert not out.any()
 
 
-def test_several_callers_share_the_pool_and_all_get_their_rows():
+def test_run_from_several_threads():
     outs = [np.zeros(60) for _ in range(8)]
 
     def call(out):
@@ -147,8 +143,8 @@ def test_several_callers_share_the_pool_and_all_get_their_rows():
         np.testing.assert_array_equal(out, 5)
 
 
-def test_a_call_from_inside_a_block_runs_there_and_does_not_deadlock():
-    forget_pool()  # both of its two threads will be inside a block
+def test_run_inside_a_block_does_not_deadlock():
+    parallel.reset()  # both threads of a pool of two will be inside a block
     outs, used = np.zeros((8, 20)), set()
 
     def inner(lo, hi, out):
@@ -170,7 +166,7 @@ def test_a_call_from_inside_a_block_runs_there_and_does_not_deadlock():
     assert all(name.startswith("fastcos") for name, _ in used)
 
 
-def test_more_threads_than_before_are_had_and_fewer_are_kept_to():
+def test_run_keeps_to_n_threads():
     together, most, lock = [0], [0], threading.Lock()
 
     def count(lo, hi):
@@ -188,7 +184,7 @@ def test_more_threads_than_before_are_had_and_fewer_are_kept_to():
         assert most[0] >= min(n_threads, 2)
 
 
-def test_set_config_takes_effect_at_the_next_call(monkeypatch):
+def test_run_follows_set_config(monkeypatch):
     monkeypatch.setattr(config, "overrides", {})
     names = set()
 
@@ -205,11 +201,11 @@ def test_set_config_takes_effect_at_the_next_call(monkeypatch):
     assert names == {threading.current_thread().name}
 
 
-def test_where_no_thread_can_be_had_the_caller_does_the_work(monkeypatch):
+def test_run_works_where_no_thread_can_be_started(monkeypatch):
     def refuse(*_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(parallel, "_submit", refuse)
+    monkeypatch.setattr(pool.ThreadPoolExecutor, "submit", refuse)
     out = np.zeros(40)
     parallel.run(mark_rows, parallel.row_blocks(40, 4), out, n_threads=2)
     np.testing.assert_array_equal(out, 1)
@@ -217,13 +213,13 @@ def test_where_no_thread_can_be_had_the_caller_does_the_work(monkeypatch):
         parallel.run(fail_at_10, np.arange(20), out, n_threads=2)
 
 
-def test_work_at_the_end_of_the_interpreter_is_still_done():
+def test_run_works_at_the_end_of_the_interpreter():
     code = """
 import atexit, numpy as np
-from fastcos import threads
+from fastcos import parallel
 def late():
     out = np.zeros(40)
-    threads.run(lambda lo, hi, out: out[lo:hi].fill(1), np.arange(0, 41, 4), out, n_threads=2)
+    parallel.run(lambda lo, hi, out: out[lo:hi].fill(1), np.arange(0, 41, 4), out, n_threads=2)
     print(out.sum())
 atexit.register(late)
 """
@@ -234,7 +230,7 @@ atexit.register(late)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 8])
-def test_an_error_stops_the_call_and_nothing_writes_afterwards(n_threads):
+def test_run_stops_after_an_error_and_writes_no_more(n_threads):
     out = np.zeros(500)
     with pytest.raises(ArithmeticError, match="row 10"):
         parallel.run(fail_at_10, np.arange(501), out, n_threads=n_threads)
@@ -244,7 +240,7 @@ def test_an_error_stops_the_call_and_nothing_writes_afterwards(n_threads):
     np.testing.assert_array_equal(out, kept)
 
 
-def test_an_error_is_raised_only_after_the_running_blocks_have_ended():
+def test_run_raises_after_the_running_blocks_have_ended():
     ended = threading.Event()
 
     def fail_early_run_long(lo, hi):
@@ -259,7 +255,7 @@ def test_an_error_is_raised_only_after_the_running_blocks_have_ended():
     assert ended.is_set()
 
 
-def test_the_pool_works_after_an_error():
+def test_run_works_after_an_error():
     out = np.zeros(50)
     for _ in range(5):
         with pytest.raises(ArithmeticError):
@@ -269,7 +265,7 @@ def test_the_pool_works_after_an_error():
     np.testing.assert_array_equal(out, 1)
 
 
-def test_an_error_of_one_caller_does_not_touch_another():
+def test_run_raises_in_the_failing_caller_only():
     out, errors = np.zeros(100), []
 
     def call():
@@ -287,16 +283,16 @@ def test_an_error_of_one_caller_does_not_touch_another():
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_what_progress_raises_stops_the_call(n_threads):
-    class Enough(Exception):
+def test_run_stops_when_progress_raises(n_threads):
+    class StopError(Exception):
         pass
 
     def stop(done, total):
         if done:
-            raise Enough
+            raise StopError
 
     out = np.zeros(2000)
-    with pytest.raises(Enough):
+    with pytest.raises(StopError):
         parallel.run(mark_rows, np.arange(2001), out, n_threads=n_threads, progress=stop)
     kept = out.copy()
     assert kept.sum() < 2000
@@ -304,24 +300,24 @@ def test_what_progress_raises_stops_the_call(n_threads):
     np.testing.assert_array_equal(out, kept)
 
 
-def test_a_caller_that_gives_up_does_not_wait_for_the_blocks_of_others():
+def test_run_does_not_wait_for_blocks_of_other_callers():
     def long_block(lo, hi):
         time.sleep(1)
 
-    class Enough(Exception):
+    class StopError(Exception):
         pass
 
     def stop(done, total):
-        raise Enough
+        raise StopError
 
     hog = threading.Thread(
         target=parallel.run, args=(long_block, np.arange(3)), kwargs={"n_threads": 2}
     )
-    forget_pool()  # both of its two threads will be taken
+    parallel.reset()  # both threads of a pool of two will be busy
     hog.start()
     time.sleep(0.1)
     started = time.perf_counter()
-    with pytest.raises(Enough):
+    with pytest.raises(StopError):
         parallel.run(mark_rows, np.arange(11), np.zeros(10), n_threads=2, progress=stop)
     assert time.perf_counter() - started < 0.6
     hog.join(30)
@@ -331,7 +327,7 @@ def test_a_caller_that_gives_up_does_not_wait_for_the_blocks_of_others():
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 4])
-def test_progress_rises_to_the_total_in_the_thread_of_the_caller(n_threads):
+def test_progress_reaches_the_total_in_the_calling_thread(n_threads):
     seen, callers = [], set()
 
     def note(done, total):
@@ -339,7 +335,7 @@ def test_progress_rises_to_the_total_in_the_thread_of_the_caller(n_threads):
         callers.add(threading.get_ident())
 
     def wait_a_little(lo, hi):
-        time.sleep(0.02 * n_threads)  # several looks of the waiting caller
+        time.sleep(0.02 * n_threads)  # the waiting caller reports several times
 
     parallel.run(wait_a_little, np.arange(0, 201, 10), n_threads=n_threads, progress=note)
     done = [d for d, _ in seen]
@@ -350,7 +346,7 @@ def test_progress_rises_to_the_total_in_the_thread_of_the_caller(n_threads):
     assert callers == {threading.get_ident()}
 
 
-def test_progress_may_call_fastcos_itself():
+def test_progress_may_call_run():
     out = np.zeros(40)
 
     def call_again(done, total):
@@ -374,7 +370,7 @@ def test_progress_may_call_fastcos_itself():
 def test_importing_starts_no_thread():
     code = (
         "import threading, fastcos, fastcos.parallel, fastcos.neighbors, fastcos.linalg.products\n"
-        "print(threading.active_count(), fastcos.parallel._pool)"
+        "print(threading.active_count(), fastcos.parallel.pool._state.pool)"
     )
     assert python(code).split() == ["1", "None"]
 
@@ -382,7 +378,7 @@ def test_importing_starts_no_thread():
 INTERRUPTED = """
 import sys, time, numpy as np
 from numba import njit
-from fastcos import threads
+from fastcos import parallel
 
 @njit(nogil=True)
 def busy(lo, hi, out):
@@ -397,7 +393,7 @@ busy(0, 1, out)
 out[:] = 0
 print("ready", flush=True)
 try:
-    threads.run(busy, np.arange(100_001), out, n_threads=int(sys.argv[1]))
+    parallel.run(busy, np.arange(100_001), out, n_threads=int(sys.argv[1]))
 except KeyboardInterrupt:
     kept = out.copy()
     print("interrupted", flush=True)
@@ -408,7 +404,7 @@ except KeyboardInterrupt:
 
 @POSIX
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_ctrl_c_is_answered_within_half_a_second_and_nothing_writes_afterwards(n_threads):
+def test_ctrl_c_stops_a_call_within_half_a_second(n_threads):
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, str(n_threads)],
         stdout=subprocess.PIPE,
@@ -430,7 +426,7 @@ def test_ctrl_c_is_answered_within_half_a_second_and_nothing_writes_afterwards(n
 
 
 @POSIX
-def test_a_second_ctrl_c_does_not_leave_a_block_running():
+def test_second_ctrl_c_leaves_no_block_running():
     # the first interrupts the wait, the second the wait for the running block
     release, ended = threading.Event(), threading.Event()
 
@@ -454,7 +450,7 @@ def test_a_second_ctrl_c_does_not_leave_a_block_running():
 
 
 @POSIX
-def test_ctrl_c_while_a_failed_call_ends_is_not_lost():
+def test_ctrl_c_while_a_failed_call_ends_is_raised():
     def block(lo, hi):
         time.sleep(0.5)
 
@@ -469,19 +465,19 @@ def test_ctrl_c_while_a_failed_call_ends_is_not_lost():
 
 
 @POSIX
-def test_a_child_forked_while_the_pool_lock_is_held_makes_its_own_pool():
+def test_child_forked_under_the_lock_makes_its_own_pool():
     code = """
 import os, signal, numpy as np
-from fastcos import threads
+from fastcos import parallel
 def mark(lo, hi, out):
     out[lo:hi] += 1
 out = np.zeros(40)
-threads.run(mark, np.arange(0, 41, 4), out, n_threads=2)
-threads._lock.acquire()
+parallel.run(mark, np.arange(0, 41, 4), out, n_threads=2)
+parallel.pool._state.lock.acquire()
 child = os.fork()
 if child == 0:
     signal.alarm(20)
-    threads.run(mark, np.arange(0, 41, 4), out, n_threads=2)
+    parallel.run(mark, np.arange(0, 41, 4), out, n_threads=2)
     os._exit(0 if (out == 2).all() else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
@@ -491,11 +487,11 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 # prange
 
 
-def test_prange_gives_the_same_bits_where_it_is_safe():
+def test_prange_gives_the_same_bits():
     code = """
 import numpy as np, warnings
 from numba import njit, threading_layer, get_num_threads, set_num_threads
-from fastcos import threads, config
+from fastcos import config, parallel
 @njit(nogil=True)
 def sums(lo, hi, rows, out):
     for i in range(lo, hi):
@@ -504,13 +500,13 @@ def sums(lo, hi, rows, out):
             total += rows[i, j]
         out[i] = total
 rows = np.random.default_rng(0).random((500, 40), np.float32)
-cuts = threads.row_blocks(500, 7)
+blocks = parallel.row_blocks(500, 7)
 answers = []
 set_num_threads(2)
 for backend in ("pool", "prange"):
     config.set_config(backend=backend)
-    out, seen = threads.unfilled(500, np.float32), []
-    threads.run(sums, cuts, rows, out, n_threads=3, progress=lambda *p: seen.append(p))
+    out, seen = parallel.unfilled(500, np.float32), []
+    parallel.run(sums, blocks, rows, out, n_threads=3, progress=lambda *p: seen.append(p))
     answers.append(out.tobytes())
     assert seen[-1] == (500, 500)
 assert answers[0] == answers[1]
@@ -520,23 +516,25 @@ print(threading_layer(), get_num_threads())
     assert python(code, **environment).split() == ["omp", "2"]
 
 
-def test_a_block_that_prange_skips_is_an_error(monkeypatch):
-    def skip(cuts, done, *arrays):
-        done[:-2] = 1
+def test_run_raises_if_prange_skips_a_block(monkeypatch):
+    def skip(blocks, done, *arrays):
+        done[: 1 if len(done) == 1 else -2] = 1  # the trial has one block
 
-    monkeypatch.setattr(parallel, "_prange_is_safe", lambda: True)
-    monkeypatch.setattr(parallel, "is_jitted", lambda rows_kernel: True)
-    monkeypatch.setattr(parallel, "prange_driver", lambda rows_kernel: skip)
+    parallel.reset()
+    monkeypatch.setattr(pool, "threading_layer", lambda: "omp")
+    monkeypatch.setattr(pool, "is_jitted", lambda rows_kernel: True)
+    monkeypatch.setattr(pool, "prange_driver", lambda rows_kernel: skip)
     monkeypatch.setattr(config, "overrides", {"backend": "prange"})
     with pytest.raises(RuntimeError, match=r"must run every block, got 2 of 10 skipped"):
         parallel.run(mark_rows, np.arange(11), np.zeros(10), n_threads=2)
+    parallel.reset()
 
 
-def test_a_plain_function_runs_on_the_pool_whatever_the_driver(monkeypatch):
+def test_run_of_a_python_function_uses_the_pool(monkeypatch):
     def mark(lo, hi, marks):
         marks[lo:hi] += 1
 
-    monkeypatch.setattr(parallel, "_prange_is_safe", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(pool, "prange_driver", lambda rows_kernel: pytest.fail("prange ran"))
     monkeypatch.setattr(config, "overrides", {"backend": "prange"})
     marks = np.zeros(10)
     parallel.run(mark, np.arange(11), marks, n_threads=2)

@@ -47,7 +47,7 @@ def in_child(index, calls, expected, answers):
     answers.put(wrong_searches(index, calls, expected))
 
 
-def test_no_search_of_eight_threads_is_wrong():
+def test_searches_of_eight_threads_are_right():
     index, expected = SimilarityIndex().fit(ITEMS), top_k(QUERIES, ITEMS, K).indices
     with ThreadPoolExecutor(CALLERS) as pool:
         wrong = pool.map(
@@ -56,7 +56,7 @@ def test_no_search_of_eight_threads_is_wrong():
         assert sum(wrong) == 0
 
 
-def test_no_search_of_forked_children_is_wrong():
+def test_searches_of_forked_children_are_right():
     index = SimilarityIndex().fit(ITEMS)
     expected = index.search(QUERIES, K).indices  # the pool is there before the fork
     context = multiprocessing.get_context("fork")
@@ -122,7 +122,7 @@ def wrong_answers(url, first, expected):
     return int((np.array(answer) != expected[numbers]).any(axis=1).sum())
 
 
-def test_no_answer_of_a_pre_forking_server_is_wrong(server):
+def test_responses_of_a_pre_forking_server_are_right(server):
     expected = top_k(QUERIES, ITEMS, K).indices
     with ThreadPoolExecutor(CALLERS) as pool:
         wrong = list(

@@ -1,4 +1,4 @@
-"""Cards and leaderboard of embeddings on disk: those of the same rows in memory."""
+"""Memory-mapped rows give the audits and leaderboards of the same rows in memory."""
 
 import json
 import subprocess
@@ -39,12 +39,12 @@ def on_disk(folder, **arrays):
 
 
 @pytest.mark.usefixtures("few_mib")
-def test_the_report_of_rows_on_disk_is_that_of_rows_in_memory(model, tmp_path):
+def test_audit_of_mapped_rows_equals_rows_in_memory(model, tmp_path):
     items, users, labels, popularity = model
-    told = {"labels": labels, "popularity": popularity, "k": 4, "condition": 1.2}
-    expected = audit(items, users, **told)
+    given = {"labels": labels, "popularity": popularity, "k": 4, "condition": 1.2}
+    expected = audit(items, users, **given)
     assert (expected.n_zero, expected.n_duplicates) == (3, 29)
-    found = audit(*on_disk(tmp_path, items=items, users=users), **told)
+    found = audit(*on_disk(tmp_path, items=items, users=users), **given)
     assert json.dumps(found.to_dict()) == json.dumps(expected.to_dict())
 
 
@@ -52,20 +52,20 @@ MEASURES = ["neg_euclidean", "whitened_cosine", "scaled_similarity"]
 
 
 @pytest.mark.slow
-def test_leaderboard_of_rows_on_disk_are_those_of_rows_in_memory(model, tmp_path, monkeypatch):
+def test_leaderboard_of_mapped_rows_equals_rows_in_memory(model, tmp_path, monkeypatch):
     monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "2")
     items, labels = model[0][:2500], model[2][:2500]
     rng = np.random.default_rng(1)
     pairs = rng.integers(0, len(items), (300, 2)), rng.random(300)
     [mapped] = on_disk(tmp_path, items=items)
-    for asked in ({"labels": labels}, {"pairs": pairs}):
-        expected = compare_vectors(items, measures=MEASURES, **asked)
-        found = compare_vectors(mapped, measures=MEASURES, **asked)
+    for data in ({"labels": labels}, {"pairs": pairs}):
+        expected = compare_vectors(items, measures=MEASURES, **data)
+        found = compare_vectors(mapped, measures=MEASURES, **data)
         assert found.rows == expected.rows
         assert found.conclusion == expected.conclusion
 
 
-def test_measures_that_need_the_rows_in_memory_are_left_out_or_refused(model, tmp_path):
+def test_measures_that_need_all_rows_are_left_out_or_refused(model, tmp_path):
     items, _, labels, _ = model
     [mapped] = on_disk(tmp_path, items=items[:500])
     with pytest.raises(ValueError, match=r"measures must need one row at a time, .* got 'csls'"):
@@ -76,18 +76,18 @@ def test_measures_that_need_the_rows_in_memory_are_left_out_or_refused(model, tm
     assert "whitened_cosine" not in left_out
 
 
-def test_a_large_file_is_mapped_by_the_command_line(model, tmp_path, monkeypatch, capsys):
+def test_audit_command_maps_a_large_file(model, tmp_path, monkeypatch, capsys):
     items = np.repeat(model[0][:2500], 8, axis=1) + np.arange(96)
     np.save(tmp_path / "items.npy", items)
-    reports = []
+    audits = []
     for memory in ("1.7", "200"):
         monkeypatch.setenv("FASTCOS_WORKING_MEMORY", memory)
-        given = io.read_factors(tmp_path / "items.npy").items
-        assert isinstance(given, np.memmap) == (memory == "1.7")
+        items_read = io.read_factors(tmp_path / "items.npy").items
+        assert isinstance(items_read, np.memmap) == (memory == "1.7")
         out = str(tmp_path / memory)
         assert main(["audit", str(tmp_path / "items.npy"), "--k", "3", "--out", out]) == 0
-        reports.append(json.loads((tmp_path / memory / "audit.json").read_text())["audit"])
-    assert reports[0] == reports[1]
+        audits.append(json.loads((tmp_path / memory / "audit.json").read_text())["audit"])
+    assert audits[0] == audits[1]
     items[1234, 5] = np.nan
     np.save(tmp_path / "items.npy", items)
     monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "1.7")
@@ -102,7 +102,7 @@ LIMITED = """
     fastcos.audit(small, k=1)
     peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
     before = peak()
-    report = fastcos.audit(np.load(sys.argv[1], mmap_mode="r"), k=1)
+    fastcos.audit(np.load(sys.argv[1], mmap_mode="r"), k=1)
     print((peak() - before) / 1024)
 """
 
@@ -110,7 +110,7 @@ LIMITED = """
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_an_audit_never_holds_the_rows_as_a_whole(tmp_path):
+def test_audit_does_not_hold_all_mapped_rows(tmp_path):
     n, width = 150_000, 512  # 293 MiB
     items = np.lib.format.open_memmap(tmp_path / "items.npy", "w+", np.float32, (n, width))
     generator = np.random.default_rng(0)
