@@ -1,28 +1,32 @@
-"""Compiled loops over plain arrays; installed as ``fastcos.kernels``.
+"""Compiled kernels on plain arrays, installed as ``fastcos.kernels``.
 
-How a kernel is built
----------------------
-A *rows kernel* ``name(lo, hi, inputs..., outputs...)`` does the rows [lo, hi) of one operation. It
-is serial, releases the GIL, writes only to output rows that belong to [lo, hi), returns None and
-never raises: the caller (``fastcos.validation``) has settled every argument. Therefore the answer
-cannot depend on how the rows are cut, on the order in which the cuts run, or on the number of
-threads.
+A kernel ``name(lo, hi, inputs..., outputs...)`` computes rows [lo, hi) of one operation. It is
+serial, releases the GIL, writes only output rows that belong to [lo, hi), returns None and never
+raises: callers validate arguments. Results are therefore bit-identical for every division into
+blocks, every order of blocks and every number of threads. Inputs are read-only views, so that one
+compiled signature serves all arrays, and a kernel cannot write to an input. Outputs come last::
 
-Who drives it
--------------
-``fastcos.parallel`` cuts the rows by work and calls the kernel once per block on a pool of threads
-that belongs to the process. The same kernels can be driven by one compiled ``prange`` loop
-(``jit.prange_driver``); that is opt-in, because the OpenMP and workqueue layers under it return
-uninitialised memory, silently, in a forked child that handles SIGTERM or SIGABRT.
+    fastcos.parallel.run(kernel, boundaries, inputs..., outputs...)
+        pool of threads (default), or one prange loop (jit.prange_driver)
+            kernel(lo, hi, ...)      public, one call per block of rows
+                leaf(row, ...)       one row or item; intrinsics in LLVM IR below
 
-What the flags promise
-----------------------
-``jit.kernel`` compiles without fastmath: the bits are those of the written order of operations.
-``jit.screen_kernel`` may contract and reassociate: it only chooses candidates, with a rigorous
-margin, that a plain kernel scores again.
+``jit.kernel`` compiles without fastmath: bits follow the written order of operations.
+``jit.relaxed_kernel`` allows contraction and reassociation: for candidates, which a plain kernel
+rescores, and for training. ``code_cache`` keys compiled code by the content of all kernel sources.
 
-Inputs arrive as read-only views. One compiled signature then serves writable, read-only and mapped
-arrays, and a kernel that writes to an input does not compile.
+==================== ==============================================================================
+dense search         packing -> tiles -> candidate_filter -> tile_top_k; exhaustive_top_k for small
+                     inputs; pair_scores defines exact scores; select, candidate_lists
+sparse search        inverted_lists -> sparse_top_k
+sparse products      sparse, sparse_blocks -> csr_row_sums; csr: validation and transpose
+SVD                  tall_skinny
+measures             row_transforms, ordered_rows, normal_cdf
+metrics              dot_tile -> pair_reductions, label_ranks -> row_argsort; knn_vote
+audit                intervals -> certificates -> attacks
+models, data         training; sampling -> philox
+code generation      jit, code_cache, cpu, vector_ir, intrinsics
+==================== ==============================================================================
 """
 
 if __name__ != "fastcos.kernels":

@@ -1,6 +1,7 @@
-"""Search for a rescaling that loses a neighbour: the other side of the bracket of certificates.
+"""Attacks: a search for rescalings that drop a neighbour from the top k.
 
-What is found is a fact (the weights are a witness); that nothing is found proves nothing.
+Attacks bound the robustness of a neighbour from above, certificates from below. A success comes
+with its counterexample, the weights. A failure proves nothing.
 """
 
 import math
@@ -11,14 +12,15 @@ from .certificates import beats
 from .intervals import unit_row, weighted_cosine, weighted_sums
 from .jit import kernel
 
-# a witness must lift rivals by more than rounding
+# difference of cosines above which an order is not rounding
 MARGIN = 1e-12
+# vertices tried for each target: at the gradient of w = 1, then at the gradient of the first vertex
 ROUNDS = 2
 
 
 @kernel
 def add_sensitivity(x, y, w, sign, slopes):
-    """slopes[j] += sign times the derivative of Fisher z of (x, y) by ln w[j], at w."""
+    """slopes[j] += sign * derivative of Fisher z of (x, y) by ln w[j], at w."""
     xy, xx, yy = weighted_sums(x, y, w)
     if xx == 0.0 or yy == 0.0:
         return
@@ -40,15 +42,15 @@ def to_vertex(slopes, K, w):
 
 
 @kernel
-def is_lost(x, listed, edge, k, w):
-    """Whether at least k of the listed items are nearer to x than item edge of the list, at w.
+def is_lost(x, units, edge, k, w):
+    """Whether at least k rows of units are nearer to x than units[edge], in the metric diag(w).
 
-    Asked first: those that follow the edge in the list.
+    The rows after the edge are compared first.
     """
-    m = listed.shape[0]
-    bar, nearer = weighted_cosine(x, listed[edge], w) + MARGIN, 0
+    m = units.shape[0]
+    threshold, nearer = weighted_cosine(x, units[edge], w) + MARGIN, 0
     for step in range(1, m):
-        nearer += weighted_cosine(x, listed[(edge + step) % m], w) > bar
+        nearer += weighted_cosine(x, units[(edge + step) % m], w) > threshold
         if nearer >= k:
             return True
         if nearer + (m - 1 - step) < k:
@@ -57,72 +59,75 @@ def is_lost(x, listed, edge, k, w):
 
 
 @kernel
-def climb(x, listed, edge, first, last, k, K, w):
-    """Whether the edge is lost at a vertex that lifts items first .. last - 1 of the list over it.
+def attack_towards(x, units, edge, first, last, k, K, w):
+    """Whether the edge is lost at a vertex w that brings rows first .. last - 1 nearer than it.
 
-    From w = 1, the vertex that local sensitivities point at, then the one that they do from there.
+    The vertex follows the signs of the gradient, first at w = 1, then at the vertex before.
     """
     slopes = np.empty_like(w)
     w[:] = 1.0
     for _ in range(ROUNDS):
         slopes[:] = 0.0
         for s in range(first, last):
-            add_sensitivity(x, listed[s], w, 1.0 / (last - first), slopes)
-        add_sensitivity(x, listed[edge], w, -1.0, slopes)
+            add_sensitivity(x, units[s], w, 1.0 / (last - first), slopes)
+        add_sensitivity(x, units[edge], w, -1.0, slopes)
         to_vertex(slopes, K, w)
-        if is_lost(x, listed, edge, k, w):
+        if is_lost(x, units, edge, k, w):
             return True
     return False
 
 
 @kernel
-def breaks(x, listed, edge, k, rivals, K, depth, w):
-    """Whether weights w of the box [1, K]^d are found at which item edge is not among k nearest.
+def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
+    """Whether w in the box [1, K]^d is found at which units[edge] is not among the k nearest.
 
-    Tried: all k items behind the edge at once, each of the nearest rivals alone, and where the
-    refined certificate sees a rival win.
+    Targets: the k rows after the edge together, each of the n_targets nearest competitors alone,
+    and the counterexamples of the refined certificate.
     """
-    m = listed.shape[0]
-    if climb(x, listed, edge, edge + 1, min(edge + 1 + k, m), k, K, w):
+    m = units.shape[0]
+    if attack_towards(x, units, edge, edge + 1, min(edge + 1 + k, m), k, K, w):
         return True
-    for s in range(k, min(k + rivals, m)):
-        if climb(x, listed, edge, s, s + 1, k, K, w):
+    for s in range(k, min(k + n_targets, m)):
+        if attack_towards(x, units, edge, s, s + 1, k, K, w):
             return True
-        if beats(x, listed[edge], listed[s], K, depth, w) < 0 and is_lost(x, listed, edge, k, w):
+        if beats(x, units[edge], units[s], K, depth, w) < 0 and is_lost(x, units, edge, k, w):
             return True
     return False
 
 
 @kernel
 def attacked_radii(
-    lo, hi, items, norms, rows, neighbors, rivals, floors, levels, depth, radii, weights
+    lo, hi, items, norms, rows, neighbors, n_targets, certified, levels, depth, radii, weights
 ):
-    """The least of rising levels at which a rescaling loses an edge of rows[lo:hi], inf if none.
+    """The least of ascending levels at which an attack drops an edge of rows[lo:hi], inf if none.
 
-    items (p, d) with norms; neighbors (n, m) by falling cosine, the first k of them the edges;
-    floors (n, k): conditions known to be safe; radii (n, k) float64 out, NaN for an edge of a zero
-    row; weights (n, k, d) float64 out: the witness, with entries from 1 to radius²; ones where
-    there is none.
+    items (p, d) with norms; neighbors (n, m) by descending cosine, the first k are the edges;
+    certified (n, k): conditions that need no attack; radii (n, k) float64 out, NaN for an edge of a
+    zero row; weights (n, k, d) float64 out: the counterexample, entries from 1 to radius², or ones.
     """
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
-    x, w, listed = np.empty(d), np.empty(d), np.empty((m, d))
+    x, w, units = np.empty(d), np.empty(d), np.empty((m, d))
     for i in range(lo, hi):
         unit_row(items[rows[i]], norms[rows[i]], x)
         for r in range(m):
-            unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], listed[r])
+            unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], units[r])
         for r in range(k):
             weights[i, r, :] = 1.0
             if norms[rows[i]] == 0.0 or norms[neighbors[i, r]] == 0.0:
                 radii[i, r] = np.nan
                 continue
             radii[i, r] = math.inf
-            safe, lost = np.searchsorted(levels, floors[i, r], "right") - 1, len(levels) - 1
-            if lost <= safe or not breaks(x, listed, r, k, rivals, levels[lost] ** 2, depth, w):
+            safe, lost = np.searchsorted(levels, certified[i, r], "right") - 1, len(levels) - 1
+            if lost <= safe:
+                continue
+            K = levels[lost] ** 2
+            if not find_counterexample(x, units, r, k, n_targets, K, depth, w):
                 continue
             weights[i, r] = w
             while lost - safe > 1:
                 middle = (safe + lost) >> 1
-                if breaks(x, listed, r, k, rivals, levels[middle] ** 2, depth, w):
+                K = levels[middle] ** 2
+                if find_counterexample(x, units, r, k, n_targets, K, depth, w):
                     lost = middle
                     weights[i, r] = w
                 else:

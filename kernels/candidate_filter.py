@@ -27,7 +27,7 @@ from collections import namedtuple
 import numpy as np
 
 from .exhaustive_top_k import is_excluded
-from .jit import kernel, screen_kernel
+from .jit import kernel, relaxed_kernel
 from .packing import (
     SLACK,
     load_panel,
@@ -130,7 +130,7 @@ def pack_block(lo, hi, shape, batch, queries, items, code_type, score_type):
     return Block(packed, size, lanes, scales, scores, hits)
 
 
-@screen_kernel
+@relaxed_kernel
 def _offer(top, best):
     """Offer one score per query to the (rank, 32) best, falling; top (32,) is overwritten."""
     last = best.shape[0] - 1

@@ -1,8 +1,8 @@
-"""Which neighbours stay neighbours under every rescaling of condition at most κ.
+"""Certificates that neighbours remain neighbours under every rescaling of condition at most κ.
 
-For unit vectors x (the item), y (its neighbour) and m (a rival), all in float64, y beats m where
-cosine(x, y) > cosine(x, m) in the metric diag(w), w in [1, K]^d, K = κ². Every test here is sound:
-it may say "not certified" of a neighbour that stays, never "certified" of one that can be lost.
+For unit vectors x (the item), y (its neighbour) and m (a competitor), all in float64, y beats m at
+w if cosine(x, y) > cosine(x, m) in the metric diag(w), w in [1, K]^d, K = κ². Every test is sound:
+a certified neighbour cannot be lost. A neighbour that is not certified may still be stable.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 from .intervals import fisher_z, highest_cosine, unit_row, weighted_cosine
 from .jit import kernel
 
-# a certified sum exceeds what rounding can make of 0
+# relative bound on the rounding of a certified sum: 32 epsilon
 SLACK = 32 * 2.0**-52
 
 
@@ -54,14 +54,14 @@ def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
 
 @kernel
 def norm_ratios(y, m, K):
-    """(least, largest) sqrt(sum w m² / sum w y²) over the box, widened by their rounding."""
+    """(least, largest) sqrt(sum w m² / sum w y²) over the box, rounded outwards."""
     least, largest = ratio_range(m * m, y * y, K)
     return math.sqrt(least) * (1.0 - 1e-14), math.sqrt(largest) * (1.0 + 1e-14)
 
 
 @kernel
 def joint_certificate(x, y, m, K, ratios):
-    """Whether y beats m on the whole box, by the ends of the range of their norms' ratio. O(d).
+    """Whether y beats m on the whole box, by the ends of the range of the norm ratio ρ. O(d).
 
     The sign of cosine(x, y) - cosine(x, m) at w is that of sum w x (ρ y - m) with ρ = ρ(w); the
     minimum over w for a given ρ is concave in ρ.
@@ -72,7 +72,7 @@ def joint_certificate(x, y, m, K, ratios):
 
 @kernel
 def best_multiplier(a, g, K, w):
-    """The μ with the largest sum min(h, K h), h = a + μ g, and that sum. O(d log d).
+    """The μ that maximises sum min(h, K h), h = a + μ g, and that sum. O(d log d).
 
     g takes both signs or is 0: the sum is then a concave broken line in μ. Written to w: the point
     of the box with the smallest sum w a among those with sum w g = 0, which is the same number.
@@ -104,7 +104,7 @@ def best_multiplier(a, g, K, w):
 
 @kernel
 def piece_certificate(x, y, m, K, first, last, w):
-    """1 if y beats m where first <= ρ(w) <= last, -1 if w is found where it does not, else 0.
+    """1 if y beats m where first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
     A multiple of sum w (m² - ρ² y²), which is 0 where ρ = ρ(w), is added to sum w x (ρ y - m) such
     that it stays concave in ρ (in 1/ρ for a negative multiplier): the ends decide.
@@ -129,10 +129,10 @@ def piece_certificate(x, y, m, K, first, last, w):
 
 @kernel
 def refined_certificate(x, y, m, K, ratios, depth, w):
-    """1 if y is certified to beat m on the box, -1 if w is found where it does not, else 0.
+    """1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
-    Pieces of the range of ρ, halved (in logarithms) up to depth times where the answer is open.
-    Once a smallest piece stays open, y cannot be certified: the rest is only looked through for w.
+    The range of ρ is bisected (in logarithms) up to depth times where a piece is undecided. Once a
+    smallest piece is undecided, y cannot be certified, and the rest is searched for w only.
     """
     step = math.log(ratios[1] / ratios[0]) / 2.0**depth
     start, size, is_open = 0, 1 << depth, False
@@ -154,9 +154,9 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
 
 @kernel
 def beats(x, y, m, K, depth, w):
-    """1 if y is certified to beat m on the box, -1 if w is found where it does not, else 0.
+    """1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
-    The cheap test first. m may be a zero row, whose cosine is 0 everywhere.
+    The cheap test comes first. m may be a zero row, whose cosine is 0 everywhere.
     """
     empty = True
     for j in range(m.shape[0]):
@@ -172,10 +172,10 @@ def beats(x, y, m, K, depth, w):
 
 
 @kernel
-def rival_radius(x, y, m, bound, radius, levels, depth, w):
+def certified_level(x, y, m, bound, radius, levels, depth, w):
     """The largest of radius, the levels below it and bound at which y is certified to beat m.
 
-    bound is known to be safe; levels rise.
+    bound must be certified; levels ascend.
     """
     if beats(x, y, m, radius * radius, depth, w) > 0:
         return radius
@@ -192,10 +192,10 @@ def rival_radius(x, y, m, bound, radius, levels, depth, w):
 
 
 @kernel
-def least_rival(x, y, condition, w):
-    """The Fisher z below which no rival of x can pass y under rescalings of this condition.
+def competitor_threshold(x, y, condition, w):
+    """Fisher z below which no competitor can beat y under rescalings of this condition.
 
-    The least z of y itself on the box, less the logarithm by which any other z can rise.
+    This is the least z of y on the box, less ln(condition), by which any z can increase.
     """
     highest_cosine(x, -y, condition * condition, w)
     cosine = weighted_cosine(x, y, w) - SLACK
@@ -204,7 +204,7 @@ def least_rival(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """The condition below which no linear map can lift a rival of Fisher z far over one of near."""
+    """Condition below which no linear map makes Fisher z `far` exceed Fisher z `near`."""
     if near == math.inf or far == -math.inf:
         return 1.0 if near == far else math.inf
     return math.exp(max(0.0, 0.5 * (near - far)))
@@ -212,10 +212,11 @@ def separation(near, far):
 
 @kernel
 def linear_radii(lo, hi, items, norms, rows, neighbors, z, radii):
-    """Certified radius of every edge of rows[lo:hi] under all linear maps, from the runner-up.
+    """Certified radius of every edge of rows[lo:hi] under all linear maps, by neighbour k + 1.
 
-    items (p, d) with norms (p,); neighbors (n, m) by falling cosine, m = k + 1 or, where there is
-    no runner-up, k; z (n, m) and radii (n, k) float64 out; NaN for an edge of a zero row. O(m d).
+    items (p, d) with norms (p,); neighbors (n, m) by descending cosine, m = k + 1, or k
+    if there are no more items; z (n, m) and radii (n, k) float64 out; NaN for an edge of a zero
+    row. O(m d).
     """
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
     x, y = np.empty(d), np.empty(d)
@@ -233,42 +234,42 @@ def linear_radii(lo, hi, items, norms, rows, neighbors, z, radii):
 
 @kernel
 def rescaling_radii(
-    lo, hi, items, norms, rows, neighbors, first, complete, levels, depth, met, radii, short
+    lo, hi, items, norms, rows, neighbors, first, complete, levels, depth, partial, radii, truncated
 ):
-    """Certified radius of every edge of rows[lo:hi] under rescalings, one of the rising levels.
+    """Certified radius of every edge of rows[lo:hi] under rescalings: one of the ascending levels.
 
-    neighbors (n, m) by falling cosine, the first k of them the edges, those from first on the
-    rivals to be met now; complete: there are no others; met (n, k) float64 in/out: the radius that
-    the edge is certified against the rivals met, at first a cap; radii (n, k) float64 out: against
-    all, NaN for an edge of a zero row. Rivals beyond the list have at most the Fisher z of its end:
-    short (n,) uint8 out tells where that decided.
+    neighbors (n, m) by descending cosine: the first k are the edges, those from first on are the
+    competitors of this call; complete: there are no others; partial (n, k) float64 in/out: radius
+    certified against the competitors so far, initially a cap; radii (n, k) float64 out: radius
+    against all items, NaN for an edge of a zero row. Items beyond the list have at most the Fisher
+    z of its end: truncated (n,) uint8 out is 1 where this bound decided.
     """
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
-    x, w, z, listed = np.empty(d), np.empty(d), np.empty(m), np.empty((m, d))
+    x, w, z, units = np.empty(d), np.empty(d), np.empty(m), np.empty((m, d))
     for i in range(lo, hi):
         unit_row(items[rows[i]], norms[rows[i]], x)
         for r in range(m):
             if r < k or r >= first:
-                unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], listed[r])
-                z[r] = fisher_z(x, listed[r])
-        short[i] = 0
+                unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], units[r])
+                z[r] = fisher_z(x, units[r])
+        truncated[i] = 0
         for r in range(k):
             if norms[rows[i]] == 0.0 or norms[neighbors[i, r]] == 0.0:
                 radii[i, r] = np.nan
                 continue
-            radius = met[i, r]
-            reach = least_rival(x, listed[r], radius, w)
+            radius = partial[i, r]
+            threshold = competitor_threshold(x, units[r], radius, w)
             for s in range(first, m):
                 bound = separation(z[r], z[s])
-                if z[s] < reach or bound >= radius:
+                if z[s] < threshold or bound >= radius:
                     continue
-                newer = rival_radius(x, listed[r], listed[s], bound, radius, levels, depth, w)
-                if newer < radius:
-                    radius = newer
-                    reach = least_rival(x, listed[r], radius, w)
-            met[i, r] = radius
-            if not (complete or z[m - 1] < reach):
+                level = certified_level(x, units[r], units[s], bound, radius, levels, depth, w)
+                if level < radius:
+                    radius = level
+                    threshold = competitor_threshold(x, units[r], radius, w)
+            partial[i, r] = radius
+            if not (complete or z[m - 1] < threshold):
                 last = separation(z[r], z[m - 1])
-                short[i] |= last < radius
+                truncated[i] |= last < radius
                 radius = min(radius, last)
             radii[i, r] = radius

@@ -1,13 +1,13 @@
 """Compiled code on disk, keyed by the content of every kernel source.
 
-numba's own cache watches the file of the compiled function only, so after an upgrade that changes
-a helper in another file it keeps running the old helper; its index can be corrupted by two
-processes that save at once; and it fails at import where no directory is writable. Here every
-signature is one file without an index, and no failure of disk or file reaches the caller.
+Numba's own cache has three faults. It watches the file of the compiled function only, so after an
+upgrade it may run an old helper of another file. Two processes that save at once can corrupt its
+index. It fails at import if no directory is writable. Here every signature is one file, there is no
+index, and failures of the disk become warnings.
 
-A file is a pickle: whoever can write it runs code here. Directories are made for the user alone,
-and a file that belongs to another user (root excepted) is not read. The digest in a file finds
-damage, not malice.
+A file is a pickle, so whoever can write it can run code. Directories are created for the user
+alone, and a file of another user (root excepted) is not read. The digest in a file detects damage,
+not attacks.
 """
 
 import functools
@@ -27,13 +27,13 @@ _directory = None
 
 
 def set_cache_directory(path):
-    """Keep compiled code under path; None means FASTCOS_CACHE_DIR or the user's cache directory."""
+    """Store compiled code under path; None: FASTCOS_CACHE_DIR or the user's cache directory."""
     global _directory
     _directory = None if path is None else Path(path)
 
 
 def cache_directory():
-    """Directory of the compiled code, not necessarily existing."""
+    """Directory of the compiled code; it may not exist yet."""
     if _directory is not None:
         return _directory
     given = os.environ.get("FASTCOS_CACHE_DIR")
@@ -45,7 +45,7 @@ def cache_directory():
 
 @functools.cache
 def sources_digest():
-    """A new value for every change of a kernel source, of Python, NumPy, numba or its checks."""
+    """Digest of all kernel sources, the versions of Python, NumPy and Numba, and bounds checks."""
     versions = sys.implementation.cache_tag, np.__version__, numba.__version__
     content = hashlib.sha256(f"{versions} {numba.config.BOUNDSCHECK}".encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
@@ -58,7 +58,7 @@ class _Files:
     """One file per signature: the sha256 of the payload, then the payload."""
 
     def __init__(self, function):
-        # now, not at first use: by then an upgrade may have replaced the sources of this process
+        # computed at import: an upgrade may later replace the sources of a running process
         self._folder = Path(sources_digest(), function.__module__.rpartition(".")[2])
         self._name = function.__qualname__.replace("<", "").replace(">", "")
 
@@ -95,17 +95,17 @@ class _Files:
             raise
 
     def flush(self):
-        """Nothing: stale files lie under another digest."""
+        """Do nothing: stale files have another digest."""
 
 
 def _make_private(directory):
-    """Make directory and its parents, readable by the user alone where they are new."""
+    """Create directory and missing parents, accessible to the user alone."""
     for missing in reversed([p for p in (directory, *directory.parents) if not p.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
 class _Locator:
-    """numba asks for a place at decoration; _Files finds the place anew at every use."""
+    """Stub for Numba, which requests a path at decoration; _Files finds it at every use."""
 
     def ensure_cache_path(self):
         pass
@@ -125,11 +125,11 @@ class _Locator:
 
 
 class _Implementation(caching.CompileResultCacheImpl):
-    _locator_classes = [_Locator]  # noqa: RUF012  numba's own attribute
+    _locator_classes = [_Locator]  # noqa: RUF012  defined by Numba
 
 
 class CodeCache(caching.FunctionCache):
-    """The cache of one function, with warnings in place of errors."""
+    """Cache of one function; errors become warnings."""
 
     _impl_class = _Implementation
 
@@ -138,7 +138,7 @@ class CodeCache(caching.FunctionCache):
         self._cache_file = _Files(function)
 
     def load_overload(self, sig, target_context):
-        """Return compiled code for a signature, or None with a warning where it cannot be used."""
+        """Return compiled code for a signature, or None with a warning if it is not usable."""
         try:
             result = super().load_overload(sig, target_context)
         except Exception as error:  # a pickle can raise anything
@@ -150,18 +150,19 @@ class CodeCache(caching.FunctionCache):
         return result
 
     def save_overload(self, sig, data):
-        """Keep compiled code, or warn."""
+        """Save compiled code, or warn."""
         try:
             super().save_overload(sig, data)
         except Exception as error:
             _warn("cannot keep compiled code", error)
 
 
-_warned = set()
+# kinds of warnings issued in this process: each is issued once
+warned = set()
 
 
 def _warn(what, why):
     """Warn once per process: a full disk fails for every kernel alike."""
-    if what not in _warned:
-        _warned.add(what)
+    if what not in warned:
+        warned.add(what)
         warnings.warn(f"fastcos {what}: {why}", stacklevel=3)

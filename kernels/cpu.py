@@ -1,4 +1,4 @@
-"""What the CPU can do, as the code generator sees it."""
+"""CPU features and instruction sets, as the code generator sees them."""
 
 import ctypes
 import functools
@@ -8,7 +8,7 @@ import sys
 import numba
 from llvmlite import binding
 
-# what each instruction set needs, widest first; "generic" is the plain-Numba fallback
+# CPU features that each instruction set requires, widest first; "generic" runs on any CPU
 ISA_FEATURES = {
     "amx": ("avx512f", "avx512bw", "avx512vl", "amx-tile", "amx-int8"),
     "vnni": ("avx512f", "avx512bw", "avx512vl", "avx512vnni"),
@@ -20,9 +20,9 @@ ISA_FEATURES = {
 
 @functools.cache
 def cpu_features():
-    """Features that numba generates code for, honouring NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
+    """Features that Numba generates code for; respects NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
 
-    An intrinsic that the CPU lacks does not raise: code generation aborts the process. Ask first.
+    An intrinsic that the CPU lacks aborts the process during code generation: check here first.
     """
     if numba.config.CPU_FEATURES is not None:
         return frozenset(f[1:] for f in numba.config.CPU_FEATURES.split(",") if f.startswith("+"))
@@ -32,15 +32,15 @@ def cpu_features():
 
 
 @functools.cache
-def multiplies_and_adds_at_once():
-    """Whether there is an instruction for a b + c with one rounding: not on x86 before 2013."""
+def has_fma():
+    """Whether a b + c with one rounding is one instruction; on x86 since 2013."""
     is_x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
     return not is_x86 or "fma" in cpu_features()
 
 
 @functools.cache
 def supported_isas():
-    """Instruction sets of ISA_FEATURES that this CPU has and may use, widest first."""
+    """Instruction sets of ISA_FEATURES that this CPU and system support, widest first."""
     return tuple(
         isa
         for isa, needs in ISA_FEATURES.items()
@@ -49,9 +49,10 @@ def supported_isas():
 
 
 def _tile_registers_granted():
-    """Ask Linux, once per process, to keep the 8 KiB of AMX tile registers for its threads.
+    """Request from Linux, once per process, the state of the AMX tile registers (8 KiB a thread).
 
-    Threads and forked children inherit the grant. Without it the first tile instruction is SIGILL.
+    Threads and forked children inherit the permission. Without it the first tile instruction
+    raises SIGILL.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
@@ -60,5 +61,5 @@ def _tile_registers_granted():
 
 
 def name():
-    """The CPU's name for the code generator."""
+    """Name of the CPU for the code generator."""
     return numba.config.CPU_NAME or binding.get_host_cpu_name()

@@ -1,13 +1,12 @@
-"""Checks of CSR arrays, in one pass over the non-zeros."""
+"""Validation and transposition of CSR arrays, each in one pass over the non-zeros."""
 
 import numpy as np
 
 from .jit import kernel
 
-FINE, OUT_OF_RANGE, NOT_FINITE, NOT_CANONICAL, EXPLICIT_ZERO = 0, 1, 2, 3, 4
-
-
-# rows looked at together before one by one
+# findings of check_rows, the worst first but for VALID
+VALID, OUT_OF_RANGE, NOT_FINITE, NOT_CANONICAL, EXPLICIT_ZERO = 0, 1, 2, 3, 4
+# rows that are validated together; one by one only if that fails
 _ROWS_AT_ONCE = 256
 
 
@@ -15,30 +14,30 @@ _ROWS_AT_ONCE = 256
 def check_rows(
     lo, hi, indptr, indices, data, columns, bits, magnitude, infinity, n_columns, findings
 ):
-    """Write the worst finding of every row; FINE < the others, errors before repairs.
+    """Write the worst finding of every row: errors before what canonicalisation can repair.
 
-    indptr (n + 1,) int64, already known to rise within the arrays; indices (nnz,) int and data
-    (nnz,) float, and both again as unsigned integers of their size: columns, bits, where magnitude
-    masks the sign off and infinity is the pattern of +inf; findings (n,) uint8, out. A row that has
-    an error reports the error even if it could also be repaired. O(nnz).
+    indptr (n + 1,) int64, already validated; indices (nnz,) int; data (nnz,) float; columns and
+    bits: indices and data viewed as unsigned integers of their size; magnitude: mask of all bits
+    but the sign; infinity: the bits of +inf; findings (n,) uint8, out. O(nnz).
     """
     for first in range(lo, hi, _ROWS_AT_ONCE):
         last = min(hi, first + _ROWS_AT_ONCE)
-        if _all_fine(first, last, indptr, indices, columns, bits, magnitude, infinity, n_columns):
-            findings[first:last] = FINE
+        if _all_valid(first, last, indptr, indices, columns, bits, magnitude, infinity, n_columns):
+            findings[first:last] = VALID
         else:
             _check_each_row(first, last, indptr, indices, data, n_columns, findings)
 
 
 @kernel
-def _all_fine(lo, hi, indptr, indices, columns, bits, magnitude, infinity, n_columns):
-    """Whether no row has a finding, by two loops that vectorise and a look at the ends of rows."""
+def _all_valid(lo, hi, indptr, indices, columns, bits, magnitude, infinity, n_columns):
+    """Whether no row has a finding, by two loops that vectorise and a check of each row's ends."""
     start, stop = indptr[lo], indptr[hi]
     if start == stop:
         return True
-    # slices, for numba lets an index that could be negative count from the end, entry by entry
+    # slices: otherwise Numba tests every index for wraparound of negative values
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
-    # without its sign, a pattern from infinity on is not finite; less one, 0 is the largest
+    # the bits of a non-finite number, without its sign, are at least those of infinity; 0 - 1 wraps
+    # to the largest integer, so that an explicit zero fails, too
     one = bits.dtype.type(1)
     largest = bits.dtype.type(0)
     for t in range(stop - start):
@@ -51,10 +50,10 @@ def _all_fine(lo, hi, indptr, indices, columns, bits, magnitude, infinity, n_col
     for i in range(lo, hi):
         first, last = indptr[i] - start, indptr[i + 1] - start
         if first < last:
-            # a row that rises lies between its ends; as unsigned, a negative column is too large
+            # an ascending row lies between its ends; as unsigned, a negative column is too large
             if columns[first] >= n_columns or columns[last - 1] >= n_columns:
                 return False
-            # from the last of one row to the first of the next it may fall
+            # from the last entry of one row to the first of the next a descent is valid
             if first > 0:
                 descents -= indices[first] <= indices[first - 1]
     return descents == 0
@@ -62,11 +61,10 @@ def _all_fine(lo, hi, indptr, indices, columns, bits, magnitude, infinity, n_col
 
 @kernel
 def are_within(start, stop, columns, n_columns):
-    """Whether entries start .. stop have an index within n_columns, in whatever order they come.
+    """Whether entries start .. stop are indices below n_columns, in any order.
 
     columns as in check_rows.
     """
-    # a slice, for numba lets an index that could be negative count from the end, entry by entry
     columns = columns[start:stop]
     widest = columns.dtype.type(0)
     for t in range(stop - start):
@@ -76,7 +74,7 @@ def are_within(start, stop, columns, n_columns):
 
 @kernel
 def _check_each_row(lo, hi, indptr, indices, data, n_columns, findings):
-    """Do what check_rows does, row by row."""
+    """Compute check_rows, row by row."""
     for i in range(lo, hi):
         outside, broken, unsorted, zero = False, False, False, False
         previous = np.int64(-1)
@@ -96,4 +94,34 @@ def _check_each_row(lo, hi, indptr, indices, data, n_columns, findings):
         elif zero:
             findings[i] = EXPLICIT_ZERO
         else:
-            findings[i] = FINE
+            findings[i] = VALID
+
+
+@kernel
+def count_columns(lo, hi, boundaries, indptr, indices, counts):
+    """counts[part, j] = number of non-zeros of column j in the rows of a part, parts lo .. hi.
+
+    boundaries (parts + 1,) int64 rows; indptr (n + 1,) int64; indices (nnz,) int; counts (parts, p)
+    int64, out.
+    """
+    for part in range(lo, hi):
+        counts[part] = 0
+        for t in range(indptr[boundaries[part]], indptr[boundaries[part + 1]]):
+            counts[part, indices[t]] += 1
+
+
+@kernel
+def transpose_parts(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
+    """Write the entries of parts lo .. hi to their positions in the transpose.
+
+    positions (parts, p) int64: where the entries of column j from this part start; overwritten.
+    data, values (nnz,) or both None; rows, values (nnz,) out, rows ascending in every column.
+    """
+    for part in range(lo, hi):
+        for i in range(boundaries[part], boundaries[part + 1]):
+            for t in range(indptr[i], indptr[i + 1]):
+                position = positions[part, indices[t]]
+                positions[part, indices[t]] = position + 1
+                rows[position] = i
+                if data is not None:
+                    values[position] = data[t]

@@ -1,29 +1,30 @@
-"""Sums over the non-zeros of one CSR row, held in vector registers, as LLVM vector IR.
+"""Sums over the non-zeros of one CSR row, accumulated in vector registers, as LLVM vector IR.
 
-The product of a sparse row with a dense matrix is a sum of rows of the matrix. Numba's vectoriser
-reads and writes that sum once per non-zero; here a panel of its columns stays in registers across
-the non-zeros of the row and is written once. A value times its vector is added with one rounding
-(``multiply_add``), in the order of the non-zeros: the bits are those of the plain loop, whatever
-the vector width.
+The product of a sparse row with a dense matrix is a weighted sum of rows of the matrix. Numba's
+vectoriser loads and stores that sum once per non-zero. Here a panel of its columns stays in
+registers across the non-zeros of the row and is stored once. Each product is added with one
+rounding (``multiply_add``), in the order of the non-zeros: results are bit-identical to the plain
+loop, for every vector width.
 
-The IR names no instruction, so it compiles for every CPU; a CPU with narrow registers splits the
-vectors. Values are an array, or None where every value is 1; a float32 value meets a float64 matrix
-as float64.
+The IR names no instruction, so it compiles for every CPU. Values are an array, or None where every
+value is 1. A float32 value is widened where the matrix is float64.
 """
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from . import multiply_add
-from .vector_ir import I32, I64, broadcast
+from .intrinsics import emit_multiply_add
+from .vector_ir import I32, I64, broadcast, while_loop
 
+# numbers in one vector of IR: one 512-bit register of float32
 LANES = 16
+# bytes; streamed stores must start at one
 CACHE_LINE = 64
 
 
 class _RowCode:
-    """Writes the loops over the non-zeros first .. last of one CSR row."""
+    """Emits the loops over the non-zeros first .. last of one CSR row."""
 
     def __init__(self, context, builder, signature, arguments, element, width):
         self._context, self._builder = context, builder
@@ -45,7 +46,7 @@ class _RowCode:
         return self._builder.gep(self._array(argument).data, [self._arguments[2]])
 
     def panel(self, argument, column=None):
-        """Pointer to column `column` (0) of row 0 of a matrix, and the length of its rows."""
+        """Pointer to row 0 of a matrix, at the column argument if given, and the row length."""
         array = self._array(argument)
         first = I64(0) if column is None else self._arguments[column]
         start = self._builder.gep(array.data, [first])
@@ -66,7 +67,7 @@ class _RowCode:
             self._builder.store(value, self._lanes_at(pointer, part), align=4)
 
     def stream(self, values, pointer):
-        """Store past the caches; the pointer is at a cache line."""
+        """Store past the caches; the pointer is aligned to a cache line."""
         hint = self._builder.module.add_metadata([I32(1)])
         for part, value in zip(self._parts, values, strict=True):
             stored = self._builder.store(value, self._lanes_at(pointer, part), align=CACHE_LINE)
@@ -77,7 +78,7 @@ class _RowCode:
         return self._builder.bitcast(first, self._vector.as_pointer())
 
     def plus_products(self, sums, entry, vectors):
-        """Sums plus value number entry of the row times the vectors."""
+        """Return sums + (value of the row's entry) * vectors."""
         builder, element = self._builder, self._vector.element
         if self._values is None:
             return [builder.fadd(a, b) for a, b in zip(sums, vectors, strict=True)]
@@ -86,43 +87,24 @@ class _RowCode:
             value = builder.fpext(value, element)
         values = broadcast(builder, value, self._vector)
         return [
-            multiply_add.emit(builder, values, vector, total)
+            emit_multiply_add(builder, values, vector, total)
             for total, vector in zip(sums, vectors, strict=True)
         ]
 
     def for_each_entry(self, carried, step, bound=None):
-        """Carried = step(entry, index, carried) for every non-zero; return where it ended and them.
+        """Run carried = step(entry, index, carried) for every non-zero; return its end and result.
 
-        It ends at the first index that is not below the bound, if one is given.
+        With a bound, the loop ends at the first index that is not below it.
         """
-        builder = self._builder
-        before = builder.block
-        head, look, body, after = (
-            builder.function.append_basic_block(f"row.{name}")
-            for name in ("head", "look", "body", "end")
-        )
-        builder.branch(head)
-        builder.position_at_end(head)
-        entry = builder.phi(I64)
-        entry.add_incoming(I64(0), before)
-        sums = [builder.phi(value.type) for value in carried]
-        for phi, value in zip(sums, carried, strict=True):
-            phi.add_incoming(value, before)
-        builder.cbranch(builder.icmp_signed("<", entry, self._count), look, after)
-        builder.position_at_end(look)
-        index = self._index(entry)
-        if bound is None:
-            builder.branch(body)
-        else:
-            builder.cbranch(builder.icmp_signed("<", index, bound), body, after)
-        builder.position_at_end(body)
-        results = step(entry, index, sums)
-        entry.add_incoming(builder.add(entry, I64(1)), builder.block)
-        for phi, value in zip(sums, results, strict=True):
-            phi.add_incoming(value, builder.block)
-        builder.branch(head)
-        builder.position_at_end(after)
-        return entry, sums
+
+        def visit(entry, values):
+            return step(entry, self._index(entry), values)
+
+        def is_below_bound(entry):
+            return self._builder.icmp_signed("<", self._index(entry), bound)
+
+        condition = None if bound is None else is_below_bound
+        return while_loop(self._builder, self._count, carried, visit, condition)
 
     def _index(self, entry):
         index = self._builder.load(self._builder.gep(self._indices, [entry]))
@@ -131,8 +113,8 @@ class _RowCode:
         extend = self._builder.sext if self._types[1].dtype.signed else self._builder.zext
         return extend(index, I64)
 
-    def gathered(self, panel, start=None, bound=None):
-        """Start plus value times row of the panel for every non-zero; and where it ended."""
+    def weighted_sum(self, panel, start=None, bound=None):
+        """Return start + sum of value times panel row over the non-zeros, and where it ended."""
         entry, sums = self.for_each_entry(
             self.zeros() if start is None else start,
             lambda entry, index, sums: self.plus_products(
@@ -143,7 +125,7 @@ class _RowCode:
         return sums, entry
 
     def scatter(self, vectors, panel):
-        """Add value times vectors to the row of the panel of every non-zero."""
+        """Add value times vectors to the panel row of every non-zero."""
 
         def step(entry, index, _):
             target = self.row(panel, index)
@@ -153,31 +135,32 @@ class _RowCode:
         self.for_each_entry([], step)
 
 
-def gather_row(width, is_streamed=False):
+def row_sum(width, is_streamed=False):
     """Intrinsic (data, indices, first, last, A, a, Y, i, y): Y[i, y:] = sum x_t A[j_t, a:a+w].
 
-    Returns Y[i, y]. If it is streamed, that is at a cache line, and fence follows the last row.
+    Returns Y[i, y]. A streamed sum is stored past the caches: Y[i, y] must be aligned to a cache
+    line, and `fence` must follow the last row.
     """
 
     @intrinsic
-    def gather(typing, data, indices, first, last, A, a_column, Y, row, y_column):
+    def sum_row(typing, data, indices, first, last, A, a_column, Y, row, y_column):
         signature = Y.dtype(data, indices, first, last, A, a_column, Y, row, y_column)
 
         def codegen(context, builder, signature, arguments):
             code = _RowCode(context, builder, signature, arguments, Y.dtype, width)
-            sums, _ = code.gathered(code.panel(4, 5))
+            sums, _ = code.weighted_sum(code.panel(4, 5))
             write = code.stream if is_streamed else code.store
             write(sums, code.row(code.panel(6, 8), arguments[7]))
             return builder.extract_element(sums[0], I32(0))
 
         return signature, codegen
 
-    return gather
+    return sum_row
 
 
 @intrinsic
 def fence(typing):
-    """Let no other thread see later writes before those that were streamed."""
+    """Make streamed stores visible to other threads before any later store."""
 
     def codegen(context, builder, signature, arguments):
         builder.fence("seq_cst")
@@ -186,27 +169,27 @@ def fence(typing):
     return types.void(), codegen
 
 
-def add_gathered_row(width):
+def bounded_row_sum(width):
     """Intrinsic (data, indices, first, last, A, Y, i, bound): Y[i] += sum x_t A[j_t].
 
-    A and Y have width columns. The sum ends at the first index from the bound on; returns its
-    place, or last.
+    A and Y have width columns. The sum ends at the first index >= bound; returns its position, or
+    last.
     """
 
     @intrinsic
-    def gather(typing, data, indices, first, last, A, Y, row, bound):
+    def add_sum(typing, data, indices, first, last, A, Y, row, bound):
         signature = types.int64(data, indices, first, last, A, Y, row, bound)
 
         def codegen(context, builder, signature, arguments):
             code = _RowCode(context, builder, signature, arguments, Y.dtype, width)
             target = code.row(code.panel(5), arguments[6])
-            sums, entry = code.gathered(code.panel(4), code.load(target), arguments[7])
+            sums, entry = code.weighted_sum(code.panel(4), code.load(target), arguments[7])
             code.store(sums, target)
             return builder.add(entry, arguments[2])
 
         return signature, codegen
 
-    return gather
+    return add_sum
 
 
 def scatter_row(width):
@@ -228,7 +211,7 @@ def scatter_row(width):
 
 
 def gram_row(width):
-    """Intrinsic (data, indices, first, last, Q, q, Z, z): the gathered sum, scattered into Z."""
+    """Intrinsic (data, indices, first, last, Q, q, Z, z): the row's sum, scattered into Z."""
 
     @intrinsic
     def gram(typing, data, indices, first, last, Q, q_column, Z, z_column):
@@ -236,7 +219,7 @@ def gram_row(width):
 
         def codegen(context, builder, signature, arguments):
             code = _RowCode(context, builder, signature, arguments, Z.dtype, width)
-            sums, _ = code.gathered(code.panel(4, 5))
+            sums, _ = code.weighted_sum(code.panel(4, 5))
             code.scatter(sums, code.panel(6, 7))
             return context.get_dummy_value()
 

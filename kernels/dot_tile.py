@@ -1,8 +1,8 @@
 """Float64 dot products of 6 rows with 32 columns at a time, as LLVM vector IR.
 
-Every product and every sum is rounded on its own, in the order of the dimensions: the bits are
-those of the plain loop, whatever the vector width. The IR names no instruction, so it compiles for
-every CPU; the number of columns held in registers at once follows the CPU's vectors.
+Every product and every sum is rounded separately, in the order of the dimensions: results are
+bit-identical to the plain loop, for every vector width. The IR names no instruction, so it
+compiles for every CPU.
 """
 
 import numpy as np
@@ -12,98 +12,64 @@ from numba.extending import intrinsic
 
 from .cpu import supported_isas
 from .jit import kernel
+from .vector_ir import F64, I64, broadcast, load, loop
 
-ROWS, COLUMNS = 6, 32
-# 6 x 32 sums fill 24 of 32 wide registers; 6 x 8 fill 12 of 16 narrow ones
+# rows of a tile
+ROWS = 6
+# columns of a tile, and of a packed panel
+COLUMNS = 32
+# columns whose sums stay in registers: 6 x 32 sums fill 24 of the 32 registers of AVX-512, 6 x 8
+# fill 12 of the 16 registers of AVX2
 WIDTH = COLUMNS if "avx512" in supported_isas() else 8
+# numbers in one vector of IR: one 512-bit register of float64
 LANES = 8
-_F64, _I64 = ir.DoubleType(), ir.IntType(64)
-_VECTOR = ir.VectorType(_F64, LANES)
-_PARTS = range(WIDTH // LANES)
 
 
 @intrinsic
 def _dots(typing, rows, first_row, panels, panel, column, out):
     """out[r, column:column+WIDTH] = rows[first_row + r] . panels[panel, :, column:column+WIDTH].
 
-    r runs over 0 .. 5; a row past the last is read as the last.
+    r runs over 0 .. 5; a row past the last is read as the last row.
     """
     signature = types.void(rows, first_row, panels, panel, column, out)
 
     def codegen(context, builder, signature, arguments):
-        tile = _Tile(context, builder, signature, arguments)
-        tile.store(tile.sums_over_dimensions())
+        matrices = [
+            context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 2, 5)
+        ]
+        depth, vector = builder.extract_value(matrices[0].shape, 1), ir.VectorType(F64, LANES)
+        last = builder.sub(builder.extract_value(matrices[0].shape, 0), I64(1))
+        row_starts = []
+        for r in range(ROWS):
+            row = builder.add(arguments[1], I64(r))
+            row = builder.select(builder.icmp_signed("<", row, last), row, last)
+            row_starts.append(builder.gep(matrices[0].data, [builder.mul(row, depth)]))
+        start = builder.mul(builder.mul(arguments[3], depth), I64(COLUMNS))
+        panel_start = builder.gep(matrices[1].data, [builder.add(start, arguments[4])])
+        parts = range(0, WIDTH, LANES)
+
+        def step(dimension, sums):
+            line = builder.gep(panel_start, [builder.mul(dimension, I64(COLUMNS))])
+            columns = [load(builder, line, vector, part) for part in parts]
+            totals = iter(sums)
+            results = []
+            for row_start in row_starts:
+                entry = builder.load(builder.gep(row_start, [dimension]))
+                value = broadcast(builder, entry, vector)
+                for column in columns:
+                    results.append(builder.fadd(next(totals), builder.fmul(value, column)))
+            return results
+
+        zero = ir.Constant(vector, [0.0] * LANES)
+        sums = iter(loop(builder, depth, [zero] * (ROWS * len(parts)), step))
+        tile = builder.gep(matrices[2].data, [arguments[4]])
+        for r in range(ROWS):
+            for part in parts:
+                at = builder.gep(tile, [I64(r * COLUMNS + part)])
+                builder.store(next(sums), builder.bitcast(at, vector.as_pointer()), align=8)
         return context.get_dummy_value()
 
     return signature, codegen
-
-
-class _Tile:
-    """Writes the loop over the dimensions of one tile."""
-
-    def __init__(self, context, builder, signature, arguments):
-        self._builder = builder
-        _, first_row, _, panel, column, _ = arguments
-        arrays = [
-            context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 2, 5)
-        ]
-        n_rows = builder.extract_value(arrays[0].shape, 0)
-        self._depth = builder.extract_value(arrays[0].shape, 1)
-        last = builder.sub(n_rows, _I64(1))
-        self._rows = []
-        for r in range(ROWS):
-            row = builder.add(first_row, _I64(r))
-            row = builder.select(builder.icmp_signed("<", row, last), row, last)
-            self._rows.append(builder.gep(arrays[0].data, [builder.mul(row, self._depth)]))
-        start = builder.mul(builder.mul(panel, self._depth), _I64(COLUMNS))
-        self._panel = builder.gep(arrays[1].data, [builder.add(start, column)])
-        self._out = builder.gep(arrays[2].data, [column])
-
-    def _lanes_at(self, pointer, part):
-        first = self._builder.gep(pointer, [_I64(part * LANES)])
-        return self._builder.bitcast(first, _VECTOR.as_pointer())
-
-    def _broadcast(self, value):
-        undefined = ir.Constant(_VECTOR, ir.Undefined)
-        first = self._builder.insert_element(undefined, value, ir.IntType(32)(0))
-        lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        return self._builder.shuffle_vector(first, undefined, lanes)
-
-    def sums_over_dimensions(self):
-        builder = self._builder
-        before = builder.block
-        head, body, after = (
-            builder.function.append_basic_block(f"dimension.{name}")
-            for name in ("head", "body", "end")
-        )
-        builder.branch(head)
-        builder.position_at_end(head)
-        dimension = builder.phi(_I64)
-        dimension.add_incoming(_I64(0), before)
-        sums = [builder.phi(_VECTOR) for _ in range(ROWS) for _ in _PARTS]
-        for phi in sums:
-            phi.add_incoming(ir.Constant(_VECTOR, [0.0] * LANES), before)
-        builder.cbranch(builder.icmp_signed("<", dimension, self._depth), body, after)
-        builder.position_at_end(body)
-        line = builder.gep(self._panel, [builder.mul(dimension, _I64(COLUMNS))])
-        columns = [builder.load(self._lanes_at(line, part), align=8) for part in _PARTS]
-        for r in range(ROWS):
-            value = self._broadcast(builder.load(builder.gep(self._rows[r], [dimension])))
-            for part in _PARTS:
-                phi = sums[r * len(_PARTS) + part]
-                total = builder.fadd(phi, builder.fmul(value, columns[part]))
-                phi.add_incoming(total, builder.block)
-        dimension.add_incoming(builder.add(dimension, _I64(1)), builder.block)
-        builder.branch(head)
-        builder.position_at_end(after)
-        return sums
-
-    def store(self, sums):
-        for r in range(ROWS):
-            line = self._builder.gep(self._out, [_I64(r * COLUMNS)])
-            for part in _PARTS:
-                target = self._lanes_at(line, part)
-                self._builder.store(sums[r * len(_PARTS) + part], target, align=8)
 
 
 @kernel
@@ -111,22 +77,10 @@ def dot_tile(rows, first_row, panels, panel, tile):
     """tile[r, c] = rows[first_row + r] . column c of the panel, for 6 rows and 32 columns.
 
     rows (n, d) float64, C order; panels (P, d, 32) float64, as pack_rows makes them; tile (6, 32)
-    float64, out. A row past the last is read as the last. O(192 d).
+    float64, out. A row past the last is read as the last row. O(192 d).
     """
     for column in range(0, COLUMNS, WIDTH):
         _dots(rows, first_row, panels, panel, column, tile)
-
-
-@kernel
-def dot_tile_plain(rows, first_row, panels, panel, tile):
-    """Do what dot_tile does, without vector IR."""
-    for r in range(ROWS):
-        row = min(first_row + r, rows.shape[0] - 1)
-        for column in range(COLUMNS):
-            total = 0.0
-            for dimension in range(rows.shape[1]):
-                total += rows[row, dimension] * panels[panel, dimension, column]
-            tile[r, column] = total
 
 
 @kernel

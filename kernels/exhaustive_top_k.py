@@ -1,4 +1,4 @@
-"""Exact top-k of dense rows by scoring every pair in float64: the path for small or extreme k."""
+"""Exact top-k of dense rows by scoring every pair in float64: for small inputs and large k."""
 
 import numpy as np
 
@@ -6,12 +6,13 @@ from .jit import kernel
 from .pair_scores import pair_keys
 from .select import keep_best
 
+# candidates that are scored together: 4 KiB of numbers and keys
 _CHUNK = 256
 
 
 @kernel
 def is_excluded(column, indices, first, last):
-    """Whether column stands in the sorted indices[first:last]."""
+    """Whether column is in the sorted indices[first:last]."""
     while first < last:
         middle = (first + last) >> 1
         if indices[middle] < column:
@@ -25,7 +26,7 @@ def is_excluded(column, indices, first, last):
 
 @kernel
 def write_run(keys, columns, count, key_row, column_row):
-    """Copy an ordered run of count <= k pairs to an output row, padded by -inf and -1."""
+    """Copy count <= k sorted pairs to an output row, padded by -inf and -1."""
     for j in range(column_row.shape[0]):
         if j < count:
             key_row[j], column_row[j] = keys[j], columns[j]
@@ -41,8 +42,8 @@ def score_all_rows(
     """Best k of part r % parts of the candidates for query r // parts, for runs r in lo .. hi.
 
     O((hi - lo) m d / parts), float64. queries (n, d), items (p, d) of one dtype; norms and offsets
-    float64; candidates (m,) rising item numbers; own (n,) the item that a query may not find or -1;
-    excluded_* CSR, sorted rows; keys (n parts, k) float64, columns (n parts, k) int64 out.
+    float64; candidates (m,) ascending item numbers; own (n,): the item that is the query itself, or
+    -1; excluded_* CSR, sorted rows; keys (n parts, k) float64, columns (n parts, k) int64 out.
     Allocates O(k).
     """
     k = columns.shape[1]
@@ -71,7 +72,7 @@ def score_all_rows(
             )  # fmt: skip
             for entry in range(taken):
                 key = chunk_keys[entry]
-                # candidates rise, so a key equal to the k-th best so far comes too late
+                # candidates ascend: a later one with the k-th best key is not better
                 if key <= bound:
                     continue
                 run_keys[count], run_columns[count] = key, chunk[entry]
@@ -106,7 +107,7 @@ def keep_above(
     lo, hi, form, queries, query_norms, items, item_norms, item_offsets, bounds, starts, counts,
     columns, keys,
 ):  # fmt: skip
-    """Score the counts[i] columns from starts[i] on and keep those with keys >= bounds[i].
+    """Score the counts[i] columns from starts[i] on; keep those with keys >= bounds[i].
 
     counts (n,), columns and keys (starts[n],) are changed in place, for queries lo .. hi.
     """
@@ -129,11 +130,12 @@ def keep_above(
 def expand_copies(
     lo, hi, group_of, own, found, found_keys, item_groups, starts, members, keys, columns
 ):
-    """Best k of rows lo .. hi, where every found item stands for all its copies.
+    """Best k of rows lo .. hi, where every item found is replaced by its duplicates.
 
-    group_of (n,): whose row of found (u, w), best first, padded by -1, and of found_keys is a
-    row's; own (n,): the item that a row may not find, or -1; item_groups (p,); members (p,): from
-    starts[g] on the items of group g, rising. keys (n, k) float64, columns (n, k) int64 out.
+    found, found_keys (u, w): items and keys of u distinct rows, best first, padded by -1; group_of
+    (n,): the distinct row of each row; own (n,): the item that is the row itself, or -1;
+    item_groups (p,): group of each item; members (p,): items of group g from starts[g] on,
+    ascending. keys (n, k) float64, columns (n, k) int64 out.
     """
     k = columns.shape[1]
     capacity = 4 * k + 64

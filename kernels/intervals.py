@@ -1,7 +1,8 @@
-"""How far the cosine of a pair can be moved by a rescaling of the latent dimensions.
+"""Range of the cosine of a pair under rescalings of the latent dimensions.
 
-A rescaling D turns <x, y> into sum w x y with weights w = D^-2; condition(D) <= κ is the box
-w in [1, K]^d, K = κ², up to a scale that no cosine sees. Everything is float64, from unit vectors.
+A rescaling D turns <x, y> into sum w x y with weights w = D^-2. condition(D) <= κ means that w lies
+in the box [1, K]^d, K = κ², up to a common factor, which does not change a cosine. Everything is
+computed in float64, from unit vectors.
 """
 
 import math
@@ -10,7 +11,8 @@ import numpy as np
 
 from .jit import kernel
 
-# a squared distance of two unit vectors of d entries below d * COLLINEAR is rounding
+# a squared distance of two unit vectors in d dimensions below d * COLLINEAR is rounding: 4 epsilon
+# in every entry
 COLLINEAR = (4 * 2.0**-52) ** 2
 
 
@@ -23,8 +25,8 @@ def unit_row(row, norm, unit):
 
 
 @kernel
-def spread(x, y):
-    """(|x + y|², |x - y|²) of two unit vectors, 0 where they are collinear but for rounding."""
+def sum_and_difference(x, y):
+    """(|x + y|², |x - y|²) of two unit vectors; 0 where they are collinear up to rounding."""
     plus, minus = 0.0, 0.0
     for j in range(x.shape[0]):
         plus += (x[j] + y[j]) * (x[j] + y[j])
@@ -36,7 +38,7 @@ def spread(x, y):
 @kernel
 def fisher_z(x, y):
     """Fisher z, artanh of the cosine, of two unit or zero vectors: ±inf for collinear ones."""
-    plus, minus = spread(x, y)
+    plus, minus = sum_and_difference(x, y)
     if minus == 0.0:
         return math.inf if plus > 0.0 else 0.0
     if plus == 0.0:
@@ -97,7 +99,7 @@ def best_positive(x, y, K, w):
 
 @kernel
 def tangent_vertex(x, y, K, t, w):
-    """Minimise 2 sum w x y / sum w (t x² + y²/t) over the box into w, by Dinkelbach's method."""
+    """Write to w the minimiser of 2 sum w x y / sum w (t x² + y²/t) on the box, by Dinkelbach."""
     value = math.inf
     w[:] = 1.0
     while True:
@@ -113,24 +115,24 @@ def tangent_vertex(x, y, K, t, w):
 
 @kernel
 def tangent(sums, t):
-    """2 xy / (t xx + yy / t): at least the cosine, and equal to it at t = sqrt(yy / xx)."""
+    """2 xy / (t xx + yy / t): an upper bound of the cosine, exact at t = sqrt(yy / xx)."""
     return 2.0 * sums[0] / (t * sums[1] + sums[2] / t)
 
 
 @kernel
-def highest_envelope(rising, falling, low, high):
+def highest_envelope(left, right, low, high):
     """The t of [low, high] where the lower of two tangents is highest; 0.0 if rounding hides it.
 
-    Each tangent has one peak: that of rising is not before low, that of falling not after high.
+    Each tangent has one peak: that of left is at or after low, that of right at or before high.
     """
-    first = math.sqrt(rising[2] / rising[1])
-    second = math.sqrt(falling[2] / falling[1])
-    if low < first < high and tangent(falling, first) >= tangent(rising, first):
+    first = math.sqrt(left[2] / left[1])
+    second = math.sqrt(right[2] / right[1])
+    if low < first < high and tangent(right, first) >= tangent(left, first):
         return first
-    if low < second < high and tangent(rising, second) >= tangent(falling, second):
+    if low < second < high and tangent(left, second) >= tangent(right, second):
         return second
-    below = falling[0] * rising[2] - rising[0] * falling[2]
-    above = rising[0] * falling[1] - falling[0] * rising[1]
+    below = right[0] * left[2] - left[0] * right[2]
+    above = left[0] * right[1] - right[0] * left[1]
     if below * above > 0.0:
         t = math.sqrt(below / above)
         if low < t < high:
@@ -142,8 +144,8 @@ def highest_envelope(rising, falling, low, high):
 def lowest_between(start, end, w_start, w_end, w):
     """Write to w the point between two of the box with the smallest cosine, none negative.
 
-    start, end: their weighted sums. The derivative along the segment has one sign change at most,
-    for its numerator is linear.
+    start, end: their weighted sums. The derivative along the segment changes sign at most once,
+    because its numerator is linear.
     """
     n, p, q = start
     dn, dp, dq = end[0] - n, end[1] - p, end[2] - q
@@ -163,33 +165,33 @@ def lowest_between(start, end, w_start, w_end, w):
 def worst_nonnegative(x, y, K, w):
     """Write to w the point of the box with the smallest cosine, where none in it is negative.
 
-    That cosine is max over t of min over w of 2 sum wxy / sum w (t x² + y²/t). Two vertices that
-    are best at their t bound the maximum from above: the next t is where they leave it highest.
+    That cosine is max over t of min over w of 2 sum wxy / sum w (t x² + y²/t). Two vertices, each
+    optimal at its t, bound the maximum from above; the next t is where this bound is highest.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
-    w_rising, w_falling = np.empty_like(w), np.empty_like(w)
-    tangent_vertex(x, y, K, low, w_rising)
-    tangent_vertex(x, y, K, high, w_falling)
-    rising, falling = weighted_sums(x, y, w_rising), weighted_sums(x, y, w_falling)
+    w_left, w_right = np.empty_like(w), np.empty_like(w)
+    tangent_vertex(x, y, K, low, w_left)
+    tangent_vertex(x, y, K, high, w_right)
+    left, right = weighted_sums(x, y, w_left), weighted_sums(x, y, w_right)
     for _ in range(200):
-        t = highest_envelope(rising, falling, low, high)
-        guided = t > 0.0
-        if not guided:
+        t = highest_envelope(left, right, low, high)
+        improves = t > 0.0
+        if not improves:
             t = math.sqrt(low * high)
         if not low < t < high:
             break
-        bound = min(tangent(rising, t), tangent(falling, t))
+        bound = min(tangent(left, t), tangent(right, t))
         tangent_vertex(x, y, K, t, w)
         sums = weighted_sums(x, y, w)
         if sums[2] > t * t * sums[1]:
-            low, rising = t, sums
-            w_rising[:] = w
+            low, left = t, sums
+            w_left[:] = w
         else:
-            high, falling = t, sums
-            w_falling[:] = w
-        if guided and tangent(sums, t) >= bound * (1.0 - 2.0**-51):
+            high, right = t, sums
+            w_right[:] = w
+        if improves and tangent(sums, t) >= bound * (1.0 - 2.0**-51):
             break
-    lowest_between(rising, falling, w_rising, w_falling, w)
+    lowest_between(left, right, w_left, w_right, w)
 
 
 @kernel
@@ -206,19 +208,11 @@ def highest_cosine(x, y, K, w):
 
 
 @kernel
-def box_interval(x, y, K, low_weights, high_weights):
-    """(lowest, highest) cosine of unit x and y over the box, with the weights that attain them."""
-    highest_cosine(x, y, K, high_weights)
-    highest_cosine(x, -y, K, low_weights)
-    return weighted_cosine(x, y, low_weights), weighted_cosine(x, y, high_weights)
-
-
-@kernel
 def box_intervals(lo, hi, x, y, x_norms, y_norms, K, ends, weights):
     """Exact range of the cosines of pairs lo .. hi over the box. O(d²) a pair.
 
     x, y (n, d) float64 with their norms (n,); ends (n, 2) float64 out: lowest, highest, NaN for a
-    zero row; weights (n, 2, d) float64 out: where they are attained, ones for a zero row.
+    zero row; weights (n, 2, d) float64 out: weights that attain them, ones for a zero row.
     """
     d = x.shape[1]
     a, b = np.empty(d), np.empty(d)
@@ -229,17 +223,20 @@ def box_intervals(lo, hi, x, y, x_norms, y_norms, K, ends, weights):
             continue
         unit_row(x[i], x_norms[i], a)
         unit_row(y[i], y_norms[i], b)
-        ends[i, 0], ends[i, 1] = box_interval(a, b, K, weights[i, 0], weights[i, 1])
+        highest_cosine(a, b, K, weights[i, 1])
+        highest_cosine(a, -b, K, weights[i, 0])
+        ends[i, 0] = weighted_cosine(a, b, weights[i, 0])
+        ends[i, 1] = weighted_cosine(a, b, weights[i, 1])
 
 
 @kernel
-def split_index(x, y, contributions):
-    """Total-variation index of two unit vectors, and each dimension's signed share in it.
+def total_variation_index(x, y, contributions):
+    """Total-variation index of two unit vectors, and the signed contribution of each dimension.
 
-    contributions (d,) float64 out: ½ (e₊² - e₋²), e± the unit vectors along x ± y: how fast z moves
-    with the logarithm of that dimension's weight. Their absolute values sum to the index.
+    contributions (d,) float64 out: ½ (e₊² - e₋²), e± the unit vectors along x ± y: the derivative
+    of z by the logarithm of the dimension's weight. Their absolute values sum to the index.
     """
-    plus, minus = spread(x, y)
+    plus, minus = sum_and_difference(x, y)
     contributions[:] = 0.0
     total = 0.0
     if plus == 0.0 or minus == 0.0:
@@ -262,16 +259,16 @@ def pair_indices(lo, hi, x, y, x_norms, y_norms, z, indices, contributions):
         unit_row(x[i], x_norms[i], a)
         unit_row(y[i], y_norms[i], b)
         z[i] = fisher_z(a, b)
-        indices[i] = split_index(a, b, contributions[i])
+        indices[i] = total_variation_index(a, b, contributions[i])
 
 
 @kernel
 def edge_indices(lo, hi, items, norms, rows, neighbors, first_of, indices, totals):
-    """Total-variation indices of the edges of parts lo .. hi of rows, and what they come from.
+    """Total-variation indices of the edges of parts lo .. hi of rows, and totals by dimension.
 
-    items (p, d) float with norms (p,); neighbors (n, k) those of rows (n,); part q is the rows
+    items (p, d) float with norms (p,); neighbors (n, k) of the items rows (n,); part q holds rows
     first_of[q] .. first_of[q + 1]; indices (n, k) float64 out, NaN for an edge of a zero row;
-    totals (parts, d) float64 out: sums of the sizes of the contributions. O(d) an edge.
+    totals (parts, d) float64 out: sums of absolute contributions. O(d) an edge.
     """
     d = items.shape[1]
     x, y, contributions = np.empty(d), np.empty(d), np.empty(d)
@@ -284,6 +281,6 @@ def edge_indices(lo, hi, items, norms, rows, neighbors, first_of, indices, total
                     indices[i, r] = np.nan
                     continue
                 unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], y)
-                indices[i, r] = split_index(x, y, contributions)
+                indices[i, r] = total_variation_index(x, y, contributions)
                 for j in range(d):
                     totals[part, j] += abs(contributions[j])

@@ -1,77 +1,58 @@
-"""Lists of the items of every column, and the sums of inner products along them.
+"""Inverted lists of sparse items, and the accumulation of inner products along them.
 
-Where sums are int32 a list's entries are read by the 64 bits: four items that count 1 each, or two
-items with their values, item in the low half and value in the high one. Short columns come by
-length, which decides how often the end of a list is mispredicted. A search of the deck data, whose
-lists have 31 entries, takes three quarters of the time of separate lists in the given order.
+The list of a column holds the items that have it. With int32 sums a list is read 64 bits at a time:
+four items of value 1, or two items with their values, the item in the lower half and the value in
+the upper half of 32 bits. Short lists are ordered by length, because the length decides how often
+the end of a list is mispredicted. A search of the deck data, with 31 entries a list, takes three
+quarters of the time of separate arrays in the given order.
 """
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from .intrinsics import load_64_bits, prefetch
 from .jit import kernel
-from .prefetch import prefetch
-from .vector_ir import I64, pointer
 
-# lists asked for in advance
+# rows or lists that are prefetched ahead
 _AHEAD = 12
+# bytes of a cache line
 _LINE = 64
+# to take apart 64 bits
 _LOW_16 = np.uint64(0xFFFF)
-_BITS_16, _BITS_32, _BITS_48 = np.uint64(16), np.uint64(32), np.uint64(48)
-
-
-@intrinsic
-def _word_of_memory(typingctx, array, start):
-    signature = types.uint64(array, start)
-
-    def codegen(context, builder, sig, arguments):
-        at = pointer(context, builder, sig.args[0], *arguments)
-        size = context.get_abi_sizeof(at.type.pointee)
-        return builder.load(builder.bitcast(at, ir.PointerType(I64)), align=size)
-
-    return signature, codegen
-
-
-def _word_slowly(array, start):
-    """The 64 bits of array from an element on."""
-    return array[start : start + 8 // array.itemsize].view(np.uint64)[0]
-
-
-word = _word_slowly if numba.config.DISABLE_JIT else _word_of_memory
+_BITS_16 = np.uint64(16)
+_BITS_32 = np.uint64(32)
+_BITS_48 = np.uint64(48)
 
 
 @kernel
-def find_whole_rows(lo, hi, indptr, data, are_whole):
-    """are_whole[i]: rows lo .. hi of a CSR matrix hold whole numbers of int16 only.
+def find_whole_rows(lo, hi, indptr, data, are_int16):
+    """are_int16[lo:hi] = whether all values of rows lo .. hi of a CSR matrix are int16 integers.
 
-    data (nnz,) float; are_whole (n,) bool, out.
+    data (nnz,) float; are_int16 (n,) bool, out.
     """
     others = 0
     for value in data[indptr[lo] : indptr[hi]]:
         others += (abs(value) >= 32768) | (np.rint(value) != value)
-    are_whole[lo:hi] = others == 0
+    are_int16[lo:hi] = others == 0
 
 
 @kernel
-def take_rows(lo, hi, order, indptr, indices, data, taken_indptr, taken, values):
-    """Row i of the result is row order[i] of a CSR matrix, for rows lo .. hi of the result.
+def take_rows(lo, hi, order, indptr, indices, data, new_indptr, new_indices, values):
+    """Rows lo .. hi of the CSR matrix whose row i is row order[i] of the given one.
 
-    indices (nnz,) int; data (nnz,) or None; taken (nnz,) int and values (nnz,) or None out.
+    indices (nnz,) int; data (nnz,) or None; new_indices (nnz,) int and values (nnz,) int16 or None,
+    out.
     """
     for i in range(lo, hi):
-        if i + _AHEAD < hi:  # short rows all over memory
+        if i + _AHEAD < hi:  # rows are short, at random addresses
             start = indptr[order[i + _AHEAD]]
             prefetch(indices, start)
             prefetch(indices, start + _LINE // indices.itemsize)
             if data is not None:
                 prefetch(data, start)
                 prefetch(data, start + _LINE // data.itemsize)
-        to = taken_indptr[i]
+        to = new_indptr[i]
         for t in range(indptr[order[i]], indptr[order[i] + 1]):
-            taken[to] = indices[t]
+            new_indices[to] = indices[t]
             if data is not None:
                 values[to] = np.int16(data[t])
             to += 1
@@ -79,16 +60,16 @@ def take_rows(lo, hi, order, indptr, indices, data, taken_indptr, taken, values)
 
 @kernel
 def add_lists(first, last, indices, values, list_indptr, list_items, list_values, sums):
-    """sums[j] += <query, item j> for all items; the query's non-zeros first .. last, in order.
+    """sums[j] += <query, item j> for all items; the query's non-zeros are first .. last, in order.
 
-    With list_values None, every value is 1 where values is None too; else list_items (nnz,) int32
-    hold an item in their lower and its value in their upper half.
-    Short lists all over memory: the first lines of each are asked for in advance, 2x on the deck
-    data. No call per list: one between compiled functions counts references.
+    If list_values and values are None, every value is 1. If only list_values is None, list_items
+    (nnz,) int32 hold an item in their lower and its value in their upper half. The lists are short
+    and at random addresses: prefetching the first lines of each makes the deck data 2 times as
+    fast. There is no call per list, because a call between kernels counts references.
     """
     if list_values is None:
         if values is None:
-            _count(first, last, indices, list_indptr, list_items, sums)
+            _add_ones(first, last, indices, list_indptr, list_items, sums)
         else:
             _add_packed(first, last, indices, values, list_indptr, list_items, sums)
     else:
@@ -96,7 +77,7 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
 
 
 @kernel
-def _count(first, last, indices, list_indptr, items, sums):
+def _add_ones(first, last, indices, list_indptr, items, sums):
     line = _LINE // items.itemsize
     for t in range(first, last):
         if t + 2 * _AHEAD < last:
@@ -112,7 +93,7 @@ def _count(first, last, indices, list_indptr, items, sums):
             for s in range(start, fours, 4):
                 if (s - start) % line == 0:
                     prefetch(items, s + to_next)
-                four = word(items, s)
+                four = load_64_bits(items, s)
                 sums[four & _LOW_16] += 1
                 sums[(four >> _BITS_16) & _LOW_16] += 1
                 sums[(four >> _BITS_32) & _LOW_16] += 1
@@ -140,7 +121,7 @@ def _add_packed(first, last, indices, values, list_indptr, packed, sums):
         for s in range(start, fours, 4):
             if (s - start) % line == 0:
                 prefetch(packed, s + to_next)
-            one, two = word(packed, s), word(packed, s + 2)
+            one, two = load_64_bits(packed, s), load_64_bits(packed, s + 2)
             sums[one & _LOW_16] += value * np.int32(np.int16(one >> _BITS_16))
             sums[(one >> _BITS_32) & _LOW_16] += value * np.int32(np.int64(one) >> 48)
             sums[two & _LOW_16] += value * np.int32(np.int16(two >> _BITS_16))

@@ -1,4 +1,4 @@
-"""The decorators of every kernel, and the compiled parallel loop over them."""
+"""Decorators of the kernels, and the compiled parallel loop over blocks of rows."""
 
 import functools
 
@@ -9,14 +9,15 @@ from numba.extending import intrinsic
 
 from .code_cache import CodeCache
 
-SCREEN_FLAGS = {"contract", "reassoc", "nsz"}
+# fastmath flags of relaxed kernels; NaN and infinity keep their meaning
+RELAXED_FLAGS = {"contract", "reassoc", "nsz"}
 
 
 def _compiled(function, **flags):
     if function.__name__.startswith("_"):
-        # for kernels only: they need no entry from Python
+        # private kernels are called by kernels only: no entry from Python is compiled
         flags |= {"no_cpython_wrapper": True}
-    # nothing enters a kernel from C: a twentieth of the first audit
+    # kernels are not called from C: without that entry the first audit is 5 % faster
     dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
     if not numba.config.DISABLE_JIT:
         dispatcher._cache = CodeCache(function)
@@ -24,31 +25,31 @@ def _compiled(function, **flags):
 
 
 def kernel(function):
-    """Compile with the written order of operations: the bits of the answer are promised."""
+    """Compile with the written order of operations: bits are reproducible on every CPU."""
     return _compiled(function)
 
 
-def screen_kernel(function):
-    """Compile for speed where only candidates are chosen; NaN keeps its meaning."""
-    return _compiled(function, fastmath=SCREEN_FLAGS)
+def relaxed_kernel(function):
+    """Compile with contraction and reassociation, for candidates and training."""
+    return _compiled(function, fastmath=RELAXED_FLAGS)
 
 
-# the parallel loop: compiled once, it enters a kernel by address, through the place in memory where
-# the arguments of a call lie. To compile it around each kernel took 57 s of a processor for the
-# five operations of tests/robustness/guard_calls.py in every process; this takes 2 s, and the
-# kernels run the very code that the pool runs. Nothing of it is kept on disk: Numba names the
-# body of a parallel loop by an address in memory, so two on disk could have one name, and one of
-# them run as both
+# The parallel loop is compiled once. It calls a kernel by address and passes a pointer to the
+# arguments. A loop compiled around each kernel took 57 s for the five operations of
+# tests/robustness/guard_calls.py in every process; this takes 2 s, and runs the same machine code
+# as the pool. The loop is not cached: Numba names the body of a parallel loop by an address in
+# memory, so two loops on disk could have one name.
 
+# types of the arguments of an entry: lo, hi, pointer to the kernel's arguments
 _BLOCK = types.int64, types.int64, types.uintp
 
 
 @functools.cache
 def prange_driver(rows_kernel):
-    """One parallel loop over blocks of rows_kernel: driver(cuts, done, *arguments).
+    """Return driver(boundaries, done, *arguments), a parallel loop over blocks of rows_kernel.
 
-    done (blocks,) uint8 is set to 1 per finished block. The layers under prange can return without
-    having run the loop, and they drop what a block raises; the caller must look at done.
+    done (blocks,) uint8 is set to 1 for every finished block. The caller must check it: in a forked
+    child the layers below prange can return without running the loop, and they drop exceptions.
     """
 
     @intrinsic
@@ -57,23 +58,23 @@ def prange_driver(rows_kernel):
         return types.uintp(arguments), _constant(address)
 
     @numba.njit(nogil=True)
-    def driver(cuts, done, *arguments):
-        _loop(entry_address(arguments), _place(arguments), cuts, done)
+    def driver(boundaries, done, *arguments):
+        _loop(entry_address(arguments), _place(arguments), boundaries, done)
 
     return driver
 
 
 @numba.njit(parallel=True, nogil=True)
-def _loop(entry, place, cuts, done):
-    """Run entry(lo, hi, place) for every block of rows between consecutive cuts."""
-    for block in prange(cuts.shape[0] - 1):
-        _run_block(entry, cuts[block], cuts[block + 1], place)
+def _loop(entry, place, boundaries, done):
+    """Run entry(lo, hi, place) for every block of rows between consecutive boundaries."""
+    for block in prange(boundaries.shape[0] - 1):
+        _run_block(entry, boundaries[block], boundaries[block + 1], place)
         done[block] = 1
 
 
 @functools.cache
 def _entry(rows_kernel, kinds):
-    """Compiled entry(lo, hi, place): rows_kernel with the arguments that lie at place."""
+    """Compile entry(lo, hi, place): rows_kernel with the arguments stored at place."""
     signature = types.int64, types.int64, *kinds
     address = _address(rows_kernel, signature)
 
@@ -98,7 +99,7 @@ def _entry(rows_kernel, kinds):
 
 @intrinsic
 def _run_block(typing_context, entry, lo, hi, place):
-    """entry(lo, hi, place), where entry is an address."""
+    """Call entry(lo, hi, place), where entry is an address."""
 
     def generate(context, builder, _, values):
         _call(context, builder, values[0], _BLOCK, values[1:])
@@ -109,7 +110,7 @@ def _run_block(typing_context, entry, lo, hi, place):
 
 @intrinsic
 def _place(typing_context, arguments):
-    """The address of a tuple on the stack of the caller."""
+    """Address of a tuple on the stack of the caller."""
 
     def generate(context, builder, _, values):
         place = cgutils.alloca_once_value(builder, values[0])
@@ -119,7 +120,7 @@ def _place(typing_context, arguments):
 
 
 def _call(context, builder, address, signature, values):
-    """Emit a call of compiled code at an address; what bounds checks raise ends the block."""
+    """Emit a call of compiled code at an address; an error of a bounds check ends the block."""
     convention = context.call_conv
     function_type = convention.get_function_type(types.none, signature).as_pointer()
     function = builder.inttoptr(address, function_type)
@@ -133,7 +134,7 @@ def _constant(address):
 
 
 def _address(function, signature):
-    """Where the compiled code of a signature lies; the function must outlive its use."""
+    """Address of the compiled code of a signature; the function must outlive its use."""
     function.compile(signature)
     compiled = function.overloads[signature]
     return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)

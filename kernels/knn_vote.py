@@ -1,33 +1,33 @@
-"""Recommendations by votes: of what a user has seen, or of the users who are nearest."""
+"""Recommendations by k-nearest-neighbour votes: item-based and user-based."""
 
 import numpy as np
 
 from .jit import kernel
-from .row_argsort import best_of_line
+from .row_argsort import top_k_of_row
 
 
 @kernel
-def most_voted(votes, seen, best):
-    """best: the k items with most votes that are not seen, -1 where there are fewer.
+def top_k_votes(votes, seen, best):
+    """Write to best the k items with most votes that are not seen, padded by -1.
 
-    votes (p,) float64, of at least 0, in/out: those of the seen become -1; best (k,) int64, out.
+    votes (p,) float64, at least 0, in/out: set to -1 for seen items; best (k,) int64, out.
     """
     for item in seen:
         votes[item] = -1.0
-    best_of_line(votes, -1, best.shape[0], best)
+    top_k_of_row(votes, -1, best.shape[0], best)
     for rank in range(best.shape[0]):
         if votes[best[rank]] <= 0:
             best[rank] = -1
 
 
 @kernel
-def recommend_by_lists(lo, hi, indptr, indices, neighbors, weights, best):
-    """best[u]: the k items with most votes that user u has not seen, -1 where there are fewer.
+def recommend_by_items(lo, hi, indptr, indices, neighbors, weights, best):
+    """Item-based: best[u] = k unseen items with most votes from neighbours of seen items.
 
-    indptr (n + 1,) int64 and indices: CSR of what users have seen; neighbors (p, K) int64: the
-    nearest of every item, -1 for none; weights (K,) float64: the vote for the first, second ...;
-    best (n, k) int64, out: by falling votes, equal votes by lower item. O(h K + p) time for h
-    items seen, p numbers of scratch.
+    indptr (n + 1,) int64 and indices: CSR of the items that users have seen; neighbors (p, K)
+    int64: nearest items of every item, padded by -1; weights (K,) float64: vote for the first,
+    second, ... neighbour; best (n, k) int64, out: descending votes, equal votes by lower item,
+    padded by -1. O(h K + p) time for h items seen, p numbers of scratch.
     """
     votes = np.empty(neighbors.shape[0])
     for u in range(lo, hi):
@@ -36,18 +36,17 @@ def recommend_by_lists(lo, hi, indptr, indices, neighbors, weights, best):
             for rank in range(neighbors.shape[1]):
                 if neighbors[seen, rank] >= 0:
                     votes[neighbors[seen, rank]] += weights[rank]
-        most_voted(votes, indices[indptr[u] : indptr[u + 1]], best[u])
+        top_k_votes(votes, indices[indptr[u] : indptr[u + 1]], best[u])
 
 
 @kernel
 def recommend_by_users(lo, hi, users, neighbors, weights, indptr, indices, n_items, best):
-    """best[q]: the k items with most votes that user users[q] has not seen, -1 for fewer.
+    """User-based: best[q] = k items unseen by users[q] with most votes from nearest users.
 
-    users (m,) int64; neighbors (m, K) int64: the nearest users of each, -1 for none, who vote for
-    all that they have seen; weights (K,) float64: the vote of the first, second ...; indptr (n +
-    1,) int64 and indices: CSR of what users have seen; best (m, k) int64, out: by falling votes,
-    equal votes by lower item. O(interactions of the neighbours + p) time a user, p numbers of
-    scratch.
+    users (m,) int64; neighbors (m, K) int64: nearest users of each, padded by -1, who vote for all
+    items that they have seen; weights (K,) float64: vote of the first, second, ... user; indptr (n
+    + 1,) int64 and indices: CSR of the items that users have seen; best (m, k) int64, out, as in
+    recommend_by_items. O(interactions of the neighbours + p) time a user, p numbers of scratch.
     """
     votes = np.empty(n_items)
     for q in range(lo, hi):
@@ -57,4 +56,4 @@ def recommend_by_users(lo, hi, users, neighbors, weights, indptr, indices, n_ite
             if other >= 0:
                 for item in indices[indptr[other] : indptr[other + 1]]:
                     votes[item] += weights[rank]
-        most_voted(votes, indices[indptr[users[q]] : indptr[users[q] + 1]], best[q])
+        top_k_votes(votes, indices[indptr[users[q]] : indptr[users[q] + 1]], best[q])

@@ -1,4 +1,4 @@
-"""The normal law of cosines: how unlikely one is that is as large, for both of its rows."""
+"""Normal distribution function, and mutual proximity of normal cosines (Schnitzer et al. 2012)."""
 
 import math
 
@@ -6,16 +6,16 @@ from .jit import kernel
 
 _ROOT_HALF = math.sqrt(0.5)
 _HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
-# below, erfc leaves the range of float64
-_FAR = -37.0
+# below this z, erfc underflows in float64
+_LEAST_ERFC = -37.0
 
 
 @kernel
-def log_normal(z):
-    """Logarithm of the standard normal distribution function at z, to some 1e-15 of its size."""
+def log_cdf(z):
+    """Logarithm of the standard normal distribution function at z, to a relative error of 1e-15."""
     if z > 0.0:
         return math.log1p(-0.5 * math.erfc(z * _ROOT_HALF))
-    if z >= _FAR:
+    if z >= _LEAST_ERFC:
         return math.log(0.5 * math.erfc(-z * _ROOT_HALF))
     square = 1.0 / (z * z)
     series = 1.0 - square * (1.0 - 3.0 * square * (1.0 - 5.0 * square * (1.0 - 7.0 * square)))
@@ -26,14 +26,15 @@ def log_normal(z):
 def mutual_proximity_rows(
     lo, hi, cosines, columns, query_means, query_deviations, means, deviations, keys
 ):
-    """keys[i] = ln of the product of both rows' distribution functions, for queries lo .. hi.
+    """keys[i] = log mutual proximity of query i and the items columns[i], for queries lo .. hi.
 
-    cosines, columns (n, k): of query i and the items columns[i]; means and deviations of the
-    cosines of queries (n,) and items (p,), deviations positive; keys (n, k) out. O((hi - lo) k).
+    This is ln(cdf of the cosine for the query * cdf for the item). cosines, columns (n, k); means
+    and standard deviations of the cosines of queries (n,) and items (p,), deviations positive; keys
+    (n, k) out. O((hi - lo) k).
     """
     for i in range(lo, hi):
         mean, deviation = query_means[i], query_deviations[i]
         for entry in range(cosines.shape[1]):
             cosine, item = cosines[i, entry], columns[i, entry]
             own, other = (cosine - mean) / deviation, (cosine - means[item]) / deviations[item]
-            keys[i, entry] = log_normal(own) + log_normal(other)
+            keys[i, entry] = log_cdf(own) + log_cdf(other)

@@ -1,26 +1,29 @@
-"""Rows made ready for the tiles: scaled, rotated, quantised and packed in panels of 32.
+"""Packing of rows for the tiles: scaled, rotated, quantised to int8, in panels of 32.
 
-A panel is worked on as (depth, 32) float32: the 32 rows are the lanes, so every step is one vector
-operation whatever the depth. Rows are rotated by an orthogonal map before they are quantised: it
-changes no inner product and spreads a dominating coordinate over all, which shrinks the largest
-residual (mtg decks: 0.020 to 0.011). The map is signs and fast Hadamard transforms of the largest
-power of two <= d, over the first and then the last coordinates, so no d needs padding.
+A panel is processed as (depth, 32) float32: the 32 rows are the lanes of vector operations. Rows
+are rotated before quantisation. The rotation is orthogonal, so inner products do not change; it
+distributes a dominating coordinate over all, which reduces the largest residual (mtg decks: from
+0.020 to 0.011). It consists of random signs and fast Hadamard transforms of the largest power of
+two <= d, over the first and then over the last coordinates, so that no d needs padding.
 
-Every quantised row is x = s q + e with integers |q| <= 127; s, |s q| and |e| are measured on the
-rotated float32 row. What rotating and rounding to float32 lose is at most 2^-17.7 |x||y| a pair
-(3 passes of at most 10 butterflies and 4 roundings, both sides); SLACK covers it twice over.
+Every quantised row is x = s q + e with integers |q| <= 127. s, |s q| and |e| are measured on the
+rotated float32 row. Rotation and rounding to float32 change an inner product by at most 2^-17.7
+|x||y| (3 passes of at most 10 butterflies and 4 roundings, both sides). SLACK is more than twice
+that.
 """
 
 import numpy as np
 
-from .jit import kernel, screen_kernel
+from .jit import kernel, relaxed_kernel
 from .tiles import PANEL
 
-# relative to |x||y|: rotation and float32 rounding of both sides, and of the thresholds
+# bound on rounding relative to |x||y|: rotation and float32 of both sides, and the thresholds
 SLACK = np.float32(2.0**-16)
+# factor that exceeds the relative rounding of a float32 norm of up to 2^11 dimensions
 _ROUND_UP = np.float32(1.0 + 2.0**-12)
-# squares below the float32 range; items have norms of at most 1
-_LOST = np.float32(1e-18)
+# bound on the norm of entries whose squares underflow in float32; items have norms of at most 1
+_UNDERFLOW = np.float32(1e-18)
+# largest magnitude of an int8 code
 LARGEST_CODE = np.float32(127.0)
 
 
@@ -28,7 +31,7 @@ LARGEST_CODE = np.float32(127.0)
 def load_panel(rows, numbers, first, last, factors, shift, panel):
     """panel[j, i] = rows[numbers[first + i], j] * factors[...] - shift[j]; zeros from last on.
 
-    shift (d,) float64, or empty for none; taken off before anything is rounded to float32.
+    shift (d,) float64, or empty for none; subtracted in float64.
     """
     depth = rows.shape[1]
     for i in range(PANEL):
@@ -56,7 +59,7 @@ def shift_products(lo, hi, rows, factors, shift, products):
         products[i] = total
 
 
-@screen_kernel
+@relaxed_kernel
 def _hadamard(panel):
     """Transform all coordinates of panel (a power of two, 32)."""
     size, half = panel.shape[0], 1
@@ -98,11 +101,12 @@ def rotate_panel(panel, signs):
         _hadamard(panel[:size])
 
 
-@screen_kernel
+@relaxed_kernel
 def measure_panel(panel, scales, norms, residuals):
     """Per column: s = max / 127 (1 for zero columns), norm and residual norm, rounded up.
 
-    scales, norms, residuals (32,) float32 out. Where scales[0] < 0 on entry, one scale serves all.
+    panel becomes integers. scales, norms, residuals (32,) float32 out; scales[0] < 0 on entry
+    requests one scale for all columns.
     """
     shared = scales[0] < 0
     largest = np.zeros(PANEL, np.float32)
@@ -119,7 +123,7 @@ def measure_panel(panel, scales, norms, residuals):
     for i in range(PANEL):
         size = top if shared else largest[i]
         scales[i] = size / LARGEST_CODE if size > np.float32(1e-30) else np.float32(1.0)
-        norms[i] = np.sqrt(squares[i]) * _ROUND_UP + _LOST
+        norms[i] = np.sqrt(squares[i]) * _ROUND_UP + _UNDERFLOW
     inverses = np.empty(PANEL, np.float32)
     for i in range(PANEL):
         squares[i] = 0.0
@@ -132,14 +136,14 @@ def measure_panel(panel, scales, norms, residuals):
             squares[i] += left * left
             panel[j, i] = code
     for i in range(PANEL):
-        residuals[i] = np.sqrt(squares[i]) * _ROUND_UP + _LOST
+        residuals[i] = np.sqrt(squares[i]) * _ROUND_UP + _UNDERFLOW
 
 
 @kernel
 def prepare_item_panels(
     lo, hi, rows, order, factors, shift, offsets, signs, codes, float_rows, starts, statistics
 ):
-    """Panels lo .. hi of the items: codes or float rows, and what a panel's bound needs.
+    """Panels lo .. hi of the items: codes or float rows, and statistics for the bound of a panel.
 
     rows (p, d); order (m,) row of each position; factors (p,) float64; shift (d,) float64 or empty;
     offsets (m,) float32 by position; signs (3, d). Out: codes (m', stride) int8 or float_rows
@@ -206,7 +210,7 @@ def pack_query_codes(panel, unsigned, packed):
 
 @kernel
 def pack_query_floats(panel, packed):
-    """Columns of panel (depth, 32) as they are, flat."""
+    """Copy panel (depth, 32) to packed, flat."""
     for j in range(panel.shape[0]):
         for i in range(PANEL):
             packed[j * PANEL + i] = panel[j, i]

@@ -1,17 +1,18 @@
-"""Random numbers by counter: Philox4x32-10, which has no state to carry from row to row.
+"""Counter-based random numbers, Philox4x32-10: no state passes from row to row.
 
-Source: Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011. Words are
-32 bits in int64; products may wrap, which leaves the bits that are kept as they are.
+Source: Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011. Words of
+32 bits are held in int64. A product may overflow; the bits that are used stay correct.
 """
 
 from .jit import kernel
 
+# mask of a 32-bit word
 _WORD = 0xFFFFFFFF
 
 
 @kernel
 def philox(word_0, word_1, word_2, word_3, key_0, key_1):
-    """Return the four random words that belong to a counter of four words and a key of two."""
+    """Return four random words for a counter of four words and a key of two."""
     for _ in range(10):
         product, other_product = word_0 * 0xD2511F53, word_2 * 0xCD9E8D57
         word_0, word_1, word_2, word_3 = (
@@ -29,7 +30,7 @@ def philox(word_0, word_1, word_2, word_3, key_0, key_1):
 def uniform_pair(step, stream, row, key_0, key_1):
     """Return two independent uniform numbers of 52 bits, strictly between 0 and 1.
 
-    They belong to (step, stream, row, key): step and stream below 2^32, row below 2^63.
+    They depend on (step, stream, row, key) only: step and stream below 2^32, row below 2^63.
     """
     a, b, c, d = philox(step, stream, row & _WORD, row >> 32, key_0, key_1)
     scale = 2.0**-52

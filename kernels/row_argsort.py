@@ -1,137 +1,137 @@
-"""The best of a line of scores in order: by falling score, equal scores by lower column."""
+"""Partial argsort of a row of scores: descending scores, equal scores by lower column."""
 
 import numpy as np
 
 from .jit import kernel
 
-# scores are cut to whole steps, of which three digits are looked at, of so many values each
+# scores are quantised to this many levels, for a radix sort
+LEVELS = 2**32
+# bits of a digit of the radix sort: three digits hold a level
 DIGIT_BITS = 11
+# values of a digit
 DIGITS = 2**DIGIT_BITS
-CUTS = 2**32
-# a line's scores differ by more and by less than this, or they are sorted as they are
-LEAST_SPAN, MOST_SPAN = 2.0**-900, 2.0**900
-# a key is a score's cut and, in so many lower bits, its column
+# ranges of scores outside of which quantisation overflows or underflows; then all levels are 0
+LEAST_RANGE = 2.0**-900
+MOST_RANGE = 2.0**900
+# a sort key is the level, and in this many lower bits the column
 COLUMN_BITS = 31
 
 
 @kernel
-def sort_by_score(line, rows):
-    """Order rows by falling score in the line, in place; equal scores keep their order."""
-    if rows.shape[0] > 32:
-        keys = np.empty(rows.shape[0])
-        for c in range(rows.shape[0]):
-            keys[c] = -line[rows[c]]
-        rows[:] = rows[np.argsort(keys, kind="mergesort")]
+def sort_by_score(scores, columns):
+    """Sort columns by descending score, in place; equal scores keep their order."""
+    if columns.shape[0] > 32:
+        keys = np.empty(columns.shape[0])
+        for c in range(columns.shape[0]):
+            keys[c] = -scores[columns[c]]
+        columns[:] = columns[np.argsort(keys, kind="mergesort")]
         return
-    for c in range(1, rows.shape[0]):
-        row, at = rows[c], c
-        while at > 0 and line[rows[at - 1]] < line[row]:
-            rows[at] = rows[at - 1]
+    for c in range(1, columns.shape[0]):
+        column, at = columns[c], c
+        while at > 0 and scores[columns[at - 1]] < scores[column]:
+            columns[at] = columns[at - 1]
             at -= 1
-        rows[at] = row
+        columns[at] = column
 
 
 @kernel
-def span_of(line):
-    """The highest score of a line, and the steps that one unit of score makes of its CUTS."""
-    lowest = highest = line[0]
-    for score in line:
+def level_scale(scores):
+    """The highest score, and the number of levels per unit of score, 0 if out of range."""
+    lowest = highest = scores[0]
+    for score in scores:
         if score < lowest:
             lowest = score
         if score > highest:
             highest = score
     span = highest - lowest
-    return highest, (CUTS - 1) / span if LEAST_SPAN < span < MOST_SPAN else 0.0
+    return highest, (LEVELS - 1) / span if LEAST_RANGE < span < MOST_RANGE else 0.0
 
 
 @kernel
-def cut_of(score, highest, steps):
-    """Whole steps of a score below the highest one, less than CUTS, of what is no number too.
-
-    Where no steps tell the line's scores apart, all are cut to 0.
-    """
-    depth = (highest - score) * steps if steps > 0 else 0.0
-    return np.int64(depth) if depth < CUTS else CUTS - 1
+def level_of(score, highest, scale):
+    """Level of a score, from 0 for the highest up to LEVELS - 1; NaN has the last level."""
+    depth = (highest - score) * scale if scale > 0 else 0.0
+    return np.int64(depth) if depth < LEVELS else LEVELS - 1
 
 
 @kernel
-def _deal(keys, shift, starts, dealt):
-    """Order keys by the digit at shift, in dealt; keys of one digit stay in order."""
+def _counting_sort(keys, shift, starts, sorted_keys):
+    """Write keys to sorted_keys by the digit at shift; the sort is stable. starts: counts, in."""
     total = 0
     for digit in range(starts.shape[0]):
         size, starts[digit] = starts[digit], total
         total += size
     for key in keys:
         digit = (key >> shift) & (DIGITS - 1)
-        dealt[starts[digit]] = key
+        sorted_keys[starts[digit]] = key
         starts[digit] += 1
 
 
 @kernel
-def deal_best(line, self_row, k, keys, starts):
-    """Order the rows of the k highest cuts by radix, in keys[1]; returns how many they are.
+def radix_sort_best(scores, own, k, keys, starts):
+    """Sort at least the k columns of best level into keys[1]; return how many there are.
 
-    All rows of one cut, by lower row; no branch can be mispredicted.
+    Columns of one level are in ascending order. No branch depends on the scores.
     """
-    highest, steps = span_of(line)
+    highest, scale = level_scale(scores)
     starts[:] = 0
-    for j in range(line.shape[0]):
-        starts[2, cut_of(line[j], highest, steps) >> 2 * DIGIT_BITS] += 1
-    starts[2, cut_of(line[self_row], highest, steps) >> 2 * DIGIT_BITS] -= 1
+    for j in range(scores.shape[0]):
+        starts[2, level_of(scores[j], highest, scale) >> 2 * DIGIT_BITS] += 1
+    starts[2, level_of(scores[own], highest, scale) >> 2 * DIGIT_BITS] -= 1
     digits, reached = 0, 0
     while reached < k:
         reached += starts[2, digits]
         digits += 1
     found = 0
-    for j in range(line.shape[0]):
-        cut = cut_of(line[j], highest, steps)
-        keys[0, found] = (cut << COLUMN_BITS) | j
-        inside = cut >> 2 * DIGIT_BITS < digits and j != self_row
+    for j in range(scores.shape[0]):
+        level = level_of(scores[j], highest, scale)
+        keys[0, found] = (level << COLUMN_BITS) | j
+        inside = level >> 2 * DIGIT_BITS < digits and j != own
         found += inside
-        starts[0, cut & (DIGITS - 1)] += inside
-        starts[1, (cut >> DIGIT_BITS) & (DIGITS - 1)] += inside
-    _deal(keys[0, :found], COLUMN_BITS, starts[0], keys[1, :found])
-    _deal(keys[1, :found], COLUMN_BITS + DIGIT_BITS, starts[1], keys[0, :found])
-    _deal(keys[0, :found], COLUMN_BITS + 2 * DIGIT_BITS, starts[2], keys[1, :found])
+        starts[0, level & (DIGITS - 1)] += inside
+        starts[1, (level >> DIGIT_BITS) & (DIGITS - 1)] += inside
+    _counting_sort(keys[0, :found], COLUMN_BITS, starts[0], keys[1, :found])
+    _counting_sort(keys[1, :found], COLUMN_BITS + DIGIT_BITS, starts[1], keys[0, :found])
+    _counting_sort(keys[0, :found], COLUMN_BITS + 2 * DIGIT_BITS, starts[2], keys[1, :found])
     return found
 
 
 @kernel
-def rank_row(line, self_row, k, keys, starts, ranked):
-    """ranked[:k] = the k rows of highest score but self_row, by falling score, then by lower row.
+def argsort_row(scores, own, k, keys, starts, ranked):
+    """ranked[:k] = the k best columns other than own, by descending score, then lower column.
 
-    line (n,) float64; k < n < 2^31; keys (2, n) int64 and starts (3, DIGITS) int64 scratch; ranked
-    (n,) int64, out. By radix on the scores cut to 32 bits (twice as fast as bins of few rows
-    each); where scores of one cut are out of order they are sorted anew. O(n) time where few are.
+    scores (n,) float64; k < n < 2^31; keys (2, n) int64 and starts (3, DIGITS) int64 scratch;
+    ranked (n,) int64, out. Radix sort of the levels, then a sort by score where columns of one
+    level are out of order. O(n) time where these are few.
     """
-    found = deal_best(line, self_row, k, keys, starts)
-    dealt = keys[1, :found]
+    found = radix_sort_best(scores, own, k, keys, starts)
+    sorted_keys = keys[1, :found]
     for place in range(found):
-        ranked[place] = dealt[place] & ((1 << COLUMN_BITS) - 1)
+        ranked[place] = sorted_keys[place] & ((1 << COLUMN_BITS) - 1)
     place, before = 0, np.inf
     while place < found:
-        score = line[ranked[place]]
+        score = scores[ranked[place]]
         if not score > before:
             place, before = place + 1, score
             continue
-        cut, first = dealt[place] >> COLUMN_BITS, place
-        while first > 0 and dealt[first - 1] >> COLUMN_BITS == cut:
+        level, first = sorted_keys[place] >> COLUMN_BITS, place
+        while first > 0 and sorted_keys[first - 1] >> COLUMN_BITS == level:
             first -= 1
-        while place < found and dealt[place] >> COLUMN_BITS == cut:
+        while place < found and sorted_keys[place] >> COLUMN_BITS == level:
             place += 1
-        sort_by_score(line, ranked[first:place])
-        before = line[ranked[place - 1]]
+        sort_by_score(scores, ranked[first:place])
+        before = scores[ranked[place - 1]]
 
 
 @kernel
-def best_of_line(line, self_row, k, best):
-    """best[:k] = the k rows of highest score but self_row, by falling score, then by lower row."""
+def top_k_of_row(scores, own, k, best):
+    """best[:k] = the k best columns other than own, as in argsort_row, by insertion for small k."""
     found = 0
-    for j in range(line.shape[0]):
-        if j == self_row or (found == k and not line[j] > line[best[k - 1]]):
+    for j in range(scores.shape[0]):
+        if j == own or (found == k and not scores[j] > scores[best[k - 1]]):
             continue
         at = found if found < k else k - 1
-        while at > 0 and line[j] > line[best[at - 1]]:
+        while at > 0 and scores[j] > scores[best[at - 1]]:
             best[at] = best[at - 1]
             at -= 1
         best[at] = j

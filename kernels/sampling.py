@@ -1,9 +1,10 @@
-"""Draws without replacement, one after the other, each in proportion to the weights that are left.
+"""Successive sampling without replacement: each draw in proportion to the weights that are left.
 
-An item of cluster c weighs preference[i, c] * weight for row i, so that no row needs the weights
-of all items. Two routes have this law, and so has every change from the first to the second:
+An item of cluster c has the weight preference[i, c] * weight for row i, so that no row needs the
+weights of all items. Two algorithms have this distribution, and so has any switch from the first to
+the second:
 
-Repeated draws: draw with replacement, skip what has come before. A draw costs O(log p).
+Repeated draws: draw with replacement, skip items drawn before. A draw costs O(log p).
 Exponential race: the k largest of log weight + Gumbel noise (Yellott 1977; Efraimidis and
 Spirakis 2006; arXiv:1903.06059). O(p), on logarithms: no weight is too small.
 
@@ -12,6 +13,7 @@ replacement from the rest. A race among the rest may thus take over at any time.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,16 +21,32 @@ from .jit import kernel
 from .philox import uniform_pair
 from .select import kth_largest
 
-_REPEATED, _RACE = 0, 1
+# streams of random numbers, one for each algorithm
+_REPEATED = 0
+_RACE = 1
+
+
+class Clusters(NamedTuple):
+    """Items by cluster, with their weights.
+
+    starts (C + 1,) int64: the items of cluster c are item_at[starts[c] : starts[c + 1]]; item_at
+    (p,) int64; cumulative (p,) float64: running sums of the weights inside a cluster; log_weight
+    (p,) float64: their logarithms, -inf for items that are never drawn.
+    """
+
+    starts: Any
+    item_at: Any
+    cumulative: Any
+    log_weight: Any
 
 
 @kernel
-def _first_above(running, first, last, target):
-    """Return the first t in [first, last) with running[t] > target, or last - 1."""
+def _first_above(cumulative, first, last, target):
+    """Return the first t in [first, last) with cumulative[t] > target, or last - 1."""
     last -= 1
     while first < last:
         middle = (first + last) >> 1
-        if running[middle] > target:
+        if cumulative[middle] > target:
             last = middle
         else:
             first = middle + 1
@@ -36,15 +54,14 @@ def _first_above(running, first, last, target):
 
 
 @kernel
-def _draw_repeatedly(
-    i, preference, starts, item_at, running, key_0, key_1, max_draws, mass, taken, drawn
-):
-    """Draw distinct items into drawn, at most max_draws times; returns how many came."""
+def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, taken, drawn):
+    """Write distinct items to drawn, in at most max_draws draws; return how many."""
+    starts, item_at, cumulative, _ = clusters
     n_clusters, count = len(starts) - 1, 0
     total = 0.0
     for c in range(n_clusters):
         if starts[c + 1] > starts[c]:
-            total += preference[i, c] * running[starts[c + 1] - 1]
+            total += preference[i, c] * cumulative[starts[c + 1] - 1]
         mass[c] = total
     for step in range(max_draws):
         if count == len(drawn):
@@ -52,7 +69,7 @@ def _draw_repeatedly(
         u, v = uniform_pair(step, _REPEATED, i, key_0, key_1)
         c = _first_above(mass, 0, n_clusters, u * total)
         first, last = starts[c], starts[c + 1]
-        item = item_at[_first_above(running, first, last, v * running[last - 1])]
+        item = item_at[_first_above(cumulative, first, last, v * cumulative[last - 1])]
         if not taken[item]:
             taken[item] = True
             drawn[count] = item
@@ -61,10 +78,9 @@ def _draw_repeatedly(
 
 
 @kernel
-def _draw_by_race(
-    i, preference, starts, item_at, log_weight, key_0, key_1, taken, drawn, racers, keys, order
-):
+def _draw_by_race(i, preference, clusters, key_0, key_1, taken, drawn, racers, keys, order):
     """Fill drawn with items that are not taken."""
+    starts, item_at, _, log_weight = clusters
     count, v = 0, 0.0
     for c in range(len(starts) - 1):
         if not preference[i, c] > 0:
@@ -82,22 +98,22 @@ def _draw_by_race(
             order[count] = keys[count]
             count += 1
     last_key = kth_largest(order, count, len(drawn))
-    came = 0
+    n_drawn = 0
     for t in range(count):
         if keys[t] > last_key:
-            drawn[came] = racers[t]
-            came += 1
+            drawn[n_drawn] = racers[t]
+            n_drawn += 1
     for t in range(count):
-        if keys[t] == last_key and came < len(drawn):
-            drawn[came] = racers[t]
-            came += 1
+        if keys[t] == last_key and n_drawn < len(drawn):
+            drawn[n_drawn] = racers[t]
+            n_drawn += 1
     for t in range(len(drawn)):
         taken[drawn[t]] = True
 
 
 @kernel
-def _sort_and_release(drawn, taken):
-    """Sort drawn and clear its marks."""
+def _sort_and_clear(drawn, taken):
+    """Sort drawn and clear its marks in taken."""
     if 16 * len(drawn) < len(taken):
         drawn.sort()
         for t in range(len(drawn)):
@@ -113,35 +129,21 @@ def _sort_and_release(drawn, taken):
 
 @kernel
 def sample_rows(
-    lo,
-    hi,
-    preference,
-    starts,
-    item_at,
-    running,
-    log_weight,
-    key_0,
-    key_1,
-    race_from,
-    max_draws,
-    indptr,
-    indices,
-):
-    """Draw indptr[i + 1] - indptr[i] different items for rows lo .. hi; sorted within the row.
+    lo, hi, preference, clusters, key_0, key_1, race_from, max_draws, indptr, indices
+):  # fmt: skip
+    """Draw indptr[i + 1] - indptr[i] different items for rows lo .. hi, sorted within the row.
 
-    preference (n, C) float64; the items of cluster c are item_at[starts[c] : starts[c + 1]],
-    running (p,) float64 the running sums of their weights inside the cluster, log_weight (p,)
-    float64 the logarithms (-inf: never drawn). indptr (n + 1,) int64; indices (nnz,) int, out. A
-    row may ask for at most as many items as have weight for it. Rows of race_from items or more
-    race at once, others after max_draws repeated draws. The numbers of row i are those of the
-    words key_0, key_1 and of i alone.
+    preference (n, C) float64; clusters a Clusters; indptr (n + 1,) int64; indices (nnz,) int, out.
+    A row must have weight for as many items as it draws. Rows of race_from items or more race at
+    once, others after max_draws repeated draws. Row i depends on the words key_0, key_1 and on i
+    alone.
 
-    A repeated draw rounds a probability by at most p 2^-52; the race has no such bound to keep.
-    O(k log p) for k items that hold a small part of the mass, else O(max_draws log p + p) time;
-    O(p + C) scratch per call.
+    A repeated draw rounds a probability by at most p 2^-52; the race has no such bound. O(k log p)
+    time for k items with a small part of the total weight, otherwise O(max_draws log p + p); O(p +
+    C) scratch per call.
     """
-    n_items = len(item_at)
-    mass = np.empty(len(starts) - 1)
+    n_items = len(clusters.item_at)
+    mass = np.empty(len(clusters.starts) - 1)
     taken = np.zeros(n_items, np.bool_)
     racers = np.empty(n_items, np.int64)
     keys, order = np.empty(n_items), np.empty(n_items)
@@ -150,22 +152,10 @@ def sample_rows(
         count = 0
         if len(drawn) < race_from:
             count = _draw_repeatedly(
-                i, preference, starts, item_at, running, key_0, key_1, max_draws, mass, taken, drawn
+                i, preference, clusters, key_0, key_1, max_draws, mass, taken, drawn
             )
         if count < len(drawn):
-            rest = drawn[count:]
             _draw_by_race(
-                i,
-                preference,
-                starts,
-                item_at,
-                log_weight,
-                key_0,
-                key_1,
-                taken,
-                rest,
-                racers,
-                keys,
-                order,
+                i, preference, clusters, key_0, key_1, taken, drawn[count:], racers, keys, order
             )
-        _sort_and_release(drawn, taken)
+        _sort_and_clear(drawn, taken)

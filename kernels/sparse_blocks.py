@@ -1,13 +1,13 @@
-"""X A and X'(X Q) in blocks of rows, for factors that outgrow the cache.
+"""X A and X'(X Q) in blocks of rows, for factors that are larger than the cache.
 
-A block of rows Y_b = X_b Q stays in the second-level cache, and where rows are long it is summed
-item block by item block, so that the rows of Q stay there too. X_b'Y_b is then summed column by
-column by means of the block's transpose: Z is read and written once per block and in order, where
-the row-wise form updates rows of Z all over memory, one per non-zero. On 18 M non-zeros of 27,000
+A block of rows Y_b = X_b Q stays in the second-level cache. Where rows are long, Y_b is summed one
+range of items at a time, so that the rows of Q stay there too. X_b'Y_b is then summed column by
+column with the block's transpose: Z is read and written sequentially, once per block, where the
+row-wise form (``sparse``) updates random rows of Z, one per non-zero. On 18 M non-zeros of 27,000
 Zipfian columns X'(X Q) takes half the time.
 
-Every sum is added up in the order of the row-wise form (``sparse``): the same bits. Factors come in
-panels of exactly 64, 32 or 16 columns, padded; values are None where all are 1.
+Sums are in the order of the row-wise form, so the bits are the same. Factors come in panels of
+exactly 64, 32 or 16 columns, padded. data is None where all values are 1.
 """
 
 from typing import Any, NamedTuple
@@ -16,60 +16,53 @@ import numpy as np
 
 from . import csr_row_sums
 from .jit import kernel
+from .tiles import aligned
 
+# columns of a panel
 WIDTHS = (64, 32, 16)
-# 512 KiB of a panel of 64 float32 or 32 float64
+# rows of a block: 512 KiB of a panel of 64 float32 or 32 float64, within a second-level cache
 ROWS = 2048
-_CACHE_LINE = 64
 
-_gather_64, _gather_32, _gather_16 = map(csr_row_sums.gather_row, WIDTHS)
-_add_64, _add_32, _add_16 = map(csr_row_sums.add_gathered_row, WIDTHS)
+_sum_64, _sum_32, _sum_16 = map(csr_row_sums.row_sum, WIDTHS)
+_add_64, _add_32, _add_16 = map(csr_row_sums.bounded_row_sum, WIDTHS)
 
 
 class Transposes(NamedTuple):
-    """Blocks of up to ROWS rows, and the transpose of each.
+    """Transposes of blocks of up to ROWS rows.
 
-    cuts (blocks + 1,) int64 rows; starts (blocks, p + 1) int32, where each column starts, from the
-    block's first non-zero; rows (nnz,) uint16, from the block's first row; values (nnz,) or None.
+    boundaries (blocks + 1,) int64 rows; starts (blocks, p + 1) int32: first entry of each column,
+    counted from the block's first non-zero; rows (nnz,) uint16, counted from the block's first row;
+    values (nnz,) or None.
     """
 
-    cuts: Any
+    boundaries: Any
     starts: Any
     rows: Any
     values: Any
 
 
 @kernel
-def transpose_blocks(lo, hi, indptr, indices, data, cuts, starts, rows, values):
-    """Write the transposes of blocks lo .. hi, see Transposes; rows rise within a column.
+def transpose_blocks(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
+    """Write the transposes of blocks lo .. hi, see Transposes; rows ascend within a column.
 
     starts, rows, values out. O(nnz + (hi - lo) p) time; allocates O(p).
     """
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):
-        start, base = starts[block], indptr[cuts[block]]
+        start, base = starts[block], indptr[boundaries[block]]
         start[:] = 0
-        for t in range(base, indptr[cuts[block + 1]]):
+        for t in range(base, indptr[boundaries[block + 1]]):
             start[indices[t] + 1] += 1
         for j in range(1, start.shape[0]):
             start[j] += start[j - 1]
         places[:] = start
-        for i in range(cuts[block], cuts[block + 1]):
+        for i in range(boundaries[block], boundaries[block + 1]):
             for t in range(indptr[i], indptr[i + 1]):
                 place = places[indices[t]]
                 places[indices[t]] = place + 1
-                rows[base + place] = i - cuts[block]
+                rows[base + place] = i - boundaries[block]
                 if data is not None:
                     values[base + place] = data[t]
-
-
-@kernel
-def _block_of_rows(panel):
-    """Memory for ROWS rows of a panel that starts at a cache line."""
-    size = ROWS * panel.shape[1]
-    flat = np.empty(size + _CACHE_LINE // panel.itemsize, panel.dtype)
-    skip = (-flat.ctypes.data % _CACHE_LINE) // panel.itemsize
-    return flat[skip : skip + size].reshape(ROWS, panel.shape[1])
 
 
 @kernel
@@ -86,11 +79,11 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 def _set_row(data, indices, first, last, A, Y, row):
     width = A.shape[1]
     if width == 64:
-        _gather_64(data, indices, first, last, A, 0, Y, row, 0)
+        _sum_64(data, indices, first, last, A, 0, Y, row, 0)
     elif width == 32:
-        _gather_32(data, indices, first, last, A, 0, Y, row, 0)
+        _sum_32(data, indices, first, last, A, 0, Y, row, 0)
     else:
-        _gather_16(data, indices, first, last, A, 0, Y, row, 0)
+        _sum_16(data, indices, first, last, A, 0, Y, row, 0)
 
 
 @kernel
@@ -113,10 +106,12 @@ def _multiply_block(first, last, indptr, indices, data, panel, item_rows, places
 def matmul_blocks(lo, hi, indptr, indices, data, panel, item_rows, column, width, Y):
     """Y[i, column : column + width] = X[i] panel[:, :width] for rows lo .. hi.
 
-    indptr (n + 1,) int64; indices (nnz,) int, rising within a row; data (nnz,) float or None; panel
-    (p, 64, 32 or 16) float, C order; item_rows > 0; Y (n, l) of its type, out. O(nnz width) time.
+    indptr (n + 1,) int64; indices (nnz,) int, ascending within a row; data (nnz,) float or None;
+    panel (p, 64, 32 or 16) float, C order; item_rows > 0: rows of the panel a pass; Y (n, l) of the
+    panel's type, out. O(nnz width) time.
     """
-    block, places = _block_of_rows(panel), np.empty(ROWS, np.int64)
+    block = aligned(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
+    places = np.empty(ROWS, np.int64)
     for first in range(lo, hi, ROWS):
         last = min(first + ROWS, hi)
         _multiply_block(first, last, indptr, indices, data, panel, item_rows, places, block)
@@ -132,12 +127,13 @@ def gram_blocks(lo, hi, first_blocks, transposes, indptr, indices, data, panel, 
     first_blocks (parts + 1,) int64; transposes a Transposes; the others as in matmul_blocks; Z
     (parts, p, panel's width), out. O(nnz width + blocks p) time.
     """
-    block, places = _block_of_rows(panel), np.empty(ROWS, np.int64)
+    block = aligned(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
+    places = np.empty(ROWS, np.int64)
     for part in range(lo, hi):
         target = Z[part]
         target[:] = 0
         for b in range(first_blocks[part], first_blocks[part + 1]):
-            first, last = transposes.cuts[b], transposes.cuts[b + 1]
+            first, last = transposes.boundaries[b], transposes.boundaries[b + 1]
             _multiply_block(first, last, indptr, indices, data, panel, item_rows, places, block)
             start, base = transposes.starts[b], indptr[first]
             for j in range(panel.shape[0]):

@@ -1,11 +1,11 @@
-"""Top-k inner products or cosines between sparse rows, with no matrix of all scores.
+"""Top-k inner products or cosines between sparse rows, without the matrix of all scores.
 
-The inner products of one query with all items are summed in a row of accumulators: for each of the
-query's columns, in order, the list of the items that have this column. Integers are summed in
-int32, other values in float64. The row is then read once, 64 sums at a time, for those that reach
-the k-th best score so far; only these are scored in float64 and kept.
+The inner products of one query with all items are accumulated in one row of sums, along the
+inverted list of each of the query's columns, in order. Integers are summed in int32, other values
+in float64. The row of sums is then read once, 64 at a time, for sums that reach the k-th best score
+so far. Only these are scored in float64 and kept.
 
-Equal scores go by lower item, so an answer depends on nothing but the rows.
+Equal scores are ordered by lower item, so results depend on the rows only.
 """
 
 import math
@@ -18,26 +18,28 @@ from numba import types
 from numba.extending import intrinsic
 
 from .exhaustive_top_k import is_excluded, write_run
+from .intrinsics import lowest_bit
 from .inverted_lists import add_lists
 from .jit import kernel
 from .select import keep_best, kth_largest
-from .tiles import lowest_bit
 from .vector_ir import F64, I32, I64, broadcast, load, pointer
 
-# sums are compared by the 64; their largest are taken of groups of 16, in strips of up to 256
+# sums that are compared at once: their bits fill a uint64
 CHUNK = 64
+# the number of sums is padded to a multiple: 16 lanes of float32 times _GROUP
 STRIP = 256
+# sums of which the largest one enters the estimate of the first threshold
 _GROUP = 16
-# rounding of the compare, in float32 or better: 4 roundings
+# a threshold times this is below it by more than the 4 roundings of a comparison in float32
 _BELOW = 1.0 - 2.0**-20
 
 
 class Queries(NamedTuple):
-    """Rows of CSR with their norms, and what each may not find.
+    """Queries in CSR, with norms and exclusions.
 
-    indptr (n + 1,) int64; indices (nnz,); values (nnz,) of the items' kind, or None where all
-    values of both sides are 1; norms (n,) float64; own (n,) int64, an item or -1; excluded_* CSR
-    with sorted rows.
+    indptr (n + 1,) int64; indices (nnz,); values (nnz,) of the items' type, or None where all
+    values of both sides are 1; norms (n,) float64; own (n,) int64: the item that is the query
+    itself, or -1; excluded_* CSR of excluded items, sorted rows.
     """
 
     indptr: Any
@@ -50,12 +52,12 @@ class Queries(NamedTuple):
 
 
 class Items(NamedTuple):
-    """For every column the items that have it: the transposed rows, as CSR.
+    """Inverted lists of the items: the transpose of their rows, as CSR.
 
-    list_indptr (d + 1,) int64; list_items (nnz,) rising within a list; list_values (nnz,) or None:
-    all are 1, or where queries have values, list_items hold them too (sparse_lists);
-    norms (m,) float64; factors (m rounded up to STRIP,) 1 / norm for cosines, 1 for inner products,
-    0 for zero rows and beyond m: float32 with int32 sums, else float64.
+    list_indptr (d + 1,) int64; list_items (nnz,) ascending within a list; list_values (nnz,), or
+    None where all values are 1 or list_items hold them, too (``inverted_lists``); norms (m,)
+    float64; factors (m rounded up to STRIP,) 1 / norm for cosines, 1 for inner products, 0 for zero
+    rows and beyond m: float32 with int32 sums, otherwise float64.
     """
 
     list_indptr: Any
@@ -66,7 +68,7 @@ class Items(NamedTuple):
 
 
 def _scores(builder, sums_at, factors_at, kind, offset):
-    """Sums from an offset on times their factors, as one vector."""
+    """Emit sums times factors from an offset on, as one vector."""
     values = load(builder, sums_at, ir.VectorType(sums_at.type.pointee, kind.count), offset)
     if sums_at.type.pointee == I32:
         values = builder.sitofp(values, kind)
@@ -74,13 +76,13 @@ def _scores(builder, sums_at, factors_at, kind, offset):
 
 
 def _kind(factors_at):
-    """Vector of one register: 16 float32 or 8 float64."""
+    """Type of a 512-bit vector: 16 float32 or 8 float64."""
     element = factors_at.type.pointee
     return ir.VectorType(element, 8 if element == F64 else 16)
 
 
 @intrinsic
-def _largest_vectors(typingctx, sums, factors, start, maxima, at):
+def _largest_compiled(typingctx, sums, factors, start, maxima, at):
     signature = types.void(sums, factors, start, maxima, at)
 
     def codegen(context, builder, sig, arguments):
@@ -98,7 +100,7 @@ def _largest_vectors(typingctx, sums, factors, start, maxima, at):
     return signature, codegen
 
 
-def _largest_slowly(sums, factors, start, maxima, at):
+def _largest_plain(sums, factors, start, maxima, at):
     """Write the largest sums[j] * factors[j] of each of 16 (float64: 8) groups of 16."""
     lanes = 64 // factors.itemsize
     scores = sums[start : start + _GROUP * lanes] * factors[start : start + _GROUP * lanes]
@@ -106,7 +108,7 @@ def _largest_slowly(sums, factors, start, maxima, at):
 
 
 @intrinsic
-def _reaching_vectors(typingctx, sums, start, factors, bound):
+def _reaching_compiled(typingctx, sums, start, factors, bound):
     signature = types.uint64(sums, start, factors, bound)
 
     def codegen(context, builder, sig, arguments):
@@ -125,8 +127,8 @@ def _reaching_vectors(typingctx, sums, start, factors, bound):
     return signature, codegen
 
 
-def _reaching_slowly(sums, start, factors, bound):
-    """Bit j says that sums[start + j] * factors[start + j] >= bound, for CHUNK sums."""
+def _reaching_plain(sums, start, factors, bound):
+    """Return bits: bit j is sums[start + j] * factors[start + j] >= bound, for CHUNK sums."""
     word = 0
     for j in range(CHUNK):
         if factors.dtype.type(sums[start + j]) * factors[start + j] >= bound:
@@ -135,9 +137,9 @@ def _reaching_slowly(sums, start, factors, bound):
 
 
 if numba.config.DISABLE_JIT:
-    _largest, _reaching = _largest_slowly, _reaching_slowly
+    _largest, _reaching = _largest_plain, _reaching_plain
 else:
-    _largest, _reaching = _largest_vectors, _reaching_vectors
+    _largest, _reaching = _largest_compiled, _reaching_compiled
 
 
 @kernel
@@ -168,31 +170,31 @@ def _may_find(own, excluded, j):
 
 
 @kernel
-def _first_bound(barred, k, sums, factors, maxima):
-    """A bound that at least k items reach besides `barred` others: a rank among groups' largest."""
+def _first_threshold(n_excluded, k, sums, factors, maxima):
+    """A score that k + n_excluded items reach: the largest scores of as many groups do."""
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // _GROUP
-    floor = np.finfo(factors.dtype).tiny
-    if k + barred > groups:
-        return floor
+    tiny = np.finfo(factors.dtype).tiny
+    if k + n_excluded > groups:
+        return tiny
     for at in range(0, groups, lanes):
         _largest(sums, factors, at * _GROUP, maxima, at)
-    # of many a query most groups are empty
+    # most groups of a sparse query are empty
     count = 0
     for group in range(groups):
         largest = maxima[group]
         maxima[count] = largest
-        count += largest > floor
-    if k + barred > count:
-        return floor
-    return max(floor, maxima.dtype.type(kth_largest(maxima, count, k + barred) * _BELOW))
+        count += largest > tiny
+    if k + n_excluded > count:
+        return tiny
+    return max(tiny, maxima.dtype.type(kth_largest(maxima, count, k + n_excluded) * _BELOW))
 
 
 @kernel
 def _keep_positive(
     is_cosine, norm, own, excluded, norms, factors, minimum, k, sums, bound, keys, columns, scratch
 ):
-    """Bring the best k items of positive score to the front of keys, columns; return how many."""
+    """Write the best k items of positive score to keys and columns; return how many there are."""
     scale = norm if is_cosine else 1.0
     count, reached = 0, 0.0
     for start in range(0, sums.shape[0], CHUNK):
@@ -201,7 +203,7 @@ def _keep_positive(
             j = start + lowest_bit(word)
             word &= word - np.uint64(1)
             key = _key(is_cosine, sums[j], norm, norms[j])
-            # items rise, so a key equal to the k-th best comes too late
+            # items ascend: a later item with the k-th best key is not better
             if key < minimum or key <= reached or not _may_find(own, excluded, j):
                 continue
             keys[count], columns[count] = key, j
@@ -214,10 +216,10 @@ def _keep_positive(
 
 
 @kernel
-def _append_others(
+def _append_nonpositive(
     is_cosine, norm, own, excluded, norms, minimum, k, sums, count, keys, columns, scratch
 ):
-    """Fill up with scores of 0, then with negative ones; return how many there are in all."""
+    """Append items of score 0, then of negative score, up to k; return how many there are."""
     n_items = norms.shape[0]
     for j in range(n_items):
         if count == k or minimum > 0.0:
@@ -241,9 +243,10 @@ def _append_others(
 def best_rows(lo, hi, is_cosine, queries, items, minimum, sum_type, keys, columns):
     """Best k items of queries lo .. hi by exact scores.
 
-    is_cosine bool; queries a Queries; items an Items; minimum float64, the lowest score to keep;
-    sum_type (0,) int32 or float64; keys (n, k) float64 and columns (n, k) int64 out, padded by -inf
-    and -1. Time O(sum of the lengths of the lists of a query's columns + m). Allocates O(m + k).
+    is_cosine bool; queries a Queries; items an Items; minimum float64: lowest score to keep;
+    sum_type: empty array of int32 or float64; keys (n, k) float64 and columns (n, k) int64 out,
+    padded by -inf and -1. O(lengths of the lists of a query's columns + m) time. Allocates
+    O(m + k).
     """
     k = columns.shape[1]
     capacity = 2 * k + 64
@@ -256,17 +259,17 @@ def best_rows(lo, hi, is_cosine, queries, items, minimum, sum_type, keys, column
             queries.indptr[query], queries.indptr[query + 1], queries.indices, queries.values,
             items.list_indptr, items.list_items, items.list_values, sums,
         )  # fmt: skip
-        # arrays, not the tuples: what follows is compiled once for all types of lists and values
+        # arrays, not the tuples: the functions below then compile once for all types of values
         norm, own = queries.norms[query], queries.own[query]
         first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
         excluded = queries.excluded_indices[first:last]
-        bound = _first_bound(last - first + 1, k, sums, items.factors, maxima)
+        bound = _first_threshold(last - first + 1, k, sums, items.factors, maxima)
         count = _keep_positive(
             is_cosine, norm, own, excluded, items.norms, items.factors, minimum, k, sums, bound,
             run_keys, run_columns, scratch,
         )  # fmt: skip
         if count < k:
-            count = _append_others(
+            count = _append_nonpositive(
                 is_cosine, norm, own, excluded, items.norms, minimum, k, sums, count, run_keys,
                 run_columns, scratch,
             )  # fmt: skip

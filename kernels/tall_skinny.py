@@ -1,9 +1,9 @@
-"""Products of a basis, stored as columns, with a block of few columns: B'Z and Z + B C.
+"""Tall-skinny products of a basis with a block of few columns: B'Z and Z + B C.
 
-BLAS does them as fast, but its threads go on turning for milliseconds after a call and so take
-cores from the sparse product that comes next; nor does it give the same bits on any number of
-threads. Tiles of 8 x 16 sums stay in registers, as LLVM vector IR; a plain twin of each is its
-truth. Products and sums are rounded one by one: the bits of the plain loops, whatever the CPU.
+BLAS is as fast, but its threads busy-wait for milliseconds after a call, on cores that the next
+sparse product needs, and its bits depend on the number of threads. Here tiles of 8 x 16 sums stay
+in registers, as LLVM vector IR. Every product and every sum is rounded separately: results are
+bit-identical to plain loops, on every CPU.
 """
 
 from llvmlite import ir
@@ -15,14 +15,15 @@ from .vector_ir import I64, broadcast, loop
 
 # basis columns, or rows of Z, in a tile
 TILE = 8
+# columns of Z in a tile: one 512-bit register of float32
 _LANES = 16
-# rows of the basis that stay in the first-level cache: with 256, tiles of columns fall out of step
-# with the prefetcher, and the product takes twice as long
+# rows of the basis a pass, which stay in the first-level cache; with 256 the product takes twice as
+# long, because hardware prefetching fails
 _ROWS = 64
 
 
 class _Code:
-    """Pointers into matrices and vectors of a few of their columns."""
+    """Emits loads and stores of vectors that lie in rows of matrices."""
 
     def __init__(self, context, builder, signature, arguments, lanes):
         self._context, self._builder = context, builder
@@ -46,7 +47,7 @@ class _Code:
         self._builder.store(value, self._as_vector(pointer), align=4)
 
     def plus_product(self, total, pointer, vector):
-        """Total plus the scalar at the pointer times the vector."""
+        """Return total + (scalar at the pointer) * vector."""
         scalar = broadcast(self._builder, self._builder.load(pointer), self.vector)
         return self._builder.fadd(total, self._builder.fmul(scalar, vector))
 
@@ -122,18 +123,18 @@ _add_8_16, _add_8_1, _add_1_16, _add_1_1 = _add(8, _LANES), _add(8, 1), _add(1, 
 
 
 @kernel
-def cross_parts(lo, hi, cuts, B, Z, C):
+def cross_parts(lo, hi, boundaries, B, Z, C):
     """C[part] = B[rows]'Z[rows] for the rows of parts lo .. hi.
 
-    cuts (parts + 1,) int64 rows; B (p, at least m), Z (p, w) of one float type, C order; C
-    (parts, m, w) of theirs, out. B has a multiple of 8 columns from m on. O(rows m w) time.
+    boundaries (parts + 1,) int64 rows; B (p, at least m rounded up to 8) and Z (p, w) of one
+    float type, C order; C (parts, m, w) of the same type, out. O(rows m w) time.
     """
     width = Z.shape[1]
     for part in range(lo, hi):
         target = C[part]
         target[:] = 0
-        for first in range(cuts[part], cuts[part + 1], _ROWS):
-            last = min(first + _ROWS, cuts[part + 1])
+        for first in range(boundaries[part], boundaries[part + 1], _ROWS):
+            last = min(first + _ROWS, boundaries[part + 1])
             for j in range(0, C.shape[1], TILE):
                 column = 0
                 while column + _LANES <= width:
@@ -142,17 +143,6 @@ def cross_parts(lo, hi, cuts, B, Z, C):
                 while column < width:
                     _cross_1(B, first, last, j, Z, column, target)
                     column += 1
-
-
-@kernel
-def cross_parts_plain(lo, hi, cuts, B, Z, C):
-    """Do what cross_parts does, without vector IR."""
-    for part in range(lo, hi):
-        C[part] = 0
-        for i in range(cuts[part], cuts[part + 1]):
-            for j in range(C.shape[1]):
-                for c in range(Z.shape[1]):
-                    C[part, j, c] += B[i, j] * Z[i, c]
 
 
 @kernel
@@ -177,12 +167,3 @@ def add_product_rows(lo, hi, B, C, Z):
         for i in range(tiled, hi):
             _add_1_1(B, m, C, i, Z, column)
         column += 1
-
-
-@kernel
-def add_product_rows_plain(lo, hi, B, C, Z):
-    """Do what add_product_rows does, without vector IR."""
-    for i in range(lo, hi):
-        for j in range(C.shape[0]):
-            for c in range(C.shape[1]):
-                Z[i, c] += B[i, j] * C[j, c]

@@ -1,7 +1,7 @@
-"""Register tiles: approximate scores of 32 items against 32 queries, and which of them pass.
+"""Register tiles: approximate scores of 32 items with 32 queries, compared with thresholds.
 
-One panel of scores is (32 items, 32 queries) in a scratch array that stays in the L1 cache:
-int32 from int8 codes, or float32. What makes it depends on the CPU:
+The scores of one panel, (32 items, 32 queries), stay in the first-level cache: int32 from int8
+codes, or float32. The instruction depends on the CPU:
 
 ======== ===================================================================== =================
 isa      instruction                                                           scratch
@@ -13,8 +13,8 @@ avx2     float32, 4 items x 16 queries in 8 registers of 8 lanes               f
 generic  float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU       float32
 ======== ===================================================================== =================
 
-The instruction set is carried by the type of the argument ``isa``, a tuple whose length numbers it
-(``ISA_TUPLES``): one source then compiles to one machine code per set, and only for sets in use.
+The type of the argument ``isa`` selects the instruction set: a tuple whose length is its number
+(``ISA_TUPLES``). One source is then compiled once per instruction set in use.
 
 Layouts. Items are row-major: int8 codes with rows of a multiple of 64 bytes, or float32 rows.
 Queries are packed per panel of 32: bytes (step of 64 depths, half of 16 queries, quad of 4 depths,
@@ -46,13 +46,21 @@ from .vector_ir import (
     pointer,
 )
 
+# items, and queries, of a panel
 PANEL = 32
-# emitted code has no plain-Python twin: without the compiler, score every pair instead
+# vector IR needs the compiler: without it, callers score every pair
 AVAILABLE = not numba.config.DISABLE_JIT
-AMX, VNNI, AVX512, AVX2, GENERIC = ((0,) * n for n in range(1, 6))
-ISA_TUPLES = {"amx": AMX, "vnni": VNNI, "avx512": AVX512, "avx2": AVX2, "generic": GENERIC}
-# items, query lanes per register, registers of queries
+# a value of `isa` for each instruction set; its type, a tuple of n integers, is what counts
+ISA_TUPLES = {
+    "amx": (0,),
+    "vnni": (0,) * 2,
+    "avx512": (0,) * 3,
+    "avx2": (0,) * 4,
+    "generic": (0,) * 5,
+}
+# by isa number: items, lanes of queries, registers of queries that fit into the CPU's registers
 _FLOAT_SHAPES = {3: (8, 16, 2), 4: (4, 8, 2), 5: (4, 4, 2)}
+# bytes of 64 dimensions of 32 packed queries
 _STEP_BYTES = 2048
 _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
 _VOID = ir.VoidType()
@@ -63,7 +71,7 @@ def _isa_number(isa):
 
 
 def configuration():
-    """Shape of the 8 tile registers, (64,) uint8: 16 rows of 64 bytes each, palette 1."""
+    """Configuration of the 8 tile registers, (64,) uint8: 16 rows of 64 bytes each, palette 1."""
     shape = np.zeros(64, np.uint8)
     shape[0] = 1
     # bytes of a row are uint16 from 16 on, rows are bytes from 48 on
@@ -73,9 +81,10 @@ def configuration():
 
 @kernel
 def aligned(size, like):
-    """Uninitialised array (size,) of like's type whose data starts at a cache line.
+    """Uninitialised array (size,) of like's dtype, aligned to a cache line.
 
-    A 64-byte load across two lines costs two: 1.5x in a whole sweep of AMX tiles.
+    A 64-byte load that crosses a cache line costs two: unaligned, a scan by AMX tiles takes 1.5
+    times as long.
     """
     memory = np.empty(size + 64, like.dtype)
     skip = -memory.ctypes.data % 64 // memory.itemsize
@@ -84,7 +93,7 @@ def aligned(size, like):
 
 @intrinsic
 def start_tiles(typingctx, isa, configuration):
-    """Load the shape of the tile registers where there are any. configuration (64,) uint8."""
+    """Configure the tile registers, with isa amx. configuration (64,) uint8."""
 
     def codegen(context, builder, signature, arguments):
         if _isa_number(signature.args[0]) == 1:
@@ -97,7 +106,7 @@ def start_tiles(typingctx, isa, configuration):
 
 @intrinsic
 def end_tiles(typingctx, isa):
-    """Give the tile registers back, so that the thread's state is small again."""
+    """Release the tile registers, so that a context switch does not save them."""
 
     def codegen(context, builder, signature, arguments):
         if _isa_number(signature.args[0]) == 1:
@@ -111,11 +120,11 @@ def end_tiles(typingctx, isa):
 def score_panel(
     typingctx, isa, items, item0, stride, queries, query0, depth, starts, start0, scores
 ):
-    """Scores (32, 32) of one panel of items against one panel of queries.
+    """Scores (32, 32) of one panel of items with one panel of queries.
 
     items, queries, starts, scores are flat; item0, query0, start0 and stride count elements.
-    depth: steps of 64 (amx), quads (vnni), or depths (float). starts: -128 times the sum of each
-    item's codes, read by vnni only.
+    depth: number of steps of 64 (amx), of 4 (vnni) or of 1 dimension (float). starts: -128 times
+    the sum of each item's codes, for vnni only.
     """
     signature = types.void(
         isa, items, item0, stride, queries, query0, depth, starts, start0, scores
@@ -238,12 +247,12 @@ def _store(builder, value, start, offset):
 
 @intrinsic
 def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
-    """Number of scores of the panel that reach their query's threshold; hits: which.
+    """Write the scores that reach their query's threshold to hits; return how many there are.
 
-    scores (32, 32), int32 or float32; lanes: from number lane0 on, rows of 32 float32: threshold,
+    scores (32, 32), int32 or float32; lanes: from position lane0 on, rows of 32 float32: threshold,
     query residual, coded norm and offset weight, in units of the query's scale; statistics
     (n_panels, 4): 1 / scale, largest norm, residual norm and offset. hits (1024,) int32 out,
-    rising: 32 i + q says that item i passes for query q; items from n_items on do not count.
+    ascending: 32 i + q if item i passes for query q; items from n_items on are ignored.
     """
     signature = types.int64(scores, lanes, lane0, statistics, panel, n_items, hits)
 
@@ -270,7 +279,7 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
 
 
 def _thresholds(builder, values, queries, panel):
-    """Least values of the two halves of the queries that may reach their thresholds."""
+    """Emit the least tile scores that may reach the thresholds, for both halves of the queries."""
     inverse, norm, residual, offset = (
         broadcast(builder, builder.load(builder.gep(panel, [I64(s)])), _V_F32) for s in range(4)
     )
@@ -282,12 +291,12 @@ def _thresholds(builder, values, queries, panel):
         for factor, term in ((query_residual, norm), (coded_norm, residual), (weight, offset)):
             bound = builder.fsub(bound, builder.fmul(factor, term))
         bound = builder.fmul(bound, inverse)
-        thresholds.append(_whole(builder, bound) if values.type.pointee == I32 else bound)
+        thresholds.append(_round_down(builder, bound) if values.type.pointee == I32 else bound)
     return thresholds
 
 
 def _masks(builder, values, thresholds, compare):
-    """Memory of 16 words: bit b of word w says that score 64 w + b reaches its threshold."""
+    """Emit 16 words: bit b of word w is 1 if score 64 w + b reaches its threshold."""
     kind = _V_I32 if values.type.pointee == I32 else _V_F32
     masks = cgutils.alloca_once(builder, I64, 16)
     for word in range(16):
@@ -302,7 +311,7 @@ def _masks(builder, values, thresholds, compare):
 
 
 def _list_bits(builder, masks, end, out):
-    """Write the numbers below end of the set bits of 16 words; returns how many."""
+    """Emit a loop that writes the positions of set bits below end; return their number."""
     count_bits = function(builder, "llvm.ctpop.i64", I64, [I64])
     lowest_bit = function(builder, "llvm.cttz.i64", I64, [I64, ir.IntType(1)])
 
@@ -331,7 +340,7 @@ def _largest(builder, values, half):
     def larger(x, y):
         return builder.select(compare(">", x, y), x, y)
 
-    # four chains hide the latency of one
+    # four independent chains hide the latency of the comparison
     best = [load(builder, values, kind, row * PANEL + half * 16) for row in range(4)]
     for row in range(4, PANEL):
         value = load(builder, values, kind, row * PANEL + half * 16)
@@ -356,21 +365,10 @@ def largest_scores(typingctx, scores, largest):
     return types.void(scores, largest), codegen
 
 
-def _whole(builder, bound):
-    """The float32 threshold as an integer that is not above it, within what int32 can hold."""
+def _round_down(builder, bound):
+    """Round a float32 threshold down to int32, clipped to +-10^9."""
     for limit, sign in ((1e9, "<"), (-1e9, ">")):
         edge = broadcast(builder, F32(limit), _V_F32)
         bound = builder.select(builder.fcmp_ordered(sign, bound, edge), bound, edge)
     below = broadcast(builder, I32(1), _V_I32)
     return builder.sub(builder.fptosi(bound, _V_I32), below)
-
-
-@intrinsic
-def lowest_bit(typingctx, word):
-    """Position of the lowest set bit of a uint64 that is not 0."""
-
-    def codegen(context, builder, signature, arguments):
-        count = function(builder, "llvm.cttz.i64", I64, [I64, ir.IntType(1)])
-        return builder.call(count, [arguments[0], ir.IntType(1)(1)])
-
-    return types.int64(word), codegen

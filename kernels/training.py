@@ -1,28 +1,71 @@
-"""One step of the cosine-trained model: slopes by user, then updates by item, without a race.
+"""One step of training of the cosine model: gradients by user, then updates by item.
 
-A user's row is s = sum of x a over the user's items, and an interaction is scored without itself:
-logit = (s - x a) . b / temperature + bias, over both norms where unit is true. Users only read the
-items' vectors and write slopes; items then read those of their users, in order, and change their
-own vectors: like the halves of alternating least squares. Bits do not depend on threads; sums are
-in the vector order of the CPU, so they may differ between CPUs (reassociation, float32).
+The vector of user u is s = sum of x a over the user's items. An interaction is scored without
+itself: logit = (s - x a) . b / temperature + bias, divided by both norms where unit is true. The
+first kernel reads the items' vectors and writes gradients by user. The second reads those of an
+item's users, in order, and updates the item's own vectors, as in alternating least squares. There
+is no race, and the bits do not depend on the number of threads. Sums follow the vector width of the
+CPU, so bits may differ between CPUs (reassociation, float32).
 
-The drawn items, the *pool*, are shared by all users of a step. An item that the user has, also
-when it is held out, is hidden from that user.
+The sampled negatives, the *pool*, are shared by all users of a step. Items that the user has,
+including held-out ones, are masked for that user.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .jit import screen_kernel
+from .jit import relaxed_kernel
 
-ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
-# of |s|^2: what rounding leaves of a sum whose only term was taken out
-NOTHING = np.float32(1e-10)
-HIDDEN = np.float32(-np.inf)
+# literals would be float64
+ZERO = np.float32(0)
+ONE = np.float32(1)
+TWO = np.float32(2)
+# of |s|^2: a remainder below this is rounding of a sum whose only term was subtracted
+ROUNDING = np.float32(1e-10)
+# logit of a pool item that the user has
+MASKED = np.float32(-np.inf)
 
 
-@screen_kernel
+class Pool(NamedTuple):
+    """Negatives of a step: rows (m, d) of B, columns their transpose, bias and counts (m,) float32.
+
+    position_of (p,) int32: position of an item in the pool, -1 if it is not there.
+    """
+
+    rows: Any
+    columns: Any
+    bias: Any
+    counts: Any
+    position_of: Any
+
+
+class Objective(NamedTuple):
+    """scale = 1 / temperature and norm penalty, float32; whether unit rows, whether softmax."""
+
+    scale: Any
+    penalty: Any
+    unit: Any
+    softmax: Any
+
+
+class Gradients(NamedTuple):
+    """What the users of a step pass on to their items, float32.
+
+    sums (b, d): s; units (b, d): s normalised; by_sum (b, d): gradient by s; by_entry (nnz, 3):
+    slope of the loss by the logit, and the factors of B and of the sum in the gradient by the sum
+    without the item; by_pool (b, m): slope by the logits of the pool.
+    """
+
+    sums: Any
+    units: Any
+    by_sum: Any
+    by_entry: Any
+    by_pool: Any
+
+
+@relaxed_kernel
 def dot(x, y):
     """Return x . y, float32."""
     total = ZERO
@@ -31,16 +74,16 @@ def dot(x, y):
     return total
 
 
-@screen_kernel
+@relaxed_kernel
 def add(factor, x, y):
     """Add factor x to y."""
     for k in range(len(x)):
         y[k] += factor * x[k]
 
 
-@screen_kernel
+@relaxed_kernel
 def normalise(unit, x, out):
-    """Write x / |x| to out, x itself unless unit; returns the factor. A zero row stays zero."""
+    """Write x / |x| to out, or x unless unit; return the factor. A zero row stays zero."""
     factor = ONE
     if unit:
         squared = dot(x, x)
@@ -50,8 +93,8 @@ def normalise(unit, x, out):
     return factor
 
 
-@screen_kernel
-def without(s, x, a, b):
+@relaxed_kernel
+def subtract(s, x, a, b):
     """Return |s - x a|^2 and (s - x a) . b."""
     squared, product = ZERO, ZERO
     for k in range(len(s)):
@@ -61,8 +104,8 @@ def without(s, x, a, b):
     return squared, product
 
 
-@screen_kernel
-def score_pool(user, scale, columns, bias, logits):
+@relaxed_kernel
+def pool_logits(user, scale, columns, bias, logits):
     """logits[j] = scale user . column j + bias[j]; columns (d, m). O(d m)."""
     d = len(user)
     logits[:] = bias
@@ -75,33 +118,33 @@ def score_pool(user, scale, columns, bias, logits):
         add(scale * user[k], columns[k], logits)
 
 
-@screen_kernel
-def hide(items, place_of, logits):
-    """Hide the items of a user from the pool."""
+@relaxed_kernel
+def mask(items, position_of, logits):
+    """Mask the items of a user in the pool."""
     for item in items:
-        if place_of[item] >= 0:
-            logits[place_of[item]] = HIDDEN
+        if position_of[item] >= 0:
+            logits[position_of[item]] = MASKED
 
 
-@screen_kernel
+@relaxed_kernel
 def prepare_pool(softmax, counts, logits):
     """Return the largest logit of the pool and, for softmax, sum of counts exp(logit - largest).
 
-    logits become those exponentials. -inf: every drawn item is hidden.
+    Softmax replaces logits by these exponentials. The largest is -inf if the pool is masked.
     """
-    largest, total = HIDDEN, ZERO
+    largest, total = MASKED, ZERO
     for j in range(len(logits)):
         largest = max(largest, logits[j])
-    if softmax and largest > HIDDEN:
+    if softmax and largest > MASKED:
         for j in range(len(logits)):
             logits[j] = math.exp(logits[j] - largest)
             total += counts[j] * logits[j]
     return largest, total
 
 
-@screen_kernel
-def positive(softmax, logit, largest, others, weight):
-    """Return loss, its slope by the logit, and what the negatives' slopes are multiplied with.
+@relaxed_kernel
+def positive_loss(softmax, logit, largest, others, weight):
+    """Return the loss of one interaction, its slope by the logit, and the negatives' factor.
 
     softmax: -ln(e^logit / (e^logit + others e^largest)); else -ln sigmoid(logit).
     """
@@ -118,11 +161,11 @@ def positive(softmax, logit, largest, others, weight):
     return weight * loss, -weight * share * others, weight * share
 
 
-@screen_kernel
-def slope_pool(softmax, counts, rate, logits):
-    """Turn what prepare_pool left into slopes of the loss by the logits; returns the loss of them.
+@relaxed_kernel
+def negative_loss(softmax, counts, rate, logits):
+    """Replace the output of prepare_pool by slopes of the loss by the logits; return the loss.
 
-    The softmax has no loss of its own there.
+    Softmax has no separate loss of negatives.
     """
     loss = 0.0
     for j in range(len(logits)):
@@ -131,13 +174,13 @@ def slope_pool(softmax, counts, rate, logits):
             logits[j] *= weight
         else:
             small = math.exp(-abs(logits[j]))
-            if logits[j] > HIDDEN:
+            if logits[j] > MASKED:
                 loss += weight * (math.log1p(small) + max(logits[j], ZERO))
             logits[j] = weight * (ONE if logits[j] > 0 else small) / (ONE + small)
     return loss
 
 
-@screen_kernel
+@relaxed_kernel
 def add_profile(items, values, A, s):
     """Write the sum of values[t] A[items[t]] to s."""
     s[:] = 0
@@ -145,34 +188,34 @@ def add_profile(items, values, A, s):
         add(values[t], A[items[t]], s)
 
 
-@screen_kernel
-def pull_to_one(penalty, x, gradient):
-    """Add the gradient of penalty (|x| - 1)^2; returns that loss."""
+@relaxed_kernel
+def penalise_norm(penalty, x, gradient):
+    """Add the gradient of penalty (|x| - 1)^2; return that loss."""
     norm = np.sqrt(dot(x, x))
     if penalty > 0 and norm > 0:
         add(TWO * penalty * (ONE - ONE / norm), x, gradient)
     return penalty * (norm - ONE) * (norm - ONE)
 
 
-@screen_kernel
-def score_profile(
-    s, items, values, weights, A, B, bias, scale, unit, softmax, largest, others, slopes, gradient
-):
-    """Score each item of a user without itself; slopes (len, 3) and gradient (d,) out.
+@relaxed_kernel
+def score_profile(s, items, values, weights, model, objective, largest, others, slopes, gradient):
+    """Score each item of a user without itself; slopes (len, 3) and gradient (d,) by s, out.
 
-    Returns the loss and what the negatives' slopes are multiplied with. gradient is by s.
+    Returns the loss and the negatives' factor.
     """
+    A, B, bias = model
+    scale, _, unit, softmax = objective
     loss, rate, pull = 0.0, ZERO, ZERO
-    tiny = NOTHING * dot(s, s)
+    tiny = ROUNDING * dot(s, s)
     gradient[:] = 0
     for t in range(len(items)):
         item, x = items[t], values[t]
-        squared, product = without(s, x, A[item], B[item])
+        squared, product = subtract(s, x, A[item], B[item])
         inverse = ONE
         if unit:
             inverse = ONE / np.sqrt(squared) if squared > tiny else ZERO
         cosine = product * inverse
-        part, slope, share = positive(
+        part, slope, share = positive_loss(
             softmax, scale * cosine + bias[item], largest, others, weights[t]
         )
         loss += part
@@ -187,142 +230,86 @@ def score_profile(
     return loss, rate
 
 
-@screen_kernel
-def user_slopes(
-    lo,
-    hi,
-    first,
-    indptr,
-    indices,
-    values,
-    weights,
-    seen_indptr,
-    seen_indices,
-    A,
-    B,
-    bias,
-    pool,
-    columns,
-    pool_bias,
-    counts,
-    place_of,
-    scale,
-    unit,
-    softmax,
-    penalty,
-    S,
-    units,
-    gradients,
-    slopes,
-    pool_slopes,
-    losses,
-):
-    """Slopes of the loss for users lo .. hi; outputs are counted from user `first`.
+@relaxed_kernel
+def user_gradients(lo, hi, first, interactions, seen, model, pool, objective, gradients, losses):
+    """Gradients of the loss for users lo .. hi; outputs are counted from user `first`.
 
-    CSR indptr, indices, values (x) and weights (of the loss); seen_indptr, seen_indices (CSR): what
-    is hidden of the pool, these and others. A, B (p, d) float32, rows of B of norm 1 where unit;
-    bias (p,). pool (m, d) rows of B, columns its transpose, pool_bias, counts (m,); place_of (p,)
-    int32 place in the pool or -1. Out, counted from `first`: S (b, d) sums, units (b, d)
-    normalised, gradients (b, d) by S; slopes (nnz, 3) of the interactions: by the logit, and what B
-    and the sum are multiplied with in the gradient by the sum without the item; pool_slopes (b, m);
-    losses (b,) float64. O((nnz + b m) d).
+    interactions: indptr, indices, values (x) and weights in the loss of CSR; seen: indptr and
+    indices of CSR, items to mask in the pool; model: A, B (p, d) and bias (p,), float32, rows of B
+    of norm 1 where unit; pool: Pool; objective: Objective; gradients: Gradients, out; losses (b,)
+    float64, out. O((nnz + b m) d).
     """
+    indptr, indices, values, weights = interactions
+    seen_indptr, seen_indices = seen
+    scale, penalty, unit, softmax = objective
+    A = model[0]
     entry = indptr[first]
     for i in range(lo, hi):
         row, start, stop = i - first, indptr[i], indptr[i + 1]
-        s, user, gradient, logits = S[row], units[row], gradients[row], pool_slopes[row]
+        s, user, gradient = gradients.sums[row], gradients.units[row], gradients.by_sum[row]
+        logits, slopes = gradients.by_pool[row], gradients.by_entry[start - entry : stop - entry]
         items = indices[start:stop]
         add_profile(items, values[start:stop], A, s)
         inverse = normalise(unit, s, user)
-        score_pool(user, scale, columns, pool_bias, logits)
-        hide(seen_indices[seen_indptr[i] : seen_indptr[i + 1]], place_of, logits)
-        largest, others = prepare_pool(softmax, counts, logits)
+        pool_logits(user, scale, pool.columns, pool.bias, logits)
+        mask(seen_indices[seen_indptr[i] : seen_indptr[i + 1]], pool.position_of, logits)
+        largest, others = prepare_pool(softmax, pool.counts, logits)
         gradient[:] = 0
         losses[row] = 0
-        if start == stop or largest == HIDDEN:
+        if start == stop or largest == MASKED:
             logits[:] = 0
-            slopes[start - entry : stop - entry] = 0
+            slopes[:] = 0
             continue
         loss, rate = score_profile(
-            s,
-            items,
-            values[start:stop],
-            weights[start:stop],
-            A,
-            B,
-            bias,
-            scale,
-            unit,
-            softmax,
-            largest,
-            others,
-            slopes[start - entry : stop - entry],
-            gradient,
-        )
-        loss += slope_pool(softmax, counts, rate, logits)
+            s, items, values[start:stop], weights[start:stop], model, objective, largest, others,
+            slopes, gradient,
+        )  # fmt: skip
+        loss += negative_loss(softmax, pool.counts, rate, logits)
         away = np.zeros_like(user)
         for j in range(len(logits)):
-            add(scale * logits[j], pool[j], away)
+            add(scale * logits[j], pool.rows[j], away)
         if unit:
             add(-dot(away, user), user, away)
         add(inverse, away, gradient)
-        losses[row] = loss + pull_to_one(penalty, s, gradient)
+        losses[row] = loss + penalise_norm(penalty, s, gradient)
 
 
-@screen_kernel
-def step(rate, gradient, memory, row):
-    """Adagrad with one memory for the row: row -= rate gradient / root of summed |gradient|^2."""
+@relaxed_kernel
+def adagrad_step(rate, gradient, accumulator, row):
+    """Adagrad with one accumulator a row: row -= rate gradient / sqrt(summed |gradient|^2)."""
     squared = dot(gradient, gradient)
     if squared > 0:
-        memory[0] += squared
-        add(-rate / np.sqrt(memory[0]), gradient, row)
+        accumulator[0] += squared
+        add(-rate / np.sqrt(accumulator[0]), gradient, row)
 
 
-@screen_kernel
+@relaxed_kernel
 def item_updates(
-    lo,
-    hi,
-    of_items,
-    users,
-    places,
-    values,
-    S,
-    units,
-    gradients,
-    slopes,
-    pool_slopes,
-    place_of,
-    scale,
-    unit,
-    penalty,
-    rate,
-    memory_A,
-    memory_B,
-    memory_bias,
-    A,
-    raw,
-    B,
-    bias,
-):
-    """One step for items lo .. hi: A, raw (before normalising), B (after), bias in/out.
+    lo, hi, starts, users, entries, values, gradients, position_of, objective, rate, accumulators,
+    raw, model,
+):  # fmt: skip
+    """One step for items lo .. hi: A, raw (B before normalising), B and bias are changed in place.
 
-    of_items, users, places: transpose of the step's CSR, places being positions in its values
-    (nnz,) and slopes. memory_A, memory_B, memory_bias (p, 1) float32, in/out: summed squares of
-    gradients. Other arrays as user_slopes left them. An item without users that is not in the pool
-    stays as it is, save for the penalty. O((nnz + b m) d).
+    starts, users, entries: transpose of the step's CSR, entries being positions in its values
+    (nnz,). gradients: Gradients; position_of as in Pool; accumulators (p, 1) float32 of A, B and
+    bias, in/out: summed squares of gradients. An item without users that is not in the pool
+    changes by the penalty only. O((nnz + b m) d).
     """
+    A, B, bias = model
+    scale, penalty, unit, _ = objective
+    sums, units, by_sum, by_entry, by_pool = gradients
     d = A.shape[1]
     by_a, by_b, by_bias = np.empty(d, np.float32), np.empty(d, np.float32), np.zeros(1, np.float32)
     for i in range(lo, hi):
-        if of_items[i] == of_items[i + 1] and place_of[i] < 0 and not penalty > 0:
+        if starts[i] == starts[i + 1] and position_of[i] < 0 and not penalty > 0:
             continue
         by_a[:] = 0
         by_b[:] = 0
         by_bias[0] = 0
         own_b, own_a = ZERO, ZERO
-        for t in range(of_items[i], of_items[i + 1]):
-            x, s, gradient = values[places[t]], S[users[t]], gradients[users[t]]
-            slope, along_item, along_user = slopes[places[t]]
+        for t in range(starts[i], starts[i + 1]):
+            x, s, gradient = values[entries[t]], sums[users[t]], by_sum[users[t]]
+            slope, along_item, along_user = by_entry[entries[t]]
             for k in range(d):
                 by_a[k] += x * gradient[k] + x * along_user * s[k]
                 by_b[k] += along_item * s[k]
@@ -332,9 +319,9 @@ def item_updates(
         add(-own_b, B[i], by_a)
         add(-own_a, A[i], by_a)
         add(-own_b, A[i], by_b)
-        if place_of[i] >= 0:
+        if position_of[i] >= 0:
             for user in range(len(units)):
-                slope = pool_slopes[user, place_of[i]]
+                slope = by_pool[user, position_of[i]]
                 by_bias[0] += slope
                 add(scale * slope, units[user], by_b)
         if unit:
@@ -344,43 +331,27 @@ def item_updates(
             add(-dot(by_b, B[i]), B[i], by_b)
             for k in range(d):
                 by_b[k] /= norm
-        pull_to_one(penalty, raw[i], by_b)
-        step(rate, by_a, memory_A[i], A[i])
-        step(rate, by_b, memory_B[i], raw[i])
-        step(rate, by_bias, memory_bias[i], bias[i : i + 1])
+        penalise_norm(penalty, raw[i], by_b)
+        adagrad_step(rate, by_a, accumulators[0][i], A[i])
+        adagrad_step(rate, by_b, accumulators[1][i], raw[i])
+        adagrad_step(rate, by_bias, accumulators[2][i], bias[i : i + 1])
         normalise(unit, raw[i], B[i])
 
 
-@screen_kernel
-def held_out_losses(
-    lo,
-    hi,
-    indptr,
-    indices,
-    values,
-    held_indptr,
-    held_indices,
-    weights,
-    seen_indptr,
-    seen_indices,
-    A,
-    B,
-    bias,
-    columns,
-    pool_bias,
-    counts,
-    place_of,
-    scale,
-    unit,
-    softmax,
-    losses,
-):
+@relaxed_kernel
+def held_out_losses(lo, hi, interactions, held_out, seen, model, pool, objective, losses):
     """Loss of the held-out interactions of users lo .. hi, given the others; losses (n,) out.
 
-    The user's row is the whole sum; the seen items are hidden of the pool. O((nnz + n m) d).
+    The user's vector is the whole sum. interactions: indptr, indices and values of CSR; held_out:
+    indptr, indices and weights; the others as in user_gradients. O((nnz + n m) d).
     """
+    indptr, indices, values = interactions
+    held_indptr, held_indices, weights = held_out
+    seen_indptr, seen_indices = seen
+    A, B, bias = model
+    scale, _, unit, softmax = objective
     s = np.empty(A.shape[1], np.float32)
-    logits = np.empty(columns.shape[1], np.float32)
+    logits = np.empty(pool.columns.shape[1], np.float32)
     for i in range(lo, hi):
         losses[i] = 0
         items = indices[indptr[i] : indptr[i + 1]]
@@ -389,15 +360,17 @@ def held_out_losses(
             continue
         add_profile(items, values[indptr[i] : indptr[i + 1]], A, s)
         normalise(unit, s, s)
-        score_pool(s, scale, columns, pool_bias, logits)
-        hide(seen_indices[seen_indptr[i] : seen_indptr[i + 1]], place_of, logits)
-        largest, others = prepare_pool(softmax, counts, logits)
-        if largest == HIDDEN:
+        pool_logits(s, scale, pool.columns, pool.bias, logits)
+        mask(seen_indices[seen_indptr[i] : seen_indptr[i + 1]], pool.position_of, logits)
+        largest, others = prepare_pool(softmax, pool.counts, logits)
+        if largest == MASKED:
             continue
         loss, rate = 0.0, ZERO
         for t in range(len(held)):
             logit = scale * dot(s, B[held[t]]) + bias[held[t]]
-            part, _, share = positive(softmax, logit, largest, others, weights[held_indptr[i] + t])
+            part, _, share = positive_loss(
+                softmax, logit, largest, others, weights[held_indptr[i] + t]
+            )
             loss += part
             rate += share
-        losses[i] = loss + slope_pool(softmax, counts, rate, logits)
+        losses[i] = loss + negative_loss(softmax, pool.counts, rate, logits)

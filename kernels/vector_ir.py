@@ -1,9 +1,9 @@
-"""Words for writing LLVM vector code from Numba: used by the register tiles and the exact scores.
+"""Helpers that emit LLVM vector IR inside Numba intrinsics.
 
-Numba has no vector type and its vectoriser keeps 256-bit registers on many CPUs, so the few loops
-that decide the speed are written as vector IR inside an intrinsic. LLVM legalises vectors wider
-than the CPU's registers, so portable operations (load, multiply, add, shuffle) run everywhere with
-the same bits; only intrinsics named after a CPU need its features.
+Numba has no vector type, and its vectoriser uses 256-bit registers on many CPUs. The few loops
+that determine the speed are therefore written as vector IR. LLVM splits vectors that are wider than
+the CPU's registers, so portable operations (load, multiply, add, shuffle) give the same bits on
+every CPU. Only intrinsics named after a CPU require its features.
 """
 
 from llvmlite import ir
@@ -21,19 +21,19 @@ def pointer(context, builder, array_type, array, offset):
 
 
 def byte_pointer(context, builder, array_type, array, offset):
-    """The same, as a pointer to bytes."""
+    """Pointer to element `offset` of a contiguous array, as a pointer to bytes."""
     return builder.bitcast(pointer(context, builder, array_type, array, offset), BYTES)
 
 
 def load(builder, start, vector_type, offset=0):
-    """One vector from `offset` elements after a typed pointer; no alignment is assumed."""
+    """Load one vector, `offset` elements after a typed pointer; no alignment is assumed."""
     at = builder.gep(start, [I64(offset)]) if isinstance(offset, int) else start
     size = {I8: 1, I32: 4, F32: 4, F64: 8}[vector_type.element]
     return builder.load(builder.bitcast(at, vector_type.as_pointer()), align=size)
 
 
 def broadcast(builder, scalar, vector_type):
-    """A vector whose every lane is the scalar."""
+    """Vector with the scalar in every lane."""
     undefined = ir.Constant(vector_type, ir.Undefined)
     first = builder.insert_element(undefined, scalar, I32(0))
     lanes = ir.Constant(ir.VectorType(I32, vector_type.count), [0] * vector_type.count)
@@ -47,7 +47,12 @@ def function(builder, name, result, arguments):
 
 
 def loop(builder, count, carried, step):
-    """Emit a loop of carried = step(k, carried), with every carried value in a register."""
+    """Emit `for k in range(count): carried = step(k, carried)`, carried values in registers."""
+    return while_loop(builder, count, carried, step)[1]
+
+
+def while_loop(builder, count, carried, step, condition=None):
+    """Emit loop(...) that ends at the first k where condition(k) is false; return k and values."""
     before = builder.block
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
     builder.branch(head)
@@ -59,7 +64,13 @@ def loop(builder, count, carried, step):
         value = builder.phi(start.type)
         value.add_incoming(start, before)
         values.append(value)
-    builder.cbranch(builder.icmp_signed("<", k, count), body, after)
+    within = builder.icmp_signed("<", k, count)
+    if condition is not None:
+        look = builder.append_basic_block("look")
+        builder.cbranch(within, look, after)
+        builder.position_at_end(look)
+        within = condition(k)
+    builder.cbranch(within, body, after)
     builder.position_at_end(body)
     results = step(k, values)
     k.add_incoming(builder.add(k, I64(1)), builder.block)
@@ -67,11 +78,11 @@ def loop(builder, count, carried, step):
         value.add_incoming(result, builder.block)
     builder.branch(head)
     builder.position_at_end(after)
-    return values
+    return k, values
 
 
 def sum_lanes(builder, vector):
-    """Sum of the lanes by halves: lane l and l + 8, then l + 4, ... in this fixed order."""
+    """Sum of the lanes by halves: lanes l and l + 8, then l and l + 4, ... in this fixed order."""
     count = vector.type.count
     undefined = ir.Constant(vector.type, ir.Undefined)
     while count > 1:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import parallel, validation
-from fastcos.kernels.sampling import sample_rows
+from fastcos.kernels.sampling import Clusters, sample_rows
 
 Vector = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -370,7 +370,8 @@ def _draw_items(
         sample_rows,
         # the start of a block clears one mark per item: 4 n_items interactions hide that cost
         parallel.work_blocks(indptr, max(_WORK_PER_BLOCK, 4 * n_items)),
-        *map(validation.read_only, (preference, starts, order, running, log_weight)),
+        validation.read_only(preference),
+        Clusters(*map(validation.read_only, (starts, order, running, log_weight))),
         *key,
         -(-n_items // _RACE_SHARE),
         n_items,

@@ -53,14 +53,14 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
     indptr, indices, data = _as_csr(name, X)
     worst = _checked(name, indptr, indices, data, X.shape[1])
     if worst == csr.EXPLICIT_ZERO and keep_zeros:
-        worst = csr.FINE
+        worst = csr.VALID
     # flags of a new object are not stale, unlike X.has_canonical_format after an edit in place
-    clean = sp.csr_array((data, indices, indptr), shape=X.shape, copy=worst > csr.FINE)
+    clean = sp.csr_array((data, indices, indptr), shape=X.shape, copy=worst > csr.VALID)
     if worst == csr.NOT_CANONICAL:
         with np.errstate(over="ignore"):
             clean.sum_duplicates()
         _checked(name, clean.indptr, clean.indices, clean.data, X.shape[1])  # sums may overflow
-    if worst > csr.FINE:
+    if worst > csr.VALID:
         clean.eliminate_zeros()
     clean.has_canonical_format = True
     if X.dtype.kind in "iub" and np.abs(clean.data).max(initial=0) <= _EXACT_FLOAT32:

@@ -191,7 +191,7 @@ def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | N
     Y, is_streamed = operators.product_memory(X.shape[0], factor)
     is_invalid = np.empty(len(Y), np.bool_)
     parallel.run(
-        sparse.matmul_unread_rows,
+        sparse.validated_matmul_rows,
         operators.work_blocks(arrays.indptr, factor.shape[1]),
         *arrays,
         validation.read_only(arrays.indices.view(np.uint32)),

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.kernels import transpose
+from fastcos.kernels import csr
 
 # non-zeros of a part per column: a part clears a count of every column, and so many keep that cheap
 _NNZ_PER_COLUMN = 2
@@ -35,13 +35,13 @@ def transposed(
     counts = np.empty((len(rows) - 1, n_columns), np.int64)
     arrays = validation.read_only(rows), indptr, indices
     blocks = parallel.row_blocks(len(counts), 1)
-    parallel.run(transpose.count_columns, blocks, *arrays, counts, n_threads=n_threads)
+    parallel.run(csr.count_columns, blocks, *arrays, counts, n_threads=n_threads)
     of_columns = np.zeros(n_columns + 1, np.int64)
     np.cumsum(counts.sum(axis=0), out=of_columns[1:])
     places = np.cumsum(counts, axis=0) - counts + of_columns[:-1]
     row_numbers = np.empty(nnz, index_dtype)
     values = None if data is None else np.empty(nnz, data.dtype)
     outputs = places, row_numbers, values
-    parallel.run(transpose.place_entries, blocks, *arrays, data, *outputs, n_threads=n_threads)
+    parallel.run(csr.transpose_parts, blocks, *arrays, data, *outputs, n_threads=n_threads)
     values = None if values is None else validation.read_only(values)
     return validation.read_only(of_columns), validation.read_only(row_numbers), values

@@ -110,15 +110,19 @@ def pair_auc(
         value = _auc_of_scores(same, other, 2 * _rounding(grouped.rows))
         return PairAUC(value, value, value, grouped.n_left_out)
     parts = _n_parts(n_threads)
-    counts, near = np.zeros((parts, 2, _N_BINS), np.int64), np.zeros((parts, 2, 1), np.int64)
+    counts = np.zeros((parts, 1, 2, _N_BINS), np.int64)
+    near = np.zeros((parts, 1, 2, 1), np.int64)
+    no_strata = validation.read_only(np.empty(0))
     rows = validation.read_only(grouped.rows)
     panels, ends = packed(rows, n_threads), _row_ends(grouped)
     for begin, stop in _tasks(len(rows), parts):
         parallel.run(
             pair_reductions.pair_histograms, parallel.row_blocks(parts, 1), begin, stop, rows,
-            panels, ends, _margin_in_bins(rows, _N_BINS), counts, near, n_threads=n_threads,
+            panels, ends, no_strata, no_strata, _margin_in_bins(rows, _N_BINS), counts, near,
+            n_threads=n_threads,
         )  # fmt: skip
-    return PairAUC(*auc_of_counts(counts.sum(axis=0), near.sum(axis=0)), grouped.n_left_out)
+    bounds = auc_of_counts(counts.sum(axis=(0, 1)), near.sum(axis=(0, 1)))
+    return PairAUC(*bounds, grouped.n_left_out)
 
 
 def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float]:
@@ -271,7 +275,7 @@ def stratified_auc(
     quantiles = _pair_quantiles(np.sort(levels), n_strata)
     for begin, stop in _tasks(len(unit), parts):
         parallel.run(
-            pair_reductions.stratified_pair_histograms, parallel.row_blocks(parts, 1), begin,
+            pair_reductions.pair_histograms, parallel.row_blocks(parts, 1), begin,
             stop, unit, panels, ends, levels, quantiles, _margin_in_bins(unit, _N_STRATUM_BINS),
             counts, near, n_threads=n_threads,
         )  # fmt: skip

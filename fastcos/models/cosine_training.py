@@ -64,16 +64,6 @@ class TrainingResult(NamedTuple):
     validation_losses: list[float]
 
 
-class _Pool(NamedTuple):
-    """Drawn items in the layout of the kernels."""
-
-    rows: Floats
-    columns: Floats
-    bias: Floats
-    counts: Floats
-    place_of: npt.NDArray[np.int32]
-
-
 def log_popularity(X: sp.csr_array) -> npt.NDArray[np.float64]:
     """Return ln of the number of users of every item, -inf for none; (p,)."""
     with np.errstate(divide="ignore"):
@@ -201,7 +191,7 @@ class _Trainer:
         weights = _weights(X, self.log_counts, settings.propensity_exponent)
         self._weights, self._total = read_only(weights.astype(np.float32)), float(weights.sum())
         self._raw, self.parameters = self._start(start, p)
-        self._memories = [np.zeros((p, 1), np.float32) for _ in range(3)]
+        self._accumulators = tuple(np.zeros((p, 1), np.float32) for _ in range(3))
         self._cuts = parallel.row_blocks(n, settings.batch_size)
         self.scale = np.float32(1 / settings.temperature)
         self.unit, self.softmax = settings.similarity != "dot", settings.loss == "info_nce"
@@ -223,19 +213,22 @@ class _Trainer:
         share = np.where(empty, 1, negative_law(self.log_counts, 1.0))
         return raw, Parameters(A, raw.copy(), np.log(share / expected).astype(np.float32))
 
-    def draw_pool(self, random: np.random.Generator) -> _Pool:
+    def objective(self, penalty: float = 0.0) -> training.Objective:
+        return training.Objective(self.scale, np.float32(penalty), self.unit, self.softmax)
+
+    def draw_pool(self, random: np.random.Generator) -> training.Pool:
         items, counts = draw_items(random, self.cumulative, self.settings.n_negatives)
         rows = self.parameters.B[items]
-        place_of = np.full(len(self.cumulative), -1, np.int32)
-        place_of[items] = np.arange(len(items))
+        position_of = np.full(len(self.cumulative), -1, np.int32)
+        position_of[items] = np.arange(len(items))
         arrays: tuple[Any, ...] = (
             rows,
             np.ascontiguousarray(rows.T),
             self.parameters.bias[items],
             counts.astype(np.float32),
-            place_of,
+            position_of,
         )
-        return _Pool(*map(read_only, arrays))
+        return training.Pool(*map(read_only, arrays))
 
     def run_epoch(self) -> float:
         """Return the mean loss of an interaction before its step."""
@@ -252,33 +245,33 @@ class _Trainer:
         pool = self.draw_pool(self._random)
         n, (m, d) = last - first, pool.rows.shape
         start, stop = int(self._indptr[first]), int(self._indptr[last])
-        S, units, gradients = (parallel.unfilled((n, d), np.float32) for _ in range(3))
-        slopes = parallel.unfilled((stop - start, 3), np.float32)
-        pool_slopes, losses = parallel.unfilled((n, m), np.float32), np.zeros(n)
-        A, B, bias = self.parameters
+        shapes = (n, d), (n, d), (n, d), (stop - start, 3), (n, m)
+        gradients = training.Gradients(*(parallel.unfilled(s, np.float32) for s in shapes))
+        losses = np.zeros(n)
         indptr = read_only(self._indptr[first : last + 1] - start)
         penalty = self.settings.norm_penalty
         parallel.run(
-            training.user_slopes, first + _user_blocks(indptr, m),
-            first, self._indptr, self._indices, self._values, self._weights, *self._seen,
-            *map(read_only, (A, B, bias)), *pool, self.scale, self.unit, self.softmax,
-            np.float32(penalty), S, units, gradients, slopes, pool_slopes, losses,
+            training.user_gradients, first + _user_blocks(indptr, m), first,
+            (self._indptr, self._indices, self._values, self._weights), self._seen,
+            tuple(map(read_only, self.parameters)), pool, self.objective(penalty), gradients,
+            losses,
         )  # fmt: skip
         of_items, users, places = transposed(
             indptr,
             read_only(self._indices[start:stop]),
             read_only(np.arange(stop - start, dtype=np.int32)),
-            len(A),
+            len(self._raw),
             np.int32,
         )
-        drawn = np.cumsum(pool.place_of >= 0) * (n // _POOL_PER_INTERACTION)
+        drawn = np.cumsum(pool.position_of >= 0) * (n // _POOL_PER_INTERACTION)
         parallel.run(
             training.item_updates,
             parallel.work_blocks(of_items + np.append(0, drawn), _WORK_PER_BLOCK), of_items,
             users, places, self._values[start:stop],
-            *map(read_only, (S, units, gradients, slopes, pool_slopes, pool.place_of)),
-            self.scale, self.unit, np.float32(penalty * n / (len(self._indptr) - 1)),
-            np.float32(self.settings.learning_rate), *self._memories, A, self._raw, B, bias,
+            training.Gradients(*map(read_only, gradients)), pool.position_of,
+            self.objective(penalty * n / (len(self._indptr) - 1)),
+            np.float32(self.settings.learning_rate), self._accumulators, self._raw,
+            tuple(self.parameters),
         )  # fmt: skip
         return float(losses.sum())
 
@@ -309,7 +302,7 @@ class _HeldOutLoss:
         parallel.run(
             training.held_out_losses,
             _user_blocks(indptr, len(pool.rows)),
-            *self._arrays, *map(read_only, trainer.parameters), *pool[1:], trainer.scale,
-            trainer.unit, trainer.softmax, losses,
+            tuple(self._arrays[:3]), tuple(self._arrays[3:6]), tuple(self._arrays[6:]),
+            tuple(map(read_only, trainer.parameters)), pool, trainer.objective(), losses,
         )  # fmt: skip
         return float(losses.sum()) / self._total

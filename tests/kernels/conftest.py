@@ -1,4 +1,4 @@
-"""Without compilation, kernels in vector IR cannot run; their portable twins can."""
+"""Skips tests of vector IR without compilation (NUMBA_DISABLE_JIT)."""
 
 import numba
 import pytest
@@ -11,4 +11,4 @@ def pytest_runtest_call(item):
     except NotImplementedError:
         if not numba.config.DISABLE_JIT:
             raise
-        pytest.skip("vector IR is only there compiled")
+        pytest.skip("vector IR")

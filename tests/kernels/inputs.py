@@ -1,4 +1,4 @@
-"""Arrays as the gate hands them to kernels; others would only be compiled for once more."""
+"""Read-only arrays, as validation passes them to kernels: other types compile again."""
 
 from typing import Any
 
@@ -8,5 +8,5 @@ from fastcos.validation import read_only
 
 
 def frozen(*arrays: Any) -> list[Any]:
-    """Read-only views of arrays; other arguments as they are."""
+    """Read-only views of arrays; other arguments are returned unchanged."""
     return [read_only(a) if isinstance(a, np.ndarray) else a for a in arrays]

@@ -1,4 +1,4 @@
-"""The leaves of the attack against definitions: a loss is a fact, and comes with its weights."""
+"""The attacks against their definitions; every success comes with valid weights."""
 
 import numpy as np
 import pytest
@@ -11,24 +11,24 @@ def unit(v):
     return v / np.linalg.norm(v)
 
 
-def lists(seed, n, m=8, d=4):
-    """An item, items by falling cosine with it, and a box."""
+def neighborhoods(seed, n, m=8, d=4):
+    """An item, other items by descending cosine, and a box."""
     rng = np.random.default_rng(seed)
     for _ in range(n):
         x = unit(rng.standard_normal(d))
-        listed = np.array([unit(x + 0.7 * rng.standard_normal(d)) for _ in range(m)])
-        yield rng, x, listed[np.argsort(-(listed @ x))], float(np.exp(rng.uniform(0.1, 2)))
+        units = np.array([unit(x + 0.7 * rng.standard_normal(d)) for _ in range(m)])
+        yield rng, x, units[np.argsort(-(units @ x))], float(np.exp(rng.uniform(0.1, 2)))
 
 
-def rank(x, listed, edge, w):
+def rank(x, units, edge, w):
     """How many of the others are nearer to x than item edge at w, by more than the margin."""
-    values = np.array([cosine(x, y, w) for y in listed])
+    values = np.array([cosine(x, y, w) for y in units])
     return int((np.delete(values, edge) > values[edge] + attacks.MARGIN).sum())
 
 
 def test_sensitivity_is_the_derivative_of_fisher_z():
-    for rng, x, listed, _ in lists(1, 50):
-        y, w, step = listed[0], np.exp(rng.uniform(0, 1, 4)), 1e-5
+    for rng, x, units, _ in neighborhoods(1, 50):
+        y, w, step = units[0], np.exp(rng.uniform(0, 1, 4)), 1e-5
         slopes = np.full(4, 10.0)
         attacks.add_sensitivity(x, y, w, -2.0, slopes)
         for j in range(4):
@@ -38,48 +38,48 @@ def test_sensitivity_is_the_derivative_of_fisher_z():
             assert slopes[j] == pytest.approx(10 - change / step, abs=1e-6)
 
 
-def test_zero_and_collinear_rows_have_no_sensitivity():
+def test_sensitivity_of_zero_and_collinear_rows_is_0():
     x, w, slopes = np.array([1.0, 2.0]), np.ones(2), np.zeros(2)
     for y in (np.zeros(2), 3 * x, -x):
         attacks.add_sensitivity(x, y, w, 1.0, slopes)
     assert (slopes == 0).all()
 
 
-def test_the_vertex_has_the_weights_of_positive_slopes():
+def test_to_vertex_follows_positive_slopes():
     w = np.full(3, np.nan)
     attacks.to_vertex(np.array([0.1, 0.0, -1.0]), 9.0, w)
     assert w.tolist() == [9, 1, 1]
 
 
-def test_an_edge_is_lost_where_k_others_are_nearer():
+def test_is_lost_counts_nearer_items():
     lost = 0
-    for rng, x, listed, K in lists(2, 200):
+    for rng, x, units, K in neighborhoods(2, 200):
         w = np.exp(rng.uniform(0, np.log(K), 4))
-        for edge in range(len(listed)):
+        for edge in range(len(units)):
             for k in (1, 3, 7):
-                found = attacks.is_lost(x, listed, edge, k, w)
-                assert found == (rank(x, listed, edge, w) >= k)
+                found = attacks.is_lost(x, units, edge, k, w)
+                assert found == (rank(x, units, edge, w) >= k)
                 lost += found
     assert lost > 500
 
 
-def test_a_break_comes_with_weights_in_the_box_and_seldom_misses_a_vertex_that_breaks():
+def test_find_counterexample_returns_valid_weights():
     broken, missed = 0, 0
-    for _, x, listed, K in lists(3, 150):
+    for _, x, units, K in neighborhoods(3, 150):
         w, k = np.full(4, np.nan), 2
-        found = attacks.breaks(x, listed, 1, k, 2, K, 6, w)
+        found = attacks.find_counterexample(x, units, 1, k, 2, K, 6, w)
         if found:
             assert w.min() >= 1
             assert w.max() <= K
-            assert rank(x, listed, 1, w) >= k
+            assert rank(x, units, 1, w) >= k
         else:
-            missed += any(rank(x, listed, 1, corner) >= k for corner in vertices(4, K))
+            missed += any(rank(x, units, 1, corner) >= k for corner in vertices(4, K))
         broken += found
     assert broken > 40
     assert missed < 0.1 * broken
 
 
-def test_radii_are_the_least_levels_that_break_and_only_their_rows_are_written():
+def test_attacked_radii_are_levels_with_counterexamples():
     rng = np.random.default_rng(4)
     items = rng.standard_normal((40, 5))
     items[17] = 0
@@ -90,10 +90,10 @@ def test_radii_are_the_least_levels_that_break_and_only_their_rows_are_written()
     neighbors = np.argsort(-scores, axis=1, kind="stable")[:, :12]
     levels, k = np.array([1.02, 1.1, 1.3, 2.0]), 3
     radii, weights = np.full((40, k), -7.0), np.full((40, k, 5), -7.0)
-    floors = np.ones((40, k))
-    floors[12] = 1.2
+    certified = np.ones((40, k))
+    certified[12] = 1.2
     attacks.attacked_radii(
-        10, 20, items, norms, np.arange(40), neighbors, 1, floors, levels, 6, radii, weights
+        10, 20, items, norms, np.arange(40), neighbors, 1, certified, levels, 6, radii, weights
     )
     for untouched in (slice(0, 10), slice(20, 40)):
         assert (radii[untouched] == -7).all()
@@ -103,7 +103,7 @@ def test_radii_are_the_least_levels_that_break_and_only_their_rows_are_written()
     zero = np.isnan(inner)
     assert set(inner[~zero]) <= {*levels, np.inf}
     assert np.isfinite(inner[~zero]).any()
-    # levels at or below a known safe floor are not tried
+    # certified levels are not attacked
     assert radii[12].min() >= 1.3
     for i in range(10, 20):
         for r in range(k):

@@ -1,4 +1,4 @@
-"""The leaves of the certificates against linear programming, brute force and numerical search."""
+"""Certificates against linear programming, brute force and numerical search."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def unit(v):
 
 
 def triples(seed, n, largest=6):
-    """An item, a near neighbour, a rival not much further, and the box."""
+    """An item, a near neighbour, a competitor a little further away, and the box."""
     rng = np.random.default_rng(seed)
     for _ in range(n):
         d = int(rng.integers(2, largest + 1))
@@ -72,21 +72,21 @@ def test_refined_certificate_agrees_with_numerical_minimisation(n):
         assert least > 0 or not sure
         joint += sure
     assert min(passed, refused) > n // 8
-    # the cheap test is weaker, and not idle
+    # the cheap test certifies fewer, but some
     assert passed // 4 < joint < passed
 
 
-def test_neither_test_certifies_a_tie():
+def test_beats_does_not_certify_ties():
     rng = np.random.default_rng(4)
     for _ in range(200):
         x, y = np.abs(rng.standard_normal((2, 6)))
         x, y = unit(x), unit(y)
-        for rival in (y, unit(3 * y), unit(0.7 * y)):
+        for competitor in (y, unit(3 * y), unit(0.7 * y)):
             for K in (1.0, 1.5, 1e6):
-                assert certificates.beats(x, y, rival, K, 6, np.empty(6)) <= 0
+                assert certificates.beats(x, y, competitor, K, 6, np.empty(6)) <= 0
 
 
-def test_an_open_piece_does_not_hide_a_rival_that_wins_elsewhere():
+def test_refined_certificate_searches_after_open_pieces():
     K = 2.59560960637459
     x = np.array([0.44060624, 0.19082202, 0.53716702, -0.13316876, 0.68056651])
     y = np.array([-0.21366728, 0.77210318, 0.49102839, -0.24200745, 0.24192247])
@@ -98,7 +98,7 @@ def test_an_open_piece_does_not_hide_a_rival_that_wins_elsewhere():
         assert cosine(x, y, w) < cosine(x, m, w)
 
 
-def test_a_radius_is_the_last_level_that_is_certified():
+def test_certified_level_is_the_last_certified_one():
     levels, found = np.array([1.01, 1.05, 1.1, 1.2, 1.4, 2.0]), set()
     for _, x, y, m, _ in triples(6, 200):
         if x @ y <= x @ m:
@@ -107,7 +107,7 @@ def test_a_radius_is_the_last_level_that_is_certified():
         for start in (2.0, 1.4, 1.3):
             sure = [c for c in (*levels, start) if certificates.beats(x, y, m, c * c, 8, w) > 0]
             expected = max([c for c in sure if c <= start], default=1.005)
-            radius = certificates.rival_radius(x, y, m, 1.005, start, levels, 8, w)
+            radius = certificates.certified_level(x, y, m, 1.005, start, levels, 8, w)
             assert radius == expected
             found.add(radius)
     assert {1.005, 1.3, 2.0} < found
@@ -124,7 +124,7 @@ def test_separation_of_infinite_z():
     assert certificates.separation(1.0, 0.0) == np.exp(0.5)
 
 
-def test_rows_kernels_write_every_entry_of_poisoned_outputs_and_only_their_rows():
+def test_rows_kernels_fill_their_rows_only():
     rng = np.random.default_rng(5)
     items = rng.standard_normal((30, 4))
     norms = np.linalg.norm(items, axis=1)
@@ -141,7 +141,7 @@ def test_rows_kernels_write_every_entry_of_poisoned_outputs_and_only_their_rows(
     for part in (slice(0, 10), slice(20, 30)):
         assert (z[part] == -7).all()
         assert (radii[part] == -7).all()
-    radii[:], met, short = -7.0, np.full((30, 3), 2.0), np.full(30, 249, np.uint8)
+    radii[:], partial, truncated = -7.0, np.full((30, 3), 2.0), np.full(30, 249, np.uint8)
     certificates.rescaling_radii(
         10,
         20,
@@ -153,13 +153,13 @@ def test_rows_kernels_write_every_entry_of_poisoned_outputs_and_only_their_rows(
         False,
         np.array([1.1, 1.5, 2.0]),
         6,
-        met,
+        partial,
         radii,
-        short,
+        truncated,
     )
     assert (radii[10:20] >= 1).all()
-    assert (short[10:20] <= 1).all()
-    assert (radii[10:20] <= met[10:20]).all()
-    assert (np.delete(met, np.s_[10:20], axis=0) == 2).all()
+    assert (truncated[10:20] <= 1).all()
+    assert (radii[10:20] <= partial[10:20]).all()
+    assert (np.delete(partial, np.s_[10:20], axis=0) == 2).all()
     assert (np.delete(radii, np.s_[10:20], axis=0) == -7).all()
-    assert (np.delete(short, np.s_[10:20]) == 249).all()
+    assert (np.delete(truncated, np.s_[10:20]) == 249).all()

@@ -1,4 +1,4 @@
-"""The path that scores every pair, its merging, and the lists of candidates and copies."""
+"""Exhaustive search, merging of results, range filter and expansion of duplicates."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from tests.kernels.inputs import frozen
 
 
 def small_rows(n, seed):
-    """Small whole numbers, so that keys tie and are exact."""
+    """Small integers, so that keys tie and are exact."""
     return np.random.default_rng(seed).integers(-2, 3, (n, 4)).astype(np.float64)
 
 
@@ -26,7 +26,7 @@ def true_keys(form, Q, B, offsets):
 
 
 def best(keys, columns, k):
-    """Falling key, equal keys by lower column, padded."""
+    """The k best by descending key, equal keys by lower column, padded."""
     order = np.lexsort((columns, -keys))[:k]
     missing = k - len(order)
     return np.append(keys[order], [-np.inf] * missing), np.append(columns[order], [-1] * missing)
@@ -40,7 +40,7 @@ def outputs(n, k):
     return np.full((n, k), np.nan), np.full((n, k), -7)
 
 
-def test_a_column_is_found_in_its_part_of_a_sorted_list_only():
+def test_is_excluded_searches_its_range_only():
     indices = np.array([1, 3, 4, 8, 9, 20], np.int64)
     for first in range(7):
         for last in range(first, 7):
@@ -50,7 +50,7 @@ def test_a_column_is_found_in_its_part_of_a_sorted_list_only():
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 6])
-def test_a_run_is_copied_and_padded(count):
+def test_write_run_pads(count):
     keys, columns = np.arange(6.0, 0, -1), np.arange(6)
     (key_row,), (column_row,) = outputs(1, 4)
     exhaustive_top_k.write_run(keys, columns, min(count, 4), key_row, column_row)
@@ -61,7 +61,7 @@ def test_a_run_is_copied_and_padded(count):
 
 @pytest.mark.parametrize("form", [DOT, COSINE, EUCLIDEAN])
 @pytest.mark.parametrize(("m", "parts", "k"), [(7, 1, 7), (600, 1, 3), (500, 3, 3), (300, 2, 60)])
-def test_parts_of_all_pairs_are_scored_and_ranked(form, m, parts, k):
+def test_score_all_rows_equals_numpy(form, m, parts, k):
     Q, B = small_rows(3, m), small_rows(m + 5, m + 1)
     offsets = np.arange(m + 5) % 3 * 1.0 if form == DOT else np.zeros(m + 5)
     candidates = np.delete(np.arange(m + 5), [0, 2, 3, 5, 6])
@@ -86,9 +86,9 @@ def test_parts_of_all_pairs_are_scored_and_ranked(form, m, parts, k):
     assert (columns[[0, -1]] == -7).all()
 
 
-def test_what_comes_after_a_full_list_is_compared_with_the_k_best_so_far():
+def test_score_all_rows_compares_after_a_full_buffer():
     B = np.random.default_rng(0).random((200, 1))
-    # the list of 76 is cut to 3 once: the best stays where it stood, too
+    # the buffer of 76 is reduced to 3 once; the best item may keep its place
     B[[4, 20, 50, 150], 0] = 100, 50, 40, 60
     keys, columns = outputs(1, 3)
     exhaustive_top_k.score_all_rows(
@@ -100,7 +100,7 @@ def test_what_comes_after_a_full_list_is_compared_with_the_k_best_so_far():
     assert keys.tolist() == [[100, 60, 50]]
 
 
-def test_runs_of_parts_are_merged():
+def test_merge_rows_merges_parts():
     random, k = np.random.default_rng(0), 4
     part_keys = -np.sort(-random.integers(0, 6, (5, 3, k)), axis=2).astype(np.float64)
     part_columns = np.stack([random.permutation(3 * k).reshape(3, k) for _ in range(5)])
@@ -116,7 +116,7 @@ def test_runs_of_parts_are_merged():
     assert (columns[[0, 4]] == -7).all()
 
 
-def test_candidates_below_the_bound_are_dropped():
+def test_keep_above_drops_low_candidates():
     Q, B, random = small_rows(4, 1), small_rows(30, 2), np.random.default_rng(3)
     counts, bounds = np.array([6, 0, 9, 5]), np.array([100.0, 0.0, -2.0, 1.0])
     starts = np.append(0, np.cumsum(counts))
@@ -138,7 +138,7 @@ def test_candidates_below_the_bound_are_dropped():
     np.testing.assert_array_equal(columns[: starts[1]], given[: starts[1]])
 
 
-def test_groups_of_equal_items_are_expanded_to_their_members():
+def test_expand_copies_lists_duplicates():
     members = np.array([0, 4, 7, 1, 2, 9, 3, 5, 6, 8, *range(10, 40)])
     starts = np.array([0, 3, 6, 7, 10, 40])  # groups of 3, 3, 1, 3 and 30
     item_groups = np.empty(40, np.int64)

@@ -1,4 +1,4 @@
-"""The leaves of the intervals: they write their rows and no others; edges of the algebra."""
+"""Intervals of cosines against brute force, with outputs filled with sentinels."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def norms(rows):
 
 
 @pytest.mark.parametrize("d", [1, 2, 7])
-def test_box_intervals_equal_all_corners_and_write_only_their_rows(d):
+def test_box_intervals_contain_all_vertices(d):
     _, x, y = pairs(1, 30, d)
     x[12], y[13] = 0, 0
     ends, weights = np.full((30, 2), -7.0), np.full((30, 2, d), -7.0)
@@ -38,7 +38,7 @@ def test_box_intervals_equal_all_corners_and_write_only_their_rows(d):
             assert 1 <= w.min() <= w.max() <= 6.25
 
 
-def test_indices_of_pairs_sum_up_and_write_only_their_rows():
+def test_pair_indices_sum_contributions():
     _, x, y = pairs(2, 12, 5)
     y[6] = -2 * x[6]
     z, indices, parts = np.full(12, -7.0), np.full(12, -7.0), np.full((12, 5), -7.0)
@@ -55,7 +55,7 @@ def test_indices_of_pairs_sum_up_and_write_only_their_rows():
     assert indices[6] == 0
 
 
-def test_totals_of_edges_are_those_of_their_pairs_part_by_part():
+def test_edge_indices_totals_sum_over_parts():
     rng, items, _ = pairs(3, 25, 4)
     items[5] = 0
     rows = np.arange(0, 25, 2)

@@ -1,6 +1,5 @@
-"""Lists of items by column against NumPy, with poisoned outputs; both bodies of the wide read."""
+"""Inverted lists against NumPy, with outputs filled with sentinels."""
 
-import numba
 import numpy as np
 import pytest
 
@@ -26,12 +25,12 @@ def packed(items, values):
 
 
 @pytest.mark.parametrize("kind", ["ones", "wide ones", "packed", "apart", "real"])
-def test_sums_are_those_of_the_columns_in_every_form(kind):
+def test_add_lists_accumulates_every_layout(kind):
     rng = np.random.default_rng(0)
     indptr, items, item_values = lists(rng)
     columns = frozen(rng.permutation(np.repeat(np.arange(len(LENGTHS)), 3)).astype(np.int32))
     values = frozen(rng.integers(-300, 300, len(columns)).astype(np.int16))
-    # what every entry of a list counts
+    # value of every entry of a list
     entry = np.ones(len(items), np.int64) if "ones" in kind else item_values.astype(np.int64)
     dtype, narrow = np.int32, frozen(items.astype(np.uint16))
     queries, of_items, kept = values, narrow, frozen(item_values)
@@ -58,7 +57,7 @@ def test_sums_are_those_of_the_columns_in_every_form(kind):
     [(3, True), (-32767, True), (32767, True), (32768, False), (-32768, False), (2.5, False),
      (1e30, False)],
 )  # fmt: skip
-def test_rows_of_whole_numbers_are_found(value, is_whole):
+def test_find_whole_rows_finds_int16_rows(value, is_whole):
     indptr = frozen(np.array([0, 2, 2, 5, 6]))
     data = frozen(np.array([1, 2, 4, value, 7, 0.5], np.float32))
     found = np.full(4, not is_whole)
@@ -67,7 +66,7 @@ def test_rows_of_whole_numbers_are_found(value, is_whole):
 
 
 @pytest.mark.parametrize("has_values", [True, False])
-def test_rows_are_taken_in_an_order(has_values):
+def test_take_rows_permutes_rows(has_values):
     rng = np.random.default_rng(1)
     indptr, items, values = lists(rng, LENGTHS * 3)
     n = len(indptr) - 1
@@ -91,16 +90,3 @@ def test_rows_are_taken_in_an_order(has_values):
     assert (halves[:, 0] == -7).all()
     assert (taken[: inside.start] == 249).all()
     assert (taken[inside.stop :] == 249).all()
-
-
-@pytest.mark.parametrize("dtype", [np.uint16, np.int32])
-def test_64_bits_of_an_array_are_read_from_any_element(dtype):
-    array = np.arange(11, dtype=dtype) * 1000 + 17
-    bodies = [inverted_lists._word_slowly]
-    if not numba.config.DISABLE_JIT:
-        read = inverted_lists._word_of_memory
-        bodies.append(inverted_lists.kernel(lambda a, start: read(a, start)))
-    for body in bodies:
-        for start in range(11 - 8 // array.itemsize + 1):
-            expected = np.frombuffer(array[start:].tobytes()[:8], np.uint64)[0]
-            assert body(array, start) == expected

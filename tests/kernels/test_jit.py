@@ -1,4 +1,4 @@
-"""The parallel loop enters the very kernels of the pool, with whatever arguments they take."""
+"""The parallel loop runs the compiled kernels of the pool, with arguments of every type."""
 
 from typing import NamedTuple
 
@@ -50,13 +50,13 @@ def driven(rows_kernel, *arguments):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shifted", [False, True])
-def test_arguments_of_every_kind_arrive(dtype, shifted):
+def test_prange_driver_passes_arguments_of_every_type(dtype, shifted):
     rows, low, high = np.random.default_rng(0).random((3, 40)).astype(dtype)
     found = driven(weigh, Weights(rows, 3.0), ((low, high[::1]), ()), 7, shifted)
     np.testing.assert_allclose(found, rows * 3.0 + low - high + 7 + 0.5 * shifted, rtol=1e-6)
 
 
-def test_read_only_and_strided_arrays_arrive():
+def test_prange_driver_passes_views():
     values = np.arange(80.0)
     frozen = values[:40].view()
     frozen.flags.writeable = False
@@ -64,14 +64,14 @@ def test_read_only_and_strided_arrays_arrive():
     np.testing.assert_array_equal(driven(doubled, values[::2]), np.arange(40) * 4)
 
 
-def test_kernels_of_one_signature_are_told_apart():
+def test_prange_driver_distinguishes_kernels():
     values = np.arange(40.0)
     for _ in range(2):
         np.testing.assert_array_equal(driven(doubled, values), values * 2)
         np.testing.assert_array_equal(driven(halved, values), values / 2)
 
 
-def test_the_kernel_is_the_one_that_the_pool_has_compiled():
+def test_prange_driver_compiles_no_second_kernel():
     values = np.arange(40.0)
     doubled(0, 40, values, np.empty(40))
     before = list(doubled.overloads)
@@ -80,7 +80,7 @@ def test_the_kernel_is_the_one_that_the_pool_has_compiled():
 
 
 @pytest.mark.skipif(not numba.config.BOUNDSCHECK, reason="only bounds checks raise")
-def test_a_kernel_that_raises_leaves_its_block_undone():
+def test_prange_driver_marks_failed_blocks():
     done = np.zeros(len(CUTS) - 1, np.uint8)
     prange_driver(doubled)(CUTS, done, np.arange(39.0), np.empty(40))
     assert done.tolist() == [1, 1, 0]

@@ -1,4 +1,4 @@
-"""Ranks of same-label columns, and votes of lists and of users."""
+"""Ranks of same-label columns, item-based and user-based votes."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from fastcos import parallel
 from fastcos.kernels import knn_vote, label_ranks
 
 
-def lines(seed, n, m, levels):
+def score_table(seed, n, m, levels):
     """Scores with many ties where levels is small."""
     return np.random.default_rng(seed).integers(0, levels, (n, m)).astype(np.float64)
 
@@ -31,11 +31,11 @@ def by_loops(line, own, codes, k):
 
 @pytest.mark.parametrize("levels", [2, 5, 10_000])
 @pytest.mark.parametrize(("m", "n_codes", "k"), [(4, 2, 1), (23, 3, 5), (90, 4, 10)])
-def test_label_ranks_are_those_of_the_definition(levels, m, n_codes, k):
+def test_score_label_ranks_equals_definition(levels, m, n_codes, k):
     codes = np.arange(m) % n_codes
     np.random.default_rng(m).shuffle(codes)
     owns = np.arange(m)
-    table = lines(levels, m, m, levels)
+    table = score_table(levels, m, m, levels)
     auc, precision = parallel.unfilled(m, np.float64), parallel.unfilled(m, np.float64)
     voted = parallel.unfilled(m, np.int64)
     sizes = np.bincount(codes)
@@ -47,7 +47,7 @@ def test_label_ranks_are_those_of_the_definition(levels, m, n_codes, k):
 
 
 @pytest.mark.parametrize("k", [1, 3, 7])
-def test_votes_of_lists_are_those_of_a_dictionary(k):
+def test_recommend_by_items_equals_dictionary(k):
     random = np.random.default_rng(k)
     p, width = 12, 4
     neighbors = np.stack([random.permutation(p)[:width] for _ in range(p)])
@@ -58,7 +58,7 @@ def test_votes_of_lists_are_those_of_a_dictionary(k):
     indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
     indices = np.flatnonzero(seen.ravel()) % p
     best = parallel.unfilled((9, k), np.int64)
-    knn_vote.recommend_by_lists(0, 9, indptr, indices, neighbors, weights, best)
+    knn_vote.recommend_by_items(0, 9, indptr, indices, neighbors, weights, best)
     for u in range(9):
         votes = dict.fromkeys(range(p), 0.0)
         for item in np.flatnonzero(seen[u]):
@@ -76,7 +76,7 @@ def most_voted(votes, seen, k):
 
 
 @pytest.mark.parametrize("k", [1, 3, 7])
-def test_votes_of_users_are_those_of_a_dictionary(k):
+def test_recommend_by_users_equals_dictionary(k):
     random = np.random.default_rng(k)
     n, p = 9, 12
     seen = random.random((n, p)) < 0.3

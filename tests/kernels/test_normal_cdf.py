@@ -6,15 +6,15 @@ from fastcos.kernels import normal_cdf
 
 
 @pytest.mark.parametrize("ends", [(-1e4, -36), (-40, -30), (-8, 8), (0, 60)])
-def test_the_logarithm_is_scipys(ends):
+def test_log_cdf_equals_scipy(ends):
     z = np.linspace(*ends, 501)
-    ours = np.array([normal_cdf.log_normal(value) for value in z])
+    ours = np.array([normal_cdf.log_cdf(value) for value in z])
     # the tail loses z² roundings of z, and at last the range of float64
     np.testing.assert_allclose(ours, log_ndtr(z), rtol=2e-12, atol=1e-300)
     assert (np.diff(ours) >= 0).all()
 
 
-def test_rows_are_the_sum_over_both_sides():
+def test_mutual_proximity_sums_both_rows():
     random = np.random.default_rng(0)
     cosines, columns = random.uniform(-1, 1, (7, 4)), random.integers(0, 9, (7, 4))
     of_queries, of_items = random.uniform(0.1, 0.5, (2, 7)), random.uniform(0.1, 0.5, (2, 9))

@@ -1,4 +1,4 @@
-"""Recos of lists, and what a list may lose before it is scored."""
+"""Recos of candidate lists."""
 
 import numpy as np
 import pytest
@@ -35,11 +35,11 @@ def some_rows(kind):
 
 
 @pytest.mark.parametrize("kind", ["even", "spiky", "float32"])
-def test_recos_of_lists_is_that_of_sorted_python_lists(kind):
+def test_recos_rows_equals_sorted_python_lists(kind):
     rows = some_rows(kind)
     columns = np.random.default_rng(0).integers(-1, 60, (60, 25))
-    keys, rising = np.full((60, 25), np.nan), np.sort(rows, axis=1)
-    ordered_rows.recos_rows(2, 60, *frozen(rows, rising, rows, rising, columns), keys)
+    keys, ordered = np.full((60, 25), np.nan), np.sort(rows, axis=1)
+    ordered_rows.recos_rows(2, 60, *frozen(rows, ordered, rows, ordered, columns), keys)
     truth = np.take_along_axis(oracles.recos(rows, rows), np.maximum(columns, 0), axis=1)
     truth[columns < 0] = -np.inf
     np.testing.assert_allclose(keys[2:], truth[2:], rtol=1e-12, atol=1e-15)

@@ -15,7 +15,7 @@ def signs(depth):
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 5, 16, 50, 64, 100, 1000])
-def test_a_rotation_keeps_all_inner_products(depth):
+def test_rotate_panel_keeps_inner_products(depth):
     before, after = panel(depth), panel(depth)
     packing.rotate_panel(after, signs(depth))
     norm = np.linalg.norm(before, axis=0).max() ** 2
@@ -24,7 +24,7 @@ def test_a_rotation_keeps_all_inner_products(depth):
     assert np.abs(kept - exact).max() <= 2.0**-17 * norm
 
 
-def test_a_rotation_spreads_a_dominating_coordinate():
+def test_rotate_panel_distributes_a_coordinate():
     one_hot = np.zeros((128, PANEL), np.float32)
     one_hot[7] = 1
     packing.rotate_panel(one_hot, signs(128))
@@ -33,7 +33,7 @@ def test_a_rotation_spreads_a_dominating_coordinate():
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("size", [1.0, 1e-25, 0.0])
-def test_codes_residuals_and_norms_bound_the_rows(size, shared):
+def test_measure_panel_bounds_rows(size, shared):
     X = panel(40) * np.float32(size)
     X[:, 3] = 0
     codes = X.copy()
@@ -52,7 +52,7 @@ def test_codes_residuals_and_norms_bound_the_rows(size, shared):
 
 
 @pytest.mark.parametrize("shift", [np.zeros(0), np.linspace(-1, 2, 6)], ids=["none", "some"])
-def test_float_panels_keep_the_rows_and_know_their_norms(shift):
+def test_prepare_item_panels_keeps_float_rows(shift):
     X = np.random.default_rng(0).standard_normal((40, 6))
     order, offsets = np.arange(40)[::-1].copy(), np.linspace(-1, 1, 40).astype(np.float32)
     out = np.full((64, 6), np.nan, np.float32)

@@ -1,10 +1,11 @@
-"""Kernels over all pairs: tiles, histograms, precision, ranks."""
+"""Reductions over all pairs: dot products, histograms, ranks."""
 
 import numpy as np
 import pytest
 
 from fastcos import parallel, set_config
-from fastcos.kernels import candidate_lists, dot_tile, pair_reductions, row_argsort
+from fastcos.kernels import dot_tile, pair_reductions, row_argsort
+from tests.kernels import plain_loops
 from tests.oracles import metrics as oracles
 
 SIZES = [(1, 1), (5, 3), (6, 32), (7, 33), (31, 2), (97, 10), (200, 1)]
@@ -21,54 +22,50 @@ def units(seed, n, d):
 
 
 @pytest.mark.parametrize(("n", "d"), SIZES)
-def test_tiles_have_the_bits_of_the_plain_loop(n, d):
-    rows = np.random.default_rng(0).standard_normal((n, d)) * 1e3
-    panels = packed(rows)
-    for panel in range(len(panels)):
-        for first in range(0, n, 6):
-            fast, plain = (parallel.unfilled((6, 32), np.float64) for _ in range(2))
-            dot_tile.dot_tile(rows, first, panels, panel, fast)
-            dot_tile.dot_tile_plain(rows, first, panels, panel, plain)
-            assert fast.tobytes() == plain.tobytes()
-
-
-@pytest.mark.parametrize(("n", "d"), SIZES)
-def test_products_are_dot_products_in_order(n, d):
+def test_products_rows_has_the_bits_of_plain_loops(n, d):
     random = np.random.default_rng(1)
-    rows, columns = random.standard_normal((n, d)), random.standard_normal((n + 9, d))
-    out = parallel.unfilled((n, n + 9), np.float64)
+    rows, columns = (random.standard_normal((m, d)) * 1e3 for m in (n, n + 9))
+    out, truth = (parallel.unfilled((n, n + 9), np.float64) for _ in range(2))
     for lo in range(0, n, 10):
         dot_tile.products_rows(lo, min(lo + 10, n), rows, packed(columns), out)
-    for i, j in ((0, 0), (n - 1, n + 8), (n // 2, n)):
-        total = 0.0
-        for x, y in zip(rows[i].tolist(), columns[j].tolist(), strict=True):
-            total += x * y
-        assert out[i, j] == total
-    np.testing.assert_allclose(out, rows @ columns.T, atol=1e-12)
+    plain_loops.dots(rows, columns, truth)
+    assert out.tobytes() == truth.tobytes()
+
+
+def test_plain_loops_add_in_order():
+    rows, columns = np.random.default_rng(1).standard_normal((2, 5, 33))
+    out = np.empty((5, 5))
+    plain_loops.dots(rows, columns, out)
+    for i, j in np.ndindex(5, 5):
+        assert out[i, j] == sum(x * y for x, y in zip(rows[i], columns[j], strict=True))
 
 
 @pytest.mark.parametrize(("n", "d"), SIZES)
-@pytest.mark.parametrize("parts", [1, 2, 5])
-def test_histograms_hold_every_pair_once_in_its_bin(n, d, parts):
+@pytest.mark.parametrize(("parts", "n_strata"), [(1, 1), (2, 1), (5, 1), (2, 3)])
+def test_pair_histograms_count_every_pair_once(n, d, parts, n_strata):
     rows, n_bins = units(2, n, d), 64
     codes = np.sort(np.random.default_rng(0).integers(0, 3, n))
     ends = np.searchsorted(codes, codes, side="right")
-    counts, near = np.zeros((parts, 2, n_bins), np.int64), np.zeros((parts, 2, 1), np.int64)
+    counts = np.zeros((parts, n_strata, 2, n_bins), np.int64)
+    near = np.zeros((parts, n_strata, 2, 1), np.int64)
+    levels = np.random.default_rng(3).integers(0, 5, n) / 2.0
+    boundaries = np.array([1.0, 2.5])[: n_strata - 1]
     strips, panels = -(-n // pair_reductions.STRIP), packed(rows)
     for begin, stop in ((0, strips // 2), (strips // 2, strips)):
         pair_reductions.pair_histograms(
-            0, parts, begin, stop, rows, panels, ends, 1e-12, counts, near
+            0, parts, begin, stop, rows, panels, ends, levels, boundaries, 1e-12, counts, near
         )
     i, j = np.triu_indices(n, 1)
     places = ((rows @ rows.T)[i, j] + 1) * (n_bins / 2 - 1) + pair_reductions.OFFSET
     same = (codes[i] == codes[j]).astype(int)
-    truth = np.zeros((2, n_bins), int)
-    np.add.at(truth, (same, np.floor(places).astype(int)), 1)
+    strata = np.searchsorted(boundaries, levels[i] + levels[j], side="left")
+    truth = np.zeros((n_strata, 2, n_bins), int)
+    np.add.at(truth, (strata, same, np.floor(places).astype(int)), 1)
     np.testing.assert_array_equal(counts.sum(axis=0), truth)
     assert near.sum() == 0
 
 
-def test_scores_within_the_margin_of_an_edge_are_counted_as_near():
+def test_count_score_counts_scores_near_edges():
     histogram, near = np.zeros(8, np.int64), np.zeros(1, np.int64)
     width = 1 / 3
     for score in (
@@ -86,12 +83,12 @@ def test_scores_within_the_margin_of_an_edge_are_counted_as_near():
     assert histogram[7] >= 1
 
 
-def test_rank_excess_ignores_the_row_itself_and_breaks_ties_by_index():
+def test_rank_excess_excludes_self_and_breaks_ties():
     line = np.array([0.5, 1.0, 0.5, 0.5, -1.0])
     best = parallel.unfilled(3, np.int64)
-    row_argsort.best_of_line(line, 1, 3, best)
+    row_argsort.top_k_of_row(line, 1, 3, best)
     assert best.tolist() == [0, 2, 3]
-    row_argsort.best_of_line(line, 0, 3, best)
+    row_argsort.top_k_of_row(line, 0, 3, best)
     assert best.tolist() == [1, 2, 3]
     # from row 1: ranks 0, 2, 3, 4
     assert pair_reductions.rank_excess(line, 1, np.array([4])) == 3
@@ -110,15 +107,7 @@ def test_pairs_at_most_counts_sums():
         )
 
 
-def test_kendall_of_permutations_counts_inversions():
-    places = np.array([[0, 1, 2], [2, 1, 0], [-1, -1, -1], [1, -1, 0]])
-    doubled = parallel.unfilled(4, np.int64)
-    candidate_lists.doubled_kendall_rows(0, 4, places, doubled)
-    # last: a b c against c a x: a-c decided differently, b-c too, x-b, a-x not, c-x not: 3 + 0
-    assert doubled.tolist() == [0, 6, 2 * 9 + 6, 2 * 3]
-
-
-def test_both_drivers_give_the_same_bits():
+def test_products_rows_is_the_same_on_both_backends():
     rows = units(5, 300, 12)
     panels = packed(rows)
     outs = []

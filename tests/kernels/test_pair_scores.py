@@ -13,7 +13,7 @@ def both(x, y, depth, out):
 
 
 @pytest.mark.parametrize("types", [(np.float32, np.float32), (np.float64, np.float32)])
-def test_emitted_sums_have_the_bits_of_the_plain_loops(types):
+def test_product_has_the_bits_of_plain_loops(types):
     rng = np.random.default_rng(0)
     for depth in (1, 2, 15, 16, 17, 31, 32, 33, 130):
         x, y = (rng.standard_normal(depth + 2).astype(kind) for kind in types)
@@ -23,7 +23,7 @@ def test_emitted_sums_have_the_bits_of_the_plain_loops(types):
         assert out[1] == pair_scores._slow_squared_distance(x, 1, y, 2, depth)
 
 
-def test_norms_are_those_of_numpy():
+def test_row_norms_equal_numpy():
     X = np.random.default_rng(0).standard_normal((20, 37)).astype(np.float32)
     norms = np.full(20, np.nan)
     pair_scores.row_norms(3, 20, *frozen(X), norms)
@@ -31,7 +31,7 @@ def test_norms_are_those_of_numpy():
     assert np.isnan(norms[:3]).all()
 
 
-def test_keys_follow_the_form_and_zero_rows_score_0():
+def test_pair_keys_equal_each_metric():
     X = np.array([[3.0, 4.0], [0.0, 0.0], [6.0, 8.0], [-3.0, -4.0]])
     norms, offsets = np.array([5.0, 0.0, 10.0, 5.0]), np.array([0.0, 1.0, 2.0, 3.0])
     columns = np.array([3, 2, 1, 0])

@@ -34,18 +34,18 @@ def words(text):
 
 
 @pytest.mark.parametrize(("counter", "key", "answer"), KNOWN)
-def test_philox_gives_the_known_answers(counter, key, answer):
+def test_philox_equals_known_answers(counter, key, answer):
     assert list(philox(*words(counter), *words(key))) == words(answer)
 
 
-def test_uniform_numbers_are_made_of_the_upper_52_bits_of_two_words():
+def test_uniform_pair_uses_52_bits_of_two_words():
     a, b, c, d = philox(7, 1, 5, 2, 3, 4)
     u, v = uniform_pair(7, 1, 5 + (2 << 32), 3, 4)
     assert u == ((a << 20 | b >> 12) + 0.5) / 2**52
     assert v == ((c << 20 | d >> 12) + 0.5) / 2**52
 
 
-def test_uniform_numbers_are_uniform_in_every_direction():
+def test_uniform_pair_is_uniform_across_rows_and_steps():
     pairs = uniform_numbers(100, 500)
     assert pairs.min() > 0
     assert pairs.max() < 1
@@ -60,13 +60,13 @@ def test_uniform_numbers_are_uniform_in_every_direction():
         assert scipy.stats.chisquare(cells.ravel()).pvalue > 1e-3
 
 
-def test_low_bits_are_uniform_too():
+def test_uniform_pair_has_uniform_low_bits():
     whole = np.floor(uniform_numbers(50, 500) * 2**52).astype(np.int64)
     for shift in (0, 8, 16):
         counts = np.bincount((whole.ravel() >> shift) & 255, minlength=256)
         assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
 
-def test_streams_of_other_rows_and_keys_share_no_number():
+def test_uniform_pair_differs_between_rows_and_keys():
     numbers = [uniform_numbers(50, 40, key).ravel() for key in ((3, 4), (4, 3), (3, 5))]
     assert len(np.unique(np.concatenate(numbers))) == 3 * 50 * 40 * 2

@@ -1,4 +1,4 @@
-"""Rows mapped, ranked, made unit; scores of lists; distances to centroids."""
+"""Row transforms, scores of candidate lists, distances to centroids."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def cut(kernel, n, *arrays):
 
 @pytest.mark.parametrize(("n", "d", "r"), SHAPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_mapped_rows_are_the_product_and_do_not_depend_on_their_company(n, d, r, dtype):
+def test_map_rows_equals_the_product_in_any_blocks(n, d, r, dtype):
     random = np.random.default_rng(0)
     rows = random.standard_normal((n, d)).astype(dtype)
     mean, root = random.standard_normal(d), random.standard_normal((d, r))
@@ -33,7 +33,7 @@ def test_mapped_rows_are_the_product_and_do_not_depend_on_their_company(n, d, r,
     np.testing.assert_allclose(out, (rows - mean) @ root, atol=1e-12)
 
 
-def test_what_is_only_rounding_is_mapped_to_zero():
+def test_map_rows_maps_rounding_to_zero():
     rows = np.array([[0.1, 0.2], [0.3, 0.3], [1.0, 1.0 + 1e-9]])
     root = np.array([[1.0], [-1.0]])
     out = parallel.unfilled((3, 1), np.float64)
@@ -45,14 +45,14 @@ def test_what_is_only_rounding_is_mapped_to_zero():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_ranks_are_average_ranks_less_their_mean(dtype):
+def test_rank_rows_equals_scipy(dtype):
     rows = np.random.default_rng(0).integers(-3, 3, (31, 13)).astype(dtype)
     out = parallel.unfilled(rows.shape, np.float32)
     cut(row_transforms.rank_rows, 31, rows, out)
     np.testing.assert_array_equal(out, scipy.stats.rankdata(rows, axis=1) - 7)
 
 
-def test_unit_rows_have_their_powers_as_norms():
+def test_unit_rows_have_the_given_norms():
     rows = np.random.default_rng(0).standard_normal((9, 5))
     rows[4] = 0
     norms, powers = np.linalg.norm(rows, axis=1), np.arange(9.0)
@@ -63,7 +63,7 @@ def test_unit_rows_have_their_powers_as_norms():
     np.testing.assert_allclose(np.linalg.norm(out, axis=1), truth, atol=1e-12)
 
 
-def test_list_keys_are_those_of_the_search():
+def test_list_keys_equal_numpy():
     random = np.random.default_rng(0)
     Q, B = random.standard_normal((7, 19)), random.standard_normal((11, 19))
     columns = random.integers(0, 11, (7, 4))
@@ -81,7 +81,7 @@ def test_list_keys_are_those_of_the_search():
         np.testing.assert_allclose(keys, np.take_along_axis(truth, columns, axis=1), rtol=1e-12)
 
 
-def test_centroid_distances_are_squared_distances_to_the_mean():
+def test_centroid_distances_equal_numpy():
     random = np.random.default_rng(0)
     rows, items = random.standard_normal((6, 5)), random.standard_normal((9, 5))
     columns = random.integers(0, 9, (6, 3))
@@ -91,7 +91,7 @@ def test_centroid_distances_are_squared_distances_to_the_mean():
 
 
 @pytest.mark.parametrize(("values", "d"), [(5, 6), (4, 3), (2, 12)])
-def test_fingerprints_tell_rows_apart_and_know_equal_ones(values, d):
+def test_fingerprint_rows_distinguishes_rows(values, d):
     random = np.random.default_rng(0)
     rows = (random.integers(0, values, (1500, d)) - 1).astype(np.float32)
     rows[3], rows[9] = -0.0, 0.0

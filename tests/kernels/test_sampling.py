@@ -1,4 +1,4 @@
-"""The law of the draws against enumeration and NumPy, on every route."""
+"""The distribution of the samples against enumeration and NumPy, with every algorithm."""
 
 from itertools import combinations, pairwise, permutations
 
@@ -6,44 +6,45 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from fastcos.kernels.sampling import sample_rows
+from fastcos.kernels.sampling import Clusters, sample_rows
+from tests.kernels.inputs import frozen
 
 NEVER = 10**9
-ROUTES = {
+ALGORITHMS = {
     "repeated draws": {"race_from": NEVER, "max_draws": NEVER},
     "race": {"race_from": 0},
     "race after 2 draws": {"race_from": NEVER, "max_draws": 2},
     "race after 5 draws": {"race_from": NEVER, "max_draws": 5},
 }
-each_route = pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
+each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 
 
 def sampled(
     preference, item_cluster, popularity, wanted, *, key=(1, 2), cuts=None, race_from=NEVER,
     max_draws=NEVER,
 ):  # fmt: skip
-    """Rows of items by the kernel, outputs poisoned; the inputs prepared by loops."""
+    """Rows of items by the kernel, outputs filled with sentinels; inputs prepared by loops."""
     preference = np.array(preference, np.float64)
     n_clusters = preference.shape[1]
     members = [[i for i, own in enumerate(item_cluster) if own == c] for c in range(n_clusters)]
     starts = np.cumsum([0, *map(len, members)])
     item_at = np.concatenate([np.array(own, np.int64) for own in members])
-    running = np.concatenate([np.cumsum([popularity[i] for i in own]) for own in members])
+    cumulative = np.concatenate([np.cumsum([popularity[i] for i in own]) for own in members])
     with np.errstate(divide="ignore"):
         log_weight = np.log([popularity[i] for i in item_at])
     indptr = np.concatenate([[0], np.cumsum(wanted)]).astype(np.int64)
     indices = np.full(indptr[-1], -7, np.int32)
-    inputs = (preference, starts, item_at, running, log_weight)
-    for array in inputs:
-        array.flags.writeable = False
+    (preference,), clusters = frozen(preference), frozen(starts, item_at, cumulative, log_weight)
     cuts = [0, len(wanted)] if cuts is None else cuts
     for lo, hi in pairwise(cuts):
-        sample_rows(lo, hi, *inputs, *key, race_from, max_draws, indptr, indices)
+        sample_rows(
+            lo, hi, preference, Clusters(*clusters), *key, race_from, max_draws, indptr, indices
+        )
     return np.split(indices, indptr[1:-1])
 
 
 def chance_of_sets(weights, k):
-    """Probability of every set of k items under draws one after the other, by enumeration."""
+    """Probability of every set of k items under successive draws, by enumeration."""
     chances = {}
     for chosen in combinations(range(len(weights)), k):
         chances[chosen] = 0.0
@@ -80,20 +81,20 @@ CASES = [
 ]
 
 
-@each_route
+@each_algorithm
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_sets_come_with_the_chances_of_draws_one_after_the_other(route, case):
+def test_sample_rows_has_the_exact_distribution(algorithm, case):
     preference, cluster, popularity, k = CASES[case]
     n = 20_000
     rows = sampled(
-        np.tile(preference, (n, 1)), cluster, popularity, np.full(n, k), key=(case, 7), **route
+        np.tile(preference, (n, 1)), cluster, popularity, np.full(n, k), key=(case, 7), **algorithm
     )
     weights = [preference[c] * w for c, w in zip(cluster, popularity, strict=True)]
     assert p_value_of_sets(rows, chance_of_sets(weights, k)) > 1e-3
 
 
 @pytest.mark.parametrize("wrong", ["sharper weights", "no clusters", "equal chances"])
-def test_the_judge_of_sets_refuses_other_laws(wrong):
+def test_p_value_of_sets_rejects_other_distributions(wrong):
     preference, cluster, popularity, k = CASES[3]
     rows = sampled(np.tile(preference, (20_000, 1)), cluster, popularity, np.full(20_000, k))
     weights = np.array([preference[c] * w for c, w in zip(cluster, popularity, strict=True)])
@@ -105,10 +106,10 @@ def test_the_judge_of_sets_refuses_other_laws(wrong):
     assert p_value_of_sets(rows, chance_of_sets(weights.tolist(), k)) < 1e-6
 
 
-@each_route
-def test_neighbouring_rows_are_independent(route):
+@each_algorithm
+def test_sample_rows_draws_rows_independently(algorithm):
     rows = sampled(
-        np.ones((20_000, 1)), [0] * 4, [4.0, 3.0, 2.0, 1.0], np.ones(20_000, int), **route
+        np.ones((20_000, 1)), [0] * 4, [4.0, 3.0, 2.0, 1.0], np.ones(20_000, int), **algorithm
     )
     item = np.concatenate(rows)
     table = np.zeros((4, 4))
@@ -116,15 +117,15 @@ def test_neighbouring_rows_are_independent(route):
     assert scipy.stats.chi2_contingency(table).pvalue > 1e-3
 
 
-@each_route
-def test_items_and_pairs_come_as_often_as_from_numpy(route):
+@each_algorithm
+def test_sample_rows_equals_numpy_choice(algorithm):
     random = np.random.default_rng(5)
     p, k, n = 40, 12, 4000
     cluster = random.integers(3, size=p)
     popularity = np.arange(1, p + 1) ** -1.2
     preference = np.array([0.6, 0.3, 0.1])
     rows = np.stack(
-        sampled(np.tile(preference, (n, 1)), cluster, popularity, np.full(n, k), **route)
+        sampled(np.tile(preference, (n, 1)), cluster, popularity, np.full(n, k), **algorithm)
     )
     chance = preference[cluster] * popularity
     chance /= chance.sum()
@@ -142,8 +143,8 @@ def test_items_and_pairs_come_as_often_as_from_numpy(route):
         assert (np.abs(left - right) <= 5 * deviation + 1e-9).all()
 
 
-@each_route
-def test_rows_are_different_items_in_rising_order_and_asked_for_sizes(route):
+@each_algorithm
+def test_sample_rows_returns_sorted_distinct_items(algorithm):
     random = np.random.default_rng(0)
     n, p = 300, 50
     wanted = random.integers(0, p + 1, size=n)
@@ -153,7 +154,7 @@ def test_rows_are_different_items_in_rising_order_and_asked_for_sizes(route):
         random.integers(4, size=p),
         random.uniform(0.1, 1, p),
         wanted,
-        **route,
+        **algorithm,
     )
     for row, size in zip(rows, wanted, strict=True):
         assert len(row) == size
@@ -161,7 +162,7 @@ def test_rows_are_different_items_in_rising_order_and_asked_for_sizes(route):
         assert size == 0 or (row[0] >= 0 and row[-1] < p)
 
 
-def test_many_rows_of_few_items_leave_no_marks_behind():
+def test_sample_rows_clears_marks_between_rows():
     # 40 items: rows of 1 or 2 are sorted, others gathered from the marks; both must clear them
     wanted = np.tile([1, 2, 3, 40, 2, 0, 1], 100)
     rows = sampled(np.ones((700, 1)), [0] * 40, np.ones(40), wanted)
@@ -173,8 +174,8 @@ def test_many_rows_of_few_items_leave_no_marks_behind():
         np.testing.assert_array_equal(row, twin)
 
 
-@each_route
-def test_blocks_change_nothing(route):
+@each_algorithm
+def test_sample_rows_is_independent_of_blocks(algorithm):
     random = np.random.default_rng(1)
     n, p = 60, 30
     arguments = (
@@ -183,26 +184,26 @@ def test_blocks_change_nothing(route):
         random.uniform(size=p),
         random.integers(0, p, size=n),
     )
-    whole = np.concatenate(sampled(*arguments, **route))
+    whole = np.concatenate(sampled(*arguments, **algorithm))
     for cuts in (range(n + 1), [0, 7, 8, 40, n]):
         np.testing.assert_array_equal(
-            np.concatenate(sampled(*arguments, cuts=cuts, **route)), whole
+            np.concatenate(sampled(*arguments, cuts=cuts, **algorithm)), whole
         )
 
 
-def test_a_block_writes_its_own_rows_only():
+def test_sample_rows_writes_its_rows_only():
     rows = sampled(np.ones((6, 1)), [0] * 9, np.ones(9), np.full(6, 4), cuts=[2, 4])
     for i, row in enumerate(rows):
         assert (row == -7).all() == (i not in (2, 3))
 
 
-def test_a_user_who_wants_all_items_with_weight_gets_them_in_spite_of_extreme_weights():
+def test_sample_rows_takes_all_items_of_extreme_weights():
     popularity = np.array([1e160, 1.0, 0.0, 1e-160, 1e-160])
     rows = sampled([[1.0, 1e-300]] * 20, [0, 0, 0, 0, 1], popularity, np.full(20, 4), max_draws=50)
     assert all(row.tolist() == [0, 1, 3, 4] for row in rows)
 
 
-def test_extreme_weights_keep_the_law_of_the_small_ones():
+def test_sample_rows_is_exact_beside_extreme_weights():
     n = 20_000
     rows = sampled(
         np.ones((n, 1)), [0] * 4, [1e160, 3e-160, 2e-160, 1e-160], np.full(n, 2), max_draws=4
@@ -212,7 +213,7 @@ def test_extreme_weights_keep_the_law_of_the_small_ones():
     assert scipy.stats.chisquare(second, np.array([3, 2, 1]) / 6 * n).pvalue > 1e-3
 
 
-def test_the_key_and_the_row_decide_the_draws():
+def test_sample_rows_depends_on_key_and_row():
     arguments = (np.ones((200, 1)), [0] * 50, np.ones(50), np.full(200, 5))
     first, again, other, third = (
         np.stack(sampled(*arguments, key=key)) for key in ((1, 2), (1, 2), (2, 1), (1, 3))

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels.select import keep_best, kth_largest, next_gap, sort_best_first
+from fastcos.kernels.select import GAPS, keep_best, kth_largest, sort_best_first
 
 
-@pytest.mark.parametrize("count", [1, 2, 16, 17, 100, 256, 257, 1000])
+@pytest.mark.parametrize("count", [1, 2, 16, 17, 100, 256, 257, 1000, 5000])
 @pytest.mark.parametrize("values", [3, 10**9])
-def test_pairs_are_sorted_by_falling_key_then_rising_column(count, values):
+def test_sort_best_first_sorts_by_key_then_column(count, values):
     rng = np.random.default_rng(count)
     keys, columns = rng.integers(0, values, count + 5) * 1.0, rng.permutation(count + 5)
     order = np.lexsort((columns[:count], -keys[:count]))
@@ -18,7 +18,7 @@ def test_pairs_are_sorted_by_falling_key_then_rising_column(count, values):
 
 
 @pytest.mark.parametrize("values", [1, 3, 10**6])
-def test_the_kth_largest_is_that_of_a_sort(values):
+def test_kth_largest_equals_sort(values):
     rng = np.random.default_rng(values)
     for count in (1, 2, 3, 50, 333):
         given = rng.integers(0, values, count).astype(np.float32)
@@ -29,7 +29,7 @@ def test_the_kth_largest_is_that_of_a_sort(values):
 
 
 @pytest.mark.parametrize("values", [1, 4, 10**6])
-def test_the_best_are_kept_with_ties_by_lower_column(values):
+def test_keep_best_breaks_ties_by_lower_column(values):
     rng = np.random.default_rng(0)
     for count, k in ((1, 1), (5, 9), (40, 7), (500, 300), (500, 1)):
         keys, columns = rng.integers(0, values, count) * 1.0, rng.permutation(count)
@@ -41,7 +41,7 @@ def test_the_best_are_kept_with_ties_by_lower_column(values):
         np.testing.assert_array_equal(columns[:kept], expected[1])
 
 
-def test_many_small_lists_keep_their_best():
+def test_keep_best_on_many_small_lists():
     rng = np.random.default_rng(1)
     for _ in range(200):
         count, k, values = rng.integers(1, 24), rng.integers(1, 12), rng.choice([2, 5, 1000])
@@ -53,9 +53,7 @@ def test_many_small_lists_keep_their_best():
         np.testing.assert_array_equal(columns[:kept], expected[1])
 
 
-def test_the_gaps_of_the_sort_are_ciuras():
-    gaps = [1]
-    while len(gaps) < 10:
-        gaps.append(next_gap(gaps[-1]))
-    # Ciura, FCT 2001, and from there on 2.25 times the last
-    assert gaps == [1, 4, 10, 23, 57, 132, 301, 701, 1577, 3548]
+def test_gaps_are_ciuras_and_then_geometric():
+    gaps = GAPS[::-1].tolist()
+    assert gaps[:8] == [1, 4, 10, 23, 57, 132, 301, 701]
+    assert gaps[8:] == [gap * 9 // 4 for gap in gaps[7:-1]]

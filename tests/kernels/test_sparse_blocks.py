@@ -1,4 +1,4 @@
-"""Blocks of rows and their transposes against dense arithmetic, with poisoned outputs."""
+"""Sparse products in blocks of rows against dense arithmetic, with sentinels in the outputs."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from fastcos.kernels import sparse_blocks
 
 N, P = 5000, 37
 CUTS = np.array([0, 1, 2000, 4048, N])
-pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="loops of vector code")
+pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector IR")
 
 
 def made(index_dtype, value_dtype):
@@ -41,14 +41,14 @@ def transposed(arrays):
 
 KINDS = [
     (np.int32, np.float32, np.float32),
-    (np.int32, None, np.float32),
-    (np.int32, np.float64, np.float64),
+    pytest.param(np.int32, None, np.float32, marks=pytest.mark.slow),
+    pytest.param(np.int32, np.float64, np.float64, marks=pytest.mark.slow),
 ]
 each_kind = pytest.mark.parametrize(("index", "value", "dtype"), KINDS)
 
 
-@pytest.mark.parametrize("value", [np.float32, None])
-def test_each_block_is_transposed_in_its_place(value):
+@pytest.mark.parametrize("value", [np.float32, pytest.param(None, marks=pytest.mark.slow)])
+def test_transpose_blocks_equals_scipy(value):
     dense, arrays = made(np.int32, value)
     blocks = transposed(arrays)
     for b, (lo, hi) in enumerate(itertools.pairwise(CUTS)):
@@ -62,7 +62,7 @@ def test_each_block_is_transposed_in_its_place(value):
 
 @each_kind
 @pytest.mark.parametrize("item_rows", [P, 10, 1])
-def test_pieces_of_the_panel_add_up_to_the_product(index, value, dtype, item_rows):
+def test_matmul_blocks_equals_the_dense_product(index, value, dtype, item_rows):
     dense, arrays = made(index, value)
     for padded, width in ((64, 64), (32, 30), (16, 1)):
         panel = np.random.default_rng(5).integers(-8, 9, (P, padded)).astype(dtype)
@@ -76,7 +76,7 @@ def test_pieces_of_the_panel_add_up_to_the_product(index, value, dtype, item_row
 
 @each_kind
 @pytest.mark.parametrize("item_rows", [P, 10])
-def test_every_part_has_the_gram_product_of_its_blocks(index, value, dtype, item_rows):
+def test_gram_blocks_equals_the_dense_product(index, value, dtype, item_rows):
     dense, arrays = made(index, value)
     first_blocks = np.array([0, 1, 1, 4])
     first_blocks.flags.writeable = False

@@ -1,4 +1,4 @@
-"""Sparse products against loops: every panel width, value type and index type; both bodies."""
+"""Sparse products against dense arithmetic and plain loops: all panels, value and index types."""
 
 import mpmath
 import numba
@@ -7,8 +7,10 @@ import pytest
 import scipy.sparse as sp
 
 from fastcos.kernels import cpu, sparse
+from tests.kernels import plain_loops
 
 N, P = 37, 23
+pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector IR")
 
 
 def csr(rng, index_dtype, value_dtype, density=0.3):
@@ -35,36 +37,31 @@ def factor(rng, rows, width, dtype):
 
 KINDS = [
     (np.int32, np.float32, np.float32),
-    (np.int32, np.float32, np.float64),
-    (np.int32, np.float64, np.float64),
-    (np.int64, np.float32, np.float32),
     (np.int32, None, np.float32),
+    pytest.param(np.int32, np.float32, np.float64, marks=pytest.mark.slow),
+    pytest.param(np.int32, np.float64, np.float64, marks=pytest.mark.slow),
+    pytest.param(np.int64, np.float32, np.float32, marks=pytest.mark.slow),
 ]
 each_kind = pytest.mark.parametrize(("index", "value", "dtype"), KINDS)
-# without the compiler there is no vector code
-BODIES = ["_plain"] if numba.config.DISABLE_JIT else ["", "_plain"]
-each_body = pytest.mark.parametrize("body", BODIES)
-# every panel alone, and sums of all
+# every panel alone, and all in one matrix
 WIDTHS = [1, 2, 3, 4, 5, 16, 32, 64, 117, 128]
 
 
 @each_kind
-@each_body
-def test_matmul_rows_is_the_product_and_leaves_other_rows_alone(index, value, dtype, body):
+def test_matmul_rows_equals_the_dense_product(index, value, dtype):
     rng = np.random.default_rng(1)
     arrays, dense = csr(rng, index, value)
     for width in WIDTHS:
         A = factor(rng, P, width, dtype)
         Y = np.full((N, width), np.nan, dtype)
-        getattr(sparse, f"matmul_rows{body}")(3, 30, *arrays, A, Y, False)
+        sparse.matmul_rows(3, 30, *arrays, A, Y, False)
         np.testing.assert_array_equal(Y[3:30], dense[3:30] @ A)
         assert np.isnan(Y[:3]).all()
         assert np.isnan(Y[30:]).all()
 
 
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector code")
 @each_kind
-def test_rows_written_past_the_caches_are_the_same(index, value, dtype):
+def test_matmul_rows_streamed_equals_the_dense_product(index, value, dtype):
     rng = np.random.default_rng(7)
     arrays, dense = csr(rng, index, value)
     for width in (64, 192):
@@ -78,10 +75,9 @@ def test_rows_written_past_the_caches_are_the_same(index, value, dtype):
         assert (memory == -7).all()
 
 
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector code")
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fault", ["none", "index", "negative", "infinity", "nan"])
-def test_unread_rows_are_multiplied_or_left(dtype, fault):
+def test_validated_matmul_rows_rejects_invalid_rows(dtype, fault):
     rng = np.random.default_rng(4)
     X = sp.random_array((700, P), density=0.9, rng=rng, format="csr", dtype=dtype)
     X.data[:] = rng.integers(1, 9, X.nnz)
@@ -92,40 +88,38 @@ def test_unread_rows_are_multiplied_or_left(dtype, fault):
     elif fault != "none":
         data[entry] = {"infinity": -np.inf, "nan": np.nan}[fault]
     A = factor(rng, P, 20, dtype).copy()
-    A[indices[entry] % P] = 0  # which makes nothing finite
+    A[indices[entry] % P] = 0  # 0 * inf and 0 * nan are not finite either
     A.flags.writeable = False
-    Y, is_left = np.full((700, 20), -7, dtype), np.full(700, 249, np.uint8)
-    sparse.matmul_unread_rows(
-        10, 690, indptr, indices, data, indices.view(np.uint32), A, Y, False, is_left
+    Y, is_rejected = np.full((700, 20), -7, dtype), np.full(700, 249, np.uint8)
+    sparse.validated_matmul_rows(
+        10, 690, indptr, indices, data, indices.view(np.uint32), A, Y, False, is_rejected
     )  # fmt: skip
-    left = is_left == 1
-    assert left[500] == (fault != "none")
-    assert left.sum() < 400  # other rows are multiplied
-    assert (is_left[10:690] <= 1).all()
-    assert (is_left[:10] == 249).all()
-    assert (is_left[690:] == 249).all()
+    rejected = is_rejected == 1
+    assert rejected[500] == (fault != "none")
+    assert rejected.sum() < 400  # other rows are multiplied
+    assert (is_rejected[10:690] <= 1).all()
+    assert (is_rejected[:10] == 249).all()
+    assert (is_rejected[690:] == 249).all()
     assert (Y[:10] == -7).all()
     assert (Y[690:] == -7).all()
-    fine = np.flatnonzero(is_left == 0)
+    valid = np.flatnonzero(is_rejected == 0)
     if fault in ("index", "negative"):
-        np.testing.assert_array_equal(Y[left], -7)
-    np.testing.assert_array_equal(Y[fine], X[fine] @ A)
+        np.testing.assert_array_equal(Y[rejected], -7)
+    np.testing.assert_array_equal(Y[valid], X[valid] @ A)
 
 
 @each_kind
-@each_body
-def test_parts_of_transposed_and_gram_products_add_up(index, value, dtype, body):
+def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype):
     rng = np.random.default_rng(2)
     arrays, dense = csr(rng, index, value)
     cuts = np.array([0, 0, 11, 36, N])
     cuts.flags.writeable = False
     for width in WIDTHS:
-        for kernel, given, truth in (
-            ("rmatmul_parts", factor(rng, N, width + 2, dtype), dense.T),
-            ("gram_parts", factor(rng, P, width + 2, dtype), dense.T @ dense),
+        for call, given, truth in (
+            (sparse.rmatmul_parts, factor(rng, N, width + 2, dtype), dense.T),
+            (sparse.gram_parts, factor(rng, P, width + 2, dtype), dense.T @ dense),
         ):
             Z = np.full((4, P, width), np.nan, dtype)
-            call = getattr(sparse, kernel + body)
             for part in range(4):
                 call(part, part + 1, cuts, *arrays, given, 1, False, Z)
             out = np.full((P, width + 3), np.nan, dtype)
@@ -149,16 +143,16 @@ def in_order(pairs, dtype, are_fused=True):
     return float(total)
 
 
-@pytest.mark.skipif(
-    numba.config.DISABLE_JIT or not cpu.multiplies_and_adds_at_once(),
-    reason="plain Python and x86 before 2013 round twice",
-)
+@pytest.mark.skipif(not cpu.has_fma(), reason="x86 before 2013 rounds twice")
 @pytest.mark.parametrize(
     ("value", "dtype"),
-    [(np.float32, np.float32), (np.float32, np.float64), (np.float64, np.float64)],
+    [
+        (np.float32, np.float32),
+        pytest.param(np.float32, np.float64, marks=pytest.mark.slow),
+        pytest.param(np.float64, np.float64, marks=pytest.mark.slow),
+    ],
 )
-@each_body
-def test_every_product_is_added_in_order_with_one_rounding(value, dtype, body):
+def test_products_are_added_in_order_with_one_rounding(value, dtype):
     rng = np.random.default_rng(6)
     (indptr, indices, _), _ = csr(rng, np.int32, np.float32, density=0.8)
     data = rng.standard_normal(len(indices)).astype(value)
@@ -170,33 +164,34 @@ def test_every_product_is_added_in_order_with_one_rounding(value, dtype, body):
     XA = [[in_order(pairs, dtype) for pairs in row] for row in terms]
     assert [[in_order(pairs, dtype, are_fused=False) for pairs in row] for row in terms] != XA
     Y = np.full((N, 17), np.nan, dtype)
-    getattr(sparse, f"matmul_rows{body}")(0, N, indptr, indices, data, A, Y, False)
+    sparse.matmul_rows(0, N, indptr, indices, data, A, Y, False)
     np.testing.assert_array_equal(Y, XA)
     Y.flags.writeable = False
     Z = np.full((2, 1, P, 17), np.nan, dtype)
-    getattr(sparse, f"rmatmul_parts{body}")(0, 1, cuts, indptr, indices, data, Y, 0, False, Z[0])
-    getattr(sparse, f"gram_parts{body}")(0, 1, cuts, indptr, indices, data, A, 0, False, Z[1])
+    sparse.rmatmul_parts(0, 1, cuts, indptr, indices, data, Y, 0, False, Z[0])
+    sparse.gram_parts(0, 1, cuts, indptr, indices, data, A, 0, False, Z[1])
     row_of = np.repeat(np.arange(N), np.diff(indptr))
     at = [np.flatnonzero(indices == j) for j in range(P)]
     XY = [[in_order(zip(data[t], y[row_of[t]], strict=True), dtype) for y in Y.T] for t in at]
     np.testing.assert_array_equal(Z[:, 0], [XY, XY])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_both_bodies_round_alike(dtype):
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
+def test_products_have_the_bits_of_plain_loops(dtype):
     rng = np.random.default_rng(3)
     (indptr, indices, _), _ = csr(rng, np.int32, np.float32, density=0.8)
     data = rng.standard_normal(len(indices)).astype(dtype)
-    data.flags.writeable = False
-    A = rng.standard_normal((P, 87)).astype(dtype)
-    A.flags.writeable = False
-    cuts = np.array([0, N])
-    cuts.flags.writeable = False
-    results = []
-    for body in BODIES:
-        Y, Z = np.empty((N, 87), dtype), np.empty((1, P, 87), dtype)
-        getattr(sparse, f"matmul_rows{body}")(0, N, indptr, indices, data, A, Y, False)
-        getattr(sparse, f"gram_parts{body}")(0, 1, cuts, indptr, indices, data, A, 0, False, Z)
-        results.append((Y, Z))
-    np.testing.assert_array_equal(results[0][0], results[-1][0])
-    np.testing.assert_array_equal(results[0][1], results[-1][1])
+    A, cuts = rng.standard_normal((P, 117)).astype(dtype), np.array([0, N])
+    for array in (data, A, cuts):
+        array.flags.writeable = False
+    Y, Z = np.empty((N, 117), dtype), np.empty((2, 1, P, 117), dtype)
+    sparse.matmul_rows(0, N, indptr, indices, data, A, Y, False)
+    sparse.gram_parts(0, 1, cuts, indptr, indices, data, A, 0, False, Z[0])
+    true_Y, true_Z = np.empty_like(Y), np.empty_like(Z[0, 0])
+    plain_loops.matmul(indptr, indices, data, A, true_Y)
+    plain_loops.rmatmul(indptr, indices, data, true_Y, true_Z)
+    np.testing.assert_array_equal(Y, true_Y)
+    np.testing.assert_array_equal(Z[0, 0], true_Z)
+    Y.flags.writeable = False
+    sparse.rmatmul_parts(0, 1, cuts, indptr, indices, data, Y, 0, False, Z[1])
+    np.testing.assert_array_equal(Z[1, 0], true_Z)

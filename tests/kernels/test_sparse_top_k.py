@@ -1,4 +1,4 @@
-"""The leaves of sparse top-k against plain loops, with poisoned outputs; both bodies of each."""
+"""Sparse top-k against dense arithmetic, with outputs filled with sentinels."""
 
 import numba
 import numpy as np
@@ -38,7 +38,7 @@ def scores_of(Q, B, is_cosine):
 
 
 @pytest.mark.parametrize("is_binary", [True, False])
-def test_norms_are_written_for_the_given_rows_only(is_binary):
+def test_row_norms_equal_numpy(is_binary):
     dense = some(np.random.default_rng(0), 9, is_binary)
     indptr, _, values = csr(dense, None if is_binary else np.int16, np.int32)
     norms = np.full(9, np.nan)
@@ -51,7 +51,7 @@ def test_norms_are_written_for_the_given_rows_only(is_binary):
 @pytest.mark.parametrize(
     "kind", ["real", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("binary", "whole"))]
 )
-def test_rows_get_their_best_items_and_no_others_are_touched(kind, is_cosine):
+def test_best_rows_equals_dense_search(kind, is_cosine):
     rng = np.random.default_rng(1)
     Q, B = some(rng, 8, kind == "binary"), some(rng, M, kind == "binary")
     dtype, sum_type = {
@@ -84,7 +84,7 @@ def test_rows_get_their_best_items_and_no_others_are_touched(kind, is_cosine):
     assert (columns[[0, 7]] == -7).all()
 
 
-def test_rows_with_too_few_items_are_padded():
+def test_best_rows_pads_short_results():
     rng = np.random.default_rng(2)
     Q, B = some(rng, 2, True), some(rng, 3, True)
     factors = np.zeros(STRIP, np.float32)
@@ -102,18 +102,18 @@ def test_rows_with_too_few_items_are_padded():
     assert np.isneginf(keys[0, 3:]).all()
 
 
-BODIES = ["_slowly"] if numba.config.DISABLE_JIT else ["_slowly", "_vectors"]
+BODIES = ["_plain"] if numba.config.DISABLE_JIT else ["_plain", "_compiled"]
 
 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize(("sums", "factors"), [(np.int32, np.float32), (np.float64, np.float64)])
-def test_what_reaches_a_bound_and_the_largest_of_groups(body, sums, factors):
+def test_reaching_and_largest_equal_numpy(body, sums, factors):
     rng = np.random.default_rng(3)
     total = rng.integers(-50, 50, STRIP).astype(sums)
     weights = rng.random(STRIP).astype(factors)
     scores = total.astype(factors) * weights
     reaching, largest = (getattr(sparse_top_k, name + body) for name in ("_reaching", "_largest"))
-    if body == "_vectors":
+    if body == "_compiled":
         compiled = sparse_top_k.kernel(lambda s, at, f, b: reaching(s, at, f, b))
         grouped = sparse_top_k.kernel(lambda s, f, at, m, to: largest(s, f, at, m, to))
     else:

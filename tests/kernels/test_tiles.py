@@ -5,7 +5,7 @@ from fastcos.kernels import cpu, packing, tiles
 from fastcos.kernels.jit import kernel
 
 if not tiles.AVAILABLE:
-    pytest.skip("vector IR is only there compiled", allow_module_level=True)
+    pytest.skip("vector IR", allow_module_level=True)
 
 
 @kernel
@@ -30,7 +30,7 @@ def codes(depth, seed):
 
 @pytest.mark.parametrize("isa", ["amx", "vnni"])
 @pytest.mark.parametrize("depth", [1, 4, 5, 63, 64, 65, 300])
-def test_integer_tiles_are_exact(isa, depth):
+def test_score_panel_int8_is_exact(isa, depth):
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
     items, queries = codes(depth, 0), codes(depth, 1)
@@ -50,7 +50,7 @@ def test_integer_tiles_are_exact(isa, depth):
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "generic"])
 @pytest.mark.parametrize("depth", [1, 5, 64, 301])
-def test_float_tiles_are_within_their_bound(isa, depth):
+def test_score_panel_float32_is_within_its_bound(isa, depth):
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
     rng = np.random.default_rng(0)
@@ -70,7 +70,7 @@ def test_float_tiles_are_within_their_bound(isa, depth):
 @pytest.mark.parametrize("n_items", [1, 19, 32])
 @pytest.mark.parametrize("kind", [np.int32, np.float32])
 @pytest.mark.parametrize("threshold", [-1e12, -50.0, 90.5, 99.0, 99.5, 1e12, 3e38])
-def test_a_score_passes_exactly_when_it_may_reach_the_threshold(kind, threshold, n_items):
+def test_passing_equals_the_threshold_rule(kind, threshold, n_items):
     scores = np.random.default_rng(0).integers(-100, 100, 1024).astype(kind)
     lanes = np.zeros((4, 32), np.float32)
     lanes[0] = threshold

@@ -1,4 +1,4 @@
-"""One step of training against a loss written in plain NumPy and its finite differences."""
+"""One step of training against the loss in NumPy and its finite differences."""
 
 import itertools
 
@@ -68,45 +68,39 @@ def slow_loss(q, unit, softmax, penalty):
     return total
 
 
-def run(q, unit, softmax, penalty, rate=0.0, first=0, hidden=None):
-    """Both kernels as the training calls them; all outputs poisoned first."""
+def run(q, unit, softmax, penalty, rate=0.0, first=0, mwanted=None):
+    """Both kernels as the training calls them, with outputs filled with sentinels."""
     f = {k: np.asarray(q[k], np.float32) for k in ("x", "weights", "A", "B", "bias", "counts")}
     p, d = f["A"].shape
     n, m, nnz = len(q["rows"]), len(q["drawn"]), len(q["indices"])
     raw = f["B"].copy()
     B = np.array([unit_row(row, unit) for row in raw], np.float32)
-    place_of = np.full(p, -1, np.int32)
-    place_of[q["drawn"]] = np.arange(m)
-    S, units, gradients = (np.full((n, d), np.nan, np.float32) for _ in range(3))
-    slopes = np.full((nnz, 3), np.nan, np.float32)
-    pool_slopes = np.full((n, m), np.nan, np.float32)
+    position_of = np.full(p, -1, np.int32)
+    position_of[q["drawn"]] = np.arange(m)
+    shapes = (n, d), (n, d), (n, d), (nnz, 3), (n, m)
+    gradients = training.Gradients(*(np.full(shape, np.nan, np.float32) for shape in shapes))
     losses = np.full(n, np.nan)
     pool = B[q["drawn"]]
-    seen = hidden or (q["indptr"], q["indices"])
-    scale = np.float32(q["scale"])
+    seen = mwanted or (q["indptr"], q["indices"])
+    pool = training.Pool(
+        *frozen(pool, np.ascontiguousarray(pool.T), f["bias"][q["drawn"]], f["counts"], position_of)
+    )
+    objective = training.Objective(np.float32(q["scale"]), np.float32(penalty), unit, softmax)
     for lo, hi in ((0, 2), (2, n)):
-        training.user_slopes(
-            lo, hi, first,
-            *frozen(
-                q["indptr"], q["indices"], f["x"], f["weights"], *seen, f["A"], B, f["bias"], pool,
-                np.ascontiguousarray(pool.T), f["bias"][q["drawn"]], f["counts"], place_of,
-            ),
-            scale, unit, softmax, np.float32(penalty), S, units, gradients, slopes,
-            pool_slopes, losses,
+        training.user_gradients(
+            lo, hi, first, tuple(frozen(q["indptr"], q["indices"], f["x"], f["weights"])),
+            tuple(frozen(*seen)), tuple(frozen(f["A"], B, f["bias"])), pool, objective, gradients,
+            losses,
         )  # fmt: skip
     users = np.repeat(np.arange(n, dtype=np.int32), np.diff(q["indptr"]))
-    places = np.argsort(q["indices"], kind="stable").astype(np.int32)
-    of_items = np.concatenate([[0], np.cumsum(np.bincount(q["indices"], minlength=p))])
-    memories = [np.zeros((p, 1), np.float32) for _ in range(3)]
+    entries = np.argsort(q["indices"], kind="stable").astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(q["indices"], minlength=p))])
+    memories = tuple(np.zeros((p, 1), np.float32) for _ in range(3))
     for lo, hi in ((0, 4), (4, p)):
         training.item_updates(
-            lo, hi,
-            *frozen(
-                of_items, users[places], places, f["x"], S, units, gradients, slopes, pool_slopes,
-                place_of,
-            ),
-            scale, unit, np.float32(penalty), np.float32(rate), *memories,
-            f["A"], raw, B, f["bias"],
+            lo, hi, *frozen(starts, users[entries], entries, f["x"]),
+            training.Gradients(*frozen(*gradients)), pool.position_of, objective,
+            np.float32(rate), memories, raw, (f["A"], B, f["bias"]),
         )  # fmt: skip
     return losses, memories, (f["A"], raw, B, f["bias"])
 
@@ -127,7 +121,7 @@ def differences(q, name, unit, softmax, penalty, step=1e-5):
 
 
 @pytest.mark.parametrize(("unit", "softmax", "penalty"), CASES)
-def test_the_loss_is_that_of_plain_numpy(unit, softmax, penalty):
+def test_user_gradients_loss_equals_numpy(unit, softmax, penalty):
     q = problem()
     losses = run(q, unit, softmax, penalty)[0]
     np.testing.assert_allclose(losses.sum(), slow_loss(q, unit, softmax, penalty), rtol=2e-6)
@@ -136,7 +130,7 @@ def test_the_loss_is_that_of_plain_numpy(unit, softmax, penalty):
 
 
 @pytest.mark.parametrize(("unit", "softmax", "penalty"), CASES)
-def test_steps_go_along_the_finite_differences(unit, softmax, penalty):
+def test_item_updates_follow_finite_differences(unit, softmax, penalty):
     q = problem(seed=1)
     _, memories, (A, raw, B, _) = run(q, unit, softmax, penalty, rate=1.0)
     for name, after, memory in (("A", A, memories[0]), ("B", raw, memories[1])):
@@ -154,17 +148,17 @@ def test_steps_go_along_the_finite_differences(unit, softmax, penalty):
     np.testing.assert_allclose(B, expected, rtol=1e-5)
 
 
-def test_a_second_step_is_shortened_by_the_first():
+def test_adagrad_step_shrinks_later_steps():
     row, memory = np.zeros(2, np.float32), np.zeros(1, np.float32)
     for gradient in ([3.0, 4.0], [0.0, 12.0], [0.0, 0.0]):
-        training.step(np.float32(0.5), np.array(gradient, np.float32), memory, row)
+        training.adagrad_step(np.float32(0.5), np.array(gradient, np.float32), memory, row)
     np.testing.assert_allclose(memory, [169])
     np.testing.assert_allclose(row, [-0.3, -0.4 - 0.5 * 12 / 13], rtol=1e-6)
 
 
-def test_extreme_logits_neither_overflow_nor_lose_their_slope():
+def test_positive_loss_is_finite_for_extreme_logits():
     for own, largest in itertools.product((-1e4, -100.0, 0.0, 100.0, 1e4), repeat=2):
-        loss, slope, share = training.positive(
+        loss, slope, share = training.positive_loss(
             True, np.float32(own), np.float32(largest), np.float32(1), np.float32(2)
         )
         gap = largest - own
@@ -173,7 +167,7 @@ def test_extreme_logits_neither_overflow_nor_lose_their_slope():
         assert -2 <= slope <= 0
         assert 0 <= share <= 2
     for own in (-1e4, 1e4):
-        loss, slope, _ = training.positive(
+        loss, slope, _ = training.positive_loss(
             False, np.float32(own), np.float32(0), np.float32(0), np.float32(1)
         )
         np.testing.assert_allclose(loss, max(-own, 0))
@@ -181,12 +175,12 @@ def test_extreme_logits_neither_overflow_nor_lose_their_slope():
 
 
 @pytest.mark.parametrize("softmax", [True, False])
-def test_what_a_user_has_seen_is_never_a_negative(softmax):
+def test_seen_items_are_mwanted_in_the_pool(softmax):
     q = problem(seed=2)
     everything = np.arange(len(q["A"]), dtype=np.int32)
     n = len(q["rows"])
     seen = (np.arange(n + 1) * len(everything), np.tile(everything, n))
-    losses, memories, (A, *_) = run(q, True, softmax, 0.0, rate=1.0, hidden=seen)
+    losses, memories, (A, *_) = run(q, True, softmax, 0.0, rate=1.0, mwanted=seen)
     assert not losses.any()
     assert not any(memory.any() for memory in memories)
     np.testing.assert_array_equal(A, q["A"].astype(np.float32))
@@ -194,21 +188,21 @@ def test_what_a_user_has_seen_is_never_a_negative(softmax):
 
 @pytest.mark.parametrize("unit", [True, False])
 @pytest.mark.parametrize("softmax", [True, False])
-def test_held_out_loss_is_that_of_plain_numpy(unit, softmax):
+def test_held_out_losses_equal_numpy(unit, softmax):
     q = problem(seed=3, n=4)
     rng = np.random.default_rng(4)
     rest = [np.setdiff1d(np.arange(9), row) for row in q["rows"]]
     held = [np.sort(rng.choice(r, 2, replace=False)) for r in rest]
     weights = rng.uniform(0.5, 2, 8)
     truth = np.zeros(4)
-    for u, (items, asked) in enumerate(zip(q["rows"], held, strict=True)):
+    for u, (items, wanted) in enumerate(zip(q["rows"], held, strict=True)):
         x = q["x"][q["indptr"][u] : q["indptr"][u + 1]]
         s = x @ q["A"][items]
         s = unit_row(s, unit) if len(items) else s
-        free = [j for j, item in enumerate(q["drawn"]) if item not in {*items, *asked}]
+        free = [j for j, item in enumerate(q["drawn"]) if item not in {*items, *wanted}]
         score = np.array([q["scale"] * s @ unit_row(b, unit) for b in q["B"]]) + q["bias"]
         pool, counts = score[q["drawn"][free]], q["counts"][free]
-        for t, item in enumerate(asked if free else []):
+        for t, item in enumerate(wanted if free else []):
             if softmax:
                 value = np.log(np.exp(score[item]) + counts @ np.exp(pool)) - score[item]
             else:
@@ -216,20 +210,22 @@ def test_held_out_loss_is_that_of_plain_numpy(unit, softmax):
             truth[u] += weights[2 * u + t] * value
     f32 = {k: np.asarray(q[k], np.float32) for k in ("x", "A", "bias", "counts")}
     B = np.array([unit_row(b, unit) for b in q["B"]], np.float32)
-    place_of = np.full(9, -1, np.int32)
-    place_of[q["drawn"]] = np.arange(len(q["drawn"]))
+    position_of = np.full(9, -1, np.int32)
+    position_of[q["drawn"]] = np.arange(len(q["drawn"]))
     both = [np.concatenate(pair).astype(np.int32) for pair in zip(q["rows"], held, strict=True)]
     seen_indptr = np.concatenate([[0], np.cumsum([len(row) for row in both])])
     losses = np.full(4, np.nan)
-    training.held_out_losses(
-        0, 4,
+    pool = training.Pool(
         *frozen(
-            q["indptr"], q["indices"], f32["x"], np.arange(0, 9, 2),
-            np.concatenate(held).astype(np.int32), weights.astype(np.float32), seen_indptr,
-            np.concatenate(both), f32["A"], B, f32["bias"], np.ascontiguousarray(B[q["drawn"]].T),
-            f32["bias"][q["drawn"]], f32["counts"], place_of,
-        ),
-        np.float32(q["scale"]), unit, softmax, losses,
+            B[q["drawn"]], np.ascontiguousarray(B[q["drawn"]].T), f32["bias"][q["drawn"]],
+            f32["counts"], position_of,
+        )
+    )  # fmt: skip
+    held_out = np.arange(0, 9, 2), np.concatenate(held).astype(np.int32), weights.astype(np.float32)
+    training.held_out_losses(
+        0, 4, tuple(frozen(q["indptr"], q["indices"], f32["x"])), tuple(frozen(*held_out)),
+        tuple(frozen(seen_indptr, np.concatenate(both))), tuple(frozen(f32["A"], B, f32["bias"])),
+        pool, training.Objective(np.float32(q["scale"]), np.float32(0), unit, softmax), losses,
     )  # fmt: skip
     assert truth.any()
     np.testing.assert_allclose(losses, truth, rtol=1e-5)

@@ -60,7 +60,7 @@ def kernels(monkeypatch):
     return names
 
 
-FUSED, CHECK = "matmul_unread_rows", "check_rows"
+FUSED, CHECK = "validated_matmul_rows", "check_rows"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -110,7 +110,7 @@ class HeldOutTask:
     def _voted(self, lists: Integers) -> Integers:
         best = parallel.unfilled((len(self.users), self._k), np.int64)
         parallel.run(
-            knn_vote.recommend_by_lists, parallel.row_blocks(len(best), 32),
+            knn_vote.recommend_by_items, parallel.row_blocks(len(best), 32),
             *_row_starts_and_items(self._seen), validation.read_only(np.ascontiguousarray(lists)),
             _votes_by_rank(lists), best,
         )  # fmt: skip
