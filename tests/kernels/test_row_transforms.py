@@ -69,10 +69,8 @@ def test_list_keys_equal_numpy():
     columns = random.integers(0, 11, (7, 4))
     q, b = np.linalg.norm(Q, axis=1), np.linalg.norm(B, axis=1)
     keys, offsets = parallel.unfilled((7, 4), np.float64), random.standard_normal(11)
-    angles = np.arccos((Q @ B.T) / np.outer(q, b))
     truths = {
         pair_scores.DOT: Q @ B.T + offsets,
-        pair_scores.NORM_ANGLE: -(np.abs(q[:, None] - b) + angles),
         pair_scores.COSINE: (Q @ B.T) / np.outer(q, b),
         pair_scores.EUCLIDEAN: -np.square(Q[:, None] - B).sum(axis=2),
     }
