@@ -122,6 +122,7 @@ def test_second_process_loads_compiled_code(package, tmp_path):
     assert entries(tmp_path / "c") == files
 
 
+@pytest.mark.slow
 def test_second_process_adds_no_files(tmp_path):
     # a closure over an object that differs in every process would be a new entry every time
     code = """
@@ -147,6 +148,7 @@ def test_edited_callee_recompiles_its_caller(package, tmp_path):
     assert use(package, tmp_path / "c")[0] == ["20.0", "1"]
 
 
+@pytest.mark.slow
 def test_upgrade_of_running_process_keeps_old_key(package, tmp_path):
     upgrade = USE.replace(
         "out = ",

@@ -20,7 +20,7 @@ def cut(kernel, n, *arrays):
 
 
 @pytest.mark.parametrize(("n", "d", "r"), SHAPES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 def test_map_rows_equals_the_product_in_any_blocks(n, d, r, dtype):
     random = np.random.default_rng(0)
     rows = random.standard_normal((n, d)).astype(dtype)
@@ -44,7 +44,7 @@ def test_map_rows_maps_rounding_to_zero():
     assert out[0] == 0
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 def test_rank_rows_equals_scipy(dtype):
     rows = np.random.default_rng(0).integers(-3, 3, (31, 13)).astype(dtype)
     out = parallel.unfilled(rows.shape, np.float32)
