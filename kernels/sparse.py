@@ -2,13 +2,14 @@
 
 The columns of the dense side are processed in panels of 64, 32, 16, 4 and 1, each held in registers
 (``csr_row_sums``). Every product is added with one rounding, in the order of a row's non-zeros, so
-results are bit-identical to a plain loop. data is None where all values are 1.
+results are bit-identical to the plain loops (``*_plain``), which serve where there is no vector IR.
+data is None where all values are 1.
 """
 
 import numpy as np
 
 from . import csr, csr_row_sums
-from .intrinsics import prefetch
+from .intrinsics import multiply_add, prefetch
 from .jit import kernel
 
 # columns of a panel
@@ -109,6 +110,24 @@ def _multiply_ahead(first, last, indptr, indices, data, A, Y, is_streamed):
 
 
 @kernel
+def _plus(total, data, t, factor):
+    """Return total + (value t) * factor, rounded once."""
+    return total + factor if data is None else multiply_add(data[t], factor, total)
+
+
+@kernel
+def matmul_rows_plain(lo, hi, indptr, indices, data, A, Y, is_streamed):
+    """Compute matmul_rows without vector IR."""
+    for i in range(lo, hi):
+        for c in range(A.shape[1]):
+            Y[i, c] = 0
+        for t in range(indptr[i], indptr[i + 1]):
+            j = indices[t]
+            for c in range(A.shape[1]):
+                Y[i, c] = _plus(Y[i, c], data, t, A[j, c])
+
+
+@kernel
 def rmatmul_parts(lo, hi, boundaries, indptr, indices, data, Y, y_column, accumulate, Z):
     """Z[part] = X[rows of part]' Y[rows of part, y_column : y_column + w] for parts lo .. hi.
 
@@ -142,6 +161,19 @@ def rmatmul_parts(lo, hi, boundaries, indptr, indices, data, Y, y_column, accumu
 
 
 @kernel
+def rmatmul_parts_plain(lo, hi, boundaries, indptr, indices, data, Y, y_column, accumulate, Z):
+    """Compute rmatmul_parts without vector IR."""
+    for part in range(lo, hi):
+        if not accumulate:
+            Z[part] = 0
+        for i in range(boundaries[part], boundaries[part + 1]):
+            for t in range(indptr[i], indptr[i + 1]):
+                j = indices[t]
+                for c in range(Z.shape[2]):
+                    Z[part, j, c] = _plus(Z[part, j, c], data, t, Y[i, y_column + c])
+
+
+@kernel
 def gram_parts(lo, hi, boundaries, indptr, indices, data, Q, q_column, accumulate, Z):
     """Z[part] = X[rows]'(X[rows] Q[:, q_column : q_column + w]) for the rows of parts lo .. hi.
 
@@ -172,6 +204,26 @@ def gram_parts(lo, hi, boundaries, indptr, indices, data, Q, q_column, accumulat
             while column < width:
                 _gram_1(data, indices, first, last, Q, q_column + column, target, column)
                 column += 1
+
+
+@kernel
+def gram_parts_plain(lo, hi, boundaries, indptr, indices, data, Q, q_column, accumulate, Z):
+    """Compute gram_parts without vector IR."""
+    row = Q[0].copy()
+    for part in range(lo, hi):
+        if not accumulate:
+            Z[part] = 0
+        for i in range(boundaries[part], boundaries[part + 1]):
+            for c in range(Z.shape[2]):
+                row[c] = 0
+            for t in range(indptr[i], indptr[i + 1]):
+                j = indices[t]
+                for c in range(Z.shape[2]):
+                    row[c] = _plus(row[c], data, t, Q[j, q_column + c])
+            for t in range(indptr[i], indptr[i + 1]):
+                j = indices[t]
+                for c in range(Z.shape[2]):
+                    Z[part, j, c] = _plus(Z[part, j, c], data, t, row[c])
 
 
 @kernel

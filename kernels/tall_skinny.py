@@ -3,7 +3,7 @@
 BLAS is as fast, but its threads busy-wait for milliseconds after a call, on cores that the next
 sparse product needs, and its bits depend on the number of threads. Here tiles of 8 x 16 sums stay
 in registers, as LLVM vector IR. Every product and every sum is rounded separately: results are
-bit-identical to plain loops, on every CPU.
+bit-identical to the plain loops, ``*_plain``, on every CPU.
 """
 
 from llvmlite import ir
@@ -146,6 +146,17 @@ def cross_parts(lo, hi, boundaries, B, Z, C):
 
 
 @kernel
+def cross_parts_plain(lo, hi, boundaries, B, Z, C):
+    """Compute cross_parts without vector IR."""
+    for part in range(lo, hi):
+        C[part] = 0
+        for i in range(boundaries[part], boundaries[part + 1]):
+            for j in range(C.shape[1]):
+                for c in range(Z.shape[1]):
+                    C[part, j, c] += B[i, j] * Z[i, c]
+
+
+@kernel
 def add_product_rows(lo, hi, B, C, Z):
     """Z[i] += B[i, :m] C for rows lo .. hi.
 
@@ -167,3 +178,12 @@ def add_product_rows(lo, hi, B, C, Z):
         for i in range(tiled, hi):
             _add_1_1(B, m, C, i, Z, column)
         column += 1
+
+
+@kernel
+def add_product_rows_plain(lo, hi, B, C, Z):
+    """Compute add_product_rows without vector IR."""
+    for i in range(lo, hi):
+        for j in range(C.shape[0]):
+            for c in range(C.shape[1]):
+                Z[i, c] += B[i, j] * C[j, c]

@@ -1,4 +1,4 @@
-"""Sparse products against dense arithmetic and plain loops: all panels, value and index types."""
+"""Sparse products against dense arithmetic, by vector IR and plain loops: all panels and types."""
 
 import mpmath
 import numba
@@ -7,10 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from fastcos.kernels import cpu, sparse
-from tests.kernels import plain_loops
 
 N, P = 37, 23
-pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector IR")
 
 
 def csr(rng, index_dtype, value_dtype, density=0.3):
@@ -43,23 +41,29 @@ KINDS = [
     pytest.param(np.int64, np.float32, np.float32, marks=pytest.mark.slow),
 ]
 each_kind = pytest.mark.parametrize(("index", "value", "dtype"), KINDS)
+# without the compiler there is no vector IR
+BODIES = ["_plain"] if numba.config.DISABLE_JIT else ["", "_plain"]
+each_body = pytest.mark.parametrize("body", BODIES)
+vector_ir = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector IR")
 # every panel alone, and all in one matrix
 WIDTHS = [1, 2, 3, 4, 5, 16, 32, 64, 117, 128]
 
 
 @each_kind
-def test_matmul_rows_equals_the_dense_product(index, value, dtype):
+@each_body
+def test_matmul_rows_equals_the_dense_product(index, value, dtype, body):
     rng = np.random.default_rng(1)
     arrays, dense = csr(rng, index, value)
     for width in WIDTHS:
         A = factor(rng, P, width, dtype)
         Y = np.full((N, width), np.nan, dtype)
-        sparse.matmul_rows(3, 30, *arrays, A, Y, False)
+        getattr(sparse, f"matmul_rows{body}")(3, 30, *arrays, A, Y, False)
         np.testing.assert_array_equal(Y[3:30], dense[3:30] @ A)
         assert np.isnan(Y[:3]).all()
         assert np.isnan(Y[30:]).all()
 
 
+@vector_ir
 @each_kind
 def test_matmul_rows_streamed_equals_the_dense_product(index, value, dtype):
     rng = np.random.default_rng(7)
@@ -76,6 +80,7 @@ def test_matmul_rows_streamed_equals_the_dense_product(index, value, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
+@vector_ir
 @pytest.mark.parametrize("fault", ["none", "index", "negative", "infinity", "nan"])
 def test_validated_matmul_rows_rejects_invalid_rows(dtype, fault):
     rng = np.random.default_rng(4)
@@ -109,16 +114,18 @@ def test_validated_matmul_rows_rejects_invalid_rows(dtype, fault):
 
 
 @each_kind
-def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype):
+@each_body
+def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype, body):
     rng = np.random.default_rng(2)
     arrays, dense = csr(rng, index, value)
     cuts = np.array([0, 0, 11, 36, N])
     cuts.flags.writeable = False
     for width in WIDTHS:
-        for call, given, truth in (
-            (sparse.rmatmul_parts, factor(rng, N, width + 2, dtype), dense.T),
-            (sparse.gram_parts, factor(rng, P, width + 2, dtype), dense.T @ dense),
+        for name, given, truth in (
+            ("rmatmul_parts", factor(rng, N, width + 2, dtype), dense.T),
+            ("gram_parts", factor(rng, P, width + 2, dtype), dense.T @ dense),
         ):
+            call = getattr(sparse, name + body)
             Z = np.full((4, P, width), np.nan, dtype)
             for part in range(4):
                 call(part, part + 1, cuts, *arrays, given, 1, False, Z)
@@ -143,6 +150,7 @@ def in_order(pairs, dtype, are_fused=True):
     return float(total)
 
 
+@vector_ir
 @pytest.mark.skipif(not cpu.has_fma(), reason="x86 before 2013 rounds twice")
 @pytest.mark.parametrize(
     ("value", "dtype"),
@@ -181,17 +189,17 @@ def test_products_have_the_bits_of_plain_loops(dtype):
     rng = np.random.default_rng(3)
     (indptr, indices, _), _ = csr(rng, np.int32, np.float32, density=0.8)
     data = rng.standard_normal(len(indices)).astype(dtype)
-    A, cuts = rng.standard_normal((P, 117)).astype(dtype), np.array([0, N])
-    for array in (data, A, cuts):
+    A, B = (rng.standard_normal((m, 117)).astype(dtype) for m in (P, N))
+    cuts = np.array([0, N])
+    for array in (data, A, B, cuts):
         array.flags.writeable = False
-    Y, Z = np.empty((N, 117), dtype), np.empty((2, 1, P, 117), dtype)
-    sparse.matmul_rows(0, N, indptr, indices, data, A, Y, False)
-    sparse.gram_parts(0, 1, cuts, indptr, indices, data, A, 0, False, Z[0])
-    true_Y, true_Z = np.empty_like(Y), np.empty_like(Z[0, 0])
-    plain_loops.matmul(indptr, indices, data, A, true_Y)
-    plain_loops.rmatmul(indptr, indices, data, true_Y, true_Z)
-    np.testing.assert_array_equal(Y, true_Y)
-    np.testing.assert_array_equal(Z[0, 0], true_Z)
-    Y.flags.writeable = False
-    sparse.rmatmul_parts(0, 1, cuts, indptr, indices, data, Y, 0, False, Z[1])
-    np.testing.assert_array_equal(Z[1, 0], true_Z)
+    results = []
+    for body in BODIES:
+        Y, Z = np.empty((N, 117), dtype), np.empty((2, 1, P, 117), dtype)
+        parts = cuts, indptr, indices, data
+        getattr(sparse, f"matmul_rows{body}")(0, N, indptr, indices, data, A, Y, False)
+        getattr(sparse, f"gram_parts{body}")(0, 1, *parts, A, 0, False, Z[0])
+        getattr(sparse, f"rmatmul_parts{body}")(0, 1, *parts, B, 0, False, Z[1])
+        results.append((Y, Z))
+    np.testing.assert_array_equal(results[0][0], results[-1][0])
+    np.testing.assert_array_equal(results[0][1], results[-1][1])
