@@ -22,7 +22,8 @@ NOT_PROMISED = {
     "InteractionShards": "sums over rows depend on where the shards were cut",
 }
 NO_ARITHMETIC = {
-    "get_config", "get_measure", "list_measures", "read_interactions", "rescalings", "set_config",
+    "get_config", "get_measure", "list_measures", "presets", "read_interactions", "rescalings",
+    "set_config",
 }  # fmt: skip
 PACKAGES = (
     fastcos, fastcos.auditing, fastcos.comparison, fastcos.datasets, fastcos.linalg,
@@ -175,7 +176,13 @@ def test_public_names_are_promised_or_have_a_reason():
 
 
 @pytest.mark.filterwarnings("ignore::fastcos.models.AmbiguousSolutionWarning")
-@pytest.mark.parametrize("operation", PROMISED)
+@pytest.mark.parametrize(
+    "operation",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in {"audit", "compare"} else name
+        for name in PROMISED
+    ],
+)
 def test_bits_do_not_depend_on_threads_and_memory(operation, monkeypatch):
     found = []
     for n_threads, memory in SETTINGS:

@@ -3,8 +3,6 @@
 import ast
 import inspect
 import re
-import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -93,18 +91,9 @@ def test_unknown_name_raises_attribute_error():
 
 
 def test_star_import_binds_all_names():
-    code = (
-        "from fastcos import *; import fastcos; print(all(n in globals() for n in fastcos.__all__))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=True,
-        timeout=60,
-    )
-    assert done.stdout.strip() == "True"
+    names = {}
+    exec("from fastcos import *", names)
+    assert set(NAMES) <= set(names)
 
 
 @pytest.mark.parametrize("name", NAMES)

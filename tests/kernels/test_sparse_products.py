@@ -43,7 +43,14 @@ KINDS = [
 each_kind = pytest.mark.parametrize(("index", "value", "dtype"), KINDS)
 # without the compiler there is no vector IR
 BODIES = ["_plain"] if numba.config.DISABLE_JIT else ["", "_plain"]
-each_body = pytest.mark.parametrize("body", BODIES)
+# the plain loops serve the generic instruction set; here they compile again for every type
+each_body = pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(body, marks=pytest.mark.slow) if body and len(BODIES) > 1 else body
+        for body in BODIES
+    ],
+)
 vector_ir = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector IR")
 # every panel alone, and all in one matrix
 WIDTHS = [1, 2, 3, 4, 5, 16, 32, 64, 117, 128]

@@ -41,7 +41,7 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean", "angular"])
-@pytest.mark.parametrize("k", [1, 12])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 12])
 def test_mapped_rows_match_rows_in_memory(rows, on_disk, measure, k):
     found = top_k(on_disk, k=k, measure=measure, working_memory=SMALL)
     assert_same(found, top_k(rows, k=k, measure=measure))
@@ -267,6 +267,7 @@ FULL = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="reserves no space")
 def test_a_full_disk_is_reported_before_the_search(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(FULL), str(tmp_path / "out")]
@@ -359,6 +360,7 @@ LIMITED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_rows_on_disk_are_never_in_memory_as_a_whole(tmp_path):
     n, width = 240_000, 128  # 117 MiB

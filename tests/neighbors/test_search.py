@@ -88,16 +88,10 @@ def test_few_queries_are_exact_with_and_without_an_index(measure):
         assert_same_bits(index.search(Q, 12).indices, top_k(Q, items, 12, measure=measure).indices)
 
 
-# each set compiles code of its own
-ISAS = [
-    isa if isa == "generic" else pytest.param(isa, marks=pytest.mark.slow)
-    for isa in cpu.ISA_FEATURES
-]
-
-
+@pytest.mark.slow
 @each_measure
 @each_family
-@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("isa", cpu.ISA_FEATURES)
 def test_every_instruction_set_gives_the_same_bits(isa, family, measure):
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
@@ -281,6 +275,7 @@ def test_an_unknown_instruction_set_is_refused():
     assert "FASTCOS_ISA must be one of amx, vnni" in result.stderr
 
 
+@pytest.mark.slow
 def test_memory_holds_under_a_hard_limit_of_address_space():
     code = """
         import resource

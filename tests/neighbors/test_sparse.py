@@ -127,6 +127,7 @@ def test_a_row_may_find_itself():
     assert (found.scores[~nonzero] == 0).all()
 
 
+@pytest.mark.slow
 def test_sums_of_whole_numbers_beyond_int32_are_exact():
     X = np.array([[2**14, 0, 2**14], [2**14, 1, 2**14], [2**14, 0, 2**14 - 1.0]])
     # 2^29, within int32, against 2^45: a power of two more
@@ -137,6 +138,7 @@ def test_sums_of_whole_numbers_beyond_int32_are_exact():
     assert wide.scores[0, 0] == 2.0**45
 
 
+@pytest.mark.slow
 def test_more_rows_than_uint16_counts():
     n = 2**16 + 40
     X = sp.csr_array((np.ones(n, np.float32), np.arange(n) % 900, np.arange(n + 1)), (n, 900))
