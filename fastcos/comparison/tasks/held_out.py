@@ -90,7 +90,7 @@ class HeldOutTask:
         """Ranked by NDCG; the best must exceed that of the most popular items."""
         ndcg, recall = (mean_estimate(np.stack(one)) for one in zip(*scores, strict=True))
         return Evaluation(
-            task="which held-out interactions users have",
+            task="prediction of held-out interactions",
             unit="users",
             n_units=len(self.users),
             score=f"NDCG@{self._k}",
