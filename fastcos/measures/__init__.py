@@ -33,8 +33,7 @@ A measure of your own is one small class. This one compares only the signs of th
 from fastcos.measures import (  # noqa: F401  they register their classes
     elementary,
     hubness,
-    learned,
-    metric,
+    linear,
     non_linear,
     norm_based,
     rescaled,

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastcos import validation
+from fastcos import parallel, validation
+from fastcos.kernels import row_transforms
 from fastcos.measures.base import (
     Invariances,
     MetricType,
@@ -22,11 +23,19 @@ from fastcos.measures.knn_stats import NearestItems, RowLookup, cosine_moments, 
 from fastcos.measures.row_transforms import (
     Floats,
     Integers,
-    centroid_distances,
+    as_contiguous,
     norms_of,
-    origin_of,
+    same_type,
     unit_rows,
 )
+
+# dis_sim_local: rows from which the origin is computed, and steps towards their median
+_SAMPLE = 256
+_WEISZFELD_STEPS = 16
+# dis_sim_local: distance from 0 to the median, in median distances, from which rows are far from 0
+_NEAR_ORIGIN = 2.0
+# dis_sim_local: neighbours that a thread averages at once
+_PAIRS_PER_BLOCK = 20_000
 
 
 @register
@@ -226,7 +235,7 @@ class DisSimLocal(_Local):
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Settle from where to measure, and search."""
-        self._origin = origin_of(items)
+        self._origin = _origin_of(items)
         self._moved = bool(self._origin.any())
         super()._fit(items, users)
 
@@ -248,5 +257,31 @@ class DisSimLocal(_Local):
         return rows - self._origin if self._moved else rows
 
     def _statistic(self, rows: Rows, found: NearestItems, population: Rows) -> Floats:
-        """Squared distance to the centroid of the list."""
-        return centroid_distances(rows, population, found.columns)
+        """Return the squared distance to the centroid of the list."""
+        rows, population = same_type(rows, population)
+        distances = parallel.unfilled(len(rows), np.float64)
+        blocks = parallel.row_blocks(len(rows), max(1, _PAIRS_PER_BLOCK // self.n_neighbors))
+        given = map(as_contiguous, (rows, population, found.columns))
+        parallel.run(row_transforms.centroid_distances, blocks, *given, distances)
+        return distances
+
+
+def _origin_of(rows: Rows) -> Floats:
+    """Return 0, or the geometric median of some rows where they lie far from 0.
+
+    Products of rows that share a large part lose the digits in which they differ. The mean would
+    not help: where few rows are large and most are nearly 0, most lie far from it. Weiszfeld's
+    algorithm.
+    """
+    some = rows[:: -(-len(rows) // _SAMPLE)].astype(np.float64)
+    centre: Floats = np.median(some, axis=0)
+    distances = np.linalg.norm(some - centre, axis=1)
+    for _ in range(_WEISZFELD_STEPS):
+        least = 1e-9 * distances.max()
+        if least == 0:
+            break
+        weights = least / np.maximum(distances, least)
+        centre = np.einsum("i,ij->j", weights, some) / weights.sum()
+        distances = np.linalg.norm(some - centre, axis=1)
+    around = np.linalg.norm(centre) <= _NEAR_ORIGIN * np.median(distances)
+    return np.zeros_like(centre) if around else centre

@@ -1,39 +1,71 @@
-"""The base of all measures that are the cosine of (row - mean) root."""
+"""Measures that are the cosine of (row - mean) root: a metric of the columns, given or learned."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.optimize
 
-from fastcos import validation
-from fastcos.measures.base import Plain, Rows
-from fastcos.measures.row_transforms import Floats, mapped_rows
+from fastcos import parallel, validation
+from fastcos.kernels import row_transforms
+from fastcos.measures import checks
+from fastcos.measures.base import Invariances, Plain, Rows, invariances, register
+from fastcos.measures.row_transforms import (
+    Floats,
+    as_contiguous,
+    gram_of,
+    mean_of,
+    row_cuts,
+    scaled_up_rows,
+    unit_rows,
+)
 
-# eigenvalues below this share of the largest are rounding
-RANK_TOLERANCE = 1e-12
+# share of the largest eigenvalue below which one is rounding
+_RANK_TOLERANCE = 1e-12
 
 
 class Mapped(Plain):
-    """Cosine of (row - mean_) root_; subclasses learn the two."""
+    """Cosine of (row - mean_) root_, with root_ (d, r), or (d,) for a diagonal; _fit sets both."""
 
     fits_in_blocks: ClassVar[bool] = True
     mean_: Floats
     root_: Floats
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return (B - mean) root, (p, r) float64; rows that only rounding keeps from 0 are 0."""
+        """Return (B - mean) root, (p, r) float64; rows that only rounding keeps from 0 are 0.
+
+        Without a mean, rows whose squares would underflow are scaled up: no cosine sees it.
+        """
         root = validation.check_fitted(self.name, getattr(self, "root_", None))
-        return mapped_rows(B, self.mean_, root)
+        mean = self.mean_
+        validation.check_same_width("rows", B, "the fitted items", mean[None])
+        if not mean.any():
+            B = scaled_up_rows(B)
+        if root.ndim == 1:
+            out: Floats = B.astype(np.float64)
+            if mean.any():
+                near = np.abs(out - mean) <= 1e-14 * (np.abs(out) + np.abs(mean))
+                out -= mean
+                out[near] = 0
+            out *= root
+            return out
+        largest = float(np.linalg.norm(root, 2))
+        out = parallel.unfilled((len(B), root.shape[1]), np.float64)
+        parallel.run(
+            row_transforms.map_rows, row_cuts(B, root.shape[1]), as_contiguous(B),
+            as_contiguous(mean), as_contiguous(root), largest, out,
+        )  # fmt: skip
+        return out
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues of a symmetric matrix, falling, and its eigenvectors as columns."""
+    """Descending eigenvalues of a symmetric matrix, and its eigenvectors as columns."""
 
     values: Floats
     vectors: Floats
 
 
 def spectrum(S: Floats) -> Spectrum:
-    """Eigendecomposition by falling eigenvalue."""
+    """Return the eigendecomposition by descending eigenvalue."""
     values, vectors = np.linalg.eigh(S)
     return Spectrum(values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1]))
 
@@ -46,9 +78,9 @@ def root_of(name: str, S: Floats) -> Floats:
     values, vectors = spectrum(S)
     if not values[0] > 0:
         raise ValueError(f"{name} must have a positive eigenvalue, got at most {values[0]:g}")
-    if values[-1] < -RANK_TOLERANCE * values[0] * len(values):
+    if values[-1] < -_RANK_TOLERANCE * values[0] * len(values):
         raise ValueError(f"{name} must be positive semidefinite, got the eigenvalue {values[-1]:g}")
-    kept = values > RANK_TOLERANCE * values[0]
+    kept = values > _RANK_TOLERANCE * values[0]
     return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
 
 
@@ -64,7 +96,7 @@ def inverse_root_of(name: str, S: Floats, *, n_components: int | None, ridge: fl
     if n_components is not None:
         kept = validation.as_count("n_components", n_components, 1, max(1, kept))
     largest = values[0] if len(values) else 0.0
-    rank = int((values > RANK_TOLERANCE * largest).sum())
+    rank = int((values > _RANK_TOLERANCE * largest).sum())
     if ridge == 0 and rank < 1:
         raise ValueError(f"{name} must differ from each other to be whitened, got equal rows")
     if ridge == 0 and rank < kept:
@@ -76,3 +108,330 @@ def inverse_root_of(name: str, S: Floats, *, n_components: int | None, ridge: fl
     root = np.zeros((len(S), kept))
     root[used] = vectors[:, :kept] / np.sqrt(values[:kept])
     return root
+
+
+_WHITE = "s=y r=- R=y D=y G=y t=y"
+
+
+@register
+class SoftCosine(Mapped):
+    """x'S y / sqrt(x'S x y'S y) for a similarity S of the columns.
+
+    Pitfall: S must be positive semidefinite, or a root is negative: [[1,.9,0],[.9,1,.9],[0,.9,1]]
+    is not. Rows in the null space of S become zero rows. Source: Sidorov et al. 2014,
+    doi:10.13053/CyS-18-3-2043.
+
+    Parameters
+    ----------
+    matrix : array_like (d, d), optional
+        S, symmetric and positive semidefinite.
+    features : array_like (d, m), optional
+        Instead of S: features of every column; S is then the cosine of those of two columns.
+    """
+
+    name: ClassVar[str] = "soft_cosine"
+    needs: ClassVar[str] = "matrix or features"
+    invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
+
+    def __init__(self, matrix: Any = None, *, features: Any = None) -> None:
+        if (matrix is None) == (features is None):
+            given = "neither" if matrix is None else "both"
+            raise ValueError(
+                "one of matrix and features must be given, as in "
+                f'get_measure("soft_cosine", matrix=...), got {given}'
+            )
+        if features is not None:
+            units = unit_rows(validation.as_rows("features", features))
+            matrix = units @ units.T
+        self.matrix = _as_symmetric("matrix", matrix)
+        self.features = None  # the matrix holds all that counts of them
+        self.root_ = root_of("matrix", self.matrix)
+        self.mean_ = np.zeros(len(self.matrix))
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        """Check that S fits the rows."""
+        validation.check_same_width("items", items, "matrix", self.matrix)
+
+
+def _as_symmetric(name: str, matrix: Any) -> Floats:
+    """Return matrix as a finite, symmetric, read-only float64 array (d, d)."""
+    S = validation.as_rows(name, matrix, dtype=np.float64)
+    if S.shape[0] != S.shape[1]:
+        raise ValueError(f"{name} must be square, got shape {S.shape}")
+    gap, largest = float(np.abs(S - S.T).max()), float(np.abs(S).max())
+    if gap > 1e-6 * largest:
+        raise ValueError(f"{name} must be symmetric, got entries that differ by {gap:g}")
+    return validation.read_only((S + S.T) / 2)
+
+
+class _OtherSide(Mapped):
+    """Soft cosine whose S is a moment of the rows of the model's other side."""
+
+    needs: ClassVar[str] = "other"
+    invariances: ClassVar[Invariances] = invariances("s=y r=y R=y D=y G=y t=-")
+
+    def __init__(self, other: Any = None) -> None:
+        self.other = None if other is None else validation.as_rows("other", other)
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        """Take the root of the other side's moment."""
+        given = self.other if users is None else users
+        other: Rows = checks.as_given("other", given, self.name)
+        validation.check_same_width("other", other, "items", items)
+        self.root_ = root_of("the moment of other", self._moment(other))
+        self.mean_ = np.zeros(items.shape[1])
+
+    def _moment(self, other: Rows) -> Floats:
+        return gram_of(other, np.zeros(other.shape[1]))
+
+
+@register
+class QueryMetricCosine(_OtherSide):
+    """How alike the items' predictions are over the users: S = E[uu'] or Cov(u).
+
+    The cosine (centered: the correlation) of two columns of M = XAB', so no reparametrisation of
+    the model changes it, nor a scale per item. Pitfall: it is as good as the users given are many;
+    directions in which none varies are lost. Source: theorem 8 of this project.
+
+    Parameters
+    ----------
+    other : array_like (n, d), optional
+        User embeddings; or give them to ``fit``.
+    centered : bool, default False
+        Cov(u) instead of E[uu'].
+    """
+
+    name: ClassVar[str] = "query_metric_cosine"
+
+    def __init__(self, other: Any = None, *, centered: bool = False) -> None:
+        super().__init__(other)
+        self.centered = validation.as_flag("centered", centered)
+
+    def _moment(self, other: Rows) -> Floats:
+        return gram_of(other, mean_of(other) if self.centered else np.zeros(other.shape[1]))
+
+
+@register
+class ProjectBackItems(_OtherSide):
+    """Cosine of columns of M = XAB', in k dimensions: soft cosine with S = P'P, P = XA.
+
+    The item twin of the paper's remedy (arXiv:2403.05440, section 3): items are compared by what
+    the model predicts of them.
+
+    Parameters
+    ----------
+    other : array_like (n, d), optional
+        User embeddings P; or give them to ``fit``.
+    """
+
+    name: ClassVar[str] = "project_back_items"
+
+
+@register
+class ProjectBackUsers(_OtherSide):
+    """Cosine of rows of M = XAB', in k dimensions: soft cosine of users with S = B'B.
+
+    The paper's remedy (arXiv:2403.05440, section 3). The rows searched are users, the other side
+    are the items; M (n, p) is never formed.
+
+    Parameters
+    ----------
+    other : array_like (p, d), optional
+        Item embeddings B; or give them to ``fit``.
+    """
+
+    name: ClassVar[str] = "project_back_users"
+    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=y G=y t=-")
+
+
+class _Whitened(Mapped):
+    """Cosine under the inverse of the items' own second moment."""
+
+    invariances: ClassVar[Invariances] = invariances(_WHITE)
+
+    def __init__(self, *, n_components: int | None = None, ridge: float = 0.0) -> None:
+        if n_components is not None:
+            n_components = validation.as_count("n_components", n_components)
+        self.n_components = n_components
+        self.ridge = validation.as_real("ridge", ridge, low=0)
+
+    def _whiten(self, moment: Floats) -> None:
+        self.root_ = inverse_root_of(
+            "items", moment, n_components=self.n_components, ridge=self.ridge
+        )
+
+
+@register
+class WhitenedCosine(_Whitened):
+    """Cosine after (x - mean) Cov^-1/2, or x (B'B)^-1/2 uncentred.
+
+    Pitfalls: uncentred and at k = p all different items have cosine 0 (case 1 of the paper); small
+    singular directions are blown up: keep n_components of them or add a ridge (which gives up the
+    invariance to D). Needs more rows than dimensions; constant columns are dropped.
+    Source: Su et al. arXiv:2103.15316; Huang et al. arXiv:2104.01767.
+
+    Parameters
+    ----------
+    centered : bool, default True
+    n_components : int, optional
+        Leading directions to keep. Default: all.
+    ridge : float, default 0
+        Added to the eigenvalues, as a share of their mean.
+    """
+
+    name: ClassVar[str] = "whitened_cosine"
+
+    def __init__(
+        self, *, centered: bool = True, n_components: int | None = None, ridge: float = 0.0
+    ) -> None:
+        super().__init__(n_components=n_components, ridge=ridge)
+        self.centered = validation.as_flag("centered", centered)
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        """Take mean and inverse root of the items' covariance."""
+        self.mean_ = mean_of(items) if self.centered else np.zeros(items.shape[1])
+        self._whiten(gram_of(items, self.mean_))
+
+
+@register
+class ICACosine(WhitenedCosine):
+    """Cosine of unit-variance ICA components: equals the centred whitened cosine.
+
+    ICA is a rotation after whitening, and a cosine does not see rotations; only the split of the
+    value over axes would be new. Source: Yamagiwa et al. arXiv:2406.10984.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Leading directions to keep. Default: all.
+    """
+
+    name: ClassVar[str] = "ica_cosine"
+
+    def __init__(self, *, n_components: int | None = None) -> None:
+        super().__init__(n_components=n_components)
+
+
+@register
+class PopularityWhitenedCosine(_Whitened):
+    """Whitening with popularity-weighted mean and covariance (Zipfian whitening).
+
+    Pitfalls as for ``whitened_cosine``. Source: Yokoi et al. arXiv:2411.00680.
+
+    Parameters
+    ----------
+    popularity : array_like (p,), optional
+        Counts or shares of the items, at least 0. Required.
+    n_components : int, optional
+    ridge : float, default 0
+    """
+
+    name: ClassVar[str] = "popularity_whitened_cosine"
+    needs: ClassVar[str] = "popularity"
+
+    def __init__(
+        self, popularity: Any = None, *, n_components: int | None = None, ridge: float = 0.0
+    ) -> None:
+        super().__init__(n_components=n_components, ridge=ridge)
+        popularity = checks.as_given("popularity", popularity, self.name)
+        self.popularity = validation.as_vector("popularity", popularity)
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        """Take weighted mean and inverse root of the weighted covariance."""
+        shares = validation.as_probabilities("popularity", self.popularity, len(items))
+        self.mean_ = mean_of(items, shares)
+        self._whiten(gram_of(items, self.mean_, shares))
+
+
+@register
+class CausalInnerProduct(_Whitened):
+    """x'Cov^-1 y over the norms, vectors not centred.
+
+    Pitfall: Cov must be of full rank (more rows than dimensions); constant columns are dropped.
+    Source: Park et al. arXiv:2311.03658.
+
+    Parameters
+    ----------
+    n_components : int, optional
+    ridge : float, default 0
+    """
+
+    name: ClassVar[str] = "causal_inner_product"
+    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=y G=y t=-")
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        """Take the inverse root of the covariance and no mean."""
+        self.mean_ = np.zeros(items.shape[1])
+        self._whiten(gram_of(items, mean_of(items)))
+
+
+@register
+class LearnedDiagonal(Mapped):
+    """Σ w x y / sqrt(Σ w x² Σ w y²), with weights w of the columns fitted to labelled pairs.
+
+    w maximises the correlation of these cosines with the targets over all w whose largest ratio is
+    κ², that is over the rescalings D of condition at most κ. The search starts from the plain
+    cosine and ends in a local maximum, never below its start. Pitfalls: it fits d numbers, so give
+    many more pairs than columns, and judge it on others; depends on the basis. Source: this
+    project, after learned similarity (Herbold arXiv:2309.12697).
+
+    Parameters
+    ----------
+    pairs : array_like (m, 2), int, optional
+        Item numbers; required.
+    targets : array_like (m,), optional
+        How alike each pair is: any scale, such as 0 and 1; required.
+    condition : float, default 10
+        κ >= 1.
+    """
+
+    name: ClassVar[str] = "learned_diagonal"
+    needs: ClassVar[str] = "pairs and targets"
+    invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
+
+    def __init__(self, pairs: Any = None, targets: Any = None, *, condition: float = 10.0) -> None:
+        given = checks.as_given("pairs", pairs, self.name)
+        self.pairs = checks.as_pairs("pairs", given)
+        given = checks.as_given("targets", targets, self.name)
+        self.targets = validation.as_vector("targets", given, len(self.pairs))
+        checks.check_varied("targets", self.targets)
+        self.condition = validation.as_real("condition", condition, low=1)
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        """Fit the weights by L-BFGS-B over their logarithms."""
+        pairs = checks.as_pairs("pairs", self.pairs, len(items))
+        x, y = (unit_rows(items[pairs[:, side]]) for side in (0, 1))
+        some = x.any(axis=1) & y.any(axis=1)
+        if not some.any():
+            raise ValueError("pairs must be of rows that are not zero, got a zero row in each pair")
+        moments = (x * y)[some], (x * x)[some], (y * y)[some]
+        targets = self.targets[some] - self.targets[some].mean()
+        bound = np.log(self.condition)
+        start = np.zeros(items.shape[1])
+        done = scipy.optimize.minimize(
+            _loss, start, (*moments, targets), "L-BFGS-B", jac=True,
+            bounds=[(-bound, bound)] * len(start),
+        )  # fmt: skip
+        better = done.fun < _loss(start, *moments, targets)[0]
+        self.mean_ = np.zeros(len(start))
+        self.root_ = np.exp((done.x if better else start) / 2)
+
+
+def _loss(
+    logs: Floats, xy: Floats, xx: Floats, yy: Floats, targets: Floats
+) -> tuple[float, Floats]:
+    """Minus the correlation of weighted cosines with centred targets, and its gradient."""
+    w = np.exp(logs)
+    a, b = xx @ w, yy @ w
+    norms = np.sqrt(a * b)
+    cosines = (xy @ w) / norms
+    centred = cosines - cosines.mean()
+    size, target_size = np.linalg.norm(centred), np.linalg.norm(targets)
+    if size <= 1e-12 or target_size == 0:
+        return 0.0, np.zeros(len(w))
+    correlation = float(centred @ targets / (size * target_size))
+    slope = targets / (size * target_size) - correlation * centred / size**2
+    by_weight = (slope / norms) @ xy - 0.5 * (
+        (slope * cosines / a) @ xx + (slope * cosines / b) @ yy
+    )
+    return -correlation, -by_weight * w

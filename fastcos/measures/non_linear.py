@@ -7,7 +7,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr
 
-from fastcos import validation
+from fastcos import parallel, validation
+from fastcos.kernels import normal_cdf, ordered_rows
+from fastcos.linalg import buffer_pool
 from fastcos.measures.base import (
     Invariances,
     MetricType,
@@ -20,13 +22,11 @@ from fastcos.measures.knn_stats import RowLookup, cosine_moments
 from fastcos.measures.row_transforms import (
     Floats,
     Integers,
-    list_recos,
     list_scores,
-    mutual_proximities,
     norms_of,
-    scaled_rows,
+    over_lists,
+    same_type,
     scaled_up_rows,
-    sorted_rows,
     unit_rows,
 )
 
@@ -45,6 +45,21 @@ _GRID = np.linspace(-1, 1, 65)
 _NORM_SHARE = 2 / np.pi
 # norm-angle: relative rounding of a squared distance, a coordinate
 _ROUNDING = 4 * 2.0**-52
+# recos: pairs that a thread scores at once, and rows that it sorts
+_RECOS_PER_BLOCK = 4_000
+_SORTED_ROWS = 1024
+
+
+def sorted_rows(rows: Rows) -> Rows:
+    """Return the rows with their entries in ascending order."""
+    out: Rows = buffer_pool.empty(rows.shape, rows.dtype)
+    parallel.run(_sort, parallel.row_blocks(len(rows), _SORTED_ROWS), rows, out)
+    return out
+
+
+def _sort(lo: int, hi: int, rows: Rows, out: Rows) -> None:
+    out[lo:hi] = rows[lo:hi]
+    out[lo:hi].sort(axis=1)
 
 
 @register
@@ -65,7 +80,7 @@ class Recos(Plain):
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the mean direction of some sorted items."""
         self._rows = scaled_up_rows(items)
-        some = sorted_rows(scaled_rows(items[:: -(-len(items) // _AXIS_SAMPLE)]))
+        some = sorted_rows(unit_rows(items[:: -(-len(items) // _AXIS_SAMPLE)]))
         self._axis = unit_rows(some.sum(axis=0)[None])[0].astype(items.dtype)
 
     @functools.cached_property
@@ -93,7 +108,8 @@ class Recos(Plain):
     def rescore(self, Q: Rows, precomputed: tuple[Rows, Rows], columns: Integers) -> Floats:
         """Return recos."""
         Q = scaled_up_rows(Q)
-        return list_recos(Q, sorted_rows(Q), *precomputed, columns)
+        sides = same_type(Q, sorted_rows(Q), *precomputed)
+        return over_lists(ordered_rows.recos_rows, columns, *sides, columns, pairs=_RECOS_PER_BLOCK)
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return the raw score by the least cosine of the sorted rows, by 1 if it is negative."""
@@ -146,7 +162,10 @@ class MutualProximity(Plain):
         """Return the logarithm of the product."""
         B, norms, means, deviations = precomputed
         cosines = list_scores("cosine", scaled_up_rows(Q), B, columns, norms)
-        return mutual_proximities(cosines, columns, *self._of(Q), means, deviations)
+        return over_lists(
+            normal_cdf.mutual_proximity_rows, columns, cosines, columns, *self._of(Q), means,
+            deviations,
+        )  # fmt: skip
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return the logarithm for the item to which the cosine says most."""

@@ -4,16 +4,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastcos import validation
+from fastcos import parallel, validation
+from fastcos.kernels import row_transforms
 from fastcos.measures.base import Invariances, Plain, Rows, invariances, register
 from fastcos.measures.linear import Mapped, spectrum
 from fastcos.measures.row_transforms import (
     Floats,
+    as_contiguous,
     gram_of,
     mean_of,
     mean_squares_of,
-    ranked_rows,
-    row_centred,
+    row_cuts,
+    scaled_up_rows,
 )
 
 
@@ -113,8 +115,12 @@ class LayerNormCosine(Plain):
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return the rows less their own mean, float64."""
-        return row_centred(B)
+        """Return the rows less their own mean, float64, scaled up where they would underflow."""
+        B = scaled_up_rows(B)
+        centred: Floats = B.astype(np.float64)
+        centred -= centred.mean(axis=1, keepdims=True)
+        centred[B.max(axis=1) == B.min(axis=1)] = 0
+        return centred
 
 
 @register
@@ -130,7 +136,9 @@ class SpearmanDims(Plain):
 
     def encode_items(self, B: Rows) -> Rows:
         """Return centred average ranks, float32: they are exact."""
-        return ranked_rows(B)
+        ranks = parallel.unfilled(B.shape, np.float32)
+        parallel.run(row_transforms.rank_rows, row_cuts(B, 64), as_contiguous(B), ranks)
+        return ranks
 
 
 def _inverse(values: Floats) -> Floats:

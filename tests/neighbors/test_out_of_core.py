@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from fastcos import storage
-from fastcos.measures.metric import QueryMetricCosine
+from fastcos.measures.linear import QueryMetricCosine
 from fastcos.neighbors.search import top_k
 from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
