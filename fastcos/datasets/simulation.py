@@ -324,7 +324,7 @@ def _activity(random: np.random.Generator, parameters: dict[str, Any]) -> Intege
     """Interactions k_u of every user, from 1 to n_items."""
     n_items: int = parameters["n_items"]
     exponent: float = parameters["user_exponent"]
-    uniform = 1 - random.random(parameters["n_users"])
+    uniform: Vector = 1 - random.random(parameters["n_users"])
     if parameters["activity_law"] == "pareto_clipped":
         most = max(1, n_items // 2)
         # the smallest uniform^(-1/exponent) above most is enough: no overflow

@@ -119,10 +119,7 @@ def common_rows(
 ) -> tuple[Integers, Integers]:
     """Return the rows of the common items of two files, matched by id.
 
-    Raises
-    ------
-    FastcosFormatError
-        No id in common; or files without ids and with different numbers of items.
+    Files without a common id, or without ids and of different lengths, raise FastcosFormatError.
     """
     rows, old_rows = (np.arange(len(side), dtype=np.int64) for side in (ids, old_ids))
     if len(ids) == len(old_ids) and np.array_equal(ids, old_ids):

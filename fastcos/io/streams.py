@@ -78,18 +78,9 @@ def open_bytes(
 ) -> Iterator[io.BufferedReader]:
     """Open a plain or gzip file, or a file of a zip archive, recognised by its first bytes.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-    member : str, optional
-        Name of the file in a zip archive, with or without its folders.
-    progress : callable, optional
-        Called as progress(done, total) with numbers of stored bytes.
-
-    Raises
-    ------
-    FastcosFormatError
-        Damaged, encrypted, a decompression bomb, or no such member.
+    member is the name of the file in a zip archive, with or without its folders. progress is called
+    as progress(done, total) with numbers of stored bytes. Damaged and encrypted files and
+    decompression bombs raise FastcosFormatError.
     """
     with path.open("rb") as file:
         try:

@@ -27,8 +27,6 @@ from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
 from fastcos.validation import check_none
 
-# names of the delimiters that are recognised, for messages
-_DELIMITERS = "tab, comma, semicolon"
 # rows of one chunk: larger chunks cost time in the garbage collector
 _CHUNK = 512
 # distinct texts of numbers that are cached, a few MB
@@ -86,7 +84,7 @@ class DelimitedTable:
             raise FastcosFormatError(f"{path}: line 1 must be a header line: {error}") from None
         if len(first) < 2:
             raise FastcosFormatError(
-                f"{path} must have columns separated by {_DELIMITERS} or the "
+                f"{path} must have columns separated by tab, comma, semicolon or the "
                 f"given delimiter, got one column in line 1: {first_line.strip()[:60]!r}"
             )
         self.names = first if header else [str(1 + i) for i in range(len(first))]

@@ -35,6 +35,7 @@ from fastcos.metrics.alignment import (
 from fastcos.metrics.auc import PairAUC, StratifiedAUC, pair_auc, stratified_auc
 from fastcos.metrics.clustering import ClusteringScores, clustering_scores
 from fastcos.metrics.hubness import Hubness, PopularityBias, hubness, popularity_bias
+from fastcos.metrics.labelled import Score
 from fastcos.metrics.list_overlap import (
     RankBiasedOverlap,
     jaccard_at_k,
@@ -42,16 +43,14 @@ from fastcos.metrics.list_overlap import (
     rank_biased_overlap,
 )
 from fastcos.metrics.retrieval import (
-    MapAtR,
     NeighborPurity,
     map_at_r,
     ndcg_at_k,
     neighbor_purity,
     recall_at_k,
 )
-from fastcos.metrics.separation import Silhouette, WithinBetween, silhouette, within_between
+from fastcos.metrics.separation import WithinBetween, silhouette, within_between
 from fastcos.metrics.spectrum import (
-    MeanCosine,
     effective_rank,
     isoscore,
     mean_cosine,
@@ -62,14 +61,12 @@ __all__ = [
     "RSA",
     "ClusteringScores",
     "Hubness",
-    "MapAtR",
-    "MeanCosine",
     "ModelChange",
     "NeighborPurity",
     "PairAUC",
     "PopularityBias",
     "RankBiasedOverlap",
-    "Silhouette",
+    "Score",
     "StratifiedAUC",
     "Trustworthiness",
     "WithinBetween",

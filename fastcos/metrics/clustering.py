@@ -19,15 +19,12 @@ class ClusteringScores(NamedTuple):
     ----------
     ari, ami : float
         Adjusted Rand index and adjusted mutual information: 0 on average for random clusters.
-    v_measure : float
-        Not corrected for chance: it increases with the number of clusters.
     n_left_out : int
         Zero rows.
     """
 
     ari: float
     ami: float
-    v_measure: float
     n_left_out: int
 
 
@@ -39,7 +36,7 @@ def clustering_scores(
     random_state: int = 0,
     n_threads: int | None = None,
 ) -> ClusteringScores:
-    """ARI, AMI and V-measure of a spherical k-means with as many clusters as labels.
+    """ARI and AMI of a spherical k-means with as many clusters as labels.
 
     Scores the start with the largest sum of cosines to the centres. The scores depend on the
     clustering method and the seed: report them over seeds. scikit-learn's KMeans on unit rows
@@ -84,7 +81,6 @@ def clustering_scores(
     return ClusteringScores(
         float(metrics.adjusted_rand_score(truth, found)),
         float(metrics.adjusted_mutual_info_score(truth, found)),
-        float(metrics.v_measure_score(truth, found)),
         grouped.n_left_out,
     )
 

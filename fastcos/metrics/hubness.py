@@ -73,10 +73,11 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
     0.5
     """
     counts = occurrences(neighbors, n_items, k).astype(np.float64)
-    mean = counts.mean()
+    deviations = counts - counts.mean()
+    variance = np.square(deviations).mean()
     return Hubness(
-        _skewness(counts),
-        float(np.abs(counts - mean).sum() / (2 * counts.sum())),
+        float((deviations**3).mean() / variance**1.5) if np.ptp(counts) else 0.0,
+        float(np.abs(deviations).sum() / (2 * counts.sum())),
         float((counts == 0).mean()),
     )
 
@@ -88,14 +89,6 @@ def occurrences(neighbors: Any, n_items: int | None, k: int | None = None) -> In
     lists = as_neighbor_lists("neighbors", array, k, n_items=size)
     counts: Integers = np.bincount(lists.ravel(), minlength=size).astype(np.int64)
     return counts
-
-
-def _skewness(values: Floats) -> float:
-    if np.ptp(values) == 0:
-        return 0.0
-    deviations = values - values.mean()
-    variance = np.square(deviations).mean()
-    return float((deviations**3).mean() / variance**1.5)
 
 
 class PopularityBias(NamedTuple):
@@ -189,13 +182,15 @@ def popularity_bias(
         cosines[lo : lo + len(chunk)] = (unit_rows(chunk) * resultant).sum(axis=1)
     logs, cosines = np.log(counts[kept]), (cosines[kept] - 1) / (n - 1)
     order = np.argsort(logs, kind="stable")
+    ranks = 2 * np.arange(1, len(listed) + 1) - len(listed) - 1
     return PopularityBias(
         _correlation(logs, cosines),
         _correlation(logs, norms[kept]),
         _correlation(logs, listed[kept]),
         tuple(float(decile.mean()) for decile in np.array_split(cosines[order], 10)),
         float((listed * counts).sum() / listed.sum() / counts.mean()),
-        _gini(listed),
+        # mean absolute difference of two items over twice the mean
+        float((ranks * np.sort(listed)).sum() / (len(listed) * listed.sum())),
         len(rows) - n,
     )
 
@@ -216,10 +211,3 @@ def _correlation(x: Floats, y: Floats) -> float:
     x, y = (np.ldexp(values, -np.frexp(np.abs(values).max())[1]) for values in (x, y))
     x, y = x - x.mean(), y - y.mean()
     return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
-
-
-def _gini(values: Floats) -> float:
-    """Mean absolute difference of two items over twice the mean."""
-    n = len(values)
-    weights = 2 * np.arange(1, n + 1) - n - 1
-    return float((weights * np.sort(values)).sum() / (n * values.sum()))

@@ -109,6 +109,20 @@ def same_rows(
     return X, Y
 
 
+class Score(NamedTuple):
+    """The score of a metric.
+
+    Attributes
+    ----------
+    value : float
+    n_left_out : int
+        Number of rows that the score does not use.
+    """
+
+    value: float
+    n_left_out: int
+
+
 class LabelledRows(NamedTuple):
     """Non-zero unit rows sorted by label; rows of one label keep their input order.
 

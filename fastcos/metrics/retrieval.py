@@ -12,6 +12,7 @@ from fastcos.linalg.csr import as_interactions
 from fastcos.metrics.labelled import (
     Floats,
     Integers,
+    Score,
     as_neighbor_lists,
     as_shared_labels,
     check_enough,
@@ -21,22 +22,7 @@ from fastcos.metrics.labelled import (
 )
 
 
-class MapAtR(NamedTuple):
-    """Mean average precision at R.
-
-    Attributes
-    ----------
-    value : float
-        In [0, 1].
-    n_left_out : int
-        Rows that are no queries: zero rows, and the only rows of their label.
-    """
-
-    value: float
-    n_left_out: int
-
-
-def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> MapAtR:
+def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     """Mean over items of (1/R) sum over ranks i <= R of rel(i) P(i), with R = n_c - 1.
 
     Every item's list ranks all other rows by descending cosine, equal cosines by lower row; zero
@@ -51,7 +37,8 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> MapAtR
 
     Returns
     -------
-    MapAtR
+    Score
+        The value is in [0, 1]. Left out: zero rows, and the only rows of their label.
 
     Notes
     -----
@@ -61,7 +48,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> MapAtR
     --------
     >>> from fastcos.metrics import map_at_r
     >>> map_at_r([[1, 0], [2, 0], [0, 1], [0, 3], [1, 1]], ["a", "a", "b", "b", "b"])
-    MapAtR(value=0.8, n_left_out=0)
+    Score(value=0.8, n_left_out=0)
     """
     given = validation.as_rows("items", items)
     codes = validation.as_labels("labels", labels, len(given))
@@ -76,7 +63,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> MapAtR
         validation.read_only(queries), rows, packed(rows, n_threads), codes,
         validation.read_only(sizes.astype(np.int64)), precisions, n_threads=n_threads,
     )  # fmt: skip
-    return MapAtR(float(precisions.mean()), len(given) - len(queries))
+    return Score(float(precisions.mean()), len(given) - len(queries))
 
 
 class NeighborPurity(NamedTuple):

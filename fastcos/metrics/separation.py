@@ -8,6 +8,7 @@ from fastcos.metrics.labelled import (
     CHUNK,
     Floats,
     LabelledRows,
+    Score,
     cross_products,
     labelled_rows,
     packed,
@@ -109,22 +110,7 @@ def _ratio(difference: float, deviation: float) -> float:
     return float(np.copysign(np.inf, difference)) if abs(difference) > _ROUNDING else 0.0
 
 
-class Silhouette(NamedTuple):
-    """Mean silhouette.
-
-    Attributes
-    ----------
-    value : float
-        In [-1, 1].
-    n_left_out : int
-        Zero rows.
-    """
-
-    value: float
-    n_left_out: int
-
-
-def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Silhouette:
+def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     """Mean of (b - a) / max(a, b): mean cosine distance to the own (a) and next cluster (b).
 
     Exact in O(p k C): the mean cosine distance of row i to a cluster is 1 - b_i . S_c / n_c, to its
@@ -138,7 +124,8 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Silh
 
     Returns
     -------
-    Silhouette
+    Score
+        The value is in [-1, 1]. Left out: zero rows.
 
     Notes
     -----
@@ -148,7 +135,7 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Silh
     --------
     >>> from fastcos.metrics import silhouette
     >>> silhouette([[1, 0], [2, 0], [0, 1], [0, 3]], ["a", "a", "b", "b"])
-    Silhouette(value=1.0, n_left_out=0)
+    Score(value=1.0, n_left_out=0)
     """
     grouped = labelled_rows(items, labels)
     sizes = np.diff(grouped.starts).astype(np.float64)
@@ -159,11 +146,11 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Silh
         block = slice(first, first + step)
         cosines = products(grouped.rows[block], sums, len(sizes), n_threads)
         total += float(_silhouettes(cosines, grouped.codes[block], sizes).sum())
-    return Silhouette(total / n, grouped.n_left_out)
+    return Score(total / n, grouped.n_left_out)
 
 
 def _silhouettes(sums: Floats, codes: Any, sizes: Floats) -> Floats:
-    """Silhouette of every row, from its cosines summed by cluster (n, C); overwrites sums."""
+    """Score of every row, from its cosines summed by cluster (n, C); overwrites sums."""
     rows, own_size = np.arange(len(sums)), sizes[codes]
     own = sums[rows, codes]
     a = np.maximum(own_size - own, 0) / np.maximum(own_size - 1, 1)

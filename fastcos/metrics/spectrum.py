@@ -1,11 +1,11 @@
 """Spectrum of one embedding: effective dimensions, isotropy, mean cosine."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fastcos import validation
-from fastcos.metrics.labelled import CHUNK, Floats, check_enough, unit_rows
+from fastcos.metrics.labelled import CHUNK, Floats, Score, check_enough, unit_rows
 from fastcos.storage import memmap
 
 
@@ -111,22 +111,7 @@ def isoscore(items: Any) -> float:
     return float(max(ratio - 1, 0.0) / (rows.shape[1] - 1))
 
 
-class MeanCosine(NamedTuple):
-    """Mean cosine of pairs.
-
-    Attributes
-    ----------
-    value : float
-        In [-1, 1].
-    n_left_out : int
-        Zero rows.
-    """
-
-    value: float
-    n_left_out: int
-
-
-def mean_cosine(items: Any) -> MeanCosine:
+def mean_cosine(items: Any) -> Score:
     """Mean cosine of all pairs of rows (anisotropy): (|sum of unit rows|^2 - n) / (n (n - 1)).
 
     Exact, O(p k). It changes under a rescaling of the columns.
@@ -138,7 +123,8 @@ def mean_cosine(items: Any) -> MeanCosine:
 
     Returns
     -------
-    MeanCosine
+    Score
+        The value is in [-1, 1]. Left out: zero rows.
 
     Raises
     ------
@@ -153,7 +139,7 @@ def mean_cosine(items: Any) -> MeanCosine:
     --------
     >>> from fastcos.metrics import mean_cosine
     >>> mean_cosine([[1, 0], [2, 0], [0, 0]])
-    MeanCosine(value=1.0, n_left_out=1)
+    Score(value=1.0, n_left_out=1)
     """
     rows = memmap.as_mapped_rows("items", items)
     resultant, n_non_zero = np.zeros(rows.shape[1]), 0
@@ -162,7 +148,7 @@ def mean_cosine(items: Any) -> MeanCosine:
         resultant += unit_rows(chunk).sum(axis=0)
     n = check_enough("items", n_non_zero, 2, "non-zero rows")
     total = float(np.square(resultant).sum())
-    return MeanCosine((total - n) / (n * (n - 1)), len(rows) - n)
+    return Score((total - n) / (n * (n - 1)), len(rows) - n)
 
 
 def _participation(sigma: Floats) -> float:

@@ -64,11 +64,6 @@ class RecommenderMixin:
         ScoringEmbeddings
             users and items, for ``top_k(users, items, measure="dot", exclude=X)`` or any index of
             inner products.
-
-        Raises
-        ------
-        ValueError
-            X is not valid.
         """
         return ScoringEmbeddings(self.user_embeddings(X), self.item_embeddings())
 

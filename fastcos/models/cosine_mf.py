@@ -272,11 +272,6 @@ class CosineMF(
         ScoringEmbeddings
             users (m, k + 1) and items (p, k + 1), float32; the last column adds ``item_bias_``.
 
-        Raises
-        ------
-        ValueError
-            X is not valid, or has another number of columns than in fit.
-
         Examples
         --------
         >>> from fastcos import simulate_interactions, top_k

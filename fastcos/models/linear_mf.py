@@ -142,11 +142,8 @@ class LinearMF(
            [0., 1.],
            [0., 0.],
            [0., 0.]])
-    >>> (model.user_embeddings(X) @ model.item_embeddings().T).round(2)
-    array([[2.56, 0.  , 0.  , 0.  ],
-           [0.  , 1.5 , 0.  , 0.  ],
-           [0.  , 0.  , 0.  , 0.  ],
-           [0.  , 0.  , 0.  , 0.  ]])
+    >>> model.recommend(X, 1, exclude_seen=False).indices.ravel().tolist()
+    [0, 1, 0, 0]
     """
 
     _saved_as = "LinearMF"
@@ -269,11 +266,6 @@ class LinearMF(
         -------
         float
             σ² for Eq. 1, σ for Eq. 2.
-
-        Raises
-        ------
-        ValueError
-            An unknown objective.
 
         Examples
         --------
