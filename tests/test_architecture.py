@@ -106,6 +106,20 @@ def test_kernels_import_nothing_from_above():
     assert not offenders, "\n".join(offenders)
 
 
+def test_tests_patch_no_private_names():
+    offenders = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for call in nodes(parsed(path), ast.Call):
+            if not isinstance(call.func, ast.Attribute) or call.func.attr != "setattr":
+                continue
+            # setattr(module, "_NAME", value), or setattr("module._NAME", value)
+            names = [arg.value for arg in call.args[:2] if isinstance(arg, ast.Constant)]
+            last = [name.rpartition(".")[2] for name in names if isinstance(name, str)]
+            if any(name.startswith("_") and not name.startswith("__") for name in last):
+                offenders.append(f"{path.relative_to(ROOT)}:{call.lineno}")
+    assert not offenders, "\n".join(offenders)
+
+
 def test_top_level_has_few_modules_besides_packages():
     modules = {path.stem for path in (ROOT / "fastcos").glob("*.py")} - {"__init__", "config"}
     assert len(modules) <= 3, modules

@@ -20,9 +20,11 @@ VARIABLES = ("NUM_THREADS", "BACKEND", "ISA", "CACHE_DIR", "WORKING_MEMORY")
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch):
     monkeypatch.setattr(config, "overrides", {})
-    monkeypatch.setattr(code_cache, "_directory", None)
     for variable in VARIABLES:
         monkeypatch.delenv(f"FASTCOS_{variable}", raising=False)
+    code_cache.set_cache_directory(None)
+    yield
+    code_cache.set_cache_directory(None)
 
 
 def test_defaults_come_from_the_machine_and_scikit_learn():

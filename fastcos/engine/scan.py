@@ -35,7 +35,7 @@ _LARGEST_BLOCK = 256
 # bytes of a block's candidate buffers, a share of the same cache
 _BLOCK_BYTES = 1 << 21
 # a candidate of the filter is a word: 32 bits of score, 32 of its position
-_MOST_ITEMS = 2**32
+MAX_ITEMS = 2**32
 # a guessed threshold fails for about one query in a hundred: 2.33 standard deviations
 _GUESS_DEVIATIONS = 2.33
 # threshold of a query about which nothing is known
@@ -67,7 +67,7 @@ def search(
     share = 1.0 if permitted is None else max(1, len(permitted)) / n_items
     wanted = k / share
     few = wanted > n_items / 8 or n_items < 4 * tiles.PANEL
-    if few or n_items > _MOST_ITEMS or not tiles.AVAILABLE:
+    if few or n_items > MAX_ITEMS or not tiles.AVAILABLE:
         numbers = np.sort(items.order) if permitted is None else permitted
         rows = EncodedRows(items.rows, items.norms, items.offsets)
         return score_all(packed.metric_type, rows, numbers, queries, exclusions, k, options)

@@ -16,7 +16,8 @@ from fastcos.linalg.transpose import transposed
 
 Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
 
-_LARGEST_INT32 = 2**31 - 1
+# numbers of rows, columns and entries up to this are int32
+LARGEST_INT32 = 2**31 - 1
 # non-zeros of one block of a pass over them
 _NNZ_PER_PASS = 1 << 20
 # values looked at before all of them
@@ -183,7 +184,7 @@ def _empty_entries(
 
 
 def _index_type(count: int) -> npt.DTypeLike:
-    return np.int32 if count <= _LARGEST_INT32 else np.int64
+    return np.int32 if count <= LARGEST_INT32 else np.int64
 
 
 def _narrowed(arrays: Arrays, index_type: npt.DTypeLike) -> Arrays:

@@ -18,7 +18,7 @@ MEASURES = ("cosine", "dot")
 _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
 # sums of whole numbers stay below this in int32
-_LARGEST_SUM = 2.0**31
+LARGEST_SUM = 2.0**31
 
 
 def sparse_top_k(
@@ -100,7 +100,7 @@ def _kinds(given: SparseRows, searched: SparseRows) -> tuple[npt.DTypeLike, Any,
     # a bound for every partial sum too, by Cauchy and Schwarz
     sum_type: npt.DTypeLike = np.float64
     are_whole = given.are_whole and searched.are_whole
-    if are_whole and given.norms.max() * searched.norms.max() < _LARGEST_SUM:
+    if are_whole and given.norms.max() * searched.norms.max() < LARGEST_SUM:
         sum_type = np.int32
     else:  # few combinations of types to compile
         query_values, item_values = _as_floats(query_values), _as_floats(item_values)

@@ -76,7 +76,7 @@ def test_matmul_validates_a_large_matrix_on_the_way(X, rng, kernels, dtype):
 
 @pytest.mark.skipif(buffer_pool.MADV_FREE is None, reason="no memory is reused")
 @pytest.mark.parametrize("density", [0.1, 0.2])  # below and above FUSED_NNZ
-def test_matmul_streams_into_reused_memory(rng, density):
+def test_matmul_streams_into_a_freed_buffer(rng, density):
     n = 2**18
     X = sp.random_array((n, P), density=density, rng=rng, format="csr", dtype=np.float32)
     A = rng.standard_normal((P, 64)).astype(np.float32)

@@ -36,13 +36,13 @@ def test_items_beyond_what_a_candidate_can_name_are_all_scored(monkeypatch):
     monkeypatch.setattr(scan, "score_all", lambda *args: called.append(1) or score_all(*args))
     fastcos.top_k(rows, k=5)
     assert not called
-    monkeypatch.setattr(scan, "_MOST_SCREENED", 699)
+    monkeypatch.setattr(scan, "MAX_ITEMS", 699)
     same(fastcos.top_k(rows, k=5), expected)
     assert called
 
 
 @pytest.mark.parametrize(
-    ("module", "limit"), [(sparse_rows, "_LARGEST_INT32"), (sparse, "_LARGEST_SUM")]
+    ("module", "limit"), [(sparse_rows, "LARGEST_INT32"), (sparse, "LARGEST_SUM")]
 )
 @pytest.mark.parametrize("measure", ["cosine", "dot"])
 def test_sparse_rows_with_wide_numbers_have_the_same_neighbours(
@@ -51,7 +51,7 @@ def test_sparse_rows_with_wide_numbers_have_the_same_neighbours(
     expected = fastcos.top_k(X, k=7, measure=measure)
     narrow = sparse_rows.SparseRows(X.shape, *parts(X), are_whole=True).by_row[1].dtype
     monkeypatch.setattr(module, limit, 3)
-    if limit == "_LARGEST_INT32":
+    if limit == "LARGEST_INT32":
         wide = sparse_rows.SparseRows(X.shape, *parts(X), are_whole=True).by_row[1].dtype
         assert (narrow, wide) == (np.int32, np.int64)
     same(fastcos.top_k(X, k=7, measure=measure), expected)
