@@ -61,17 +61,8 @@ def vertex_attack(
 
     Parameters
     ----------
-    items : array_like (p, d), float32 or float64
-        Item embeddings.
-    k : int
-        Neighbours per item, from 1 to p - 1.
-    condition : float
-        Largest entry of D over its smallest, at most.
-    rows : array_like, optional
-        A mask (p,) or item numbers: only their neighbours are attacked. Default: all. The result
-        holds k d numbers per row.
-    n_threads, working_memory, progress
-        As in :func:`fastcos.top_k`.
+    items, k, condition, rows, n_threads, working_memory, progress
+        As in :func:`fastcos.certified_neighbors`. The result holds k d numbers per row.
 
     Returns
     -------

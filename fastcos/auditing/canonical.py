@@ -52,21 +52,9 @@ class QueryMetric(NamedTuple):
     factor: Floats
 
     def transform(self, items: Any) -> Matrix:
-        """Return items @ L, rows for any index of inner products or cosines.
+        """Return items @ L (p, r), in the dtype of items: rows for any index of cosines.
 
-        Parameters
-        ----------
-        items : array_like (p, k)
-
-        Returns
-        -------
-        ndarray (p, r), of the dtype of items
-            Rows whose inner products are b'Cb'; an item in the null space of C becomes a zero row.
-
-        Raises
-        ------
-        ValueError
-            items do not have k columns.
+        Their inner products are b'Cb. An item in the null space of C becomes a zero row.
         """
         rows = validation.as_rows("items", items)
         validation.check_same_width("items", rows, "metric", self.metric)
@@ -123,7 +111,8 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     U, s, Vt = np.linalg.svd(R_left @ R_right.T)
     # the rounding of the given entries limits the rank
     sizes = np.linalg.norm(P / balance, axis=0) @ np.linalg.norm(Q * balance, axis=0)
-    eps = max(np.finfo(np.asarray(side).dtype).eps for side in (_floating(users), _floating(items)))
+    given = [side.dtype for side in map(np.asarray, (users, items)) if side.dtype.kind == "f"]
+    eps = max(np.finfo(dtype).eps for dtype in (np.dtype(np.float64), *given))
     rank = int((s > eps * sizes).sum())
     values = np.zeros(k)
     values[:rank] = s[:rank]
@@ -218,9 +207,3 @@ def _column_norms(rows: Floats) -> Floats:
     sizes = np.where(sizes > 0, sizes, 1.0)
     norms: Floats = sizes * np.linalg.norm(rows / sizes, axis=0)
     return np.where(norms > 0, norms, 1.0)
-
-
-def _floating(given: Any) -> npt.NDArray[Any]:
-    """Return the argument as an array of its own precision: half, single or double."""
-    array = np.asarray(given)
-    return array if array.dtype.kind == "f" else array.astype(np.float64)

@@ -196,7 +196,9 @@ def sensitivity_index(
     """
     sample, lists = certificates.gather_items(sample, lists)
     if generator is not None:
-        rotated = variants.random_basis(sample.items, generator)
+        Q, R = np.linalg.qr(generator.standard_normal((sample.items.shape[1],) * 2))
+        # with these signs the rotation is uniformly distributed
+        rotated = sample.items.astype(np.float64) @ (Q * np.sign(np.diag(R)))
         sample = sample._replace(items=validation.read_only(rotated))
     n, d = len(lists), sample.items.shape[1]
     boundaries = parallel.row_blocks(n, _ROWS_PER_PART)

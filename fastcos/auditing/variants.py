@@ -6,7 +6,7 @@ cosines for every rescaling of the model.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,14 +39,7 @@ _PARAMETRIZATIONS = {
 
 
 class Moments(NamedTuple):
-    """First and second moments of the rows of one side.
-
-    Attributes
-    ----------
-    mean : ndarray (d,), float64
-    second : ndarray (d, d), float64
-        Mean of the outer products of the rows.
-    """
+    """Mean (d,) and mean outer product (d, d) of the rows of one side, float64."""
 
     mean: Floats
     second: Floats
@@ -63,45 +56,25 @@ class Moments(NamedTuple):
         return np.where(sizes > 0, sizes, 1.0)
 
 
-class Variant(NamedTuple):
-    """Item embeddings derived from the given ones.
+class Variant(Plain):
+    """Item embeddings derived from the given ones, and the cosine of their rows as a measure.
 
-    Attributes
-    ----------
-    name : str
-    meaning : str
-        What its cosines compare.
-    condition : float or None
-        Largest over smallest entry of the rescaling from the given items to the variant; None if it
-        is no rescaling.
-    transform : callable or None
-        Maps rows of the items to rows of the variant, of the same type. None: the identity.
+    meaning: what the cosines compare. condition: of the rescaling from the given items; None if it
+    is no rescaling. transform: maps rows of the items to rows of the same type; None: the identity.
     """
 
-    name: str
-    meaning: str
-    condition: float | None
-    transform: Map | None
+    def __init__(
+        self, name: str, meaning: str, condition: float | None, transform: Map | None
+    ) -> None:
+        self.name = name  # type: ignore[misc]  # the name of other measures is that of the class
+        self.meaning, self.condition, self.transform = meaning, condition, transform
 
-    def rows(self, items: validation.Rows) -> validation.Rows:
-        """Rows of the variant for rows of the items."""
-        return items if self.transform is None else self.transform(items)
+    def encode_items(self, B: validation.Rows) -> validation.Rows:
+        """Return the rows of the variant for rows of the items."""
+        return B if self.transform is None else self.transform(B)
 
 
 AS_GIVEN = Variant("given", "the embeddings as given", 1.0, None)
-
-
-class VariantCosine(Plain):
-    """The cosine of a variant's rows, as a measure of the given rows."""
-
-    name: ClassVar[str] = "variant"
-
-    def __init__(self, variant: Variant) -> None:
-        self._variant = variant
-
-    def encode_items(self, B: validation.Rows) -> validation.Rows:
-        """Return the variant's rows."""
-        return self._variant.rows(B)
 
 
 def moments(rows: Any) -> Moments:
@@ -160,18 +133,20 @@ def recognize_parametrization(items: Moments, users: Moments | None) -> Parametr
     A truncated SVD returns orthonormal columns on one side. Weight decay on both sides makes both
     Gram matrices equal. One column has no parametrisation.
     """
-    if len(items.second) < 2:
+    d = len(items.second)
+    if d < 2:
         return None
-    own = _unit_norm(items.second)
-    even = np.eye(len(own)) / np.sqrt(len(own))
+
+    def equal(first: Floats, second: Floats) -> bool:
+        sizes = [np.linalg.norm(gram) or 1.0 for gram in (first, second)]
+        return bool(np.linalg.norm(first / sizes[0] - second / sizes[1]) < _TOLERANCE)
+
     name = None
-    if users is not None:
-        other = _unit_norm(users.second)
-        if _equal(own, other):
-            name = BALANCED
-        elif _equal(other, even):
-            name = "users orthonormal"
-    if name is None and _equal(own, even):
+    if users is not None and equal(items.second, users.second):
+        name = BALANCED
+    elif users is not None and equal(users.second, np.eye(d)):
+        name = "users orthonormal"
+    elif equal(items.second, np.eye(d)):
         name = "items orthonormal"
     return None if name is None else Parametrization(name, _PARAMETRIZATIONS[name])
 
@@ -190,14 +165,14 @@ def score_variant(
     own = memmap.take_rows("items", sample.items, sample.rows)
     found = lists
     if variant.transform is not None:
-        index = SimilarityIndex(VariantCosine(variant), n_threads=n_threads).fit(sample.items)
+        index = SimilarityIndex(variant, n_threads=n_threads).fit(sample.items)
         found = certificates.nearest_of(index, sample, lists.shape[1], n_threads).indices
     auc = None
     if labelled is not None:
-        rows = variant.rows(memmap.take_rows("items", sample.items, labelled[0]))
+        rows = variant.encode_items(memmap.take_rows("items", sample.items, labelled[0]))
         auc = metrics.pair_auc(rows, labelled[1], exact=False).value
     try:
-        rsa = metrics.rsa(variant.rows(own), own).value
+        rsa = metrics.rsa(variant.encode_items(own), own).value
     except ValueError:  # all cosines are equal
         rsa = None
     shared = jaccard_per_query(found, lists)
@@ -212,14 +187,6 @@ def score_variant(
         hubness=metrics.hubness(found, n_items=len(sample.items)).skewness,
         auc=auc,
     )
-
-
-def random_basis(rows: validation.Rows, generator: np.random.Generator) -> Floats:
-    """The rows in a random orthogonal basis: the same cosines, other dimensions."""
-    d = rows.shape[1]
-    Q, R = np.linalg.qr(generator.standard_normal((d, d)))
-    rotated: Floats = rows.astype(np.float64) @ (Q * np.sign(np.diag(R)))
-    return rotated
 
 
 def singular_values(second: Floats) -> Floats:
@@ -251,12 +218,3 @@ def _eigen(second: Floats) -> tuple[Floats, Any]:
     values, vectors = np.linalg.eigh(second)
     kept = values > np.finfo(np.float64).eps * len(values) * max(values[-1], 0.0)
     return values[kept], vectors[:, kept]
-
-
-def _unit_norm(second: Floats) -> Floats:
-    size = np.linalg.norm(second)
-    return second / size if size > 0 else second
-
-
-def _equal(one: Floats, other: Floats) -> bool:
-    return bool(np.linalg.norm(one - other) < _TOLERANCE)
