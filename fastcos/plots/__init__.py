@@ -17,15 +17,18 @@ only while a figure is drawn. Figures are made without pyplot, so importing or d
 global state of matplotlib. :func:`fastcos.plots.html.audit_page` writes the page of an audit.
 """
 
-from fastcos.plots.exponent_grid import ExponentGridDisplay
-from fastcos.plots.leaderboard import LeaderboardDisplay
+from fastcos.plots.comparison import (
+    ExponentGridDisplay,
+    LeaderboardDisplay,
+    SimilarityMapsDisplay,
+    similarity_image,
+)
 from fastcos.plots.report import (
     DimensionSharesDisplay,
     LabelRecoveryDisplay,
     RobustnessDisplay,
 )
 from fastcos.plots.rescalings import RescalingsDisplay
-from fastcos.plots.similarity_maps import SimilarityMapsDisplay, similarity_image
 
 __all__ = [
     "DimensionSharesDisplay",

@@ -1,0 +1,311 @@
+"""Figures of comparisons: maps of cosines, label recovery by exponents, and the leaderboard."""
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.comparison import EQ2, Comparison, Leaderboard, LeaderboardRow, RescalingScores
+from fastcos.measures.rescaling import rescaling_grid
+from fastcos.plots.style import COLOURS, MAP_COLOURS, Display, figure_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = npt.NDArray[np.float64]
+
+# side of a map in pixels: more than a panel of a printed page resolves
+_MAX_PIXELS = 1000
+_PANEL_INCHES = 2.9
+# rows of the leaderboard that a figure of about ten inches shows
+_MAX_ROWS = 40
+_ROW_INCHES = 0.2
+# colour and marker of a row: the marker distinguishes them without colour
+_OTHER = COLOURS[0], "o"
+_RECOMMENDED = COLOURS[1], "D"
+_BASELINE = "#555555", "s"
+
+
+def similarity_image(items: Any, order: Any, *, pixels: int = _MAX_PIXELS) -> Floats:
+    """Return the matrix of item-item cosines, at most pixels x pixels, as block means.
+
+    Parameters
+    ----------
+    items : ndarray (p, k)
+        Item embeddings.
+    order : ndarray (m,), int
+        Items to show, in this order.
+    pixels : int, default 1000
+        Largest side of the image. A pixel is the mean cosine between two runs of items, computed as
+        the dot product of the mean unit vectors: exact, and O(pixels² k) for any number of items.
+
+    Returns
+    -------
+    ndarray (b, b), float64
+        b = min(m, pixels).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.plots import similarity_image
+    >>> similarity_image(np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([1, 0]))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    rows = np.asarray(items, dtype=np.float64)[order]
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    units = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    blocks = min(len(units), pixels)
+    cuts = np.arange(blocks + 1, dtype=np.int64) * len(units) // blocks
+    means = np.add.reduceat(units, cuts[:-1]) / np.diff(cuts)[:, None]
+    return np.asarray(means @ means.T)
+
+
+@dataclass
+class SimilarityMapsDisplay:
+    """Figure 1 of the paper: heat maps of item-item cosines under several rescalings.
+
+    Attributes
+    ----------
+    images : list of ndarray
+        One per panel, values from -1 to 1.
+    titles : list of str
+    boundaries : ndarray
+        Fractions of the side at which the label changes.
+    figure_, axes_
+        The figure and axes of the last ``plot``.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> from fastcos.plots import SimilarityMapsDisplay
+    >>> data = fastcos.simulate_interactions(300, 60, random_state=0)
+    >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
+    >>> len(SimilarityMapsDisplay.from_comparison(found).plot().images)
+    9
+    """
+
+    images: list[Floats]
+    titles: list[str]
+    boundaries: npt.NDArray[np.float64]
+    figure_: Any = field(default=None, init=False, repr=False)
+    axes_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_comparison(cls, comparison: Comparison) -> "SimilarityMapsDisplay":
+        """Make the panels of a comparison: the truth, every named rescaling, Eq. 2.
+
+        With labels, the rescalings are in order of ascending AUC, after the one of the exponent
+        grid with the lowest. Items are sorted by label, then by descending popularity; items
+        without a label are left out.
+        """
+        labels, popularity = comparison.labels, comparison.popularity
+        if labels is None:
+            order, boundaries = np.argsort(-popularity, kind="stable"), np.empty(0)
+            images, titles = [], []
+        else:
+            order = np.lexsort((-popularity, labels))
+            order = order[labels[order] >= 0]
+            boundaries = (np.flatnonzero(np.diff(labels[order])) + 1) / len(order)
+            # a label is a direction of its own: cosine 1 for the same label, else 0
+            _, codes = np.unique(labels[order], return_inverse=True)
+            images = [similarity_image(np.eye(codes.max() + 1)[codes], np.arange(len(codes)))]
+            titles = ["truth: 1 for the same label"]
+        for row in _shown(comparison):
+            images.append(similarity_image(comparison.item_embeddings(row), order))
+            titles.append(_title(row))
+        return cls(images, titles, boundaries)
+
+    def plot(self) -> "SimilarityMapsDisplay":
+        """Draw all panels, three a row, with one colour scale, on a figure of their own."""
+        with figure_style():
+            self._draw()
+        return self
+
+    def _draw(self) -> None:
+        from matplotlib.figure import Figure
+
+        n_columns = min(3, len(self.images))
+        n_rows = -(-len(self.images) // n_columns)
+        figure = Figure(
+            figsize=(_PANEL_INCHES * n_columns + 0.9, (_PANEL_INCHES + 0.45) * n_rows + 0.3),
+            layout="constrained",
+        )
+        axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+        for ax, image, title in zip(axes, self.images, self.titles, strict=False):
+            drawn = self._panel(ax, image, title)
+        for ax in axes[len(self.images) :]:
+            ax.remove()
+        figure.colorbar(
+            drawn, ax=axes[: len(self.images)].tolist(), label="cosine similarity", shrink=0.8
+        )
+        figure.supxlabel("items, sorted by label, then by descending popularity", fontsize="medium")
+        self.figure_, self.axes_ = figure, axes[: len(self.images)]
+
+    def _panel(self, ax: "Axes", image: Floats, title: str) -> Any:
+        drawn = ax.imshow(image, cmap=MAP_COLOURS, vmin=-1, vmax=1)
+        for boundary in self.boundaries * len(image) - 0.5:
+            ax.axhline(boundary, color="black", linewidth=0.4)
+            ax.axvline(boundary, color="black", linewidth=0.4)
+        ax.set_title(title, fontsize="medium")
+        ax.set_xticks([])
+        ax.set_yticks([])
+        return drawn
+
+
+def _shown(comparison: Comparison) -> list[RescalingScores]:
+    """Rows that get a panel, in their order."""
+    free = [row for row in comparison.named if row.name != EQ2]
+    unique = [row for row in comparison.named if row.name == EQ2]
+    if comparison.labels is None or not comparison.grid:
+        return [*free, *unique]
+    worst = min(comparison.grid, key=_auc)
+    return [
+        worst,
+        *sorted((row for row in free if row.rescaling != worst.rescaling), key=_auc),
+        *unique,
+    ]
+
+
+def _auc(row: RescalingScores) -> float:
+    return -1.0 if row.pair_auc is None else row.pair_auc
+
+
+def _title(row: RescalingScores) -> str:
+    model = "Eq. 2, unique"
+    if row.name != EQ2:
+        model = f"Eq. 1, $D = {_mathematics(row.formula)}$"
+        known = "" if row.rescaling is None else row.rescaling.name
+        model += f" ({known})" if known != row.formula else ""
+    if row.pair_auc is None:
+        return f"{model}\nJaccard@10 with D = I {row.jaccard_at_10:.2f}"
+    return f"{model}\nAUC {row.pair_auc:.3f}   MAP@R {row.map_at_r:.2f}"
+
+
+def _mathematics(formula: str) -> str:
+    """D as matplotlib's mathtext: S^1/2 Σ^-1 becomes S^{1/2} Σ^{-1}."""
+    return re.sub(r"\^(\S+)", r"^{\1}", formula).replace(" ", r"\,").replace("Σ", r"\Sigma")
+
+
+@dataclass
+class ExponentGridDisplay(Display):
+    """Label recovery over D = S^shrinkage Σ^spectrum.
+
+    Attributes
+    ----------
+    auc : ndarray
+        Pairwise AUC of items V S^a Σ^b; a by row, b by column.
+    shrinkage, spectrum : list of float
+        The values of a and b.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> from fastcos.plots import ExponentGridDisplay
+    >>> data = fastcos.simulate_interactions(300, 60, random_state=0)
+    >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
+    >>> ExponentGridDisplay.from_comparison(found).plot().auc.shape
+    (3, 5)
+    """
+
+    auc: Floats
+    shrinkage: list[float]
+    spectrum: list[float]
+
+    @classmethod
+    def from_comparison(cls, comparison: Comparison) -> "ExponentGridDisplay":
+        """Take the grid of a comparison that has labels."""
+        exponents = [grid.item_exponents for grid in rescaling_grid()]
+        shrinkage = sorted({a for a, _ in exponents})
+        spectrum = sorted({b for _, b in exponents})
+        auc = np.array([row.pair_auc for row in comparison.grid], dtype=np.float64)
+        return cls(auc.reshape(len(shrinkage), len(spectrum)), shrinkage, spectrum)
+
+    def _inches(self) -> tuple[float, float]:
+        return 6.4, 3.4
+
+    def _draw(self, ax: "Axes") -> None:
+        image = ax.imshow(self.auc, cmap="cividis", vmin=0.5, vmax=1, aspect="auto")
+        for (i, j), value in np.ndenumerate(self.auc):
+            # the colour map is dark below 0.75
+            colour = "white" if value < 0.75 else "black"
+            ax.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour)
+        ax.set_xticks(range(len(self.spectrum)), [f"{b:g}" for b in self.spectrum])
+        ax.set_yticks(range(len(self.shrinkage)), [f"{a:g}" for a in self.shrinkage])
+        ax.set_xlabel("exponent b of the singular values Σ")
+        ax.set_ylabel("exponent a of the shrinkage S")
+        ax.set_title("One model, items V Sᵃ Σᵇ: pairwise AUC of the labels")
+        figure: Any = ax.get_figure(root=True)
+        figure.colorbar(image, ax=ax, label="pairwise AUC (0.5 is chance level)")
+
+
+@dataclass
+class LeaderboardDisplay(Display):
+    """The best row of every measure, as a dot with an interval.
+
+    Attributes
+    ----------
+    rows : list of LeaderboardRow
+        By descending score: the best row of each measure, and the baseline.
+    leaderboard : Leaderboard
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastcos
+    >>> from fastcos.plots import LeaderboardDisplay
+    >>> vectors = np.random.default_rng(0).standard_normal((100, 4))
+    >>> found = fastcos.compare_vectors(vectors, np.argmax(vectors, axis=1), measures=["dot"])
+    >>> len(LeaderboardDisplay.from_leaderboard(found).plot().rows)
+    2
+    """
+
+    rows: list[LeaderboardRow]
+    leaderboard: Leaderboard
+
+    @classmethod
+    def from_leaderboard(cls, leaderboard: Leaderboard) -> "LeaderboardDisplay":
+        """Take the best row of every measure, at most 40, and the baseline."""
+        shown = leaderboard.best_per_measure()[:_MAX_ROWS]
+        if leaderboard.baseline not in {row.candidate for row in shown}:
+            shown.append(leaderboard.row(leaderboard.baseline))
+        return cls(sorted(shown, key=lambda row: -row.score.value), leaderboard)
+
+    def _inches(self) -> tuple[float, float]:
+        return 6.8, 1.4 + _ROW_INCHES * len(self.rows)
+
+    def _draw(self, ax: "Axes") -> None:
+        board, n = self.leaderboard, len(self.rows)
+        in_legend = set()
+        for place, row in enumerate(self.rows):
+            (colour, marker), meaning = self._style(row)
+            score = row.score
+            error = [[score.value - score.low], [score.high - score.value]]
+            ax.errorbar(
+                score.value, place, xerr=error, color=colour, marker=marker, linestyle="none",
+                capsize=2, linewidth=1.2, label=None if meaning in in_legend else meaning,
+            )  # fmt: skip
+            in_legend.add(meaning)
+        baseline = board.row(board.baseline).score.value
+        ax.axvline(baseline, color=_BASELINE[0], linewidth=0.8, linestyle=":")
+        if board.score in board.chance_level:
+            ax.axvline(
+                board.chance_level[board.score], color="black", linewidth=0.8, linestyle="--",
+                label="chance level",
+            )  # fmt: skip
+        ax.set_yticks(range(n), [str(row.candidate) for row in self.rows])
+        ax.set_ylim(n - 0.4, -0.6)
+        ax.set_xlabel(f"{board.score}, with 95 % intervals over {board.unit}")
+        ax.set_title(f"{board.task}: {board.n_units:,} {board.unit}")
+        ax.grid(axis="x")
+        ax.legend(loc="best")
+
+    def _style(self, row: LeaderboardRow) -> tuple[tuple[str, str], str]:
+        if row.candidate == self.leaderboard.recommended:
+            return _RECOMMENDED, "recommended"
+        if row.candidate == self.leaderboard.baseline:
+            return _BASELINE, "the plain cosine"
+        under = ", best rescaling" if row.candidate.rescaling else ""
+        return _OTHER, f"another measure{under}"
