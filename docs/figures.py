@@ -72,11 +72,11 @@ def main() -> None:
     comparison = fastcos.compare(data.X, data.item_cluster, regularization=10_000)
     model = comparison.models["dropout"]
     report = fastcos.audit(
-        model.item_embeddings(), model.transform(data.X), k=10, condition=1.1, seed=0
+        model.item_embeddings(), model.transform(data.X), k=10, condition=1.1, random_state=0
     )
     for name, display in (
         ("rescalings", RescalingsDisplay.from_estimator(model)),
-        ("robustness", RobustnessDisplay.from_audit(report)),
+        ("robustness", RobustnessDisplay(report)),
         ("exponents", ExponentGridDisplay.from_comparison(comparison)),
     ):
         display.plot().figure_.savefig(FOLDER / f"{name}.png", dpi=DOTS_PER_INCH)

@@ -20,6 +20,7 @@ import fastcos
 from fastcos import io
 from fastcos.plots import RobustnessDisplay
 from fastcos.plots.html import audit_page
+from fastcos.plots.style import figure_style
 from fastcos.storage import provenance
 
 CONDITION = 1.2
@@ -174,14 +175,15 @@ def summary(reports: dict[str, fastcos.auditing.Audit]) -> str:
 
 
 def figure(reports: dict[str, fastcos.auditing.Audit]) -> Any:
-    """The bracket of every case, three a row."""
+    """Draw the robustness curve of every case, three a row."""
     from matplotlib.figure import Figure
 
     n_rows = -(-len(reports) // 3)
     drawn = Figure(figsize=(10.5, 3.0 * n_rows), layout="constrained")
-    axes = drawn.subplots(n_rows, 3, squeeze=False, sharey=True)
+    with figure_style():
+        axes = drawn.subplots(n_rows, 3, squeeze=False, sharey=True)
     for (name, report), ax in zip(reports.items(), axes.flat, strict=False):
-        RobustnessDisplay.from_audit(report).plot(ax=ax)
+        RobustnessDisplay(report).plot(ax=ax)
         ax.set_title(name, loc="left")
         ax.set_xlabel("")
         ax.set_ylabel("")

@@ -92,7 +92,7 @@ def vertex_attack(
     sample, k, condition = certificates.as_edges(items, k, condition, rows, working_memory)
     length = min(len(sample.items) - 1, k + N_LISTED)
     neighbors = certificates.nearest(sample, length, n_threads).indices
-    _, certain = certificates.linear_radii(sample, neighbors, k, n_threads)
+    certain = certificates.linear_radii(sample, neighbors, k, n_threads)
     levels = certificates.levels_up_to(condition, _LEVEL_STEP)
     return attack(sample, neighbors, certain, levels, n_threads, progress)
 

@@ -24,7 +24,6 @@ from fastcos.storage import memmap
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-FAMILIES = ("linear", "rescaling")
 # halvings of the range of a ratio of norms: at most 2^6 pieces, reached only near the radius
 DEPTH = 6
 # factor between the lengths of one candidate list and the next, for undecided edges
@@ -141,9 +140,9 @@ def certified_neighbors(
     (array([1, 0, 1, 2]), array([2.77, 2.56, 1.08, 1.43]), array([ True, False, False, False]))
     """
     sample, k, condition = as_edges(items, k, condition, rows, working_memory)
-    family = validation.as_choice("family", family, FAMILIES)
+    family = validation.as_choice("family", family, ("linear", "rescaling"))
     found = nearest(sample, min(k + 1, len(sample.items) - 1), n_threads, progress)
-    _, radius = linear_radii(sample, found.indices, k, n_threads)
+    radius = linear_radii(sample, found.indices, k, n_threads)
     if family == "rescaling":
         index = SimilarityIndex(n_threads=n_threads).fit(sample.items)
         # a hair above: a radius at the last level then exceeds the condition
@@ -221,25 +220,16 @@ def nearest(
     length: int,
     n_threads: int | None = None,
     progress: parallel.Progress | None = None,
+    index: SimilarityIndex | None = None,
 ) -> Neighbors:
-    """Return the nearest items of the sampled rows, without the row itself."""
-    if len(sample.rows) == len(sample.items):
+    """Return the nearest items of the sampled rows, without the row itself; index: of the items."""
+    if index is None and len(sample.rows) == len(sample.items):
         return top_k(
             sample.items, k=length, n_threads=n_threads, progress=progress,
             working_memory=sample.working_memory,
         )  # fmt: skip
-    index = SimilarityIndex(n_threads=n_threads).fit(sample.items)
-    return nearest_of(index, sample, length, n_threads, progress)
-
-
-def nearest_of(
-    index: SimilarityIndex,
-    sample: ItemRows,
-    length: int,
-    n_threads: int | None = None,
-    progress: parallel.Progress | None = None,
-) -> Neighbors:
-    """Return the nearest items of the sampled rows from an index, without the row itself."""
+    if index is None:
+        index = SimilarityIndex(n_threads=n_threads).fit(sample.items)
     queries = memmap.take_rows("items", sample.items, sample.rows)
     longer = index.search(
         queries, length + 1, n_threads=n_threads, progress=progress,
@@ -252,21 +242,20 @@ def nearest_of(
     return Neighbors(indices, scores)
 
 
-def linear_radii(
-    sample: ItemRows, neighbors: Integers, k: int, n_threads: int | None
-) -> tuple[Floats, Floats]:
-    """Fisher z of the listed neighbours, and the radius of the first k under all linear maps."""
+def linear_radii(sample: ItemRows, neighbors: Integers, k: int, n_threads: int | None) -> Floats:
+    """Radius of the first k neighbours of each list under all linear maps."""
     n, m = neighbors.shape
-    z, radius = parallel.unfilled((n, m), np.float64), parallel.unfilled((n, k), np.float64)
+    fisher_z = parallel.unfilled((n, m), np.float64)
+    radius = parallel.unfilled((n, k), np.float64)
     for part, some, lists in parts(sample, validation.read_only(neighbors), n_threads):
         # 4 million products a block: milliseconds, so scheduling costs little
         rows_per_block = max(1, 4_000_000 // (sample.items.shape[1] * m))
         parallel.run(
             certificates.linear_radii, parallel.row_blocks(len(lists), rows_per_block),
-            *some.arrays, lists, z[part], radius[part],
+            *some.arrays, lists, fisher_z[part], radius[part],
             n_threads=n_threads,
         )  # fmt: skip
-    return z, radius
+    return radius
 
 
 def levels_up_to(condition: float, step: float) -> Floats:
@@ -305,7 +294,7 @@ def rescaling_radii(
         while len(batch):
             length = min(length, longest)
             part = sample.subset(sample.rows[batch])
-            neighbors = validation.read_only(nearest_of(index, part, length, n_threads).indices)
+            neighbors = validation.read_only(nearest(part, length, n_threads, index=index).indices)
             found = parallel.unfilled(bounds.shape, np.float64)
             undecided = parallel.unfilled(len(batch), np.uint8)
             for here, some, lists in parts(part, neighbors, n_threads):

@@ -128,7 +128,7 @@ def audit(
         sample.items, k=min(k + 1, p - 1), n_threads=n_threads, progress=progress,
         working_memory=sample.working_memory,
     ).indices  # fmt: skip
-    _, linear = certificates.linear_radii(sample, found, k, n_threads)
+    linear = certificates.linear_radii(sample, found, k, n_threads)
     lists = validation.read_only(np.ascontiguousarray(found[:, :k]))
 
     def draw(rows: Integers, most: int) -> Integers:

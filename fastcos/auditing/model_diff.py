@@ -155,8 +155,12 @@ def diff_models(
     validation.check_length("old_items", old, len(new), "items")
     k = validation.as_count("k", k, high=len(new) - 1)
     generator = validation.as_generator("random_state", random_state)
-    queries = _as_users("users", users, new, "items")
-    old_queries = _as_users("old_users", old_users, old, "old_items")
+    if users is not None:
+        users = validation.as_rows("users", users)
+        validation.check_same_width("users", users, "items", new)
+    if old_users is not None:
+        old_users = validation.as_rows("old_users", old_users)
+        validation.check_same_width("old_users", old_users, "old_items", old)
     directed = np.flatnonzero(new.any(axis=1) & old.any(axis=1))
     if len(directed) < k + 1:
         raise ValueError(f"items must have {k + 1} rows that are not zero, got {len(directed)}")
@@ -173,14 +177,13 @@ def diff_models(
     if old.shape[1] == new.shape[1]:
         fitted = metrics.overlap_at_k(lists(old * _fit_scales(old, new)), target)
         rescaled = max(overlap, fitted)
-    if queries is not None and old_queries is not None:
+    if users is not None and old_users is not None:
         by_users = metrics.overlap_at_k(
-            lists(query_metric(queries).transform(new)),
-            lists(query_metric(old_queries).transform(old)),
+            lists(query_metric(users).transform(new)),
+            lists(query_metric(old_users).transform(old)),
         )
-        if len(queries) == len(old_queries):
-            change = metrics.model_change(old_queries, old, queries, new)
-            prediction_change = change.relative
+        if len(users) == len(old_users):
+            prediction_change = metrics.model_change(old_users, old, users, new).relative
     order = np.argsort(after, kind="stable")
     return ModelDiff(
         n_items=len(new),
@@ -210,14 +213,6 @@ def _overlaps(first: Integers, second: Integers) -> Floats:
     """Share of each list that is in the other one too, from the Jaccard index."""
     jaccard = jaccard_per_query(first, second)
     return 2 * jaccard / (1 + jaccard)
-
-
-def _as_users(name: str, given: Any, rows: validation.Rows, of: str) -> validation.Rows | None:
-    if given is None:
-        return None
-    users = validation.as_rows(name, given)
-    validation.check_same_width(name, users, of, rows)
-    return users
 
 
 def _fit_linear_map(

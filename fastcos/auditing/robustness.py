@@ -30,7 +30,7 @@ def robustness_curve(
     certain = certificates.rescaling_radii(sample, index, k, levels, n_threads)
     certain = np.maximum(certain, linear[sample.rows])
     length = min(len(sample.items) - 1, k + attacks.N_LISTED)
-    listed = certificates.nearest_of(index, sample, length, n_threads).indices
+    listed = certificates.nearest(sample, length, n_threads, index=index).indices
     broken = attacks.attack(sample, listed, certain, conditions, n_threads).radius
     points = []
     for kappa in conditions.tolist():

@@ -166,7 +166,7 @@ def score_variant(
     found = lists
     if variant.transform is not None:
         index = SimilarityIndex(variant, n_threads=n_threads).fit(sample.items)
-        found = certificates.nearest_of(index, sample, lists.shape[1], n_threads).indices
+        found = certificates.nearest(sample, lists.shape[1], n_threads, index=index).indices
     auc = None
     if labelled is not None:
         rows = variant.encode_items(memmap.take_rows("items", sample.items, labelled[0]))

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
+_CURVES = {
+    "unbroken": "rescalings, unbroken",
+    "certified": "rescalings, certified",
+    "certified_linear": "linear maps, certified",
+}
 # bars that fit a narrow screen
 MAX_BARS = 64
 # labelled conditions of the curve, ascending; labels that would overlap are dropped
@@ -26,18 +31,12 @@ _TICK_DISTANCE = 0.12
 class RobustnessDisplay(Display):
     """Robustness curve: bounds on the share of neighbours that survive rescalings, by condition.
 
+    The true share for rescalings is in the shaded band. A vertical line marks the condition of the
+    verdict.
+
     Attributes
     ----------
-    condition : ndarray (m,)
-        Largest over smallest entry of D, ascending.
-    certified_linear, certified, unbroken : ndarray (m,)
-        Shares of the edges: certified for every linear map of that condition, certified for every
-        rescaling, and not removed by the attack. The true share of rescalings is between the last
-        two.
-    k : int
-        Neighbours per item.
-    verdict_condition : float
-        The condition of the verdict, marked by a vertical line.
+    report : Audit
 
     Examples
     --------
@@ -45,45 +44,31 @@ class RobustnessDisplay(Display):
     >>> from fastcos import audit
     >>> from fastcos.plots import RobustnessDisplay
     >>> report = audit(np.random.default_rng(0).standard_normal((200, 6)), k=5)
-    >>> bool((np.diff(RobustnessDisplay.from_audit(report).certified) <= 0).all())
-    True
+    >>> RobustnessDisplay(report).plot().ax_.get_ylabel()
+    'share of the 5 nearest'
     """
 
-    condition: Floats
-    certified_linear: Floats
-    certified: Floats
-    unbroken: Floats
-    k: int
-    verdict_condition: float
-
-    @classmethod
-    def from_audit(cls, report: Audit) -> "RobustnessDisplay":
-        """Take the robustness curve of an audit."""
-        columns = {
-            name: np.array([getattr(point, name) for point in report.robustness], dtype=np.float64)
-            for name in ("condition", "certified_linear", "certified", "unbroken")
-        }
-        return cls(**columns, k=report.k, verdict_condition=report.condition)
+    report: Audit
 
     def _draw(self, ax: "Axes") -> None:
-        ax.axvline(self.verdict_condition, color="black", linewidth=1, linestyle=":")
+        curves = {
+            name: [getattr(point, name) for point in self.report.robustness]
+            for name in ("condition", "certified_linear", "certified", "unbroken")
+        }
+        condition = curves["condition"]
+        ax.axvline(self.report.condition, color="black", linewidth=1, linestyle=":")
         ax.fill_between(
-            self.condition, self.certified, self.unbroken, color=COLOURS[0], alpha=0.15,
+            condition, curves["certified"], curves["unbroken"], color=COLOURS[0], alpha=0.15,
             linewidth=0, label="unknown",
         )  # fmt: skip
-        curves = (
-            ("rescalings, unbroken", self.unbroken),
-            ("rescalings, certified", self.certified),
-            ("linear maps, certified", self.certified_linear),
-        )
-        for number, (name, shares) in enumerate(curves):
-            ax.plot(self.condition, shares, label=name, **line_style(number))
+        for number, (name, label) in enumerate(_CURVES.items()):
+            ax.plot(condition, curves[name], label=label, **line_style(number))
         ax.set_xscale("function", functions=(_spread, _unspread))
-        ax.set_xticks(ticks := _ticks(self.condition[-1]), [f"{tick:g}" for tick in ticks])
+        ax.set_xticks(ticks := _ticks(condition[-1]), [f"{tick:g}" for tick in ticks])
         ax.yaxis.set_major_formatter(_percent)
         ax.set_ylim(0, 1.02)
         ax.set_xlabel("condition of the rescaling: largest / smallest entry of D")
-        ax.set_ylabel(f"share of the {self.k} nearest")
+        ax.set_ylabel(f"share of the {self.report.k} nearest")
         ax.set_title("Neighbours that survive a rescaling")
         ax.grid(visible=True)
         ax.legend()
@@ -91,15 +76,13 @@ class RobustnessDisplay(Display):
 
 @dataclass
 class DimensionSharesDisplay(Display):
-    """Share of each latent dimension in the sensitivity index of an audit.
+    """Shares of the latent dimensions in the sensitivity index: the 64 largest, in order.
+
+    A horizontal line marks an equal share.
 
     Attributes
     ----------
-    dimensions : ndarray (m,), int64
-        The dimensions shown, ascending: the 64 with the largest shares.
-    shares : ndarray (m,)
-    n_dimensions : int
-        All dimensions; 1 / n_dimensions is an equal share, marked by a horizontal line.
+    report : Audit
 
     Examples
     --------
@@ -107,27 +90,20 @@ class DimensionSharesDisplay(Display):
     >>> from fastcos import audit
     >>> from fastcos.plots import DimensionSharesDisplay
     >>> report = audit(np.random.default_rng(0).standard_normal((200, 6)), k=5)
-    >>> len(DimensionSharesDisplay.from_audit(report).shares)
+    >>> len(DimensionSharesDisplay(report).plot().ax_.patches)
     6
     """
 
-    dimensions: npt.NDArray[np.int64]
-    shares: Floats
-    n_dimensions: int
-
-    @classmethod
-    def from_audit(cls, report: Audit) -> "DimensionSharesDisplay":
-        """Take the largest dimension shares of an audit."""
-        shares = report.dimension_shares
-        shown = np.sort(np.argsort(-shares, kind="stable")[:MAX_BARS])
-        return cls(shown, shares[shown], len(shares))
+    report: Audit
 
     def _draw(self, ax: "Axes") -> None:
-        places = np.arange(len(self.shares))
-        ax.bar(places, self.shares, width=0.8, color=COLOURS[0])
-        ax.axhline(1 / self.n_dimensions, color=COLOURS[1], linewidth=1.2, linestyle="--")
+        shares = self.report.dimension_shares
+        shown = np.sort(np.argsort(-shares, kind="stable")[:MAX_BARS])
+        places = np.arange(len(shown))
+        ax.bar(places, shares[shown], width=0.8, color=COLOURS[0])
+        ax.axhline(1 / len(shares), color=COLOURS[1], linewidth=1.2, linestyle="--")
         some = places[:: -(-len(places) // 10)]
-        ax.set_xticks(some, [str(number) for number in self.dimensions[some]])
+        ax.set_xticks(some, [str(number) for number in shown[some]])
         ax.yaxis.set_major_formatter(_percent)
         ax.set_xlabel("latent dimension")
         ax.set_ylabel("share")

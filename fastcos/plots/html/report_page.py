@@ -9,7 +9,12 @@ import numpy as np
 from fastcos.auditing.model_diff import ModelDiff
 from fastcos.auditing.report import Audit, VariantScores
 from fastcos.plots.html.markup import Markup, element, figure, joined, table
-from fastcos.plots.report import DimensionSharesDisplay, LabelRecoveryDisplay, RobustnessDisplay
+from fastcos.plots.report import (
+    MAX_BARS,
+    DimensionSharesDisplay,
+    LabelRecoveryDisplay,
+    RobustnessDisplay,
+)
 
 
 def audit_page(
@@ -136,7 +141,7 @@ def _robustness(report: Audit) -> Markup:
             f"attack found a D that removes them. At condition {report.condition:g}, the vertical "
             f"line: {certified} to {unbroken}.",
         ),
-        figure(RobustnessDisplay.from_audit(report), 320, label),
+        figure(RobustnessDisplay(report), 320, label),
         element(
             "details",
             element("summary", "The numbers"),
@@ -152,14 +157,12 @@ def _robustness(report: Audit) -> Markup:
 
 
 def _dimensions(report: Audit) -> Markup:
-    display = DimensionSharesDisplay.from_audit(report)
-    hidden = report.n_dimensions - len(display.shares)
+    hidden = max(0, report.n_dimensions - MAX_BARS)
     order = np.argsort(-report.dimension_shares, kind="stable")[:10].tolist()
     largest = [(str(number), f"{report.dimension_shares[number]:.1%}") for number in order]
     label = (
-        f"Share of each of {len(display.shares)} latent dimensions in the sensitivity; the largest "
-        f"is dimension {largest[0][0]} with {largest[0][1]}; an equal share would be "
-        f"{1 / report.n_dimensions:.1%}"
+        f"Share of each latent dimension in the sensitivity index: the largest is {largest[0][1]}, "
+        f"of dimension {largest[0][0]}; an equal share would be {1 / report.n_dimensions:.1%}"
     )
     return _section(
         "Which dimensions does it come from?",
@@ -172,7 +175,7 @@ def _dimensions(report: Audit) -> Markup:
             + (f"; {hidden} smaller ones are not drawn" if hidden else "")
             + ". The dashed line is an equal share.",
         ),
-        figure(display, 260, label) if report.dimension_shares.any() else "",
+        figure(DimensionSharesDisplay(report), 260, label) if report.dimension_shares.any() else "",
         element(
             "details",
             element("summary", "The ten largest"),
