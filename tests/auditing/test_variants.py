@@ -14,7 +14,7 @@ def variants(items, users=None):
     own = moments(items)
     others = None if users is None else moments(users)
     found = [*rescaled_variants(own, others), *invariant_baselines(own, others)]
-    return {variant.name: cosine_matrix(variant.rows(items)) for variant in found}
+    return {variant.name: cosine_matrix(variant.encode_items(items)) for variant in found}
 
 
 def test_item_variants_ignore_spectrum_and_shrinkage():

@@ -154,7 +154,8 @@ def test_page_fits_the_browser_window(full, tmp_path, width):
       const shown = [...document.querySelectorAll("svg")].filter(s => s.clientWidth > 0);
       const small = [...document.querySelectorAll("svg text")].filter(
         t => t.getClientRects().length &&
-          t.getScreenCTM().d * parseFloat(getComputedStyle(t).fontSize) < 11.9);
+          Math.hypot(t.getScreenCTM().c, t.getScreenCTM().d)
+            * parseFloat(getComputedStyle(t).fontSize) < 11.9);
       parent.document.title = [document.documentElement.scrollWidth, innerWidth, shown.length,
                         small.length].join(" ");
     </script>"""
