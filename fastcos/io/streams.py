@@ -111,7 +111,7 @@ def open_bytes(
 def _buffered(
     content: Any, path: Path, file: BinaryIO, first: int, size: int, progress: Progress | None
 ) -> io.BufferedReader:
-    """Content, of which size stored bytes start at position first of the file."""
+    """Buffer content, whose size stored bytes start at position first of the file."""
 
     def report() -> None:
         if progress is not None:

@@ -327,7 +327,7 @@ class ShiftedPPMI(_Transformer):
         X = sp.csr_array(X, dtype=np.float64)
         check_non_negative(X, "ShiftedPPMI")
         columns = sp.csr_array(X.T)
-        # #(i): what a row of the co-occurrence sums to, its diagonal left out
+        # #(i): row sums of the co-occurrence without its diagonal
         totals = columns @ (X @ np.ones(X.shape[1])) - np.asarray((X * X).sum(axis=0)).ravel()
         contexts = _power(totals, smoothing)
         with np.errstate(divide="ignore"):

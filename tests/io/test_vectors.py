@@ -141,7 +141,7 @@ def test_read_factors_strips_biases_of_implicit(tmp_path, kind, note):
     np.testing.assert_array_equal(found.items, items[:, :4])
     np.testing.assert_array_equal(found.users, users[:, :4])
     assert (not found.notes) if not note else note in found.notes[0]
-    # what is left predicts the same up to the biases
+    # predictions change by the biases only
     if kind == "bpr":
         difference = users @ items.T - found.users @ found.items.T
         np.testing.assert_allclose(difference, np.tile(items[:, 4], (30, 1)), atol=1e-5)

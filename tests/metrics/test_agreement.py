@@ -70,7 +70,7 @@ def test_rank_biased_overlap_residual_bounds_unseen_ranks(b):
 
     worst = series(a + list(range(1000, 1000 + depth)), b + list(range(5000, 5000 + depth)))
     rest = list(range(10, 1000))
-    # what either lacks comes first, then the same items in the same order
+    # first the items that one list lacks, then the same items in the same order
     best = series(
         [*a, *(j for j in b if j not in a), *rest], [*b, *(j for j in a if j not in b), *rest]
     )

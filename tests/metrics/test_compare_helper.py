@@ -1,4 +1,4 @@
-"""The comparators themselves: what they must accept, and every wrong answer they must reject."""
+"""The comparators of the tests: results that they accept, and wrong ones that they reject."""
 
 import numpy as np
 import pytest

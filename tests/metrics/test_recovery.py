@@ -50,7 +50,7 @@ def test_pair_auc_interval_is_as_narrow_as_the_bins():
     items, labels = oracles.blobs(3, n=400, d=20)
     binned = metrics.pair_auc(items, labels, exact=False)
     assert 0 < binned.high - binned.low < 1e-3
-    # without a tie the interval is open by the pairs of pairs in one bin, and by nothing else
+    # without ties, only the comparisons within a bin widen the interval
     scores, same = oracles.pair_scores(items, labels)
     places = np.floor((scores + 1) * (2**15 - 1) + pair_reductions.OFFSET).astype(int)
     f, g = (np.bincount(places[kind], minlength=2**16) / kind.sum() for kind in (same, ~same))
