@@ -9,7 +9,8 @@ from fastcos import config, parallel, storage, validation
 from fastcos.engine.packing import TileLayout, packed_items, tile_layout
 from fastcos.engine.segments import Segment
 from fastcos.measures import serialization
-from fastcos.measures.base import Measure, get_measure
+from fastcos.measures.base import Measure, get_measure, require
+from fastcos.neighbors.out_of_core import results_in_directory
 from fastcos.neighbors.search import (
     as_items,
     as_options,
@@ -98,6 +99,7 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
         progress: parallel.Progress | None = None,
+        out: storage.PathLike | None = None,
     ) -> Neighbors:
         """The k items most similar to every query, as :func:`fastcos.top_k` finds them.
 
@@ -111,7 +113,7 @@ class SimilarityIndex:
             A mask over all item numbers, or item numbers: only these can be found.
         exclude : sparse (n, p), optional
             Its non-zeros are pairs that must not be found.
-        min_score, n_threads, working_memory, progress
+        min_score, n_threads, working_memory, progress, out
             As in :func:`fastcos.top_k`.
 
         Returns
@@ -131,7 +133,17 @@ class SimilarityIndex:
             Q, fitted.rows, k, live=fitted.numbers, allowed=allowed, exclude=exclude,
             min_score=min_score,
         )  # fmt: skip
-        return search(fitted, request, options)
+        results = None
+        if out is not None:
+            require(fitted.measure, "blocks")
+            kept = request
+            if request.permitted is None:
+                kept = request._replace(permitted=fitted.numbers)
+            measure = get_measure(self.measure)
+            results = results_in_directory(kept, fitted.rows, measure, options, out)
+            if results.is_complete:
+                return Neighbors(**results.finish())
+        return search(fitted, request, options, results)
 
     def add(self, items: Any) -> npt.NDArray[np.int64]:
         """Add items under the next numbers. O((p + new) d).
