@@ -72,7 +72,9 @@ def run(given: argparse.Namespace) -> int:
     )
     arrays = _arrays(form, model.items, users)
     if given.unit_rows:
-        arrays["items"] = _unit(arrays["items"])
+        from fastcos.measures.row_transforms import unit_rows
+
+        arrays["items"] = unit_rows(arrays["items"].astype(np.float64))
     arrays = {name: _as_float32(f"{name} of the form", one) for name, one in arrays.items()}
     if not np.array_equal(model.ids, np.arange(len(model.ids))):
         arrays["ids"] = model.ids
@@ -120,10 +122,3 @@ def _as_float32(name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     if not largest <= float(np.finfo(np.float32).max):
         raise ValueError(f"{name} must fit in float32 (scale the input), got {largest:g}")
     return np.ascontiguousarray(values, np.float32)
-
-
-def _unit(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Rows of length 1; zero rows stay zero."""
-    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
-    unit: npt.NDArray[Any] = np.divide(rows, norms, out=np.zeros(rows.shape), where=norms > 0)
-    return unit

@@ -33,11 +33,7 @@ from fastcos.measures import Measure
 from fastcos.measures.rescaling import Rescaling
 from fastcos.parallel import Progress
 
-OBJECTIVES = {
-    "both": ("dropout", "weight_decay"),
-    "dropout": ("dropout",),
-    "weight_decay": ("weight_decay",),
-}
+OBJECTIVES = ("both", "dropout", "weight_decay")
 
 
 def compare(
@@ -160,9 +156,8 @@ def compare(
     chosen = [preprocessing] if isinstance(preprocessing, str) else preprocessing
     known = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in chosen]
     preprocessings = list(dict.fromkeys(["none", *known]))  # the baseline is of "none"
-    used = OBJECTIVES[settings.objective]
-    named = [variant for variant in named_variants(rescalings) if variant.objective in used]
-    grid = [variant for variant in grid_variants() if variant.objective in used]
+    named = [one for one in named_variants(rescalings) if objective in ("both", one.objective)]
+    grid = grid_variants() if objective != "weight_decay" else []
     seeds = np.random.SeedSequence(settings.random_state).spawn(2)
     sampling, resampling = map(np.random.default_rng, seeds)
     popularity = np.bincount(X.indices, minlength=p).astype(np.int64)

@@ -39,9 +39,7 @@ class LeaderboardRow(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """One flat record: the candidate, the score and the gain with their intervals."""
         return {
-            "measure": self.candidate.measure,
-            "rescaling": self.candidate.rescaling,
-            "preprocessing": self.candidate.preprocessing,
+            **self.candidate.to_dict(),
             "score": self.score.value,
             "low": self.score.low,
             "high": self.score.high,

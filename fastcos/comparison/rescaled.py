@@ -1,7 +1,7 @@
 """The paper's question on any data: label recovery by cosine under every rescaling of one model."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from fastcos import metrics
@@ -106,7 +106,7 @@ class _RescalingEvaluator:
 
     def _recovery(self, items: Items, cluster: bool) -> dict[str, float | None]:
         if self._codes is None:
-            return dict.fromkeys(_RECOVERY)
+            return {}
         kept = self._codes >= 0
         rows, labels = items[kept], self._codes[kept]
         auc = metrics.pair_auc(rows, labels)
@@ -118,16 +118,16 @@ class _RescalingEvaluator:
         means = metrics.within_between(rows, labels)
         n_strata = N_STRATA if len(rows) >= LEAST_ITEMS_FOR_STRATA else 1
         of_strata = metrics.stratified_auc(rows, labels, self._popularity[kept], n_strata=n_strata)
-        values = (
-            *(auc.value, auc.low, auc.high, of_strata.value),
-            metrics.map_at_r(rows, labels).value,
-            *((None, None) if found is None else (found.ami, found.ari)),
-            metrics.silhouette(rows, labels).value,
-            *(means.within, means.between, means.contrast),
-        )
-        return dict(zip(_RECOVERY, values, strict=True))
-
-
-_NAMES = [one.name for one in fields(RescalingScores)]
-# the fields that require labels, in their order
-_RECOVERY = _NAMES[_NAMES.index("pair_auc") : _NAMES.index("contrast") + 1]
+        return {
+            "pair_auc": auc.value,
+            "pair_auc_low": auc.low,
+            "pair_auc_high": auc.high,
+            "stratified_auc": of_strata.value,
+            "map_at_r": metrics.map_at_r(rows, labels).value,
+            "ami": None if found is None else found.ami,
+            "ari": None if found is None else found.ari,
+            "silhouette": metrics.silhouette(rows, labels).value,
+            "within": means.within,
+            "between": means.between,
+            "contrast": means.contrast,
+        }

@@ -15,7 +15,7 @@ Items = npt.NDArray[np.floating[Any]]
 Lists = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RescalingScores:
     """Label recovery of one set of item embeddings by cosine; None without labels.
 
@@ -60,17 +60,17 @@ class RescalingScores:
     objective: str
     shrinkage: float | None
     spectrum: float | None
-    pair_auc: float | None
-    pair_auc_low: float | None
-    pair_auc_high: float | None
-    stratified_auc: float | None
-    map_at_r: float | None
-    ami: float | None
-    ari: float | None
-    silhouette: float | None
-    within: float | None
-    between: float | None
-    contrast: float | None
+    pair_auc: float | None = None
+    pair_auc_low: float | None = None
+    pair_auc_high: float | None = None
+    stratified_auc: float | None = None
+    map_at_r: float | None = None
+    ami: float | None = None
+    ari: float | None = None
+    silhouette: float | None = None
+    within: float | None = None
+    between: float | None = None
+    contrast: float | None = None
     effective_rank: float
     jaccard_at_10: float
     zero_items: int

@@ -82,9 +82,13 @@ class HeldOutTask:
                 rows[self.users], rows, min(N_VOTES, n - 1), measure=measure,
                 exclude=self._themselves(n),
             ).indices  # fmt: skip
-            return self._scores(self._voted_by_users(lists))
+            return self._recommended(
+                knn_vote.recommend_by_users, validation.read_only(self.users), *_votes(lists),
+                *_row_starts_and_items(self.rest), self.rest.shape[1],
+            )  # fmt: skip
         lists = top_k(rows, k=min(N_VOTES, n - 1), measure=measure).indices
-        return self._scores(self._voted(lists))
+        seen = _row_starts_and_items(self._seen)
+        return self._recommended(knn_vote.recommend_by_items, *seen, *_votes(lists))
 
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
         """Ranked by NDCG; the best must exceed that of the most popular items."""
@@ -107,23 +111,10 @@ class HeldOutTask:
             failure="No measure predicts held-out interactions",
         )
 
-    def _voted(self, lists: Integers) -> Integers:
+    def _recommended(self, kernel: Any, *arguments: Any) -> UserScores:
         best = parallel.unfilled((len(self.users), self._k), np.int64)
-        parallel.run(
-            knn_vote.recommend_by_items, parallel.row_blocks(len(best), 32),
-            *_row_starts_and_items(self._seen), validation.read_only(np.ascontiguousarray(lists)),
-            _votes_by_rank(lists), best,
-        )  # fmt: skip
-        return best
-
-    def _voted_by_users(self, lists: Integers) -> Integers:
-        best = parallel.unfilled((len(self.users), self._k), np.int64)
-        parallel.run(
-            knn_vote.recommend_by_users, parallel.row_blocks(len(best), 32),
-            validation.read_only(self.users), validation.read_only(np.ascontiguousarray(lists)),
-            _votes_by_rank(lists), *_row_starts_and_items(self.rest), self.rest.shape[1], best,
-        )  # fmt: skip
-        return best
+        parallel.run(kernel, parallel.row_blocks(len(best), 32), *arguments, best)
+        return self._scores(best)
 
     def _themselves(self, n_users: int) -> sp.csr_array:
         """Each user excluded from its own neighbours, as the argument ``exclude`` of top_k."""
@@ -140,5 +131,7 @@ def _row_starts_and_items(X: sp.csr_array) -> tuple[Integers, Any]:
     return validation.read_only(starts), validation.read_only(items)
 
 
-def _votes_by_rank(lists: Integers) -> Floats:
-    return validation.read_only(1 / np.log2(np.arange(2, lists.shape[1] + 2)))
+def _votes(lists: Integers) -> tuple[Integers, Floats]:
+    """Neighbour lists, and the weight of a vote by rank."""
+    weights = 1 / np.log2(np.arange(2, lists.shape[1] + 2))
+    return validation.read_only(np.ascontiguousarray(lists)), validation.read_only(weights)
