@@ -1,6 +1,6 @@
 """Model of the time that a cluster needs, from the rates of one core; and a check of it.
 
-    python -m bench.cluster_model                          # the tables of docs/scale.md
+    python -m bench.cluster_model                          # the tables of docs/dev/scale.md
     python -m bench.cluster_model --check ADDRESS FOLDER   # a small job on a Dask cluster
 
 The model: a task reads its rows once and computes at the rate of one core times the worker's

@@ -107,8 +107,12 @@ def compare_vectors(
     candidates, left_out = select_candidates(measures, embeddings)
     if memmap.is_memmap(rows):
         in_memory = [one for one in candidates if not capabilities(one.make(embeddings)).blocks]
+        if chosen and in_memory:
+            raise ValueError(
+                "measures must have the capability 'blocks' for rows on disk, got "
+                f"{in_memory[0].name!r}"
+            )
         for one in in_memory:
-            validation.as_measure_of_blocks("measures", chosen, one.name)
             left_out[one.measure] = "rows in memory"
         candidates = [one for one in candidates if one not in in_memory]
     results = []

@@ -56,26 +56,65 @@ def largest_basis(k: int) -> int:
     return 3 * k + 12 * block_width(k)
 
 
+class SVDProgress:
+    """Reports the columns that X'X was multiplied by: in iterations, then for k certificates."""
+
+    def __init__(self, progress: Progress | None, k: int) -> None:
+        self._progress, self._k = progress, k
+        self._before = self._done = 0
+
+    def start(self, tol: float, max_iter: int) -> None:
+        """Start an iteration, the first or another one in float64."""
+        self._before += self._done
+        self._tol, self._most = tol, max_iter * block_width(self._k)
+        # before the first check: most iterations end before the first restart
+        self._done, self._total = 0, largest_basis(self._k)
+        self._first: _Check | None = None
+        self.add(0)
+
+    def add(self, columns: int) -> None:
+        """Count more columns; the total is at least the columns done."""
+        self._done += columns
+        self._report(max(self._done, min(self._total, self._most)) + self._k)
+
+    def check(self, residual: float) -> None:
+        """Extrapolate the total from the decrease of the residual since the first check."""
+        first, now = self._first, _Check(self._done, max(residual, self._tol))
+        if first is None:
+            self._first = now
+        elif now.residual < first.residual:
+            rate = math.log(first.residual / now.residual) / (now.size - first.size)
+            self._total = self._done + math.ceil(math.log(now.residual / self._tol) / rate)
+
+    def certified(self) -> None:
+        """Report the end."""
+        self._done += self._k
+        self._report(self._done)
+
+    def _report(self, total: int) -> None:
+        if self._progress is not None:
+            self._progress(self._before + self._done, self._before + total)
+
+
 def leading_eigenpairs(
     gram_matmul: Callable[[Matrix], Matrix],
     p: int,
     k: int,
+    report: SVDProgress,
     *,
     tol: float,
     max_iter: int,
     dtype: npt.DTypeLike,
     generator: np.random.Generator,
     n_threads: int | None = None,
-    progress: Progress | None = None,
 ) -> Ritz:
     """Return the k leading eigenpairs of X'X, by at most max_iter products with a block.
 
     Stops when every estimated residual is at most tol, or limited by rounding. p must exceed
     largest_basis(k) + 2 block_width(k). Memory: largest_basis(k) vectors and a few blocks.
-    progress(done, total) is called after each block with numbers of columns.
     """
     basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator, n_threads)
-    report = _LanczosProgress(k, tol, max_iter, progress)
+    report.start(tol, max_iter)
     next_check, before = 3 * k // 2, None
     for step in range(1, max_iter + 1):
         report.add(basis.extend())
@@ -114,32 +153,6 @@ def _columns_left(before: _Check | None, now: _Check, tol: float, width: int) ->
         return 2 * width
     rate = math.log(before.residual / now.residual) / (now.size - before.size)
     return max(1, int(math.log(now.residual / tol) / rate / 2 / width)) * width
-
-
-class _LanczosProgress:
-    """Reports the columns that X'X was multiplied by, and the total until the residual is tol."""
-
-    def __init__(self, k: int, tol: float, max_iter: int, progress: Progress | None) -> None:
-        self._progress, self._tol, self._most = progress, tol, max_iter * block_width(k)
-        # before the first check: most iterations end before the first restart
-        self._done, self._total = 0, largest_basis(k)
-        self._first: _Check | None = None
-        self.add(0)
-
-    def add(self, columns: int) -> None:
-        """Count more columns; the total is at least the columns done."""
-        self._done += columns
-        if self._progress is not None:
-            self._progress(self._done, max(self._done, min(self._total, self._most)))
-
-    def check(self, residual: float) -> None:
-        """Extrapolate the total from the decrease of the residual since the first check."""
-        first, now = self._first, _Check(self._done, max(residual, self._tol))
-        if first is None:
-            self._first = now
-        elif now.residual < first.residual:
-            rate = math.log(first.residual / now.residual) / (now.size - first.size)
-            self._total = self._done + math.ceil(math.log(now.residual / self._tol) / rate)
 
 
 def zero_level(dtype: np.dtype[Any]) -> float:

@@ -85,26 +85,6 @@ def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
     return CSRArrays(read_only(indptr), read_only(indices), read_only(data))
 
 
-class BitPatterns(NamedTuple):
-    """Indices and values as unsigned integers, and two patterns of the values' size."""
-
-    columns: npt.NDArray[np.unsignedinteger[Any]]
-    bits: npt.NDArray[np.unsignedinteger[Any]]
-    magnitude: Any
-    infinity: Any
-
-
-def bit_patterns(indices: Any, data: Any) -> BitPatterns:
-    """Return the arrays as kernels.csr reads them."""
-    unsigned = np.dtype(f"u{data.dtype.itemsize}").type
-    return BitPatterns(
-        read_only(indices.view(f"u{indices.dtype.itemsize}")),
-        read_only(data.view(unsigned)),
-        unsigned(np.iinfo(unsigned).max >> 1),
-        np.array(np.inf, data.dtype).view(unsigned)[()],
-    )
-
-
 def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
     """Return indptr, indices and float data whose lengths fit; the indices are not checked yet.
 
@@ -206,13 +186,17 @@ def _checked(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) ->
     """Return the worst repairable finding of all rows; raise for the others."""
     indptr = read_only(indptr.astype(np.int64, copy=False))
     findings = parallel.unfilled(len(indptr) - 1, np.uint8)
+    unsigned = np.dtype(f"u{data.dtype.itemsize}").type
     parallel.run(
         csr.check_rows,
         parallel.work_blocks(indptr, 1 << 20),
         indptr,
         read_only(indices),
         read_only(data),
-        *bit_patterns(indices, data),
+        read_only(indices.view(f"u{indices.dtype.itemsize}")),
+        read_only(data.view(unsigned)),
+        unsigned(np.iinfo(unsigned).max >> 1),  # all bits of a magnitude
+        np.array(np.inf, data.dtype).view(unsigned)[()],
         n_columns,
         findings,
     )

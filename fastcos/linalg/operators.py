@@ -6,7 +6,7 @@ of threads and by any kernel.
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numba
@@ -234,14 +234,7 @@ class SparseOperator(Operator):
 
     def gram(self) -> Floats:
         """Return X'X in float64, (p, p)."""
-        n, p = self.shape
-        if not is_dense_enough(n, p, self._X.nnz):
-            return super().gram()
-        total = np.zeros((p, p))
-        for lo, hi in itertools.pairwise(dense_blocks(n, p)):
-            block = self._X[lo:hi].toarray().astype(np.float64, copy=False)
-            total += block.T @ block
-        return total
+        return sparse_gram(self, self._X.nnz, lambda lo, hi: self._X[lo:hi].toarray())
 
     def transposed(self) -> "SparseOperator":
         """Return X'."""
@@ -397,14 +390,17 @@ def as_factor(operator: Operator, A: Matrix) -> Matrix:
     return validation.read_only(np.ascontiguousarray(A, dtype=dtype))
 
 
-def is_dense_enough(n: int, p: int, nnz: int) -> bool:
-    """Whether X'X of a sparse X (n, p) is summed from dense blocks of rows."""
-    return nnz * _DENSE_GRAM_SHARE >= n * p
-
-
-def dense_blocks(n: int, p: int) -> list[int]:
-    """Return the rows between which such blocks lie: 128 MiB each, in float64."""
-    return [*range(0, n, max(1, 2**24 // p)), n]
+def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix]) -> Floats:
+    """Return X'X of a sparse X, summed from dense blocks of 128 MiB where X is dense enough."""
+    n, p = X.shape
+    if nnz * _DENSE_GRAM_SHARE < n * p:
+        return Operator.gram(X)
+    total = np.zeros((p, p))
+    rows = max(1, 2**24 // p)
+    for lo in range(0, n, rows):
+        block = dense_rows(lo, min(n, lo + rows)).astype(np.float64, copy=False)
+        total += block.T @ block
+    return total
 
 
 def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:

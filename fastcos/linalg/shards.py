@@ -391,16 +391,11 @@ class ShardedOperator(Operator):
 
     def gram(self) -> Floats:
         """Return X'X in float64, (p, p)."""
-        n, p = self.shape
-        if not operators.is_dense_enough(n, p, self._X.nnz):
-            return super().gram()
-        total = np.zeros((p, p))
-        for lo, hi in pairwise(operators.dense_blocks(n, p)):
-            block = np.zeros((hi - lo, p))
-            for first, X in self._X.blocks(lo, hi):
-                block[first - lo : first - lo + X.shape[0]] = X.toarray()
-            total += block.T @ block
-        return total
+
+        def dense_rows(lo: int, hi: int) -> Matrix:
+            return np.concatenate([X.toarray() for _, X in self._X.blocks(lo, hi)])
+
+        return operators.sparse_gram(self, self._X.nnz, dense_rows)
 
     def _sum_parts(self, kernel: str, factor: Matrix) -> Matrix:
         """Sum over rows by a kernel of fastcos.kernels.sparse."""

@@ -10,6 +10,7 @@ import scipy.linalg
 
 from fastcos import validation
 from fastcos.linalg import block_lanczos
+from fastcos.linalg.block_lanczos import SVDProgress
 from fastcos.linalg.operators import Floats, Matrix, Operator, as_operator
 from fastcos.parallel import Progress
 
@@ -146,7 +147,22 @@ def randomized_svd(
     tol = validation.as_real("tol", tol, above=0)
     max_iter = validation.as_count("max_iter", max_iter)
     generator = validation.as_generator("random_state", random_state)
-    found = _truncated(operator, k, tol, max_iter, generator, compute_u, n_threads, progress)
+    side, report = _shorter_side(operator), SVDProgress(progress, k)
+    if _is_nearly_full(side.shape[1], k):
+        found = _certified(operator, side, _dense_eigenvectors(side, k), compute_u, report)
+        dtypes = []
+    else:
+        dtypes = list(dict.fromkeys([operator.dtype, np.dtype(np.float64)]))
+    for dtype in dtypes:
+        ritz = block_lanczos.leading_eigenpairs(
+            side.gram_matmul, side.shape[1], k, report, tol=tol / 2, max_iter=max_iter,
+            dtype=dtype, generator=generator, n_threads=n_threads,
+        )  # fmt: skip
+        if ritz.is_limited and dtype == np.float32:
+            continue
+        found = _certified(operator, side, ritz.vectors, compute_u, report)
+        if found.residuals.max() <= tol or ritz.residuals.max() > tol / 2:
+            break
     if found.residuals.max() > tol:
         from sklearn.exceptions import ConvergenceWarning  # here: the import takes 0.5 s
 
@@ -170,20 +186,14 @@ def direct_svd(
     """
     operator = as_operator(X)
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
-    side, report = _shorter_side(operator), _SVDProgress(progress, k)
+    side, report = _shorter_side(operator), SVDProgress(progress, k)
     if side.shape[1] <= DENSE_SIDE or _is_nearly_full(side.shape[1], k):
         vectors = _dense_eigenvectors(side, k)
     else:
         vectors = block_lanczos.leading_eigenpairs(
-            side.gram_matmul,
-            side.shape[1],
-            k,
-            tol=_WORKING_PRECISION,
-            max_iter=1000,
-            dtype=np.float64,
-            generator=np.random.default_rng(0),
-            progress=report.passed,
-        ).vectors
+            side.gram_matmul, side.shape[1], k, report, tol=_WORKING_PRECISION, max_iter=1000,
+            dtype=np.float64, generator=np.random.default_rng(0),
+        ).vectors  # fmt: skip
     return _certified(operator, side, vectors, compute_u, report)
 
 
@@ -248,66 +258,8 @@ def svd_residuals(
     return _residuals(operator.transposed().gram_matmul(columns), columns, values)
 
 
-def _truncated(
-    operator: Operator,
-    k: int,
-    tol: float,
-    max_iter: int,
-    generator: np.random.Generator,
-    compute_u: bool,
-    n_threads: int | None,
-    progress: Progress | None,
-) -> SVD:
-    """Iterate in X's precision, then, if that cannot reach tol, in float64."""
-    side, report = _shorter_side(operator), _SVDProgress(progress, k)
-    if _is_nearly_full(side.shape[1], k):
-        return _certified(operator, side, _dense_eigenvectors(side, k), compute_u, report)
-    for dtype in dict.fromkeys([operator.dtype, np.dtype(np.float64)]):
-        ritz = block_lanczos.leading_eigenpairs(
-            side.gram_matmul,
-            side.shape[1],
-            k,
-            tol=tol / 2,
-            max_iter=max_iter,
-            dtype=dtype,
-            generator=generator,
-            n_threads=n_threads,
-            progress=report.passed,
-        )
-        if ritz.is_limited and dtype == np.float32:
-            continue
-        found = _certified(operator, side, ritz.vectors, compute_u, report)
-        if found.residuals.max() <= tol or ritz.residuals.max() > tol / 2:
-            break
-    return found
-
-
-class _SVDProgress:
-    """Reports one SVD: an iteration, perhaps another in float64, and the certificate."""
-
-    def __init__(self, progress: Progress | None, k: int) -> None:
-        self._progress, self._k = progress, k
-        self._before = self._done = 0
-
-    def passed(self, done: int, total: int) -> None:
-        """Report columns done in the current iteration; 0 starts another one."""
-        if done == 0:
-            self._before += self._done
-        self._done = done
-        self._report(total + self._k)
-
-    def certified(self) -> None:
-        """Report the end: the certificate took k more columns."""
-        self._done += self._k
-        self._report(self._done)
-
-    def _report(self, total: int) -> None:
-        if self._progress is not None:
-            self._progress(self._before + self._done, self._before + total)
-
-
 def _certified(
-    operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, report: _SVDProgress
+    operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, report: SVDProgress
 ) -> SVD:
     """Turn orthonormal vectors of X's shorter side into signed and certified triplets."""
     exact = vectors.astype(np.float64, copy=False)

@@ -24,7 +24,6 @@ from fastcos.validation.arguments import (
     as_instance as as_instance,
     as_item_numbers as as_item_numbers,
     as_labels as as_labels,
-    as_measure_of_blocks as as_measure_of_blocks,
     as_neighbor_count as as_neighbor_count,
     as_number as as_number,
     as_partial_labels as as_partial_labels,

@@ -257,15 +257,6 @@ def as_path(name: str, value: Any) -> Path:
     return Path(value)
 
 
-def as_measure_of_blocks(name: str, refused: bool, measure: str) -> None:
-    """Refuse a measure whose fit needs all rows in memory."""
-    if refused:
-        raise ValueError(
-            f"{name} must need one row at a time, or means and moments, for rows read in blocks "
-            f"(such as cosine, dot, whitened_cosine), got {measure!r}"
-        )
-
-
 def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
     """Return value if it is an instance of kind; rule says what that is in words."""
     if not isinstance(value, kind):

@@ -282,10 +282,11 @@ def test_svd_progress_of_a_dense_solution():
     assert calls == [(20, 20)]
 
 
-def test_lanczos_progress_extrapolates_the_total():
+def test_svd_progress_extrapolates_the_total():
     calls = []
-    report = block_lanczos._LanczosProgress(10, 1e-6, 100, lambda *at: calls.append(at))
-    before = block_lanczos.largest_basis(10)
+    report = block_lanczos.SVDProgress(lambda *at: calls.append(at), 10)
+    report.start(1e-6, 100)
+    before = block_lanczos.largest_basis(10) + 10
     report.add(32)
     report.check(1e-1)
     report.add(32)
@@ -293,7 +294,9 @@ def test_lanczos_progress_extrapolates_the_total():
     report.add(1)
     report.check(1.0)  # no decrease, no rate
     report.add(1000)
-    after = 64 + 4 * 32
-    assert calls == [(0, before), (32, before), (64, before), (65, after), (1065, 1065)]
-    block_lanczos._LanczosProgress(10, 1e-6, 2, lambda *at: calls.append(at))
-    assert calls[-1] == (0, 2 * block_lanczos.block_width(10))
+    after = 64 + 4 * 32 + 10
+    assert calls == [(0, before), (32, before), (64, before), (65, after), (1065, 1075)]
+    report.start(1e-6, 2)  # another iteration, of two blocks
+    assert calls[-1] == (1065, 1065 + 2 * block_lanczos.block_width(10) + 10)
+    report.certified()
+    assert calls[-1] == (1075, 1075)
