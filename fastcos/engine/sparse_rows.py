@@ -16,7 +16,7 @@ from fastcos.linalg.transpose import transposed
 
 Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
 
-# numbers of rows, columns and entries up to this are int32
+# item and column numbers up to here are int32
 LARGEST_INT32 = 2**31 - 1
 # non-zeros of one block of a pass over them
 _NNZ_PER_PASS = 1 << 20

@@ -1,4 +1,4 @@
-"""Where sizes or offsets could pass 2^31 or 2^63, with limits lowered to what a test can hold."""
+"""Sizes and offsets beyond 2^31 and 2^63, with the limits lowered to the size of a test."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def same(found, expected):
         assert_same_bits(one, other)
 
 
-def test_items_beyond_what_a_candidate_can_name_are_all_scored(monkeypatch):
+def test_top_k_scores_all_pairs_beyond_the_filter(monkeypatch):
     rows = np.random.default_rng(0).standard_normal((700, 9)).astype(np.float32)
     expected = fastcos.top_k(rows, k=5)
     called, score_all = [], scan.score_all
@@ -45,9 +45,7 @@ def test_items_beyond_what_a_candidate_can_name_are_all_scored(monkeypatch):
     ("module", "limit"), [(sparse_rows, "LARGEST_INT32"), (sparse, "LARGEST_SUM")]
 )
 @pytest.mark.parametrize("measure", ["cosine", "dot"])
-def test_sparse_rows_with_wide_numbers_have_the_same_neighbours(
-    X, measure, module, limit, monkeypatch
-):
+def test_sparse_top_k_with_wide_integers_is_the_same(X, measure, module, limit, monkeypatch):
     expected = fastcos.top_k(X, k=7, measure=measure)
     narrow = sparse_rows.SparseRows(X.shape, *parts(X), are_whole=True).by_row[1].dtype
     monkeypatch.setattr(module, limit, 3)
@@ -61,7 +59,7 @@ def parts(X):
     return (X.indptr.astype(np.int64), X.indices, X.data), None, 1
 
 
-def test_products_with_wide_numbers_are_the_same(X, monkeypatch):
+def test_products_with_wide_integers_are_the_same(X, monkeypatch):
     Q = np.random.default_rng(0).standard_normal((60, 8))
     wide = X.copy()
     wide.indices, wide.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
@@ -75,7 +73,7 @@ def test_products_with_wide_numbers_are_the_same(X, monkeypatch):
     same([call(wide) for call in calls], expected)
 
 
-def test_shards_with_wide_numbers_are_the_same_matrix(X, tmp_path, monkeypatch):
+def test_shards_with_wide_integers_are_the_same(X, tmp_path, monkeypatch):
     Q = np.random.default_rng(0).standard_normal((60, 8))
     narrow = shards.InteractionShards.write(tmp_path / "narrow", X, entries_per_shard=500)
     monkeypatch.setattr(shards, "LARGEST_INT32", 3)
@@ -87,7 +85,7 @@ def test_shards_with_wide_numbers_are_the_same_matrix(X, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_simulated_interactions_with_wide_numbers_are_the_same(monkeypatch):
+def test_simulation_with_wide_integers_is_the_same(monkeypatch):
     narrow = simulate_interactions(n_users=300, n_items=50, random_state=4).X
     monkeypatch.setattr(simulation, "INT32_MAX", 3)
     wide = simulate_interactions(n_users=300, n_items=50, random_state=4).X
@@ -96,7 +94,7 @@ def test_simulated_interactions_with_wide_numbers_are_the_same(monkeypatch):
     np.testing.assert_array_equal(wide.indptr, narrow.indptr)
 
 
-def test_more_ids_or_items_than_a_number_can_name_are_refused(X, tmp_path, monkeypatch):
+def test_more_ids_or_items_than_an_integer_are_refused(X, tmp_path, monkeypatch):
     table = tmp_path / "table.csv"
     table.write_text("user,item\n" + "".join(f"u{i},{i % 4}\n" for i in range(9)))
     monkeypatch.setattr(ingest, "MAX_IDS", 8)
@@ -107,7 +105,7 @@ def test_more_ids_or_items_than_a_number_can_name_are_refused(X, tmp_path, monke
         fastcos.CosineMF(3, max_iter=1).fit(X)
 
 
-def test_pairs_are_counted_beyond_sixty_three_bits():
+def test_auc_counts_pairs_beyond_63_bits():
     # 3.5e9 pairs against 3.5e9, and sums of ranks past 2^63 before they are divided
     counts, near = np.array([[3_500_000_000, 0], [0, 3_500_000_000]]), np.zeros((2, 1), int)
     assert metrics.auc.auc_of_counts(counts, near)[0] == 1
