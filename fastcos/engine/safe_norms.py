@@ -9,6 +9,11 @@ _LEAST_NORM = 2.0**-480
 Floats = npt.NDArray[np.float64]
 
 
+def may_underflow(norms: Floats) -> bool:
+    """Return whether the squares of a row with one of these norms may underflow; 0 counts."""
+    return bool((norms < _LEAST_NORM).any())
+
+
 def exponents_to_scale(norms: Floats, largest: Floats) -> npt.NDArray[np.intc] | None:
     """Return the power of two (n,) for each row, 0 for rows that keep theirs; None if all do.
 
@@ -25,7 +30,7 @@ def scale_up(rows: Floats, norms: Floats) -> tuple[Floats, npt.NDArray[np.intc]]
 
     Scaling by a power of two rounds nothing.
     """
-    if not (norms < _LEAST_NORM).any():
+    if not may_underflow(norms):
         return None
     exponents = exponents_to_scale(norms, np.abs(rows).max(axis=1))
     if exponents is None:

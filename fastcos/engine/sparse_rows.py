@@ -156,7 +156,7 @@ def _are_whole(
 def _scaled_up(rows: SparseRows, n_threads: int | None) -> SparseRows:
     """Return rows of which those whose squares would underflow are scaled up."""
     indptr, indices, data = rows.by_row
-    if data is None or data.dtype != np.float64:
+    if data is None or data.dtype != np.float64 or not safe_norms.may_underflow(rows.norms):
         return rows
     row_of = np.repeat(np.arange(rows.shape[0]), np.diff(indptr))
     largest = np.zeros(rows.shape[0])
