@@ -1,7 +1,8 @@
 """Audit: how far the cosines of given embeddings depend on the parametrisation of their model.
 
 A rescaling D of the users and its inverse on the items changes no prediction but changes cosines
-and neighbours. This package bounds, attacks, compares and repairs that freedom::
+and neighbours. This package bounds how far they change, attacks neighbours, compares other
+parametrisations, and offers forms that do not depend on D::
 
     items, users, labels
       |
@@ -15,7 +16,7 @@ and neighbours. This package bounds, attacks, compares and repairs that freedom:
     Audit (report)                    numbers, verdict, advice; to_dict() for JSON
 
     cosine_bounds                     range of a single cosine, sensitivity of a pair
-    canonical                         canonicalize, query_metric: forms without that freedom
+    canonical                         canonicalize, query_metric: the same for every D
     model_diff                        two versions: change of basis or real change
 
 An edge is an item and one of its k nearest neighbours. The condition of D is its largest entry over

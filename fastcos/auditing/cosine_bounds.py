@@ -1,8 +1,8 @@
 """Ranges of a cosine over the rescalings that leave a model's predictions unchanged.
 
 Predictions do not change when a rescaling D (or any invertible G) acts on the users and its inverse
-on the items. Cosines do. Without a bound on D nearly every cosine can take nearly every value, so
-the ranges are over all D with max |d| / min |d| <= condition. Such a D moves Fisher's
+on the items. Cosines do. Without a bound on D nearly every cosine can take nearly every value.
+Therefore the ranges are over all D with max |d| / min |d| <= condition. Such a D moves Fisher's
 z = artanh(cosine) by at most ln condition.
 """
 

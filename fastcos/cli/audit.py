@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fastcos import io, validation
 from fastcos.cli import options
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, audit, write, show, compare with the limits."""
-    from fastcos.auditing import audit
+    from fastcos.auditing import audit, diff_models
     from fastcos.plots.html import audit_page
 
     options.apply_common(given)
@@ -77,14 +77,29 @@ def run(given: argparse.Namespace) -> int:
         say(note)
     old = _old_version(given, model.ids)
     labelled = options.read_labels(given, model.ids)
-    labels = None if labelled is None else _label_names(labelled)
-    popularity = _popularity(given, model.ids)
+    labels = None
+    if labelled is not None:
+        labels = [None if code < 0 else str(labelled.classes[code]) for code in labelled.labels]
+        n_labelled = len(labels) - labels.count(None)
+        say(f"labels: {n_labelled:,} items in {len(labelled.classes)} classes")
+    popularity = None
+    if given.popularity is not None:
+        found = io.read_popularity(given.popularity, model.ids)
+        popularity, n_known = found.values, len(model.ids) - found.n_missing
+        say(f"popularity: {n_known:,} items, {found.n_missing:,} not in the file")
     with progress_bar("searching neighbours") as progress:
         report = audit(
             model.items, model.users, labels=labels, popularity=popularity, k=given.k,
             condition=given.condition, progress=progress, random_state=given.seed,
         )  # fmt: skip
-    diff = None if old is None else _diff(given, model, old)
+    diff = None
+    if old is not None:
+        factors, rows, old_rows = old
+        diff = diff_models(
+            model.items[rows], factors.items[old_rows], users=model.users,
+            old_users=factors.users, k=given.k, random_state=given.seed,
+        )  # fmt: skip
+        diff = dataclasses.replace(diff, most_changed=rows[diff.most_changed])
     names = ("items", "users", "labels", "popularity", "against", "old_users")
     parameters = {
         "files": {name: getattr(given, name) for name in names},
@@ -112,29 +127,8 @@ def run(given: argparse.Namespace) -> int:
     return _status(report, diff, limits)
 
 
-def _label_names(labelled: io.ItemLabels) -> list[str | None]:
-    say(f"labels: {(labelled.labels >= 0).sum():,} items in {len(labelled.classes)} classes")
-    return [None if code < 0 else str(labelled.classes[code]) for code in labelled.labels]
-
-
-def _popularity(given: argparse.Namespace, ids: Any) -> Any:
-    if given.popularity is None:
-        return None
-    found = io.read_popularity(given.popularity, ids)
-    say(f"popularity: {len(ids) - found.n_missing:,} items, {found.n_missing:,} not in the file")
-    return found.values
-
-
-class _OldVersion(NamedTuple):
-    """The old factors, and the rows of both versions that are the same items."""
-
-    factors: io.Factors
-    rows: Any
-    old_rows: Any
-
-
-def _old_version(given: argparse.Namespace, ids: Any) -> _OldVersion | None:
-    """Read the old version and match its items; called first, since it may fail."""
+def _old_version(given: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, Any] | None:
+    """Read the old version, and match items: its factors, rows of the new one, rows of the old."""
     if given.against is None:
         validation.check_none("--old-users", given.old_users, "without --against")
         return None
@@ -143,22 +137,7 @@ def _old_version(given: argparse.Namespace, ids: Any) -> _OldVersion | None:
         say(f"old version: {note}")
     rows, old_rows = io.common_rows(given.items, ids, given.against, old.ids)
     say(f"{len(rows):,} items are in both versions")
-    return _OldVersion(old, rows, old_rows)
-
-
-def _diff(given: argparse.Namespace, model: io.Factors, old: _OldVersion) -> "ModelDiff":
-    """Compare the items of both versions; most_changed: rows of the new one."""
-    from fastcos.auditing import diff_models
-
-    diff = diff_models(
-        model.items[old.rows],
-        old.factors.items[old.old_rows],
-        users=model.users,
-        old_users=old.factors.users,
-        k=given.k,
-        random_state=given.seed,
-    )
-    return dataclasses.replace(diff, most_changed=old.rows[diff.most_changed])
+    return old, rows, old_rows
 
 
 def show(report: "Audit") -> None:

@@ -20,6 +20,7 @@ global state of matplotlib. :func:`fastcos.plots.html.audit_page` writes the pag
 from fastcos.plots.comparison import (
     ExponentGridDisplay,
     LeaderboardDisplay,
+    RescalingsDisplay,
     SimilarityMapsDisplay,
     similarity_image,
 )
@@ -28,7 +29,6 @@ from fastcos.plots.report import (
     LabelRecoveryDisplay,
     RobustnessDisplay,
 )
-from fastcos.plots.rescalings import RescalingsDisplay
 
 __all__ = [
     "DimensionSharesDisplay",

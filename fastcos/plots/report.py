@@ -63,7 +63,7 @@ class RobustnessDisplay(Display):
         )  # fmt: skip
         for number, (name, label) in enumerate(_CURVES.items()):
             ax.plot(condition, curves[name], label=label, **line_style(number))
-        ax.set_xscale("function", functions=(_spread, _unspread))
+        ax.set_xscale("function", functions=(_stretch, _unstretch))
         ax.set_xticks(ticks := _ticks(condition[-1]), [f"{tick:g}" for tick in ticks])
         ax.yaxis.set_major_formatter(_percent)
         ax.set_ylim(0, 1.02)
@@ -158,12 +158,12 @@ def _percent(share: float, _: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def _spread(condition: Floats) -> Floats:
-    """Root of the logarithm: it spreads the conditions near 1, where most neighbours are lost."""
+def _stretch(condition: Floats) -> Floats:
+    """Root of the logarithm: it stretches the conditions near 1, where most neighbours are lost."""
     return np.asarray(np.sqrt(np.log(np.maximum(condition, 1.0))))
 
 
-def _unspread(position: Floats) -> Floats:
+def _unstretch(position: Floats) -> Floats:
     return np.asarray(np.exp(np.square(position)))
 
 
@@ -171,7 +171,7 @@ def _ticks(last: float) -> list[float]:
     """Ticks up to the last condition that are far enough apart for their labels."""
     ticks = [_TICKS[0]]
     for tick in _TICKS[1:]:
-        distance = _spread(np.array(tick)) - _spread(np.array(ticks[-1]))
-        if tick <= last and distance > _TICK_DISTANCE * _spread(np.array(last)):
+        distance = _stretch(np.array(tick)) - _stretch(np.array(ticks[-1]))
+        if tick <= last and distance > _TICK_DISTANCE * _stretch(np.array(last)):
             ticks.append(tick)
     return ticks
