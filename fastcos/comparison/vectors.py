@@ -17,8 +17,9 @@ from fastcos.comparison.runner import (
 )
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.comparison.tasks.rated_pairs import PairTask
-from fastcos.measures import Measure, checks
+from fastcos.measures import Measure
 from fastcos.measures.base import capabilities
+from fastcos.measures.linear import as_pairs, check_varied
 from fastcos.measures.row_transforms import blocks_of
 from fastcos.parallel import Progress
 from fastcos.storage import memmap
@@ -98,9 +99,9 @@ def compare_vectors(
         task: Task = LabelTask(codes, present, sampling)
     else:
         numbers, ratings = pairs
-        numbers = checks.as_pairs("pairs", numbers, len(rows))
+        numbers = as_pairs("pairs", numbers, len(rows))
         ratings = validation.as_vector("ratings", ratings, len(numbers))
-        checks.check_varied("ratings", ratings)
+        check_varied("ratings", ratings)
         task = PairTask(numbers, ratings)
     embeddings = Embeddings(rows)
     chosen = measures is not None

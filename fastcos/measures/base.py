@@ -218,11 +218,6 @@ def register(measure: type[Any]) -> type[Any]:
     return measure
 
 
-def register_variant(name: str, maker: Callable[..., Any]) -> None:
-    """Make a measure with some parameters known by a name of its own, such as "radial:dot"."""
-    REGISTRY[name] = maker
-
-
 def list_measures() -> tuple[str, ...]:
     """Names of all measures, sorted.
 

@@ -1,8 +1,8 @@
 """Hubness-reduced similarities: query normalisation, CSLS, local scaling and DisSim Local.
 
-Hubs are items that are near to everything. Each measure here corrects a score by what else its two
-rows are near to. All but the first search for the nearest neighbours of the items while they are
-fitted, so that a search costs two passes of the engine, and three for queries that are no items.
+Hubs are items that are near to everything. Each measure corrects a score by statistics of its two
+rows. All but the first search for the nearest neighbours of the items in ``fit``: a search costs
+two passes of the engine, and three for queries that are not items.
 """
 
 from typing import Any, ClassVar
@@ -11,14 +11,7 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
-from fastcos.measures.base import (
-    Invariances,
-    MetricType,
-    Plain,
-    Rows,
-    invariances,
-    register,
-)
+from fastcos.measures.base import Invariances, MetricType, Plain, Rows, invariances, register
 from fastcos.measures.knn_stats import NearestItems, RowLookup, cosine_moments, nearest
 from fastcos.measures.row_transforms import (
     Floats,
@@ -66,15 +59,13 @@ class QueryNormalized(Plain):
 
 
 class _Local(Plain):
-    """A statistic of every row's K nearest, on the other side or among the items themselves.
+    """A measure with a statistic of every row's K nearest neighbours.
 
-    The neighbours of an item are sought among the rows of the other side where those are given,
-    else among the other items. Those of a query are sought among the items, itself left out where
-    it is one of them (and no other side is given).
+    An item's neighbours are rows of the other side if it is given, else other items. A query's are
+    items, without itself if it is one of them and no other side is given.
     """
 
     metric_type: ClassVar[MetricType] = "dot"
-    # how the neighbours are found
     neighbor_metric: ClassVar[MetricType] = "cosine"
 
     def __init__(self, n_neighbors: int = 10, *, other: Any = None) -> None:
@@ -97,21 +88,17 @@ class _Local(Plain):
         if other is not None:
             validation.check_same_width("other", other, "items", items)
             self._population = self._prepared(other)
-        found = nearest(
-            self._rows,
-            None if other is None else self._population,
-            self.n_neighbors,
-            self.neighbor_metric,
-        )
+        population = None if other is None else self._population
+        found = nearest(self._rows, population, self.n_neighbors, self.neighbor_metric)
         self._statistics = self._statistic(self._rows, found, self._population)
 
     def _of_items(self, B: Rows) -> Floats:
-        """The local statistic of items; known for the rows that were fitted."""
+        """Return the statistic of items; known for the rows that were fitted."""
         lookup = validation.check_fitted(self.name, getattr(self, "_lookup", None))
         return self._of(B, lookup.find(B), self._population)
 
     def _of_queries(self, Q: Rows) -> Floats:
-        """The local statistic of queries; known where a query is an item itself."""
+        """Return the statistic of queries; known where a query is an item."""
         lookup = validation.check_fitted(self.name, getattr(self, "_lookup", None))
         unknown = np.full(len(Q), -1)
         return self._of(Q, unknown if self._two_sides else lookup.find(Q), self._rows)
@@ -137,7 +124,7 @@ class _Local(Plain):
 class CSLS(_Local):
     """2 cosine - r(x) - r(y), with r the mean cosine to the K nearest of the other side.
 
-    Hubs, near to everything, lose. Pitfall: two passes of the engine, three for new queries.
+    Scores of hubs decrease. Pitfall: two passes of the engine, three for new queries.
     Source: Conneau et al. arXiv:1710.04087.
 
     Parameters
@@ -145,8 +132,8 @@ class CSLS(_Local):
     n_neighbors : int, default 10
         K, at most the number of other items.
     other : array_like (m, d), optional
-        Rows of the other side, such as another language's: r of an item is over them, r of a query
-        over the items. Default: over the (other) items for both.
+        Rows of the other side, such as another language's: neighbours of items are among them.
+        Default: among the other items.
     """
 
     name: ClassVar[str] = "csls"
@@ -180,7 +167,7 @@ class LocalScaling(_Local):
     n_neighbors : int, default 7
         K, at most the number of other items.
     other : array_like (m, d), optional
-        Rows of the other side, among which the neighbours of items are sought.
+        As in ``csls``.
     """
 
     name: ClassVar[str] = "local_scaling"
@@ -226,7 +213,7 @@ class DisSimLocal(_Local):
     n_neighbors : int, default 10
         K, at most the number of other items.
     other : array_like (m, d), optional
-        Rows of the other side, among which the neighbours of items are sought.
+        As in ``csls``.
     """
 
     name: ClassVar[str] = "dis_sim_local"
@@ -234,13 +221,13 @@ class DisSimLocal(_Local):
     invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=- G=- t=y")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Settle from where to measure, and search."""
+        """Choose the origin, and search."""
         self._origin = _origin_of(items)
         self._moved = bool(self._origin.any())
         super()._fit(items, users)
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return the rows, less their middle where they lie far from 0."""
+        """Return the rows, less their median where they lie far from 0."""
         return self._prepared(B)
 
     def item_bias(self, B: Rows) -> Floats:

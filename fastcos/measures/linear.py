@@ -1,16 +1,16 @@
 """Measures that are the cosine of (row - mean) root: a metric of the columns, given or learned."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.optimize
 
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
-from fastcos.measures import checks
 from fastcos.measures.base import Invariances, Plain, Rows, invariances, register
 from fastcos.measures.row_transforms import (
     Floats,
+    Integers,
     as_contiguous,
     gram_of,
     mean_of,
@@ -57,17 +57,10 @@ class Mapped(Plain):
         return out
 
 
-class Spectrum(NamedTuple):
-    """Descending eigenvalues of a symmetric matrix, and its eigenvectors as columns."""
-
-    values: Floats
-    vectors: Floats
-
-
-def spectrum(S: Floats) -> Spectrum:
-    """Return the eigendecomposition by descending eigenvalue."""
+def spectrum(S: Floats) -> tuple[Floats, Floats]:
+    """Return the descending eigenvalues of a symmetric matrix, and its eigenvectors as columns."""
     values, vectors = np.linalg.eigh(S)
-    return Spectrum(values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1]))
+    return values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1])
 
 
 def root_of(name: str, S: Floats) -> Floats:
@@ -110,7 +103,13 @@ def inverse_root_of(name: str, S: Floats, *, n_components: int | None, ridge: fl
     return root
 
 
-_WHITE = "s=y r=- R=y D=y G=y t=y"
+def as_given(name: str, value: Any, measure: str) -> Any:
+    """Refuse None for a parameter that the measure requires."""
+    if value is None:
+        raise ValueError(
+            f'{name} must be given, as in get_measure("{measure}", {name}=...), got None'
+        )
+    return value
 
 
 @register
@@ -176,7 +175,7 @@ class _OtherSide(Mapped):
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the root of the other side's moment."""
         given = self.other if users is None else users
-        other: Rows = checks.as_given("other", given, self.name)
+        other: Rows = as_given("other", given, self.name)
         validation.check_same_width("other", other, "items", items)
         self.root_ = root_of("the moment of other", self._moment(other))
         self.mean_ = np.zeros(items.shape[1])
@@ -247,7 +246,7 @@ class ProjectBackUsers(_OtherSide):
 class _Whitened(Mapped):
     """Cosine under the inverse of the items' own second moment."""
 
-    invariances: ClassVar[Invariances] = invariances(_WHITE)
+    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=y G=y t=y")
 
     def __init__(self, *, n_components: int | None = None, ridge: float = 0.0) -> None:
         if n_components is not None:
@@ -333,7 +332,7 @@ class PopularityWhitenedCosine(_Whitened):
         self, popularity: Any = None, *, n_components: int | None = None, ridge: float = 0.0
     ) -> None:
         super().__init__(n_components=n_components, ridge=ridge)
-        popularity = checks.as_given("popularity", popularity, self.name)
+        popularity = as_given("popularity", popularity, self.name)
         self.popularity = validation.as_vector("popularity", popularity)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
@@ -365,6 +364,27 @@ class CausalInnerProduct(_Whitened):
         self._whiten(gram_of(items, mean_of(items)))
 
 
+def as_pairs(name: str, pairs: Any, n_items: int | None = None) -> Integers:
+    """Return pairs of item numbers (m, 2), int64, m >= 2; below n_items where it is given."""
+    array = np.asarray(pairs)
+    if array.ndim != 2 or array.shape[1] != 2 or len(array) < 2 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name} must be whole numbers of shape (m, 2), m >= 2, got {array.dtype} of shape "
+            f"{array.shape}"
+        )
+    if array.min() < 0:
+        raise ValueError(f"{name} must be at least 0, got {array.min()}")
+    if n_items is not None and array.max() >= n_items:
+        raise ValueError(f"{name} must be below {n_items}, the number of items, got {array.max()}")
+    return validation.read_only(array.astype(np.int64))
+
+
+def check_varied(name: str, values: Floats) -> None:
+    """Refuse values that are all equal."""
+    if values.min() == values.max():
+        raise ValueError(f"{name} must have two different values, got only {values[0]:g}")
+
+
 @register
 class LearnedDiagonal(Mapped):
     """Σ w x y / sqrt(Σ w x² Σ w y²), with weights w of the columns fitted to labelled pairs.
@@ -390,16 +410,16 @@ class LearnedDiagonal(Mapped):
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
 
     def __init__(self, pairs: Any = None, targets: Any = None, *, condition: float = 10.0) -> None:
-        given = checks.as_given("pairs", pairs, self.name)
-        self.pairs = checks.as_pairs("pairs", given)
-        given = checks.as_given("targets", targets, self.name)
+        given = as_given("pairs", pairs, self.name)
+        self.pairs = as_pairs("pairs", given)
+        given = as_given("targets", targets, self.name)
         self.targets = validation.as_vector("targets", given, len(self.pairs))
-        checks.check_varied("targets", self.targets)
+        check_varied("targets", self.targets)
         self.condition = validation.as_real("condition", condition, low=1)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Fit the weights by L-BFGS-B over their logarithms."""
-        pairs = checks.as_pairs("pairs", self.pairs, len(items))
+        pairs = as_pairs("pairs", self.pairs, len(items))
         x, y = (unit_rows(items[pairs[:, side]]) for side in (0, 1))
         some = x.any(axis=1) & y.any(axis=1)
         if not some.any():

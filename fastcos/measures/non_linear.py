@@ -10,14 +10,7 @@ from scipy.special import log_ndtr
 from fastcos import parallel, validation
 from fastcos.kernels import normal_cdf, ordered_rows
 from fastcos.linalg import buffer_pool
-from fastcos.measures.base import (
-    Invariances,
-    MetricType,
-    Plain,
-    Rows,
-    invariances,
-    register,
-)
+from fastcos.measures.base import Invariances, MetricType, Plain, Rows, invariances, register
 from fastcos.measures.knn_stats import RowLookup, cosine_moments
 from fastcos.measures.row_transforms import (
     Floats,

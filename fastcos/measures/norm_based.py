@@ -5,14 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from fastcos import validation
-from fastcos.measures.base import (
-    Invariances,
-    MetricType,
-    Plain,
-    Rows,
-    invariances,
-    register,
-)
+from fastcos.measures.base import Invariances, MetricType, Plain, Rows, invariances, register
 from fastcos.measures.row_transforms import Floats, blocks_of, norms_of, unit_rows
 
 

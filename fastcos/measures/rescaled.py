@@ -1,4 +1,4 @@
-"""Cosines of the rescalings of the paper's model, and of the model's weights."""
+"""Cosines under the rescalings of the paper's model, and of the model's weights."""
 
 import functools
 from typing import Any, ClassVar, NamedTuple
@@ -6,23 +6,22 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fastcos import validation
-from fastcos.measures import checks
 from fastcos.measures.base import (
+    REGISTRY,
     Invariances,
     MetricType,
     Plain,
     Rows,
     invariances,
     register,
-    register_variant,
 )
-from fastcos.measures.linear import Mapped
+from fastcos.measures.linear import Mapped, as_given
 from fastcos.measures.rescaling import Rescaling, as_diagonal, rescalings
 from fastcos.measures.row_transforms import Floats
 
 
 class ModelSpectrum(NamedTuple):
-    """What these measures keep of a model: the diagonals of S and Σ, under the model's names."""
+    """What these measures keep of a model: the diagonals of S and Σ, by the model's names."""
 
     shrinkage_: Floats
     singular_values_: Floats
@@ -69,7 +68,7 @@ class RescaledCosine(Mapped):
             known = [named.name for named in rescalings()]
             self.rescaling = validation.as_choice("rescaling", rescaling, known)
         elif isinstance(rescaling, Rescaling):
-            spectrum = checks.as_given("model", self.model, self.name)
+            spectrum = as_given("model", self.model, self.name)
             self.rescaling = as_diagonal(rescaling, *spectrum)
         else:
             self.rescaling = validation.as_vector("rescaling", rescaling)
@@ -79,16 +78,14 @@ class RescaledCosine(Mapped):
         d = items.shape[1]
         named, identity = isinstance(self.rescaling, str), ModelSpectrum(np.ones(d), np.ones(d))
         if named and self.rescaling != "identity":
-            checks.as_given("model", self.model, f"{self.name}:{self.rescaling}")
+            as_given("model", self.model, f"{self.name}:{self.rescaling}")
         diagonal = as_diagonal(self.rescaling, *(self.model or identity))
         validation.check_same_width("items", items, "D", diagonal[None])
         self.mean_, self.root_ = np.zeros(d), 1 / diagonal
 
 
 for _known in rescalings():
-    register_variant(
-        f"rescaled_cosine:{_known.name}", functools.partial(RescaledCosine, _known.name)
-    )
+    REGISTRY[f"rescaled_cosine:{_known.name}"] = functools.partial(RescaledCosine, _known.name)
 
 
 @register

@@ -30,15 +30,6 @@ class Rescaling:
     spectrum : float, default 0
         Exponent of Σ = diag(σ), the singular values.
 
-    Raises
-    ------
-    ValueError
-        An exponent is not a finite number.
-
-    See Also
-    --------
-    rescalings : those that have a name.
-
     Notes
     -----
     Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, Eq. 3 and sections 2.2 and 2.3.
@@ -89,17 +80,13 @@ class Rescaling:
 
 
 class NamedRescaling(NamedTuple):
-    """A rescaling with what it makes cosines compare.
+    """A rescaling by its name for ``rescaling=``, its embeddings, and what their cosines compare.
 
     Attributes
     ----------
     name : str
-        What every ``rescaling=`` argument takes.
     rescaling : Rescaling
-    items, users : str
-        The embeddings.
-    item_cosine, user_cosine : str
-        What the cosine of two items, or of two users, then compares.
+    items, users, item_cosine, user_cosine : str
     """
 
     name: str
@@ -111,25 +98,15 @@ class NamedRescaling(NamedTuple):
 
 
 def rescalings() -> tuple[NamedRescaling, ...]:
-    """Return the rescalings that have a name, and what each compares.
+    """Return the rescalings that have a name (NamedRescaling), and what each compares.
 
-    W = AB' is the model (p, p), M = XW its predictions (n, p); none of them depends on D.
-
-    Returns
-    -------
-    tuple of NamedRescaling
-        From the paper's Eq. 5 on, in a fixed order.
-
-    Raises
-    ------
-    Nothing.
+    W = AB' is the model (p, p), M = XW its predictions (n, p); neither depends on D.
 
     Notes
     -----
     Source: arXiv:2403.05440, section 2.2 (identity: Eq. 5, orthonormal and weights: its two cases)
-    and the end of section 2.3 (balanced). The other two complete the family: ``smoothed`` does for
-    items what the paper's remedy of section 3, the rows of M, does for users, and ``data`` is what
-    recommenders based on a truncated SVD use.
+    and the end of section 2.3 (balanced). ``smoothed`` does for items what the paper's remedy of
+    section 3, the rows of M, does for users; recommenders by a truncated SVD use ``data``.
 
     Examples
     --------
@@ -154,21 +131,8 @@ def rescaling_grid(
 
     Parameters
     ----------
-    shrinkage : iterable of float, default (0, 1/2, 1)
-        Values of a.
-    spectrum : iterable of float, default (-1, -1/2, 0, 1/2, 1)
-        Values of b. Negative ones set the embeddings against the singular values: the paper calls
-        that extreme, and permitted. All six named rescalings are on the default grid.
-
-    Returns
-    -------
-    tuple of Rescaling
-        By a, then by b.
-
-    Raises
-    ------
-    ValueError
-        An exponent is not a finite number.
+    shrinkage, spectrum : iterable of float
+        Values of a and of b. The default grid, by a and then by b, has all named rescalings.
 
     Examples
     --------
@@ -184,12 +148,12 @@ def rescaling_grid(
 def as_diagonal(rescaling: Any, shrinkage: Diagonal, singular_values: Diagonal) -> Diagonal:
     """Return D of any ``rescaling=`` argument as its positive diagonal, (k,) float64.
 
-    rescaling is None (D = I), a name, a Rescaling, or D itself as (k,) positive numbers. Where the
-    shrinkage is 0 the solution's columns are zero, and stay so under every D: D_l is 1 there.
+    rescaling is None (D = I), a name, a Rescaling, or D itself as (k,) positive numbers. D_l is 1
+    where the shrinkage is 0: the solution's columns are zero there, under every D.
     """
     k = len(singular_values)
     if rescaling is None:
-        return validation.as_positive_diagonal("rescaling", np.ones(k), k)
+        rescaling = Rescaling()
     if isinstance(rescaling, str):
         known = {named.name: named.rescaling for named in _NAMED}
         rescaling = known[validation.as_choice("rescaling", rescaling, known)]

@@ -219,20 +219,30 @@ def test_neighbors_command_gives_the_model_to_measures(name, files, tmp_path):
     assert np.isfinite(np.load(out)["scores"]).all()
 
 
+# each runs under every rescaling: one of each kind of parameters by default
+SOME = ["csls", "recos", "rescaled_cosine:data", "weight_cosine", "project_back_items"]
+WITH_LABELS = [*ALONE, *OF_A_MODEL, "weight_cosine", "project_back_items", "query_metric_cosine"]
+WITH_LABELS += ["popularity_whitened_cosine"]
+
+
 @pytest.mark.parametrize(
-    "labelled", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["labels", "held out"]
+    ("labelled", "names"),
+    [
+        (True, SOME),
+        pytest.param(True, WITH_LABELS, marks=pytest.mark.slow),
+        pytest.param(
+            False, [*WITH_LABELS, *USER_ITEM, "project_back_users"], marks=pytest.mark.slow
+        ),
+    ],
+    ids=["some", "labels", "held out"],
 )
-def test_compare_command_accepts_every_measure(labelled, files, tmp_path):
-    names = [*ALONE, *OF_A_MODEL, "weight_cosine", "project_back_items", "query_metric_cosine"]
-    names += ["popularity_whitened_cosine"] + (
-        [] if labelled else [*USER_ITEM, "project_back_users"]
-    )
+def test_compare_command_accepts_every_measure(labelled, names, files, tmp_path):
     call = ["compare", files / "X.npz", "--rank", 4, "--out", tmp_path, "--objective", "dropout"]
     call += ["--labels", files / "labels.csv", "--label-column", "label"] if labelled else []
     chosen = ",".join([*names, f"soft_cosine:matrix={files}/S.npy"])
     assert main([str(word) for word in [*call, "--measures", chosen]]) in (0, 1)
     rows = json.loads((tmp_path / "comparison.json").read_text())["leaderboard"]["rows"]
-    assert {row["measure"] for row in rows} == {*names, "soft_cosine"}
+    assert {row["measure"] for row in rows} == {"cosine", *names, "soft_cosine"}
 
 
 @pytest.mark.parametrize(
