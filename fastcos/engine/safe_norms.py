@@ -9,20 +9,14 @@ _LEAST_NORM = 2.0**-480
 Floats = npt.NDArray[np.float64]
 
 
-def may_underflow(norms: Floats) -> bool:
-    """Return whether the squares of a row with one of these norms may underflow; 0 counts."""
-    return bool((norms < _LEAST_NORM).any())
+def find_small(norms: Floats) -> npt.NDArray[np.intp]:
+    """Return the numbers of the rows whose squares may underflow, zero rows among them."""
+    return np.flatnonzero(norms < _LEAST_NORM)
 
 
-def exponents_to_scale(norms: Floats, largest: Floats) -> npt.NDArray[np.intc] | None:
-    """Return the power of two (n,) for each row, 0 for rows that keep theirs; None if all do.
-
-    norms (n,) as measured; largest (n,): the largest magnitude of each row.
-    """
-    small = norms < _LEAST_NORM
-    if not (small & (largest > 0)).any():
-        return None
-    return np.where(small, -np.frexp(largest)[1], 0).astype(np.intc)
+def exponents_for(largest: Floats) -> npt.NDArray[np.intc]:
+    """Return the power of two that brings each largest magnitude near 1, 0 for 0."""
+    return -np.frexp(largest)[1]
 
 
 def scale_up(rows: Floats, norms: Floats) -> tuple[Floats, npt.NDArray[np.intc]] | None:
@@ -30,9 +24,10 @@ def scale_up(rows: Floats, norms: Floats) -> tuple[Floats, npt.NDArray[np.intc]]
 
     Scaling by a power of two rounds nothing.
     """
-    if not may_underflow(norms):
+    small = find_small(norms)
+    largest = np.abs(rows[small]).max(axis=1, initial=0)
+    if not largest.any():
         return None
-    exponents = exponents_to_scale(norms, np.abs(rows).max(axis=1))
-    if exponents is None:
-        return None
+    exponents = np.zeros(len(rows), np.intc)
+    exponents[small] = exponents_for(largest)
     return np.ldexp(rows, exponents[:, None]), exponents

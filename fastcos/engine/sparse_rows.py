@@ -156,14 +156,16 @@ def _are_whole(
 def _scaled_up(rows: SparseRows, n_threads: int | None) -> SparseRows:
     """Return rows of which those whose squares would underflow are scaled up."""
     indptr, indices, data = rows.by_row
-    if data is None or data.dtype != np.float64 or not safe_norms.may_underflow(rows.norms):
+    small = safe_norms.find_small(rows.norms)
+    if data is None or data.dtype != np.float64 or not len(small):
         return rows
     row_of = np.repeat(np.arange(rows.shape[0]), np.diff(indptr))
+    inside = np.isin(row_of, small)
     largest = np.zeros(rows.shape[0])
-    np.maximum.at(largest, row_of, np.abs(data))
-    exponents = safe_norms.exponents_to_scale(rows.norms, largest)
-    if exponents is None:
+    np.maximum.at(largest, row_of[inside], np.abs(data[inside]))
+    if not largest.any():
         return rows
+    exponents = safe_norms.exponents_for(largest)
     scaled = np.ldexp(data, exponents[row_of])
     return SparseRows(rows.shape, (indptr, indices, scaled), None, n_threads, are_whole=False)
 
