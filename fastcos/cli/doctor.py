@@ -12,13 +12,12 @@ from fastcos.kernels import code_cache, cpu
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
-Print what decides speed on this machine and what a bug report needs: versions, cores, quota, BLAS,
+Print what decides speed on this machine and what a bug report needs: versions, cores, BLAS,
 instruction set and caches; then what to change, if anything."""
 EPILOG = """\
 examples:
   fastcos doctor
   fastcos doctor --json > machine.json"""
-CGROUP_FILES = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +42,7 @@ def run(given: argparse.Namespace) -> int:
 
 def findings() -> dict[str, Any]:
     """Return all that decides speed or that a bug report needs."""
+    import joblib
     import scipy.linalg  # noqa: F401  loads the BLAS that is to be reported
     from threadpoolctl import threadpool_info
 
@@ -52,8 +52,7 @@ def findings() -> dict[str, Any]:
         "versions": provenance.versions(),
         "processor": cpu.name(),
         "cores": os.cpu_count(),
-        "cores_allowed": _allowed_cores(),
-        "cgroup_quota": _cgroup_quota(),
+        "cores_allowed": joblib.cpu_count(),  # by affinity and cgroup quota
         "threads": settings.num_threads,
         "backend": settings.backend,
         "instruction_set": settings.isa,
@@ -86,7 +85,7 @@ def advice(found: dict[str, Any]) -> list[str]:
             "No kernel is compiled yet: run fastcos warmup, or wait in each first call.",
         ),
         (
-            threads > (cores or threads),
+            threads > cores,
             f"{threads} threads share {cores} cores: unset FASTCOS_NUM_THREADS.",
         ),
         (
@@ -107,20 +106,6 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(map(_text, value))
     return str(value)
-
-
-def _allowed_cores() -> int | None:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-def _cgroup_quota() -> str | None:
-    for name in CGROUP_FILES:
-        try:
-            quota = Path(name).read_text().strip()
-        except OSError:
-            continue
-        return None if quota.startswith(("max", "-1")) else quota
-    return None
 
 
 def _writable(directory: Path) -> bool:

@@ -18,8 +18,6 @@ N_RESAMPLES = 2000
 # scores (r, c) of c candidates (their numbers) on r samples; weights (r, n): how often each of the
 # n units is in a sample
 Estimate = Callable[[Floats, Sequence[int]], Floats]
-# scores (r,) of the trivial answer on the same samples
-ChanceLevel = Callable[[Floats], Floats]
 
 
 class ChanceTest(NamedTuple):
@@ -30,14 +28,15 @@ class ChanceTest(NamedTuple):
     score : str
         Name of the score.
     estimate : callable
-    chance : callable
+    chance : ndarray (n,)
+        Score of the trivial answer for every unit; its mean is the chance level.
     baseline : str
         The trivial answer, in words that a number follows: "chance has".
     """
 
     score: str
     estimate: Estimate
-    chance: ChanceLevel
+    chance: Floats
     baseline: str
 
 
@@ -77,11 +76,6 @@ def mean_estimate(values: Floats) -> Estimate:
     return lambda weights, some: weights @ values[some].T / weights.sum(axis=1, keepdims=True)
 
 
-def mean_chance(values: Floats) -> ChanceLevel:
-    """Mean over units of values (n,)."""
-    return lambda weights: weights @ values / weights.sum(axis=1)
-
-
 def rank(
     evaluation: Evaluation,
     candidates: Sequence[Candidate],
@@ -101,10 +95,8 @@ def rank(
     failed = _failed_test(evaluation, candidates, halves)
     gain = None
     if len(candidates) > 1:
-        gain = halves.lead(
-            evaluation.estimate, lambda weights: evaluation.estimate(weights, [0])[:, 0],
-            range(1, len(candidates)),
-        )  # fmt: skip
+        others = range(1, len(candidates))
+        gain = halves.lead(evaluation.estimate, others, evaluation.estimate)
     best = next((row for row in rows if row.candidate != candidates[0]), rows[0])
     recommended = best.candidate if gain is not None and gain.low > 0 else candidates[0]
     return Leaderboard(
@@ -112,7 +104,7 @@ def rank(
         score=evaluation.score,
         rows=rows,
         baseline=candidates[0],
-        chance_level={test.score: float(test.chance(whole)[0]) for test in evaluation.tests},
+        chance_level={test.score: float(test.chance.mean()) for test in evaluation.tests},
         n_units=n,
         unit=evaluation.unit,
         beats_chance=not failed,
@@ -149,14 +141,14 @@ class _CrossFitting:
         self._halves = first, 1 - first
         self._samples = [_samples(half, random) for half in self._halves]
 
-    def lead(self, estimate: Estimate, other: ChanceLevel, some: Sequence[int]) -> Interval:
-        """Lead of the best of some candidates: chosen on one half, measured on the other."""
+    def lead(self, estimate: Estimate, some: Sequence[int], other: Estimate) -> Interval:
+        """Lead of the best of some candidates over the first one of other, cross-fitted."""
         values, resampled = [], []
         for choosing, measuring in ((0, 1), (1, 0)):
             best = some[int(estimate(self._halves[choosing], some)[0].argmax())]
             half, samples = self._halves[measuring], self._samples[measuring]
-            values.append(estimate(half, [best])[0, 0] - other(half)[0])
-            resampled.append(estimate(samples, [best])[:, 0] - other(samples))
+            values.append(estimate(half, [best])[0, 0] - other(half, [0])[0, 0])
+            resampled.append((estimate(samples, [best]) - other(samples, [0]))[:, 0])
         return _interval(float(np.mean(values)), np.mean(resampled, axis=0))
 
 
@@ -166,14 +158,14 @@ def _failed_test(
     """The conclusion if the best candidate fails a test."""
     every, whole = range(len(candidates)), np.ones((1, evaluation.n_units))
     for test in evaluation.tests:
-        lead = halves.lead(test.estimate, test.chance, every)
+        lead = halves.lead(test.estimate, every, mean_estimate(test.chance[None]))
         if lead.low <= 0:
             scores = test.estimate(whole, every)[0]
             best = int(scores.argmax())
             return (
                 f"{evaluation.failure}: the best of {len(candidates)} candidates, "
                 f"{candidates[best]}, has {test.score} {scores[best]:.3f}, {test.baseline} "
-                f"{test.chance(whole)[0]:.3f}; {_method(evaluation)}, the lead is {lead}."
+                f"{test.chance.mean():.3f}; {_method(evaluation)}, the lead is {lead}."
             )
     return None
 

@@ -124,7 +124,7 @@ class Candidate:
     def requires(self) -> str:
         """What the measure requires besides the rows, in its class's words; "" for nothing."""
         if self.source is None or isinstance(self.source, str):
-            return _OPTIONAL_MODEL.get(self.name, self._class.needs)
+            return _OPTIONAL_MODEL.get(self.name, str(self._class.needs))
         needs = str(getattr(self._class, "needs", ""))
         # an object may already hold the other side; the other requirements it must hold
         missing = needs == _OTHER_SIDE and getattr(self.source, _OTHER_SIDE, None) is None

@@ -111,7 +111,7 @@ def test_weighted_spearman_matches_scipy_on_repeats():
 
 def evaluation_of(values, chance):
     estimate = bootstrap.mean_estimate(values)
-    test = bootstrap.ChanceTest("score", estimate, bootstrap.mean_chance(chance), "chance has")
+    test = bootstrap.ChanceTest("score", estimate, chance, "chance has")
     return bootstrap.Evaluation(
         "what", "units", values.shape[1], "score", estimate, (test,), {}, "No measure does"
     )

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.comparison.bootstrap import ChanceTest, Evaluation, mean_chance, mean_estimate
+from fastcos.comparison.bootstrap import ChanceTest, Evaluation, mean_estimate
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.scoring import raw_score_blocks
 from fastcos.kernels import label_ranks
@@ -90,10 +90,10 @@ class LabelTask:
                 ChanceTest(
                     "accuracy of ten votes",
                     accuracy,
-                    mean_chance(most_common),
+                    most_common,
                     "the commonest label is right for",
                 ),
-                ChanceTest("AUC", auc, lambda weights: np.full(len(weights), 0.5), "chance has"),
+                ChanceTest("AUC", auc, np.full(len(own), 0.5), "chance has"),
             ),
             other_scores={"AUC": auc, "accuracy": accuracy},
             failure="No measure recovers these labels",

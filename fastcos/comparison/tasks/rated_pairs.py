@@ -62,11 +62,7 @@ class PairTask:
             n_units=len(self._pairs),
             score="Spearman",
             estimate=estimate,
-            tests=(
-                ChanceTest(
-                    "Spearman", estimate, lambda weights: np.zeros(len(weights)), "chance has"
-                ),
-            ),
+            tests=(ChanceTest("Spearman", estimate, np.zeros(len(self._pairs)), "chance has"),),
             other_scores={},
             failure="No measure follows these ratings",
         )
