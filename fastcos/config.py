@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fastcos import validation
 from fastcos.kernels import code_cache, cpu
 
+# drivers of kernels: see fastcos.parallel
 BACKENDS = ("pool", "prange")
 
 

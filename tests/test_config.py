@@ -1,4 +1,4 @@
-"""Settings: set_config, else the environment, else defaults; nothing is bent silently."""
+"""Settings: set_config, else the environment, else defaults; invalid values are errors."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def nothing_set(monkeypatch):
     code_cache.set_cache_directory(None)
 
 
-def test_defaults_come_from_the_machine_and_scikit_learn():
+def test_get_config_defaults():
     found = config.get_config()
     assert found.num_threads == joblib.cpu_count()
     assert found.backend == "pool"
@@ -37,7 +37,7 @@ def test_defaults_come_from_the_machine_and_scikit_learn():
         assert config.get_config().working_memory == 17
 
 
-def test_the_environment_is_read_when_it_is_used(monkeypatch, tmp_path):
+def test_get_config_reads_the_environment_at_each_call(monkeypatch, tmp_path):
     for variable, value in (
         ("NUM_THREADS", "3"),
         ("BACKEND", "prange"),
@@ -49,7 +49,7 @@ def test_the_environment_is_read_when_it_is_used(monkeypatch, tmp_path):
     assert config.get_config() == (3, "prange", "generic", tmp_path, 2.5)
 
 
-def test_set_config_comes_before_the_environment(monkeypatch, tmp_path):
+def test_set_config_overrides_the_environment(monkeypatch, tmp_path):
     for variable in VARIABLES:
         monkeypatch.setenv(f"FASTCOS_{variable}", "nonsense")
     config.set_config(
@@ -58,14 +58,14 @@ def test_set_config_comes_before_the_environment(monkeypatch, tmp_path):
     assert config.get_config() == (2, "pool", "generic", tmp_path, 64.0)
 
 
-def test_what_is_left_out_stays():
+def test_set_config_keeps_other_settings():
     config.set_config(num_threads=5, working_memory=9)
     config.set_config(working_memory=10)
     assert config.get_config().num_threads == 5
     assert config.get_config().working_memory == 10
 
 
-def test_an_empty_variable_counts_as_absent(monkeypatch):
+def test_get_config_ignores_empty_variables(monkeypatch):
     for variable in VARIABLES:
         monkeypatch.setenv(f"FASTCOS_{variable}", "")
     assert config.get_config().backend == "pool"
@@ -86,19 +86,19 @@ def test_an_empty_variable_counts_as_absent(monkeypatch):
         ("working_memory", "big", "working_memory must be a finite number > 0, got 'big'"),
     ],
 )
-def test_a_setting_that_cannot_be_honoured_is_refused(setting, value, message):
+def test_set_config_refuses_invalid_values(setting, value, message):
     with pytest.raises(ValueError, match=message):
         config.set_config(**{setting: value})
     assert setting not in config.overrides
 
 
 @pytest.mark.parametrize("value", [5, "", b"x", ["a"]])
-def test_a_cache_directory_that_is_no_path_is_refused(value):
+def test_set_config_refuses_other_types_of_paths(value):
     with pytest.raises(TypeError, match="cache_dir must be a path, got"):
         config.set_config(cache_dir=value)
 
 
-def test_settings_are_taken_all_or_none(tmp_path):
+def test_set_config_changes_all_or_nothing(tmp_path):
     with pytest.raises(ValueError, match="working_memory"):
         config.set_config(num_threads=7, cache_dir=tmp_path, working_memory=-1)
     with pytest.raises(TypeError, match="cache_dir"):
@@ -121,13 +121,13 @@ def test_settings_are_taken_all_or_none(tmp_path):
         ("WORKING_MEMORY", "1 GB", "FASTCOS_WORKING_MEMORY must be a number, got '1 GB'"),
     ],
 )
-def test_a_variable_that_cannot_be_honoured_is_named(monkeypatch, variable, value, message):
+def test_get_config_names_an_invalid_variable(monkeypatch, variable, value, message):
     monkeypatch.setenv(f"FASTCOS_{variable}", value)
     with pytest.raises(ValueError, match=message):
         config.get_config()
 
 
-def test_an_instruction_set_that_the_cpu_lacks_is_refused(monkeypatch):
+def test_isa_that_the_cpu_lacks_is_refused(monkeypatch):
     monkeypatch.setattr(cpu, "supported_isas", lambda: ("avx2", "generic"))
     assert config.isa() == "avx2"
     message = r"must be supported by this CPU \(avx2, generic\), got 'vnni'"
@@ -152,7 +152,7 @@ def fresh(code, **environment):
     return done.stdout
 
 
-def test_nothing_is_read_at_import():
+def test_import_reads_no_variable():
     nonsense = {f"FASTCOS_{variable}": "nonsense" for variable in VARIABLES}
     fresh("import fastcos, fastcos.config, fastcos.parallel, fastcos.kernels.csr", **nonsense)
 
@@ -172,7 +172,7 @@ HEAVY = [
 @pytest.mark.parametrize(
     "modules", ["fastcos", "fastcos.parallel, fastcos.linalg.products, fastcos.config"]
 )
-def test_importing_stays_light(modules):
+def test_import_loads_no_heavy_package(modules):
     code = f"import json, sys, {modules}\nprint(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(fresh(code))
     found = [name for name in loaded if any(name == h or name.startswith(f"{h}.") for h in HEAVY)]

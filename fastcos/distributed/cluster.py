@@ -184,12 +184,10 @@ def randomized_svd(
 
     Parameters
     ----------
-    path : path-like
-        Of :class:`fastcos.linalg.InteractionShards`, the same for every worker.
+    path, client
+        As in :func:`gram_matmul`.
     n_components : int
         k.
-    client : distributed.Client, optional
-        Default: the current one.
     **options
         As in :func:`fastcos.randomized_svd`; scale is not supported.
 
@@ -218,12 +216,10 @@ def fit(
     Parameters
     ----------
     model : LinearMF
-    path : path-like
-        Of :class:`fastcos.linalg.InteractionShards`, the same for every worker.
+    path, client
+        As in :func:`gram_matmul`.
     progress : callable, optional
         As in :meth:`fastcos.LinearMF.fit`.
-    client : distributed.Client, optional
-        Default: the current one.
 
     Returns
     -------

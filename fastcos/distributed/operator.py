@@ -18,9 +18,10 @@ from fastcos.linalg.shards import InteractionShards
 _TASKS_SHARE = 0.5
 # bytes of an entry: a column of 4 and a value of 8
 _BYTES_PER_ENTRY = 12
-# bytes per entry of the sums of parts, and entries per column below which SparseOperator builds X'
-# instead: both follow from partial_sums.NNZ_PER_COLUMN
-_SUM_BYTES_PER_ENTRY, _ENTRIES_PER_COLUMN = 6, 96
+# bytes per entry of the sums of parts: a panel's row of 256 by partial_sums.NNZ_PER_COLUMN
+_SUM_BYTES_PER_ENTRY = 6
+# entries per column below which there is one part, and SparseOperator builds X' instead
+_ENTRIES_PER_COLUMN = 96
 # the graph carries the factor Q (p, l), because a scattered copy is lost with its worker
 _LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
 

@@ -18,11 +18,15 @@ from fastcos.parallel import Progress
 
 # steps after a block was widened until the new directions have converged enough to be checked
 _STEPS_AFTER_WIDENING = 4
-# norms of columns, in roundings of the largest eigenvalue: shorter columns than the first are
-# orthogonalised again before they are scaled, shorter ones than the second are rounding
-_SHORT, _NEGLIGIBLE = 100, 8
-# rows whose products are added one by one, and the most sums that are then added in float64
-_ROWS_PER_PART, _MOST_PARTS = 512, 64
+# norms of columns, in roundings of the largest eigenvalue, below which they are orthogonalised
+# again before they are scaled
+_SHORT = 100
+# and below which they are rounding
+_NEGLIGIBLE = 8
+# rows whose products are added one by one in the working precision
+_ROWS_PER_PART = 512
+# sums of such rows at most, which are added in float64
+_MOST_PARTS = 64
 
 
 class Ritz(NamedTuple):

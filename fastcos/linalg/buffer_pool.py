@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 from fastcos import config
 
+# bytes
 CACHE_LINE = 64
+# bytes
 _HUGE_PAGE = 2**21
 # bytes from which arrays are pooled: NumPy requests huge pages from there on
 _LARGE = 2**22

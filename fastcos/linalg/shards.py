@@ -35,7 +35,10 @@ ENTRIES_HELD = 1 << 25
 ENTRIES_PER_SHARD = 1 << 24
 # column numbers and offsets up to here are int32
 LARGEST_INT32 = 2**31 - 1
-_KIND, _SHARD_KIND, _MANIFEST = "InteractionShards", "InteractionShard", "manifest"
+# kinds of the stored directories, and the name of the one that lists the shards
+_KIND = "InteractionShards"
+_SHARD_KIND = "InteractionShard"
+_MANIFEST = "manifest"
 
 
 class InteractionShards:

@@ -14,9 +14,10 @@ from fastcos.linalg.block_lanczos import SVDProgress
 from fastcos.linalg.operators import Floats, Matrix, Operator, as_operator
 from fastcos.parallel import Progress
 
-# columns of the shorter side up to which direct_svd takes a dense eigendecomposition, and the
-# share 1/5 of wanted triplets from which both solvers do: cheaper than Lanczos (bench/svd.py)
-DENSE_SIDE, _DENSE_SHARE = 2048, 5
+# columns of the shorter side up to which direct_svd takes a dense eigendecomposition
+DENSE_SIDE = 2048
+# one triplet in so many columns, from which both solvers do: cheaper than Lanczos (bench/svd.py)
+_DENSE_SHARE = 5
 # singular values relative to the largest that a Gram matrix in float64 cannot distinguish from 0
 _RANK_TOLERANCE = 1e-7
 # rows of the vectors whose residuals stay in the cache

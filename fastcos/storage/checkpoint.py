@@ -31,7 +31,9 @@ from fastcos.storage.directory import (
 # products of entries per thread in the search of a block: 17 s on a core of 130 GFLOP/s, which is
 # what a kill costs
 WORK_PER_THREAD = 1 << 41
-_RUN, _DONE = "run.json", "done"
+# files beside the arrays: the request, and the flags of blocks
+_RUN = "run.json"
+_DONE = "done"
 # errors of a file system that reserves no space: a full disk is then found while writing
 _NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 Array = npt.NDArray[Any]

@@ -26,9 +26,12 @@ import numpy.typing as npt
 
 from fastcos import validation
 
+# version of the directory's layout, which load_arrays requires
 FORMAT_VERSION = 1
 _HEADER = "header.json"
+# bytes of a header at most: a larger file is not read
 _LARGEST_HEADER = 1 << 26
+# names of files that a writer makes, and may remove
 _ARRAY_FILE = re.compile(r"[^\W\d]\w*-[0-9a-f]{16}\.npy")
 _TEMPORARY_FILE = re.compile(r"\.[0-9a-f]{32}")
 

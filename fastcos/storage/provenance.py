@@ -8,6 +8,7 @@ from typing import Any
 from fastcos import config
 from fastcos.kernels import cpu
 
+# packages that affect results
 PACKAGES = ("fastcos", "numba", "llvmlite", "numpy", "scipy", "scikit-learn", "matplotlib")
 
 
