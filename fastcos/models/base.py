@@ -49,7 +49,7 @@ class ScoringEmbeddings(NamedTuple):
 
 
 class RecommenderMixin:
-    """``recommend`` for estimators with user_embeddings, item_embeddings and _as_matrix."""
+    """``recommend`` for estimators with _as_matrix, _embed of validated users, item_embeddings."""
 
     def scoring_embeddings(self: Any, X: Any) -> ScoringEmbeddings:
         """Return rows whose inner products are the model's scores of items for users.
@@ -63,9 +63,21 @@ class RecommenderMixin:
         -------
         ScoringEmbeddings
             users and items, for ``top_k(users, items, measure="dot", exclude=X)`` or any index of
-            inner products.
+            inner products. CosineMF appends a column, which adds its ``item_bias_``.
+
+        Examples
+        --------
+        >>> from fastcos import CosineMF, simulate_interactions, top_k
+        >>> X = simulate_interactions(300, 40, n_clusters=2, interactions_per_user=9).X
+        >>> users, items = CosineMF(4).fit(X).scoring_embeddings(X)
+        >>> top_k(users, items, 5, measure="dot", exclude=X).indices.shape
+        (300, 5)
         """
-        return ScoringEmbeddings(self.user_embeddings(X), self.item_embeddings())
+        check_is_fitted(self)
+        return self._scoring(self._as_matrix(X, reset=False))  # type: ignore[no-any-return]
+
+    def _scoring(self: Any, X: Any) -> ScoringEmbeddings:
+        return ScoringEmbeddings(self._embed(X), self.item_embeddings())
 
     def recommend(
         self: Any,
@@ -126,7 +138,7 @@ class RecommenderMixin:
                 if progress is not None:
                     progress(first + done, m)
 
-            users, items = self.scoring_embeddings(rows)
+            users, items = self._scoring(rows)
             block = top_k(
                 users, items, k, measure="dot", n_threads=n_threads,
                 exclude=sp.csr_array(rows) if exclude_seen else None, progress=report,

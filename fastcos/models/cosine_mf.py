@@ -241,7 +241,10 @@ class CosineMF(
             X is not valid, or has another number of columns than in fit.
         """
         check_is_fitted(self)
-        X = self._as_matrix(X, reset=False).astype(np.float64)
+        return self._embed(self._as_matrix(X, reset=False))
+
+    def _embed(self, X: sp.csr_array) -> Floats:
+        X = X.astype(np.float64)
         squares = sp.csr_array((X.data**2, X.indices, X.indptr), shape=X.shape)
         P = matmul(X, self.encoder_.astype(np.float64))
         if self.similarity != "dot":
@@ -260,28 +263,8 @@ class CosineMF(
         check_is_fitted(self)
         return np.ascontiguousarray(self.components_.T)
 
-    def scoring_embeddings(self, X: Any) -> ScoringEmbeddings:
-        """Return rows whose inner products are ln p(item | user), up to a constant of each user.
-
-        Parameters
-        ----------
-        X : sparse matrix or array_like (m, p)
-
-        Returns
-        -------
-        ScoringEmbeddings
-            users (m, k + 1) and items (p, k + 1), float32; the last column adds ``item_bias_``.
-
-        Examples
-        --------
-        >>> from fastcos import simulate_interactions, top_k
-        >>> from fastcos.models.cosine_mf import CosineMF
-        >>> X = simulate_interactions(300, 40, n_clusters=2, interactions_per_user=9).X
-        >>> users, items = CosineMF(4).fit(X).scoring_embeddings(X)
-        >>> top_k(users, items, 5, measure="dot", exclude=X).indices.shape
-        (300, 5)
-        """
-        users = self.user_embeddings(X) / np.float32(self.temperature)
+    def _scoring(self, X: sp.csr_array) -> ScoringEmbeddings:
+        users = self._embed(X) / np.float32(self.temperature)
         return ScoringEmbeddings(
             np.column_stack([users, np.ones(len(users), np.float32)]),
             np.column_stack([self.item_embeddings(), self.item_bias_]),

@@ -334,7 +334,9 @@ class LinearMF(
             X or rescaling is not valid, or X has another number of columns than in fit.
         """
         check_is_fitted(self)
-        X = self._as_matrix(X, reset=False)
+        return self._embed(self._as_matrix(X, reset=False), rescaling)
+
+    def _embed(self, X: Any, rescaling: Any = None) -> Matrix:
         A = self._scaled_components(np.sqrt(self.shrinkage_) * self._diagonal(rescaling))
         rows, _ = _CENTERS[self._settings(len(self.singular_values_)).center]
         row_center = biases_of(X, rows, False).row_center

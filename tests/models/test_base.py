@@ -66,6 +66,15 @@ def test_recommend_is_independent_of_blocks_of_users():
     assert calls[-1] == (90 * COPIES, 90 * COPIES)
 
 
+@pytest.mark.parametrize("model", [LinearMF(3), CosineMF(3, max_iter=1)], ids=["linear", "cosine"])
+def test_recommend_takes_data_frames(model):
+    pandas = pytest.importorskip("pandas")
+    X = np.random.default_rng(0).poisson(1.0, (30, 8)).astype(np.float64)
+    frame = pandas.DataFrame(X, columns=[f"item {j}" for j in range(8)])
+    found = model.fit(frame).recommend(frame, 2)  # without a warning of feature names
+    np.testing.assert_array_equal(found.indices, model.fit(X).recommend(X, 2).indices)
+
+
 def test_recommend_pads_users_with_few_unseen_items(X):
     X = sp.csr_array(X).toarray()
     X[3] = 1
