@@ -118,6 +118,13 @@ def test_page_command_parses(page, command):
         assert whole_parser(words).parse_args(words).command == words[0]
 
 
+@pytest.mark.parametrize("script", [".ci/run", ".ci/lowest"])
+def test_ci_script_names_existing_files(script):
+    text = (ROOT / script).read_text("utf8")
+    for path in re.findall(r"\b(?:tests|bench|docs)/[\w./-]*\w", text):
+        assert (ROOT / path).exists(), path
+
+
 @pytest.mark.parametrize("page", TEXTS)
 def test_page_names_existing_flags_and_files(page):
     parsers = next(
