@@ -33,8 +33,10 @@ _ROTATION_SEED = 20240308
 _TILE_REGISTERS = validation.read_only(tiles.configuration())
 # no centring: every cosine is quantised as it is
 _NO_CENTRE = validation.read_only(np.zeros(0))
-# items in the sample that decides on centring; with fewer than _LEAST_ITEMS it is not tried
-_CENTRE_SAMPLE, _LEAST_ITEMS = 128, 256
+# items in the sample that decides on centring: 128^2 products, less than packing 1,000 items
+_CENTRE_SAMPLE = 128
+# items from which centring is tried: fewer are searched faster than sampled
+_LEAST_ITEMS = 256
 # cosine from which two directions count as close: the filter's error is about 0.02 of a cosine
 _CLOSE_COSINE = 0.98
 # share of close directions from which centring pays: the error of the others may double

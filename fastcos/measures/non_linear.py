@@ -27,8 +27,12 @@ from fastcos.measures.row_transforms import (
 _SLACK = 1e-9
 # mutual proximity: a deviation of cosines that counts as zero
 _LEAST_DEVIATION = 1e-12
-# recos: what float32 may add to an angle and to a raw score, and the least weight of a row
-_ANGLE_SLACK, _RAW_SLACK, _LEAST_WEIGHT = 1e-3, 1e-5, 0.1
+# recos: what float32 may add to an angle, 1,024 columns of rounding
+_ANGLE_SLACK = 1e-3
+# recos: what float32 may add to a raw score
+_RAW_SLACK = 1e-5
+# recos: least cosine to the axis that counts, so that no weight exceeds 10
+_LEAST_WEIGHT = 0.1
 # recos: items from which the mean direction of sorted rows is taken
 _AXIS_SAMPLE = 4096
 # mutual proximity: cosines at which the largest standardised one is kept. The largest of many

@@ -28,16 +28,20 @@ from fastcos.measures.base import UpperBounded
 
 # candidates of the first search beside k: with 14 most queries of Gaussian rows end there for csls
 _EXTRA_CANDIDATES = 14
-# candidates that a query's list holds at first, and how many times more where they were too few
-_CAPACITY, _GROWTH = 256, 8
+# candidates that a query's list holds at first: enough for most queries that are not done
+_CAPACITY = 256
+# how many times longer a list is made that was too short: at most three rounds for a million items
+_GROWTH = 8
 # a candidate's column, raw score and what rescoring keeps of it
 _BYTES_PER_CANDIDATE = 128
 # queries rescored together: lists of similar length are padded to one
 _RESCORED_QUERIES = 1024
 # pairs that a thread ranks at once
 _PAIRS_PER_BLOCK = 20_000
-# steps of the search for a raw score: doublings of its distance, then halvings of the last step
-_DOUBLINGS, _HALVINGS = 40, 6
+# steps of the search for a raw score that double its distance: 2^40 of a hundredth of it
+_DOUBLINGS = 40
+# halvings of the last step: the score found is within 2 % of the least
+_HALVINGS = 6
 
 
 class _Queries(NamedTuple):

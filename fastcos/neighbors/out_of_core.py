@@ -18,8 +18,12 @@ from fastcos.storage.checkpoint import Checkpoint, rows_per_block
 # both, batch and segment are about even, since every batch packs all items and every segment packs
 # all queries
 _QUERIES_SHARE = 0.4
-# norms, bias, and what the search keeps of a row; codes and encoded rows, per column
-_BYTES_PER_ROW, _BYTES_PER_CODE, _BYTES_PER_ENCODED_ENTRY = 160, 2, 16
+# norms, bias, and what a search keeps of a row, in bytes
+_BYTES_PER_ROW = 160
+# codes of an entry: packed once as query or item, and once while they are made
+_BYTES_PER_CODE = 2
+# an entry of an encoded row in float64, and of what its transform makes on the way
+_BYTES_PER_ENCODED_ENTRY = 16
 # columns and scores of a query: the best so far, those of the segment, and the best of both
 _BYTES_PER_NEIGHBOR = 48
 # queries of a batch that is kept on disk, at least: every batch reads all items anew
