@@ -236,7 +236,7 @@ def test_rows_that_are_no_numbers_are_refused():
         top_k(np.ones((3, 2)), k=1, measure=3)
 
 
-def test_too_little_working_memory_is_refused_with_what_is_needed():
+def test_too_little_working_memory_is_refused_with_the_need():
     with pytest.raises(ValueError, match=r"working_memory must be at least \d+\.\d\d MiB here"):
         top_k(gaussian(3000, 16), k=100, working_memory=0.01)
 
