@@ -12,7 +12,7 @@ import numpy as np
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.measures.base import Invariances, MetricType, Plain, Rows, invariances, register
-from fastcos.measures.knn_stats import NearestItems, RowLookup, cosine_moments, nearest
+from fastcos.measures.knn_stats import RowLookup, cosine_moments, nearest
 from fastcos.measures.row_transforms import (
     Floats,
     Integers,
@@ -90,33 +90,27 @@ class _Local(Plain):
             self._population = self._prepared(other)
         population = None if other is None else self._population
         found = nearest(self._rows, population, self.n_neighbors, self.neighbor_metric)
-        self._statistics = self._statistic(self._rows, found, self._population)
+        self._statistics = self._statistic(self._rows, *found, self._population)
 
-    def _of_items(self, B: Rows) -> Floats:
-        """Return the statistic of items; known for the rows that were fitted."""
+    def _of(self, rows: Rows, *, items: bool) -> Floats:
+        """Return the statistic of items, or of queries; known for the rows that were fitted."""
         lookup = validation.check_fitted(self.name, getattr(self, "_lookup", None))
-        return self._of(B, lookup.find(B), self._population)
-
-    def _of_queries(self, Q: Rows) -> Floats:
-        """Return the statistic of queries; known where a query is an item."""
-        lookup = validation.check_fitted(self.name, getattr(self, "_lookup", None))
-        unknown = np.full(len(Q), -1)
-        return self._of(Q, unknown if self._two_sides else lookup.find(Q), self._rows)
-
-    def _of(self, rows: Rows, number: Integers, population: Rows) -> Floats:
-        local = np.empty(len(rows))
-        local[number >= 0] = self._statistics[number[number >= 0]]
+        known = items or not self._two_sides
+        number = lookup.find(rows) if known else np.full(len(rows), -1)
+        statistics = np.empty(len(rows))
+        statistics[number >= 0] = self._statistics[number[number >= 0]]
         new = np.flatnonzero(number < 0)
         if len(new):
+            population = self._population if items else self._rows
             given, k = self._prepared(rows[new]), min(self.n_neighbors, len(population))
             found = nearest(given, population, k, self.neighbor_metric)
-            local[new] = self._statistic(given, found, population)
-        return local
+            statistics[new] = self._statistic(given, *found, population)
+        return statistics
 
     def _prepared(self, rows: Rows) -> Rows:
         return rows
 
-    def _statistic(self, rows: Rows, found: NearestItems, population: Rows) -> Floats:
+    def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
         raise NotImplementedError
 
 
@@ -144,15 +138,15 @@ class CSLS(_Local):
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return 2 raw - r(q)."""
-        return 2 * raw - self._of_queries(Q)[:, None]
+        return 2 * raw - self._of(Q, items=False)[:, None]
 
-    def _statistic(self, rows: Rows, found: NearestItems, population: Rows) -> Floats:
-        mean: Floats = found.scores.mean(axis=1)
+    def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
+        mean: Floats = scores.mean(axis=1)
         return mean
 
     def item_bias(self, B: Rows) -> Floats:
         """Return -r(b) / 2."""
-        return -0.5 * self._of_items(B)
+        return -0.5 * self._of(B, items=True)
 
 
 @register
@@ -181,20 +175,20 @@ class LocalScaling(_Local):
 
     def encode_items(self, B: Rows) -> Rows:
         """Return unit rows / s, float64."""
-        return unit_rows(B, 1 / self._positive(self._of_items(B)))
+        return unit_rows(B, 1 / self._positive(self._of(B, items=True)))
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return exp(2 raw / s)."""
-        scores: Floats = np.exp(2 * raw / self._positive(self._of_queries(Q))[:, None])
+        scores: Floats = np.exp(2 * raw / self._positive(self._of(Q, items=False))[:, None])
         return scores
 
-    def _statistic(self, rows: Rows, found: NearestItems, population: Rows) -> Floats:
-        distances: Floats = np.sqrt(np.maximum(0, 2 - 2 * found.scores[:, -1]))
+    def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
+        distances: Floats = np.sqrt(np.maximum(0, 2 - 2 * scores[:, -1]))
         return distances
 
     def item_bias(self, B: Rows) -> Floats:
         """Return -1 / s."""
-        return -1 / self._positive(self._of_items(B))
+        return -1 / self._positive(self._of(B, items=True))
 
     def _positive(self, scales: Floats) -> Floats:
         positive = self._statistics[self._statistics > 0]
@@ -233,22 +227,22 @@ class DisSimLocal(_Local):
     def item_bias(self, B: Rows) -> Floats:
         """Return (|b - c|² - |b|²) / 2."""
         norms = norms_of(self._prepared(B))
-        return 0.5 * (self._of_items(B) - norms * norms)
+        return 0.5 * (self._of(B, items=True) - norms * norms)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return 2 raw - |q|² + |q - c|²."""
         norms = norms_of(self._prepared(Q))
-        return 2 * raw + (self._of_queries(Q) - norms * norms)[:, None]
+        return 2 * raw + (self._of(Q, items=False) - norms * norms)[:, None]
 
     def _prepared(self, rows: Rows) -> Rows:
         return rows - self._origin if self._moved else rows
 
-    def _statistic(self, rows: Rows, found: NearestItems, population: Rows) -> Floats:
+    def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
         """Return the squared distance to the centroid of the list."""
         rows, population = same_type(rows, population)
         distances = parallel.unfilled(len(rows), np.float64)
         blocks = parallel.row_blocks(len(rows), max(1, _PAIRS_PER_BLOCK // self.n_neighbors))
-        given = map(as_contiguous, (rows, population, found.columns))
+        given = map(as_contiguous, (rows, population, columns))
         parallel.run(row_transforms.centroid_distances, blocks, *given, distances)
         return distances
 

@@ -44,20 +44,15 @@ def _place(rows: Rows) -> tuple[object, ...]:
     return rows.ctypes.data, rows.shape, rows.strides, rows.dtype
 
 
-class NearestItems(NamedTuple):
-    """The nearest k of every row: item numbers and raw scores, both (n, k)."""
-
-    columns: Integers
-    scores: Floats
-
-
-def nearest(queries: Rows, items: Rows | None, k: int, metric_type: MetricType) -> NearestItems:
-    """Find the k nearest items of every query; with items=None, the nearest other queries."""
+def nearest(
+    queries: Rows, items: Rows | None, k: int, metric_type: MetricType
+) -> tuple[Integers, Floats]:
+    """Return columns and raw scores (n, k) of the nearest items; None: the other queries."""
     options = ExecutionOptions(config.num_threads(), config.working_memory() * 2**20)
     encoded = encode_rows(queries, None, None, metric_type)
     others = encoded if items is None else encode_rows(items, None, None, metric_type)
     segment = Segment(metric_type, others, np.arange(len(others.rows), dtype=np.int64))
-    return NearestItems(*engine_nearest(encoded, segment, k, options, exclude_self=items is None))
+    return engine_nearest(encoded, segment, k, options, exclude_self=items is None)
 
 
 class CosineMoments(NamedTuple):

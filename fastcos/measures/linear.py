@@ -169,6 +169,8 @@ class _OtherSide(Mapped):
     needs: ClassVar[str] = "other"
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=y D=y G=y t=-")
 
+    centered: bool = False
+
     def __init__(self, other: Any = None) -> None:
         self.other = None if other is None else validation.as_rows("other", other)
 
@@ -177,11 +179,9 @@ class _OtherSide(Mapped):
         given = self.other if users is None else users
         other: Rows = as_given("other", given, self.name)
         validation.check_same_width("other", other, "items", items)
-        self.root_ = root_of("the moment of other", self._moment(other))
         self.mean_ = np.zeros(items.shape[1])
-
-    def _moment(self, other: Rows) -> Floats:
-        return gram_of(other, np.zeros(other.shape[1]))
+        moment = gram_of(other, mean_of(other) if self.centered else self.mean_)
+        self.root_ = root_of("the moment of other", moment)
 
 
 @register
@@ -205,9 +205,6 @@ class QueryMetricCosine(_OtherSide):
     def __init__(self, other: Any = None, *, centered: bool = False) -> None:
         super().__init__(other)
         self.centered = validation.as_flag("centered", centered)
-
-    def _moment(self, other: Rows) -> Floats:
-        return gram_of(other, mean_of(other) if self.centered else np.zeros(other.shape[1]))
 
 
 @register

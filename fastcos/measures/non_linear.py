@@ -133,8 +133,8 @@ class MutualProximity(Plain):
     """P(N(μ_x, s_x²) > d) P(N(μ_y, s_y²) > d), d = 1 - cosine: how near for both rows.
 
     μ and s are the mean and deviation of a row's distances to all (other) items, from d x d sums.
-    Ranked by the logarithm, so that values near 1 are told apart; s = 0 counts as 1e-12. Candidates
-    by cosine. Pitfall: the distances are taken as normal. Source: Schnitzer et al., JMLR 13 (2012).
+    Ranked by the logarithm, which keeps values near 1 distinct; s = 0 counts as 1e-12. Candidates
+    by cosine. Pitfall: assumes normal distances. Source: Schnitzer et al., JMLR 13 (2012).
     """
 
     name: ClassVar[str] = "mutual_proximity"

@@ -182,26 +182,20 @@ def _power(base: str, exponent: float) -> str:
     return base + words.get(exponent, f"^{exponent:g}")
 
 
-def _named(
-    name: str, shrinkage: float, spectrum: float, item_cosine: str, user_cosine: str
-) -> NamedRescaling:
-    rescaling = Rescaling(shrinkage, spectrum)
-    items = _product("V_k", *rescaling.item_exponents)
-    users = _product("U_k", *rescaling.user_exponents)
-    return NamedRescaling(name, rescaling, items, users, item_cosine, user_cosine)
-
-
-_NAMED: tuple[NamedRescaling, ...] = (
-    _named("identity", 0, 0, "W_ij / sqrt(W_ii W_jj)", "rows of X W^1/2"),
-    _named(
-        "orthonormal",
-        0.5,
-        0,
-        "V_k V_k', normalised: no two items are similar at k = p",
-        "rows of M (the paper's remedy)",
-    ),
-    _named("weights", -0.5, 0, "rows of W", "rows of X V_k V_k': of X itself at k = p"),
-    _named("balanced", 0, -0.5, "(M'M)^1/2, normalised", "(MM')^1/2, normalised"),
-    _named("smoothed", -0.5, -1, "columns of M", "U_k U_k', normalised"),
-    _named("data", 0.5, -1, "columns of the rank-k approximation of X", "rows of U_k S"),
+# name, exponents of S and of Σ in D, what cosines of items and of users compare
+_NAMES: tuple[tuple[str, float, float, str, str], ...] = (
+    ("identity", 0, 0, "W_ij / sqrt(W_ii W_jj)", "rows of X W^1/2"),
+    ("orthonormal", 0.5, 0, "V_k V_k', normalised: no two items are similar at k = p",
+     "rows of M (the paper's remedy)"),
+    ("weights", -0.5, 0, "rows of W", "rows of X V_k V_k': of X itself at k = p"),
+    ("balanced", 0, -0.5, "(M'M)^1/2, normalised", "(MM')^1/2, normalised"),
+    ("smoothed", -0.5, -1, "columns of M", "U_k U_k', normalised"),
+    ("data", 0.5, -1, "columns of the rank-k approximation of X", "rows of U_k S"),
+)  # fmt: skip
+_NAMED = tuple(
+    NamedRescaling(
+        name, D, _product("V_k", *D.item_exponents), _product("U_k", *D.user_exponents), one, other
+    )
+    for name, a, b, one, other in _NAMES
+    for D in [Rescaling(a, b)]
 )

@@ -33,9 +33,8 @@ def parameters_of(measure: Measure) -> dict[str, Any]:
 def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Return fields (name and parameters, for JSON) and arrays from which ``from_parts`` makes it.
 
-    A measure object is that of its class with its parameters: what it learned is learned anew.
-    TypeError for a class that is not registered, and for parameters that are no number, text or
-    array.
+    Only the class and the parameters are kept: a loaded measure is fitted again. TypeError for a
+    class that is not registered, and for parameters that are no number, text or array.
     """
     if isinstance(measure, str):
         return {"name": measure, "parameters": {}}, {}
