@@ -19,7 +19,7 @@ from bench.gate.processes import TURNS
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".gate"
 # benchmarks by default: all whose calls take milliseconds
-DEFAULT = r"^(?!starting|recovery|audit\.Whole)"
+DEFAULT = r"^(?!starting|recovery|audit\.EndToEnd)"
 
 
 def git(*arguments):
