@@ -118,6 +118,18 @@ def test_page_command_parses(page, command):
         assert whole_parser(words).parse_args(words).command == words[0]
 
 
+def test_pytest_commands_of_pages_select_tests():
+    """-k names a part of a test's name, or of its parameters."""
+    offenders = []
+    for page, text in TEXTS.items():
+        for command in re.findall(r"`pytest ([^`]*)`", text):
+            words = shlex.split(command)
+            keys = words[words.index("-k") + 1].split(" or ") if "-k" in words else []
+            code = "".join((ROOT / word).read_text("utf8") for word in words if ".py" in word)
+            offenders += [f"{page}: {command}" for key in keys if key not in code]
+    assert not offenders
+
+
 @pytest.mark.parametrize("script", [".ci/run", ".ci/lowest"])
 def test_ci_script_names_existing_files(script):
     text = (ROOT / script).read_text("utf8")
