@@ -9,8 +9,8 @@ one cluster scores higher than a pair of two. Its difference from the plain cosi
 python examples/which_remedy.py --output docs/remedies.csv --page docs/remedies.md
 
 writes one line per remedy and seed, and replaces the table of the page. At the paper's size
-(20,000 users, 1,000 items) a seed takes minutes, nearly all of them CosineMF's: lines that the csv
-has already are not computed again.
+(20,000 users, 1,000 items) a seed takes minutes, mostly for CosineMF. Lines that are already in the
+csv are not computed again.
 """
 
 import argparse
@@ -45,13 +45,13 @@ from fastcos.models.preprocessing import (
     biases,
 )
 
+# rank of the models: that of the paper
 K = 50
+# kind and name of the reference
 PLAIN = ("measure", "cosine")
-# between a user and an item, or of users, or of bags, or for given features: not of these items
-LEFT_OUT = {
-    "user_item_cosine", "user_item_dot", "project_back_users", "word_rotators_distance",
-    "soft_cosine",
-}  # fmt: skip
+# between a user and an item, between users, or for given features: not of these items
+LEFT_OUT = {"user_item_cosine", "user_item_dot", "project_back_users", "soft_cosine"}
+# pairs that learned_diagonal sees: a five-hundredth of all
 N_LABELLED_PAIRS = 1000
 TRAININGS = {
     "CosineMF": {},
@@ -62,7 +62,9 @@ TRAININGS = {
     "CosineMF, inverse propensities": {"propensity_exponent": 0.5},
     "control: the same on the dot product": {"similarity": "dot"},
 }
-START, END = "<!-- table: made by examples/which_remedy.py -->", "<!-- end of table -->"
+# the lines of the page around the table
+START = "<!-- table: made by examples/which_remedy.py -->"
+END = "<!-- end of table -->"
 
 
 def auc(scores, cluster):
@@ -78,14 +80,14 @@ def auc_of(items, cluster, measure="cosine"):
     """AUC of a measure's scores of the items with each other."""
     scores = np.vstack([block for _, block in similarity_blocks(items, measure=measure)])
     if get_measure(measure).name == "spearman_dims":
-        # ranks have few correlations: without this the rounding of float32 products, which depends
-        # on the CPU, would order equal ones (0.764399 to 0.764410 for 0.764405)
+        # ranks have few distinct correlations: without this the rounding of float32 products, which
+        # depends on the CPU, would order equal ones (0.764399 to 0.764410 for 0.764405)
         scores = np.round(scores, 6)
     return auc(scores, cluster)
 
 
 def parameters_of(name, model, items, X, cluster, seed):
-    """What a measure cannot do without."""
+    """The required parameters of a measure."""
     if name.startswith("rescaled_cosine"):
         return {"model": model}
     if name == "eq2_cosine":
