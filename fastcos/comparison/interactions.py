@@ -33,6 +33,7 @@ from fastcos.measures import Measure
 from fastcos.measures.rescaling import Rescaling
 from fastcos.parallel import Progress
 
+# choices of ``objective``: Eq. 1 is "dropout", Eq. 2 is "weight_decay"
 OBJECTIVES = ("both", "dropout", "weight_decay")
 
 

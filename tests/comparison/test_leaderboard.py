@@ -1,4 +1,4 @@
-"""Which measure to use: what every candidate scores, the intervals, and the conclusion."""
+"""Leaderboards: scores of candidates on tasks, intervals, and conclusions."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from tests.comparison.test_compare import clustered_interactions
 
 
 def blobs(n=120, d=6, n_labels=4, spread=1.0, seed=0):
-    """Labelled rows around their centres, all far from the origin: centring must help."""
+    """Labelled rows around their centres, all far from the origin, where centring helps."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, n_labels, n)
     centres = random.standard_normal((n_labels, d))
@@ -40,8 +40,9 @@ def test_scoring_matches_top_k(candidate):
         [block for _, block in scoring.raw_score_blocks(fitted, rows, every, every)]
     )
     ranked = np.take_along_axis(table, found.indices, axis=1)
-    falls = ranked[:, 1:] - ranked[:, :-1]
-    assert falls.max() <= 1e-9 * np.abs(table).max()  # equal keys may change places by rounding
+    steps = ranked[:, 1:] - ranked[:, :-1]
+    # equal raw scores may change places by rounding
+    assert steps.max() <= 1e-9 * np.abs(table).max()
     pairs = np.stack([np.arange(40), found.indices[:, 5]], axis=1)
     scores = scoring.pair_scores(fitted, rows, pairs)
     np.testing.assert_allclose(scores, found.scores[:, 5], rtol=1e-5, atol=1e-6)
@@ -247,7 +248,7 @@ def test_compare_evaluates_user_item_scores_once():
 
 
 def test_held_out_task_votes_of_users_match_numpy():
-    """By project_back_users, with everything of the question in plain NumPy."""
+    """For project_back_users, against the whole task in plain NumPy."""
     X, _ = clustered_interactions(150, 40)
     question = HeldOutTask(X, np.random.default_rng(0))
     model = LinearMF(6, random_state=0).fit(question.rest)
