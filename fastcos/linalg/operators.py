@@ -321,12 +321,8 @@ class SparseOperator(Operator):
         arrays = *self._arrays, block_rows, starts, rows, values
         blocks = parallel.row_blocks(len(block_rows) - 1, 1)
         self._run(sparse_blocks.transpose_blocks, blocks, *arrays)
-        read_only = validation.read_only
-        values = None if values is None else read_only(values)
-        transposes = sparse_blocks.Transposes(
-            block_rows, read_only(starts), read_only(rows), values
-        )
-        return first_blocks, transposes
+        read_only = map(validation.read_only, (starts, rows, values))
+        return first_blocks, sparse_blocks.Transposes(block_rows, *read_only)
 
 
 def as_operator(

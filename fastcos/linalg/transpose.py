@@ -29,7 +29,7 @@ def transposed(
     """
     n, nnz = len(indptr) - 1, int(indptr[-1])
     indptr, indices = validation.read_only(indptr), validation.read_only(indices)
-    data = None if data is None else validation.read_only(data)
+    data = validation.read_only(data)
     parts = max(1, min(_MOST_PARTS, nnz // (_NNZ_PER_COLUMN * n_columns)))
     rows = parallel.work_blocks(indptr, -(-(nnz + n) // parts))
     counts = np.empty((len(rows) - 1, n_columns), np.int64)
@@ -43,5 +43,5 @@ def transposed(
     values = None if data is None else np.empty(nnz, data.dtype)
     outputs = places, row_numbers, values
     parallel.run(csr.transpose_parts, blocks, *arrays, data, *outputs, n_threads=n_threads)
-    values = None if values is None else validation.read_only(values)
-    return validation.read_only(of_columns), validation.read_only(row_numbers), values
+    read_only = validation.read_only
+    return read_only(of_columns), read_only(row_numbers), read_only(values)

@@ -56,7 +56,7 @@ class FastcosFormatError(ValueError):
 
 
 class OccupiedError(ValueError):
-    """A directory holds something else than what is to be written to it."""
+    """The target directory holds something else."""
 
 
 class Stored(NamedTuple):

@@ -1,4 +1,4 @@
-"""Argument checks that several functions share; what one function alone requires it checks itself.
+"""Argument checks that several functions share; the rule of a single function is checked there.
 
 A message names the argument, the rule and the value. `as_x` converts, `check_x` refuses.
 """
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
-Array = TypeVar("Array", bound=npt.NDArray[Any])
+Array = TypeVar("Array", bound=npt.NDArray[Any] | None)
 Kind = TypeVar("Kind")
 
 
@@ -329,7 +329,9 @@ def check_fitted(name: str, state: Kind | None) -> Kind:
 
 
 def read_only(array: Array) -> Array:
-    """Return a view that cannot be written to: one compiled signature, and inputs stay as given."""
+    """Return a read-only view, None for None: one compiled signature, and inputs stay as given."""
+    if array is None:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view
