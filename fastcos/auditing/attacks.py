@@ -3,7 +3,6 @@
 Each result is a counterexample: it includes the rescaling.
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,15 +113,16 @@ def attack(
     radius = parallel.unfilled((n, k), np.float64)
     weights = parallel.unfilled((n, k, d), np.float64)
     for part, some, lists in certificates.parts(sample, validation.read_only(neighbors)):
+
+        def report_part(done: int, _: int, first: int = part.start) -> None:
+            if progress is not None:
+                progress(first + done, n)
+
         parallel.run(
             attacks.attacked_radii, parallel.row_blocks(len(lists), 4), *some.arrays, lists,
             _COMPETITORS, validation.read_only(certain[part]), validation.read_only(levels),
             certificates.DEPTH, radius[part], weights[part],
             n_threads=n_threads,
-            progress=progress and functools.partial(_report_part, progress, part.start, n),
+            progress=None if progress is None else report_part,
         )  # fmt: skip
     return Attack(neighbors[:, :k].copy(), radius, weights**-0.5)
-
-
-def _report_part(progress: parallel.Progress, first: int, n: int, done: int, total: int) -> None:
-    progress(first + done, n)

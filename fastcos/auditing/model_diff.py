@@ -6,7 +6,6 @@ coordinates of the new ones, by the best rescaling and by the best linear map. W
 is a real change.
 """
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,7 +165,11 @@ def diff_models(
         raise ValueError(f"items must have {k + 1} rows that are not zero, got {len(directed)}")
     new, old = new[directed], old[directed]
     listed = np.sort(generator.choice(len(new), min(_LISTED_ROWS, len(new)), replace=False))
-    lists = functools.partial(_lists, k=k, listed=listed, n_threads=n_threads)
+
+    def lists(rows: Any) -> Integers:
+        """The k nearest of each listed item among the others."""
+        sample, _, _ = certificates.as_edges(rows, k, 1.0, listed)
+        return certificates.nearest(sample, k, n_threads).indices
 
     mapped, condition, explained_new = _fit_linear_map(old, new)
     explained_old = _fit_linear_map(new, old)[2]
@@ -201,12 +204,6 @@ def diff_models(
         prediction_change=prediction_change,
         most_changed=directed[listed[order[after[order] < 1][:_MOST_CHANGED]]],
     )
-
-
-def _lists(rows: Any, k: int, listed: Integers, n_threads: int | None) -> Integers:
-    """The k nearest of each listed item among the others."""
-    sample, _, _ = certificates.as_edges(rows, k, 1.0, listed)
-    return certificates.nearest(sample, k, n_threads).indices
 
 
 def _overlaps(first: Integers, second: Integers) -> Floats:

@@ -166,6 +166,16 @@ def test_verdict_has_both_bounds_and_to_dict_is_plain():
     assert len(plain["dimension_shares"]) == 6
 
 
+def test_working_memory_does_not_change_the_report(tmp_path):
+    _, users, items, labels = model(17, p=3000, d=16)
+    np.save(tmp_path / "items.npy", items)
+    mapped = np.load(tmp_path / "items.npy", mmap_mode="r")
+    expected = audit(items, users, labels=labels, k=5).to_dict()
+    assert audit(mapped, users, labels=labels, k=5, working_memory=2).to_dict() == expected
+    with pytest.raises(ValueError, match="working_memory must be"):
+        audit(items, working_memory=0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
