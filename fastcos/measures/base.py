@@ -274,9 +274,8 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     if not (isinstance(measure, Plain) and hasattr(measure, "name")):
         rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
         validation.as_instance("measure", measure, Measure, rule)  # type: ignore[type-abstract]
-    validation.as_choice(
-        f"metric_type of {measure.name}", measure.metric_type, get_args(MetricType)
-    )
+    kinds = get_args(MetricType)
+    validation.as_choice(f"metric_type of {measure.name}", measure.metric_type, kinds)
     return measure
 
 

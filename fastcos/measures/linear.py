@@ -77,32 +77,6 @@ def root_of(name: str, S: Floats) -> Floats:
     return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
 
 
-def inverse_root_of(name: str, S: Floats, *, n_components: int | None, ridge: float) -> Floats:
-    """Return L (d, r) with L L' the inverse of S + ridge times the mean eigenvalue.
-
-    Columns of S that are zero are dropped: constant columns of the data. What is left must be of
-    full rank, unless only the leading n_components directions are kept or ridge is positive.
-    """
-    used = np.flatnonzero(np.diag(S) > 0)
-    values, vectors = spectrum(S[np.ix_(used, used)])
-    kept = len(used)
-    if n_components is not None:
-        kept = validation.as_count("n_components", n_components, 1, max(1, kept))
-    largest = values[0] if len(values) else 0.0
-    rank = int((values > _RANK_TOLERANCE * largest).sum())
-    if ridge == 0 and rank < 1:
-        raise ValueError(f"{name} must differ from each other to be whitened, got equal rows")
-    if ridge == 0 and rank < kept:
-        raise ValueError(
-            f"{name} must vary in all {kept} dimensions to be whitened, got {rank}: give more "
-            "rows, n_components or ridge"
-        )
-    values = np.maximum(values, 0) + ridge * values.mean()
-    root = np.zeros((len(S), kept))
-    root[used] = vectors[:, :kept] / np.sqrt(values[:kept])
-    return root
-
-
 def as_given(name: str, value: Any, measure: str) -> Any:
     """Refuse None for a parameter that the measure requires."""
     if value is None:
@@ -142,7 +116,13 @@ class SoftCosine(Mapped):
         if features is not None:
             units = unit_rows(validation.as_rows("features", features))
             matrix = units @ units.T
-        self.matrix = _as_symmetric("matrix", matrix)
+        S = validation.as_rows("matrix", matrix, dtype=np.float64)
+        if S.shape[0] != S.shape[1]:
+            raise ValueError(f"matrix must be square, got shape {S.shape}")
+        gap, largest = float(np.abs(S - S.T).max()), float(np.abs(S).max())
+        if gap > 1e-6 * largest:
+            raise ValueError(f"matrix must be symmetric, got entries that differ by {gap:g}")
+        self.matrix = validation.read_only((S + S.T) / 2)
         self.features = None  # the matrix holds all that counts of them
         self.root_ = root_of("matrix", self.matrix)
         self.mean_ = np.zeros(len(self.matrix))
@@ -152,23 +132,11 @@ class SoftCosine(Mapped):
         validation.check_same_width("items", items, "matrix", self.matrix)
 
 
-def _as_symmetric(name: str, matrix: Any) -> Floats:
-    """Return matrix as a finite, symmetric, read-only float64 array (d, d)."""
-    S = validation.as_rows(name, matrix, dtype=np.float64)
-    if S.shape[0] != S.shape[1]:
-        raise ValueError(f"{name} must be square, got shape {S.shape}")
-    gap, largest = float(np.abs(S - S.T).max()), float(np.abs(S).max())
-    if gap > 1e-6 * largest:
-        raise ValueError(f"{name} must be symmetric, got entries that differ by {gap:g}")
-    return validation.read_only((S + S.T) / 2)
-
-
 class _OtherSide(Mapped):
     """Soft cosine whose S is a moment of the rows of the model's other side."""
 
     needs: ClassVar[str] = "other"
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=y D=y G=y t=-")
-
     centered: bool = False
 
     def __init__(self, other: Any = None) -> None:
@@ -252,9 +220,28 @@ class _Whitened(Mapped):
         self.ridge = validation.as_real("ridge", ridge, low=0)
 
     def _whiten(self, moment: Floats) -> None:
-        self.root_ = inverse_root_of(
-            "items", moment, n_components=self.n_components, ridge=self.ridge
-        )
+        """Set root_ to L (d, r), with L L' the inverse of moment + ridge times its mean eigenvalue.
+
+        Constant columns of the items are dropped. What is left must be of full rank, unless only
+        the leading n_components directions are kept or ridge is positive.
+        """
+        used = np.flatnonzero(np.diag(moment) > 0)
+        values, vectors = spectrum(moment[np.ix_(used, used)])
+        kept = len(used)
+        if self.n_components is not None:
+            kept = validation.as_count("n_components", self.n_components, 1, max(1, kept))
+        largest = values[0] if len(values) else 0.0
+        rank = int((values > _RANK_TOLERANCE * largest).sum())
+        if self.ridge == 0 and rank < 1:
+            raise ValueError("items must differ from each other to be whitened, got equal rows")
+        if self.ridge == 0 and rank < kept:
+            raise ValueError(
+                f"items must vary in all {kept} dimensions to be whitened, got {rank}: give more "
+                "rows, n_components or ridge"
+            )
+        values = np.maximum(values, 0) + self.ridge * values.mean()
+        self.root_ = np.zeros((len(moment), kept))
+        self.root_[used] = vectors[:, :kept] / np.sqrt(values[:kept])
 
 
 @register

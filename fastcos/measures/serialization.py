@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -72,5 +72,4 @@ def from_parts(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
         )
     if not parameters:
         return str(fields["name"])
-    made: Measure = REGISTRY[fields["name"]](**parameters)
-    return made
+    return cast(Measure, REGISTRY[fields["name"]](**parameters))
