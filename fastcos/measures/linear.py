@@ -233,7 +233,7 @@ class _Whitened(Mapped):
         largest = values[0] if len(values) else 0.0
         rank = int((values > _RANK_TOLERANCE * largest).sum())
         if self.ridge == 0 and rank < 1:
-            raise ValueError("items must differ from each other to be whitened, got equal rows")
+            raise ValueError("items must differ from each other to be whitened, got identical rows")
         if self.ridge == 0 and rank < kept:
             raise ValueError(
                 f"items must vary in all {kept} dimensions to be whitened, got {rank}: give more "
@@ -376,7 +376,7 @@ class LearnedDiagonal(Mapped):
     w maximises the correlation of these cosines with the targets over all w whose largest ratio is
     κ², that is over the rescalings D of condition at most κ. The search starts from the plain
     cosine and ends in a local maximum, never below its start. Pitfalls: it fits d numbers, so give
-    many more pairs than columns, and judge it on others; depends on the basis. Source: this
+    many more pairs than columns, and evaluate it on others; depends on the basis. Source: this
     project, after learned similarity (Herbold arXiv:2309.12697).
 
     Parameters

@@ -57,7 +57,7 @@ def unit_rows(rows: Rows, powers: Floats | None = None) -> Floats:
 
 
 def fingerprints(rows: Rows) -> npt.NDArray[np.uint64]:
-    """Return 64 bits per row, equal for equal rows of either float type."""
+    """Return 64 bits per row, equal for identical rows of either float type."""
     out = parallel.unfilled(len(rows), np.uint64)
     parallel.run(row_transforms.fingerprint_rows, row_cuts(rows, 1), as_contiguous(rows), out)
     return out

@@ -68,7 +68,7 @@ def test_dis_sim_local_centres_rows_far_from_zero():
         np.testing.assert_allclose(found.scores, truth.scores, rtol=1e-5, atol=1e-6)
 
 
-def test_dis_sim_local_of_equal_rows_is_finite():
+def test_dis_sim_local_of_duplicates_is_finite():
     rows = np.zeros((40, 3))
     rows[::9] = np.eye(5, 3) + 1
     for moved in (rows, np.zeros((40, 3)), rows + 7):

@@ -163,7 +163,7 @@ def test_constant_columns_are_dropped(name):
 
 @pytest.mark.parametrize("name", ["centered_cosine", "zscore_cosine", "layer_norm_cosine"])
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e-20, 12345.678])
-def test_equal_rows_become_zero_rows_despite_rounding(name, value):
+def test_duplicates_become_zero_rows_despite_rounding(name, value):
     rows = np.full((7, 5), value)
     assert not get_measure(name).fit(rows).encode_items(rows).any()
 

@@ -191,7 +191,7 @@ def test_norm_angle_of_clusters_is_its_formula(n, d, weight):
     np.testing.assert_allclose(
         np.take_along_axis(truth, found.indices, axis=1), best, rtol=1e-7, atol=1e-7 * weight
     )
-    # equal rows come by their number
+    # identical rows come by their number
     for row in found.indices.tolist():
         same = [j for j in row if j in (5, 17, 40, 90)]
         assert same == sorted(same)
