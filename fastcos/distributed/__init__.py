@@ -6,7 +6,7 @@ data. Blocks follow from the size of the data and are merged in a fixed tree::
 
     top_k            blocks of queries x ranges of items -> best k, merged in a tree -> Checkpoint
     gram_matmul, randomized_svd, fit
-                     ClusterShards.as_operator -> a product per shard, added in a tree
+                     ClusterShards -> a product per shard, added in a tree
     compare          this process fits the models; workers evaluate the cells
 
 ``top_k`` is bit-identical to :func:`fastcos.top_k`. Products are bit-identical on any number of

@@ -41,18 +41,8 @@ class ClusterShards(InteractionShards):
         super().__init__(path, verify=False)
         self._client = get_client() if client is None else client
 
-    def as_operator(self, n_threads: int | None) -> Operator:
-        """Return X as an operator: a task per shard, on the workers' threads.
-
-        Parameters
-        ----------
-        n_threads : int or None
-            Not used: a worker's tasks share one pool of its threads.
-
-        Returns
-        -------
-        Operator
-        """
+    def _as_operator(self, n_threads: int | None) -> Operator:
+        """Return X as an operator: a task per shard, on all threads of the workers."""
         largest = max(len(indices) for _, indices, _ in self._shards)
         return _ClusterOperator(self, self._client, largest)
 

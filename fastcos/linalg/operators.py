@@ -341,7 +341,7 @@ def as_operator(
         n_threads = validation.as_count("n_threads", n_threads)
     if sp.issparse(X):
         X = as_interactions("X", X, keep_zeros=True)
-    elif isinstance(X, Operator) or hasattr(X, "as_operator"):
+    elif isinstance(X, Operator) or hasattr(X, "_as_operator"):
         validation.check_none("scale", scale, "for interactions in shards")
     elif not isinstance(X, LinearOperator):
         X = validation.as_rows("X", X)
@@ -369,8 +369,8 @@ def _unshifted(X: Any, divisors: Floats | None, n_threads: int | None) -> Operat
     if isinstance(X, LinearOperator):
         columns = aslinearoperator(sp.diags_array(1 / divisors)) if divisors is not None else None
         return _ImplicitOperator(X if columns is None else X @ columns)
-    if hasattr(X, "as_operator"):
-        made: Operator = X.as_operator(n_threads)
+    if hasattr(X, "_as_operator"):
+        made: Operator = X._as_operator(n_threads)
         return made
     if not sp.issparse(X):
         return _DenseOperator(X if divisors is None else (X / divisors).astype(X.dtype))

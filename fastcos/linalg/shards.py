@@ -237,18 +237,8 @@ class InteractionShards:
                 return
             yield number, max(lo - begin, 0), min(hi, end) - begin
 
-    def as_operator(self, n_threads: int | None) -> Any:
-        """Return X as an operator, for products shard by shard.
-
-        Parameters
-        ----------
-        n_threads : int or None
-            None: the setting ``num_threads``.
-
-        Returns
-        -------
-        Operator
-        """
+    def _as_operator(self, n_threads: int | None) -> Operator:
+        """Return X as an operator: of all rows in memory, or shard by shard."""
         if self.nnz <= ENTRIES_HELD:
             return SparseOperator(self.whole(), n_threads)
         return ShardedOperator(self, n_threads)

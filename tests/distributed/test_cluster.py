@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import fastcos
+from fastcos.linalg.operators import as_operator
 from tests.oracles.compare import assert_same_bits
 
 dask = pytest.importorskip("dask", reason="dask is an extra")
@@ -163,7 +164,7 @@ def test_top_k_refuses_invalid_arguments(client, rows, tmp_path):
 
 def test_products_refuse_a_worker_with_too_little_memory(client, shards, monkeypatch):
     monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", 0)
-    operator = distributed.ClusterShards(shards.path, client).as_operator(None)
+    operator = as_operator(distributed.ClusterShards(shards.path, client))
     wide = np.broadcast_to(1.0, (80, 3_000_000))
     with pytest.raises(ValueError, match=r"worker \S+ must have \d+ MiB a task .* got 1024 \(half"):
         operator.gram_matmul(wide)

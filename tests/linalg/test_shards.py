@@ -67,7 +67,7 @@ def test_products_of_shards(matrix, shards, held, monkeypatch):
     mean = X.mean(axis=0)
     found = fastcos.matmul(shards, A, center=mean)
     np.testing.assert_allclose(found, (X - mean) @ A, atol=1e-10)
-    operator = shards.as_operator(None)
+    operator = as_operator(shards)
     np.testing.assert_allclose(operator.gram(), X.T @ X, atol=1e-9)
     other = operator.transposed()
     np.testing.assert_allclose(other.matmul(Y), X.T @ Y, atol=1e-10)
