@@ -8,7 +8,7 @@ from typing import Any
 
 from fastcos.cli.main import COMMANDS, whole_parser
 from fastcos.measures import summaries
-from fastcos.measures.base import registered
+from fastcos.measures.base import REGISTRY
 
 GENERATED = Path(__file__).parent / "reference" / "generated"
 
@@ -91,8 +91,7 @@ def _measures() -> str:
         "parameters.",
         "",
     ]
-    makers = registered()
     for name, summary in summaries().items():
-        parameters = ", ".join(inspect.signature(makers[name]).parameters)
+        parameters = ", ".join(inspect.signature(REGISTRY[name]).parameters)
         lines += [f"`{name}({parameters})`" if parameters else f"`{name}`", f": {summary}", ""]
     return "\n".join(lines)
