@@ -30,7 +30,7 @@ from fastcos.measures.base import UpperBounded
 _EXTRA_CANDIDATES = 14
 # candidates that a query's list holds at first: enough for most queries that are not done
 _CAPACITY = 256
-# how many times longer a list is made that was too short: at most three rounds for a million items
+# how many times longer a list is made that was too short: four times reach a million items
 _GROWTH = 8
 # a candidate's column, raw score and what rescoring keeps of it
 _BYTES_PER_CANDIDATE = 128
@@ -40,7 +40,7 @@ _RESCORED_QUERIES = 1024
 _PAIRS_PER_BLOCK = 20_000
 # steps of the search for a raw score that double its distance: 2^40 of a hundredth of it
 _DOUBLINGS = 40
-# halvings of the last step: the score found is within 2 % of the least
+# halvings of the last step: what is left of it is 2 %
 _HALVINGS = 6
 
 
