@@ -31,7 +31,7 @@ _PAIRS_PER_BLOCK = 100_000
 # queries whose candidates are rescored at once, padded to one length
 _REFINED_ROWS = 256
 # rows whose scores are finished at once
-_FINISHED_ROWS = 4096
+_FINISHED_ROWS = 256
 
 
 def neighbors_above(
@@ -121,8 +121,11 @@ def neighbors_above(
     for first in range(0, len(Q), _FINISHED_ROWS):
         last = min(first + _FINISHED_ROWS, len(Q))
         part = slice(indptr[first], indptr[last])
-        rows = np.repeat(np.arange(first, last), counts[first:last])
-        scores[part] = fitted.to_score(values[part, None], Q[rows])[:, 0]
+        listed = np.arange(counts[first:last].max()) < counts[first:last, None]
+        padded = np.full(listed.shape, -np.inf)
+        padded[listed] = values[part]
+        with np.errstate(all="ignore"):  # of the padding
+            scores[part] = fitted.to_score(padded, Q[first:last])[listed]
     pairs = sp.csr_array((scores, indices, indptr), shape=(len(Q), len(X)))
     pairs.sort_indices()
     return pairs

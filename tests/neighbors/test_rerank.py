@@ -3,9 +3,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from fastcos import Neighbors, top_k
-from fastcos.neighbors.rerank import STSScorer, rerank
+from fastcos.neighbors.rerank import STSScorer, WordRotatorsScorer, rerank
+from tests.oracles import measures as oracles
 
 
 def found(n=20, k=7, seed=0):
@@ -115,3 +117,54 @@ def test_a_cross_encoder_scores_pairs(tmp_path, monkeypatch):
     np.testing.assert_allclose(scorer(0, [1, 2]), expected, rtol=1e-6)
     neighbors = Neighbors(np.array([[1, 2]]), np.zeros((1, 2), np.float32))
     assert rerank(neighbors, scorer).scores[0, 0] == np.float32(max(expected))
+
+
+def bags(seed, n, w=7):
+    """Counts of w vectors: some bags of one vector, some equal."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 4, (n, w)).astype(float)
+    X[0], X[1], X[2] = np.eye(w)[3], 2 * X[3], X[3]
+    return X
+
+
+def vectors_of_bags():
+    V = np.random.default_rng(5).standard_normal((7, 4))
+    V[6] = 3 * V[5]
+    return V
+
+
+def test_word_rotators_scores_are_optimal_transport():
+    V, X = vectors_of_bags(), bags(0, 12)
+    scorer = WordRotatorsScorer(V, X)
+    found = np.array([scorer(i, np.arange(12)) for i in range(12)])
+    truth = -np.array([[oracles.word_rotator(x, y, V) for y in X] for x in X])
+    np.testing.assert_allclose(found, truth, atol=1e-9)
+    # a bag's scale does not matter, and directions bound the distance from below
+    np.testing.assert_array_equal(found[1], found[2])
+    D = scorer.directions()
+    bound = -0.5 * np.square(D[:, None] - D).sum(axis=2)
+    assert (found <= bound + 1e-9).all()
+
+
+def test_word_rotators_scorer_takes_sparse_and_empty_bags():
+    V, Q, X = vectors_of_bags(), bags(1, 5), bags(2, 9)
+    X[4] = 0
+    dense = WordRotatorsScorer(V, Q, X)
+    scarce = WordRotatorsScorer(V, sp.csr_array(Q), sp.csc_array(X))
+    for query in range(5):
+        found = dense(query, np.arange(9))
+        np.testing.assert_array_equal(found, scarce(query, np.arange(9)))
+        assert found[4] == -1
+    candidates = top_k(dense.directions(), dense.directions(of_items=True), 9, measure="dot")
+    order = rerank(candidates, dense).indices[0]
+    np.testing.assert_array_equal(order, np.argsort(-dense(0, np.arange(9)), kind="stable"))
+
+
+def test_word_rotators_scorer_refuses_wrong_bags():
+    V = vectors_of_bags()
+    with pytest.raises(ValueError, match="query_bags must be finite and >= 0, got -1"):
+        WordRotatorsScorer(V, -np.eye(7))
+    with pytest.raises(ValueError, match="item_bags must have as many columns as"):
+        WordRotatorsScorer(V, np.eye(7), np.eye(6))
+    with pytest.raises(ValueError, match="vectors must be finite"):
+        WordRotatorsScorer(V * np.nan, np.eye(7))
