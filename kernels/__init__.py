@@ -15,18 +15,17 @@ compiled signature serves all arrays, and a kernel cannot write to an input. Out
 ``jit.relaxed_kernel`` allows contraction and reassociation: for candidates, which a plain kernel
 rescores, and for training. ``code_cache`` keys compiled code by the content of all kernel sources.
 
-==================== ==============================================================================
-dense search         packing -> tiles -> candidate_filter -> tile_top_k; exhaustive_top_k for small
-                     inputs; pair_scores defines exact scores; select, candidate_lists
-sparse search        inverted_lists -> sparse_top_k
-sparse products      sparse, sparse_blocks -> csr_row_sums; csr: validation and transpose
-SVD                  tall_skinny
-measures             row_transforms, ordered_rows, normal_cdf
-metrics              dot_tile -> pair_reductions, label_ranks -> row_argsort; knn_vote
-audit                intervals -> certificates -> attacks
-models, data         training; sampling -> philox
-code generation      jit, code_cache, cpu, vector_ir, intrinsics
-==================== ==============================================================================
+================ =================================================================================
+dense search     packing -> tiles -> candidate_filter -> tile_top_k; exhaustive_top_k for few items;
+                 pair_scores defines exact scores; select
+sparse search    inverted_lists -> sparse_top_k
+sparse products  csr_row_sums -> sparse, sparse_blocks; csr: validation, transpose; tall_skinny: SVD
+measures         row_transforms, normal_cdf
+metrics          dot_tile -> pair_reductions; row_argsort -> label_ranks; knn_vote
+audit            intervals -> certificates -> attacks
+models, data     training; philox -> sampling
+infrastructure   jit, code_cache, cpu; vector_ir -> intrinsics
+================ =================================================================================
 """
 
 if __name__ != "fastcos.kernels":

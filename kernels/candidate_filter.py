@@ -1,25 +1,25 @@
-"""The screen of the dense searches: tiles drop what cannot reach a query's threshold.
+"""Candidate filter of the dense searches: drops pairs that cannot reach a query's threshold.
 
 Bound. A query a is scaled to a' (norm about 1), an item b to b' (norm at most 1), and both are
-quantised: a' = s q + e, b' = t c + f. The ranked key is an increasing function of
-K = <a', b'> + w o, and with the tile's integer v = <q, c>
+quantised: a' = s q + e, b' = t c + f. The score is an increasing function of K = <a', b'> + w o,
+with weight w of the query and offset o of the item. With the integer v = <q, c> of the tile,
 
-    |<a', b'> - s t v| <= |e| |b'| + |s q| |f| + SLACK |a'| |b'|   (Cauchy-Schwarz, rows.SLACK)
+    |<a', b'> - s t v| <= |e| |b'| + |s q| |f| + SLACK |a'| |b'|   (Cauchy-Schwarz, packing.SLACK)
 
-so K lies within s t v + w o +- E. In units of s, per panel of 32 items with largest norm N,
+so K lies within s t v + w o +- E. In units of s, for a panel of 32 items with largest norm N,
 residual R and offset O, an item can have K >= tau only if
 
     v >= (tau - (|e| + SLACK |a'|) / s N - |s q| / s R - w / s O) / t.
 
-The tile compares with the integer below this. (float32 tiles: s = t = 1, R = 0, |e| is the rounding
-bound of a float32 sum, relative to |a'|.) SLACK also covers the rounding of this expression, of tau
-to float32 and of float64 products; what rounds in a squared distance may be larger by |a| / |b| and
-is key_rounding. tau and O are rounded in proportion to |tau| <= |a'| |b'| + w |o|, and O is larger
-by SLACK of its size.
-So what is dropped has a float64 key strictly below every kept bound.
+The tile compares v with the integer below this. (float32 tiles: s = t = 1, R = 0, and |e| is the
+bound on the rounding of a float32 sum, relative to |a'|.) SLACK also covers the rounding of this
+expression, of tau to float32 and of float64 products. The rounding of a squared distance may be
+larger by |a| / |b|: it is score_rounding. tau and O are rounded in proportion to |tau| <= |a'| |b'|
++ w |o|, and O is enlarged by SLACK |O|. Therefore a pair that is dropped has a float64 score
+strictly below every threshold that is kept.
 
-Where many items have nearly one direction, all rows are shifted by it (shifted_screen): a' and b'
-are what is left of them, short where they are crowded, and so are all terms of the bound.
+Where many items have nearly the same direction, it is subtracted from all rows before packing
+(centring). a' and b' are then the remainders, which are short, and so are all terms of the bound.
 """
 
 from collections import namedtuple
@@ -38,7 +38,7 @@ from .packing import (
 )
 from .tiles import (
     PANEL,
-    aligned,
+    aligned_empty,
     end_tiles,
     largest_scores,
     passing,
@@ -46,32 +46,33 @@ from .tiles import (
     start_tiles,
 )
 
-# rows (p, d) and norms, offsets (p,) float64 as given; order (m,) item of each position; codes
-# (flat, stride bytes a row) or float_rows (flat); starts, small_offsets by position; statistics
-# (panels, 4); shift (d,) float64 or empty; signs (3, d); isa_state: configuration of the tile
-# registers
+# rows (p, d), norms and offsets (p,) float64 as given; order (m,): item of each position; codes:
+# int8 codes or float32 rows, flat, with `stride` elements a row; starts and small_offsets by
+# position; statistics (panels, 4); shift (d,) float64 or empty; signs (3, d); isa_state:
+# configuration of the tile registers
 Items = namedtuple(
     "Items",
     "rows norms offsets order codes stride starts small_offsets statistics shift signs isa_state",
 )
-# rows (n, d), norms (n,); factors: a' = factor a; weights w; K = slope key + intercept; error:
-# bound of the tile's own rounding, 0 for integers, relative to the norms; rounding: what a shift
-# may cost every key; own: item of the query itself or -1; excluded: CSR with sorted rows; permitted
-# (p,) uint8, or empty where every item may be found
+# rows (n, d), norms (n,); factors: a' = factor a; weights w; K = slope score + intercept; error:
+# bound on the rounding of a float32 tile relative to the norms, 0 for integers; rounding: bound on
+# the rounding that a shift adds; own: the item that is the query itself, or -1; excluded: CSR with
+# sorted rows; permitted (p,) uint8, or empty for all items
 Queries = namedtuple(
     "Queries",
     "rows norms factors weights slopes intercepts error rounding own excluded_indptr "
     "excluded_indices permitted",
 )
 
-# packed queries in panels of `size` elements; lanes (panels, 4, 32), scales (panels, 32) float32;
-# and of one tile at a time: scores (1024,) and hits (1024,)
+# packed: queries in panels of `size` elements; lanes (panels, 4, 32) and scales (panels, 32)
+# float32; of the current tile: scores (1024,) and hits (1024,)
 Block = namedtuple("Block", "packed size lanes scales scores hits")
 
+# a threshold that no score reaches
 NEVER = np.float32(3e38)
-# sums of products below the range of float64 may be off by this, up to 2^22 of them
+# bound on the error by underflow of a float64 sum of up to 2^22 products
 _UNDERFLOW = 2.0**-1050
-# rows of lanes
+# rows of lanes: threshold, residual, norm of the codes, weight of the offset
 TAU, RESIDUAL, CODED, WEIGHT = range(4)
 
 
@@ -79,7 +80,7 @@ TAU, RESIDUAL, CODED, WEIGHT = range(4)
 def _prepare_queries(
     queries, batch, first, last, shift, signs, quantised, unsigned, packed, lanes, scales
 ):
-    """Pack queries batch[first:last] by panels, with their lanes; lanes beyond never pass."""
+    """Pack queries batch[first:last] in panels, with their lanes; padding lanes never pass."""
     depth = queries.rows.shape[1]
     n_panels = lanes.shape[0]
     size = packed.shape[0] // n_panels
@@ -110,29 +111,29 @@ def _prepare_queries(
 
 @kernel
 def pack_block(lo, hi, shape, batch, queries, items, code_type, score_type):
-    """Queries batch[lo:hi] in panels that pass everything, and the arrays of their tiles.
+    """Queries batch[lo:hi] in panels, with thresholds that all scores reach, and tile buffers.
 
-    shape: whether codes are quantised, whether unsigned, and the depth in the tiles' steps;
-    code_type, score_type: empty arrays of the types of packed queries and scores.
+    shape: whether codes are quantised, whether they are unsigned, and the depth in steps of the
+    tiles; code_type, score_type: empty arrays of the types of packed queries and scores.
     """
     quantised, unsigned, depth = shape
     n_panels = (hi - lo + PANEL - 1) // PANEL
     size = depth * PANEL
     if quantised:
         size = ((depth + 15) // 16 if unsigned else depth) * 2048
-    packed = aligned(n_panels * size, code_type)
-    lanes = aligned(n_panels * 4 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 4, PANEL)
+    packed = aligned_empty(n_panels * size, code_type)
+    lanes = aligned_empty(n_panels * 4 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 4, PANEL)
     scales = np.empty((n_panels, PANEL), np.float32)
     _prepare_queries(
         queries, batch, lo, hi, items.shift, items.signs, quantised, unsigned, packed, lanes, scales
     )
-    scores, hits = aligned(PANEL * PANEL, score_type), np.empty(PANEL * PANEL, np.int32)
+    scores, hits = aligned_empty(PANEL * PANEL, score_type), np.empty(PANEL * PANEL, np.int32)
     return Block(packed, size, lanes, scales, scores, hits)
 
 
 @relaxed_kernel
 def _offer(top, best):
-    """Offer one score per query to the (rank, 32) best, falling; top (32,) is overwritten."""
+    """Insert one score per query into best (rank, 32), descending; top (32,) is overwritten."""
     last = best.shape[0] - 1
     some = False
     for i in range(PANEL):
@@ -147,8 +148,8 @@ def _offer(top, best):
 
 
 @kernel
-def guess_thresholds(isa, depth, items, first_panel, last_panel, stride, rank, block):
-    """Set every query's tau to the rank-th best of the largest scores of every stride-th panel."""
+def estimate_thresholds(isa, depth, items, first_panel, last_panel, stride, rank, block):
+    """Set every tau to the rank-th best of the largest scores of every stride-th panel."""
     lanes, n_queries = block.lanes, block.lanes.shape[0]
     best = np.full((n_queries, rank, PANEL), -NEVER)
     top = np.empty(PANEL, np.float32)
@@ -170,16 +171,16 @@ def guess_thresholds(isa, depth, items, first_panel, last_panel, stride, rank, b
 
 
 @kernel
-def threshold_of(query, queries, key, unit):
-    """The key as a tau in units of the query's scale, not above it."""
-    bound = queries.slopes[query] * key + queries.intercepts[query]
-    # an infinite one has no whole number
-    return np.float32(max((bound - key_rounding(query, queries)) * unit, -3e38))
+def threshold_of(query, queries, score, unit):
+    """The score as a tau in units of the query's scale, rounded down."""
+    bound = queries.slopes[query] * score + queries.intercepts[query]
+    # infinity cannot be converted to an integer
+    return np.float32(max((bound - score_rounding(query, queries)) * unit, -3e38))
 
 
 @kernel
-def key_rounding(query, queries):
-    """How far rounding may move the float64 key of an item from its K."""
+def score_rounding(query, queries):
+    """Bound on the difference of K and of the K of the float64 score, by rounding."""
     return (
         1e-12 * abs(queries.intercepts[query])
         + queries.slopes[query] * _UNDERFLOW
@@ -189,7 +190,7 @@ def key_rounding(query, queries):
 
 @kernel
 def may_find(column, query, own, permitted, excluded_indptr, excluded_indices):
-    """Whether the item is not the query itself, permitted, and not excluded for this query."""
+    """Whether the item is permitted, not the query itself and not excluded."""
     if column == own[query] or (permitted.shape[0] > 0 and permitted[column] == 0):
         return False
     first, last = excluded_indptr[query], excluded_indptr[query + 1]
@@ -198,13 +199,13 @@ def may_find(column, query, own, permitted, excluded_indptr, excluded_indices):
 
 @kernel
 def pass_rows(
-    lo, hi, isa, form, shape, batch, queries, items, bounds, code_type, score_type, room, starts,
-    counts, columns,
+    lo, hi, isa, metric_type, shape, batch, queries, items, bounds, code_type, score_type, capacity,
+    starts, counts, columns,
 ):  # fmt: skip
-    """Count the items of queries batch[lo:hi] that may have a key of at least bounds; write some.
+    """Range search: candidates of queries batch[lo:hi] that may have scores of at least bounds.
 
-    bounds (n,) float64: least keys wanted; counts (n,) int64 out; columns out: the numbers of the
-    first `room` of those of batch[i], from starts[i] on, unordered.
+    bounds (n,) float64; counts (n,) int64 out: number of candidates; columns out: the first
+    `capacity` candidates of batch[i], from starts[i] on, unordered.
     """
     block = pack_block(lo, hi, shape, batch, queries, items, code_type, score_type)
     for i in range(hi - lo):
@@ -212,7 +213,7 @@ def pass_rows(
         unit = np.float32(1.0) / block.scales[q, lane]
         block.lanes[q, TAU, lane] = threshold_of(query, queries, bounds[query], unit)
         counts[query] = 0
-    # plain arrays: a member of a tuple is counted as used and unused at every hit, 5x its cost
+    # plain arrays: access to a member of a tuple counts references, 5 times the cost of a hit
     codes, stride, first_codes = items.codes, items.stride, items.starts
     statistics, order = items.statistics, items.order
     packed, lanes, scores, hits = block.packed, block.lanes, block.scores, block.hits
@@ -237,7 +238,7 @@ def pass_rows(
                     restricted and not may_find(column, query, own, permitted, indptr, excluded)
                 ):
                     continue
-                if counts[query] < room:
+                if counts[query] < capacity:
                     columns[starts[i] + counts[query]] = column
                 counts[query] += 1
     end_tiles(isa)

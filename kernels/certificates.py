@@ -158,10 +158,7 @@ def beats(x, y, m, K, depth, w):
 
     The cheap test comes first. m may be a zero row, whose cosine is 0 everywhere.
     """
-    empty = True
-    for j in range(m.shape[0]):
-        empty = empty and m[j] == 0.0
-    if empty:
+    if not m.any():
         return 1 if stays_positive(x, y, m, 1.0, 0.0, 0.0, K) else 0
     ratios = norm_ratios(y, m, K)
     if joint_certificate(x, y, m, K, ratios):

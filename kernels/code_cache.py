@@ -23,6 +23,7 @@ import numba
 import numpy as np
 from numba.core import caching, serialize
 
+# directory of set_cache_directory; None: from the environment
 _directory = None
 
 

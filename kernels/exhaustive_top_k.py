@@ -3,10 +3,10 @@
 import numpy as np
 
 from .jit import kernel
-from .pair_scores import pair_keys
+from .pair_scores import score_pairs
 from .select import keep_best
 
-# candidates that are scored together: 4 KiB of numbers and keys
+# candidates that are scored together: 4 KiB of numbers and scores
 _CHUNK = 256
 
 
@@ -25,32 +25,32 @@ def is_excluded(column, indices, first, last):
 
 
 @kernel
-def write_run(keys, columns, count, key_row, column_row):
+def write_run(scores, columns, count, score_row, column_row):
     """Copy count <= k sorted pairs to an output row, padded by -inf and -1."""
     for j in range(column_row.shape[0]):
         if j < count:
-            key_row[j], column_row[j] = keys[j], columns[j]
+            score_row[j], column_row[j] = scores[j], columns[j]
         else:
-            key_row[j], column_row[j] = -np.inf, -1
+            score_row[j], column_row[j] = -np.inf, -1
 
 
 @kernel
 def score_all_rows(
-    lo, hi, form, queries, query_norms, items, item_norms, item_offsets, candidates, parts, own,
-    excluded_indptr, excluded_indices, keys, columns,
+    lo, hi, metric_type, queries, query_norms, items, item_norms, item_offsets, candidates, parts,
+    own, excluded_indptr, excluded_indices, scores, columns,
 ):  # fmt: skip
     """Best k of part r % parts of the candidates for query r // parts, for runs r in lo .. hi.
 
     O((hi - lo) m d / parts), float64. queries (n, d), items (p, d) of one dtype; norms and offsets
     float64; candidates (m,) ascending item numbers; own (n,): the item that is the query itself, or
-    -1; excluded_* CSR, sorted rows; keys (n parts, k) float64, columns (n parts, k) int64 out.
+    -1; excluded_* CSR, sorted rows; scores (n parts, k) float64, columns (n parts, k) int64 out.
     Allocates O(k).
     """
     k = columns.shape[1]
     capacity = 4 * k + 64
-    run_keys, scratch = np.empty(capacity), np.empty(capacity)
+    run_scores, scratch = np.empty(capacity), np.empty(capacity)
     run_columns = np.empty(capacity, np.int64)
-    chunk, chunk_keys = np.empty(_CHUNK, np.int64), np.empty(_CHUNK)
+    chunk, chunk_scores = np.empty(_CHUNK, np.int64), np.empty(_CHUNK)
     m = candidates.shape[0]
     for r in range(lo, hi):
         i, part = r // parts, r % parts
@@ -66,86 +66,82 @@ def score_all_rows(
                     continue
                 chunk[taken] = j
                 taken += 1
-            pair_keys(
-                form, queries, i, query_norms[i], items, item_norms, item_offsets, chunk, taken,
-                chunk_keys,
+            score_pairs(
+                metric_type, queries, i, query_norms[i], items, item_norms, item_offsets, chunk,
+                taken, chunk_scores,
             )  # fmt: skip
             for entry in range(taken):
-                key = chunk_keys[entry]
-                # candidates ascend: a later one with the k-th best key is not better
-                if key <= bound:
+                score = chunk_scores[entry]
+                # candidates ascend: a later one with the k-th best score is not better
+                if score <= bound:
                     continue
-                run_keys[count], run_columns[count] = key, chunk[entry]
+                run_scores[count], run_columns[count] = score, chunk[entry]
                 count += 1
                 if count == capacity:
-                    count = keep_best(run_keys, run_columns, count, k, scratch)
-                    bound = run_keys[k - 1]
-        count = keep_best(run_keys, run_columns, count, k, scratch)
-        write_run(run_keys, run_columns, count, keys[r], columns[r])
+                    count = keep_best(run_scores, run_columns, count, k, scratch)
+                    bound = run_scores[k - 1]
+        count = keep_best(run_scores, run_columns, count, k, scratch)
+        write_run(run_scores, run_columns, count, scores[r], columns[r])
 
 
 @kernel
-def merge_rows(lo, hi, part_keys, part_columns, keys, columns):
-    """Best k of every query's runs, queries lo .. hi. part_* (n, parts, k), padded; (n, k) out."""
-    parts, k = part_keys.shape[1], part_keys.shape[2]
-    size = parts * k
-    merged, scratch, merged_columns = np.empty(size), np.empty(size), np.empty(size, np.int64)
+def merge_rows(lo, hi, part_scores, part_columns, scores, columns):
+    """Best k of lists lo .. hi: part_* (n, c), columns padded by -1; scores, columns (n, k) out."""
+    c = part_columns.shape[1]
+    found, found_scores, scratch = np.empty(c, np.int64), np.empty(c), np.empty(c)
     for i in range(lo, hi):
         count = 0
-        for part in range(parts):
-            for j in range(k):
-                if part_columns[i, part, j] >= 0:
-                    merged[count] = part_keys[i, part, j]
-                    merged_columns[count] = part_columns[i, part, j]
-                    count += 1
-        count = keep_best(merged, merged_columns, count, k, scratch)
-        write_run(merged, merged_columns, count, keys[i], columns[i])
+        for entry in range(c):
+            found[count], found_scores[count] = part_columns[i, entry], part_scores[i, entry]
+            count += part_columns[i, entry] >= 0
+        count = keep_best(found_scores, found, count, columns.shape[1], scratch)
+        write_run(found_scores, found, count, scores[i], columns[i])
 
 
 @kernel
 def keep_above(
-    lo, hi, form, queries, query_norms, items, item_norms, item_offsets, bounds, starts, counts,
-    columns, keys,
+    lo, hi, metric_type, queries, query_norms, items, item_norms, item_offsets, bounds, starts,
+    counts, columns, scores,
 ):  # fmt: skip
-    """Score the counts[i] columns from starts[i] on; keep those with keys >= bounds[i].
+    """Score the counts[i] columns from starts[i] on; keep those with scores >= bounds[i].
 
-    counts (n,), columns and keys (starts[n],) are changed in place, for queries lo .. hi.
+    counts (n,), columns and scores (starts[n],) are changed in place, for queries lo .. hi.
     """
     for i in range(lo, hi):
         first, count = starts[i], counts[i]
-        some, some_keys = columns[first : first + count], keys[first : first + count]
-        pair_keys(
-            form, queries, i, query_norms[i], items, item_norms, item_offsets, some, count,
-            some_keys,
+        some, some_scores = columns[first : first + count], scores[first : first + count]
+        score_pairs(
+            metric_type, queries, i, query_norms[i], items, item_norms, item_offsets, some, count,
+            some_scores,
         )  # fmt: skip
         kept = 0
         for entry in range(count):
-            if some_keys[entry] >= bounds[i]:
-                some_keys[kept], some[kept] = some_keys[entry], some[entry]
+            if some_scores[entry] >= bounds[i]:
+                some_scores[kept], some[kept] = some_scores[entry], some[entry]
                 kept += 1
         counts[i] = kept
 
 
 @kernel
 def expand_copies(
-    lo, hi, group_of, own, found, found_keys, item_groups, starts, members, keys, columns
+    lo, hi, group_of, own, found, found_scores, item_groups, starts, members, scores, columns
 ):
     """Best k of rows lo .. hi, where every item found is replaced by its duplicates.
 
-    found, found_keys (u, w): items and keys of u distinct rows, best first, padded by -1; group_of
-    (n,): the distinct row of each row; own (n,): the item that is the row itself, or -1;
+    found, found_scores (u, w): items and scores of u distinct rows, best first, padded by -1;
+    group_of (n,): the distinct row of each row; own (n,): the item that is the row itself, or -1;
     item_groups (p,): group of each item; members (p,): items of group g from starts[g] on,
-    ascending. keys (n, k) float64, columns (n, k) int64 out.
+    ascending. scores (n, k) float64, columns (n, k) int64 out.
     """
     k = columns.shape[1]
     capacity = 4 * k + 64
-    run_keys, scratch = np.empty(capacity), np.empty(capacity)
+    run_scores, scratch = np.empty(capacity), np.empty(capacity)
     run_columns = np.empty(capacity, np.int64)
     for i in range(lo, hi):
         row, count = group_of[i], 0
         for entry in range(found.shape[1]):
-            key = found_keys[row, entry]
-            if found[row, entry] < 0 or (count >= k and key < found_keys[row, entry - 1]):
+            score = found_scores[row, entry]
+            if found[row, entry] < 0 or (count >= k and score < found_scores[row, entry - 1]):
                 break
             group, taken = item_groups[found[row, entry]], 0
             for at in range(starts[group], starts[group + 1]):
@@ -153,10 +149,10 @@ def expand_copies(
                     break
                 if members[at] == own[i]:
                     continue
-                run_keys[count], run_columns[count] = key, members[at]
+                run_scores[count], run_columns[count] = score, members[at]
                 count += 1
                 taken += 1
                 if count == capacity:
-                    count = keep_best(run_keys, run_columns, count, k, scratch)
-        count = keep_best(run_keys, run_columns, count, k, scratch)
-        write_run(run_keys, run_columns, count, keys[i], columns[i])
+                    count = keep_best(run_scores, run_columns, count, k, scratch)
+        count = keep_best(run_scores, run_columns, count, k, scratch)
+        write_run(run_scores, run_columns, count, scores[i], columns[i])

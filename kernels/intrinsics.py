@@ -7,6 +7,7 @@ NUMBA_DISABLE_JIT is set, and as the reference of the tests.
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .cpu import has_fma
@@ -69,6 +70,26 @@ def _prefetch_plain(array, i):
 
 
 @intrinsic
+def _prefetch_row_compiled(typingctx, rows, start, size):
+    """Prefetch the cache lines of rows[start : start + size]; rows flat."""
+
+    def codegen(context, builder, sig, a):
+        first = byte_pointer(context, builder, sig.args[0], a[0], a[1])
+        fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
+        lines = builder.lshr(builder.mul(a[2], I64(sig.args[0].dtype.bitwidth // 8)), I64(6))
+        with cgutils.for_range(builder, builder.add(lines, I64(1))) as line:
+            at = builder.gep(first, [builder.mul(line.index, I64(64))])
+            builder.call(fetch, [at, I32(0), I32(3), I32(1)])
+        return context.get_dummy_value()
+
+    return types.void(rows, start, size), codegen
+
+
+def _prefetch_row_plain(rows, start, size):
+    """Do nothing."""
+
+
+@intrinsic
 def _load_64_bits_compiled(typingctx, array, start):
     signature = types.uint64(array, start)
 
@@ -86,11 +107,11 @@ def _load_64_bits_plain(array, start):
 
 
 if numba.config.DISABLE_JIT:
-    multiply_add, prefetch = _multiply_add_plain, _prefetch_plain
-    load_64_bits = _load_64_bits_plain
+    multiply_add, load_64_bits = _multiply_add_plain, _load_64_bits_plain
+    prefetch, prefetch_row = _prefetch_plain, _prefetch_row_plain
 else:
-    multiply_add, prefetch = _multiply_add_compiled, _prefetch_compiled
-    load_64_bits = _load_64_bits_compiled
+    multiply_add, load_64_bits = _multiply_add_compiled, _load_64_bits_compiled
+    prefetch, prefetch_row = _prefetch_compiled, _prefetch_row_compiled
 
 
 @intrinsic

@@ -24,17 +24,17 @@ def log_cdf(z):
 
 @kernel
 def mutual_proximity_rows(
-    lo, hi, cosines, columns, query_means, query_deviations, means, deviations, keys
+    lo, hi, cosines, columns, query_means, query_deviations, means, deviations, scores
 ):
-    """keys[i] = log mutual proximity of query i and the items columns[i], for queries lo .. hi.
+    """scores[i] = log mutual proximity of query i and the items columns[i], for queries lo .. hi.
 
     This is ln(cdf of the cosine for the query * cdf for the item). cosines, columns (n, k); means
-    and standard deviations of the cosines of queries (n,) and items (p,), deviations positive; keys
-    (n, k) out. O((hi - lo) k).
+    and standard deviations of the cosines of queries (n,) and items (p,), deviations positive;
+    scores (n, k) out. O((hi - lo) k).
     """
     for i in range(lo, hi):
         mean, deviation = query_means[i], query_deviations[i]
         for entry in range(cosines.shape[1]):
             cosine, item = cosines[i, entry], columns[i, entry]
             own, other = (cosine - mean) / deviation, (cosine - means[item]) / deviations[item]
-            keys[i, entry] = log_cdf(own) + log_cdf(other)
+            scores[i, entry] = log_cdf(own) + log_cdf(other)

@@ -45,8 +45,7 @@ def load_panel(rows, numbers, first, last, factors, shift, panel):
                 for j in range(depth):
                     panel[j, i] = np.float32(rows[row, j] * factor)
         else:
-            for j in range(depth):
-                panel[j, i] = np.float32(0.0)
+            panel[:, i] = np.float32(0.0)
 
 
 @kernel
@@ -165,21 +164,13 @@ def prepare_item_panels(
             measure_panel(panel, scales, norms, residuals)
             _write_codes(panel, first, codes, starts)
         else:
-            for i in range(PANEL):
-                for j in range(depth):
-                    float_rows[first + i, j] = panel[j, i]
+            float_rows[first : first + PANEL] = panel.T
             measure_panel(panel, scales, norms, residuals)
             scales[0] = np.float32(1.0)
-            for i in range(PANEL):
-                residuals[i] = 0.0
-        offset = offsets[first]
-        for position in range(first, last):
-            offset = max(offset, offsets[position])
+            residuals[:] = np.float32(0.0)
+        offset = offsets[first:last].max()
         statistics[p, 0] = np.float32(1.0) / scales[0]
-        norm, residual = norms[0], residuals[0]
-        for i in range(1, PANEL):
-            norm, residual = max(norm, norms[i]), max(residual, residuals[i])
-        statistics[p, 1], statistics[p, 2] = norm, residual
+        statistics[p, 1], statistics[p, 2] = norms.max(), residuals.max()
         statistics[p, 3] = offset + abs(offset) * SLACK
 
 
@@ -187,8 +178,7 @@ def prepare_item_panels(
 def _write_codes(panel, first, codes, starts):
     for i in range(PANEL):
         total = 0
-        for j in range(panel.shape[0], codes.shape[1]):
-            codes[first + i, j] = 0
+        codes[first + i, panel.shape[0] :] = 0
         for j in range(panel.shape[0]):
             code = np.int8(panel[j, i])
             codes[first + i, j] = code
@@ -199,8 +189,7 @@ def _write_codes(panel, first, codes, starts):
 @kernel
 def pack_query_codes(panel, unsigned, packed):
     """Codes (depth, 32) to bytes (step, half, quad, query, depth), offset by 128 if unsigned."""
-    for at in range(packed.shape[0]):
-        packed[at] = 128 if unsigned else 0
+    packed[:] = 128 if unsigned else 0
     for j in range(panel.shape[0]):
         start = (j >> 6) * 2048 + ((j >> 2) & 15) * 64 + (j & 3)
         for i in range(PANEL):
@@ -211,6 +200,4 @@ def pack_query_codes(panel, unsigned, packed):
 @kernel
 def pack_query_floats(panel, packed):
     """Copy panel (depth, 32) to packed, flat."""
-    for j in range(panel.shape[0]):
-        for i in range(PANEL):
-            packed[j * PANEL + i] = panel[j, i]
+    packed[: panel.size] = panel.reshape(-1)

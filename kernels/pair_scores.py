@@ -1,7 +1,7 @@
-"""The float64 score of one pair of rows: the definition of exact in every dense search.
+"""The float64 score of a pair of rows, which defines "exact" in every dense search.
 
-Sums run in 16 lanes (element j goes to lane j mod 16), the lanes are added by halves, and the last
-d mod 16 elements follow one by one. No operation is contracted or reassociated, so the bits are the
+Sums have 16 lanes: element j is added to lane j mod 16. The lanes are then added by halves, and the
+last d mod 16 elements one by one. No operation is contracted or reassociated, so the bits are the
 same on every CPU.
 """
 
@@ -10,32 +10,24 @@ import math
 import numba
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from .intrinsics import prefetch_row
 from .jit import kernel
-from .vector_ir import (
-    BYTES,
-    F64,
-    I32,
-    I64,
-    broadcast,
-    byte_pointer,
-    function,
-    load,
-    loop,
-    pointer,
-    sum_lanes,
-)
+from .vector_ir import F64, I64, broadcast, load, loop, pointer, sum_lanes
 
+# partial sums of an inner product
 LANES = 16
-# rows asked for ahead of their scoring: 49 to 35 ns a row of 128 in a list of 40,000
-_AHEAD = 4
-DOT, COSINE, EUCLIDEAN = 0, 1, 2
+# rows that are prefetched ahead: 35 instead of 49 ns a row of 128 dimensions in a list of 40,000
+AHEAD = 4
+# metric types
+DOT = 0
+COSINE = 1
+EUCLIDEAN = 2
 
 
 def _emit(difference):
-    """Code of sum x*y or sum (x - y)^2 over two rows of flat arrays, in float64."""
+    """Emit sum x*y or sum (x - y)^2 over two rows of flat arrays, in float64."""
 
     def codegen(context, builder, signature, arguments):
         rows = [
@@ -79,100 +71,74 @@ def _emit(difference):
 
 
 @intrinsic
-def _product(typingctx, x, x0, y, y0, depth):
+def _product_compiled(typingctx, x, x0, y, y0, depth):
     return types.float64(x, x0, y, y0, depth), _emit(difference=False)
 
 
 @intrinsic
-def _squared_distance(typingctx, x, x0, y, y0, depth):
+def _squared_distance_compiled(typingctx, x, x0, y, y0, depth):
     return types.float64(x, x0, y, y0, depth), _emit(difference=True)
 
 
-@intrinsic
-def _prefetch_row(typingctx, rows, start, size):
-    """Ask for the cache lines of rows[start : start + size] (flat) ahead of their use."""
-
-    def codegen(context, builder, sig, a):
-        first = byte_pointer(context, builder, sig.args[0], a[0], a[1])
-        ask = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
-        lines = builder.lshr(builder.mul(a[2], I64(sig.args[0].dtype.bitwidth // 8)), I64(6))
-        with cgutils.for_range(builder, builder.add(lines, I64(1))) as line:
-            at = builder.gep(first, [builder.mul(line.index, I64(64))])
-            builder.call(ask, [at, I32(0), I32(3), I32(1)])
-        return context.get_dummy_value()
-
-    return types.void(rows, start, size), codegen
-
-
-def _slow_product(x, x0, y, y0, depth):
-    """The same sum in plain Python: the truth of the emitted code, and its stand-in without JIT."""
+def _sum_plain(terms):
+    """Sum in the order of the emitted code."""
+    whole = len(terms) - len(terms) % LANES
     lanes = [0.0] * LANES
-    whole = depth - depth % LANES
     for j in range(whole):
-        lanes[j % LANES] += float(x[x0 + j]) * float(y[y0 + j])
-    return _slow_end(lanes, [float(x[x0 + j]) * float(y[y0 + j]) for j in range(whole, depth)])
-
-
-def _slow_squared_distance(x, x0, y, y0, depth):
-    lanes = [0.0] * LANES
-    whole = depth - depth % LANES
-    for j in range(depth):
-        difference = float(x[x0 + j]) - float(y[y0 + j])
-        if j < whole:
-            lanes[j % LANES] += difference * difference
-    rest = [(float(x[x0 + j]) - float(y[y0 + j])) ** 2 for j in range(whole, depth)]
-    return _slow_end(lanes, rest)
-
-
-def _slow_end(lanes, rest):
+        lanes[j % LANES] += terms[j]
     while len(lanes) > 1:
         half = len(lanes) // 2
         lanes = [lanes[lane] + lanes[lane + half] for lane in range(half)]
     total = lanes[0]
-    for term in rest:
+    for term in terms[whole:]:
         total += term
     return total
 
 
-def _no_prefetch(rows, start, size):
-    pass
+def _product_plain(x, x0, y, y0, depth):
+    return _sum_plain([float(x[x0 + j]) * float(y[y0 + j]) for j in range(depth)])
+
+
+def _squared_distance_plain(x, x0, y, y0, depth):
+    return _sum_plain([(float(x[x0 + j]) - float(y[y0 + j])) ** 2 for j in range(depth)])
 
 
 if numba.config.DISABLE_JIT:
-    product, squared_distance = _slow_product, _slow_squared_distance
-    prefetch_row = _no_prefetch
+    product, squared_distance = _product_plain, _squared_distance_plain
 else:
-    product, squared_distance, prefetch_row = _product, _squared_distance, _prefetch_row
+    product, squared_distance = _product_compiled, _squared_distance_compiled
 
 
 @kernel
-def pair_keys(form, queries, query, query_norm, items, norms, offsets, columns, count, keys):
-    """Keys by which the first count columns are ranked for one query, float64.
+def score_pairs(
+    metric_type, queries, query, query_norm, items, norms, offsets, columns, count, scores
+):
+    """Scores of the first count columns for one query, float64.
 
     queries (n, d), items (p, d) of one dtype; norms, offsets (p,); columns (>= count,) item
-    numbers; keys (>= count,) out. DOT: <x, y> + offset. COSINE: <x, y> / (|x| |y|) clipped to
-    [-1, 1], 0 where a norm is 0. EUCLIDEAN: -|x - y|^2, by differences, so that near-duplicates do
-    not cancel.
+    numbers; scores (>= count,) out. DOT: <x, y> + offset. COSINE: <x, y> / (|x| |y|) clipped to
+    [-1, 1], 0 where a norm is 0. EUCLIDEAN: -|x - y|^2, by differences, because |x|^2 + |y|^2 - 2
+    <x, y> cancels for near-duplicates.
     """
     depth = items.shape[1]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
-    for entry in range(min(_AHEAD, count)):
+    for entry in range(min(AHEAD, count)):
         prefetch_row(flat_items, columns[entry] * depth, depth)
     for entry in range(count):
-        if entry + _AHEAD < count:
-            prefetch_row(flat_items, columns[entry + _AHEAD] * depth, depth)
+        if entry + AHEAD < count:
+            prefetch_row(flat_items, columns[entry + AHEAD] * depth, depth)
         start = columns[entry] * depth
-        if form == EUCLIDEAN:
-            keys[entry] = -squared_distance(flat_queries, query * depth, flat_items, start, depth)
+        if metric_type == EUCLIDEAN:
+            scores[entry] = -squared_distance(flat_queries, query * depth, flat_items, start, depth)
         else:
-            keys[entry] = product(flat_queries, query * depth, flat_items, start, depth)
-    if form == DOT:
+            scores[entry] = product(flat_queries, query * depth, flat_items, start, depth)
+    if metric_type == DOT:
         for entry in range(count):
-            keys[entry] += offsets[columns[entry]]
-    elif form != EUCLIDEAN:
+            scores[entry] += offsets[columns[entry]]
+    elif metric_type != EUCLIDEAN:
         for entry in range(count):
             norm = query_norm * norms[columns[entry]]
-            keys[entry] = min(max(keys[entry] / norm, -1.0), 1.0) if norm > 0.0 else 0.0
+            scores[entry] = min(max(scores[entry] / norm, -1.0), 1.0) if norm > 0.0 else 0.0
 
 
 @kernel

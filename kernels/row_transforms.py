@@ -1,22 +1,24 @@
-"""What measures are made of: rows mapped, ranked or made unit one at a time; scores of given pairs.
+"""Row transforms of the measures, and scores of candidate lists.
 
-The bits of a mapped row depend on that row alone, not on how many rows are mapped with it: equal
-rows stay equal, so that ties are still broken by item number. BLAS does not promise that.
+A transformed row depends on that row alone, not on the other rows of the call. Duplicates therefore
+remain duplicates, and ties are broken by item number. BLAS does not guarantee that.
 """
 
 import numpy as np
 
+from .intrinsics import prefetch_row
 from .jit import kernel
-from .pair_scores import pair_keys
+from .pair_scores import AHEAD, product, score_pairs
 
+# rows that are multiplied together by the map: each row of the map is loaded once for them
 _ROWS = 4
-# rows hashed at once: a row's own steps wait for each other
+# rows that are hashed together: the steps of one hash depend on each other
 _HASHED = 8
 
 
 @kernel
 def map_rows(lo, hi, rows, mean, root, largest, out):
-    """out[i] = (rows[i] - mean) root for rows lo .. hi; what is only rounding becomes a zero row.
+    """out[i] = (rows[i] - mean) root for rows lo .. hi; zero if that is rounding only.
 
     rows (n, d) float; mean (d,), root (d, r) float64; largest: at least the largest singular value
     of root; out (n, r) float64 out. A row is zero where |out[i]| <= 1e-12 largest |rows[i] - mean|
@@ -60,7 +62,7 @@ def map_rows(lo, hi, rows, mean, root, largest, out):
             before, after, size = 0.0, 0.0, 0.0
             for j in range(depth):
                 size = max(size, abs(centred[i, j]))
-            unit = size if size > 0.0 else 1.0  # squares of tiny rows vanish
+            unit = size if size > 0.0 else 1.0  # squares of tiny rows underflow
             for j in range(depth):
                 before += (centred[i, j] / unit) ** 2
             for m in range(width):
@@ -81,7 +83,7 @@ def rank_rows(lo, hi, rows, out):
     row = np.empty(depth)
     for i in range(lo, hi):
         row[:] = rows[i]
-        order = np.argsort(row)  # of one type: sorting takes longest to compile
+        order = np.argsort(row)  # always float64: sorting takes long to compile
         first = 0
         while first < depth:
             last = first
@@ -94,7 +96,7 @@ def rank_rows(lo, hi, rows, out):
 
 @kernel
 def unit_rows(lo, hi, rows, norms, powers, out):
-    """out[i] = powers[i] rows[i] / norms[i] for rows lo .. hi, zero where the norm is.
+    """out[i] = powers[i] rows[i] / norms[i] for rows lo .. hi, zero where the norm is zero.
 
     rows (n, d) float; norms, powers (n,) float64; out (n, d) float64 out.
     """
@@ -106,19 +108,54 @@ def unit_rows(lo, hi, rows, norms, powers, out):
 
 
 @kernel
-def list_keys(
-    lo, hi, form, queries, query_norms, items, item_norms, item_offsets, columns, keys
+def list_scores(
+    lo, hi, metric_type, queries, query_norms, items, item_norms, item_offsets, columns, scores
 ):  # fmt: skip
-    """keys[i] = float64 keys of query i and the items columns[i], for queries lo .. hi.
+    """scores[i] = exact scores of query i and the items columns[i], for queries lo .. hi.
 
     queries (n, d), items (p, d) of one dtype; norms and offsets float64; columns (n, k) int64;
-    keys (n, k) float64 out. O((hi - lo) k d).
+    scores (n, k) float64 out. O((hi - lo) k d).
     """
     for i in range(lo, hi):
-        pair_keys(
-            form, queries, i, query_norms[i], items, item_norms, item_offsets, columns[i],
-            columns.shape[1], keys[i],
+        score_pairs(
+            metric_type, queries, i, query_norms[i], items, item_norms, item_offsets, columns[i],
+            columns.shape[1], scores[i],
         )  # fmt: skip
+
+
+@kernel
+def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, columns, scores):
+    """scores[i] = recos of query i and the items columns[i], queries lo .. hi; 0 if undefined.
+
+    This is the inner product of two rows over that of their sorted entries. queries (n, d), items
+    (p, d) of one dtype, and the same with sorted entries; columns (n, c) int64, padded by -1;
+    scores (n, c) float64 out, -inf for padding. O((hi - lo) c d).
+    """
+    depth = items.shape[1]
+    flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
+    flat_own, flat_sorted = sorted_queries.reshape(-1), sorted_items.reshape(-1)
+    descending = np.empty(depth, queries.dtype)
+    for i in range(lo, hi):
+        for j in range(depth):
+            descending[j] = sorted_queries[i, depth - 1 - j]
+        for entry in range(-AHEAD, columns.shape[1]):
+            ahead = columns[i, min(entry + AHEAD, columns.shape[1] - 1)]
+            if ahead >= 0:
+                prefetch_row(flat_items, ahead * depth, depth)
+                prefetch_row(flat_sorted, ahead * depth, depth)
+            if entry < 0:
+                continue
+            column = columns[i, entry]
+            if column < 0:
+                scores[i, entry] = -np.inf
+                continue
+            start = column * depth
+            top = product(flat_queries, i * depth, flat_items, start, depth)
+            if top < 0.0:
+                bottom = abs(product(descending, 0, flat_sorted, start, depth))
+            else:
+                bottom = abs(product(flat_own, i * depth, flat_sorted, start, depth))
+            scores[i, entry] = min(max(top / bottom, -1.0), 1.0) if bottom > 0.0 else 0.0
 
 
 @kernel
@@ -144,7 +181,7 @@ def centroid_distances(lo, hi, rows, items, columns, out):
 
 @kernel
 def fingerprint_rows(lo, hi, rows, out):
-    """out[i] = 64 bits that are equal for equal rows of either float type. O((hi - lo) d).
+    """out[i] = 64-bit hash of rows[i], the same for float32 and float64. O((hi - lo) d).
 
     rows (n, d) float, out (n,) uint64 out. -0 counts as 0.
     """
@@ -161,7 +198,7 @@ def fingerprint_rows(lo, hi, rows, out):
         totals[:] = np.uint64(depth)
         for j in range(depth):
             for i in range(_HASHED):
-                # splitmix64's finalizer, chained: small integers differ in a few high bits only
+                # chained finalizer of splitmix64: small integers differ in a few high bits only
                 total = (totals[i] ^ bits[j, i]) + np.uint64(0x9E3779B97F4A7C15)
                 total = (total ^ (total >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                 total = (total ^ (total >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import csr_row_sums
 from .jit import kernel
-from .tiles import aligned
+from .tiles import aligned_empty
 
 # columns of a panel
 WIDTHS = (64, 32, 16)
@@ -110,7 +110,7 @@ def matmul_blocks(lo, hi, indptr, indices, data, panel, item_rows, column, width
     panel (p, 64, 32 or 16) float, C order; item_rows > 0: rows of the panel a pass; Y (n, l) of the
     panel's type, out. O(nnz width) time.
     """
-    block = aligned(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
+    block = aligned_empty(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
     places = np.empty(ROWS, np.int64)
     for first in range(lo, hi, ROWS):
         last = min(first + ROWS, hi)
@@ -127,7 +127,7 @@ def gram_blocks(lo, hi, first_blocks, transposes, indptr, indices, data, panel, 
     first_blocks (parts + 1,) int64; transposes a Transposes; the others as in matmul_blocks; Z
     (parts, p, panel's width), out. O(nnz width + blocks p) time.
     """
-    block = aligned(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
+    block = aligned_empty(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
     places = np.empty(ROWS, np.int64)
     for part in range(lo, hi):
         target = Z[part]

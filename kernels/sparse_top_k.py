@@ -156,7 +156,7 @@ def row_norms(lo, hi, indptr, data, norms):
 
 
 @kernel
-def _key(is_cosine, total, query_norm, item_norm):
+def _score(is_cosine, total, query_norm, item_norm):
     if not is_cosine:
         return np.float64(total)
     if query_norm == 0.0 or item_norm == 0.0:
@@ -192,9 +192,10 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
 
 @kernel
 def _keep_positive(
-    is_cosine, norm, own, excluded, norms, factors, minimum, k, sums, bound, keys, columns, scratch
-):
-    """Write the best k items of positive score to keys and columns; return how many there are."""
+    is_cosine, norm, own, excluded, norms, factors, minimum, k, sums, bound, scores, columns,
+    scratch,
+):  # fmt: skip
+    """Write the best k items of positive score to scores and columns; return how many there are."""
     scale = norm if is_cosine else 1.0
     count, reached = 0, 0.0
     for start in range(0, sums.shape[0], CHUNK):
@@ -202,56 +203,56 @@ def _keep_positive(
         while word != 0:
             j = start + lowest_bit(word)
             word &= word - np.uint64(1)
-            key = _key(is_cosine, sums[j], norm, norms[j])
-            # items ascend: a later item with the k-th best key is not better
-            if key < minimum or key <= reached or not _may_find(own, excluded, j):
+            score = _score(is_cosine, sums[j], norm, norms[j])
+            # items ascend: a later item with the k-th best score is not better
+            if score < minimum or score <= reached or not _may_find(own, excluded, j):
                 continue
-            keys[count], columns[count] = key, j
+            scores[count], columns[count] = score, j
             count += 1
-            if count == keys.shape[0]:
-                count = keep_best(keys, columns, count, k, scratch)
-                reached = keys[k - 1]
+            if count == scores.shape[0]:
+                count = keep_best(scores, columns, count, k, scratch)
+                reached = scores[k - 1]
                 bound = max(bound, factors.dtype.type(reached * scale * _BELOW))
-    return keep_best(keys, columns, count, k, scratch)
+    return keep_best(scores, columns, count, k, scratch)
 
 
 @kernel
 def _append_nonpositive(
-    is_cosine, norm, own, excluded, norms, minimum, k, sums, count, keys, columns, scratch
+    is_cosine, norm, own, excluded, norms, minimum, k, sums, count, scores, columns, scratch
 ):
     """Append items of score 0, then of negative score, up to k; return how many there are."""
     n_items = norms.shape[0]
     for j in range(n_items):
         if count == k or minimum > 0.0:
             return count
-        key = _key(is_cosine, sums[j], norm, norms[j])
-        if key == 0.0 and _may_find(own, excluded, j):
-            keys[count], columns[count] = key, j
+        score = _score(is_cosine, sums[j], norm, norms[j])
+        if score == 0.0 and _may_find(own, excluded, j):
+            scores[count], columns[count] = score, j
             count += 1
-    rest_keys, rest_columns, rest = keys[count:], columns[count:], 0
+    rest_scores, rest_columns, rest = scores[count:], columns[count:], 0
     for j in range(n_items):
-        key = _key(is_cosine, sums[j], norm, norms[j])
-        if key < 0.0 and key >= minimum and _may_find(own, excluded, j):
-            rest_keys[rest], rest_columns[rest] = key, j
+        score = _score(is_cosine, sums[j], norm, norms[j])
+        if score < 0.0 and score >= minimum and _may_find(own, excluded, j):
+            rest_scores[rest], rest_columns[rest] = score, j
             rest += 1
-            if rest == rest_keys.shape[0]:
-                rest = keep_best(rest_keys, rest_columns, rest, k - count, scratch)
-    return count + keep_best(rest_keys, rest_columns, rest, k - count, scratch)
+            if rest == rest_scores.shape[0]:
+                rest = keep_best(rest_scores, rest_columns, rest, k - count, scratch)
+    return count + keep_best(rest_scores, rest_columns, rest, k - count, scratch)
 
 
 @kernel
-def best_rows(lo, hi, is_cosine, queries, items, minimum, sum_type, keys, columns):
+def best_rows(lo, hi, is_cosine, queries, items, minimum, sum_type, scores, columns):
     """Best k items of queries lo .. hi by exact scores.
 
     is_cosine bool; queries a Queries; items an Items; minimum float64: lowest score to keep;
-    sum_type: empty array of int32 or float64; keys (n, k) float64 and columns (n, k) int64 out,
+    sum_type: empty array of int32 or float64; scores (n, k) float64 and columns (n, k) int64 out,
     padded by -inf and -1. O(lengths of the lists of a query's columns + m) time. Allocates
     O(m + k).
     """
     k = columns.shape[1]
     capacity = 2 * k + 64
     sums = np.zeros(items.factors.shape[0], sum_type.dtype)
-    run_keys, scratch = np.empty(capacity), np.empty(capacity)
+    run_scores, scratch = np.empty(capacity), np.empty(capacity)
     run_columns = np.empty(capacity, np.int64)
     maxima = np.empty(sums.shape[0] // _GROUP, items.factors.dtype)
     for query in range(lo, hi):
@@ -266,12 +267,12 @@ def best_rows(lo, hi, is_cosine, queries, items, minimum, sum_type, keys, column
         bound = _first_threshold(last - first + 1, k, sums, items.factors, maxima)
         count = _keep_positive(
             is_cosine, norm, own, excluded, items.norms, items.factors, minimum, k, sums, bound,
-            run_keys, run_columns, scratch,
+            run_scores, run_columns, scratch,
         )  # fmt: skip
         if count < k:
             count = _append_nonpositive(
-                is_cosine, norm, own, excluded, items.norms, minimum, k, sums, count, run_keys,
+                is_cosine, norm, own, excluded, items.norms, minimum, k, sums, count, run_scores,
                 run_columns, scratch,
             )  # fmt: skip
-        write_run(run_keys, run_columns, count, keys[query], columns[query])
+        write_run(run_scores, run_columns, count, scores[query], columns[query])
         sums[:] = 0

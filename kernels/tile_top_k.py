@@ -1,14 +1,14 @@
-"""Exact top-k of dense rows: the screen's candidates are collected, cut and scored in float64.
+"""Exact top-k of dense rows: candidates of the filter are collected, reduced and rescored.
 
-Threshold. A query's tau is first a guess: some rank among the scores of every few panels.
-Candidates that pass are collected; a full buffer is cut by the k-th largest lower bound, which is a
-true bound of the k-th best key and so the next tau; where that frees too little (many near-equal
-rows) the candidates are scored in float64 and only the best k survive. In the end the k-th best key
-shows whether the guess was low enough; if not, the query is reported and searched again without a
-guess.
+Threshold. The first tau of a query is an estimate: a rank among the scores of a sample of panels.
+Candidates that pass are collected in a buffer. A full buffer is reduced by the k-th largest lower
+bound of its scores. This is a lower bound of the k-th best score, and so the next tau. If that
+frees too little (many near-duplicates), the candidates are scored in float64, and only the best k
+are kept. In the end the k-th best score shows whether the estimate was low enough. If not, the
+query is marked and searched again without an estimate.
 
-Equal keys are ordered by lower item number. Nothing but the float64 keys (pair_scores) reaches the
-answer, so tiles, blocks and guesses cannot show in it.
+Equal scores are ordered by lower item number. Results consist of float64 scores (pair_scores) only,
+so they do not depend on tiles, blocks and estimates.
 """
 
 from collections import namedtuple
@@ -21,23 +21,24 @@ from .candidate_filter import (
     RESIDUAL,
     TAU,
     WEIGHT,
-    guess_thresholds,
-    key_rounding,
+    estimate_thresholds,
+    may_find,
     pack_block,
+    score_rounding,
     threshold_of,
 )
-from .exhaustive_top_k import is_excluded, write_run
+from .exhaustive_top_k import write_run
 from .jit import kernel
 from .packing import SLACK
-from .pair_scores import pair_keys
+from .pair_scores import score_pairs
 from .select import keep_best, kth_largest
 from .tiles import PANEL, end_tiles, passing, score_panel, start_tiles
 
-# of each query of a block: entries (capacity,) score << 32 | position of `counts` candidates; the
-# best `lengths` of those that were scored, keys and columns (k,)
-_Found = namedtuple("_Found", "entries counts keys columns lengths")
-# of one buffer at a time: values have the type of the scores
-_Scratch = namedtuple("_Scratch", "values positions columns lower upper bounds keys")
+# of each query of a block: entries (capacity,): tile score << 32 | position, of `counts`
+# candidates; scores and columns (k,): the best `lengths` of those that were scored in float64
+_Found = namedtuple("_Found", "entries counts scores columns lengths")
+# of one buffer at a time: values have the type of the tile scores
+_Scratch = namedtuple("_Scratch", "values positions columns lower upper bounds scores")
 
 
 @kernel
@@ -57,21 +58,19 @@ def _buffers(n, k, capacity, score_type):
 
 @kernel
 def _unpack(entries, count, query, queries, items, lanes, unit, scratch):
-    """Drop what the query may not find; bounds of the rest in units of the query's scale."""
-    # of two keys that are compared
-    rounding = np.float32(min(2.0 * key_rounding(query, queries) * unit, NEVER))
+    """Drop excluded items; write bounds of the others in units of the query's scale."""
+    # of both scores of a comparison
+    rounding = np.float32(min(2.0 * score_rounding(query, queries) * unit, NEVER))
     values, positions, columns = scratch.values, scratch.positions, scratch.columns
     lower, upper = scratch.lower, scratch.upper
     bits = values.view(np.int32)
-    first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
-    own, permitted = queries.own[query], queries.permitted
+    own, permitted = queries.own, queries.permitted
+    indptr, excluded = queries.excluded_indptr, queries.excluded_indices
     kept = 0
     for entry in range(count):
         position = entries[entry] & 0xFFFFFFFF
         column = items.order[position]
-        if column == own or (permitted.shape[0] > 0 and permitted[column] == 0):
-            continue
-        if first < last and is_excluded(column, queries.excluded_indices, first, last):
+        if not may_find(column, query, own, permitted, indptr, excluded):
             continue
         bits[kept] = np.int32(entries[entry] >> 32)
         positions[kept], columns[kept] = position, column
@@ -89,8 +88,8 @@ def _unpack(entries, count, query, queries, items, lanes, unit, scratch):
 
 
 @kernel
-def _cut(count, k, tau, scratch):
-    """Keep what can reach max(tau, k-th largest lower bound); returns count and that bound."""
+def _reduce(count, k, tau, scratch):
+    """Keep candidates that can reach max(tau, k-th largest lower bound); return count and tau."""
     values, positions, columns = scratch.values, scratch.positions, scratch.columns
     lower, upper, bounds = scratch.lower, scratch.upper, scratch.bounds
     if count >= k:
@@ -107,41 +106,41 @@ def _cut(count, k, tau, scratch):
 
 @kernel
 def merge_scores(
-    form, query, queries, items, columns, count, keys, length, best_keys, best_columns
+    metric_type, query, queries, items, columns, count, scores, length, best_scores, best_columns
 ):
-    """Merge the float64 keys of count columns into the best `length` of k; returns their number."""
-    pair_keys(
-        form, queries.rows, query, queries.norms[query], items.rows, items.norms, items.offsets,
-        columns, count, keys,
+    """Merge the float64 scores of count columns into the best `length` of k; return how many."""
+    score_pairs(
+        metric_type, queries.rows, query, queries.norms[query], items.rows, items.norms,
+        items.offsets, columns, count, scores,
     )  # fmt: skip
     total = count + length
     for entry in range(length):
-        keys[count + entry], columns[count + entry] = best_keys[entry], best_columns[entry]
-    total = keep_best(keys, columns, total, best_keys.shape[0], keys[total:])
+        scores[count + entry], columns[count + entry] = best_scores[entry], best_columns[entry]
+    total = keep_best(scores, columns, total, best_scores.shape[0], scores[total:])
     for entry in range(total):
-        best_keys[entry], best_columns[entry] = keys[entry], columns[entry]
+        best_scores[entry], best_columns[entry] = scores[entry], columns[entry]
     return total
 
 
 @kernel
-def _tighten(form, i, query, queries, items, block, found, scratch, ending):
-    """Cut the buffer of the block's query i, or score it all when ending or when that frees little.
+def _tighten(metric_type, i, query, queries, items, block, found, scratch, ending):
+    """Reduce the buffer of query i of the block; rescore it at the end or if that frees little.
 
-    The query's tau rises to what the best k so far, or k candidates, are known to have.
+    tau increases to the best known lower bound of the k-th best score.
     """
     lanes, unit = block.lanes[i >> 5, :, i & 31], np.float32(1.0) / block.scales[i >> 5, i & 31]
-    entries, keys = found.entries[i], found.keys[i]
-    k = keys.shape[0]
+    entries, scores = found.entries[i], found.scores[i]
+    k = scores.shape[0]
     count = _unpack(entries, found.counts[i], query, queries, items, lanes, unit, scratch)
-    count, tau = _cut(count, k, lanes[TAU], scratch)
+    count, tau = _reduce(count, k, lanes[TAU], scratch)
     if ending or count > entries.shape[0] // 2:
         found.lengths[i] = merge_scores(
-            form, query, queries, items, scratch.columns, count, scratch.keys, found.lengths[i],
-            keys, found.columns[i],
+            metric_type, query, queries, items, scratch.columns, count, scratch.scores,
+            found.lengths[i], scores, found.columns[i],
         )  # fmt: skip
         count = 0
         if found.lengths[i] == k:
-            tau = max(tau, threshold_of(query, queries, keys[k - 1], unit))
+            tau = max(tau, threshold_of(query, queries, scores[k - 1], unit))
     else:
         bits = scratch.values.view(np.int32)
         for entry in range(count):
@@ -152,33 +151,33 @@ def _tighten(form, i, query, queries, items, block, found, scratch, ending):
 
 @kernel
 def search_rows(
-    lo, hi, first_panel, last_panel, isa, form, shape, batch, queries, items, capacity,
-    sample_stride, sample_rank, code_type, score_type, known, keys, columns, again,
+    lo, hi, first_panel, last_panel, isa, metric_type, shape, batch, queries, items, capacity,
+    sample_stride, sample_rank, code_type, score_type, known, scores, columns, again,
 ):  # fmt: skip
-    """Neighbours of queries batch[lo:hi] in a range of panels, in the rows of their numbers.
+    """Neighbours of queries batch[lo:hi] in a range of panels, written to rows batch[lo:hi].
 
     O((hi - lo) m d) operations of the tiles. shape, code_type, score_type: as in pack_block;
-    capacity: entries of a query's buffer, at least 4 k; sample_stride, sample_rank: what
-    guess_thresholds uses, 0 for no guess. In and out: known (n,) float32, a lower bound of the k-th
-    best K. Out: keys (n, k) float64, columns (n, k) int64, again (n,) uint8, 1 where the guess was
-    too high. Allocates, a query: 8 capacity + 16 k + its packed bytes; and 60 capacity + 16 k.
+    capacity: entries of a query's buffer, at least 4 k; sample_stride, sample_rank: as in
+    estimate_thresholds, 0 for no estimate. In/out: known (n,) float32, a lower bound of the k-th
+    best K. Out: scores (n, k) float64, columns (n, k) int64, again (n,) uint8, 1 where the estimate
+    was too high. Allocates 8 capacity + 16 k + packed bytes a query, and 60 capacity + 16 k.
     """
     n, k, depth = hi - lo, columns.shape[1], shape[2]
     block = pack_block(lo, hi, shape, batch, queries, items, code_type, score_type)
     found, scratch = _buffers(n, k, capacity, score_type)
     start_tiles(isa, items.isa_state)
     if sample_stride > 0:
-        guess_thresholds(
+        estimate_thresholds(
             isa, depth, items, first_panel, last_panel, sample_stride, sample_rank, block
         )
-    guessed = np.empty(n, np.float32)
+    estimates = np.empty(n, np.float32)
     for i in range(n):
         q, lane = i >> 5, i & 31
         bound = known[batch[lo + i]] / block.scales[q, lane]
-        guessed[i] = max(block.lanes[q, TAU, lane], bound)
-        block.lanes[q, TAU, lane] = guessed[i]
+        estimates[i] = max(block.lanes[q, TAU, lane], bound)
+        block.lanes[q, TAU, lane] = estimates[i]
     bits = block.scores.view(np.int32)
-    sweeping, ended = np.bool_(False), np.bool_(True)  # literals would be compiled apart
+    more, ending = np.bool_(False), np.bool_(True)  # literals would compile again
     for p in range(first_panel, last_panel):
         for q in range(block.lanes.shape[0]):
             score_panel(
@@ -196,17 +195,19 @@ def search_rows(
                 found.counts[i] += 1
                 if found.counts[i] == capacity:
                     _tighten(
-                        form, i, batch[lo + i], queries, items, block, found, scratch, sweeping
-                    )
+                        metric_type, i, batch[lo + i], queries, items, block, found, scratch, more,
+                    )  # fmt: skip
     end_tiles(isa)
     for i in range(n):
         query, scale = batch[lo + i], block.scales[i >> 5, i & 31]
-        _tighten(form, i, query, queries, items, block, found, scratch, ended)
-        write_run(found.keys[i], found.columns[i], found.lengths[i], keys[query], columns[query])
+        _tighten(metric_type, i, query, queries, items, block, found, scratch, ending)
+        write_run(
+            found.scores[i], found.columns[i], found.lengths[i], scores[query], columns[query]
+        )
         again[query] = sample_stride > 0
         if sample_stride > 0 and found.lengths[i] == k:
-            bound = threshold_of(query, queries, found.keys[i, k - 1], np.float32(1.0) / scale)
-            again[query] = bound < guessed[i]
+            bound = threshold_of(query, queries, found.scores[i, k - 1], np.float32(1.0) / scale)
+            again[query] = bound < estimates[i]
             known[query] = _lowered(bound * scale)
 
 
@@ -217,23 +218,24 @@ def _lowered(bound):
 
 @kernel
 def scan_panels(
-    lo, hi, isa, form, shape, queries, items, capacity, sample_stride, sample_rank, panels_per_run,
-    code_type, score_type, keys, columns,
+    lo, hi, isa, metric_type, shape, queries, items, capacity, sample_stride, sample_rank,
+    panels_per_run, code_type, score_type, scores, columns,
 ):  # fmt: skip
-    """Neighbours of few queries among the items of panels lo .. hi, as run lo // panels_per_run.
+    """Neighbours of few queries in panels lo .. hi, written to run lo // panels_per_run.
 
-    keys, columns (runs, n, k) out; the other arguments as in search_rows.
+    scores, columns (runs, n, k) out; the other arguments as in search_rows.
     """
     run = lo // panels_per_run
     n = queries.rows.shape[0]
     known, again = np.full(n, -NEVER), np.zeros(n, np.uint8)
     batch = np.arange(n)
     left = n
-    first = np.int64(0)  # a literal would be compiled apart
+    first = np.int64(0)  # a literal would compile again
     while left > 0:
         search_rows(
-            first, left, lo, hi, isa, form, shape, batch, queries, items, capacity, sample_stride,
-            sample_rank, code_type, score_type, known, keys[run], columns[run], again,
+            first, left, lo, hi, isa, metric_type, shape, batch, queries, items, capacity,
+            sample_stride, sample_rank, code_type, score_type, known, scores[run], columns[run],
+            again,
         )  # fmt: skip
         sample_stride, left = 0, 0
         for query in range(n):

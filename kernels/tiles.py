@@ -80,7 +80,7 @@ def configuration():
 
 
 @kernel
-def aligned(size, like):
+def aligned_empty(size, like):
     """Uninitialised array (size,) of like's dtype, aligned to a cache line.
 
     A 64-byte load that crosses a cache line costs two: unaligned, a scan by AMX tiles takes 1.5

@@ -9,6 +9,7 @@ every CPU. Only intrinsics named after a CPU require its features.
 from llvmlite import ir
 from numba.core import cgutils
 
+# LLVM types
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
 BYTES = I8.as_pointer()

@@ -159,7 +159,7 @@ def score_all(
 def best_of_parts(columns: Integers, scores: Floats) -> Found:
     """Merge the k best of each part, (n, parts, k), to the k best of all, (n, k)."""
     n, _, k = columns.shape
-    parts = (validation.read_only(np.ascontiguousarray(part)) for part in (scores, columns))
+    parts = (validation.read_only(part.reshape(n, -1)) for part in (scores, columns))
     best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     exhaustive_top_k.merge_rows(0, n, *parts, best_scores, best)
     return best, best_scores

@@ -156,7 +156,7 @@ def _merge_rows(
     lo: int, hi: int, some: scan.Found, others: scan.Found, columns: Integers, scores: Floats
 ) -> None:
     both_columns, both_scores = (
-        validation.read_only(np.stack([one[lo:hi], other[lo:hi]], axis=1))
+        validation.read_only(np.concatenate([one[lo:hi], other[lo:hi]], axis=1))
         for one, other in zip(some, others, strict=True)
     )
     merge_rows(0, hi - lo, both_scores, both_columns, scores[lo:hi], columns[lo:hi])

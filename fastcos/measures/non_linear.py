@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy.special import log_ndtr
 
 from fastcos import parallel, validation
-from fastcos.kernels import normal_cdf, ordered_rows
+from fastcos.kernels import normal_cdf, row_transforms
 from fastcos.linalg import buffer_pool
 from fastcos.measures.base import Invariances, MetricType, Plain, Rows, invariances, register
 from fastcos.measures.knn_stats import RowLookup, cosine_moments
@@ -106,7 +106,9 @@ class Recos(Plain):
         """Return recos."""
         Q = scaled_up_rows(Q)
         sides = same_type(Q, sorted_rows(Q), *precomputed)
-        return over_lists(ordered_rows.recos_rows, columns, *sides, columns, pairs=_RECOS_PER_BLOCK)
+        return over_lists(
+            row_transforms.recos_rows, columns, *sides, columns, pairs=_RECOS_PER_BLOCK
+        )
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return the raw score by the least cosine of the sorted rows, by 1 if it is negative."""

@@ -109,7 +109,7 @@ def list_scores(
     norms = norms_of(items) if norms is None else norms
     queries, items = same_type(queries, items)
     return over_lists(
-        row_transforms.list_keys, columns, METRIC_TYPES[metric_type], queries, norms_of(queries),
+        row_transforms.list_scores, columns, METRIC_TYPES[metric_type], queries, norms_of(queries),
         items, norms, np.zeros(len(items)), columns,
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ from fastcos.engine.packing import (
 )
 from fastcos.engine.range_candidates import find_candidates
 from fastcos.engine.segments import Segment
-from fastcos.kernels import candidate_lists
+from fastcos.kernels import exhaustive_top_k
 from fastcos.measures.base import UpperBounded
 
 # candidates of the first search beside k: with 14 most queries of Gaussian rows end there for csls
@@ -132,8 +132,8 @@ def _refine(
     n, c = listed.shape
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     parallel.run(
-        candidate_lists.best_of_lists, parallel.row_blocks(n, max(1, _PAIRS_PER_BLOCK // c)),
-        validation.read_only(listed), validation.read_only(exact), scores, columns,
+        exhaustive_top_k.merge_rows, parallel.row_blocks(n, max(1, _PAIRS_PER_BLOCK // c)),
+        validation.read_only(exact), validation.read_only(listed), scores, columns,
         n_threads=options.n_threads,
     )  # fmt: skip
     return columns, scores

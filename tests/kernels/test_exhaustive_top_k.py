@@ -11,25 +11,25 @@ from tests.kernels.inputs import frozen
 
 
 def small_rows(n, seed):
-    """Small integers, so that keys tie and are exact."""
+    """Small integers, so that scores tie and are exact."""
     return np.random.default_rng(seed).integers(-2, 3, (n, 4)).astype(np.float64)
 
 
-def true_keys(form, Q, B, offsets):
-    if form == EUCLIDEAN:
+def true_scores(metric_type, Q, B, offsets):
+    if metric_type == EUCLIDEAN:
         return -((Q[:, None] - B) ** 2).sum(axis=2)
-    if form == DOT:
+    if metric_type == DOT:
         return Q @ B.T + offsets
     sizes = np.outer(norms(Q), norms(B))
     products = np.divide(Q @ B.T, sizes, out=np.zeros_like(sizes), where=sizes > 0)
     return np.clip(products, -1, 1)
 
 
-def best(keys, columns, k):
-    """The k best by descending key, equal keys by lower column, padded."""
-    order = np.lexsort((columns, -keys))[:k]
+def best(scores, columns, k):
+    """The k best by descending score, equal scores by lower column, padded."""
+    order = np.lexsort((columns, -scores))[:k]
     missing = k - len(order)
-    return np.append(keys[order], [-np.inf] * missing), np.append(columns[order], [-1] * missing)
+    return np.append(scores[order], [-np.inf] * missing), np.append(columns[order], [-1] * missing)
 
 
 def norms(X):
@@ -51,38 +51,38 @@ def test_is_excluded_searches_its_range_only():
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 6])
 def test_write_run_pads(count):
-    keys, columns = np.arange(6.0, 0, -1), np.arange(6)
-    (key_row,), (column_row,) = outputs(1, 4)
-    exhaustive_top_k.write_run(keys, columns, min(count, 4), key_row, column_row)
+    scores, columns = np.arange(6.0, 0, -1), np.arange(6)
+    (score_row,), (column_row,) = outputs(1, 4)
+    exhaustive_top_k.write_run(scores, columns, min(count, 4), score_row, column_row)
     kept = min(count, 4)
-    np.testing.assert_array_equal(key_row, [*keys[:kept], *[-np.inf] * (4 - kept)])
+    np.testing.assert_array_equal(score_row, [*scores[:kept], *[-np.inf] * (4 - kept)])
     np.testing.assert_array_equal(column_row, [*columns[:kept], *[-1] * (4 - kept)])
 
 
-@pytest.mark.parametrize("form", [DOT, COSINE, EUCLIDEAN])
+@pytest.mark.parametrize("metric_type", [DOT, COSINE, EUCLIDEAN])
 @pytest.mark.parametrize(("m", "parts", "k"), [(7, 1, 7), (600, 1, 3), (500, 3, 3), (300, 2, 60)])
-def test_score_all_rows_equals_numpy(form, m, parts, k):
+def test_score_all_rows_equals_numpy(metric_type, m, parts, k):
     Q, B = small_rows(3, m), small_rows(m + 5, m + 1)
-    offsets = np.arange(m + 5) % 3 * 1.0 if form == DOT else np.zeros(m + 5)
+    offsets = np.arange(m + 5) % 3 * 1.0 if metric_type == DOT else np.zeros(m + 5)
     candidates = np.delete(np.arange(m + 5), [0, 2, 3, 5, 6])
     own = np.array([-1, candidates[0], candidates[-1]])
     excluded = [np.array([], int), candidates[1:4], candidates[::2]]
     indptr = np.append(0, np.cumsum([len(some) for some in excluded]))
-    keys, columns = outputs(3 * parts, k)
+    scores, columns = outputs(3 * parts, k)
     exhaustive_top_k.score_all_rows(
-        1, 3 * parts - 1, form,
+        1, 3 * parts - 1, metric_type,
         *frozen(Q, norms(Q), B, norms(B), offsets, candidates), parts,
-        *frozen(own, indptr, np.concatenate(excluded)), keys, columns,
+        *frozen(own, indptr, np.concatenate(excluded)), scores, columns,
     )  # fmt: skip
-    truth = true_keys(form, Q, B, offsets)
+    truth = true_scores(metric_type, Q, B, offsets)
     for r in range(1, 3 * parts - 1):
         i, part = r // parts, r % parts
         some = candidates[part * m // parts : (part + 1) * m // parts]
         some = some[(some != own[i]) & ~np.isin(some, excluded[i])]
-        expected_keys, expected_columns = best(truth[i, some], some, k)
+        expected_scores, expected_columns = best(truth[i, some], some, k)
         np.testing.assert_array_equal(columns[r], expected_columns)
-        np.testing.assert_allclose(keys[r], expected_keys, rtol=1e-15)
-    assert np.isnan(keys[[0, -1]]).all()  # rows of other blocks
+        np.testing.assert_allclose(scores[r], expected_scores, rtol=1e-15)
+    assert np.isnan(scores[[0, -1]]).all()  # rows of other blocks
     assert (columns[[0, -1]] == -7).all()
 
 
@@ -90,29 +90,29 @@ def test_score_all_rows_compares_after_a_full_buffer():
     B = np.random.default_rng(0).random((200, 1))
     # the buffer of 76 is reduced to 3 once; the best item may keep its place
     B[[4, 20, 50, 150], 0] = 100, 50, 40, 60
-    keys, columns = outputs(1, 3)
+    scores, columns = outputs(1, 3)
     exhaustive_top_k.score_all_rows(
         0, 1, DOT, *frozen(np.ones((1, 1)), np.ones(1), B, norms(B), np.zeros(200)),
         *frozen(np.arange(200)), 1, *frozen(np.array([-1]), np.zeros(2, int), np.zeros(0, int)),
-        keys, columns,
+        scores, columns,
     )  # fmt: skip
     assert columns.tolist() == [[4, 150, 20]]
-    assert keys.tolist() == [[100, 60, 50]]
+    assert scores.tolist() == [[100, 60, 50]]
 
 
 def test_merge_rows_merges_parts():
     random, k = np.random.default_rng(0), 4
-    part_keys = -np.sort(-random.integers(0, 6, (5, 3, k)), axis=2).astype(np.float64)
-    part_columns = np.stack([random.permutation(3 * k).reshape(3, k) for _ in range(5)])
-    part_columns[1, 1, 2:], part_keys[1, 1, 2:] = -1, -np.inf
-    part_columns[2], part_keys[2] = -1, -np.inf
-    keys, columns = outputs(5, k)
-    exhaustive_top_k.merge_rows(1, 4, part_keys, part_columns, keys, columns)
+    part_scores = random.integers(0, 6, (5, 3 * k)).astype(np.float64)
+    part_columns = np.stack([random.permutation(3 * k) for _ in range(5)])
+    part_columns[1, 6:8], part_scores[1, 6:8] = -1, -np.inf
+    part_columns[2], part_scores[2] = -1, -np.inf
+    scores, columns = outputs(5, k)
+    exhaustive_top_k.merge_rows(1, 4, *frozen(part_scores, part_columns), scores, columns)
     for i in range(1, 4):
         there = part_columns[i] >= 0
-        expected_keys, expected_columns = best(part_keys[i][there], part_columns[i][there], k)
+        expected_scores, expected_columns = best(part_scores[i][there], part_columns[i][there], k)
         np.testing.assert_array_equal(columns[i], expected_columns)
-        np.testing.assert_array_equal(keys[i], expected_keys)
+        np.testing.assert_array_equal(scores[i], expected_scores)
     assert (columns[[0, 4]] == -7).all()
 
 
@@ -121,19 +121,19 @@ def test_keep_above_drops_low_candidates():
     counts, bounds = np.array([6, 0, 9, 5]), np.array([100.0, 0.0, -2.0, 1.0])
     starts = np.append(0, np.cumsum(counts))
     columns = np.concatenate([np.sort(random.choice(30, count, False)) for count in counts])
-    given, kept, keys = columns.copy(), counts.copy(), np.full(len(columns), np.nan)
+    given, kept, scores = columns.copy(), counts.copy(), np.full(len(columns), np.nan)
     exhaustive_top_k.keep_above(
         1, 4, DOT, *frozen(Q, norms(Q), B, norms(B), np.zeros(30), bounds, starts[:-1]),
-        kept, columns, keys,
+        kept, columns, scores,
     )  # fmt: skip
-    truth = true_keys(DOT, Q, B, 0.0)
+    truth = true_scores(DOT, Q, B, 0.0)
     for i in range(1, 4):
         some = given[starts[i] : starts[i + 1]]
         some = some[truth[i, some] >= bounds[i]]
         assert kept[i] == len(some)
         found = slice(starts[i], starts[i] + len(some))
         np.testing.assert_array_equal(columns[found], some)
-        np.testing.assert_array_equal(keys[found], truth[i, some])
+        np.testing.assert_array_equal(scores[found], truth[i, some])
     assert kept[0] == counts[0]  # of another block
     np.testing.assert_array_equal(columns[: starts[1]], given[: starts[1]])
 
@@ -145,24 +145,24 @@ def test_expand_copies_lists_duplicates():
     for group, (first, last) in enumerate(itertools.pairwise(starts)):
         item_groups[members[first:last]] = group
     found = np.array([[9, 0, 3, -1], [12, 3, 0, 5], [5, 3, 0, 1], [3, 12, 0, -1]])
-    found_keys = np.array([[3.0, 3, 1, -np.inf], [2.0, 2, 2, 2], [9.0, 8, 7, 6], [5.0, 2, 2, -1]])
+    found_scores = np.array([[3.0, 3, 1, -np.inf], [2.0, 2, 2, 2], [9.0, 8, 7, 6], [5.0, 2, 2, -1]])
     group_of, own = np.array([2, 0, 1, 0, 2, 3, 1]), np.array([-1, 4, 10, 9, 5, -1, -1])
     for k in (1, 2, 5, 12, 40):
-        keys, columns = outputs(7, k)
+        scores, columns = outputs(7, k)
         exhaustive_top_k.expand_copies(
-            1, 6, *frozen(group_of, own, found, found_keys, item_groups, starts, members),
-            keys, columns,
+            1, 6, *frozen(group_of, own, found, found_scores, item_groups, starts, members),
+            scores, columns,
         )  # fmt: skip
         for i in range(1, 6):
             pairs = [
-                (key, member)
-                for item, key in zip(found[group_of[i]], found_keys[group_of[i]], strict=True)
+                (score, member)
+                for item, score in zip(found[group_of[i]], found_scores[group_of[i]], strict=True)
                 if item >= 0
                 for member in members[item_groups[members] == item_groups[item]]
                 if member != own[i]
             ]
-            all_keys, all_columns = (np.array(side) for side in zip(*pairs, strict=True))
-            expected_keys, expected_columns = best(all_keys, all_columns, k)
+            all_scores, all_columns = (np.array(side) for side in zip(*pairs, strict=True))
+            expected_scores, expected_columns = best(all_scores, all_columns, k)
             np.testing.assert_array_equal(columns[i], expected_columns)
-            np.testing.assert_array_equal(keys[i], expected_keys)
+            np.testing.assert_array_equal(scores[i], expected_scores)
         assert (columns[[0, 6]] == -7).all()

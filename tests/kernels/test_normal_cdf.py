@@ -21,6 +21,6 @@ def test_mutual_proximity_sums_both_rows():
     own = (cosines - of_queries[0][:, None]) / of_queries[1][:, None]
     other = (cosines - of_items[0][columns]) / of_items[1][columns]
     truth = log_ndtr(own) + log_ndtr(other)
-    keys = np.full((7, 4), np.nan)
-    normal_cdf.mutual_proximity_rows(0, 7, cosines, columns, *of_queries, *of_items, keys)
-    np.testing.assert_allclose(keys, truth, rtol=1e-12)
+    scores = np.full((7, 4), np.nan)
+    normal_cdf.mutual_proximity_rows(0, 7, cosines, columns, *of_queries, *of_items, scores)
+    np.testing.assert_allclose(scores, truth, rtol=1e-12)

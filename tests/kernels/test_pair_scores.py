@@ -19,8 +19,8 @@ def test_product_has_the_bits_of_plain_loops(types):
         x, y = (rng.standard_normal(depth + 2).astype(kind) for kind in types)
         out = np.full(2, np.nan)
         both(x, y, depth, out)
-        assert out[0] == pair_scores._slow_product(x, 1, y, 2, depth)
-        assert out[1] == pair_scores._slow_squared_distance(x, 1, y, 2, depth)
+        assert out[0] == pair_scores._product_plain(x, 1, y, 2, depth)
+        assert out[1] == pair_scores._squared_distance_plain(x, 1, y, 2, depth)
 
 
 def test_row_norms_equal_numpy():
@@ -31,7 +31,7 @@ def test_row_norms_equal_numpy():
     assert np.isnan(norms[:3]).all()
 
 
-def test_pair_keys_equal_each_metric():
+def test_score_pairs_equal_each_metric():
     X = np.array([[3.0, 4.0], [0.0, 0.0], [6.0, 8.0], [-3.0, -4.0]])
     norms, offsets = np.array([5.0, 0.0, 10.0, 5.0]), np.array([0.0, 1.0, 2.0, 3.0])
     columns = np.array([3, 2, 1, 0])
@@ -40,10 +40,10 @@ def test_pair_keys_equal_each_metric():
         pair_scores.COSINE: [-1.0, 1.0, 0.0, 1.0],
         pair_scores.EUCLIDEAN: [-100.0, -25.0, -25.0, 0.0],
     }
-    for form, wanted in expected.items():
-        keys = np.full(5, np.nan)
-        pair_scores.pair_keys(
-            form, *frozen(X), 0, 5.0, *frozen(X, norms, offsets), columns, 4, keys
+    for metric_type, wanted in expected.items():
+        scores = np.full(5, np.nan)
+        pair_scores.score_pairs(
+            metric_type, *frozen(X), 0, 5.0, *frozen(X, norms, offsets), columns, 4, scores
         )
-        np.testing.assert_array_equal(keys[:4], wanted)
-        assert np.isnan(keys[4])
+        np.testing.assert_array_equal(scores[:4], wanted)
+        assert np.isnan(scores[4])

@@ -7,6 +7,7 @@ import scipy.stats
 from fastcos import parallel
 from fastcos.kernels import pair_scores, row_transforms
 from tests.kernels.inputs import frozen
+from tests.oracles import measures as oracles
 
 SHAPES = [(1, 1, 1), (3, 5, 2), (4, 7, 7), (9, 33, 12), (23, 16, 17)]
 
@@ -63,20 +64,40 @@ def test_unit_rows_have_the_given_norms():
     np.testing.assert_allclose(np.linalg.norm(out, axis=1), truth, atol=1e-12)
 
 
-def test_list_keys_equal_numpy():
+def test_list_scores_equal_numpy():
     random = np.random.default_rng(0)
     Q, B = random.standard_normal((7, 19)), random.standard_normal((11, 19))
     columns = random.integers(0, 11, (7, 4))
     q, b = np.linalg.norm(Q, axis=1), np.linalg.norm(B, axis=1)
-    keys, offsets = parallel.unfilled((7, 4), np.float64), random.standard_normal(11)
+    scores, offsets = parallel.unfilled((7, 4), np.float64), random.standard_normal(11)
     truths = {
         pair_scores.DOT: Q @ B.T + offsets,
         pair_scores.COSINE: (Q @ B.T) / np.outer(q, b),
         pair_scores.EUCLIDEAN: -np.square(Q[:, None] - B).sum(axis=2),
     }
-    for form, truth in truths.items():
-        cut(row_transforms.list_keys, 7, form, Q, q, B, b, offsets, columns, keys)
-        np.testing.assert_allclose(keys, np.take_along_axis(truth, columns, axis=1), rtol=1e-12)
+    for metric_type, truth in truths.items():
+        cut(row_transforms.list_scores, 7, metric_type, Q, q, B, b, offsets, columns, scores)
+        np.testing.assert_allclose(scores, np.take_along_axis(truth, columns, axis=1), rtol=1e-12)
+
+
+def some_rows(kind):
+    random = np.random.default_rng(3)
+    rows = random.standard_normal((60, 9)) ** (5 if kind == "spiky" else 1)
+    rows[7], rows[20], rows[33] = 0, rows[4], 3 * rows[4]
+    rows[41] = -rows[4]
+    return rows.astype(np.float32) if kind == "float32" else rows
+
+
+@pytest.mark.parametrize("kind", ["even", "spiky", "float32"])
+def test_recos_rows_equals_sorted_python_lists(kind):
+    rows = some_rows(kind)
+    columns = np.random.default_rng(0).integers(-1, 60, (60, 25))
+    scores, ordered = np.full((60, 25), np.nan), np.sort(rows, axis=1)
+    row_transforms.recos_rows(2, 60, *frozen(rows, ordered, rows, ordered, columns), scores)
+    truth = np.take_along_axis(oracles.recos(rows, rows), np.maximum(columns, 0), axis=1)
+    truth[columns < 0] = -np.inf
+    np.testing.assert_allclose(scores[2:], truth[2:], rtol=1e-12, atol=1e-15)
+    assert np.isnan(scores[:2]).all()
 
 
 def test_centroid_distances_equal_numpy():

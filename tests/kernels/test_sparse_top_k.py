@@ -68,9 +68,9 @@ def test_best_rows_equals_dense_search(kind, is_cosine):
     factors = np.zeros(-(-M // STRIP) * STRIP, np.float32 if sum_type == np.int32 else np.float64)
     factors[:M] = np.divide(1, norms, out=np.zeros(M), where=norms > 0) if is_cosine else 1
     items = Items(*csr(B.T, dtype, np.uint16), frozen(norms), frozen(factors))
-    keys, columns = np.full((8, K), np.nan), np.full((8, K), -7)
+    scores, columns = np.full((8, K), np.nan), np.full((8, K), -7)
     sparse_top_k.best_rows(
-        1, 7, is_cosine, queries, items, -np.inf, np.empty(0, sum_type), keys, columns
+        1, 7, is_cosine, queries, items, -np.inf, np.empty(0, sum_type), scores, columns
     )
     truth = scores_of(Q, B, is_cosine)
     truth[barred] = -np.inf
@@ -79,8 +79,8 @@ def test_best_rows_equals_dense_search(kind, is_cosine):
         # equal scores by lower item: cosines that differ by rounding alone do not occur here
         order = np.lexsort((np.arange(M), -np.round(truth[i], 12)))[:K]
         np.testing.assert_array_equal(columns[i], order)
-        np.testing.assert_allclose(keys[i], truth[i, order], rtol=1e-14, atol=1e-15)
-    assert np.isnan(keys[[0, 7]]).all()
+        np.testing.assert_allclose(scores[i], truth[i, order], rtol=1e-14, atol=1e-15)
+    assert np.isnan(scores[[0, 7]]).all()
     assert (columns[[0, 7]] == -7).all()
 
 
@@ -94,12 +94,12 @@ def test_best_rows_pads_short_results():
         *csr(np.zeros((2, 3)), None, np.int32)[:2],
     )  # fmt: skip
     items = Items(*csr(B.T, None, np.uint16), frozen(np.ones(3)), frozen(factors))
-    keys, columns = np.full((2, K), np.nan), np.full((2, K), -7)
-    arguments = False, queries, items, 0.0, np.empty(0, np.int32), keys, columns
+    scores, columns = np.full((2, K), np.nan), np.full((2, K), -7)
+    arguments = False, queries, items, 0.0, np.empty(0, np.int32), scores, columns
     sparse_top_k.best_rows(0, 2, *arguments)
     assert columns[0].tolist() == [0, 1, 2, -1, -1]
     assert sorted(columns[1].tolist()) == [-1, -1, -1, 0, 2]
-    assert np.isneginf(keys[0, 3:]).all()
+    assert np.isneginf(scores[0, 3:]).all()
 
 
 BODIES = ["_plain"] if numba.config.DISABLE_JIT else ["_plain", "_compiled"]

@@ -68,7 +68,7 @@ def slow_loss(q, unit, softmax, penalty):
     return total
 
 
-def run(q, unit, softmax, penalty, rate=0.0, first=0, mwanted=None):
+def run(q, unit, softmax, penalty, rate=0.0, first=0, masked=None):
     """Both kernels as the training calls them, with outputs filled with sentinels."""
     f = {k: np.asarray(q[k], np.float32) for k in ("x", "weights", "A", "B", "bias", "counts")}
     p, d = f["A"].shape
@@ -81,7 +81,7 @@ def run(q, unit, softmax, penalty, rate=0.0, first=0, mwanted=None):
     gradients = training.Gradients(*(np.full(shape, np.nan, np.float32) for shape in shapes))
     losses = np.full(n, np.nan)
     pool = B[q["drawn"]]
-    seen = mwanted or (q["indptr"], q["indices"])
+    seen = masked or (q["indptr"], q["indices"])
     pool = training.Pool(
         *frozen(pool, np.ascontiguousarray(pool.T), f["bias"][q["drawn"]], f["counts"], position_of)
     )
@@ -175,12 +175,12 @@ def test_positive_loss_is_finite_for_extreme_logits():
 
 
 @pytest.mark.parametrize("softmax", [True, False])
-def test_seen_items_are_mwanted_in_the_pool(softmax):
+def test_seen_items_are_masked_in_the_pool(softmax):
     q = problem(seed=2)
     everything = np.arange(len(q["A"]), dtype=np.int32)
     n = len(q["rows"])
     seen = (np.arange(n + 1) * len(everything), np.tile(everything, n))
-    losses, memories, (A, *_) = run(q, True, softmax, 0.0, rate=1.0, mwanted=seen)
+    losses, memories, (A, *_) = run(q, True, softmax, 0.0, rate=1.0, masked=seen)
     assert not losses.any()
     assert not any(memory.any() for memory in memories)
     np.testing.assert_array_equal(A, q["A"].astype(np.float32))

@@ -64,7 +64,7 @@ def raw_scores(metric_type: str, Q: Any, B: Any, bias: Any = None) -> Any:
         raise AssertionError("both sides must be encoded to one type")
     found, columns = np.full((len(Q), len(B)), np.nan), np.arange(len(B))
     for i in range(len(Q)):
-        pair_scores.pair_keys(
+        pair_scores.score_pairs(
             METRIC_TYPES[metric_type], left.rows, i, left.norms[i], right.rows, right.norms,
             right.bias, columns, len(B), found[i],
         )  # fmt: skip
