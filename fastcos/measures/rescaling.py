@@ -102,6 +102,11 @@ def rescalings() -> tuple[NamedRescaling, ...]:
 
     W = AB' is the model (p, p), M = XW its predictions (n, p); neither depends on D.
 
+    Returns
+    -------
+    tuple of NamedRescaling
+        Each with name, rescaling, and formulas of what it compares.
+
     Notes
     -----
     Source: arXiv:2403.05440, section 2.2 (identity: Eq. 5, orthonormal and weights: its two cases)
