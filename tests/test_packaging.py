@@ -34,8 +34,9 @@ def test_packages_are_folders_with_an_init():
 
 
 def test_folders_with_python_files_have_an_init():
-    for name in modules():
-        assert f"{Path(name).parent}/__init__.py" in modules()
+    names = modules()
+    for name in names:
+        assert f"{Path(name).parent}/__init__.py" in names
 
 
 def test_kernels_are_mapped_and_linked():

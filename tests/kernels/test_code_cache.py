@@ -426,6 +426,7 @@ def test_valid_cache_gives_no_warning(cache):
         doubled()
 
 
+@pytest.mark.slow
 def test_import_creates_no_directory(tmp_path):
     use(ROOT, tmp_path / "c", "import fastcos.parallel, fastcos.linalg.products")
     assert not (tmp_path / "c").exists()

@@ -84,6 +84,7 @@ def test_best_rows_equals_dense_search(kind, is_cosine):
     assert (columns[[0, 7]] == -7).all()
 
 
+@pytest.mark.slow
 def test_best_rows_pads_short_results():
     rng = np.random.default_rng(2)
     Q, B = some(rng, 2, True), some(rng, 3, True)

@@ -177,6 +177,7 @@ def test_a_minimum_score_leaves_out_the_rest():
     np.testing.assert_array_equal(some.scores, np.where(low, -np.inf, whole.scores))
 
 
+@pytest.mark.slow
 def test_a_threshold_guessed_too_high_is_corrected():
     # near items in the sampled panels alone: more seem to be near than there are
     X = gaussian(16_384, 24)

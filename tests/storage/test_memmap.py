@@ -76,6 +76,7 @@ def test_measures_that_need_all_rows_are_left_out_or_refused(model, tmp_path):
     assert "whitened_cosine" not in left_out
 
 
+@pytest.mark.slow
 def test_audit_command_maps_a_large_file(model, tmp_path, monkeypatch, capsys):
     items = np.repeat(model[0][:2500], 8, axis=1) + np.arange(96)
     np.save(tmp_path / "items.npy", items)
