@@ -34,7 +34,6 @@ BELOW_KERNELS = {"numpy", "numba", "llvmlite", *sys.stdlib_module_names}
 
 
 @functools.cache
-@functools.cache
 def parsed(path):
     return ast.parse(path.read_text("utf8"))
 

@@ -41,6 +41,7 @@ def test_top_k_scores_all_pairs_beyond_the_filter(monkeypatch):
     assert called
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "limit"), [(sparse_rows, "LARGEST_INT32"), (sparse, "LARGEST_SUM")]
 )
