@@ -220,7 +220,7 @@ def test_neighbors_command_gives_the_model_to_measures(name, files, tmp_path):
 
 
 # each runs under every rescaling: one of each kind of parameters by default
-SOME = ["csls", "recos", "rescaled_cosine:data", "weight_cosine", "project_back_items"]
+SOME = ["csls", "rescaled_cosine:data"]
 WITH_LABELS = [*ALONE, *OF_A_MODEL, "weight_cosine", "project_back_items", "query_metric_cosine"]
 WITH_LABELS += ["popularity_whitened_cosine"]
 

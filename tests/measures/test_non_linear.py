@@ -9,13 +9,11 @@ from fastcos.engine.segments import Segment, nearest
 from tests.measures.cases import uneven_rows
 from tests.oracles import measures as oracles
 
-N, D = 240, 9
+N, D = 120, 9
+each_kind = pytest.mark.parametrize(
+    "kind", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)]
+)
 NAMES = ["mutual_proximity", "norm_angle_distance", "recos"]
-FORMULAS = {
-    "mutual_proximity": lambda rows: oracles.mutual_proximity(rows),
-    "norm_angle_distance": lambda rows: oracles.norm_angle(rows, rows, 1.0),
-    "recos": lambda rows: oracles.recos(rows, rows),
-}
 
 
 def gaussian(seed=5):
@@ -96,7 +94,7 @@ def assert_never_exceeded(measure, rows, upper_bound):
         before = bounds
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@each_kind
 @pytest.mark.parametrize("shape", ROWS)
 @pytest.mark.parametrize("name", NAMES)
 def test_upper_bound_is_never_exceeded(name, shape, kind):
@@ -108,7 +106,9 @@ def test_upper_bound_is_never_exceeded(name, shape, kind):
     assert_never_exceeded(measure, rows, measure.upper_bound)
 
 
-@pytest.mark.parametrize("weight", [1e-3, 0.05, 30.0, 1e4])
+@pytest.mark.parametrize(
+    "weight", [0.05, 30.0, *(pytest.param(w, marks=pytest.mark.slow) for w in (1e-3, 1e4))]
+)
 @pytest.mark.parametrize("shape", ROWS)
 def test_norm_angle_upper_bound_holds_for_any_weight(shape, weight):
     rows = ROWS[shape]()
@@ -151,7 +151,7 @@ def test_upper_bound_one_percent_lower_would_be_exceeded(case):
         assert_never_exceeded(measure, rows, one_percent_lower)
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@each_kind
 @pytest.mark.parametrize("shape", ROWS)
 @pytest.mark.parametrize("name", NAMES)
 def test_top_k_is_exact_for_adversarial_rows(name, shape, kind):
