@@ -66,7 +66,7 @@ def test_get_measure_refuses_invalid_parameters(case):
 
 REFUSED_ON_FIT = {
     ("whitened_cosine", "more dimensions than rows"): ({}, (5, 9), "must vary in all 9 dimensions"),
-    ("whitened_cosine", "a single row"): ({}, (1, 3), "items must differ from each other .* identical"),
+    ("whitened_cosine", "a single row"): ({}, (1, 3), "must differ from each other .* identical"),
     ("whitened_cosine", "too many components"): ({"n_components": 7}, (9, 3), "from 1 to 3, got 7"),
     ("causal_inner_product", "a single row"): ({}, (1, 3), "must differ from each other"),
     ("popularity_whitened_cosine", "length"): ({"popularity": [1.0]}, (9, 3), "of shape"),
