@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastcos.comparison.candidates import Candidate
-from fastcos.comparison.leaderboard import Interval, Leaderboard, LeaderboardRow
+from fastcos.comparison.leaderboard import BootstrapInterval, Leaderboard, LeaderboardRow
 from fastcos.measures.row_transforms import Floats
 
 # coverage of the intervals; a test is significant where the interval excludes 0
@@ -141,7 +141,7 @@ class _CrossFitting:
         self._halves = first, 1 - first
         self._samples = [_samples(half, random) for half in self._halves]
 
-    def lead(self, estimate: Estimate, some: Sequence[int], other: Estimate) -> Interval:
+    def lead(self, estimate: Estimate, some: Sequence[int], other: Estimate) -> BootstrapInterval:
         """Lead of the best of some candidates over the first one of other, cross-fitted."""
         values, resampled = [], []
         for choosing, measuring in ((0, 1), (1, 0)):
@@ -171,7 +171,10 @@ def _failed_test(
 
 
 def _advice(
-    evaluation: Evaluation, own: LeaderboardRow, best: LeaderboardRow, gain: Interval | None
+    evaluation: Evaluation,
+    own: LeaderboardRow,
+    best: LeaderboardRow,
+    gain: BootstrapInterval | None,
 ) -> str:
     """The conclusion if all tests pass."""
     stay = f"Stay with {own.candidate}: {evaluation.score} {own.score.value:.3f}"
@@ -199,8 +202,8 @@ def _samples(some: Floats, random: np.random.Generator) -> Floats:
     return random.multinomial(size, some[0] / size, N_RESAMPLES).astype(np.float64)
 
 
-def _interval(value: float, resampled: Floats) -> Interval:
+def _interval(value: float, resampled: Floats) -> BootstrapInterval:
     """The percentile interval of a value."""
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(resampled, (tail, 1 - tail))
-    return Interval(float(value), float(low), float(high))
+    return BootstrapInterval(float(value), float(low), float(high))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from fastcos.comparison.candidates import Candidate
 
 
-class Interval(NamedTuple):
+class BootstrapInterval(NamedTuple):
     """A number and its 95 % percentile interval over bootstrap samples."""
 
     value: float
@@ -23,17 +23,17 @@ class LeaderboardRow(NamedTuple):
     Attributes
     ----------
     candidate : Candidate
-    score : Interval
+    score : BootstrapInterval
         The score that ranks the candidates, over all units.
-    gain : Interval
+    gain : BootstrapInterval
         Score minus that of the baseline on the same samples of units; 0 for the baseline itself.
     other_scores : dict of str to float
         Further scores, by name.
     """
 
     candidate: Candidate
-    score: Interval
-    gain: Interval
+    score: BootstrapInterval
+    gain: BootstrapInterval
     other_scores: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Leaderboard:
         Whether the best candidate exceeds every chance level significantly.
     recommended : Candidate or None
         None unless beats_chance.
-    gain : Interval or None
+    gain : BootstrapInterval or None
         Cross-fitted gain of the best other candidate over the baseline: each half of the units
         chooses, the other half measures. None where there is no other candidate.
     conclusion : str
@@ -100,7 +100,7 @@ class Leaderboard:
     unit: str
     beats_chance: bool
     recommended: Candidate | None
-    gain: Interval | None
+    gain: BootstrapInterval | None
     conclusion: str
     left_out: dict[str, str]
 

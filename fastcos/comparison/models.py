@@ -96,7 +96,7 @@ def fit_models(
     return Fitted(models, strength, decay, users)
 
 
-class Variant(NamedTuple):
+class ModelVariant(NamedTuple):
     """One set of item embeddings of a model; rescaling None for Eq. 2."""
 
     name: str
@@ -108,19 +108,19 @@ class Variant(NamedTuple):
         return models[self.objective].item_embeddings(self.rescaling)
 
 
-def named_variants(chosen: Sequence[str | Rescaling] | None) -> list[Variant]:
+def named_variants(chosen: Sequence[str | Rescaling] | None) -> list[ModelVariant]:
     """The chosen rescalings of Eq. 1 (default: all that have a name), and Eq. 2."""
     known = {named.name: named.rescaling for named in rescalings()}
     variants = []
     for choice in known if chosen is None else chosen:
         if isinstance(choice, Rescaling):
-            variants.append(Variant(choice.name, "dropout", choice))
+            variants.append(ModelVariant(choice.name, "dropout", choice))
         else:
             name = validation.as_choice("rescalings", choice, known)
-            variants.append(Variant(name, "dropout", known[name]))
-    return [*variants, Variant(EQ2, "weight_decay", None)]
+            variants.append(ModelVariant(name, "dropout", known[name]))
+    return [*variants, ModelVariant(EQ2, "weight_decay", None)]
 
 
-def grid_variants() -> list[Variant]:
+def grid_variants() -> list[ModelVariant]:
     """Eq. 1 over a grid of exponents."""
-    return [Variant(f"grid {D.formula}", "dropout", D) for D in rescaling_grid()]
+    return [ModelVariant(f"grid {D.formula}", "dropout", D) for D in rescaling_grid()]

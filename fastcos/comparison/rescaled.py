@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fastcos import metrics
-from fastcos.comparison.models import Variant
+from fastcos.comparison.models import ModelVariant
 from fastcos.comparison.result import Items, Lists, RescalingScores
 from fastcos.comparison.runner import Executor
 from fastcos.measures.rescaling import Rescaling
@@ -30,8 +30,8 @@ class Tables(NamedTuple):
 
 def score_rescalings(
     models: Mapping[str, LinearMF],
-    named: Iterable[Variant],
-    grid: Iterable[Variant],
+    named: Iterable[ModelVariant],
+    grid: Iterable[ModelVariant],
     codes: Integers | None,
     popularity: Integers,
     random_state: int,
@@ -63,7 +63,7 @@ def score_rescalings(
 class _Work(NamedTuple):
     """A variant to score; whether it is clustered for AMI and ARI."""
 
-    variant: Variant
+    variant: ModelVariant
     cluster: bool
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from fastcos.comparison.bootstrap import Evaluation, rank
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.leaderboard import Leaderboard
-from fastcos.comparison.models import Fitted, Settings, Variant, fit_models
+from fastcos.comparison.models import Fitted, ModelVariant, Settings, fit_models
 
 
 class Evaluator(Protocol):
@@ -86,7 +86,7 @@ def rank_results(
 class ModelEmbeddings:
     """The embeddings of the models of one preprocessing, by name of the rescaling."""
 
-    def __init__(self, fitted: Fitted, variants: Sequence[Variant], X: Any) -> None:
+    def __init__(self, fitted: Fitted, variants: Sequence[ModelVariant], X: Any) -> None:
         self._fitted = fitted
         self._popularity = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
         self._variants = {variant.name: variant for variant in variants}
@@ -108,7 +108,7 @@ def evaluate_models(
     task: Task,
     X: Any,
     fitted: Fitted,
-    variants: Sequence[Variant],
+    variants: Sequence[ModelVariant],
     settings: Settings,
     candidates: Iterable[Candidate],
     executor: Executor,
