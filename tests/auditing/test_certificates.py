@@ -130,6 +130,7 @@ def radii(items, rows=None, **lists):
     return rescaling_radii(sample, SimilarityIndex().fit(items), k, levels, **lists)
 
 
+@pytest.mark.slow
 def test_radii_do_not_depend_on_list_lengths():
     items, rows = clustered(8, p=700, d=6), np.arange(0, 700, 35)
     short = radii(items, rows)

@@ -21,7 +21,7 @@ def clustered_float64(n, d):
     return X
 
 
-CLUSTERS = [clustered, clustered_float64]
+CLUSTERS = [clustered, pytest.param(clustered_float64, marks=pytest.mark.slow)]
 each_cluster = pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda cluster: cluster.__name__)
 
 
