@@ -15,6 +15,7 @@ from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
     ExecutionOptions,
+    Floats,
     Integers,
     PackedItems,
     no_exclusions,
@@ -33,8 +34,8 @@ _EXPANDED_ROWS = 1024
 class DuplicateGroups(NamedTuple):
     """Rows by equality, each group's in ascending order; groups in the order of their first rows.
 
-    first (u,) the lowest row of each group; group_of (n,); members (n,), from starts[g] on those of
-    group g; starts (u + 1,).
+    first (u,) the lowest row of each group; group_of (p,), only of rows that are searched; members
+    (n,), from starts[g] on those of group g; starts (u + 1,).
     """
 
     first: Integers
@@ -49,8 +50,7 @@ def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
     Where no two norms are equal, O(n log n). Otherwise O(n d).
     """
     n = len(encoded.norms)
-    norms = np.sort(encoded.norms)
-    if not _many_copies(np.flatnonzero(norms[1:] != norms[:-1]) + 1, n):
+    if not _norms_repeat(encoded.norms):
         return None
     hashes = _hashes(encoded)
     order = np.argsort(hashes, kind="stable")
@@ -75,6 +75,26 @@ def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
     starts = np.append(0, np.cumsum(np.bincount(group_of))).astype(np.int64)
     groups = (first[by_first], group_of, starts, members)
     return DuplicateGroups(*map(validation.read_only, groups))
+
+
+def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateGroups | None:
+    """Return the groups of duplicates among the rows of these ascending numbers."""
+    if len(numbers) == len(encoded.rows):
+        return find_duplicates(encoded)
+    if not _norms_repeat(encoded.norms[numbers]):  # before the rows are copied
+        return None
+    found = find_duplicates(encoded.take(numbers))
+    if found is None:
+        return None
+    group_of = np.zeros(len(encoded.rows), np.int64)
+    group_of[numbers] = found.group_of
+    groups = numbers[found.first], group_of, found.starts, numbers[found.members]
+    return DuplicateGroups(*map(validation.read_only, groups))
+
+
+def _norms_repeat(norms: Floats) -> bool:
+    ordered = np.sort(norms)
+    return _many_copies(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(norms))
 
 
 def _many_copies(ends: npt.NDArray[np.intp], n: int) -> bool:

@@ -73,10 +73,8 @@ class Segment:
 
     @functools.cached_property
     def duplicates(self) -> duplicates.DuplicateGroups | None:
-        """Groups of equal items, None where copies are few or items were removed."""
-        if len(self.numbers) < len(self.encoded.rows):
-            return None
-        return duplicates.find_duplicates(self.encoded)
+        """Groups of duplicates among the items that can be found, None where copies are few."""
+        return duplicates.find_duplicates_among(self.encoded, self.numbers)
 
     @functools.cached_property
     def packed_distinct(self) -> PackedItems:
@@ -88,6 +86,11 @@ class Segment:
     def only(self, numbers: Integers) -> "Segment":
         """Return a segment in which only the items of these ascending numbers can be found."""
         return Segment(self.metric_type, self.encoded, numbers, self._n_threads, first=self.first)
+
+    @property
+    def packed_forms(self) -> list[PackedItems]:
+        """What is packed by now: all items, one of every group of duplicates, both or neither."""
+        return [vars(self)[name] for name in ("packed", "packed_distinct") if name in vars(self)]
 
     def pack(self) -> None:
         """Pack now what an unrestricted search will need."""
@@ -105,8 +108,7 @@ class Segment:
         Few queries score all pairs, unless the items are packed already. Where items repeat and no
         filter separates copies, one of each is searched. Otherwise the tiles filter.
         """
-        is_packed = "packed" in vars(self) or "packed_distinct" in vars(self)
-        if n_queries <= QUERIES_TO_PACK and not is_packed:
+        if n_queries <= QUERIES_TO_PACK and not self.packed_forms:
             numbers = self.numbers if permitted is None else permitted
             return functools.partial(scan.score_all, self.metric_type, self.encoded, numbers)
         if permitted is None and not len(exclusions.indices) and self.duplicates is not None:

@@ -287,7 +287,11 @@ class SimilarityIndex:
         if fitted.segment is None:
             return 0.0
         encoded = fitted.segment.encoded
-        arrays = [getattr(fitted.segment.packed.arrays, name) for name in _PACKED]
+        arrays = [
+            getattr(packed.arrays, name)
+            for packed in fitted.segment.packed_forms
+            for name in _PACKED
+        ]
         size = sum(array.nbytes for array in [*arrays, encoded.norms, encoded.bias])
         return float(size / len(fitted.rows))
 
