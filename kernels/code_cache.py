@@ -22,6 +22,7 @@ from pathlib import Path
 import numba
 import numpy as np
 from numba.core import caching, serialize
+from numba.core.runtime import rtsys
 
 # directory of set_cache_directory; None: from the environment
 _directory = None
@@ -141,7 +142,10 @@ class CodeCache(caching.FunctionCache):
     def load_overload(self, sig, target_context):
         """Return compiled code for a signature, or None with a warning if it is not usable."""
         try:
-            result = super().load_overload(sig, target_context)
+            # Loaded code calls the runtime. Numba refreshes the whole context here, which imports
+            # its typing of NumPy, and SciPy: 0.85 s of every process. A compilation does so itself.
+            rtsys.initialize(target_context)
+            result = self._load_overload(sig, target_context)
         except Exception as error:  # a pickle can raise anything
             _warn("compiles again", error)
             return None

@@ -122,6 +122,40 @@ def test_second_process_loads_compiled_code(package, tmp_path):
     assert entries(tmp_path / "c") == files
 
 
+# a kernel that allocates: its code calls Numba's runtime
+ALLOCATES = """
+import numpy as np
+from .jit import kernel
+
+@kernel
+def reverse(lo, hi, values):
+    scratch = values[lo:hi].copy()
+    for i in range(lo, hi):
+        values[i] = scratch[hi - 1 - i]
+"""
+REVERSE = """
+import sys
+import numpy as np
+from fastcos.kernels.allocates import reverse
+values = np.arange(3.0)
+reverse(0, 3, values)
+print(values[0], sum(reverse._cache_hits.values()), "numba.np.arraymath" in sys.modules)
+"""
+# a signature that no process has compiled before
+COMPILE_ANOTHER = """
+values = np.arange(3, dtype=np.int8)
+reverse(0, 3, values)
+print(*values, sum(reverse._cache_hits.values()))
+"""
+
+
+def test_cached_code_runs_without_numbas_registries(package, tmp_path):
+    (package / "fastcos" / "kernels" / "allocates.py").write_text(ALLOCATES)
+    assert use(package, tmp_path / "c", REVERSE)[0] == ["2.0", "0", "True"]
+    loaded, warned = use(package, tmp_path / "c", REVERSE + COMPILE_ANOTHER)
+    assert loaded == ["2.0", "1", "False", "2", "1", "0", "1"], warned
+
+
 @pytest.mark.slow
 def test_second_process_adds_no_files(tmp_path):
     # a closure over an object that differs in every process would be a new entry every time
