@@ -1,7 +1,9 @@
 """Settings of this process; each can also be set by an environment variable."""
 
 import functools
+import math
 import os
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +12,9 @@ from fastcos.kernels import code_cache, cpu
 
 # drivers of kernels: see fastcos.parallel
 BACKENDS = ("pool", "prange")
+
+# MiB: scikit-learn's default
+_WORKING_MEMORY = 1024.0
 
 
 class Config(NamedTuple):
@@ -123,18 +128,35 @@ def num_threads() -> int:
     """Threads of one call."""
     given = _setting("num_threads", "FASTCOS_NUM_THREADS")
     if given is None:
-        return _cpus(os.getpid())
+        return _cached_cpus(os.getpid())
     return validation.as_count(
         "FASTCOS_NUM_THREADS", validation.as_number("FASTCOS_NUM_THREADS", given)
     )
 
 
 @functools.cache
-def _cpus(pid: int) -> int:
-    """CPUs that this process, pid, may use: a cache, because a count takes 50 us."""
-    from joblib import cpu_count  # here: the import takes 0.2 s
+def _cached_cpus(pid: int) -> int:
+    """Return count_cpus() of this process, pid: a count takes 50 us."""
+    return count_cpus()
 
-    return int(cpu_count())
+
+def count_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """CPUs that this process may use: the lower of its affinity and the quota of its container.
+
+    cgroup: the directory of the container's limits, version 2 or 1. A part of a CPU counts as one.
+    As joblib counts, whose import takes 0.2 s.
+    """
+    cpus = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    try:
+        if (cgroup / "cpu.max").exists():
+            quota, period = (cgroup / "cpu.max").read_text().split()
+        else:
+            names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            quota, period = ((cgroup / "cpu" / name).read_text() for name in names)
+        limit = math.ceil(int(quota) / int(period))
+    except (OSError, ValueError, ZeroDivisionError):  # no quota, or "max" for none
+        return cpus
+    return min(cpus, limit) if limit > 0 else cpus
 
 
 def backend() -> str:
@@ -153,11 +175,22 @@ def working_memory() -> float:
     """MiB that one call may use besides its inputs and outputs."""
     given = _setting("working_memory", "FASTCOS_WORKING_MEMORY")
     if given is None:
-        from sklearn import get_config as sklearn_config  # here: the import takes 0.5 s
-
-        return float(sklearn_config()["working_memory"])
+        return _sklearn_working_memory()
     number = validation.as_number("FASTCOS_WORKING_MEMORY", given)
     return validation.as_real("FASTCOS_WORKING_MEMORY", number, above=0)
+
+
+def _sklearn_working_memory() -> float:
+    """Return scikit-learn's setting, without importing scikit-learn: that takes 0.5 s."""
+    if "sklearn" in sys.modules:
+        from sklearn import get_config as sklearn_config
+
+        return float(sklearn_config()["working_memory"])
+    given = os.environ.get("SKLEARN_WORKING_MEMORY")
+    if given is None:
+        return _WORKING_MEMORY
+    number = validation.as_number("SKLEARN_WORKING_MEMORY", given)
+    return validation.as_real("SKLEARN_WORKING_MEMORY", number, above=0)
 
 
 def _setting(name: str, variable: str) -> object:

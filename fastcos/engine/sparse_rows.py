@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from fastcos import parallel, validation
 from fastcos.engine import safe_norms
@@ -110,6 +109,8 @@ class SparseRows:
 
     def only(self, numbers: npt.NDArray[np.int64]) -> "SparseRows":
         """Return the rows of these numbers."""
+        import scipy.sparse as sp
+
         indptr, indices, data = self.by_row
         places = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)[numbers]
         kept = None if data is None else data[places.data]
@@ -125,7 +126,7 @@ class SparseRows:
 
 def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> SparseRows:
     """Check sparse rows; CSC is the CSR of the transpose, and is not converted."""
-    is_csc = sp.issparse(X) and X.ndim == 2 and X.format == "csc"
+    is_csc = validation.is_sparse(X) and X.ndim == 2 and X.format == "csc"
     clean = as_interactions(f"{name}.T", X.T) if is_csc else as_interactions(name, X)
     arrays: Arrays = csr_arrays(clean)
     are_whole = _are_whole(arrays[0], clean.data, n_threads)

@@ -4,17 +4,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from fastcos.linalg.products import rmatmul
 from fastcos.linalg.shards import InteractionShards
+from fastcos.validation import is_sparse
 
 
 def values(X: Any) -> npt.NDArray[Any]:
     """Return an array whose extremes are those of X's non-zeros."""
     if isinstance(X, InteractionShards):
         return np.concatenate([X.column_lows, X.column_highs])
-    return X.data if sp.issparse(X) else X  # type: ignore[no-any-return]
+    return X.data if is_sparse(X) else X  # type: ignore[no-any-return]
 
 
 def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
@@ -24,10 +24,10 @@ def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
         return np.equal(low, high) if center else np.equal(low, 0) & np.equal(high, 0)
     if center:
         low, high = X.min(axis=0), X.max(axis=0)
-        if sp.issparse(X):
+        if is_sparse(X):
             low, high = low.toarray().ravel(), high.toarray().ravel()
         return np.asarray(low == high)
-    if sp.issparse(X):
+    if is_sparse(X):
         return np.asarray(np.bincount(X.indices, minlength=X.shape[1]) == 0)
     return ~X.any(axis=0)  # type: ignore[no-any-return]
 

@@ -5,15 +5,19 @@ and a descending indptr, which crash compiled code. has_canonical_format is a ca
 edit in place leaves wrong. So the arrays themselves are read, once.
 """
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from fastcos import parallel
 from fastcos.kernels import csr
-from fastcos.validation import as_rows, format_rows, read_only
+from fastcos.validation import as_rows, format_rows, is_sparse, read_only
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 # every whole number up to here is exact in float32
 _EXACT_FLOAT32 = 2**24
@@ -42,7 +46,9 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
     keep_zeros, explicit zeros stay and need no copy. Sparse integers and booleans are summed in
     float64 and become float32 where that is exact. One pass over the non-zeros.
     """
-    if not sp.issparse(X):
+    import scipy.sparse as sp
+
+    if not is_sparse(X):
         return sp.csr_array(as_rows(name, X))
     if X.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {X.dtype}")
@@ -77,7 +83,7 @@ def csr_arrays(X: sp.csr_array) -> CSRArrays:
 
 def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
     """Return the arrays of a CSR matrix of floats, its entries not checked; None for others."""
-    is_plain = sp.issparse(X) and X.format == "csr" and X.dtype in (np.float32, np.float64)
+    is_plain = is_sparse(X) and X.format == "csr" and X.dtype in (np.float32, np.float64)
     if not is_plain or X.ndim != 2 or 0 in X.shape:
         return None
     indptr, indices, data = _compressed(name, X, X.shape[0])
@@ -90,6 +96,8 @@ def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
 
     SciPy converts other formats, once what would crash it is ruled out.
     """
+    import scipy.sparse as sp
+
     if X.format == "csc":
         indptr, indices, data = _compressed(name, X, X.shape[1])
         _check_range(f"{name}.indices", indices, X.shape[0])
@@ -140,6 +148,8 @@ def _compressed(name: str, X: Any, n: int) -> tuple[Any, Any, Any]:
 
 def _coordinates(name: str, X: Any) -> sp.coo_array:
     """Return X in coordinates that lie within its shape."""
+    import scipy.sparse as sp
+
     try:
         X = X.tocoo()
     except (ValueError, TypeError, IndexError) as error:  # from a dictionary of keys
@@ -155,6 +165,8 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
 
 def _diagonals(name: str, X: Any) -> sp.dia_array:
     """Return X with as many offsets as diagonals, which SciPy does not check before it reads."""
+    import scipy.sparse as sp
+
     offsets, data = np.asarray(X.offsets), np.asarray(X.data)
     if data.ndim != 2 or offsets.shape != data.shape[:1] or offsets.dtype.kind not in "iu":
         raise ValueError(

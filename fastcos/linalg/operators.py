@@ -4,21 +4,25 @@ A sparse X stays sparse: centring enters as rank-one terms. Results are bit-iden
 of threads and by any kernel.
 """
 
+from __future__ import annotations
+
 import functools
 import itertools
+import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from fastcos import config, parallel, validation
 from fastcos.kernels import sparse, sparse_blocks
 from fastcos.linalg import buffer_pool, partial_sums
 from fastcos.linalg.csr import as_interactions, csr_arrays
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+    from scipy.sparse.linalg import LinearOperator
 
 Matrix = npt.NDArray[np.floating[Any]]
 Floats = npt.NDArray[np.float64]
@@ -339,11 +343,11 @@ def as_operator(
     """
     if n_threads is not None:
         n_threads = validation.as_count("n_threads", n_threads)
-    if sp.issparse(X):
+    if validation.is_sparse(X):
         X = as_interactions("X", X, keep_zeros=True)
     elif isinstance(X, Operator) or hasattr(X, "_as_operator"):
         validation.check_none("scale", scale, "for interactions in shards")
-    elif not isinstance(X, LinearOperator):
+    elif not _is_implicit(X):
         X = validation.as_rows("X", X)
     n, p = X.shape
     divisors = None if scale is None else validation.as_positive_diagonal("scale", scale, p)
@@ -366,18 +370,36 @@ def as_operator(
 def _unshifted(X: Any, divisors: Floats | None, n_threads: int | None) -> Operator:
     if isinstance(X, Operator):
         return X
-    if isinstance(X, LinearOperator):
-        columns = aslinearoperator(sp.diags_array(1 / divisors)) if divisors is not None else None
-        return _ImplicitOperator(X if columns is None else X @ columns)
+    if _is_implicit(X):
+        return _ImplicitOperator(X if divisors is None else _scaled(X, divisors))
     if hasattr(X, "_as_operator"):
         made: Operator = X._as_operator(n_threads)
         return made
-    if not sp.issparse(X):
+    if not validation.is_sparse(X):
         return _DenseOperator(X if divisors is None else (X / divisors).astype(X.dtype))
     if divisors is not None:
+        import scipy.sparse as sp
+
         values = (X.data / divisors[X.indices]).astype(X.dtype)
         X = sp.csr_array((values, X.indices, X.indptr), shape=X.shape)
     return SparseOperator(X, n_threads)
+
+
+def _is_implicit(X: Any) -> bool:
+    """Whether X is a SciPy LinearOperator: who has one has imported its module."""
+    if "scipy.sparse.linalg" not in sys.modules:
+        return False
+    from scipy.sparse.linalg import LinearOperator
+
+    return isinstance(X, LinearOperator)
+
+
+def _scaled(X: LinearOperator, divisors: Floats) -> LinearOperator:
+    """Return X diag(1 / divisors)."""
+    import scipy.sparse as sp
+    from scipy.sparse.linalg import aslinearoperator
+
+    return X @ aslinearoperator(sp.diags_array(1 / divisors))
 
 
 def as_factor(operator: Operator, A: Matrix) -> Matrix:
@@ -467,6 +489,8 @@ def on_cache_lines(A: Matrix) -> Matrix:
 
 def is_plain() -> bool:
     """Return whether there is no vector IR: kernels run in their plain bodies."""
+    import numba
+
     return bool(config.isa() == "generic" or numba.config.DISABLE_JIT)
 
 

@@ -8,17 +8,18 @@
                              more: ShardedOperator, which reads the rows once for every product
 """
 
+from __future__ import annotations
+
 import bisect
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from fastcos import config, parallel, storage, validation
 from fastcos.kernels import sparse
@@ -26,6 +27,9 @@ from fastcos.linalg import operators, partial_sums
 from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.operators import Floats, Matrix, Operator, SparseOperator, Workspace
 from fastcos.storage import memmap
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 Ids = npt.NDArray[Any]
 
@@ -171,6 +175,8 @@ class InteractionShards:
         -------
         csr_array (n, p)
         """
+        import scipy.sparse as sp
+
         indptrs, indices, data = zip(*self._shards, strict=True)
         starts = np.concatenate([[0], np.cumsum([len(columns) for columns in indices])])
         indptr = np.concatenate(
@@ -251,6 +257,8 @@ class InteractionShards:
         ones = np.broadcast_to(self.dtype.type(1), indices.shape)
         data = stored.arrays.get("data", ones).astype(self.dtype, copy=False)
         if verify:
+            import scipy.sparse as sp
+
             X = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.shape[1]))
             if as_interactions("X", X).nnz != len(indices) or len(indptr) != rows + 1:
                 raise storage.FastcosFormatError(f"{self.path} is damaged: shard {number}")
@@ -261,6 +269,8 @@ class InteractionShards:
 
 def _rows_of(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.csr_array:
     """Return rows [lo, hi) of a shard, without a copy of their entries."""
+    import scipy.sparse as sp
+
     indptr, indices, data = shard
     entries = slice(int(indptr[lo]), int(indptr[hi]))
     X = sp.csr_array((hi - lo, p), dtype=data.dtype)

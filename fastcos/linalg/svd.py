@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 
 from fastcos import validation
 from fastcos.linalg import block_lanczos
@@ -316,8 +315,10 @@ def _is_nearly_full(side: int, k: int) -> bool:
 
 
 def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
+    from scipy.linalg import eigh
+
     p = side.shape[1]
-    return scipy.linalg.eigh(side.gram(), subset_by_index=[p - k, p - 1])[1]  # type: ignore[no-any-return]
+    return eigh(side.gram(), subset_by_index=[p - k, p - 1])[1]  # type: ignore[no-any-return]
 
 
 def _signs(V: Matrix) -> Matrix:

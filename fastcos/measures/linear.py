@@ -3,7 +3,6 @@
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.optimize
 
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
@@ -403,6 +402,8 @@ class LearnedDiagonal(Mapped):
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Fit the weights by L-BFGS-B over their logarithms."""
+        from scipy.optimize import minimize
+
         pairs = as_pairs("pairs", self.pairs, len(items))
         x, y = (unit_rows(items[pairs[:, side]]) for side in (0, 1))
         some = x.any(axis=1) & y.any(axis=1)
@@ -412,7 +413,7 @@ class LearnedDiagonal(Mapped):
         targets = self.targets[some] - self.targets[some].mean()
         bound = np.log(self.condition)
         start = np.zeros(items.shape[1])
-        done = scipy.optimize.minimize(
+        done = minimize(
             _loss, start, (*moments, targets), "L-BFGS-B", jac=True,
             bounds=[(-bound, bound)] * len(start),
         )  # fmt: skip

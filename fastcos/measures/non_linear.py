@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr
 
 from fastcos import parallel, validation
 from fastcos.kernels import normal_cdf, row_transforms
@@ -169,6 +168,8 @@ class MutualProximity(Plain):
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return the logarithm for the item to which the cosine says most."""
+        from scipy.special import log_ndtr
+
         mean, deviation = self._of(Q)
         own = log_ndtr((raw - mean) / deviation)
         best = np.interp(raw, _GRID, self._largest)

@@ -1,11 +1,12 @@
 """Range search: every pair of rows whose score reaches a threshold, as a sparse matrix."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from fastcos import parallel, validation
 from fastcos.engine.packing import (
@@ -23,6 +24,9 @@ from fastcos.engine.range_candidates import find_candidates
 from fastcos.kernels import exhaustive_top_k
 from fastcos.measures.base import Measure, UpperBounded, get_measure
 from fastcos.neighbors.search import as_options
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 # a candidate's column and raw score, and the pair's column and score
 _BYTES_PER_PAIR = 8 + 8 + 4 + 8
@@ -126,6 +130,8 @@ def neighbors_above(
         padded[listed] = values[part]
         with np.errstate(all="ignore"):  # of the padding
             scores[part] = fitted.to_score(padded, Q[first:last])[listed]
+    import scipy.sparse as sp
+
     pairs = sp.csr_array((scores, indices, indptr), shape=(len(Q), len(X)))
     pairs.sort_indices()
     return pairs

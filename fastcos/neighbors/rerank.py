@@ -1,16 +1,20 @@
 """Re-ranking: another score for candidates already found, which no inner product can express."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from fastcos import validation
 from fastcos.measures.row_transforms import norms_of, unit_rows
 from fastcos.neighbors.types import Neighbors
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 # vectors of a bag, and their shares
 _Bag = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.float64]]
@@ -200,6 +204,8 @@ class WordRotatorsScorer:
 
     def _masses(self, name: str, bags: Any) -> sp.csr_array:
         """Return the share of each vector in every bag, without zeros."""
+        import scipy.sparse as sp
+
         weights = sp.csr_array(bags, dtype=np.float64, copy=True)
         validation.check_same_width(name, weights, "vectors.T", self._units.T)
         if weights.nnz and not (weights.data.min() >= 0 and np.isfinite(weights.data.max())):
@@ -218,7 +224,7 @@ class WordRotatorsScorer:
         costs = np.maximum(0, 1 - self._units[rows] @ self._units[columns].T)
         if len(rows) == 1 or len(columns) == 1:
             return float(a @ costs @ b)
-        from scipy.optimize import linprog  # 0.2 s to import
+        from scipy.optimize import linprog
 
         n, m = costs.shape
         # each row gives its mass, each column but the last takes its own: the last one follows

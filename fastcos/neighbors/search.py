@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from fastcos import config, parallel, storage, validation
 from fastcos.engine import segments
@@ -116,7 +115,7 @@ def top_k(
     >>> found.indices.ravel().tolist()
     [1, 0, 1]
     """
-    if sp.issparse(queries) or sp.issparse(items):
+    if validation.is_sparse(queries) or validation.is_sparse(items):
         from fastcos.neighbors.sparse import sparse_top_k
 
         validation.check_none("out", out, "for sparse rows")

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from fastcos import parallel, validation
 from fastcos.engine.sparse_rows import SparseRows, as_sparse_rows
@@ -47,6 +46,8 @@ def sparse_top_k(
     (n, _), n_items = given.shape, searched.shape[0]
     own = np.arange(n) if items is None and exclude_self else np.full(n, -1)
     if exclude is None:
+        import scipy.sparse as sp
+
         exclude = sp.csr_array((n, n_items), dtype=np.float32)
     else:
         exclude = as_interactions("exclude", exclude)

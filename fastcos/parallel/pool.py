@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import config as numba_config, get_num_threads, set_num_threads, threading_layer
-from numba.extending import is_jitted
 
 from fastcos import config, validation
 from fastcos.kernels.jit import kernel, prange_driver
@@ -125,7 +123,7 @@ def run(
         job.run_here(progress)
         return
     size = config.num_threads() if size is None else size
-    if config.backend() == "prange" and is_jitted(rows_kernel) and _prange_is_safe():
+    if config.backend() == "prange" and _is_compiled(rows_kernel) and _prange_is_safe():
         _run_prange(rows_kernel, blocks, arrays, size, progress)
     elif size == 1:
         job.run_here(progress)
@@ -239,6 +237,12 @@ def _submit(task: Callable[[], None], copies: int, size: int) -> None:
             state.pool.submit(task)
 
 
+def _is_compiled(rows_kernel: Any) -> bool:
+    from numba.extending import is_jitted
+
+    return bool(is_jitted(rows_kernel))
+
+
 def _prange_is_safe() -> bool:
     """Whether a trial in this process has run prange on a layer that allows several callers."""
     state = _state
@@ -255,6 +259,8 @@ def _prange_is_safe() -> bool:
 def _find_prange_fault() -> str:
     if _state.is_forked:  # the layer may have run in the parent: a trial could hang the child
         return "in a forked process"
+    from numba import threading_layer
+
     done = np.zeros(1, np.uint8)
     prange_driver(_nothing)(np.array([0, 1], np.int64), done)
     layer = threading_layer()
@@ -273,6 +279,8 @@ def _run_prange(
     size: int,
     progress: Progress | None,
 ) -> None:
+    from numba import config as numba_config, get_num_threads, set_num_threads
+
     done = np.zeros(len(blocks) - 1, np.uint8)
     callers = get_num_threads()
     set_num_threads(min(size, numba_config.NUMBA_NUM_THREADS))

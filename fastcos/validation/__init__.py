@@ -44,5 +44,6 @@ from fastcos.validation.arguments import (
     check_squarable as check_squarable,
     format_rows as format_rows,
     format_value as format_value,
+    is_sparse as is_sparse,
     read_only as read_only,
 )

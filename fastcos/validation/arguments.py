@@ -6,13 +6,13 @@ A message names the argument, the rule and the value. `as_x` converts, `check_x`
 import math
 import operator
 import os
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Array = TypeVar("Array", bound=npt.NDArray[Any] | None)
@@ -117,6 +117,15 @@ def as_rows(name: str, X: Any, *, dtype: npt.DTypeLike | None = None) -> Rows:
     return read_only(rows)
 
 
+def is_sparse(values: Any) -> bool:
+    """Whether values are sparse, without importing scipy.sparse: who has any has imported it."""
+    if "scipy.sparse" not in sys.modules:
+        return False
+    from scipy.sparse import issparse  # waits for a thread that imports it now
+
+    return bool(issparse(values))
+
+
 def as_row_shape(name: str, X: Any) -> npt.NDArray[Any]:
     """Return X as an array (n, d) of real numbers, n and d >= 1; its values are not read."""
     array = _as_real_array(name, X)
@@ -129,7 +138,7 @@ def as_row_shape(name: str, X: Any) -> npt.NDArray[Any]:
 
 def _as_real_array(name: str, values: Any) -> npt.NDArray[Any]:
     """Return values as an array of real numbers, of any shape."""
-    if sp.issparse(values):
+    if is_sparse(values):
         raise TypeError(f"{name} must be a dense array, got a sparse matrix")
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} must be an array without a mask, got a masked array")
