@@ -1,6 +1,8 @@
 """Exact similarity search at scale, and an audit of what cosine similarity means.
 
-Names are loaded on first use, so that ``import fastcos`` stays light.
+Names are loaded on first use, so that ``import fastcos`` stays light. Packages up to ``neighbors``
+import NumPy alone at the top of a module. SciPy, scikit-learn and others are imported inside the
+function that uses them; for annotations, under ``TYPE_CHECKING``.
 """
 
 from importlib import import_module

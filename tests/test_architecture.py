@@ -106,6 +106,31 @@ def test_kernels_import_nothing_from_above():
     assert not offenders, "\n".join(offenders)
 
 
+# what a search, a product or an SVD needs: other packages are imported in functions, see fastcos
+LIGHT = ("validation", "config", "parallel", "storage", "linalg", "engine", "measures", "neighbors")
+ALLOWED_AT_TOP = {"numpy", "fastcos", *sys.stdlib_module_names}
+# classes of scikit-learn that ours inherit
+SKLEARN_CLASSES = {"fastcos/neighbors/transformer.py", "fastcos/storage/estimator.py"}
+
+
+def test_light_packages_import_numpy_alone_at_the_top():
+    offenders = []
+    for path in PACKAGE:
+        name = str(path.relative_to(ROOT))
+        if module_of(path) != "fastcos" and module_of(path).split(".")[1] not in LIGHT:
+            continue
+        for node in parsed(path).body:
+            if isinstance(node, ast.Import):
+                names = {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names = {node.module.split(".")[0]}
+            else:
+                continue
+            if name not in SKLEARN_CLASSES and not names <= ALLOWED_AT_TOP:
+                offenders.append(f"{name}:{node.lineno}")
+    assert not offenders, "\n".join(offenders)
+
+
 def test_tests_patch_no_private_names():
     offenders = []
     for path in sorted((ROOT / "tests").rglob("*.py")):

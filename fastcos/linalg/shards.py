@@ -114,7 +114,7 @@ class InteractionShards:
         user_ids: npt.ArrayLike | None = None,
         item_ids: npt.ArrayLike | None = None,
         entries_per_shard: int = ENTRIES_PER_SHARD,
-    ) -> "InteractionShards":
+    ) -> InteractionShards:
         """Write interactions that fit memory as shards.
 
         Parameters

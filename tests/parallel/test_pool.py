@@ -521,8 +521,8 @@ def test_run_raises_if_prange_skips_a_block(monkeypatch):
         done[: 1 if len(done) == 1 else -2] = 1  # the trial has one block
 
     parallel.reset()
-    monkeypatch.setattr(pool, "threading_layer", lambda: "omp")
-    monkeypatch.setattr(pool, "is_jitted", lambda rows_kernel: True)
+    monkeypatch.setattr("numba.threading_layer", lambda: "omp")
+    monkeypatch.setattr("numba.extending.is_jitted", lambda rows_kernel: True)
     monkeypatch.setattr(pool, "prange_driver", lambda rows_kernel: skip)
     monkeypatch.setattr(config, "overrides", {"backend": "prange"})
     with pytest.raises(RuntimeError, match=r"must run every block, got 2 of 10 skipped"):
