@@ -7,13 +7,14 @@ blocks, every order of blocks and every number of threads. Inputs are read-only 
 compiled signature serves all arrays, and a kernel cannot write to an input. Outputs come last::
 
     fastcos.parallel.run(kernel, boundaries, inputs..., outputs...)
-        pool of threads (default), or one prange loop (jit.prange_driver)
+        pool of threads (default), or one prange loop (compiler.prange_driver)
             kernel(lo, hi, ...)      public, one call per block of rows
                 leaf(row, ...)       one row or item; intrinsics in LLVM IR below
 
 ``jit.kernel`` compiles without fastmath: bits follow the written order of operations.
 ``jit.relaxed_kernel`` allows contraction and reassociation: for candidates, which a plain kernel
 rescores, and for training. ``code_cache`` keys compiled code by the content of all kernel sources.
+No module but ``compiler`` imports Numba: a process that finds native code (``native``) never does.
 
 ================ =================================================================================
 dense search     packing -> tiles -> candidate_filter -> tile_top_k; exhaustive_top_k for few items;
@@ -24,7 +25,7 @@ measures         row_transforms, normal_cdf
 metrics          dot_tile -> pair_reductions; row_argsort -> label_ranks; knn_vote
 audit            intervals -> certificates -> attacks
 models, data     training; philox -> sampling
-infrastructure   jit, code_cache, cpu; vector_ir -> intrinsics
+infrastructure   jit -> native or compiler, code_cache; cpu; vector_ir -> intrinsics
 ================ =================================================================================
 """
 

@@ -7,7 +7,7 @@ index, and failures of the disk become warnings.
 
 A file is a pickle, so whoever can write it can run code. Directories are created for the user
 alone, and a file of another user (root excepted) is not read. The digest in a file detects damage,
-not attacks.
+not attacks. ``compiler`` makes Numba use these files.
 """
 
 import functools
@@ -19,10 +19,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
-import numba
 import numpy as np
-from numba.core import caching, serialize
-from numba.core.runtime import rtsys
 
 # directory of set_cache_directory; None: from the environment
 _directory = None
@@ -47,21 +44,34 @@ def cache_directory():
 
 @functools.cache
 def sources_digest():
-    """Digest of all kernel sources, the versions of Python, NumPy and Numba, and bounds checks."""
-    versions = sys.implementation.cache_tag, np.__version__, numba.__version__
-    content = hashlib.sha256(f"{versions} {numba.config.BOUNDSCHECK}".encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        content.update(path.name.encode())
-        content.update(path.read_bytes())
+    """Digest of all kernel sources."""
+    content = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.[cp]*")):
+        if path.suffix in (".c", ".py"):
+            content.update(path.name.encode())
+            content.update(path.read_bytes())
     return content.hexdigest()[:16]
 
 
-class _Files:
-    """One file per signature: the sha256 of the payload, then the payload."""
+# computed at import: an upgrade may later replace the sources of a running process
+sources_digest()
+
+
+@functools.cache
+def code_digest():
+    """Digest of the sources, the versions of Python, NumPy and Numba, and bounds checks."""
+    import numba  # here: a process that runs native code only never needs it
+
+    versions = sys.implementation.cache_tag, np.__version__, numba.__version__
+    content = f"{sources_digest()} {versions} {numba.config.BOUNDSCHECK}"
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+class Files:
+    """One file per signature of a function: a sha256 of its path and the payload, the payload."""
 
     def __init__(self, function):
-        # computed at import: an upgrade may later replace the sources of a running process
-        self._folder = Path(sources_digest(), function.__module__.rpartition(".")[2])
+        self._folder = Path(code_digest(), function.__module__.rpartition(".")[2])
         self._name = function.__qualname__.replace("<", "").replace(">", "")
 
     def _path(self, key):
@@ -69,6 +79,7 @@ class _Files:
         return cache_directory() / self._folder / name
 
     def load(self, key):
+        """Return what was saved under key, or None."""
         path = self._path(key)
         try:
             with path.open("rb") as file:
@@ -78,26 +89,28 @@ class _Files:
         except FileNotFoundError:
             return None
         digest, payload = content[:32], content[32:]
-        if hashlib.sha256(payload).digest() != digest:
+        if _digest(path, payload) != digest:
             raise ValueError(f"{path} is damaged")
         return pickle.loads(payload)
 
-    def save(self, key, data):
+    def save(self, key, payload):
+        """Save a pickle under key; a process that reads sees the whole file or none."""
         path = self._path(key)
         _make_private(path.parent)
-        payload = serialize.dumps(data)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")
         temporary = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(hashlib.sha256(payload).digest() + payload)
+                file.write(_digest(path, payload) + payload)
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
 
-    def flush(self):
-        """Do nothing: stale files have another digest."""
+
+def _digest(path, payload):
+    """Digest of the payload and the name it was saved under: files may have been exchanged."""
+    return hashlib.sha256(path.name.encode() + payload).digest()
 
 
 def _make_private(directory):
@@ -106,67 +119,11 @@ def _make_private(directory):
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
-class _Locator:
-    """Stub for Numba, which requests a path at decoration; _Files finds it at every use."""
-
-    def ensure_cache_path(self):
-        pass
-
-    def get_cache_path(self):
-        return ""
-
-    def get_source_stamp(self):
-        return None
-
-    def get_disambiguator(self):
-        return None
-
-    @classmethod
-    def from_function(cls, py_func, py_file):
-        return cls()
-
-
-class _Implementation(caching.CompileResultCacheImpl):
-    _locator_classes = [_Locator]  # noqa: RUF012  defined by Numba
-
-
-class CodeCache(caching.FunctionCache):
-    """Cache of one function; errors become warnings."""
-
-    _impl_class = _Implementation
-
-    def __init__(self, function):
-        super().__init__(function)
-        self._cache_file = _Files(function)
-
-    def load_overload(self, sig, target_context):
-        """Return compiled code for a signature, or None with a warning if it is not usable."""
-        try:
-            # Loaded code calls the runtime. Numba refreshes the whole context here, which imports
-            # its typing of NumPy, and SciPy: 0.85 s of every process. A compilation does so itself.
-            rtsys.initialize(target_context)
-            result = self._load_overload(sig, target_context)
-        except Exception as error:  # a pickle can raise anything
-            _warn("compiles again", error)
-            return None
-        if result is not None and tuple(result.signature.args) != tuple(sig):
-            _warn("compiles again", f"a cached {self._py_func.__name__} has the wrong signature")
-            return None
-        return result
-
-    def save_overload(self, sig, data):
-        """Save compiled code, or warn."""
-        try:
-            super().save_overload(sig, data)
-        except Exception as error:
-            _warn("cannot keep compiled code", error)
-
-
 # kinds of warnings issued in this process: each is issued once
 warned = set()
 
 
-def _warn(what, why):
+def warn(what, why):
     """Warn once per process: a full disk fails for every kernel alike."""
     if what not in warned:
         warned.add(what)

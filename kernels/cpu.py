@@ -5,8 +5,7 @@ import functools
 import platform
 import sys
 
-import numba
-from llvmlite import binding
+from . import native
 
 # CPU features that each instruction set requires, widest first; "generic" runs on any CPU
 ISA_FEATURES = {
@@ -20,10 +19,17 @@ ISA_FEATURES = {
 
 @functools.cache
 def cpu_features():
-    """Features that Numba generates code for; respects NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
+    """Features that kernels may use; respects NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
 
-    An intrinsic that the CPU lacks aborts the process during code generation: check here first.
+    With native libraries, those of the widest tier that runs here. An intrinsic that the CPU lacks
+    aborts the process during code generation: check here first.
     """
+    tier = native.tier()
+    if tier is not None:
+        return frozenset(native.TIERS[tier][1])
+    import numba  # here: a process that runs native code only never needs it
+    from llvmlite import binding
+
     if numba.config.CPU_FEATURES is not None:
         return frozenset(f[1:] for f in numba.config.CPU_FEATURES.split(",") if f.startswith("+"))
     if numba.config.CPU_NAME not in (None, "host"):
@@ -48,6 +54,16 @@ def supported_isas():
     )
 
 
+def supported_tiers():
+    """Tiers of native.TIERS that this CPU and system support, widest first."""
+    return tuple(
+        tier
+        for tier, (_, features) in native.TIERS.items()
+        if cpu_features().issuperset(features)
+        and ("amx-int8" not in features or "amx" in supported_isas())
+    )
+
+
 def _tile_registers_granted():
     """Request from Linux, once per process, the state of the AMX tile registers (8 KiB a thread).
 
@@ -62,4 +78,7 @@ def _tile_registers_granted():
 
 def name():
     """Name of the CPU for the code generator."""
+    import numba
+    from llvmlite import binding
+
     return numba.config.CPU_NAME or binding.get_host_cpu_name()

@@ -7,11 +7,9 @@ compiles for every CPU.
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from .cpu import supported_isas
-from .jit import kernel
+from .jit import intrinsic, kernel, types
 from .vector_ir import F64, I64, broadcast, load, loop
 
 # rows of a tile

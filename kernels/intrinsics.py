@@ -4,13 +4,10 @@ Each is an intrinsic in LLVM IR. Where a plain-Python version is given, it serve
 NUMBA_DISABLE_JIT is set, and as the reference of the tests.
 """
 
-import numba
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from .cpu import has_fma
+from .jit import DISABLE_JIT, cgutils, intrinsic, types
 from .vector_ir import BYTES, F64, I32, I64, byte_pointer, function, pointer
 
 
@@ -106,7 +103,7 @@ def _load_64_bits_plain(array, start):
     return array[start : start + 8 // array.itemsize].view("u8")[0]
 
 
-if numba.config.DISABLE_JIT:
+if DISABLE_JIT:
     multiply_add, load_64_bits = _multiply_add_plain, _load_64_bits_plain
     prefetch, prefetch_row = _prefetch_plain, _prefetch_row_plain
 else:

@@ -1,140 +1,116 @@
-"""Decorators of the kernels, and the compiled parallel loop over blocks of rows."""
+"""Decorators of the kernels. Numba is imported when the first kernel must be compiled."""
 
 import functools
+import importlib
+import os
+import sys
+from pathlib import Path
 
-import numba
-from numba import prange, types
-from numba.core import cgutils
-from numba.extending import intrinsic
-
-from .code_cache import CodeCache
+from . import native
 
 # fastmath flags of relaxed kernels; NaN and infinity keep their meaning
 RELAXED_FLAGS = {"contract", "reassoc", "nsz"}
 
 
-def _compiled(function, **flags):
-    if function.__name__.startswith("_"):
-        # private kernels are called by kernels only: no entry from Python is compiled
-        flags |= {"no_cpython_wrapper": True}
-    # kernels are not called from C: without that entry the first audit is 5 % faster
-    dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
-    if not numba.config.DISABLE_JIT:
-        dispatcher._cache = CodeCache(function)
-    return dispatcher
+def _is_disabled():
+    if "numba" in sys.modules or Path(".numba_config.yaml").exists():
+        import numba
+
+        return bool(numba.config.DISABLE_JIT)
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+# whether kernels run as plain Python
+DISABLE_JIT = _is_disabled()
+
+
+class _Module:
+    """A module of Numba, imported when one of its names is first used."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, attribute):
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+types, cgutils = _Module("numba.types"), _Module("numba.core.cgutils")
+
+
+class Intrinsic:
+    """A function that emits LLVM IR, for kernels to call; see numba.extending.intrinsic."""
+
+    def __init__(self, function):
+        functools.update_wrapper(self, function)
+        self._function, self._made = function, None
+
+    @property
+    def _numba_type_(self):
+        from . import compiler
+
+        with compiler.lock:
+            if self._made is None:
+                self._made = compiler.intrinsic(self._function)
+        return compiler.intrinsic_type(self._made)
+
+    def __call__(self, *_):
+        """Raise: there is no plain version."""
+        raise NotImplementedError(f"{self.__name__} is called by kernels only")
+
+
+intrinsic = Intrinsic
+
+
+class Kernel:
+    """A compiled function: native code of the wheel if it has the signature, else Numba's."""
+
+    def __init__(self, function, **flags):
+        functools.update_wrapper(self, function)
+        self.py_func, self._flags, self._dispatcher = function, flags, None
+
+    @property
+    def dispatcher(self):
+        """Numba's dispatcher; it compiles, or loads from the cache, at its first call."""
+        if self._dispatcher is None:
+            from . import compiler
+
+            with compiler.lock:
+                if self._dispatcher is None:
+                    self._dispatcher = compiler.compiled(self.py_func, self._flags)
+        return self._dispatcher
+
+    @property
+    def _numba_type_(self):
+        from . import compiler
+
+        return compiler.dispatcher_type(self.dispatcher)
+
+    def bind(self, *arrays):
+        """Return call(lo, hi), which runs the kernel on rows [lo, hi) of these arrays."""
+        call = native.find(self, arrays)
+        if call is not None:
+            return call
+        dispatcher = self.dispatcher
+        return lambda lo, hi: dispatcher(lo, hi, *arrays)
+
+    def __call__(self, *arguments):
+        """Run Numba's code."""
+        return self.dispatcher(*arguments)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.dispatcher, name)  # compile, overloads, inspect_asm, ...
+
+    def __reduce__(self):
+        return self.__qualname__  # pickled by name, as functions are
 
 
 def kernel(function):
     """Compile with the written order of operations: bits are reproducible on every CPU."""
-    return _compiled(function)
+    return function if DISABLE_JIT else Kernel(function)
 
 
 def relaxed_kernel(function):
     """Compile with contraction and reassociation, for candidates and training."""
-    return _compiled(function, fastmath=RELAXED_FLAGS)
-
-
-# The parallel loop is compiled once. It calls a kernel by address and passes a pointer to the
-# arguments. A loop compiled around each kernel took 57 s for the five operations of
-# tests/robustness/guard_calls.py in every process; this takes 2 s, and runs the same machine code
-# as the pool. The loop is not cached: Numba names the body of a parallel loop by an address in
-# memory, so two loops on disk could have one name.
-
-# types of the arguments of an entry: lo, hi, pointer to the kernel's arguments
-_BLOCK = types.int64, types.int64, types.uintp
-
-
-@functools.cache
-def prange_driver(rows_kernel):
-    """Return driver(boundaries, done, *arguments), a parallel loop over blocks of rows_kernel.
-
-    done (blocks,) uint8 is set to 1 for every finished block. The caller must check it: in a forked
-    child the layers below prange can return without running the loop, and they drop exceptions.
-    """
-
-    @intrinsic
-    def entry_address(typing_context, arguments):
-        address = _address(_entry(rows_kernel, tuple(arguments.types)), _BLOCK)
-        return types.uintp(arguments), _constant(address)
-
-    @numba.njit(nogil=True)
-    def driver(boundaries, done, *arguments):
-        _loop(entry_address(arguments), _place(arguments), boundaries, done)
-
-    return driver
-
-
-@numba.njit(parallel=True, nogil=True)
-def _loop(entry, place, boundaries, done):
-    """Run entry(lo, hi, place) for every block of rows between consecutive boundaries."""
-    for block in prange(boundaries.shape[0] - 1):
-        _run_block(entry, boundaries[block], boundaries[block + 1], place)
-        done[block] = 1
-
-
-@functools.cache
-def _entry(rows_kernel, kinds):
-    """Compile entry(lo, hi, place): rows_kernel with the arguments stored at place."""
-    signature = types.int64, types.int64, *kinds
-    address = _address(rows_kernel, signature)
-
-    @intrinsic
-    def run_rows(typing_context, lo, hi, place):
-        def generate(context, builder, _, values):
-            tuple_type = context.get_value_type(types.Tuple(kinds)).as_pointer()
-            arguments = builder.load(builder.inttoptr(values[2], tuple_type))
-            unpacked = cgutils.unpack_tuple(builder, arguments)
-            kernel_address = context.get_constant(types.uintp, address)
-            _call(context, builder, kernel_address, signature, [*values[:2], *unpacked])
-            return context.get_dummy_value()
-
-        return types.none(*_BLOCK), generate
-
-    @numba.njit(nogil=True)
-    def entry(lo, hi, place):
-        run_rows(lo, hi, place)
-
-    return entry
-
-
-@intrinsic
-def _run_block(typing_context, entry, lo, hi, place):
-    """Call entry(lo, hi, place), where entry is an address."""
-
-    def generate(context, builder, _, values):
-        _call(context, builder, values[0], _BLOCK, values[1:])
-        return context.get_dummy_value()
-
-    return types.none(types.uintp, *_BLOCK), generate
-
-
-@intrinsic
-def _place(typing_context, arguments):
-    """Address of a tuple on the stack of the caller."""
-
-    def generate(context, builder, _, values):
-        place = cgutils.alloca_once_value(builder, values[0])
-        return builder.ptrtoint(place, context.get_value_type(types.uintp))
-
-    return types.uintp(arguments), generate
-
-
-def _call(context, builder, address, signature, values):
-    """Emit a call of compiled code at an address; an error of a bounds check ends the block."""
-    convention = context.call_conv
-    function_type = convention.get_function_type(types.none, signature).as_pointer()
-    function = builder.inttoptr(address, function_type)
-    status, _ = convention.call_function(builder, function, types.none, signature, values)
-    with cgutils.if_unlikely(builder, status.is_error):
-        convention.return_status_propagate(builder, status)
-
-
-def _constant(address):
-    return lambda context, builder, *_: context.get_constant(types.uintp, address)
-
-
-def _address(function, signature):
-    """Address of the compiled code of a signature; the function must outlive its use."""
-    function.compile(signature)
-    compiled = function.overloads[signature]
-    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    return function if DISABLE_JIT else Kernel(function, fastmath=RELAXED_FLAGS)

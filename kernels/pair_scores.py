@@ -7,13 +7,10 @@ same on every CPU.
 
 import math
 
-import numba
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from .intrinsics import prefetch_row
-from .jit import kernel
+from .jit import DISABLE_JIT, intrinsic, kernel, types
 from .vector_ir import F64, I64, broadcast, load, loop, pointer, sum_lanes
 
 # partial sums of an inner product
@@ -103,7 +100,7 @@ def _squared_distance_plain(x, x0, y, y0, depth):
     return _sum_plain([(float(x[x0 + j]) - float(y[y0 + j])) ** 2 for j in range(depth)])
 
 
-if numba.config.DISABLE_JIT:
+if DISABLE_JIT:
     product, squared_distance = _product_plain, _squared_distance_plain
 else:
     product, squared_distance = _product_compiled, _squared_distance_compiled

@@ -11,16 +11,13 @@ Equal scores are ordered by lower item, so results depend on the rows only.
 import math
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from .exhaustive_top_k import is_excluded, write_run
 from .intrinsics import lowest_bit
 from .inverted_lists import add_lists
-from .jit import kernel
+from .jit import DISABLE_JIT, intrinsic, kernel, types
 from .select import keep_best, kth_largest
 from .vector_ir import F64, I32, I64, broadcast, load, pointer
 
@@ -136,7 +133,7 @@ def _reaching_plain(sums, start, factors, bound):
     return np.uint64(word)
 
 
-if numba.config.DISABLE_JIT:
+if DISABLE_JIT:
     _largest, _reaching = _largest_plain, _reaching_plain
 else:
     _largest, _reaching = _largest_compiled, _reaching_compiled

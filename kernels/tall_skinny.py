@@ -7,10 +7,8 @@ bit-identical to the plain loops, ``*_plain``, on every CPU.
 """
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from .jit import kernel
+from .jit import intrinsic, kernel, types
 from .vector_ir import I64, broadcast, loop
 
 # basis columns, or rows of Z, in a tile

@@ -23,14 +23,10 @@ query, depth), or float32 (depth, 32 queries).
 The three int8 instructions give the same integers, exact while d < 65,000.
 """
 
-import numba
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from .jit import kernel
+from .jit import DISABLE_JIT, cgutils, intrinsic, kernel, types
 from .vector_ir import (
     BYTES,
     F32,
@@ -49,7 +45,7 @@ from .vector_ir import (
 # items, and queries, of a panel
 PANEL = 32
 # vector IR needs the compiler: without it, callers score every pair
-AVAILABLE = not numba.config.DISABLE_JIT
+AVAILABLE = not DISABLE_JIT
 # a value of `isa` for each instruction set; its type, a tuple of n integers, is what counts
 ISA_TUPLES = {
     "amx": (0,),

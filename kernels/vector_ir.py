@@ -7,7 +7,8 @@ every CPU. Only intrinsics named after a CPU require its features.
 """
 
 from llvmlite import ir
-from numba.core import cgutils
+
+from .jit import cgutils
 
 # LLVM types
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))

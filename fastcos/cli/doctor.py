@@ -47,7 +47,7 @@ def findings() -> dict[str, Any]:
     from threadpoolctl import threadpool_info
 
     settings = config.get_config()
-    directory = code_cache.cache_directory() / code_cache.sources_digest()
+    directory = code_cache.cache_directory() / code_cache.code_digest()
     found = {
         "versions": provenance.versions(),
         "processor": cpu.name(),

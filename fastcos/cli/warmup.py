@@ -42,7 +42,7 @@ def run(given: argparse.Namespace) -> int:
             job()
     seconds = time.perf_counter() - started
     directory = code_cache.cache_directory()
-    files = list((directory / code_cache.sources_digest()).rglob("*-*"))
+    files = list((directory / code_cache.code_digest()).rglob("*-*"))
     size = sum(path.stat().st_size for path in files) / 2**20
     if given.json:
         document = provenance({"cache_directory": str(directory)})

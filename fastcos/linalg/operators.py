@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from fastcos import config, parallel, validation
 from fastcos.kernels import sparse, sparse_blocks
+from fastcos.kernels.jit import DISABLE_JIT
 from fastcos.linalg import buffer_pool, partial_sums
 from fastcos.linalg.csr import as_interactions, csr_arrays
 
@@ -489,9 +490,7 @@ def on_cache_lines(A: Matrix) -> Matrix:
 
 def is_plain() -> bool:
     """Return whether there is no vector IR: kernels run in their plain bodies."""
-    import numba
-
-    return bool(config.isa() == "generic" or numba.config.DISABLE_JIT)
+    return config.isa() == "generic" or DISABLE_JIT
 
 
 def kernel_body(module: Any, kernel: str) -> Any:

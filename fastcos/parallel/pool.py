@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, validation
-from fastcos.kernels.jit import kernel, prange_driver
+from fastcos.kernels.jit import Kernel, kernel
 
 Progress = Callable[[int, int], object]
 Blocks = npt.NDArray[np.int64]
@@ -118,24 +118,28 @@ def run(
     that it raises stops the call.
     """
     size = None if n_threads is None else validation.as_count("n_threads", n_threads)
-    job = _Job(rows_kernel, blocks, arrays)
     if len(blocks) <= 2 or getattr(_inside, "busy", False):
-        job.run_here(progress)
+        _Job(rows_kernel, blocks, arrays).run_here(progress)
         return
     size = config.num_threads() if size is None else size
-    if config.backend() == "prange" and _is_compiled(rows_kernel) and _prange_is_safe():
+    if config.backend() == "prange" and isinstance(rows_kernel, Kernel) and _prange_is_safe():
         _run_prange(rows_kernel, blocks, arrays, size, progress)
     elif size == 1:
-        job.run_here(progress)
+        _Job(rows_kernel, blocks, arrays).run_here(progress)
     else:
-        job.run_on_pool(size, progress)
+        _Job(rows_kernel, blocks, arrays).run_on_pool(size, progress)
 
 
 class _Job:
     """The blocks of one call, taken one by one by the next free thread."""
 
     def __init__(self, rows_kernel: Callable[..., None], blocks: Blocks, arrays: Any) -> None:
-        self._kernel, self._arrays = rows_kernel, arrays
+        # a kernel looks for the code of these types once, not in every block
+        self._run_block: Callable[[int, int], None] = (
+            rows_kernel.bind(*arrays)
+            if isinstance(rows_kernel, Kernel)
+            else lambda lo, hi: rows_kernel(lo, hi, *arrays)
+        )
         self._left = list(itertools.pairwise(blocks.tolist()))[::-1]
         self._total = int(blocks[-1] - blocks[0])
         self._done = 0
@@ -146,7 +150,7 @@ class _Job:
     def run_here(self, progress: Progress | None) -> None:
         while self._left:
             lo, hi = self._left.pop()
-            self._kernel(lo, hi, *self._arrays)
+            self._run_block(lo, hi)
             self._done += hi - lo
             if progress is not None:
                 progress(self._done, self._total)
@@ -189,7 +193,7 @@ class _Job:
             self._running += 1
         error: BaseException | None = None
         try:
-            self._kernel(lo, hi, *self._arrays)
+            self._run_block(lo, hi)
         except BaseException as raised:
             error = raised
         with self._changed:
@@ -237,12 +241,6 @@ def _submit(task: Callable[[], None], copies: int, size: int) -> None:
             state.pool.submit(task)
 
 
-def _is_compiled(rows_kernel: Any) -> bool:
-    from numba.extending import is_jitted
-
-    return bool(is_jitted(rows_kernel))
-
-
 def _prange_is_safe() -> bool:
     """Whether a trial in this process has run prange on a layer that allows several callers."""
     state = _state
@@ -261,8 +259,10 @@ def _find_prange_fault() -> str:
         return "in a forked process"
     from numba import threading_layer
 
+    from fastcos.kernels import compiler
+
     done = np.zeros(1, np.uint8)
-    prange_driver(_nothing)(np.array([0, 1], np.int64), done)
+    compiler.prange_driver(_nothing)(np.array([0, 1], np.int64), done)
     layer = threading_layer()
     return "" if done.all() and layer in ("omp", "tbb") else f"on the {layer} layer"
 
@@ -281,11 +281,13 @@ def _run_prange(
 ) -> None:
     from numba import config as numba_config, get_num_threads, set_num_threads
 
+    from fastcos.kernels import compiler
+
     done = np.zeros(len(blocks) - 1, np.uint8)
     callers = get_num_threads()
     set_num_threads(min(size, numba_config.NUMBA_NUM_THREADS))
     try:
-        prange_driver(rows_kernel)(blocks, done, *arrays)
+        compiler.prange_driver(rows_kernel)(blocks, done, *arrays)
     finally:
         set_num_threads(callers)
     if not done.all():

@@ -6,7 +6,8 @@ import numba
 import numpy as np
 import pytest
 
-from fastcos.kernels.jit import kernel, prange_driver
+from fastcos.kernels.compiler import prange_driver
+from fastcos.kernels.jit import kernel
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 

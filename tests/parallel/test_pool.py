@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from fastcos import config, parallel
+from fastcos.kernels import compiler
+from fastcos.kernels.jit import Kernel
 from fastcos.parallel import pool
 
 ROOT = Path(__file__).parents[2]
@@ -522,11 +524,10 @@ def test_run_raises_if_prange_skips_a_block(monkeypatch):
 
     parallel.reset()
     monkeypatch.setattr("numba.threading_layer", lambda: "omp")
-    monkeypatch.setattr("numba.extending.is_jitted", lambda rows_kernel: True)
-    monkeypatch.setattr(pool, "prange_driver", lambda rows_kernel: skip)
+    monkeypatch.setattr(compiler, "prange_driver", lambda rows_kernel: skip)
     monkeypatch.setattr(config, "overrides", {"backend": "prange"})
     with pytest.raises(RuntimeError, match=r"must run every block, got 2 of 10 skipped"):
-        parallel.run(mark_rows, np.arange(11), np.zeros(10), n_threads=2)
+        parallel.run(Kernel(mark_rows), np.arange(11), np.zeros(10), n_threads=2)
     parallel.reset()
 
 
@@ -534,7 +535,7 @@ def test_run_of_a_python_function_uses_the_pool(monkeypatch):
     def mark(lo, hi, marks):
         marks[lo:hi] += 1
 
-    monkeypatch.setattr(pool, "prange_driver", lambda rows_kernel: pytest.fail("prange ran"))
+    monkeypatch.setattr(compiler, "prange_driver", lambda rows_kernel: pytest.fail("prange ran"))
     monkeypatch.setattr(config, "overrides", {"backend": "prange"})
     marks = np.zeros(10)
     parallel.run(mark, np.arange(11), marks, n_threads=2)

@@ -1,0 +1,210 @@
+"""All that needs Numba: compilation with cache, intrinsics, and the parallel loop over blocks.
+
+Imported when the first kernel compiles, or is loaded from the cache: Numba takes 0.3 s to import.
+"""
+
+import functools
+import threading
+
+import numba
+from numba import prange, types
+from numba.core import caching, cgutils, serialize
+from numba.core.registry import cpu_target
+from numba.core.runtime import rtsys
+from numba.extending import intrinsic
+
+from .code_cache import Files, warn
+
+# several threads may be the first to need a kernel
+lock = threading.RLock()
+
+
+def compiled(function, flags):
+    """Return Numba's dispatcher of a function; it compiles or loads at its calls."""
+    if function.__name__.startswith("_"):
+        # private kernels are called by kernels only: no entry from Python is compiled
+        flags = {**flags, "no_cpython_wrapper": True}
+    # kernels are not called from C: without that entry the first audit is 5 % faster
+    dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
+    dispatcher._cache = CodeCache(function)
+    return dispatcher
+
+
+def dispatcher_type(dispatcher):
+    """Numba's type of a kernel that other kernels call."""
+    return types.Dispatcher(dispatcher)
+
+
+def intrinsic_type(made):
+    """Numba's type of an intrinsic that kernels call."""
+    context = cpu_target.typing_context
+    context.refresh()  # it may be newer than the last one
+    return context.resolve_value_type(made)
+
+
+class _Locator:
+    """Stub for Numba, which requests a path at decoration; Files finds it at every use."""
+
+    def ensure_cache_path(self):
+        pass
+
+    def get_cache_path(self):
+        return ""
+
+    def get_source_stamp(self):
+        return None
+
+    def get_disambiguator(self):
+        return None
+
+    @classmethod
+    def from_function(cls, py_func, py_file):
+        return cls()
+
+
+class _Implementation(caching.CompileResultCacheImpl):
+    _locator_classes = [_Locator]  # noqa: RUF012  defined by Numba
+
+
+class _PickledFiles(Files):
+    """Files as Numba uses them."""
+
+    def save(self, key, data):
+        super().save(key, serialize.dumps(data))
+
+    def flush(self):
+        """Do nothing: stale files have another digest."""
+
+
+class CodeCache(caching.FunctionCache):
+    """Cache of one function; errors become warnings."""
+
+    _impl_class = _Implementation
+
+    def __init__(self, function):
+        super().__init__(function)
+        self._cache_file = _PickledFiles(function)
+
+    def load_overload(self, sig, target_context):
+        """Return compiled code for a signature, or None with a warning if it is not usable."""
+        try:
+            # Loaded code calls the runtime. Numba refreshes the whole context here, which imports
+            # its typing of NumPy, and SciPy: 0.85 s of every process. A compilation does so itself.
+            rtsys.initialize(target_context)
+            return self._load_overload(sig, target_context)
+        except Exception as error:  # a pickle can raise anything
+            warn("compiles again", error)
+            return None
+
+    def save_overload(self, sig, data):
+        """Save compiled code, or warn."""
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:
+            warn("cannot keep compiled code", error)
+
+
+# The parallel loop is compiled once. It calls a kernel by address and passes a pointer to the
+# arguments. A loop compiled around each kernel took 57 s for the five operations of
+# tests/robustness/guard_calls.py in every process; this takes 2 s, and runs the same machine code
+# as the pool. The loop is not cached: Numba names the body of a parallel loop by an address in
+# memory, so two loops on disk could have one name.
+
+# types of the arguments of an entry: lo, hi, pointer to the kernel's arguments
+_BLOCK = types.int64, types.int64, types.uintp
+
+
+@functools.cache
+def prange_driver(rows_kernel):
+    """Return driver(boundaries, done, *arguments), a parallel loop over blocks of rows_kernel.
+
+    done (blocks,) uint8 is set to 1 for every finished block. The caller must check it: in a forked
+    child the layers below prange can return without running the loop, and they drop exceptions.
+    """
+
+    @intrinsic
+    def entry_address(typing_context, arguments):
+        address = _address(_entry(rows_kernel, tuple(arguments.types)), _BLOCK)
+        return types.uintp(arguments), _constant(address)
+
+    @numba.njit(nogil=True)
+    def driver(boundaries, done, *arguments):
+        _loop(entry_address(arguments), _place(arguments), boundaries, done)
+
+    return driver
+
+
+@numba.njit(parallel=True, nogil=True)
+def _loop(entry, place, boundaries, done):
+    """Run entry(lo, hi, place) for every block of rows between consecutive boundaries."""
+    for block in prange(boundaries.shape[0] - 1):
+        _run_block(entry, boundaries[block], boundaries[block + 1], place)
+        done[block] = 1
+
+
+@functools.cache
+def _entry(rows_kernel, kinds):
+    """Compile entry(lo, hi, place): rows_kernel with the arguments stored at place."""
+    signature = types.int64, types.int64, *kinds
+    address = _address(rows_kernel, signature)
+
+    @intrinsic
+    def run_rows(typing_context, lo, hi, place):
+        def generate(context, builder, _, values):
+            tuple_type = context.get_value_type(types.Tuple(kinds)).as_pointer()
+            arguments = builder.load(builder.inttoptr(values[2], tuple_type))
+            unpacked = cgutils.unpack_tuple(builder, arguments)
+            kernel_address = context.get_constant(types.uintp, address)
+            _call(context, builder, kernel_address, signature, [*values[:2], *unpacked])
+            return context.get_dummy_value()
+
+        return types.none(*_BLOCK), generate
+
+    @numba.njit(nogil=True)
+    def entry(lo, hi, place):
+        run_rows(lo, hi, place)
+
+    return entry
+
+
+@intrinsic
+def _run_block(typing_context, entry, lo, hi, place):
+    """Call entry(lo, hi, place), where entry is an address."""
+
+    def generate(context, builder, _, values):
+        _call(context, builder, values[0], _BLOCK, values[1:])
+        return context.get_dummy_value()
+
+    return types.none(types.uintp, *_BLOCK), generate
+
+
+@intrinsic
+def _place(typing_context, arguments):
+    """Address of a tuple on the stack of the caller."""
+
+    def generate(context, builder, _, values):
+        place = cgutils.alloca_once_value(builder, values[0])
+        return builder.ptrtoint(place, context.get_value_type(types.uintp))
+
+    return types.uintp(arguments), generate
+
+
+def _call(context, builder, address, signature, values):
+    """Emit a call of compiled code at an address; an error of a bounds check ends the block."""
+    convention = context.call_conv
+    function_type = convention.get_function_type(types.none, signature).as_pointer()
+    function = builder.inttoptr(address, function_type)
+    status, _ = convention.call_function(builder, function, types.none, signature, values)
+    with cgutils.if_unlikely(builder, status.is_error):
+        convention.return_status_propagate(builder, status)
+
+
+def _constant(address):
+    return lambda context, builder, *_: context.get_constant(types.uintp, address)
+
+
+def _address(function, signature):
+    """Address of the compiled code of a signature; the function must outlive its use."""
+    function.compile(signature)
+    compiled = function.overloads[signature]
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)

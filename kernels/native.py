@@ -1,0 +1,214 @@
+"""Kernels compiled when the wheel was built: one shared library for each tier of CPUs.
+
+A library holds the code of some signatures of some kernels, a table of them, and the digest of the
+sources that it was compiled from. It is used if this digest is that of the sources at hand and if
+the CPU has the tier's instructions. Otherwise, and for all other signatures, Numba compiles.
+
+``FASTCOS_NATIVE`` is 0 to use none, or a folder of libraries. Libraries are also left alone where a
+variable or a file changes the code that Numba generates. With ``FASTCOS_REQUIRE_NATIVE=1`` a call
+that would compile raises: the tests use it.
+"""
+
+import ctypes
+import functools
+import json
+import os
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from .code_cache import sources_digest
+
+# tiers of CPUs, widest first: the CPU's name and features for LLVM
+_V3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2")
+_V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+TIERS = {
+    "x86-64-v4-amx": ("x86-64-v4", (*_V4, "avx512vnni", "amx-tile", "amx-int8")),
+    "x86-64-v4-vnni": ("x86-64-v4", (*_V4, "avx512vnni")),
+    "x86-64-v4": ("x86-64-v4", _V4),
+    "x86-64-v3": ("x86-64-v3", _V3),
+}
+# variables of Numba that do not change the code it generates
+_HARMLESS = {
+    "NUMBA_CACHE_DIR",
+    "NUMBA_NUM_THREADS",
+    "NUMBA_THREADING_LAYER",
+    "NUMBA_THREADING_LAYER_PRIORITY",
+}
+# flags of a NumPy array: C order, Fortran order, aligned, writeable
+_C, _F, _ALIGNED, _WRITEABLE = 0x1, 0x2, 0x100, 0x400
+# format of struct for the numbers that kernels take, each in 8 bytes
+_NUMBERS = {"bool": "q", "int": "q", "int64": "q", "uint64": "Q", "float": "d", "float64": "d"}
+_NUMBERS |= {"float32": "f4x", "int32": "i4x", "NoneType": "q"}
+_TYPES = {"bool": bool, "int": int, "float": float, "NoneType": type(None)}
+
+# set by the build: recorder(kernel, arrays) sees every call
+recorder = None
+
+
+def describe(argument):
+    """Description of an argument's type, as Numba distinguishes types: a string or a list."""
+    if isinstance(argument, np.ndarray):
+        flags = argument.flags
+        order = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+        access = "w" if flags.writeable else "r"
+        return f"{argument.dtype.str} {argument.ndim} {order} {access}"
+    if isinstance(argument, tuple):
+        return [type(argument).__name__, *map(describe, argument)]
+    return type(argument).__name__
+
+
+def tier():
+    """Widest tier that this CPU and a library have, or None."""
+    return _libraries()[0].tier if _libraries() else None
+
+
+def find(kernel, arrays):
+    """Return call(lo, hi) for a kernel with these arguments after lo and hi, or None."""
+    if recorder is not None:
+        recorder(kernel, arrays)
+    libraries = _libraries()
+    if libraries:
+        kinds, values = [], []
+        _flatten(arrays, kinds, values)
+        for entry in _entries(kernel).get(tuple(kinds), ()):
+            call = entry.bind(arrays, values)
+            if call is not None:
+                return call
+    if os.environ.get("FASTCOS_REQUIRE_NATIVE") == "1":
+        kinds = json.dumps([describe(argument) for argument in arrays])
+        raise RuntimeError(f"{_name(kernel)} must be in a native library, got {kinds}")
+    return None
+
+
+class _Library:
+    """One library: its tier, its table and its functions."""
+
+    def __init__(self, path):
+        library = ctypes.CDLL(str(path))
+        self.tier = path.stem
+        self.is_usable = (
+            _text(library, "fc_sources") == sources_digest() and library.fc_supported() == 1
+        )
+        if self.is_usable:
+            self.library = library
+            self.table = json.loads(_text(library, "fc_table"))
+            self.call = library.fc_call
+            self.call.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+            # with the GIL: nobody changes the arrays meanwhile
+            self.pack = ctypes.PyDLL(str(path)).fc_pack
+            pointer, size = ctypes.c_void_p, ctypes.c_int64
+            self.pack.argtypes = [pointer, size, ctypes.c_char_p, size, pointer]
+
+
+class _Entry:
+    """Code of one signature."""
+
+    def __init__(self, library, arguments, symbol):
+        self._library = library
+        self._address = ctypes.cast(getattr(library.library, symbol), ctypes.c_void_p).value
+        self.kinds, numbers, formats, self._n_slots = [], [], [], 0
+        self._read(arguments, numbers, formats)
+        self._n_values = len(formats)
+        self._arrays = (ctypes.c_int64 * len(numbers))(*numbers)
+        self._values = struct.Struct("=" + "".join(formats))
+        self._slots = ctypes.c_int64 * self._n_slots
+
+    def _read(self, arguments, numbers, formats):
+        for argument in arguments:
+            if isinstance(argument, list):
+                self.kinds.append(argument[0])
+                self._read(argument[1:], numbers, formats)
+                self.kinds.append(None)
+                continue
+            name, *shape = argument.split()
+            if shape:
+                dtype, n_dims, order, access = np.dtype(name), int(shape[0]), *shape[1:]
+                mask = (_C if order == "C" else _C | _F) | _ALIGNED | _WRITEABLE
+                flags = {"C": _C, "F": _F, "A": 0}[order] | _ALIGNED | _WRITEABLE * (access == "w")
+                numbers += [dtype.num, dtype.itemsize, n_dims, mask, flags]
+                self.kinds.append(np.ndarray)
+                formats.append("q")
+                self._n_slots += 5 + 2 * n_dims
+            else:
+                numbers += [-1, 0, 0, 0, 0]
+                self.kinds.append(_TYPES.get(name) or getattr(np, name))
+                formats.append(_NUMBERS[name])
+                self._n_slots += 1
+
+    def bind(self, arrays, values):
+        slots = self._slots()
+        try:
+            packed = self._values.pack(*values)
+        except struct.error:  # an integer of more than 64 bits
+            return None
+        pack, call, address = self._library.pack, self._library.call, self._address
+        if not pack(self._arrays, self._n_values, packed, object.__basicsize__, slots):
+            return None
+
+        def run(lo, hi, arrays=arrays):  # arrays: they live as long as the call may be made
+            status = call(address, lo, hi, slots)
+            if status == 1:
+                raise MemoryError
+            if status != 0:
+                raise RuntimeError("a native kernel failed; please report it")
+
+        return run
+
+
+def _flatten(arguments, kinds, values):
+    """Append types of arguments, and numbers or addresses of arrays; tuples member by member."""
+    for argument in arguments:
+        kind = type(argument)
+        if kind is np.ndarray or kind is np.memmap:
+            kinds.append(np.ndarray)
+            values.append(id(argument))
+        elif issubclass(kind, tuple):
+            kinds.append(kind.__name__)
+            _flatten(argument, kinds, values)
+            kinds.append(None)
+        else:
+            kinds.append(kind)
+            values.append(0 if argument is None else argument)
+
+
+@functools.cache
+def _entries(kernel):
+    """Entries of a kernel by the types of their arguments, of the widest tier first."""
+    entries = {}
+    for library in _libraries():
+        for arguments, symbol in library.table.get(_name(kernel), ()):
+            entry = _Entry(library, arguments, symbol)
+            entries.setdefault(tuple(entry.kinds), []).append(entry)
+    return entries
+
+
+def _name(kernel):
+    return f"{kernel.__module__.rpartition('.')[2]}.{kernel.__name__}"
+
+
+@functools.cache
+def _libraries():
+    """Usable libraries, the widest tier first."""
+    folder = os.environ.get("FASTCOS_NATIVE") or Path(__file__).parent
+    if folder == "0" or _numba_differs():
+        return ()
+    paths = [Path(folder, f"{tier}.so") for tier in TIERS]
+    made = [_Library(path.resolve()) for path in paths if path.exists()]
+    return tuple(library for library in made if library.is_usable)
+
+
+def _numba_differs():
+    """Whether a setting changes the code that Numba generates."""
+    variables = {name for name, value in os.environ.items() if name.startswith("NUMBA_") and value}
+    if variables - _HARMLESS or Path(".numba_config.yaml").exists():
+        return True
+    config = getattr(sys.modules.get("numba"), "config", None)
+    names = ("DISABLE_JIT", "BOUNDSCHECK", "CPU_NAME", "CPU_FEATURES")
+    return any(getattr(config, name, None) for name in names)
+
+
+def _text(library, name):
+    return ctypes.c_char_p.in_dll(library, name).value.decode()
