@@ -38,8 +38,13 @@ def parsed(path):
     return ast.parse(path.read_text("utf8"))
 
 
-def nodes(tree, *kinds):
-    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
+@functools.cache
+def walked(path):
+    return list(ast.walk(parsed(path)))
+
+
+def nodes(path, *kinds):
+    return [node for node in walked(path) if isinstance(node, kinds)]
 
 
 def module_of(path):
@@ -53,7 +58,7 @@ MODULES |= {f"fastcos.{module_of(path)}": path for path in KERNELS}
 
 def imported(path):
     """Modules of fastcos that a file imports anywhere, inside functions too."""
-    for node in nodes(parsed(path), ast.Import, ast.ImportFrom):
+    for node in nodes(path, ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif node.level:  # kernels only
@@ -96,7 +101,7 @@ def test_imports_point_down():
 def test_kernels_import_nothing_from_above():
     offenders = []
     for path in KERNELS:
-        for node in nodes(parsed(path), ast.Import, ast.ImportFrom):
+        for node in nodes(path, ast.Import, ast.ImportFrom):
             if isinstance(node, ast.Import):
                 names = {alias.name.split(".")[0] for alias in node.names}
             else:
@@ -134,7 +139,7 @@ def test_light_packages_import_numpy_alone_at_the_top():
 def test_tests_patch_no_private_names():
     offenders = []
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        for call in nodes(parsed(path), ast.Call):
+        for call in nodes(path, ast.Call):
             if not isinstance(call.func, ast.Attribute) or call.func.attr != "setattr":
                 continue
             # setattr(module, "_NAME", value), or setattr("module._NAME", value)

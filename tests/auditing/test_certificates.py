@@ -24,10 +24,11 @@ def lost(found, rows, condition, k):
     return int(((found.radius > condition) & ~stays).sum())
 
 
+@pytest.mark.parametrize("n", [400, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_certified_edges_survive_random_maps(family):
+def test_certified_edges_survive_random_maps(family, n):
     rng = np.random.default_rng(1)
-    items, k, kept, n = clustered(2), 4, 0, 2000
+    items, k, kept = clustered(2), 4, 0
     found = certified_neighbors(items, k, 3.0, family=family)
     for _ in range(n):
         condition = float(np.exp(rng.uniform(0, 1.0)))

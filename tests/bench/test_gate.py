@@ -160,7 +160,10 @@ def test_compare_speed_fails_for_missing_not_for_new():
     assert "did not run: `lost`" in verdict.markdown()
 
 
-@pytest.mark.parametrize(("draw", "most"), [("standard_normal", 0.99), ("standard_cauchy", 1.0)])
+@pytest.mark.parametrize(
+    ("draw", "most"),
+    [("standard_normal", 0.99), pytest.param("standard_cauchy", 1.0, marks=pytest.mark.slow)],
+)
 def test_bootstrap_interval_has_its_coverage(draw, most):
     noise = getattr(np.random.default_rng(0), draw)((120, 10))
     ends = [intervals.bootstrap_interval(logs, 0.95, 0) for logs in np.log(1.2) + 0.05 * noise]

@@ -73,7 +73,9 @@ def assert_agree(found, expected):
 
 
 @pytest.mark.usefixtures("small_tasks")
-@pytest.mark.parametrize("measure", ["cosine", "neg_euclidean"])
+@pytest.mark.parametrize(
+    "measure", ["cosine", pytest.param("neg_euclidean", marks=pytest.mark.slow)]
+)
 def test_top_k_equals_one_machine(client, rows, tmp_path, measure):
     calls = []
     file, out = tmp_path / "rows.npy", tmp_path / "out"
@@ -175,7 +177,7 @@ def test_products_refuse_a_worker_with_too_little_memory(client, shards, monkeyp
     np.testing.assert_allclose(found, fastcos.gram_matmul(shards, narrow), rtol=1e-12)
 
 
-@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("labelled", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_compare_equals_one_machine(client, tmp_path, labelled):
     data = fastcos.simulate_interactions(900, 120, random_state=1)
     labels = data.item_cluster if labelled else None

@@ -225,7 +225,7 @@ numbers = st.integers(-(10**20), 10**20).map(str)
 cells = st.tuples(st.one_of(ids, numbers), st.one_of(ids, numbers), st.integers(-8, 8))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(cells, min_size=1, max_size=30), st.randoms(use_true_random=False))
 def test_read_interactions_inverts_csv_in_any_row_order(rows, random):
     truth = defaultdict(float)
@@ -372,8 +372,8 @@ def survived(seed, cases, *formats):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space by /proc")
 def test_randomly_damaged_files_do_not_crash():
-    found = survived(0, 20, "npy", "npz", "mtx", "csv.gz", "half a search")
-    assert all(sum(counts) == 20 and counts[0] > 3 for counts in found.values())
+    found = survived(0, 30, "npy", "npz", "mtx", "csv.gz", "half a search")
+    assert all(sum(counts) == 30 and counts[0] > 3 for counts in found.values())
 
 
 @pytest.mark.slow

@@ -17,9 +17,13 @@ needs_reuse = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_garbage():
+    gc.collect()  # half a second after many tests; those of this file leave no cycles
+
+
 @pytest.fixture(autouse=True)
 def empty_pool():
-    gc.collect()
     buffer_pool.release()
     yield
     buffer_pool.release()

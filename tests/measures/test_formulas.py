@@ -31,7 +31,7 @@ def test_encoded_rows_score_by_the_formula(name):
     np.testing.assert_allclose(off_diagonal(name, ours), off_diagonal(name, truth), atol=1e-10)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.slow), np.float64])
 @pytest.mark.parametrize("name", CASES)
 def test_top_k_finds_the_best_by_the_formula(name, dtype):
     P, B = (rows.astype(dtype).astype(np.float64) for rows in model_of(name, 1))

@@ -170,7 +170,7 @@ def test_top_k_is_exact_for_adversarial_rows(name, shape, kind):
 @pytest.mark.parametrize("name", NAMES)
 def test_long_candidate_lists_are_searched_exactly(name, memory):
     """Rows whose first candidates decide little, among them zero rows and duplicates."""
-    rows = uneven_rows(700, 12) ** 3
+    rows = uneven_rows(700, 12).astype(np.float64) ** 3
     fitted = get_measure(name).fit(rows)
     exact = fitted.rescore(rows, fitted.precompute(rows), np.tile(np.arange(700), (700, 1)))
     np.fill_diagonal(exact, -np.inf)

@@ -16,7 +16,14 @@ from fastcos.kernels import cpu
 from fastcos.neighbors.search import top_k
 from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
-from tests.oracles.dense_families import FAMILIES, duplicates, gaussian, near_ties, wild_norms
+from tests.oracles.dense_families import (
+    FAMILIES,
+    clustered,
+    duplicates,
+    gaussian,
+    near_ties,
+    wild_norms,
+)
 
 FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 each_measure = pytest.mark.parametrize("measure", FORMS)
@@ -42,9 +49,15 @@ each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: fam
 
 @each_measure
 @each_family
-def test_neighbours_are_those_of_the_float64_scores(family, measure):
-    for n, d, k in ((300, 19, 10), (700, 64, 40)):
-        assert_exact(family(n, d), k=k, measure=measure)
+@pytest.mark.parametrize(
+    ("n", "d", "k"), [(300, 19, 10), pytest.param(700, 64, 40, marks=pytest.mark.slow)]
+)
+def test_neighbours_are_those_of_the_float64_scores(family, measure, n, d, k):
+    assert_exact(family(n, d), k=k, measure=measure)
+
+
+def test_many_neighbours_of_clusters_are_exact():
+    assert_exact(clustered(700, 64), k=40)
 
 
 @each_measure

@@ -19,7 +19,7 @@ def assert_no_fault(backend, layer, situation, handlers, calls):
 
 
 def test_public_operations_in_threads_and_forks():
-    assert_no_fault("pool", "omp", "8-threads fork double-fork", True, 4)
+    assert_no_fault("pool", "omp", "8-threads double-fork", True, 2)
 
 
 @pytest.mark.slow

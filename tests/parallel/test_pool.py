@@ -405,7 +405,7 @@ except KeyboardInterrupt:
 
 
 @POSIX
-@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("n_threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ctrl_c_stops_a_call_within_half_a_second(n_threads):
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, str(n_threads)],
@@ -489,6 +489,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 # prange
 
 
+@pytest.mark.slow
 def test_prange_gives_the_same_bits():
     code = """
 import numpy as np, warnings
