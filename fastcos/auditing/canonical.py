@@ -100,6 +100,7 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     >>> bool(np.allclose(one.items, other.items)), one.singular_values.round(3)
     (True, array([7.457, 1.844]))
     """
+    users, items = validation.as_array("users", users), validation.as_array("items", items)
     P: Floats = validation.as_rows("users", users, dtype=np.float64).astype(np.float64, copy=False)
     Q: Floats = validation.as_rows("items", items, dtype=np.float64).astype(np.float64, copy=False)
     validation.check_same_width("items", Q, "users", P)
@@ -111,7 +112,7 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     U, s, Vt = np.linalg.svd(R_left @ R_right.T)
     # the rounding of the given entries limits the rank
     sizes = np.linalg.norm(P / balance, axis=0) @ np.linalg.norm(Q * balance, axis=0)
-    given = [side.dtype for side in map(np.asarray, (users, items)) if side.dtype.kind == "f"]
+    given = [side.dtype for side in (users, items) if side.dtype.kind == "f"]
     eps = max(np.finfo(dtype).eps for dtype in (np.dtype(np.float64), *given))
     rank = int((s > eps * sizes).sum())
     values = np.zeros(k)

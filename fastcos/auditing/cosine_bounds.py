@@ -332,10 +332,11 @@ def _as_pairs(x: Any, y: Any) -> tuple[list[Floats], bool]:
     Each row is divided by its largest absolute entry: the cosine is scale-invariant, and squares
     then neither overflow nor underflow.
     """
-    single = np.ndim(x) == np.ndim(y) == 1
+    sides = {"x": validation.as_array("x", x), "y": validation.as_array("y", y)}
+    single = all(side.ndim == 1 for side in sides.values())
     rows = [
-        validation.as_rows(name, np.asarray(side)[np.newaxis] if single else side, dtype=np.float64)
-        for name, side in (("x", x), ("y", y))
+        validation.as_rows(name, side, dtype=np.float64, or_vector=single)
+        for name, side in sides.items()
     ]
     validation.check_same_width("y", rows[1], "x", rows[0])
     validation.check_length("y", rows[1], len(rows[0]), "x")

@@ -8,28 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import format_rows
+from fastcos.validation import (
+    ITEM_WORDS,
+    USER_WORDS,
+    VALUE_WORDS,
+    column_word,
+    format_rows,
+)
 
 Integers = npt.NDArray[np.int64]
 
 # letters of an id; longer texts are a column of the wrong kind
 LONGEST_ID = 500
-# fmt: off
-USER_WORDS = frozenset((
-    "user", "customer", "household", "reader", "listener", "viewer", "visitor", "session", "member",
-    "account", "client", "deck", "playlist",
-))
-ITEM_WORDS = frozenset((
-    "item", "product", "movie", "film", "book", "track", "song", "artist", "album", "anime", "game",
-    "article", "stock", "card", "asin", "isbn", "sku", "word",
-))
-VALUE_WORDS = frozenset((
-    "value", "rating", "feedback", "quantity", "count", "score", "weight", "plays",
-))
-NAME_WORDS = frozenset(("name", "title", "description"))
-# fmt: on
-# endings to strip: movieId, User_ID, anime_ids and StockCode match movie, user, anime and stock
-ENDINGS = ("ids", "id", "code", "number")
 
 
 def find_column(
@@ -47,7 +37,7 @@ def find_column(
                 f"{argument} must name one column of {path} ({_format_names(names)}), got {given!r}"
             )
         return given
-    found = [name for name in names if _word(name, words) in words]
+    found = [name for name in names if column_word(name, words) in words]
     if len(found) > 1:
         raise FastcosFormatError(
             f"{argument} must be given for {path}: it may be any of {_format_names(found)}"
@@ -80,14 +70,6 @@ def interaction_columns(
             f"and {value!r}"
         )
     return user, item, value
-
-
-def _word(name: str, words: Collection[str]) -> str:
-    word = "".join(letter for letter in name.casefold() if letter.isalnum())
-    for ending in ENDINGS:
-        if word.removesuffix(ending) in words:
-            return word.removesuffix(ending)
-    return word
 
 
 def _format_names(names: Sequence[str]) -> str:

@@ -10,18 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.columns import (
-    ITEM_WORDS,
-    NAME_WORDS,
-    VALUE_WORDS,
     Integers,
     TextColumn,
     check_ids,
     find_column,
     require_column,
 )
-from fastcos.io.tables import open_table
+from fastcos.io.tables import Table, open_table
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import read_only
+from fastcos.validation import ITEM_WORDS, NAME_WORDS, VALUE_WORDS, read_only
 
 Texts = npt.NDArray[np.str_]
 # cells that mean no label; the second is MovieLens'
@@ -124,7 +121,7 @@ def read_labels(
         only = {only} if isinstance(only, str) else set(only)
     positions = _Positions(item_ids)
     with open_table(path, member=member, delimiter=delimiter, header=header) as table:
-        item = require_column("item", item, ITEM_WORDS, table.names, path)
+        item = _item_column(item, table, path)
         column = require_column("column", column, (), table.names, path)
         name = find_column("name", name, NAME_WORDS, table.names, path)
         wanted = [item, column] if name is None else [item, column, name]
@@ -231,7 +228,7 @@ def read_popularity(
     path = Path(path)
     positions = _Positions(item_ids)
     with open_table(path, member=None, delimiter=None, header=True) as table:
-        item = require_column("item", item, ITEM_WORDS, table.names, path)
+        item = _item_column(item, table, path)
         column = require_column("column", column, POPULARITY_WORDS, table.names, path)
         read = table.read([item], column)
     check_ids(path, item, read.texts[0], read.lines)
@@ -331,6 +328,12 @@ def read_pairs(
         read_only(np.asarray(read.numbers, dtype=np.float64)[known]),
         int((~known).sum()),
     )
+
+
+def _item_column(item: str | None, table: Table, path: Path) -> str:
+    """Return the column of item ids; one named id is taken if no name says item."""
+    known = find_column("item", item, ITEM_WORDS, table.names, path)
+    return known or require_column("item", item, {"id"}, table.names, path)
 
 
 class _Positions:

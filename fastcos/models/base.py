@@ -12,6 +12,7 @@ from fastcos.linalg.csr import as_interactions
 from fastcos.neighbors.search import top_k
 from fastcos.neighbors.types import Neighbors
 from fastcos.parallel import Progress
+from fastcos.validation.estimators import estimator_rows
 
 # users of one block; their embeddings take 32 MiB at 128 dimensions
 _USERS_PER_BLOCK = 1 << 16
@@ -23,8 +24,7 @@ class SparseInputMixin:
     def _as_matrix(self, X: Any, *, reset: bool) -> Any:
         """Return X as canonical CSR or dense rows; check its columns against those of fit."""
         if not sp.issparse(X):
-            dense = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32))
-            return validation.as_rows("X", dense)
+            return estimator_rows(self, X, reset=reset)
         X = as_interactions("X", X)  # scikit-learn does not check the indices
         return validate_data(self, X, reset=reset, skip_check_array=True)
 

@@ -30,7 +30,7 @@ def similarity_blocks(
 
     Parameters
     ----------
-    queries : array_like (n, d), float32 or float64
+    queries : array_like (n, d), or (d,) where items are given, as for :func:`fastcos.top_k`
         One row per query.
     items : array_like (m, d), optional
         None: the queries themselves.
@@ -60,7 +60,7 @@ def similarity_blocks(
     ...     print(rows.stop, scores.astype(float).round(2).tolist())
     3 [[1.0, 0.96], [0.96, 1.0], [0.8, 0.6]]
     """
-    Q = validation.as_rows("queries", queries)
+    Q = validation.as_rows("queries", queries, or_vector=items is not None)
     X = Q if items is None else validation.as_rows("items", items)
     validation.check_same_width("items", X, "queries", Q)
     validation.check_scorable("queries", Q, X)

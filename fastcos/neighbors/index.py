@@ -105,7 +105,7 @@ class SimilarityIndex:
 
         Parameters
         ----------
-        queries : array_like (n, d), float32 or float64
+        queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
             One row per query.
         k : int
             From 1 to the number of items that may be found.
@@ -127,7 +127,7 @@ class SimilarityIndex:
             NaN or infinity, k out of range, queries of another width, or nothing was fitted.
         """
         fitted = self._fitted()
-        Q = as_items("queries", queries, fitted.measure)
+        Q = as_items("queries", queries, fitted.measure, or_vector=True)
         options = as_options(n_threads, working_memory, progress)
         request = as_request(
             Q, fitted.rows, k, live=fitted.numbers, allowed=allowed, exclude=exclude,
@@ -181,7 +181,7 @@ class SimilarityIndex:
         with parallel.writer_lock():
             old, live = self._in_memory()
             validation.check_same_width("items", new, "the items of the index", old)
-            unique = validation.as_item_numbers("numbers", numbers, len(old))
+            unique = validation.as_item_numbers("numbers", numbers, len(old), distinct=True)
             validation.check_shape("items", new.shape, (len(unique), old.shape[1]))
             rows = old.copy()
             rows[np.asarray(numbers)] = new
@@ -193,11 +193,11 @@ class SimilarityIndex:
         Parameters
         ----------
         numbers : array_like (m,), int
-            Item numbers; at least one item must be left.
+            Different item numbers; at least one item must be left.
         """
         with parallel.writer_lock():
             rows, live = self._in_memory()
-            gone = validation.as_item_numbers("numbers", numbers, len(rows))
+            gone = validation.as_item_numbers("numbers", numbers, len(rows), distinct=True)
             left = np.setdiff1d(live, gone, assume_unique=True)
             validation.as_count("items left", len(left))
             self._items = self._fitted_to(rows, left)

@@ -54,7 +54,7 @@ def neighbors_above(
 
     Parameters
     ----------
-    queries : array_like (n, d), float32 or float64
+    queries : array_like (n, d), or (d,) where items are given, as for :func:`fastcos.top_k`
         One row per query.
     threshold : float
         Least score of a pair.
@@ -87,7 +87,7 @@ def neighbors_above(
     >>> neighbors_above(X, 0.9).toarray().astype(float).round(2).tolist()
     [[0.0, 0.96, 0.0], [0.96, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    Q = validation.as_rows("queries", queries)
+    Q = validation.as_rows("queries", queries, or_vector=items is not None)
     X = Q if items is None else validation.as_rows("items", items)
     validation.check_same_width("items", X, "queries", Q)
     validation.check_scorable("queries", Q, X)

@@ -66,8 +66,10 @@ def top_k(
 
     Parameters
     ----------
-    queries : array_like (n, d), float32 or float64; or sparse
-        One row per query. A zero row has no direction: its cosine with everything is 0.
+    queries : array_like (n, d), or (d,) where items are given; or sparse
+        One row per query. A zero row has no direction: its cosine with everything is 0. float32
+        and float64 are used as they are, other real types are converted exactly; also tensors in
+        main memory, Arrow columns, and columns of vectors of a table.
     items : array_like (m, d), optional
         What is searched. None: the queries themselves.
     k : int
@@ -136,7 +138,7 @@ def top_k(
     given = get_measure(measure)
     if out is not None:
         require(given, "blocks")
-    Q = as_items("queries", queries, given)
+    Q = as_items("queries", queries, given, or_vector=items is not None)
     X = Q if items is None else as_items("items", items, given)
     options = as_options(n_threads, working_memory, progress)
     request = as_request(
@@ -158,15 +160,15 @@ def top_k(
     return search(fitted, request, options, results)
 
 
-def as_items(name: str, X: Any, measure: Measure) -> Any:
+def as_items(name: str, X: Any, measure: Measure, *, or_vector: bool = False) -> Any:
     """Return X as checked rows; memory-mapped ones are left on disk if the measure allows it."""
-    if isinstance(X, np.memmap):
+    if isinstance(X, np.memmap) and X.ndim > 1:
         from fastcos.measures.base import capabilities
         from fastcos.storage.memmap import as_mapped_rows
 
         if capabilities(measure).blocks:
             return as_mapped_rows(name, X)
-    return validation.as_rows(name, X)
+    return validation.as_rows(name, X, or_vector=or_vector)
 
 
 def as_options(

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from fastcos import validation
 from fastcos.neighbors.index import SimilarityIndex
+from fastcos.validation.estimators import estimator_rows
 
 
 class NeighborsTransformer(
@@ -69,7 +70,7 @@ class NeighborsTransformer(
         NeighborsTransformer
             Itself.
         """
-        items = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+        items = estimator_rows(self, X, reset=True)
         validation.as_choice("mode", self.mode, ("distance", "connectivity"))
         validation.as_choice("measure", self.measure, ("cosine", "neg_euclidean"))
         validation.as_count("n_neighbors", self.n_neighbors)
@@ -91,7 +92,7 @@ class NeighborsTransformer(
             n_neighbors entries a row, one more for distances.
         """
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        rows = estimator_rows(self, X, reset=False)
         k = self.n_neighbors + (self.mode == "distance")
         found = self._index.search(rows, k)
         values = np.ones(found.scores.shape)

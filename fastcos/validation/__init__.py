@@ -3,9 +3,10 @@
 A public function converts its arguments once, on entry. What passes has the one form that kernels
 take, so nothing below scans or converts it again::
 
-    argument -> as_rows, as_vector, as_count, ... -> C order, float32 or float64, finite, read-only
-                         |
-                         +-> ValueError or TypeError: "<argument> must <rule>, got <value>"
+    argument -> containers.as_array -> as_rows, as_vector -> C order, float32 or float64, finite
+                    |                      |
+                    +----------------------+-> ValueError or TypeError:
+                                               "<argument> must <rule>, got <value>"
 
 `as_x` returns the converted argument, `check_x` returns nothing and refuses. Only checks that
 several modules share are here; a rule of one function is checked in that function. Sparse matrices
@@ -42,8 +43,20 @@ from fastcos.validation.arguments import (
     check_scorable as check_scorable,
     check_shape as check_shape,
     check_squarable as check_squarable,
-    format_rows as format_rows,
     format_value as format_value,
-    is_sparse as is_sparse,
     read_only as read_only,
+)
+from fastcos.validation.column_names import (
+    ITEM_WORDS as ITEM_WORDS,
+    NAME_WORDS as NAME_WORDS,
+    USER_WORDS as USER_WORDS,
+    VALUE_WORDS as VALUE_WORDS,
+    column_word as column_word,
+)
+from fastcos.validation.containers import (
+    as_array as as_array,
+    format_rows as format_rows,
+    from_arrow as from_arrow,
+    from_container as from_container,
+    is_sparse as is_sparse,
 )

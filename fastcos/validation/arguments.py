@@ -6,13 +6,15 @@ A message names the argument, the rule and the value. `as_x` converts, `check_x`
 import math
 import operator
 import os
-import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from fastcos.validation import containers
+from fastcos.validation.containers import format_rows
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Array = TypeVar("Array", bound=npt.NDArray[Any] | None)
@@ -98,13 +100,17 @@ def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
     return value
 
 
-def as_rows(name: str, X: Any, *, dtype: npt.DTypeLike | None = None) -> Rows:
+def as_rows(
+    name: str, X: Any, *, dtype: npt.DTypeLike | None = None, or_vector: bool = False
+) -> Rows:
     """Return X as C-contiguous, finite, read-only rows (n, d), float32 or float64, n and d >= 1.
 
-    float16 becomes float32; integers and booleans become float64; dtype forces one of the two.
-    Copies only where order or type differ.
+    float16, bfloat16 and float8 become float32; integers and booleans become float64; dtype forces
+    one of the two. Copies only where order or type differ. uint8 is refused: it is also how
+    sentence-transformers and FAISS pack bits, eight dimensions to a number. or_vector: one vector
+    (d,) is one row.
     """
-    array = as_row_shape(name, X)
+    array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:
         small = array.dtype in (np.float32, np.float16)
         dtype = np.float32 if small else np.float64
@@ -117,37 +123,20 @@ def as_rows(name: str, X: Any, *, dtype: npt.DTypeLike | None = None) -> Rows:
     return read_only(rows)
 
 
-def is_sparse(values: Any) -> bool:
-    """Whether values are sparse, without importing scipy.sparse: who has any has imported it."""
-    if "scipy.sparse" not in sys.modules:
-        return False
-    from scipy.sparse import issparse  # waits for a thread that imports it now
-
-    return bool(issparse(values))
-
-
-def as_row_shape(name: str, X: Any) -> npt.NDArray[Any]:
+def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[Any]:
     """Return X as an array (n, d) of real numbers, n and d >= 1; its values are not read."""
-    array = _as_real_array(name, X)
+    array = containers.as_array(name, X)
+    if or_vector and array.ndim == 1:
+        array = array[np.newaxis]
+    if array.dtype == np.uint8:
+        raise TypeError(
+            f"{name} must not be uint8, which may be packed bits: give .astype('float32'), or bits "
+            "as np.unpackbits(rows, axis=1).astype('float32') with measure='neg_euclidean'"
+        )
     if array.ndim != 2:
         raise ValueError(f"{name} must be 2-dimensional (rows, columns), got shape {array.shape}")
     if 0 in array.shape:
         raise ValueError(f"{name} must have at least one row and one column, got {array.shape}")
-    return array
-
-
-def _as_real_array(name: str, values: Any) -> npt.NDArray[Any]:
-    """Return values as an array of real numbers, of any shape."""
-    if is_sparse(values):
-        raise TypeError(f"{name} must be a dense array, got a sparse matrix")
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be an array without a mask, got a masked array")
-    try:
-        array = np.asarray(values)
-    except ValueError:  # NumPy's message would not name the argument
-        raise ValueError(f"{name} must have rows of one length, got rows that differ") from None
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
     return array
 
 
@@ -174,7 +163,7 @@ def check_length(name: str, rows: Rows, length: int, of: str) -> None:
 
 def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[np.float64]:
     """Return values as a finite, read-only float64 vector of the given length."""
-    array = _as_real_array(name, values)
+    array = containers.as_array(name, values)
     if array.ndim != 1 or (length is not None and len(array) != length):
         wanted = "1-dimensional" if length is None else f"of shape ({length},)"
         raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
@@ -208,6 +197,7 @@ def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
 
     Labels may be integers or strings, not both; at least two different ones.
     """
+    labels = containers.from_container(name, labels)
     # as objects: NumPy would turn ["a", 1, nan] into three strings
     array = np.asarray(labels, dtype=None if hasattr(labels, "dtype") else object)
     if array.shape != (length,):
@@ -228,7 +218,7 @@ def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
 
 def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
     """Return the codes of as_labels, and -1 where the label is None; (length,) int64."""
-    array = np.asarray(labels, dtype=object)
+    array = np.asarray(containers.from_container(name, labels), dtype=object)
     if array.shape != (length,):
         raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
     given = np.array([value is not None for value in array])
@@ -296,9 +286,14 @@ def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
         )
 
 
-def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64]:
-    """Return a mask (n_items,) or a list of item numbers as ascending item numbers, int64."""
-    array = np.asarray(items)
+def as_item_numbers(
+    name: str, items: Any, n_items: int, *, distinct: bool = False
+) -> npt.NDArray[np.int64]:
+    """Return a mask (n_items,) or a list of item numbers as ascending item numbers, int64.
+
+    distinct: refuse repeated numbers.
+    """
+    array = np.asarray(containers.from_container(name, items))
     if array.ndim != 1 or array.dtype.kind not in "iub":
         raise TypeError(
             f"{name} must be a mask or item numbers of one dimension, got dtype {array.dtype} "
@@ -313,7 +308,16 @@ def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64
             f"{name} must hold item numbers from 0 to {n_items - 1}, got "
             f"{int(array.min())} to {int(array.max())}"
         )
-    return np.unique(array).astype(np.int64)
+    numbers, counts = np.unique(array, return_counts=True)
+    if n_items > 2 and len(array) == n_items and set(numbers.tolist()) == {0, 1}:
+        raise TypeError(
+            f"{name} must be a mask of booleans or item numbers, got zeros and ones of dtype "
+            f"{array.dtype} (use .astype(bool))"
+        )
+    if distinct and len(numbers) < len(array):
+        twice = int(numbers[counts > 1][0])
+        raise ValueError(f"{name} must be distinct, got {twice} more than once")
+    return numbers.astype(np.int64)
 
 
 def check_memory(name: str, given: float, needed: float) -> None:
@@ -344,10 +348,3 @@ def read_only(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def format_rows(rows: npt.NDArray[Any]) -> str:
-    """Return row numbers as text: the first five, and how many more."""
-    listed = ", ".join(str(row) for row in rows[:5])
-    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-    return f"{'row' if len(rows) == 1 else 'rows'} {listed}{more}"

@@ -140,6 +140,12 @@ def test_as_generator_takes_a_seed_or_a_generator():
 # rows
 
 TABLE = np.array([[1, 2, 3], [4, 5, 6]])
+MASKED = "X must be an array without a mask, got a masked array (use .filled(value))"
+UINT8 = (
+    "X must not be uint8, which may be packed bits: give .astype('float32'), or bits as "
+    "np.unpackbits(rows, axis=1).astype('float32') with measure='neg_euclidean'"
+)
+V2 = "X must hold real numbers, got dtype |V2 (bfloat16? give .view(ml_dtypes.bfloat16))"
 
 
 def memory_mapped(tmp_path):
@@ -161,6 +167,8 @@ def locked(array):
         (TABLE.astype(np.longdouble), np.float64),
         (TABLE.astype("i1"), np.float64),
         (TABLE.astype("u8"), np.float64),
+        (TABLE.astype(object), np.float64),
+        ([*TABLE.astype("f4")], np.float32),
         (TABLE.astype(">f8"), np.float64),
         (TABLE.tolist(), np.float64),
         (tuple(map(tuple, TABLE)), np.float64),
@@ -207,7 +215,7 @@ def test_as_rows_converts_to_dtype():
 def test_as_rows_accepts_a_data_frame():
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     np.testing.assert_array_equal(validation.as_rows("X", pandas.DataFrame(TABLE)), TABLE)
-    with pytest.raises(TypeError, match="X must hold real numbers, got dtype object"):
+    with pytest.raises(TypeError, match="X must hold real numbers, got dtype object with str"):
         validation.as_rows("X", pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]}))
 
 
@@ -245,13 +253,15 @@ def test_as_rows_refuses_wrong_shapes_and_values(X, message):
     ("X", "message"),
     [
         (sp.csr_array(np.ones((2, 2))), "X must be a dense array, got a sparse matrix"),
-        (np.ma.masked_less(TABLE, 3), "X must be an array without a mask, got a masked array"),
+        (np.ma.masked_less(TABLE, 3), MASKED),
         (TABLE.astype(complex), "X must hold real numbers, got dtype complex128"),
-        (TABLE.astype(object), "X must hold real numbers, got dtype object"),
+        (TABLE.astype("u1"), UINT8),
         ([["a", "b"]], "X must hold real numbers, got dtype <U1"),
         (TABLE.astype("M8[D]"), "X must hold real numbers, got dtype datetime64[D]"),
-        (None, "X must hold real numbers, got dtype object"),
-        ({"a": 1}, "X must hold real numbers, got dtype object"),
+        (None, "X must hold real numbers, got dtype object with NoneType"),
+        ({"a": 1}, "X must hold real numbers, got dtype object with dict"),
+        ([[1, "a", None]], "X must hold real numbers, got dtype object with str"),
+        (np.zeros((2, 2), "V2"), V2),
     ],
 )
 def test_as_rows_refuses_other_types(X, message):
@@ -470,6 +480,26 @@ def test_as_item_numbers_refuses_numbers_out_of_range(items, message):
 def test_as_item_numbers_refuses_other_types(items):
     with pytest.raises(TypeError, match=r"^allowed must be a mask or item numbers of one"):
         validation.as_item_numbers("allowed", items, 3)
+
+
+def test_as_item_numbers_refuses_a_mask_of_integers():
+    for mask in (np.array([0, 1, 1], "u1"), [1, 0, 0]):
+        with pytest.raises(TypeError, match=r"^allowed must be a mask of booleans or item numbers"):
+            validation.as_item_numbers("allowed", mask, 3)
+    assert validation.as_item_numbers("allowed", [0, 1, 1], 2).tolist() == [0, 1]
+
+
+def test_as_item_numbers_refuses_repeated_numbers():
+    with pytest.raises(ValueError, match=r"^numbers must be distinct, got 0 more than once$"):
+        validation.as_item_numbers("numbers", [0, 2, 0], 3, distinct=True)
+
+
+@pytest.mark.parametrize(
+    "convert", [validation.as_item_numbers, validation.as_labels, validation.as_partial_labels]
+)
+def test_checks_of_vectors_refuse_masks(convert):
+    with pytest.raises(TypeError, match=r"^v must be an array without a mask"):
+        convert("v", np.ma.array([0, 1, 2], mask=[True, False, False]), 3)
 
 
 # paths, instances, messages

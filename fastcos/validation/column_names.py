@@ -1,0 +1,38 @@
+"""What a column of a table holds, recognised by its name."""
+
+import re
+from collections.abc import Collection
+
+# fmt: off
+USER_WORDS = frozenset((
+    "user", "customer", "household", "reader", "listener", "viewer", "visitor", "session", "member",
+    "account", "client", "deck", "playlist",
+))
+ITEM_WORDS = frozenset((
+    "item", "product", "movie", "film", "book", "track", "song", "artist", "album", "anime", "game",
+    "article", "stock", "card", "asin", "isbn", "sku", "word",
+))
+VALUE_WORDS = frozenset((
+    "value", "rating", "feedback", "quantity", "qty", "count", "score", "weight", "plays", "stars",
+    "amount", "units",
+))
+NAME_WORDS = frozenset(("name", "title", "description"))
+# fmt: on
+# endings to strip: movieId, User_ID, anime_ids and StockCode match movie, user, anime and stock
+ENDINGS = ("ids", "id", "code", "number")
+# id, user_id, itemID, but not grid or covid
+_ID = re.compile(r"(?i:ids?|.*[\W_]ids?)|.*[a-z](Id|ID)s?")
+
+
+def column_word(name: str, words: Collection[str]) -> str:
+    """Return the letters and digits of a column's name, without an ending after one of words."""
+    word = "".join(letter for letter in name.casefold() if letter.isalnum())
+    for ending in ENDINGS:
+        if word.removesuffix(ending) in words:
+            return word.removesuffix(ending)
+    return word
+
+
+def is_id(name: str) -> bool:
+    """Whether a column of this name holds ids."""
+    return _ID.fullmatch(name) is not None

@@ -1,0 +1,172 @@
+"""The gate for numbers: arrays, tensors, Arrow and table columns become one NumPy array, exactly.
+
+Every entry point for rows passes it. What has no single exact reading is refused with the call
+that helps. A library is recognised only if the caller has imported it; none is imported here.
+"""
+
+import sys
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.validation.column_names import ITEM_WORDS, USER_WORDS, column_word, is_id
+
+Array = npt.NDArray[Any]
+
+
+def as_array(name: str, values: Any) -> Array:
+    """Return values as an array of real numbers of a type of NumPy, of any shape."""
+    array = _as_numpy(name, from_container(name, values))
+    kind = array.dtype.kind
+    if kind == "O":
+        return _from_objects(name, array)
+    if kind in "fiub":
+        return array
+    hint = " (bfloat16? give .view(ml_dtypes.bfloat16))" if array.dtype == "V2" else ""
+    raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}{hint}")
+
+
+def is_sparse(values: Any) -> bool:
+    """Whether values are sparse, without importing scipy.sparse: who has any has imported it."""
+    if "scipy.sparse" not in sys.modules:
+        return False
+    from scipy.sparse import issparse  # waits for a thread that imports it now
+
+    return bool(issparse(values))
+
+
+def from_container(name: str, values: Any) -> Any:
+    """Return what NumPy cannot read exactly as an array, others as they are.
+
+    Refused are masks, which NumPy drops, and tables with ids, which NumPy takes for numbers.
+    """
+    if is_sparse(values):
+        raise TypeError(f"{name} must be a dense array, got a sparse matrix")
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} must be an array without a mask, got a masked array (use .filled(value))"
+        )
+    if isinstance(values, np.ndarray):
+        # bfloat16, float8 and int4 of ml_dtypes, which are exact in float32
+        is_extension = values.dtype.isbuiltin == 2 and np.can_cast(values.dtype, np.float32)
+        return values.astype(np.float32) if is_extension else values
+    torch, arrow = sys.modules.get("torch"), sys.modules.get("pyarrow")
+    if torch is not None:
+        if isinstance(values, torch.Tensor):
+            return _from_torch(name, values, torch)
+        if isinstance(values, (list, tuple)) and values and isinstance(values[0], torch.Tensor):
+            return [_from_torch(name, one, torch) for one in values]
+    if arrow is not None and isinstance(values, (arrow.Array, arrow.ChunkedArray)):
+        return from_arrow(name, values)
+    if arrow is not None and isinstance(values, (arrow.Table, arrow.RecordBatch)):
+        _check_columns(name, values.column_names)
+        columns = [from_arrow(f"{name}[{one!r}]", values[one]) for one in values.column_names]
+        return np.column_stack(columns) if columns else np.empty((0, 0))
+    if hasattr(values, "columns") and hasattr(values, "dtypes"):  # pandas, polars
+        _check_columns(name, [str(column) for column in values.columns])
+    return values
+
+
+def from_arrow(name: str, column: Any) -> Array:
+    """Return an Arrow column of numbers (n,), or of lists of numbers of one length (n, d)."""
+    import pyarrow as arrow
+
+    if isinstance(column, arrow.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, arrow.ChunkedArray):  # of no rows, in older versions
+        return np.empty(0)
+    if isinstance(column, arrow.ExtensionArray):
+        column = column.storage
+    if column.null_count:
+        nulls = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
+        raise ValueError(f"{name} must have no nulls, got null in {format_rows(nulls)}")
+    kind = column.type
+    if not any(
+        getattr(arrow.types, f"is_{one}list")(kind) for one in ("", "large_", "fixed_size_")
+    ):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
+    if len(lengths) > 1:
+        raise ValueError(f"{name} must have rows of one length, got lists that differ")
+    entries = from_arrow(name, column.flatten())
+    return np.asarray(entries.reshape(len(column), int(lengths[0]) if len(lengths) else 0))
+
+
+def _from_torch(name: str, tensor: Any, torch: Any) -> Array:
+    """Return a dense tensor in main memory; types that NumPy lacks become float32, exactly."""
+    if tensor.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got {tensor.layout} (use .to_dense())")
+    if tensor.device.type != "cpu":
+        raise TypeError(
+            f"{name} must be in main memory, got a tensor on {tensor.device} (use .cpu())"
+        )
+    plain = (torch.float16, torch.float32, torch.float64)
+    try:
+        tensor = tensor.detach()
+        if tensor.dtype.is_floating_point and tensor.dtype not in plain:
+            tensor = tensor.float()
+        array: Array = tensor.resolve_conj().resolve_neg().numpy()
+    except (TypeError, RuntimeError):  # quantised, or two numbers to a byte
+        raise TypeError(f"{name} must hold real numbers, got dtype {tensor.dtype}") from None
+    return array
+
+
+def _as_numpy(name: str, values: Any) -> Array:
+    try:
+        return np.asarray(values)
+    except ValueError:  # NumPy's message would not name the argument
+        raise ValueError(f"{name} must have rows of one length, got rows that differ") from None
+    except (TypeError, RuntimeError, AttributeError) as error:  # such as an array of a GPU
+        what = f"{type(values).__module__}.{type(values).__qualname__}"
+        raise TypeError(f"{name} must be an array of numbers, got {what}: {error}") from None
+
+
+def _from_objects(name: str, array: Array) -> Array:
+    """Return Python objects as numbers: a column of vectors, or an array of objects."""
+    if array.ndim == 1 and len(array) and not isinstance(array[0], Real):
+        for row, one in enumerate(array):
+            if one is None or isinstance(one, (str, bytes)) or not hasattr(one, "__len__"):
+                raise TypeError(
+                    f"{name} must hold vectors of numbers, got {type(one).__name__} in row {row}"
+                )
+        rows = [as_array(f"{name}[{row}]", one) for row, one in enumerate(array)]
+        if len({one.shape for one in rows}) > 1:
+            raise ValueError(f"{name} must have rows of one length, got rows that differ")
+        return np.stack(rows)
+    for one in array.flat:
+        if not isinstance(one, Real):
+            has_vectors = hasattr(one, "__len__") and not isinstance(one, (str, bytes, dict))
+            hint = " (give that column alone)" if has_vectors else ""
+            raise TypeError(
+                f"{name} must hold real numbers, got dtype object with {type(one).__name__}{hint}"
+            )
+    try:
+        return array.astype(np.float64)
+    except OverflowError:
+        raise ValueError(f"{name} must be finite, got a number beyond float64") from None
+
+
+def _check_columns(name: str, columns: list[str]) -> None:
+    """Refuse a table in which a column of ids would count as a dimension."""
+    ids = [one for one in columns if is_id(one)]
+    users = [one for one in columns if column_word(one, USER_WORDS) in USER_WORDS]
+    items = [one for one in columns if column_word(one, ITEM_WORDS) in ITEM_WORDS]
+    if users and items:
+        raise TypeError(
+            f"{name} must have a row per user or item, got a table of pairs ({users[0]}, "
+            f"{items[0]}): use read_interactions"
+        )
+    if ids:
+        raise TypeError(
+            f"{name} must have one column per dimension, got the ids {ids[0]!r}: drop that "
+            "column, or give the column of vectors alone"
+        )
+
+
+def format_rows(rows: npt.NDArray[Any]) -> str:
+    """Return row numbers as text: the first five, and how many more."""
+    listed = ", ".join(str(row) for row in rows[:5])
+    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+    return f"{'row' if len(rows) == 1 else 'rows'} {listed}{more}"
