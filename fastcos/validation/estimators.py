@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from fastcos.validation.arguments import Rows, as_row_shape, as_rows
 from fastcos.validation.containers import as_array, from_container
@@ -11,6 +10,8 @@ from fastcos.validation.containers import as_array, from_container
 
 def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     """Return dense rows X as as_rows does; set or check the estimator's features."""
+    from sklearn.utils.validation import validate_data
+
     given = from_container("X", X)
     if len(getattr(given, "shape", (0, 0))) == 1:  # perhaps a column of vectors
         given = as_array("X", given)
