@@ -78,6 +78,10 @@ class Files:
         name = f"{self._name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"
         return cache_directory() / self._folder / name
 
+    def exist(self):
+        """Whether there is a file of any signature."""
+        return any((cache_directory() / self._folder).glob(f"{self._name}-*"))
+
     def load(self, key):
         """Return what was saved under key, or None."""
         path = self._path(key)

@@ -14,6 +14,7 @@ from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 
 from .code_cache import Files, warn
+from .cpu import code_name, supported_tiers
 
 # several threads may be the first to need a kernel
 lock = threading.RLock()
@@ -65,6 +66,13 @@ class _Locator:
 class _Implementation(caching.CompileResultCacheImpl):
     _locator_classes = [_Locator]  # noqa: RUF012  defined by Numba
 
+    def reduce(self, cres):
+        # Numba's helpers raise errors by their environments, which no kernel lets happen; loading
+        # them imports SciPy: 0.35 s of every process
+        *parts, environments = super().reduce(cres)
+        kept = (e for e in environments if e.globals["__name__"].startswith(__package__))
+        return (*parts, tuple(kept))
+
 
 class _PickledFiles(Files):
     """Files as Numba uses them."""
@@ -91,10 +99,24 @@ class CodeCache(caching.FunctionCache):
             # Loaded code calls the runtime. Numba refreshes the whole context here, which imports
             # its typing of NumPy, and SciPy: 0.85 s of every process. A compilation does so itself.
             rtsys.initialize(target_context)
-            return self._load_overload(sig, target_context)
+            return self._load(sig, target_context)
         except Exception as error:  # a pickle can raise anything
             warn("compiles again", error)
             return None
+
+    def _load(self, sig, target_context):
+        """Return code for this CPU, or for the widest tier of CPUs to which it belongs, or None.
+
+        Code for another CPU gives the same bits: every tier has fused multiply-add, and what else
+        differs is an argument, or within the code of one kernel and all that it calls.
+        """
+        target = target_context.codegen().magic_tuple()
+        sig, _, rest = self._index_key(sig, target_context.codegen())
+        for cpu in (target[1:], *map(code_name, supported_tiers())):
+            data = self._cache_file.load((sig, (target[0], *cpu), rest))
+            if data is not None:
+                return self._impl.rebuild(target_context, data)
+        return None
 
     def save_overload(self, sig, data):
         """Save compiled code, or warn."""

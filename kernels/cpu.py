@@ -64,6 +64,12 @@ def supported_tiers():
     )
 
 
+def code_name(tier):
+    """CPU name and features of a tier as Numba writes them, for NUMBA_CPU_NAME and _FEATURES."""
+    cpu_name, features = native.TIERS[tier]
+    return cpu_name, ",".join(f"+{feature}" for feature in features)
+
+
 def _tile_registers_granted():
     """Request from Linux, once per process, the state of the AMX tile registers (8 KiB a thread).
 

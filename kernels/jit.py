@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from . import native
+from .code_cache import Files
 
 # fastmath flags of relaxed kernels; NaN and infinity keep their meaning
 RELAXED_FLAGS = {"contract", "reassoc", "nsz"}
@@ -104,6 +105,16 @@ class Kernel:
 
     def __reduce__(self):
         return self.__qualname__  # pickled by name, as functions are
+
+
+def is_ready(function):
+    """Whether the code of some signature is in the wheel, in this process or in the cache."""
+    if not isinstance(function, Kernel):
+        return True
+    made = function._dispatcher
+    if native.holds(function) or (made is not None and made.overloads):
+        return True
+    return Files(function.py_func).exist()
 
 
 def kernel(function):

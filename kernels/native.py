@@ -83,6 +83,11 @@ def find(kernel, arrays):
     return None
 
 
+def holds(kernel):
+    """Whether a library has some signature of a kernel."""
+    return bool(_libraries() and _entries(kernel))
+
+
 class _Library:
     """One library: its tier, its table and its functions."""
 

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import pytest
 
-from fastcos.kernels import code_cache
+from fastcos.kernels import code_cache, cpu
 from fastcos.kernels.jit import kernel
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ def package(tmp_path):
     kernels = tmp_path / "site" / "fastcos" / "kernels"
     kernels.mkdir(parents=True)
     (kernels.parent / "__init__.py").touch()
-    for name in ("__init__.py", "jit.py", "native.py", "code_cache.py", "compiler.py"):
+    for name in ("__init__.py", "jit.py", "native.py", "cpu.py", "code_cache.py", "compiler.py"):
         shutil.copy(ROOT / "kernels" / name, kernels)
     (kernels / "caller.py").write_text(CALLER)
     (kernels / "callee.py").write_text(CALLEE.replace("STEP", "1"))
@@ -123,7 +123,7 @@ def test_second_process_loads_compiled_code(package, tmp_path):
     assert entries(tmp_path / "c") == files
 
 
-# a kernel that allocates: its code calls Numba's runtime
+# a kernel that allocates and takes a minimum: its code calls Numba's runtime and its helpers
 ALLOCATES = """
 import numpy as np
 from .jit import kernel
@@ -131,6 +131,8 @@ from .jit import kernel
 @kernel
 def reverse(lo, hi, values):
     scratch = values[lo:hi].copy()
+    if scratch.min() < 0:
+        return
     for i in range(lo, hi):
         values[i] = scratch[hi - 1 - i]
 """
@@ -155,6 +157,31 @@ def test_cached_code_runs_without_numbas_registries(package, tmp_path):
     assert use(package, tmp_path / "c", REVERSE)[0] == ["2.0", "0", "True"]
     loaded, warned = use(package, tmp_path / "c", REVERSE + COMPILE_ANOTHER)
     assert loaded == ["2.0", "1", "False", "2", "1", "0", "1"], warned
+
+
+def as_tier(tier):
+    """Variables of a process that generates code for a tier."""
+    return dict(zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), cpu.code_name(tier), strict=True))
+
+
+@pytest.mark.slow
+def test_code_of_a_tier_runs_on_every_cpu_of_it(package, tmp_path):
+    tiers = cpu.supported_tiers()
+    if not tiers:
+        pytest.skip("this CPU has no tier")
+    assert use(package, tmp_path / "c", **as_tier(tiers[-1])) == (["20.0", "0"], "")
+    files = entries(tmp_path / "c")
+    assert use(package, tmp_path / "c") == (["20.0", "1"], "")
+    assert entries(tmp_path / "c") == files
+
+
+@pytest.mark.slow
+def test_code_of_a_wider_tier_is_not_used(package, tmp_path):
+    tiers = cpu.supported_tiers()
+    if len(tiers) < 2:
+        pytest.skip("this CPU has one tier at most")
+    use(package, tmp_path / "c", **as_tier(tiers[0]))
+    assert use(package, tmp_path / "c", **as_tier(tiers[-1])) == (["20.0", "0"], "")
 
 
 @pytest.mark.slow
