@@ -55,7 +55,15 @@ REFERENCE = "".join(
 )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+# compiles the certificates for float32 too; docs/howto/audit.md for float64
+LONG_PAGES = {ROOT / "docs/tutorial/simulated.md"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page in LONG_PAGES)) for page in PAGES],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_page_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # pages may write files, and register measures of their own
     monkeypatch.setattr(base, "REGISTRY", dict(base.REGISTRY))

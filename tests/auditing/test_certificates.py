@@ -7,6 +7,7 @@ from fastcos.auditing.attacks import vertex_attack
 from fastcos.auditing.certificates import as_edges, certified_neighbors, rescaling_radii
 from fastcos.auditing.cosine_bounds import cosine_interval
 from fastcos.neighbors.index import SimilarityIndex
+from fastcos.validation import read_only  # as certified_neighbors passes it: one type, one code
 from tests.oracles.audit import cosine, cosine_matrix, minimise_over_box, neighbour_sets, random_map
 
 FAMILIES = ("linear", "rescaling")
@@ -127,7 +128,7 @@ def test_rescaling_certifies_more_than_linear():
 
 def radii(items, rows=None, **lists):
     sample, k, _ = as_edges(items, 5, 1.6, rows)
-    levels = 1.6 ** np.linspace(0.02, 1, 50)
+    levels = read_only(1.6 ** np.linspace(0.02, 1, 50))
     return rescaling_radii(sample, SimilarityIndex().fit(items), k, levels, **lists)
 
 

@@ -1,6 +1,8 @@
 """The command audit: what it prints and writes, and how it fails."""
 
 import json
+from contextlib import redirect_stdout
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -13,14 +15,27 @@ def run(*arguments):
     return given.run(given)
 
 
+def written(folder):
+    rng = np.random.default_rng(1)
+    np.save(folder / "items.npy", rng.standard_normal((120, 6)).astype(np.float32))
+    np.save(folder / "users.npy", rng.standard_normal((80, 6)))
+    lines = [f"{i},{'abc'[i % 3]}" for i in range(100)]
+    (folder / "labels.csv").write_text("item,kind\n" + "\n".join(lines) + "\n")
+    return folder
+
+
 @pytest.fixture
 def files(tmp_path):
-    rng = np.random.default_rng(1)
-    np.save(tmp_path / "items.npy", rng.standard_normal((120, 6)).astype(np.float32))
-    np.save(tmp_path / "users.npy", rng.standard_normal((80, 6)))
-    lines = [f"{i},{'abc'[i % 3]}" for i in range(100)]
-    (tmp_path / "labels.csv").write_text("item,kind\n" + "\n".join(lines) + "\n")
-    return tmp_path
+    return written(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """The folder of an audit with --json, and what it printed."""
+    folder = written(tmp_path_factory.mktemp("audited"))
+    with redirect_stdout(StringIO()) as out:
+        assert run(folder / "items.npy", "--k", 5, "--out", folder / "out", "--json") == 0
+    return folder / "out", out.getvalue()
 
 
 def test_audit_prints_and_writes_the_same_report(files, capsys):
@@ -39,10 +54,9 @@ def test_audit_prints_and_writes_the_same_report(files, capsys):
         assert row["name"] in printed
 
 
-def test_json_on_stdout_is_the_file(files, capsys):
-    assert run(files / "items.npy", "--k", 5, "--out", files / "out", "--json") == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert printed == json.loads((files / "out" / "audit.json").read_text())
+def test_json_on_stdout_is_the_file(audited):
+    folder, printed = audited
+    assert json.loads(printed) == json.loads((folder / "audit.json").read_text())
 
 
 def test_fail_under_prints_the_reason_and_exits_with_1(files, capsys):
@@ -58,12 +72,11 @@ def test_fail_under_refuses_wrong_limits(files, limit):
         run(files / "items.npy", "--fail-under", limit)
 
 
-def test_page_is_written_beside_the_numbers(files):
-    assert run(files / "items.npy", "--k", 5, "--out", files / "out") == 0
-    page = (files / "out" / "audit.html").read_text("utf8")
-    written = json.loads((files / "out" / "audit.json").read_text())
+def test_page_is_written_beside_the_numbers(audited):
+    folder, _ = audited
+    page = (folder / "audit.html").read_text("utf8")
     assert page.startswith("<!DOCTYPE html>")
-    assert written["audit"]["verdict"] in page
+    assert json.loads((folder / "audit.json").read_text())["audit"]["verdict"] in page
     assert "items.npy" in page
 
 

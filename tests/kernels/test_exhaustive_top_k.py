@@ -123,7 +123,7 @@ def test_keep_above_drops_low_candidates():
     columns = np.concatenate([np.sort(random.choice(30, count, False)) for count in counts])
     given, kept, scores = columns.copy(), counts.copy(), np.full(len(columns), np.nan)
     exhaustive_top_k.keep_above(
-        1, 4, DOT, *frozen(Q, norms(Q), B, norms(B), np.zeros(30), bounds, starts[:-1]),
+        1, 4, DOT, *frozen(Q, norms(Q), B, norms(B), np.zeros(30)), bounds, starts[:-1],
         kept, columns, scores,
     )  # fmt: skip
     truth = true_scores(DOT, Q, B, 0.0)
@@ -150,8 +150,8 @@ def test_expand_copies_lists_duplicates():
     for k in (1, 2, 5, 12, 40):
         scores, columns = outputs(7, k)
         exhaustive_top_k.expand_copies(
-            1, 6, *frozen(group_of, own, found, found_scores, item_groups, starts, members),
-            scores, columns,
+            1, 6, *frozen(group_of, own), found, found_scores,
+            *frozen(item_groups, starts, members), scores, columns,
         )  # fmt: skip
         for i in range(1, 6):
             pairs = [

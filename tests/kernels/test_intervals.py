@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fastcos.kernels import intervals
+from tests.kernels.inputs import frozen
 from tests.oracles.audit import cosine, cosines_at, vertices
 
 
@@ -21,7 +22,7 @@ def test_box_intervals_contain_all_vertices(d):
     _, x, y = pairs(1, 30, d)
     x[12], y[13] = 0, 0
     ends, weights = np.full((30, 2), -7.0), np.full((30, 2, d), -7.0)
-    intervals.box_intervals(10, 20, x, y, norms(x), norms(y), 6.25, ends, weights)
+    intervals.box_intervals(10, 20, *frozen(x, y, norms(x), norms(y)), 6.25, ends, weights)
     for untouched in (slice(0, 10), slice(20, 30)):
         assert (ends[untouched] == -7).all()
         assert (weights[untouched] == -7).all()
@@ -62,7 +63,8 @@ def test_edge_indices_totals_sum_over_parts():
     neighbors = np.array([rng.choice(np.delete(np.arange(25), row), 3, False) for row in rows])
     first_of = np.array([0, 4, 9, 13])
     indices, totals = np.full((13, 3), -7.0), np.full((3, 4), -7.0)
-    intervals.edge_indices(1, 3, items, norms(items), rows, neighbors, first_of, indices, totals)
+    given = frozen(items, norms(items), rows, neighbors, first_of)
+    intervals.edge_indices(1, 3, *given, indices, totals)
     assert (indices[:4] == -7).all()
     assert (totals[0] == -7).all()
     for part in (1, 2):

@@ -5,6 +5,7 @@ import pytest
 
 from fastcos import parallel
 from fastcos.kernels import knn_vote, label_ranks
+from tests.kernels.inputs import frozen
 
 
 def score_table(seed, n, m, levels):
@@ -39,7 +40,8 @@ def test_score_label_ranks_equals_definition(levels, m, n_codes, k):
     auc, precision = parallel.unfilled(m, np.float64), parallel.unfilled(m, np.float64)
     voted = parallel.unfilled(m, np.int64)
     sizes = np.bincount(codes)
-    label_ranks.score_label_ranks(0, m, table, owns, codes, sizes, k, auc, precision, voted)
+    given = frozen(table, owns, codes, sizes)
+    label_ranks.score_label_ranks(0, m, *given, k, auc, precision, voted)
     truth = [by_loops(table[i], i, codes, k) for i in range(m)]
     np.testing.assert_allclose(auc, [one[0] for one in truth], rtol=1e-13)
     np.testing.assert_allclose(precision, [one[1] for one in truth], rtol=1e-13)

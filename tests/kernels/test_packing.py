@@ -58,7 +58,7 @@ def test_prepare_item_panels_keeps_float_rows(shift):
     out = np.full((64, 6), np.nan, np.float32)
     starts, statistics = np.full(64, -7, np.int32), np.full((2, 4), np.nan, np.float32)
     packing.prepare_item_panels(
-        0, 2, *frozen(X, order), np.full(40, 0.5), *frozen(shift), offsets, signs(6),
+        0, 2, *frozen(X, order), np.full(40, 0.5), *frozen(shift), offsets, *frozen(signs(6)),
         np.zeros((0, 64), np.int8), out, starts, statistics,
     )  # fmt: skip
     expected = 0.5 * X[::-1] - (shift if len(shift) else 0.0)

@@ -6,6 +6,7 @@ import pytest
 from fastcos import parallel, set_config
 from fastcos.kernels import dot_tile, pair_reductions, row_argsort
 from fastcos.kernels.jit import kernel
+from tests.kernels.inputs import frozen
 from tests.oracles import metrics as oracles
 
 SIZES = [(1, 1), (5, 3), (6, 32), (7, 33), (31, 2), (97, 10), (200, 1)]
@@ -38,7 +39,7 @@ def test_products_rows_has_the_bits_of_plain_loops(n, d):
     rows, columns = (random.standard_normal((m, d)) * 1e3 for m in (n, n + 9))
     out, truth = (parallel.unfilled((n, n + 9), np.float64) for _ in range(2))
     for lo in range(0, n, 10):
-        dot_tile.products_rows(lo, min(lo + 10, n), rows, packed(columns), out)
+        dot_tile.products_rows(lo, min(lo + 10, n), *frozen(rows, packed(columns)), out)
     dots(rows, columns, truth)
     assert out.tobytes() == truth.tobytes()
 
@@ -53,11 +54,10 @@ def test_pair_histograms_count_every_pair_once(n, d, parts, n_strata):
     near = np.zeros((parts, n_strata, 2, 1), np.int64)
     levels = np.random.default_rng(3).integers(0, 5, n) / 2.0
     boundaries = np.array([1.0, 2.5])[: n_strata - 1]
-    strips, panels = -(-n // pair_reductions.STRIP), packed(rows)
+    strips = -(-n // pair_reductions.STRIP)
+    given = frozen(rows, packed(rows), ends, levels, boundaries)
     for begin, stop in ((0, strips // 2), (strips // 2, strips)):
-        pair_reductions.pair_histograms(
-            0, parts, begin, stop, rows, panels, ends, levels, boundaries, 1e-12, counts, near
-        )
+        pair_reductions.pair_histograms(0, parts, begin, stop, *given, 1e-12, counts, near)
     i, j = np.triu_indices(n, 1)
     places = ((rows @ rows.T)[i, j] + 1) * (n_bins / 2 - 1) + pair_reductions.OFFSET
     same = (codes[i] == codes[j]).astype(int)

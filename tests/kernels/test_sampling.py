@@ -34,7 +34,8 @@ def sampled(
         log_weight = np.log([popularity[i] for i in item_at])
     indptr = np.concatenate([[0], np.cumsum(wanted)]).astype(np.int64)
     indices = np.full(indptr[-1], -7, np.int32)
-    (preference,), clusters = frozen(preference), frozen(starts, item_at, cumulative, log_weight)
+    preference, indptr = frozen(preference, indptr)
+    clusters = frozen(starts, item_at, cumulative, log_weight)
     cuts = [0, len(wanted)] if cuts is None else cuts
     for lo, hi in pairwise(cuts):
         sample_rows(

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from fastcos.kernels import sparse_blocks
+from tests.kernels.inputs import frozen
 
 N, P = 5000, 37
 CUTS = np.array([0, 1, 2000, 4048, N])
@@ -36,7 +37,7 @@ def transposed(arrays):
     values = None if arrays[2] is None else np.full(len(rows), np.nan, arrays[2].dtype)
     for block in (1, 0, 3, 2):
         sparse_blocks.transpose_blocks(block, block + 1, *arrays, CUTS, starts, rows, values)
-    return sparse_blocks.Transposes(CUTS, starts, rows, values)
+    return sparse_blocks.Transposes(CUTS, *frozen(starts, rows, values))
 
 
 KINDS = [

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from fastcos.kernels import cpu, sparse
+from tests.kernels.inputs import frozen
 
 N, P = 37, 23
 
@@ -104,7 +105,8 @@ def test_validated_matmul_rows_rejects_invalid_rows(dtype, fault):
     A.flags.writeable = False
     Y, is_rejected = np.full((700, 20), -7, dtype), np.full(700, 249, np.uint8)
     sparse.validated_matmul_rows(
-        10, 690, indptr, indices, data, indices.view(np.uint32), A, Y, False, is_rejected
+        10, 690, *frozen(indptr, indices, data, indices.view(np.uint32)), A, Y, False,
+        is_rejected.view(np.bool_),
     )  # fmt: skip
     rejected = is_rejected == 1
     assert rejected[500] == (fault != "none")

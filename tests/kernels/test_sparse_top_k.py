@@ -55,7 +55,7 @@ def test_best_rows_equals_dense_search(kind, is_cosine):
     rng = np.random.default_rng(1)
     Q, B = some(rng, 8, kind == "binary"), some(rng, M, kind == "binary")
     dtype, sum_type = {
-        "binary": (None, np.int32), "whole": (np.int16, np.int32), "real": (np.float32, np.float64)
+        "binary": (None, np.int32), "whole": (np.int16, np.int32), "real": (np.float64, np.float64)
     }[kind]  # fmt: skip
     own = np.array([-1, 3, -1, 7, 8, -1, -1, 299])
     barred = rng.random((8, M)) < 0.1

@@ -63,7 +63,7 @@ def kernels(monkeypatch):
 FUSED, CHECK = "validated_matmul_rows", "check_rows"
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 def test_matmul_validates_a_large_matrix_on_the_way(X, rng, kernels, dtype):
     X.data[:] = rng.standard_normal(X.nnz)
     X, A = X.astype(dtype), rng.standard_normal((P, 70)).astype(dtype)

@@ -202,7 +202,7 @@ def test_components_have_positive_largest_entries():
         (np.float64, np.float64),
         (np.int64, np.float32),
         (np.int8, np.float32),
-        (np.bool_, np.float32),
+        pytest.param(np.bool_, np.float32, marks=pytest.mark.slow),
     ],
 )
 def test_linear_mf_keeps_the_dtype_of_sparse_x(given, expected):

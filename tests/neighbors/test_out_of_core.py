@@ -22,9 +22,9 @@ SMALL = 1.5  # MiB of working memory: several blocks of both sides
 
 @pytest.fixture(scope="module")
 def rows():
-    X = np.random.default_rng(0).standard_normal((9000, 24)).astype(np.float32)
+    X = np.random.default_rng(0).standard_normal((6000, 24)).astype(np.float32)
     X[17] = 0
-    X[8000:8200] = X[:200]  # ties across blocks
+    X[5000:5200] = X[:200]  # ties across blocks
     return X
 
 
@@ -94,7 +94,7 @@ def test_filters_of_mapped_rows_match_rows_in_memory(rows, on_disk):
 def test_float64_and_float16_and_parts_of_a_file(rows, tmp_path):
     for dtype in (np.float64, np.float16):
         np.save(tmp_path / "rows.npy", rows.astype(dtype))
-        part = np.load(tmp_path / "rows.npy", mmap_mode="r")[100:7000]
+        part = np.load(tmp_path / "rows.npy", mmap_mode="r")[100:5500]
         assert_same(top_k(part, k=3, working_memory=SMALL), top_k(np.array(part), k=3))
 
 
@@ -108,7 +108,7 @@ def test_progress_ascends_to_the_number_of_queries(on_disk):
     top_k(on_disk, k=3, working_memory=SMALL, progress=lambda *step: seen.append(step))
     done = [step[0] for step in seen]
     assert done == sorted(done)
-    assert seen[-1] == (9000, 9000)
+    assert seen[-1] == (6000, 6000)
 
 
 def test_a_written_private_copy_keeps_its_changes(rows, tmp_path):
@@ -122,7 +122,7 @@ def test_a_written_private_copy_keeps_its_changes(rows, tmp_path):
 
 def test_broken_rows_are_named_with_their_block(rows, tmp_path):
     broken = rows.copy()
-    broken[7003, 2] = np.nan
+    broken[5003, 2] = np.nan
     np.save(tmp_path / "rows.npy", broken)
     on_disk = np.load(tmp_path / "rows.npy", mmap_mode="r")
     with pytest.raises(ValueError, match=r"\[\d+:\d+\] must be finite, got NaN or infinity in row"):
@@ -343,7 +343,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this
 
 @needs_fork
 def test_killed_searches_resume_with_the_same_bits(rows, tmp_path):
-    kills(rows[:6000], tmp_path, 3, 20)
+    kills(rows, tmp_path, 3, 20)
 
 
 @needs_fork

@@ -121,8 +121,9 @@ def test_allowed_excluded_and_low_items_are_not_found(kind):
         np.testing.assert_array_equal(found.scores, values)
 
 
-def test_a_row_may_find_itself():
-    X = rows("counts", 20, 10, 0.5)
+@each_kind
+def test_a_row_may_find_itself(kind):
+    X = rows(kind, 20, 10, 0.5)
     found = top_k(sp.csr_array(X), k=1, exclude_self=False)
     nonzero = X.any(axis=1)
     assert (found.scores[nonzero] == 1).all()
