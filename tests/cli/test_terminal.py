@@ -111,7 +111,8 @@ def test_completion_without_shtab_names_the_extra(capsys, monkeypatch):
 @pytest.mark.parametrize(
     "words",
     [
-        "doctor --json",
+        "--version",
+        pytest.param("doctor --json", marks=pytest.mark.slow),
         pytest.param("compare --help", marks=pytest.mark.slow),
         pytest.param("--completion zsh", marks=pytest.mark.slow),
     ],
