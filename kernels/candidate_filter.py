@@ -4,22 +4,30 @@ Bound. A query a is scaled to a' (norm about 1), an item b to b' (norm at most 1
 quantised: a' = s q + e, b' = t c + f. The score is an increasing function of K = <a', b'> + w o,
 with weight w of the query and offset o of the item. With the integer v = <q, c> of the tile,
 
+    <a', b'> - s t v = <e, b'> + <s q, f>,
     |<a', b'> - s t v| <= |e| |b'| + |s q| |f| + SLACK |a'| |b'|   (Cauchy-Schwarz, packing.SLACK)
 
-so K lies within s t v + w o +- E. In units of s, for a panel of 32 items with largest norm N,
-residual R and offset O, an item can have K >= tau only if
+so K lies within s t v + w o +- E. In units of s, for a panel of 32 items with largest norm N and
+residual R, and with the largest W of w o, an item can have K >= tau only if
 
-    v >= (tau - (|e| + SLACK |a'|) / s N - |s q| / s R - w / s O) / t.
+    v >= (tau - (|e| + SLACK |a'|) / s N - |s q| / s R - W / s) / t.
 
 The tile compares v with the integer below this. (float32 tiles: s = t = 1, R = 0, and |e| is the
 bound on the rounding of a float32 sum, relative to |a'|.) SLACK also covers the rounding of this
 expression, of tau to float32 and of float64 products. The rounding of a squared distance may be
-larger by |a| / |b|: it is score_rounding. tau and O are rounded in proportion to |tau| <= |a'| |b'|
-+ w |o|, and O is enlarged by SLACK |O|. Therefore a pair that is dropped has a float64 score
+larger by |a| / |b|: it is score_rounding. tau and w o are rounded in proportion to |tau| <= |a'|
+|b'| + |w o|, and W is enlarged by SLACK |w o|. Therefore a pair that is dropped has a float64 score
 strictly below every threshold that is kept.
 
-Where many items have nearly the same direction, it is subtracted from all rows before packing
-(centring). a' and b' are then the remainders, which are short, and so are all terms of the bound.
+Shift. Rows of embeddings have a common direction c: it is taken out before packing, which makes a'
+and b', and with them all terms of the bound, shorter. For unit rows, a = alpha c + a' and b = beta
+c + b' with alpha = <a, c> and beta = <b, c> of float64, and
+
+    <a, b> = <a', b'> + alpha (beta - 1) + alpha,
+
+an inner product, an offset beta - 1 with weight alpha, and a constant of the query. Both have
+either sign. As <a', c> and <b', c> vanish up to rounding, so do the terms that are left out; the
+rounding is `rounding` (engine.packing). Distances do not change if c is subtracted from both rows.
 """
 
 from collections import namedtuple
@@ -28,14 +36,7 @@ import numpy as np
 
 from .exhaustive_top_k import is_excluded
 from .jit import kernel, relaxed_kernel
-from .packing import (
-    SLACK,
-    load_panel,
-    measure_panel,
-    pack_query_codes,
-    pack_query_floats,
-    rotate_panel,
-)
+from .packing import LANES, SLACK, pack_query, padded_width
 from .tiles import (
     PANEL,
     aligned_empty,
@@ -46,27 +47,26 @@ from .tiles import (
     start_tiles,
 )
 
-# rows (p, d), norms and offsets (p,) float64 as given; order (m,): item of each position; codes:
-# int8 codes or float32 rows, flat, with `stride` elements a row; starts and small_offsets by
-# position; statistics (panels, 4); shift (d,) float64 or empty; signs (3, d); isa_state:
-# configuration of the tile registers
+# rows (p, d), norms and offsets (p,) float64 as given; order (m,): item of each position; packed:
+# panels of 32 rows of `words` words, flat int32 or float32; small_offsets by position; statistics
+# (panels, 5); shift (d,) float64 or empty; signs (2, max(d, 16)); isa_state: configuration of the
+# tile registers
 Items = namedtuple(
-    "Items",
-    "rows norms offsets order codes stride starts small_offsets statistics shift signs isa_state",
+    "Items", "rows norms offsets order packed words small_offsets statistics shift signs isa_state"
 )
-# rows (n, d), norms (n,); factors: a' = factor a; weights w; K = slope score + intercept; error:
-# bound on the rounding of a float32 tile relative to the norms, 0 for integers; rounding: bound on
-# the rounding that a shift adds; own: the item that is the query itself, or -1; excluded: CSR with
-# sorted rows; permitted (p,) uint8, or empty for all items
+# rows (n, d), norms (n,); a' = factor a - coefficient shift; weights w; K = slope score +
+# intercept; error: bound on the rounding of a float32 tile relative to the norms, 0 for integers;
+# rounding: bound on the rounding that a shift adds; own: the item that is the query itself, or -1;
+# excluded: CSR with sorted rows; permitted (p,) uint8, or empty for all items
 Queries = namedtuple(
     "Queries",
-    "rows norms factors weights slopes intercepts error rounding own excluded_indptr "
+    "rows norms factors coefficients weights slopes intercepts error rounding own excluded_indptr "
     "excluded_indices permitted",
 )
 
-# packed: queries in panels of `size` elements; lanes (panels, 4, 32) and scales (panels, 32)
-# float32; of the current tile: scores (1024,) and hits (1024,)
-Block = namedtuple("Block", "packed size lanes scales scores hits")
+# packed: queries in panels of `size` words; lanes (panels, 4, 32) and scales (panels, 32) float32;
+# starts (32 panels,) int32; of the current tile: scores (1024,) and hits (1024,)
+Block = namedtuple("Block", "packed size lanes scales starts scores hits")
 
 # a threshold that no score reaches
 NEVER = np.float32(3e38)
@@ -77,58 +77,38 @@ TAU, RESIDUAL, CODED, WEIGHT = range(4)
 
 
 @kernel
-def _prepare_queries(
-    queries, batch, first, last, shift, signs, quantised, unsigned, packed, lanes, scales
-):
-    """Pack queries batch[first:last] in panels, with their lanes; padding lanes never pass."""
-    depth = queries.rows.shape[1]
-    n_panels = lanes.shape[0]
-    size = packed.shape[0] // n_panels
-    panel = np.empty((depth, PANEL), np.float32)
-    norms, residuals = np.empty(PANEL, np.float32), np.empty(PANEL, np.float32)
-    for p in range(n_panels):
-        start = first + p * PANEL
-        load_panel(queries.rows, batch, start, last, queries.factors, shift, panel)
-        target = packed[p * size : (p + 1) * size]
-        if quantised:
-            rotate_panel(panel, signs)
-        else:
-            pack_query_floats(panel, target)
-        scales[p, 0] = np.float32(1.0)
-        measure_panel(panel, scales[p], norms, residuals)
-        if quantised:
-            pack_query_codes(panel, unsigned, target)
-        for i in range(PANEL):
-            if not quantised:
-                scales[p, i], residuals[i] = np.float32(1.0), np.float32(queries.error) * norms[i]
-            unit = np.float32(1.0) / scales[p, i]
-            lanes[p, RESIDUAL, i] = (residuals[i] + SLACK * norms[i]) * unit
-            lanes[p, CODED, i] = (norms[i] + residuals[i]) * unit
-            here = start + i < last
-            lanes[p, WEIGHT, i] = queries.weights[batch[start + i]] * unit if here else 0.0
-            lanes[p, TAU, i] = -NEVER if here else NEVER
-
-
-@kernel
-def pack_block(lo, hi, shape, batch, queries, items, code_type, score_type):
+def pack_block(lo, hi, isa, batch, queries, items, score_type):
     """Queries batch[lo:hi] in panels, with thresholds that all scores reach, and tile buffers.
 
-    shape: whether codes are quantised, whether they are unsigned, and the depth in steps of the
-    tiles; code_type, score_type: empty arrays of the types of packed queries and scores.
+    score_type: empty array of the type of packed rows and scores. Padding lanes never pass.
     """
-    quantised, unsigned, depth = shape
     n_panels = (hi - lo + PANEL - 1) // PANEL
-    size = depth * PANEL
-    if quantised:
-        size = ((depth + 15) // 16 if unsigned else depth) * 2048
-    packed = aligned_empty(n_panels * size, code_type)
+    size = PANEL * items.words
+    packed = aligned_empty(n_panels * size, score_type)
+    packed[:] = 0
     lanes = aligned_empty(n_panels * 4 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 4, PANEL)
-    scales = np.empty((n_panels, PANEL), np.float32)
-    _prepare_queries(
-        queries, batch, lo, hi, items.shift, items.signs, quantised, unsigned, packed, lanes, scales
-    )
+    lanes[:] = np.float32(0.0)
+    lanes[:, TAU] = NEVER
+    scales, starts = np.ones((n_panels, PANEL), np.float32), np.zeros(n_panels * PANEL, np.int32)
+    width = padded_width(max(queries.rows.shape[1], LANES))
+    buffer, codes = np.empty(width, np.float32), np.empty(width, np.int8)
+    measured = np.empty(2, np.float32)
+    for i in range(hi - lo):
+        p, lane, query = i // PANEL, i % PANEL, batch[lo + i]
+        scale, norm, residual, start = pack_query(
+            isa, queries.rows, query, queries.factors[query], queries.coefficients[query],
+            items.shift, items.signs, items.words, lane, packed[p * size : (p + 1) * size], buffer,
+            codes, measured,
+        )  # fmt: skip
+        unit = np.float32(1.0) / scale
+        residual += np.float32(queries.error) * norm
+        scales[p, lane], starts[i] = scale, start
+        lanes[p, TAU, lane] = -NEVER
+        lanes[p, RESIDUAL, lane] = (residual + SLACK * norm) * unit
+        lanes[p, CODED, lane] = (norm + residual) * unit
+        lanes[p, WEIGHT, lane] = queries.weights[query] * unit
     scores, hits = aligned_empty(PANEL * PANEL, score_type), np.empty(PANEL * PANEL, np.int32)
-    return Block(packed, size, lanes, scales, scores, hits)
+    return Block(packed, size, lanes, scales, starts, scores, hits)
 
 
 @relaxed_kernel
@@ -148,21 +128,23 @@ def _offer(top, best):
 
 
 @kernel
-def estimate_thresholds(isa, depth, items, first_panel, last_panel, stride, rank, block):
+def estimate_thresholds(isa, items, first_panel, last_panel, stride, rank, block):
     """Set every tau to the rank-th best of the largest scores of every stride-th panel."""
     lanes, n_queries = block.lanes, block.lanes.shape[0]
     best = np.full((n_queries, rank, PANEL), -NEVER)
     top = np.empty(PANEL, np.float32)
     for p in range(first_panel + stride // 2, last_panel, stride):
-        scale, offset = np.float32(1.0) / items.statistics[p, 0], items.statistics[p, 3]
+        scale = np.float32(1.0) / items.statistics[p, 0]
+        most, least = items.statistics[p, 3], items.statistics[p, 4]
         for q in range(n_queries):
             score_panel(
-                isa, items.codes, p * PANEL * items.stride, items.stride, block.packed,
-                q * block.size, depth, items.starts, p * PANEL, block.scores,
+                isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
+                block.starts, q * PANEL, block.scores,
             )  # fmt: skip
             largest_scores(block.scores, top)
             for i in range(PANEL):
-                top[i] = top[i] * scale + lanes[q, WEIGHT, i] * offset
+                weight = lanes[q, WEIGHT, i]
+                top[i] = top[i] * scale + max(weight * most, weight * least)
             _offer(top, best[q])
     for q in range(n_queries):
         for i in range(PANEL):
@@ -199,34 +181,31 @@ def may_find(column, query, own, permitted, excluded_indptr, excluded_indices):
 
 @kernel
 def pass_rows(
-    lo, hi, isa, metric_type, shape, batch, queries, items, bounds, code_type, score_type, capacity,
-    starts, counts, columns,
+    lo, hi, isa, metric_type, batch, queries, items, bounds, score_type, capacity, starts, counts,
+    columns,
 ):  # fmt: skip
     """Range search: candidates of queries batch[lo:hi] that may have scores of at least bounds.
 
     bounds (n,) float64; counts (n,) int64 out: number of candidates; columns out: the first
     `capacity` candidates of batch[i], from starts[i] on, unordered.
     """
-    block = pack_block(lo, hi, shape, batch, queries, items, code_type, score_type)
+    block = pack_block(lo, hi, isa, batch, queries, items, score_type)
     for i in range(hi - lo):
         q, lane, query = i >> 5, i & 31, batch[lo + i]
         unit = np.float32(1.0) / block.scales[q, lane]
         block.lanes[q, TAU, lane] = threshold_of(query, queries, bounds[query], unit)
         counts[query] = 0
     # plain arrays: access to a member of a tuple counts references, 5 times the cost of a hit
-    codes, stride, first_codes = items.codes, items.stride, items.starts
-    statistics, order = items.statistics, items.order
+    rows, words, statistics, order = items.packed, items.words, items.statistics, items.order
     packed, lanes, scores, hits = block.packed, block.lanes, block.scores, block.hits
+    first_sums, size = block.starts, block.size
     own, permitted = queries.own, queries.permitted
     indptr, excluded = queries.excluded_indptr, queries.excluded_indices
     restricted = permitted.shape[0] > 0 or excluded.shape[0] > 0
     start_tiles(isa, items.isa_state)
     for p in range(statistics.shape[0]):
         for q in range(lanes.shape[0]):
-            score_panel(
-                isa, codes, p * PANEL * stride, stride, packed, q * block.size, shape[2],
-                first_codes, p * PANEL, scores,
-            )  # fmt: skip
+            score_panel(isa, rows, p * size, packed, q * size, words, first_sums, q * PANEL, scores)
             n_hits = passing(
                 scores, lanes, q * 4 * PANEL, statistics, p, order.shape[0] - p * PANEL, hits
             )

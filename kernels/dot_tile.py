@@ -109,4 +109,5 @@ def products_rows(lo, hi, rows, panels, out):
         for first_row in range(lo, hi, ROWS):
             dot_tile(rows, first_row, panels, panel, tile)
             for r in range(min(ROWS, hi - first_row)):
-                out[first_row + r, first_column : first_column + width] = tile[r, :width]
+                for c in range(width):
+                    out[first_row + r, first_column + c] = tile[r, c]

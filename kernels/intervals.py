@@ -185,10 +185,12 @@ def worst_nonnegative(x, y, K, w):
         sums = weighted_sums(x, y, w)
         if sums[2] > t * t * sums[1]:
             low, left = t, sums
-            w_left[:] = w
+            for j in range(w.shape[0]):
+                w_left[j] = w[j]
         else:
             high, right = t, sums
-            w_right[:] = w
+            for j in range(w.shape[0]):
+                w_right[j] = w[j]
         if improves and tangent(sums, t) >= bound * (1.0 - 2.0**-51):
             break
     lowest_between(left, right, w_left, w_right, w)

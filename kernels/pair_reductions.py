@@ -114,8 +114,10 @@ def write_pair_scores(lo, hi, rows, panels, ends, same_offsets, other_offsets, s
         for i in range(tile_row, last):
             line = scores[i - tile_row]
             end, s, o = max(ends[i], i + 1), same_offsets[i], other_offsets[i]
-            same[s : s + end - i - 1] = line[i + 1 : end]
-            other[o : o + n - end] = line[end:n]
+            for j in range(i + 1, end):
+                same[s + j - i - 1] = line[j]
+            for j in range(end, n):
+                other[o + j - end] = line[j]
 
 
 @kernel

@@ -24,7 +24,10 @@ def sort_by_score(scores, columns):
         keys = np.empty(columns.shape[0])
         for c in range(columns.shape[0]):
             keys[c] = -scores[columns[c]]
-        columns[:] = columns[np.argsort(keys, kind="mergesort")]
+        order = np.argsort(keys, kind="mergesort")
+        given = columns.copy()
+        for c in range(columns.shape[0]):
+            columns[c] = given[order[c]]
         return
     for c in range(1, columns.shape[0]):
         column, at = columns[c], c

@@ -82,7 +82,8 @@ def rank_rows(lo, hi, rows, out):
     middle = 0.5 * (depth - 1)
     row = np.empty(depth)
     for i in range(lo, hi):
-        row[:] = rows[i]
+        for j in range(depth):
+            row[j] = rows[i, j]
         order = np.argsort(row)  # always float64: sorting takes long to compile
         first = 0
         while first < depth:

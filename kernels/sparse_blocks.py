@@ -55,7 +55,8 @@ def transpose_blocks(lo, hi, indptr, indices, data, boundaries, starts, rows, va
             start[indices[t] + 1] += 1
         for j in range(1, start.shape[0]):
             start[j] += start[j - 1]
-        places[:] = start
+        for j in range(start.shape[0]):
+            places[j] = start[j]
         for i in range(boundaries[block], boundaries[block + 1]):
             for t in range(indptr[i], indptr[i + 1]):
                 place = places[indices[t]]
@@ -94,7 +95,8 @@ def _multiply_block(first, last, indptr, indices, data, panel, item_rows, places
             _set_row(data, indices, indptr[i], indptr[i + 1], panel, Y, i - first)
         return
     Y[: last - first] = 0
-    places[: last - first] = indptr[first:last]
+    for i in range(first, last):
+        places[i - first] = indptr[i]
     for bound in range(item_rows, panel.shape[0] + item_rows, item_rows):
         for i in range(first, last):
             places[i - first] = _add_row(

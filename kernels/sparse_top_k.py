@@ -101,7 +101,9 @@ def _largest_plain(sums, factors, start, maxima, at):
     """Write the largest sums[j] * factors[j] of each of 16 (float64: 8) groups of 16."""
     lanes = 64 // factors.itemsize
     scores = sums[start : start + _GROUP * lanes] * factors[start : start + _GROUP * lanes]
-    maxima[at : at + lanes] = scores.reshape(_GROUP, lanes).max(axis=0)
+    largest = scores.reshape(_GROUP, lanes).max(axis=0)
+    for lane in range(lanes):
+        maxima[at + lane] = largest[lane]
 
 
 @intrinsic

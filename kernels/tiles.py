@@ -7,7 +7,7 @@ codes, or float32. The instruction depends on the CPU:
 isa      instruction                                                           scratch
 ======== ===================================================================== =================
 amx      tdpbssd: 16 x 16 x 64 signed bytes at once; queries signed            int32
-vnni     vpdpbusd: 4 multiply-adds a lane; queries offset by 128 to unsigned   int32
+vnni     vpdpbusd: 4 multiply-adds a lane; items offset by 128 to unsigned     int32
 avx512   float32, 8 items x 32 queries in 16 registers of 16 lanes             float32
 avx2     float32, 4 items x 16 queries in 8 registers of 8 lanes               float32
 generic  float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU       float32
@@ -16,11 +16,18 @@ generic  float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU       f
 The type of the argument ``isa`` selects the instruction set: a tuple whose length is its number
 (``ISA_TUPLES``). One source is then compiled once per instruction set in use.
 
-Layouts. Items are row-major: int8 codes with rows of a multiple of 64 bytes, or float32 rows.
-Queries are packed per panel of 32: bytes (step of 64 depths, half of 16 queries, quad of 4 depths,
-query, depth), or float32 (depth, 32 queries).
+Layouts. Rows are packed in panels of 32, each of 32 ``words`` words of 4 bytes: 4 codes, or one
+float32. A panel is read from its beginning to its end, so that the CPU fetches it ahead:
 
-The three int8 instructions give the same integers, exact while d < 65,000.
+======== ================ ================================================== =====================
+isa      words of a row   items                                              queries
+======== ================ ================================================== =====================
+amx      16 (d / 64)      step of 16 words, item, word                       step, half, word, query
+vnni     2 (d / 8)        group of 8 items, word, item                       word, query
+float    d                item, word                                         word, query
+======== ================ ================================================== =====================
+
+Both int8 instructions give the same integers, exact up to ``MOST_CODES`` columns.
 """
 
 import numpy as np
@@ -56,8 +63,12 @@ ISA_TUPLES = {
 }
 # by isa number: items, lanes of queries, registers of queries that fit into the CPU's registers
 _FLOAT_SHAPES = {3: (8, 16, 2), 4: (4, 8, 2), 5: (4, 4, 2)}
-# bytes of 64 dimensions of 32 packed queries
+# bytes of 64 dimensions of 32 packed rows
 _STEP_BYTES = 2048
+# items of a group, whose sums with 32 queries fill 16 registers
+GROUP = 8
+# columns up to which a sum of products of -127 .. 127 and 1 .. 255 fits in int32
+MOST_CODES = 65_000
 _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
 _VOID = ir.VoidType()
 
@@ -113,53 +124,45 @@ def end_tiles(typingctx, isa):
 
 
 @intrinsic
-def score_panel(
-    typingctx, isa, items, item0, stride, queries, query0, depth, starts, start0, scores
-):
+def score_panel(typingctx, isa, items, item0, queries, query0, words, starts, start0, scores):
     """Scores (32, 32) of one panel of items with one panel of queries.
 
-    items, queries, starts, scores are flat; item0, query0, start0 and stride count elements.
-    depth: number of steps of 64 (amx), of 4 (vnni) or of 1 dimension (float). starts: -128 times
-    the sum of each item's codes, for vnni only.
+    items, queries, starts, scores are flat; item0, query0 and start0 count elements. starts: -128
+    times the sum of each query's codes, for vnni only.
     """
-    signature = types.void(
-        isa, items, item0, stride, queries, query0, depth, starts, start0, scores
-    )
+    signature = types.void(isa, items, item0, queries, query0, words, starts, start0, scores)
 
     def codegen(context, builder, sig, a):
         number = _isa_number(sig.args[0])
         left = pointer(context, builder, sig.args[1], a[1], a[2])
-        right = pointer(context, builder, sig.args[4], a[4], a[5])
-        out = pointer(context, builder, sig.args[9], a[9], I64(0))
+        right = pointer(context, builder, sig.args[3], a[3], a[4])
+        out = pointer(context, builder, sig.args[8], a[8], I64(0))
         if number == 1:
-            _emit_amx(builder, left, a[3], right, a[6], out)
+            _emit_amx(builder, left, right, builder.lshr(a[5], I64(4)), out)
         elif number == 2:
-            offsets = pointer(context, builder, sig.args[7], a[7], a[8])
-            _emit_vnni(builder, left, a[3], right, a[6], offsets, out)
+            offsets = pointer(context, builder, sig.args[6], a[6], a[7])
+            _emit_vnni(builder, left, right, a[5], offsets, out)
         else:
-            _emit_float(builder, _FLOAT_SHAPES[number], left, a[3], right, a[6], out)
+            _emit_float(builder, _FLOAT_SHAPES[number], left, a[5], right, a[5], out)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
-def _emit_amx(builder, items, stride, queries, steps, out):
+def _emit_amx(builder, items, queries, steps, out):
     """Tiles 0..3 are 2 x 2 blocks of 16 x 16 sums; 4, 5 hold items and 6, 7 queries."""
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
     write = function(builder, "llvm.x86.tilestored64", _VOID, [I8, BYTES, I64])
     clear = function(builder, "llvm.x86.tilezero", _VOID, [I8])
     multiply = function(builder, "llvm.x86.tdpbssd", _VOID, [I8, I8, I8])
     items, queries, out = (builder.bitcast(p, BYTES) for p in (items, queries, out))
-    lower_items = builder.gep(items, [builder.mul(stride, I64(16))])
     for tile in range(4):
         builder.call(clear, [I8(tile)])
     with cgutils.for_range(builder, steps) as step:
-        at = builder.mul(step.index, I64(64))
-        panel = builder.gep(queries, [builder.mul(step.index, I64(_STEP_BYTES))])
-        builder.call(read, [I8(4), builder.gep(items, [at]), stride])
-        builder.call(read, [I8(6), panel, I64(64)])
-        builder.call(read, [I8(5), builder.gep(lower_items, [at]), stride])
-        builder.call(read, [I8(7), builder.gep(panel, [I64(1024)]), I64(64)])
+        at = builder.mul(step.index, I64(_STEP_BYTES))
+        for tile, start in ((4, items), (6, queries), (5, items), (7, queries)):
+            offset = builder.add(at, I64(1024 * (tile % 2)))
+            builder.call(read, [I8(tile), builder.gep(start, [offset]), I64(64)])
         for tile in range(4):
             builder.call(multiply, [I8(tile), I8(4 + tile // 2), I8(6 + tile % 2)])
     for tile in range(4):
@@ -167,39 +170,34 @@ def _emit_amx(builder, items, stride, queries, steps, out):
         builder.call(write, [I8(tile), builder.gep(out, [I64(at)]), I64(PANEL * 4)])
 
 
-def _emit_vnni(builder, items, stride, queries, quads, starts, out):
-    """Four sub-panels of 8 items x 32 queries, each in 16 registers."""
+def _emit_vnni(builder, items, queries, words, starts, out):
+    """Four groups of 8 items x 32 queries, each in 16 registers; two words a step."""
     # the i32 spelling is accepted by LLVM before and after 22
     multiply = function(builder, "llvm.x86.avx512.vpdpbusd.512", _V_I32, [_V_I32] * 3)
-    rows = 8
-    with cgutils.for_range(builder, I64(PANEL // rows)) as part:
-        first = builder.mul(part.index, I64(rows))
-        block = builder.gep(items, [builder.mul(first, stride)])
-        row_starts = [builder.gep(block, [builder.mul(stride, I64(r))]) for r in range(rows)]
+    with cgutils.for_range(builder, I64(PANEL // GROUP)) as part:
+        size = builder.mul(words, I64(GROUP))
+        group = builder.gep(items, [builder.mul(part.index, size)])
 
-        def step(k, sums, row_starts=row_starts):
-            at = builder.mul(k, I64(4))
-            panel = builder.mul(builder.lshr(k, I64(4)), I64(_STEP_BYTES))
-            quad = builder.add(panel, builder.mul(builder.and_(k, I64(15)), I64(64)))
-            halves = [
-                load(builder, builder.gep(queries, [builder.add(quad, I64(at))]), _V_I32, None)
-                for at in (0, 1024)
-            ]
-            results = []
-            for row, start in enumerate(row_starts):
-                code = builder.bitcast(builder.gep(start, [at]), I32.as_pointer())
-                item = broadcast(builder, builder.load(code, align=1), _V_I32)
-                results += [
-                    builder.call(multiply, (sums[2 * row + h], halves[h], item)) for h in (0, 1)
+        def step(k, sums, group=group):
+            item_at = builder.gep(group, [builder.mul(k, I64(2 * GROUP))])
+            query_at = builder.gep(queries, [builder.mul(k, I64(2 * PANEL))])
+            for word in (0, 1):
+                halves = [
+                    load(builder, query_at, _V_I32, word * PANEL + half * 16) for half in (0, 1)
                 ]
-            return results
+                results = []
+                for row in range(GROUP):
+                    code = builder.load(builder.gep(item_at, [I64(word * GROUP + row)]))
+                    item = broadcast(builder, code, _V_I32)
+                    results += [
+                        builder.call(multiply, (sums[2 * row + h], item, halves[h])) for h in (0, 1)
+                    ]
+                sums = results
+            return sums
 
-        sums = []
-        for row in range(rows):
-            start = builder.load(builder.gep(starts, [builder.add(first, I64(row))]))
-            sums += [broadcast(builder, start, _V_I32)] * 2
-        sums = loop(builder, quads, sums, step)
-        target = builder.gep(out, [builder.mul(first, I64(PANEL))])
+        first = [load(builder, starts, _V_I32, half * 16) for half in (0, 1)]
+        sums = loop(builder, builder.lshr(words, I64(1)), first * GROUP, step)
+        target = builder.gep(out, [builder.mul(part.index, I64(GROUP * PANEL))])
         for t, value in enumerate(sums):
             _store(builder, value, target, t // 2 * PANEL + t % 2 * 16)
 
@@ -247,15 +245,15 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
 
     scores (32, 32), int32 or float32; lanes: from position lane0 on, rows of 32 float32: threshold,
     query residual, coded norm and offset weight, in units of the query's scale; statistics
-    (n_panels, 4): 1 / scale, largest norm, residual norm and offset. hits (1024,) int32 out,
-    ascending: 32 i + q if item i passes for query q; items from n_items on are ignored.
+    (n_panels, 5): 1 / scale, largest norm, residual norm and offset, and least offset. hits (1024,)
+    int32 out, ascending: 32 i + q if item i passes for query q; items from n_items on are ignored.
     """
     signature = types.int64(scores, lanes, lane0, statistics, panel, n_items, hits)
 
     def codegen(context, builder, sig, a):
         values = pointer(context, builder, sig.args[0], a[0], I64(0))
         queries = pointer(context, builder, sig.args[1], a[1], a[2])
-        at = builder.mul(a[4], I64(4))
+        at = builder.mul(a[4], I64(5))
         panel = pointer(context, builder, sig.args[3], a[3], at)
         out = pointer(context, builder, sig.args[6], a[6], I64(0))
         compare = builder.icmp_signed if values.type.pointee == I32 else builder.fcmp_ordered
@@ -276,17 +274,19 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
 
 def _thresholds(builder, values, queries, panel):
     """Emit the least tile scores that may reach the thresholds, for both halves of the queries."""
-    inverse, norm, residual, offset = (
-        broadcast(builder, builder.load(builder.gep(panel, [I64(s)])), _V_F32) for s in range(4)
+    inverse, norm, residual, most, least = (
+        broadcast(builder, builder.load(builder.gep(panel, [I64(s)])), _V_F32) for s in range(5)
     )
     thresholds = []
     for half in (0, 1):
         bound, query_residual, coded_norm, weight = (
             load(builder, queries, _V_F32, row * PANEL + half * 16) for row in range(4)
         )
-        for factor, term in ((query_residual, norm), (coded_norm, residual), (weight, offset)):
+        for factor, term in ((query_residual, norm), (coded_norm, residual)):
             bound = builder.fsub(bound, builder.fmul(factor, term))
-        bound = builder.fmul(bound, inverse)
+        offset, other = builder.fmul(weight, most), builder.fmul(weight, least)
+        larger = builder.select(builder.fcmp_ordered(">", offset, other), offset, other)
+        bound = builder.fmul(builder.fsub(bound, larger), inverse)
         thresholds.append(_round_down(builder, bound) if values.type.pointee == I32 else bound)
     return thresholds
 

@@ -108,7 +108,8 @@ def subtract(s, x, a, b):
 def pool_logits(user, scale, columns, bias, logits):
     """logits[j] = scale user . column j + bias[j]; columns (d, m). O(d m)."""
     d = len(user)
-    logits[:] = bias
+    for j in range(len(logits)):
+        logits[j] = bias[j]
     for k in range(0, d - 3, 4):
         w, x, y, z = scale * user[k], scale * user[k + 1], scale * user[k + 2], scale * user[k + 3]
         p, q, r, t = columns[k], columns[k + 1], columns[k + 2], columns[k + 3]

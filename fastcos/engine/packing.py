@@ -31,16 +31,22 @@ _LARGEST_BIAS_WEIGHT = 2.0**20
 _ROTATION_SEED = 20240308
 # shape of the tile registers, for AMX
 _TILE_REGISTERS = validation.read_only(tiles.configuration())
-# no centring: every cosine is quantised as it is
-_NO_CENTRE = validation.read_only(np.zeros(0))
-# items in the sample that decides on centring: 128^2 products, less than packing 1,000 items
-_CENTRE_SAMPLE = 128
-# items from which centring is tried: fewer are searched faster than sampled
+# no shift: rows are quantised as they are
+_NO_SHIFT = validation.read_only(np.zeros(0))
+# items in the samples that decide on a shift: of directions that are compared with each other
+# (128^2 products, less than packing 1,000 items), and of a mean
+_COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
+# items from which a shift is tried: fewer are searched faster than sampled
 _LEAST_ITEMS = 256
 # cosine from which two directions count as close: the filter's error is about 0.02 of a cosine
 _CLOSE_COSINE = 0.98
-# share of close directions from which centring pays: the error of the others may double
+# share of close directions from which their centre is the shift
 _LEAST_CLOSE_SHARE = 0.15
+# length of the mean of unit rows from which it is the shift: it shortens them by 2 %, and the mean
+# of 2,048 random directions is shorter
+_LEAST_MEAN = 0.2
+# length of the shortest row, relative to the longest, from which dot products are shifted
+_ALIKE = 0.5
 
 
 class EncodedRows(NamedTuple):
@@ -100,30 +106,34 @@ class ExecutionOptions(NamedTuple):
 class TileLayout(NamedTuple):
     """What the tiles of an instruction set need for rows of some depth.
 
-    error bounds the rounding of a float32 inner product of unit rows, 0 for integer tiles.
+    words: of 4 bytes, in a packed row. error bounds the rounding of a float32 inner product of unit
+    rows, 0 for integer tiles.
     """
 
     isa: str
     quantised: bool
-    unsigned: bool
-    depth: int
-    stride: int
+    words: int
     error: float
 
-    def empty_arrays(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return empty arrays of the types of packed queries and of tile scores."""
-        if self.quantised:
-            return np.empty(0, np.uint8), np.empty(0, np.int32)
-        return np.empty(0, np.float32), np.empty(0, np.float32)
+    def empty_array(self) -> npt.NDArray[Any]:
+        """Return an empty array of the type of packed rows and of tile scores."""
+        return np.empty(0, np.int32 if self.quantised else np.float32)
 
 
 def tile_layout(isa: str, depth: int) -> TileLayout:
-    """Return the layout of an instruction set for rows of this depth."""
-    if isa in ("amx", "vnni"):
-        steps = -(-depth // 64)
-        unsigned = isa == "vnni"
-        return TileLayout(isa, True, unsigned, -(-depth // 4) if unsigned else steps, 64 * steps, 0)
-    return TileLayout(isa, False, False, depth, depth, 1.1 * (depth + 8) * 2.0**-24)
+    """Return the layout of an instruction set for rows of this depth.
+
+    Wider rows than int32 sums can hold are compared in float32, which any CPU with int8
+    instructions can do.
+    """
+    if isa in ("amx", "vnni") and depth > tiles.MOST_CODES:
+        isa = "avx512"
+    rotated = max(depth, 16)
+    if isa == "amx":
+        return TileLayout(isa, True, 16 * -(-rotated // 64), 0)
+    if isa == "vnni":
+        return TileLayout(isa, True, 2 * -(-rotated // 8), 0)
+    return TileLayout(isa, False, depth, 1.1 * (depth + 8) * 2.0**-24)
 
 
 class PackedItems(NamedTuple):
@@ -136,11 +146,9 @@ class PackedItems(NamedTuple):
     bias_unit: float
 
     @property
-    def kernel_code(self) -> tuple[Any, int, tuple[bool, bool, int]]:
-        """Instruction set, metric type and shape, as the kernels take them."""
-        layout = self.layout
-        shape = layout.quantised, layout.unsigned, layout.depth
-        return tiles.ISA_TUPLES[layout.isa], METRIC_TYPES[self.metric_type], shape
+    def kernel_code(self) -> tuple[Any, int]:
+        """Instruction set and metric type, as the kernels take them."""
+        return tiles.ISA_TUPLES[self.layout.isa], METRIC_TYPES[self.metric_type]
 
 
 def encode_rows(
@@ -197,42 +205,43 @@ def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
 def pack_items(
     metric_type: str, items: EncodedRows, numbers: Integers, n_threads: int | None
 ) -> PackedItems:
-    """Scale, rotate, quantise and pack the items of these numbers, which ascend. O(m d)."""
+    """Scale, shift, rotate, quantise and pack the items of these ascending numbers. O(m d)."""
     depth = items.rows.shape[1]
     layout = tile_layout(config.isa(), depth)
-    bias, centre = items.bias, _NO_CENTRE
+    norms, bias = items.norms, items.bias
     if metric_type == "euclidean":
-        bias = -0.5 * items.norms * items.norms
-    unit = _power_of_two(float(items.norms.max()))
+        bias = -0.5 * norms * norms
+    unit = 1.0 if metric_type == "cosine" else _power_of_two(float(norms.max()))
     bias_unit = _power_of_two(float(np.abs(bias).max()))
     if metric_type == "cosine":
-        norms = items.norms
         factors = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
-        unit, order = 1.0, numbers
-        centre = _densest_direction(items.rows, factors, numbers)
-        if len(centre):
-            bias = _centred_products(items.rows, factors, centre, n_threads)
-            order = numbers[np.argsort(-bias[numbers])]
     else:
-        factors = np.full(len(items.rows), unit)
-        size = bias if bias.any() else items.norms
-        order = numbers[np.argsort(-size[numbers])]
+        factors = np.full(len(norms), unit)
+    shift, coefficients, order = _NO_SHIFT, _NO_SHIFT, numbers
+    alike = metric_type == "cosine" or _are_alike(norms[numbers])
+    if alike and not bias.any():
+        shift = _common_direction(items.rows, factors, numbers)
+    if len(shift):
+        bias = _shift_products(items.rows, factors, shift, n_threads)
+        coefficients = bias + 1.0
+    if metric_type != "cosine" or len(shift):
+        # a panel is bounded by its largest member: like ones belong together
+        order = numbers[np.argsort(-(bias if bias.any() else norms)[numbers])]
+    order = order.astype(np.int64)  # a copy: each chunk of it is brought into its own order
     n_panels = -(-len(order) // tiles.PANEL)
-    shape = (n_panels * tiles.PANEL, layout.stride)
-    codes = _aligned(shape if layout.quantised else (0, layout.stride), np.int8)
-    floats = _aligned((0, depth) if layout.quantised else shape, np.float32)
-    starts = np.zeros(n_panels * tiles.PANEL, np.int32)
-    statistics = np.zeros((n_panels, 4), np.float32)
-    small_bias = (bias[order] * bias_unit).astype(np.float32)
+    packed = _aligned(n_panels * tiles.PANEL * layout.words, layout.empty_array().dtype)
+    statistics = np.empty((n_panels, 5), np.float32)
+    small_bias = np.empty(len(order), np.float32)
     parallel.run(
         packing.prepare_item_panels,
-        parallel.row_blocks(n_panels, max(1, 20_000 // depth)),
-        items.rows, validation.read_only(order), factors, centre, small_bias, _signs(depth), codes,
-        floats, starts, statistics,
+        parallel.row_blocks(-(-len(order) // packing.CHUNK), max(1, 2_000 // depth)),
+        tiles.ISA_TUPLES[layout.isa], items.rows, validation.read_only(factors),
+        validation.read_only(coefficients if len(shift) else factors), shift,
+        validation.read_only(bias * bias_unit), _signs(depth), layout.words, order, small_bias,
+        packed, statistics,
         n_threads=n_threads,
     )  # fmt: skip
-    packed = (codes if layout.quantised else floats).reshape(-1)
-    arrays = (order, packed, starts, small_bias, statistics, centre)
+    arrays = (order, packed, small_bias, statistics, shift)
     return packed_items(metric_type, layout, items, arrays, unit, bias_unit)
 
 
@@ -244,10 +253,10 @@ def packed_items(
     unit: float,
     bias_unit: float,
 ) -> PackedItems:
-    """Put together order, packed rows, starts, small bias, statistics and centre."""
+    """Put together order, packed rows, small bias, statistics and shift."""
     made = (_signs(items.rows.shape[1]), _TILE_REGISTERS)
     order, packed, *others = (validation.read_only(array) for array in (*arrays, *made))
-    kernel_items = candidate_filter.Items(*items, order, packed, layout.stride, *others)
+    kernel_items = candidate_filter.Items(*items, order, packed, layout.words, *others)
     return PackedItems(metric_type, layout, kernel_items, unit, bias_unit)
 
 
@@ -261,26 +270,30 @@ def pack_queries(
 
     permitted (p,): 1 for each item that may be found; empty where all may.
     """
-    norms, centre = np.where(queries.norms > 0, queries.norms, 1.0), packed.arrays.shift
-    slopes, rounding = np.ones(len(norms)), 0.0
-    intercepts, weights = np.zeros(len(norms)), np.zeros(len(norms), np.float32)
-    if len(centre):
-        intercepts = -1.0 - _centred_products(queries.rows, 1.0 / norms, centre, 1)
-        # float64 may round the score, two products and the centred rows: sums of depth terms whose
-        # sizes sum to at most 2 each; the centre's square is 1 only within such a rounding
-        rounding = 16.0 * (len(centre) + 16) * 2.0**-53
-        weights += np.float32(1.0)
-    elif packed.metric_type != "cosine":
+    norms, shift = np.where(queries.norms > 0, queries.norms, 1.0), packed.arrays.shift
+    slopes, intercepts, rounding = np.ones(len(norms)), np.zeros(len(norms)), 0.0
+    weights, coefficients = np.zeros(len(norms), np.float32), intercepts
+    if packed.metric_type != "cosine":
         ratio = packed.unit / packed.bias_unit
         norms = np.maximum(norms, ratio / _LARGEST_BIAS_WEIGHT)
-        weights = (ratio / norms).astype(np.float32)
         slopes = packed.unit / norms
+        if not len(shift):
+            weights = (ratio / norms).astype(np.float32)
         if packed.metric_type == "euclidean":
             intercepts = 0.5 * queries.norms * queries.norms * slopes
             slopes = 0.5 * slopes
+    if len(shift):
+        coefficients = _shift_products(queries.rows, 1.0 / norms, shift, 1) + 1.0
+        # a zero row has no part along the shift
+        coefficients = np.where(queries.norms > 0, coefficients, 0.0)
+        weights, intercepts = coefficients.astype(np.float32), -coefficients
+        # float64 may round the score, two coefficients and the rows less their parts: sums of depth
+        # terms whose sizes sum to at most 2 each; the shift's square is 1 only within such a
+        # rounding
+        rounding = 16.0 * (len(shift) + 16) * 2.0**-53
     return candidate_filter.Queries(
-        queries.rows, queries.norms, 1.0 / norms, weights, slopes, intercepts, packed.layout.error,
-        rounding, *exclusions, permitted,
+        queries.rows, queries.norms, 1.0 / norms, coefficients, weights, slopes, intercepts,
+        packed.layout.error, rounding, *exclusions, permitted,
     )  # fmt: skip
 
 
@@ -289,66 +302,70 @@ def _power_of_two(size: float) -> float:
     return 2.0 ** min(1000, -math.frexp(size)[1]) if size > 0 else 1.0
 
 
-def _aligned(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return an uninitialised array whose data starts at a cache line.
+def _aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return an uninitialised array (count,) whose data starts at a cache line.
 
     NumPy allocates it, which gets huge pages from Linux: a scan is bound by memory.
     """
     kind = np.dtype(dtype)
-    size = math.prod(shape) * kind.itemsize
+    size = count * kind.itemsize
     memory = np.empty(size + 64, np.uint8)
     skip = -memory.ctypes.data % 64
-    return memory[skip : skip + size].view(kind).reshape(shape)
+    return memory[skip : skip + size].view(kind)
 
 
 def _signs(depth: int) -> npt.NDArray[np.float32]:
-    bits = np.random.default_rng(_ROTATION_SEED).integers(0, 2, (3, depth))
+    bits = np.random.default_rng(_ROTATION_SEED).integers(0, 2, (2, max(depth, 16)))
     return validation.read_only((2 * bits - 1).astype(np.float32))
 
 
-# Centring. Rows less their mean are often short and then all point the same way, against the
-# mean. Their cosines differ by less than the filter's error, a part of |a'| |b'| = 1, and nearly
-# all pairs would be scored in float64: 60 times the time of the rows as given (bench.dense_costs).
-# For unit rows and a common centre c
-#
-#     <a', b'> = <a' - c, b' - c> + <c, b' - c> + <a', c>,
-#
-# so the filter ranks the first two terms: an inner product of rows that are short where they gather
-# around c, its error with them, and a bias of the item. The third is the query's intercept.
+# The shift of rows (candidate_filter). Text embeddings have a mean of length 0.5 to 0.9; without
+# it the filter's error falls to 0.2 to 0.75 of what it was. Rows less their mean, of users for
+# example, are often short and then all point the same way, against the mean: their cosines differ
+# by less than the error, and nearly all pairs would be scored in float64, 60 times the time of the
+# rows as given (bench.dense_costs). So a direction is preferred around which many rows are close.
 
 
-def _densest_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
-    """Return the direction (d,) around which many of the unit rows gather; empty if none.
+def _are_alike(norms: Floats) -> bool:
+    return bool(norms.min(initial=np.inf) >= _ALIKE * norms.max(initial=0.0))
 
-    Decided by a sample of at most 128 items. O(128^2 d).
+
+def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
+    """Return the direction (d,) that many of the scaled rows share; empty if there is none.
+
+    Decided by a sample of at most 2,048 items. O(128^2 d + 2048 d).
     """
     n = len(numbers)
     if n < _LEAST_ITEMS:
-        return _NO_CENTRE
+        return _NO_SHIFT
     # steps of the golden ratio share no period with the rows
-    places = np.arange(min(_CENTRE_SAMPLE, n // 8)) * 0.6180339887498949 % 1.0
+    places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
     some = numbers[(places * n).astype(np.int64)]
     sample = rows[some] * factors[some, None]
+    compared = sample[:_COMPARED_ITEMS]
     # no BLAS: its idle threads spin for 30 ms on the cores of the search
-    close = np.einsum("ij,kj->ik", sample, sample) > _CLOSE_COSINE
+    squares = np.square(compared).sum(axis=1)
+    close = np.einsum("ij,kj->ik", compared, compared) > _CLOSE_COSINE * squares
     sizes = close.sum(axis=1)
-    if sizes.max() < _LEAST_CLOSE_SHARE * len(some):
-        return _NO_CENTRE
+    if sizes.max() < _LEAST_CLOSE_SHARE * len(compared):
+        mean = sample.mean(axis=0)
+        length = float(np.sqrt(np.square(mean).sum()))
+        return validation.read_only(mean / length) if length >= _LEAST_MEAN else _NO_SHIFT
     # towards the densest place: the half nearest to their mean, again and again
-    near = sample[close[np.argmax(sizes)]]
+    near = compared[close[np.argmax(sizes)]]
     while len(near) > 8:
         distances = np.square(near - near.mean(axis=0)).sum(axis=1)
         near = near[np.argsort(distances, kind="stable")[: -(-len(near) // 2)]]
     mean = near.mean(axis=0)
-    return validation.read_only(mean / np.sqrt(mean @ mean))
+    return validation.read_only(mean / np.sqrt(np.square(mean).sum()))
 
 
-def _centred_products(rows: Rows, factors: Floats, centre: Floats, n_threads: int | None) -> Floats:
-    """Return <centre, factors row - centre> (n,) of every row. O(n d)."""
+def _shift_products(rows: Rows, factors: Floats, shift: Floats, n_threads: int | None) -> Floats:
+    """Return <shift, factors row - shift> (n,) of every row. O(n d)."""
     found = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(
-        packing.shift_products, blocks, rows, validation.read_only(factors), centre, found,
+        packing.shift_products, blocks, rows, validation.read_only(factors), shift, found,
         n_threads=n_threads,
     )  # fmt: skip
     return validation.read_only(found)

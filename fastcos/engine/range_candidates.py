@@ -46,7 +46,7 @@ def find_candidates(
     parallel.run(
         candidate_filter.pass_rows, parallel.row_blocks(n, _BLOCK), *packed.kernel_code,
         np.arange(n, dtype=np.int64), pack_queries(packed, queries, exclusions, mask),
-        packed.arrays, thresholds, *packed.layout.empty_arrays(), capacity, starts, counts, columns,
+        packed.arrays, thresholds, packed.layout.empty_array(), capacity, starts, counts, columns,
         n_threads=options.n_threads, progress=options.progress,
     )  # fmt: skip
     return counts

@@ -98,7 +98,8 @@ def search(
         order = np.lexsort((found, -exact, row))
         row, found, exact = row[order], found[order], exact[order]
         rank = np.arange(len(row)) - np.searchsorted(row, row)
-        row, rank, found, exact = (of[rank < k] for of in (row, rank, found, exact))
+        first = rank < k
+        row, rank, found, exact = row[first], rank[first], found[first], exact[first]
         columns[lo + row, rank], scores[lo + row, rank] = found, exact
         if options.progress is not None:
             options.progress(hi, n)

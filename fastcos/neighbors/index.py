@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, storage, validation
-from fastcos.engine.packing import TileLayout, packed_items, tile_layout
+from fastcos.engine.packing import packed_items, tile_layout
 from fastcos.engine.segments import Segment
 from fastcos.measures import serialization
 from fastcos.measures.base import Measure, get_measure, require
@@ -22,7 +22,7 @@ from fastcos.neighbors.types import FittedItems, Neighbors
 
 _KIND = "SimilarityIndex"
 # arrays of a packed index that are saved, by their names in the kernels' Items
-_PACKED = ("order", "codes", "starts", "small_offsets", "statistics", "shift")
+_PACKED = ("order", "packed", "small_offsets", "statistics", "shift")
 
 
 class SimilarityIndex:
@@ -30,8 +30,8 @@ class SimilarityIndex:
 
     Many threads may search at once, also while another adds, replaces or removes items: a search
     sees the items as they were before a change or after it. Works after fork. Needs the rows, and
-    beside them ``bytes_per_item_`` bytes an item (rows of a multiple of 64 codes, or 4 bytes a
-    column on CPUs without int8 instructions, and 60 bytes).
+    beside them ``bytes_per_item_`` bytes an item: one a column, or 4 on CPUs without int8
+    instructions, and about 30.
 
     Memory-mapped rows (``np.load(path, mmap_mode="r")``) stay on disk, by measures with the
     capability ``blocks``: nothing is packed, and every search reads all rows once, in blocks that
@@ -257,9 +257,8 @@ class SimilarityIndex:
             arrays["rows"], get_measure(index.measure), None, numbers=arrays["numbers"]
         )
         segment = cast(Segment, fitted.segment)
-        kept = TileLayout(*fields["layout"])
         here = tile_layout(config.isa(), segment.encoded.rows.shape[1])
-        if here.quantised == kept.quantised:
+        if fields["layout"] == list(here):
             segment.packed = packed_items(
                 segment.metric_type, here, segment.encoded, [arrays[name] for name in _PACKED],
                 fields["unit"], fields["bias_unit"],

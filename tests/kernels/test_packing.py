@@ -1,69 +1,131 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import packing
-from fastcos.kernels.tiles import PANEL
+from fastcos.kernels import packing, rotation, tiles
+from fastcos.kernels.jit import kernel
 from tests.kernels.inputs import frozen
 
+if not tiles.AVAILABLE:
+    pytest.skip("vector IR", allow_module_level=True)
 
-def panel(depth, seed=0):
-    return np.random.default_rng(seed).standard_normal((depth, PANEL)).astype(np.float32)
+
+@kernel
+def rotate(x, width, signs):
+    rotation.rotate_row(x, width, signs)
+
+
+@kernel
+def quantise(x, scale, codes, out):
+    return rotation.quantise_row(x, scale, np.float32(1.0) / scale, codes, out)
+
+
+def some_rows(n, depth, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, depth)).astype(np.float32)
 
 
 def signs(depth):
-    return (2.0 * np.random.default_rng(9).integers(0, 2, (3, depth)) - 1).astype(np.float32)
+    bits = np.random.default_rng(9).integers(0, 2, (2, max(depth, 16)))
+    return (2.0 * bits - 1).astype(np.float32)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 5, 16, 50, 64, 100, 1000])
-def test_rotate_panel_keeps_inner_products(depth):
-    before, after = panel(depth), panel(depth)
-    packing.rotate_panel(after, signs(depth))
-    norm = np.linalg.norm(before, axis=0).max() ** 2
-    exact, kept = (M.astype(float).T @ M.astype(float) for M in (before, after))
-    # half of what SLACK allows
-    assert np.abs(kept - exact).max() <= 2.0**-17 * norm
+def rotated(X):
+    depth = X.shape[1]
+    padded = np.zeros((len(X), -(-depth // 16) * 16), np.float32)
+    padded[:, :depth] = X
+    for row in padded:
+        rotate(row, max(depth, 16), *frozen(signs(depth)))
+    return padded
 
 
-def test_rotate_panel_distributes_a_coordinate():
-    one_hot = np.zeros((128, PANEL), np.float32)
-    one_hot[7] = 1
-    packing.rotate_panel(one_hot, signs(128))
-    np.testing.assert_allclose(np.abs(one_hot), 128**-0.5, rtol=1e-6)
+@pytest.mark.parametrize("depth", [1, 5, 16, 17, 31, 32, 50, 64, 100, 384, 1000])
+def test_rotate_row_keeps_inner_products(depth):
+    before = some_rows(20, depth)
+    after = rotated(before)
+    assert not after[:, max(depth, 16) :].any()
+    exact, kept = (M.astype(float) @ M.astype(float).T for M in (before, after))
+    # a third of what SLACK allows
+    assert np.abs(kept - exact).max() <= float(packing.SLACK) / 3 * np.diag(exact).max()
 
 
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("size", [1.0, 1e-25, 0.0])
-def test_measure_panel_bounds_rows(size, shared):
-    X = panel(40) * np.float32(size)
-    X[:, 3] = 0
-    codes = X.copy()
-    scales, norms, residuals = (np.full(PANEL, np.nan, np.float32) for _ in range(3))
-    scales[0] = -1 if shared else 1
-    packing.measure_panel(codes, scales, norms, residuals)
-    assert (codes == np.rint(codes)).all()
-    assert np.abs(codes).max() <= 127
-    exact = X.astype(float)
-    left = exact - codes.astype(float) * scales.astype(float)
-    assert (np.linalg.norm(exact, axis=0) <= norms).all()
-    assert (np.linalg.norm(left, axis=0) <= residuals).all()
-    assert (residuals <= 1.01 * np.linalg.norm(left, axis=0) + 1e-17).all()
-    if shared:
-        assert (scales == scales[0]).all()
+@pytest.mark.parametrize("depth", [128, 129, 200])
+def test_rotate_row_distributes_a_coordinate(depth):
+    one_hot = np.zeros((2, depth), np.float32)
+    one_hot[0, 7] = one_hot[1, -1] = 1
+    # 1 / sqrt(128) by one transform; the second adds such numbers with random signs
+    assert np.abs(rotated(one_hot)).max() <= (1 if depth == 128 else 4) * 128**-0.5 * 1.000001
 
 
-@pytest.mark.parametrize("shift", [np.zeros(0), np.linspace(-1, 2, 6)], ids=["none", "some"])
-def test_prepare_item_panels_keeps_float_rows(shift):
-    X = np.random.default_rng(0).standard_normal((40, 6))
-    order, offsets = np.arange(40)[::-1].copy(), np.linspace(-1, 1, 40).astype(np.float32)
-    out = np.full((64, 6), np.nan, np.float32)
-    starts, statistics = np.full(64, -7, np.int32), np.full((2, 4), np.nan, np.float32)
+def test_quantise_row_returns_sums():
+    x = some_rows(1, 64)[0]
+    largest = np.zeros(2, np.float32)
+    codes, scale = np.full(64, 99, np.int8), np.float32(np.abs(x).max() / 127)
+    total = quantise(x, scale, codes, largest)
+    np.testing.assert_array_equal(codes, np.rint(x / scale))
+    assert np.abs(codes).max() == 127
+    assert total == codes.sum()
+    left = x.astype(float) - codes * float(scale)
+    np.testing.assert_allclose(largest[0], (left**2).sum(), rtol=1e-4)
+
+
+ISAS = ["amx", "vnni", "avx512"]
+WORDS = {"amx": 16, "vnni": 10, "avx512": 40}
+
+
+def packed(isa, X, factor, shift, offsets):
+    """Panels of an instruction set, as codes or floats by position, with everything else."""
+    n, depth = X.shape
+    words, panels = WORDS[isa], -(-n // 32)
+    order = np.arange(n)[::-1].copy()
+    coefficients = np.linspace(-1, 2, n)
+    kind = np.float32 if isa == "avx512" else np.int32
+    out = np.full(32 * panels * words, 77, kind)
+    small, statistics = np.full(n, np.nan, np.float32), np.full((panels, 5), np.nan, np.float32)
     packing.prepare_item_panels(
-        0, 2, *frozen(X, order), np.full(40, 0.5), *frozen(shift), offsets, *frozen(signs(6)),
-        np.zeros((0, 64), np.int8), out, starts, statistics,
+        0, -(-n // packing.CHUNK), tiles.ISA_TUPLES[isa], *frozen(X, np.full(n, factor)),
+        *frozen(coefficients, shift, offsets, signs(depth)), words, order, small, out, statistics,
     )  # fmt: skip
-    expected = 0.5 * X[::-1] - (shift if len(shift) else 0.0)
-    np.testing.assert_array_equal(out[:40], expected.astype(np.float32))
-    np.testing.assert_array_equal(out[40:], 0)
-    norms = np.linalg.norm(expected, axis=1)
-    assert norms[:32].max() <= statistics[0, 1] <= 1.001 * norms[:32].max()
-    assert statistics[1, 3] >= offsets.max()
+    scaled = factor * X.astype(float)
+    if len(shift):
+        scaled -= coefficients[:, None] * shift
+    if isa == "amx":
+        codes = out.view(np.int8).reshape(panels * words // 16, 32, 64)
+        rows = codes.reshape(panels, -1, 32, 64).swapaxes(1, 2).reshape(32 * panels, -1)
+    elif isa == "vnni":
+        codes = out.view(np.uint8).reshape(panels, 4, words, 8, 4).swapaxes(2, 3)
+        rows = codes.reshape(32 * panels, -1).astype(int) - 128
+    else:
+        rows = out.reshape(32 * panels, words)
+    return rows, order, small, statistics, scaled
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("shift", [np.zeros(0), np.linspace(-1, 2, 40)], ids=["none", "some"])
+@pytest.mark.parametrize("size", [1.0, 1e-25, 0.0])
+def test_prepare_item_panels_bounds_rows(isa, shift, size):
+    X = some_rows(300, 40) * np.float32(size)
+    X[3] = 0
+    offsets = np.random.default_rng(1).standard_normal(300)
+    rows, order, small, statistics, scaled = packed(isa, X, 0.5, shift, offsets)
+    # chunks keep their rows
+    for first in range(0, 300, packing.CHUNK):
+        expected = np.arange(300)[::-1][first : first + packing.CHUNK]
+        assert sorted(order[first : first + packing.CHUNK]) == sorted(expected)
+    np.testing.assert_array_equal(small, offsets[order].astype(np.float32))
+    floats = np.zeros((len(rows), 40))
+    floats[:300] = scaled.astype(np.float32)[order]
+    target = floats if isa == "avx512" else rotated(floats.astype(np.float32))[:, :40]
+    scales = 1.0 / statistics[np.arange(len(rows)) // 32, 0].astype(float)
+    back = rows[:, :40] * scales[:, None]
+    left = np.linalg.norm(target.astype(float) - back, axis=1)
+    norms, exact = (np.linalg.norm(M.astype(float), axis=1) for M in (target, floats))
+    for p, (_, norm, residual, most, least) in enumerate(statistics):
+        here = slice(32 * p, min(32 * p + 32, 300))
+        assert exact[here].max() * (1 - 1e-6) <= norms[here].max() <= norm
+        assert left[here].max() <= residual if isa != "avx512" else residual == 0
+        assert norm <= 1.001 * norms[here].max() + 1e-17
+        assert residual <= 1.001 * left[here].max() + 1e-17
+        assert least < small[here].min()
+        assert small[here].max() < most
+    if isa != "avx512":
+        assert np.abs(rows[:300]).max() <= 127
+        assert not rows[:300, 40:].any()

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import cpu, packing, tiles
+from fastcos.kernels import cpu, tiles
 from fastcos.kernels.jit import kernel
 
 if not tiles.AVAILABLE:
@@ -9,9 +9,9 @@ if not tiles.AVAILABLE:
 
 
 @kernel
-def one_panel(isa, items, stride, queries, depth, starts, state, scores):
+def one_panel(isa, items, queries, words, starts, state, scores):
     tiles.start_tiles(isa, state)
-    tiles.score_panel(isa, items, 0, stride, queries, 0, depth, starts, 0, scores)
+    tiles.score_panel(isa, items, 0, queries, 0, words, starts, 0, scores)
     tiles.end_tiles(isa)
 
 
@@ -28,21 +28,32 @@ def codes(depth, seed):
     return found
 
 
+def laid_out(isa, items, queries):
+    """Both sides in the layouts that the header of the module describes."""
+    amx = isa == "amx"
+    width = -(-items.shape[1] // (64 if amx else 8)) * (64 if amx else 8)
+    left, right = np.zeros((2, 32, width), np.int8)
+    left[:, : items.shape[1]], right[:, : items.shape[1]] = items, queries
+    if amx:
+        left = left.reshape(32, -1, 64).transpose(1, 0, 2)
+        right = right.reshape(2, 16, -1, 16, 4).transpose(2, 0, 3, 1, 4)
+    else:
+        left = (left.astype(int) + 128).astype(np.uint8).reshape(4, 8, -1, 4).transpose(0, 2, 1, 3)
+        right = right.reshape(32, -1, 4).transpose(1, 0, 2)
+    words = (np.frombuffer(side.tobytes(), np.int32).copy() for side in (left, right))
+    return *words, width // 4
+
+
 @pytest.mark.parametrize("isa", ["amx", "vnni"])
-@pytest.mark.parametrize("depth", [1, 4, 5, 63, 64, 65, 300])
+@pytest.mark.parametrize("depth", [1, 4, 5, 63, 64, 65, 300, tiles.MOST_CODES])
 def test_score_panel_int8_is_exact(isa, depth):
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
     items, queries = codes(depth, 0), codes(depth, 1)
-    steps = -(-depth // 64)
-    padded = np.zeros((32, 64 * steps), np.int8)
-    padded[:, :depth] = items
-    packed = np.full(2048 * steps, 249, np.uint8)
-    packing.pack_query_codes(queries.T.astype(np.float32), isa == "vnni", packed)
+    packed, query_panel, words = laid_out(isa, items, queries)
     scores = np.full(1024, -7, np.int32)
     one_panel(
-        tiles.ISA_TUPLES[isa], padded.reshape(-1), 64 * steps, packed,
-        -(-depth // 4) if isa == "vnni" else steps, (-128 * items.sum(1)).astype(np.int32),
+        tiles.ISA_TUPLES[isa], packed, query_panel, words, (-128 * queries.sum(1)).astype(np.int32),
         tiles.configuration(), scores,
     )  # fmt: skip
     np.testing.assert_array_equal(scores.reshape(32, 32), items @ queries.T)
@@ -55,11 +66,10 @@ def test_score_panel_float32_is_within_its_bound(isa, depth):
         pytest.skip(f"this CPU has no {isa}")
     rng = np.random.default_rng(0)
     items, queries = rng.standard_normal((2, 32, depth)).astype(np.float32)
-    packed, scores = np.full(32 * depth, np.nan, np.float32), np.full(1024, np.nan, np.float32)
-    packing.pack_query_floats(queries.T.copy(), packed)
+    scores = np.full(1024, np.nan, np.float32)
     one_panel(
-        tiles.ISA_TUPLES[isa], items.reshape(-1), depth, packed, depth, np.zeros(32, np.int32),
-        tiles.configuration(), scores,
+        tiles.ISA_TUPLES[isa], items.reshape(-1), queries.T.reshape(-1).copy(), depth,
+        np.zeros(32, np.int32), tiles.configuration(), scores,
     )  # fmt: skip
     exact = items.astype(float) @ queries.astype(float).T
     norms = np.linalg.norm(items.astype(float), axis=1)[:, None]
@@ -75,13 +85,15 @@ def test_passing_equals_the_threshold_rule(kind, threshold, n_items):
     lanes = np.zeros((4, 32), np.float32)
     lanes[0] = threshold
     lanes[0, 5] = 3e38
-    lanes[1], lanes[2], lanes[3] = 0.25, 0.5, 2.0
-    statistics = np.array([2.0, 4.0, 6.0, 0.5], np.float32)
+    lanes[1], lanes[2] = 0.25, 0.5
+    lanes[3, ::2], lanes[3, 1::2] = 2.0, -3.0
+    statistics = np.array([2.0, 4.0, 6.0, 0.5, -0.25], np.float32)
     hits, largest = np.full(1024, -7, np.int32), np.full(32, np.nan, np.float32)
     found = which_pass(scores, lanes.reshape(-1), statistics, n_items, hits, largest)
     table = scores.reshape(32, 32)
     np.testing.assert_array_equal(largest, table.max(axis=0))
-    least = (lanes[0].astype(float) - 0.25 * 4 - 0.5 * 6 - 2 * 0.5) * 2
+    offsets = np.where(lanes[3] > 0, 2.0 * 0.5, -3.0 * -0.25)
+    least = (lanes[0].astype(float) - 0.25 * 4 - 0.5 * 6 - offsets) * 2
     must = table >= least
     may = table >= np.clip(least, -1e9, 1e9) - 2 if kind is np.int32 else must
     assert (np.diff(hits[:found]) > 0).all()
