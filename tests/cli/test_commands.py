@@ -395,6 +395,7 @@ def test_compare_films_by_genre(tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @needs("mtg/mtg_csr.npz", "mtg/cards.csv")
 def test_compare_cards_by_colour(tmp_path, capsys):
     status, _, err = call(
@@ -413,6 +414,7 @@ def test_compare_cards_by_colour(tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @needs("anime/anime.zip")
 def test_compare_anime_by_type(tmp_path, capsys):
     file = DATA / "anime/anime.zip"
@@ -426,6 +428,7 @@ def test_compare_anime_by_type(tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @needs(
     "completejourney/completejourney_pairs.csv.gz",
     "completejourney/completejourney_products.csv.gz",
