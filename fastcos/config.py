@@ -90,7 +90,7 @@ def set_config(
     """
     given: dict[str, object] = {}
     if num_threads is not None:
-        given["num_threads"] = validation.as_count("num_threads", num_threads)
+        given["num_threads"] = validation.as_thread_count("num_threads", num_threads)
     if backend is not None:
         given["backend"] = validation.as_choice("backend", backend, BACKENDS)
     if isa is not None:
@@ -129,7 +129,7 @@ def num_threads() -> int:
     given = _setting("num_threads", "FASTCOS_NUM_THREADS")
     if given is None:
         return _cached_cpus(os.getpid())
-    return validation.as_count(
+    return validation.as_thread_count(
         "FASTCOS_NUM_THREADS", validation.as_number("FASTCOS_NUM_THREADS", given)
     )
 

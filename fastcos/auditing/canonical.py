@@ -181,6 +181,7 @@ def query_metric(
     >>> bool(np.allclose(rows @ rows.T, np.corrcoef(items @ users.T)))
     True
     """
+    centered = validation.as_flag("centered", centered)
     P = validation.as_rows("users", users)
     validation.check_scorable("users", P, P)
     n, k = P.shape

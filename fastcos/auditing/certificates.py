@@ -139,6 +139,7 @@ def certified_neighbors(
     >>> found.indices[:, 0], found.radius[:, 0].round(2), found.certified[:, 0]
     (array([1, 0, 1, 2]), array([2.77, 2.56, 1.08, 1.43]), array([ True, False, False, False]))
     """
+    validation.check_progress(progress)
     sample, k, condition = as_edges(items, k, condition, rows, working_memory)
     family = validation.as_choice("family", family, ("linear", "rescaling"))
     found = nearest(sample, min(k + 1, len(sample.items) - 1), n_threads, progress)

@@ -111,6 +111,7 @@ def audit(
     >>> point.certified_linear <= 1 and point.certified <= point.unbroken
     True
     """
+    validation.check_progress(progress)
     sample, k, condition = certificates.as_edges(items, k, condition, None, working_memory)
     p, d = sample.items.shape
     if users is not None:

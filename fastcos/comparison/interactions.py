@@ -141,6 +141,7 @@ def compare(
     >>> comparison.leaderboard.beats_chance
     True
     """
+    validation.check_progress(progress)
     X = as_interactions("X", X)
     n, p = X.shape
     strengths = {"regularization": regularization, "weight_decay": weight_decay}

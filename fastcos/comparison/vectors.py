@@ -87,6 +87,7 @@ def compare_vectors(
     'zscore_cosine'
     """
     rows = memmap.as_mapped_rows("vectors", vectors)
+    validation.check_progress(progress)
     random_state = validation.as_count("random_state", random_state, low=0)
     if (labels is None) == (pairs is None):
         given = "neither" if labels is None else "both"

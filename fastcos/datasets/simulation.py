@@ -193,6 +193,7 @@ def simulate_interactions(
     >>> simulation.parameters["preference_law"]
     'dirichlet'
     """
+    validation.check_progress(progress)
     n_items = validation.as_count("n_items", n_items)
     n_clusters = validation.as_count("n_clusters", n_clusters, high=n_items)
     if interactions_per_user is not None:
@@ -223,7 +224,7 @@ def simulate_interactions(
         "random_state": validation.as_count("random_state", random_state, low=0),
     }
     if n_threads is not None:
-        n_threads = validation.as_count("n_threads", n_threads)
+        n_threads = validation.as_thread_count("n_threads", n_threads)
     *streams, drawn = np.random.SeedSequence(parameters["random_state"]).spawn(6)
     clusters, slopes, popularities, preferences, activities = map(np.random.default_rng, streams)
     shares = choices["cluster_probabilities"]

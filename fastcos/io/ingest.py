@@ -1,6 +1,5 @@
 """Interactions larger than memory: one pass over a table, written as shards."""
 
-import tempfile
 from contextlib import ExitStack
 from itertools import islice, pairwise
 from pathlib import Path
@@ -23,7 +22,7 @@ from fastcos.io.tables import Table, open_table
 from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, ShardWriter, shard_rows
 from fastcos.parallel import Progress
-from fastcos.storage import FastcosFormatError, PathLike, check_new_directory
+from fastcos.storage import FastcosFormatError, PathLike, check_new_directory, temporary_directory
 from fastcos.validation import as_choice, as_count, as_path
 
 # "error" is left out: duplicates are found after the file is half written
@@ -107,15 +106,14 @@ def ingest_interactions(
     entries = as_count("entries_per_shard", entries_per_shard)
     path, target = Path(path), as_path("out", out).absolute()
     check_new_directory("out", target)
-    target.parent.mkdir(parents=True, exist_ok=True)
     with (
-        tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder,
+        temporary_directory(target) as folder,
         open_table(
             path, member=member, delimiter=delimiter, header=header, progress=progress
         ) as table,
     ):
         columns = interaction_columns(path, table.names, user, item, value)
-        spill = _spill(table, columns, Path(folder))
+        spill = _spill(table, columns, folder)
         _write_shards(path, spill, target, entries, duplicates, progress)
     return InteractionShards(target, verify=False)
 

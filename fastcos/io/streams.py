@@ -1,5 +1,6 @@
 """Streams of possibly compressed files, with limits on their expansion."""
 
+import errno
 import gzip
 import io
 import lzma
@@ -104,6 +105,9 @@ def open_bytes(
             else:
                 yield _buffered(file, path, file, 0, stored, progress)
         except DAMAGE as error:
+            # of the system, such as a full disk of the caller; but EINVAL is a seek before the file
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+                raise
             what = str(error) or type(error).__name__
             raise FastcosFormatError(f"{path} must be a whole, readable file: {what}") from None
 

@@ -25,7 +25,7 @@ from fastcos.io.parquet import ParquetTable
 from fastcos.io.streams import open_bytes
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import check_none
+from fastcos.validation import as_flag, check_none, check_progress
 
 # rows of one chunk: larger chunks cost time in the garbage collector
 _CHUNK = 512
@@ -187,6 +187,8 @@ def open_table(
     progress: Progress | None = None,
 ) -> Iterator[Table]:
     """Open a table by its suffix and read its header; progress counts the bytes of a text file."""
+    header = as_flag("header", header)
+    check_progress(progress)
     if path.suffix.lower() in (".parquet", ".pq"):
         check_none("member", member, "for Parquet")
         check_none("delimiter", delimiter, "for Parquet")

@@ -343,7 +343,7 @@ def as_operator(
     X is sparse, dense, a LinearOperator, an Operator or in shards; all arguments are checked here.
     """
     if n_threads is not None:
-        n_threads = validation.as_count("n_threads", n_threads)
+        n_threads = validation.as_thread_count("n_threads", n_threads)
     if validation.is_sparse(X):
         X = as_interactions("X", X, keep_zeros=True)
     elif isinstance(X, Operator) or hasattr(X, "_as_operator"):

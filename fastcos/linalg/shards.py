@@ -11,8 +11,6 @@
 from __future__ import annotations
 
 import bisect
-import shutil
-import uuid
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from types import TracebackType
@@ -287,7 +285,7 @@ class ShardWriter:
     def __init__(self, path: storage.PathLike, item_ids: Ids) -> None:
         self._target = validation.as_path("path", path).absolute()
         storage.check_new_directory("path", self._target)
-        self._folder = self._target.with_name(f".{self._target.name}.{uuid.uuid4().hex}")
+        self._temporary = storage.temporary_directory(self._target)
         self._item_ids, self._dtype = item_ids, np.dtype(np.float32)
         p = len(item_ids)
         self._sums, self._counts = np.zeros(p), np.zeros(p, np.int64)
@@ -296,7 +294,7 @@ class ShardWriter:
         self._user_ids: list[Ids] = []
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True)
+        self._folder = self._temporary.__enter__()
         return self
 
     def add(self, X: sp.csr_array, user_ids: Ids) -> None:
@@ -327,7 +325,7 @@ class ShardWriter:
             if kind is None:
                 self._finish()
         finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._temporary.__exit__(None, None, None)
 
     def _finish(self) -> None:
         with_zeros = self._counts < self._first_rows[-1]

@@ -144,6 +144,8 @@ def randomized_svd(
         X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
     )
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
+    compute_u = validation.as_flag("compute_u", compute_u)
+    validation.check_progress(progress)
     tol = validation.as_real("tol", tol, above=0)
     max_iter = validation.as_count("max_iter", max_iter)
     generator = validation.as_generator("random_state", random_state)
@@ -245,7 +247,11 @@ def svd_residuals(
     operator = as_operator(
         X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
     )
-    U, s, Vt = svd[:3]
+    try:
+        U, s, Vt = svd[:3]
+    except (TypeError, ValueError, IndexError, KeyError):
+        what = validation.format_value(svd)
+        raise TypeError(f"svd must be (U, s, Vt, ...), got {what}") from None
     rows = validation.as_rows("svd.Vt", Vt, dtype=np.float64)
     validation.check_same_width("svd.Vt", rows, "X", operator)
     values = validation.as_vector("svd.s", s, len(rows))

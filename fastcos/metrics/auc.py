@@ -98,6 +98,8 @@ def pair_auc(
     n_pairs = n * (n - 1) // 2
     # the scores, and a copy while they are sorted
     need, memory = 16 * n_pairs, config.working_memory()
+    if exact is not None:
+        exact = validation.as_flag("exact", exact)
     if exact is None:
         exact = n_pairs <= _SORTED_PAIRS and need <= memory * 2**20
     if exact:

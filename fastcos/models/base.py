@@ -130,6 +130,8 @@ class RecommenderMixin:
         X = self._as_matrix(X, reset=False)
         m, p = X.shape
         k = validation.as_count("k", k, high=p)
+        exclude_seen = validation.as_flag("exclude_seen", exclude_seen)
+        validation.check_progress(progress)
         found = Neighbors(np.empty((m, k), np.int64), np.empty((m, k), np.float32))
         for first in range(0, m, _USERS_PER_BLOCK):
             rows = X[first : first + _USERS_PER_BLOCK]

@@ -194,6 +194,7 @@ class CosineMF(
         ValueError
             A parameter or X is not valid, or X has no interactions.
         """
+        validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)
         validation.check_squarable("X", X.data)
         validation.as_count("interactions in X", X.nnz)

@@ -190,6 +190,7 @@ class LinearMF(
         ValueError
             A parameter or X is not valid.
         """
+        validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)
         validation.check_squarable("X", column_stats.values(X))
         settings = self._settings(min(X.shape))

@@ -18,7 +18,7 @@ from fastcos.neighbors.search import (
     fit_items,
     search,
 )
-from fastcos.neighbors.types import FittedItems, Neighbors
+from fastcos.neighbors.types import FittedItems, Neighbors, no_neighbors, padded
 
 _KIND = "SimilarityIndex"
 # arrays of a packed index that are saved, by their names in the kernels' Items
@@ -108,9 +108,10 @@ class SimilarityIndex:
         queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
             One row per query.
         k : int
-            From 1 to the number of items that may be found.
+            From 1 to the number of items in the index.
         allowed : array_like, optional
-            A mask over all item numbers, or item numbers: only these can be found.
+            A mask over all item numbers, or item numbers: only these can be found. Fewer
+            than k of them: padded.
         exclude : sparse (n, p), optional
             Its non-zeros are pairs that must not be found.
         min_score, n_threads, working_memory, progress, out
@@ -133,8 +134,11 @@ class SimilarityIndex:
             Q, fitted.rows, k, live=fitted.numbers, allowed=allowed, exclude=exclude,
             min_score=min_score,
         )  # fmt: skip
+        if not request.k:
+            return padded(no_neighbors(len(Q)), k)
         results = None
         if out is not None:
+            validation.as_count("k", k, high=request.k)
             require(fitted.measure, "blocks")
             kept = request
             if request.permitted is None:
@@ -143,7 +147,7 @@ class SimilarityIndex:
             results = results_in_directory(kept, fitted.rows, measure, options, out)
             if results.is_complete:
                 return Neighbors(**results.finish())
-        return search(fitted, request, options, results)
+        return padded(search(fitted, request, options, results), k)
 
     def add(self, items: Any) -> npt.NDArray[np.int64]:
         """Add items under the next numbers. O((p + new) d).

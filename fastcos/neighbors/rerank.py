@@ -62,6 +62,7 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
     >>> found.indices[0].tolist(), rerank(found, nearest).indices[0].tolist()
     ([1, 2], [2, 1])
     """
+    validation.check_progress(progress)
     given = validation.as_instance("neighbors", neighbors, Neighbors, "what top_k returns")
     indices = np.array(given.indices, np.int64)
     scores = np.full(indices.shape, -np.inf, np.float32)

@@ -32,6 +32,8 @@ from fastcos.neighbors.types import (
     FittedItems,
     Neighbors,
     SearchRequest,
+    no_neighbors,
+    padded,
 )
 
 # bytes of a query in a batch beside its columns and results: norms, bias, lanes, candidates
@@ -79,7 +81,7 @@ def top_k(
     exclude_self : bool
         With items=None, whether a row is kept from being its own neighbour.
     allowed : array_like, optional
-        A mask (m,) or item numbers: only these can be found.
+        A mask (m,) or item numbers: only these can be found. Fewer than k of them: padded.
     exclude : sparse (n, m), optional
         Its non-zeros are pairs that must not be found, such as what a user has seen already. A
         query with fewer than k other items is padded.
@@ -117,24 +119,15 @@ def top_k(
     >>> found.indices.ravel().tolist()
     [1, 0, 1]
     """
+    exclude_self = validation.as_flag("exclude_self", exclude_self)
     if validation.is_sparse(queries) or validation.is_sparse(items):
         from fastcos.neighbors.sparse import sparse_top_k
 
         validation.check_none("out", out, "for sparse rows")
-        return Neighbors(
-            *sparse_top_k(
-                queries,
-                items,
-                k,
-                measure=measure,
-                exclude_self=exclude_self,
-                allowed=allowed,
-                exclude=exclude,
-                min_score=min_score,
-                n_threads=n_threads,
-                progress=progress,
-            )
-        )
+        return sparse_top_k(
+            queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
+            exclude=exclude, min_score=min_score, n_threads=n_threads, progress=progress,
+        )  # fmt: skip
     given = get_measure(measure)
     if out is not None:
         require(given, "blocks")
@@ -142,11 +135,14 @@ def top_k(
     X = Q if items is None else as_items("items", items, given)
     options = as_options(n_threads, working_memory, progress)
     request = as_request(
-        Q, X, k, own=items is None and bool(exclude_self), allowed=allowed, exclude=exclude,
+        Q, X, k, own=items is None and exclude_self, allowed=allowed, exclude=exclude,
         min_score=min_score,
     )  # fmt: skip
+    if not request.k:
+        return padded(no_neighbors(len(Q)), k)
     results = None
     if out is not None:
+        validation.as_count("k", k, high=request.k)
         from fastcos.neighbors.out_of_core import results_in_directory
 
         results = results_in_directory(request, X, given, options, out)
@@ -157,7 +153,7 @@ def top_k(
         # pack only what may be found
         fitted = fitted._replace(segment=fitted.segment.only(request.permitted))
         request = request._replace(permitted=None)
-    return search(fitted, request, options, results)
+    return padded(search(fitted, request, options, results), k)
 
 
 def as_items(name: str, X: Any, measure: Measure, *, or_vector: bool = False) -> Any:
@@ -175,9 +171,10 @@ def as_options(
     n_threads: int | None, working_memory: float | None, progress: parallel.Progress | None = None
 ) -> ExecutionOptions:
     """Settle how a call may use the machine."""
+    validation.check_progress(progress)
     size = config.num_threads()
     if n_threads is not None:
-        size = validation.as_count("n_threads", n_threads)
+        size = validation.as_thread_count("n_threads", n_threads)
     if working_memory is None:
         working_memory = config.working_memory()
     memory = validation.as_real("working_memory", working_memory, above=0)
@@ -204,13 +201,13 @@ def as_request(
         validation.check_same_width("items", X, "queries", Q)
     else:
         validation.check_same_width("queries", Q, "the items of the index", X)
-    permitted, count = None, n_items if live is None else len(live)
+    permitted = None
+    k = validation.as_neighbor_count(k, n_items if live is None else len(live), without_itself=own)
     if allowed is not None:
         permitted = validation.as_item_numbers("allowed", allowed, n_items)
         if live is not None:
             permitted = np.intersect1d(permitted, live, assume_unique=True)
-        count = len(permitted)
-    k = validation.as_neighbor_count(k, count, without_itself=own)
+        k = min(k, len(permitted))  # the caller pads
     exclusions = no_exclusions(n, own=own) if own else None
     if exclude is not None:
         from fastcos.linalg.csr import as_interactions

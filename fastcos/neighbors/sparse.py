@@ -10,6 +10,7 @@ from fastcos.engine.sparse_rows import SparseRows, as_sparse_rows
 from fastcos.kernels import sparse_top_k as sparse_topk
 from fastcos.linalg.csr import as_interactions, csr_arrays
 from fastcos.measures import Measure, get_measure
+from fastcos.neighbors.types import Neighbors, no_neighbors, padded
 
 MEASURES = ("cosine", "dot")
 
@@ -32,7 +33,7 @@ def sparse_top_k(
     min_score: float | None,
     n_threads: int | None,
     progress: parallel.Progress | None,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+) -> Neighbors:
     """Do what ``top_k`` says for sparse rows; return indices and scores.
 
     Inner products of whole numbers are exact; others are summed in float64 in the order of the
@@ -52,14 +53,20 @@ def sparse_top_k(
     else:
         exclude = as_interactions("exclude", exclude)
         validation.check_shape("exclude", exclude.shape, (n, n_items))
+    validation.check_progress(progress)
+    wanted = k = validation.as_neighbor_count(
+        k, n_items, without_itself=items is None and exclude_self
+    )
     count = n_items
     if allowed is not None:
         allowed = validation.as_item_numbers("allowed", allowed, n_items)
         place, count = np.full(n_items, -1), len(allowed)
+        k = min(k, count)
+        if not k:
+            return padded(no_neighbors(n), wanted)
         place[allowed] = np.arange(count)
         searched, exclude = searched.only(allowed), exclude[:, allowed]
         own = np.where(own < 0, -1, place[own])
-    k = validation.as_neighbor_count(k, count, without_itself=items is None and exclude_self)
     if given.are_whole and searched.are_whole:  # exact in every order
         order = searched.columns_by_length()
         is_one = searched is given
@@ -86,7 +93,7 @@ def sparse_top_k(
     )  # fmt: skip
     if allowed is not None:
         indices = np.where(indices < 0, -1, allowed[indices])
-    return indices, scores
+    return padded(Neighbors(indices, scores), wanted)
 
 
 def _kinds(given: SparseRows, searched: SparseRows) -> tuple[npt.DTypeLike, Any, Any]:

@@ -65,3 +65,17 @@ class SearchRequest(NamedTuple):
     permitted: Integers | None
     exclusions: ExcludedItems | None
     min_score: float | None
+
+
+def padded(found: Neighbors, k: int) -> Neighbors:
+    """Return found with k columns; the new ones hold no item."""
+    missing = int(k) - found.indices.shape[1]
+    if not missing:
+        return found
+    indices = np.pad(found.indices, ((0, 0), (0, missing)), constant_values=-1)
+    return Neighbors(indices, np.pad(found.scores, ((0, 0), (0, missing)), constant_values=-np.inf))
+
+
+def no_neighbors(n: int) -> Neighbors:
+    """Return the neighbours of n queries that may find nothing."""
+    return Neighbors(np.empty((n, 0), np.int64), np.empty((n, 0), np.float32))

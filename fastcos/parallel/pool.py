@@ -117,7 +117,7 @@ def run(
     backend. progress(done, total) is called in the calling thread with numbers of rows; an error
     that it raises stops the call.
     """
-    size = None if n_threads is None else validation.as_count("n_threads", n_threads)
+    size = None if n_threads is None else validation.as_thread_count("n_threads", n_threads)
     if len(blocks) <= 2 or getattr(_inside, "busy", False):
         _Job(rows_kernel, blocks, arrays).run_here(progress)
         return

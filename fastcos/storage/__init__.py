@@ -25,4 +25,5 @@ from fastcos.storage.directory import (
     load_arrays as load_arrays,
     save_arrays as save_arrays,
     sync_directory as sync_directory,
+    temporary_directory as temporary_directory,
 )

@@ -8,6 +8,8 @@ while the directory is written again.
 """
 
 import contextlib
+import errno
+import glob
 import hashlib
 import io
 import json
@@ -33,7 +35,7 @@ _HEADER = "header.json"
 _LARGEST_HEADER = 1 << 26
 # names of files that a writer makes, and may remove
 _ARRAY_FILE = re.compile(r"[^\W\d]\w*-[0-9a-f]{16}\.npy")
-_TEMPORARY_FILE = re.compile(r"\.[0-9a-f]{32}")
+_UNIQUE = re.compile(r"\.[0-9a-f]{32}")
 
 PathLike = str | os.PathLike[str]
 
@@ -113,15 +115,9 @@ def save_arrays(
         with _one_writer(target):
             _write(target, kind, arrays, fields)
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    temporary.mkdir()
-    try:
+    with temporary_directory(target) as temporary:
         _write(temporary, kind, arrays, fields)
         temporary.rename(target)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
     sync_directory(target.parent)
 
 
@@ -185,22 +181,56 @@ def check_new_directory(name: str, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _one_writer(directory: Path) -> Iterator[None]:
-    """Wait for other writers: one could remove files that another's header names."""
+def temporary_directory(target: Path) -> Iterator[Path]:
+    """Yield a new directory beside target, which is removed at the end unless it was renamed.
+
+    First removes those that killed writers of target left: a living writer holds a lock on its own.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*"):
+        if _UNIQUE.fullmatch(left.name.removeprefix(f".{target.name}")) and left.is_dir():
+            with contextlib.suppress(OSError), _lock(left, wait=False):
+                shutil.rmtree(left, ignore_errors=True)
+    while True:
+        made = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        made.mkdir()
+        with contextlib.ExitStack() as lock:
+            with contextlib.suppress(OSError):  # a file system without locks, where none is removed
+                lock.enter_context(_lock(made, wait=True))
+            if not made.is_dir():  # removed by another writer before it was locked
+                continue
+            try:
+                yield made
+            finally:
+                shutil.rmtree(made, ignore_errors=True)
+            return
+
+
+@contextlib.contextmanager
+def _lock(directory: Path, *, wait: bool) -> Iterator[None]:
+    """Hold the lock of a directory; OSError where there is none, or another holds it."""
     if os.name != "posix":  # Windows opens no directories
-        yield
-        return
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
     import fcntl
 
     descriptor = os.open(directory, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        try:
+            yield
+        finally:
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # also of the copy in a process forked meanwhile
+    finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _one_writer(directory: Path) -> Iterator[None]:
+    """Wait for other writers: one could remove files that another's header names."""
+    with contextlib.ExitStack() as lock:
+        with contextlib.suppress(OSError):  # a file system without locks
+            lock.enter_context(_lock(directory, wait=True))
+        yield
 
 
 def _write(
@@ -225,7 +255,7 @@ def _write(
     sync_directory(directory)
     current = {entry["file"] for entry in entries.values()}
     for file in directory.iterdir():
-        ours = _ARRAY_FILE.fullmatch(file.name) or _TEMPORARY_FILE.fullmatch(file.name)
+        ours = _ARRAY_FILE.fullmatch(file.name) or _UNIQUE.fullmatch(file.name)
         if ours and file.name not in current:
             file.unlink(missing_ok=True)
 

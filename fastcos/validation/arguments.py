@@ -16,6 +16,9 @@ import numpy.typing as npt
 from fastcos.validation import containers
 from fastcos.validation.containers import format_rows
 
+# threads of a call: more than any machine has CPUs, fewer than a process can start
+MAX_THREADS = 4096
+
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Array = TypeVar("Array", bound=npt.NDArray[Any] | None)
 Kind = TypeVar("Kind")
@@ -44,6 +47,17 @@ def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> in
 def _bad_count(name: str, value: Any, low: int, high: int | None) -> ValueError:
     bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
     return ValueError(f"{name} must be a whole number {bounds}, got {format_value(value)}")
+
+
+def as_thread_count(name: str, value: Any) -> int:
+    """Return value as a number of threads."""
+    return as_count(name, value, high=MAX_THREADS)
+
+
+def check_progress(progress: Any) -> None:
+    """Refuse what cannot be called as progress(done, total), before any work."""
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be callable or None, got {format_value(progress)}")
 
 
 def as_number(name: str, text: Any) -> float:

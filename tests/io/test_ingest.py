@@ -124,3 +124,16 @@ def test_ingest_and_fit_commands(tmp_path, capsys):
     np.testing.assert_allclose(found.components_, expected.components_, atol=1e-5)
     assert main(["fit", str(tmp_path / "x"), "--user", "u", "--out", str(tmp_path / "o")]) == 2
     assert "--user must be left out for a folder of shards" in capsys.readouterr().err
+
+
+def test_ingest_reports_a_full_disk_as_such(tmp_path):
+    resource = pytest.importorskip("resource", reason="limits of POSIX")
+    source = table(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # bytes of a file
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            ingest_interactions(source, tmp_path / "x")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [file.name for file in tmp_path.iterdir()] == [source.name]

@@ -270,3 +270,22 @@ def test_check_replaceable_accepts_empty_or_marked(tmp_path):
             storage.check_replaceable("out", path, "header.json")
     (tmp_path / "header.json").touch()
     storage.check_replaceable("out", tmp_path, "header.json")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
+def test_writers_remove_what_killed_ones_left(tmp_path):
+    code = (
+        "import os, pathlib; from fastcos import storage\n"
+        f"with storage.temporary_directory(pathlib.Path({str(tmp_path / 'new')!r})) as made:\n"
+        "    (made / 'shard').write_text('half'); os.kill(os.getpid(), 9)"
+    )
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", code], check=False)
+        assert len(list(tmp_path.iterdir())) == 1  # that of the last one killed
+    (tmp_path / ".new.backup").mkdir()  # not ours
+    with storage.temporary_directory(tmp_path / "new") as living:
+        with storage.temporary_directory(tmp_path / "new") as other:
+            assert living != other
+            assert living.is_dir()
+        assert sorted(tmp_path.iterdir()) == sorted([living, tmp_path / ".new.backup"])
+    assert [path.name for path in tmp_path.iterdir()] == [".new.backup"]

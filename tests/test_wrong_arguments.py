@@ -1,0 +1,105 @@
+"""Wrong values of arguments that many entry points share: one line that names the argument."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import fastcos
+from fastcos import comparison, io, metrics, neighbors
+
+ROWS = np.random.default_rng(0).standard_normal((20, 4))
+COUNTS = np.random.default_rng(0).integers(0, 3, (30, 8)).astype(float)
+TAKES_PROGRESS = {
+    "top_k": lambda **given: fastcos.top_k(ROWS, k=2, **given),
+    "top_k of sparse rows": lambda **given: fastcos.top_k(sp.csr_array(COUNTS), k=2, **given),
+    "search": lambda **given: fastcos.SimilarityIndex().fit(ROWS).search(ROWS, 2, **given),
+    "neighbors_above": lambda **given: fastcos.neighbors_above(ROWS, 0.5, **given),
+    "rerank": lambda **given: neighbors.rerank(fastcos.top_k(ROWS, k=2), len, **given),
+    "certified_neighbors": lambda **given: fastcos.certified_neighbors(ROWS, k=2, **given),
+    "audit": lambda **given: fastcos.audit(ROWS, k=2, **given),
+    "compare": lambda **given: fastcos.compare(COUNTS, **given),
+    "compare_vectors": lambda **given: comparison.compare_vectors(ROWS, [0, 1] * 10, **given),
+    "simulate": lambda **given: fastcos.simulate_interactions(30, 8, n_clusters=2, **given),
+    "randomized_svd": lambda **given: fastcos.randomized_svd(COUNTS, 2, **given),
+    "LinearMF": lambda **given: fastcos.LinearMF(2).fit(COUNTS, **given),
+    "CosineMF": lambda **given: fastcos.CosineMF(2).fit(COUNTS, **given),
+    "recommend": lambda **given: fastcos.LinearMF(2).fit(COUNTS).recommend(COUNTS, 2, **given),
+    "read_interactions": lambda **given: io.read_interactions("ratings.csv", **given),
+}
+FLAGS = {
+    "exclude_self": lambda flag: fastcos.top_k(ROWS, k=2, exclude_self=flag),
+    "exclude_seen": lambda flag: (
+        fastcos.LinearMF(2).fit(COUNTS).recommend(COUNTS, 2, exclude_seen=flag)
+    ),
+    "compute_u": lambda flag: fastcos.randomized_svd(COUNTS, 2, compute_u=flag),
+    "centered": lambda flag: fastcos.query_metric(ROWS, centered=flag),
+    "exact": lambda flag: metrics.pair_auc(ROWS, [0, 1] * 10, exact=flag),
+    "header": lambda flag: io.read_interactions("ratings.csv", header=flag),
+}
+
+
+@pytest.mark.parametrize("entry", TAKES_PROGRESS)
+def test_progress_must_be_callable(entry):
+    with pytest.raises(TypeError, match=r"^progress must be callable or None, got 5$"):
+        TAKES_PROGRESS[entry](progress=5)
+
+
+@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize("value", ["no", 1, object])
+def test_flags_must_be_booleans(name, value):
+    with pytest.raises(ValueError, match=rf"^{name} must be True or False, got"):
+        FLAGS[name](value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda n: fastcos.top_k(ROWS, k=2, n_threads=n),
+        lambda n: fastcos.top_k(sp.csr_array(COUNTS), k=2, n_threads=n),
+        lambda n: fastcos.SimilarityIndex(n_threads=n).fit(ROWS),
+        lambda n: fastcos.matmul(COUNTS, ROWS[:8], n_threads=n),
+        lambda n: fastcos.simulate_interactions(30, 8, n_clusters=2, n_threads=n),
+    ],
+)
+def test_n_threads_has_an_upper_bound(call):
+    for value in (10**9, 4097):
+        with pytest.raises(ValueError, match=r"^n_threads must be a whole number from 1 to 4096"):
+            call(value)
+    with pytest.raises(ValueError, match=r"^num_threads must be a whole number from 1 to 4096"):
+        fastcos.set_config(num_threads=10**9)
+
+
+@pytest.mark.parametrize("svd", [5, "svd", None, (), ROWS[0], {"U": 1}, (None, [1.0])])
+def test_svd_residuals_refuses_other_objects(svd):
+    with pytest.raises((TypeError, ValueError), match=r"^svd(\.s|\.Vt)? must "):
+        fastcos.svd_residuals(COUNTS, svd)
+
+
+@pytest.mark.parametrize("allowed", [[], [3], [3, 4], [0, 7, 19]])
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "index"])
+def test_fewer_allowed_items_than_k_are_padded(allowed, own, kind):
+    allowed = np.array(allowed, int)
+    if kind == "index":
+        found = fastcos.SimilarityIndex().fit(ROWS).search(ROWS, 5, allowed=allowed)
+        own = False
+    else:
+        rows = ROWS if kind == "dense" else sp.csr_array(ROWS)
+        items = None if own else rows
+        found = fastcos.top_k(rows, items, 5, allowed=allowed)
+    assert found.indices.shape == found.scores.shape == (20, 5)
+    units = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
+    for query, (indices, scores) in enumerate(zip(*found, strict=True)):
+        left = [item for item in allowed.tolist() if not (own and item == query)]
+        left.sort(key=lambda item: -units[item] @ units[query])
+        assert indices.tolist() == left + [-1] * (5 - len(left))
+        assert (scores[len(left) :] == -np.inf).all()
+        assert np.isfinite(scores[: len(left)]).all()
+
+
+def test_index_changes_refuse_repeated_numbers():
+    index = fastcos.SimilarityIndex().fit(ROWS)
+    for change in (index.remove, lambda numbers: index.replace(numbers, ROWS[:3])):
+        with pytest.raises(ValueError, match=r"^numbers must be distinct, got 0 more than once$"):
+            change([0, 0, 1])
+    assert index.n_items_ == 20
