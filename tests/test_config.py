@@ -123,9 +123,9 @@ def test_get_config_ignores_empty_variables(monkeypatch):
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("num_threads", 0, "num_threads must be a whole number of at least 1, got 0"),
-        ("num_threads", 1.5, "num_threads must be a whole number of at least 1, got 1.5"),
-        ("num_threads", "2", "num_threads must be a whole number of at least 1, got '2'"),
+        ("num_threads", 0, "num_threads must be a whole number from 1 to 4096, got 0"),
+        ("num_threads", 1.5, "num_threads must be a whole number from 1 to 4096, got 1.5"),
+        ("num_threads", "2", "num_threads must be a whole number from 1 to 4096, got '2'"),
         ("backend", "omp", "backend must be one of pool, prange, got 'omp'"),
         ("isa", "avx9", "isa must be one of .*vnni, .*generic, got 'avx9'"),
         ("isa", 3, "isa must be one of .*vnni, .*generic, got 3"),
@@ -159,10 +159,22 @@ def test_set_config_changes_all_or_nothing(tmp_path):
     ("variable", "value", "message"),
     [
         ("NUM_THREADS", "many", "FASTCOS_NUM_THREADS must be a number, got 'many'"),
-        ("NUM_THREADS", "0", "FASTCOS_NUM_THREADS must be a whole number of at least 1, got 0"),
-        ("NUM_THREADS", "2.5", "FASTCOS_NUM_THREADS must be a whole number of at least 1, got 2.5"),
-        ("NUM_THREADS", "nan", "FASTCOS_NUM_THREADS must be a whole number of at least 1, got nan"),
-        ("NUM_THREADS", "inf", "FASTCOS_NUM_THREADS must be a whole number of at least 1, got inf"),
+        ("NUM_THREADS", "0", "FASTCOS_NUM_THREADS must be a whole number from 1 to 4096, got 0"),
+        (
+            "NUM_THREADS",
+            "2.5",
+            "FASTCOS_NUM_THREADS must be a whole number from 1 to 4096, got 2.5",
+        ),
+        (
+            "NUM_THREADS",
+            "nan",
+            "FASTCOS_NUM_THREADS must be a whole number from 1 to 4096, got nan",
+        ),
+        (
+            "NUM_THREADS",
+            "inf",
+            "FASTCOS_NUM_THREADS must be a whole number from 1 to 4096, got inf",
+        ),
         ("BACKEND", "omp", "FASTCOS_BACKEND must be one of pool, prange, got 'omp'"),
         ("ISA", "sse", "FASTCOS_ISA must be one of .*vnni, .*generic, got 'sse'"),
         ("WORKING_MEMORY", "-1", "FASTCOS_WORKING_MEMORY must be a finite number > 0, got -1"),

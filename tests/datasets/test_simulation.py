@@ -275,7 +275,7 @@ def test_progress_counts_users():
         ),
         ({"interactions_per_user": 61}, "interactions_per_user must be .* from 1 to 60, got 61"),
         ({"random_state": -1}, "random_state must be a whole number of at least 0, got -1"),
-        ({"n_threads": 0}, "n_threads must be a whole number of at least 1, got 0"),
+        ({"n_threads": 0}, "n_threads must be a whole number from 1 to 4096, got 0"),
     ],
 )
 def test_simulation_refuses_invalid_arguments(changes, message):

@@ -231,8 +231,8 @@ def test_wrong_use_is_refused_by_name(items):
     index.fit(items)
     with pytest.raises(ValueError, match="queries must have as many columns as the items of"):
         index.search(np.ones((1, 3)))
-    with pytest.raises(ValueError, match="k must be a whole number from 1 to 2, got 3"):
-        index.search(items, 3, allowed=[5, 9])
+    with pytest.raises(ValueError, match="k must be a whole number from 1 to 3000, got 3001"):
+        index.search(items, 3001, allowed=[5, 9])
     with pytest.raises(ValueError, match="items left must be a whole number of at least 1, got 0"):
         index.remove(np.arange(3000))
 

@@ -233,7 +233,7 @@ def test_every_layout_and_type_of_input_gives_the_same_answer(tmp_path):
         ({"exclude": sp.csr_array((3, 30))}, r"exclude must be of shape \(5, 30\), got \(3, 30\)"),
         ({"queries": np.full((5, 2), 1e200)}, r"queries must have entries whose squares can be"),
         ({"min_score": np.nan}, r"min_score must be a finite number, got nan"),
-        ({"n_threads": 0}, r"n_threads must be a whole number of at least 1, got 0"),
+        ({"n_threads": 0}, r"n_threads must be a whole number from 1 to 4096, got 0"),
         ({"working_memory": -1}, r"working_memory must be a finite number > 0, got -1"),
     ],
 )

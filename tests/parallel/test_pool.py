@@ -123,7 +123,7 @@ def test_run_of_a_range_of_rows():
 @pytest.mark.parametrize("n_threads", [0, -1, 2.5, "two", True])
 def test_run_refuses_other_numbers_of_threads(n_threads):
     out = np.zeros(4)
-    with pytest.raises(ValueError, match="n_threads must be a whole number of at least 1, got"):
+    with pytest.raises(ValueError, match="n_threads must be a whole number from 1 to 4096, got"):
         parallel.run(mark_rows, np.array([0, 2, 4]), out, n_threads=n_threads)
     assert not out.any()
 
