@@ -10,6 +10,7 @@ Every benchmark compares its answer with a reference (answers.py) before it is t
 each: README.md.
 """
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -21,3 +22,9 @@ sys.path.append(str(Path(__file__).parents[1]))
 if "ASV_COMMIT" in os.environ:
     _caches = Path(os.environ["ASV_ENV_DIR"], "fastcos-cache")
     os.environ["FASTCOS_CACHE_DIR"] = str(_caches / os.environ["ASV_COMMIT"])
+
+# the kernels are timed, not their stand-in; earlier commits have none
+with contextlib.suppress(ImportError):
+    from fastcos.engine import uncompiled
+
+    uncompiled.work_left = 0

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, progress_bar, say
+from fastcos.engine import uncompiled
 from fastcos.kernels import code_cache, tiles
 from fastcos.storage.provenance import provenance
 
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Run every job on tiny inputs."""
+    uncompiled.work_left = 0
     jobs = (_compare, _search, _index, _measures, _fit, _audit, _products)
     started = time.perf_counter()
     with progress_bar("compiling") as progress:

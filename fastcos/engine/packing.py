@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.engine import safe_norms
+from fastcos.engine import safe_norms, uncompiled
 from fastcos.kernels import candidate_filter, packing, pair_scores, tiles
 
 Rows = validation.Rows
@@ -196,6 +196,8 @@ def _check_transformed(rows: Any, bias: Any) -> None:
 
 def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     """Return the Euclidean norms (n,) of read-only rows."""
+    if uncompiled.takes(pair_scores.row_norms, 1, *rows.shape):
+        return validation.read_only(uncompiled.row_norms(rows))
     norms = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(pair_scores.row_norms, blocks, rows, norms, n_threads=n_threads)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.engine import duplicates, scan
+from fastcos.engine import duplicates, scan, uncompiled
 from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
@@ -21,7 +21,8 @@ from fastcos.engine.packing import (
     no_exclusions,
     pack_items,
 )
-from fastcos.kernels.exhaustive_top_k import merge_rows
+from fastcos.kernels.exhaustive_top_k import merge_rows, score_all_rows
+from fastcos.kernels.tile_top_k import search_rows
 
 # find(queries, exclusions, k, options) returns columns and raw scores (n, k), best first
 Search = Callable[[EncodedRows, ExcludedItems, int, ExecutionOptions], scan.Found]
@@ -93,7 +94,9 @@ class Segment:
         return [vars(self)[name] for name in ("packed", "packed_distinct") if name in vars(self)]
 
     def pack(self) -> None:
-        """Pack now what an unrestricted search will need."""
+        """Pack now what an unrestricted search will need, unless its kernels are not compiled."""
+        if uncompiled.takes(search_rows, 0, 0, 0):
+            return
         _ = self.packed if self.duplicates is None else self.packed_distinct
 
     def plan(
@@ -106,10 +109,16 @@ class Segment:
         """Choose how this many queries search the segment; call it as Search says.
 
         Few queries score all pairs, unless the items are packed already. Where items repeat and no
-        filter separates copies, one of each is searched. Otherwise the tiles filter.
+        filter separates copies, one of each is searched. Otherwise the tiles filter. Small searches
+        do without kernels while these are not compiled.
         """
-        if n_queries <= QUERIES_TO_PACK and not self.packed_forms:
-            numbers = self.numbers if permitted is None else permitted
+        is_unpacked, few = not self.packed_forms, n_queries <= QUERIES_TO_PACK
+        numbers = self.numbers if permitted is None else permitted
+        kernel = score_all_rows if few else search_rows
+        size = n_queries, len(numbers), self.encoded.rows.shape[1]
+        if is_unpacked and uncompiled.takes(kernel, *size) and self.duplicates is None:
+            return functools.partial(uncompiled.search, self.metric_type, self.encoded, numbers)
+        if is_unpacked and few:
             return functools.partial(scan.score_all, self.metric_type, self.encoded, numbers)
         if permitted is None and not len(exclusions.indices) and self.duplicates is not None:
             return functools.partial(duplicates.search, self.packed_distinct, self.duplicates)

@@ -29,6 +29,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastcos.kernels import jit
+
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -52,11 +54,11 @@ _BLOCK_BYTES = 1 << 25
 work_left = 150_000_000_000
 
 
-def takes(n_queries: int, n_items: int, depth: int) -> bool:
-    """Whether a search of this size is to be answered here; if so, its work is counted."""
+def takes(kernel: Any, n_queries: int, n_items: int, depth: int) -> bool:
+    """Whether so much work is to be done here, not by this kernel; if so, it is counted."""
     global work_left
     work = n_queries * n_items * (depth + _UNITS_PER_PAIR)
-    if work > work_left:
+    if work >= work_left or jit.is_ready(kernel):
         return False
     work_left -= work
     return True
