@@ -53,18 +53,33 @@ PLAIN = ("measure", "cosine")
 LEFT_OUT = {"user_item_cosine", "user_item_dot", "project_back_users", "soft_cosine"}
 # pairs that learned_diagonal sees: a five-hundredth of all
 N_LABELLED_PAIRS = 1000
-TRAININGS = {
-    "CosineMF": {},
-    "CosineMF, layer norm": {"similarity": "layer_norm"},
-    "CosineMF, negative sampling": {"loss": "negative_sampling"},
-    "CosineMF, uniform negatives": {"negative_exponent": 0.0},
-    "CosineMF, norm penalty": {"norm_penalty": 0.1},
-    "CosineMF, inverse propensities": {"propensity_exponent": 0.5},
-    "control: the same on the dot product": {"similarity": "dot"},
+# about the rank of the truth, which has five clusters: what choosing the rank could gain at most
+TRUE_K = 6
+WORD2VEC = {"similarity": "dot", "loss": "negative_sampling", "temperature": 1.0}
+TEMPERATURES = {
+    **{f"cosine, temperature {t:g}": {"temperature": t} for t in (0.05, 0.07, 0.1, 0.25, 1.0)},
+    **{
+        f"dot product, temperature {t:g}": {"similarity": "dot", "temperature": t}
+        for t in (0.25, 1.0, 2.0)
+    },
+    "word2vec's loss with an item bias, power 3/4": WORD2VEC,
+    **{
+        f"word2vec's loss, power {beta:g}": WORD2VEC
+        | {"item_bias": False, "negative_exponent": beta}
+        for beta in (0.0, 0.5, 0.75, 1.0)
+    },
 }
-# the lines of the page around the table
-START = "<!-- table: made by examples/which_remedy.py -->"
-END = "<!-- end of table -->"
+TRAININGS = {
+    **TEMPERATURES,
+    "cosine, layer norm": {"similarity": "layer_norm"},
+    "cosine, negative sampling": {"loss": "negative_sampling"},
+    "cosine, uniform negatives": {"negative_exponent": 0.0},
+    "cosine, norm penalty": {"norm_penalty": 0.1},
+    "cosine, inverse propensities": {"propensity_exponent": 0.5},
+}
+# the lines of the page around the tables
+TABLES = ("temperatures", "table")
+START, END = "<!-- {}: made by examples/which_remedy.py -->", "<!-- end of {} -->"
 
 
 def auc(scores, cluster):
@@ -140,7 +155,7 @@ def canonical_items(model, X):
 
 
 def remedies(X, cluster, seed):
-    """(kind, name): a function that returns its AUC."""
+    """(kind, name): a function that returns its AUC, and the held-out loss of a training."""
     model = LinearMF(K, random_state=seed).fit(X)
     model = model.reregularized("dropout", model.default_regularization("dropout"))
     items = model.item_embeddings()
@@ -158,6 +173,12 @@ def remedies(X, cluster, seed):
     for name, embed in preprocessed(X).items():
         made["preprocessing", name] = lambda embed=embed: auc_of(embed(), cluster)
     made["after training", "canonicalize"] = lambda: auc_of(canonical_items(model, X), cluster)
+    true_rank = LinearMF(TRUE_K, random_state=seed).fit(X)
+    true_rank = true_rank.reregularized("dropout", model.default_regularization("dropout"))
+    for name in ("identity", "orthonormal"):
+        made["rank", f"{TRUE_K} dimensions, {name}"] = lambda name=name: auc_of(
+            true_rank.item_embeddings(name), cluster
+        )
     eq2 = model.default_regularization("weight_decay")
     made["training", "Eq. 2 (weight decay)"] = lambda: auc_of(
         model.reregularized("weight_decay", eq2).item_embeddings(), cluster
@@ -166,20 +187,20 @@ def remedies(X, cluster, seed):
 
         def by_training(given=given):
             trained = CosineMF(K, **given, random_state=seed).fit(X)
-            return auc_of(trained.item_embeddings(), cluster)
+            return auc_of(trained.item_embeddings(), cluster), trained.validation_curve_.min()
 
         made["training", name] = by_training
     return made
 
 
 def read(path):
-    """AUC by (kind, name) and seed."""
+    """AUC and held-out loss (NaN for none) by (kind, name) and seed."""
     found = {}
     if path.exists():
         with path.open(newline="") as file:
             for row in csv.DictReader(file):
                 at = found.setdefault((row["kind"], row["remedy"]), {})
-                at[int(row["seed"])] = float(row["auc"])
+                at[int(row["seed"])] = float(row["auc"]), float(row["held_out_loss"] or "nan")
     return found
 
 
@@ -190,16 +211,18 @@ def run(given):
     with given.output.open("a", newline="") as file:
         out = csv.writer(file)
         if new:
-            out.writerow(["kind", "remedy", "seed", "auc", "seconds"])
+            out.writerow(["kind", "remedy", "seed", "auc", "seconds", "held_out_loss"])
         for seed in range(given.seeds):
             X, cluster, *_ = simulate_interactions(given.users, given.items, random_state=seed)
             for key, score in remedies(X, cluster, seed).items():
                 if seed in found.get(key, {}):
                     continue
                 start = time.perf_counter()
-                value = score()
+                result = score()
+                value, loss = result if isinstance(result, tuple) else (result, None)
                 seconds = time.perf_counter() - start
-                out.writerow([*key, seed, f"{value:.6f}", f"{seconds:.3f}"])
+                loss = "" if loss is None else f"{loss:.6f}"
+                out.writerow([*key, seed, f"{value:.6f}", f"{seconds:.3f}", loss])
                 file.flush()
                 print(f"seed {seed} {key[0]:15} {key[1]:40} {value:.4f} {seconds:7.2f} s")
 
@@ -217,8 +240,8 @@ def table(found):
     lines = []
     for (kind, name), scores in found.items():
         seeds = sorted(set(scores) & set(plain))
-        values = np.array([scores[seed] for seed in seeds])
-        differences = values - np.array([plain[seed] for seed in seeds])
+        values = np.array([scores[seed][0] for seed in seeds])
+        differences = values - np.array([plain[seed][0] for seed in seeds])
         mean, width = interval(differences)
         verdict = "=" if abs(mean) <= width else "+" if mean > 0 else "-"
         better = f"{int((differences > 0).sum())} of {len(seeds)}"
@@ -235,6 +258,19 @@ def table(found):
         out.append(
             f"| {kind} | {shown} | {values.mean():.4f} | {values.min():.3f} to {values.max():.3f} "
             f"| {change} | {better} |"
+        )
+    return "\n".join(out)
+
+
+def temperature_table(found):
+    """Markdown of the trainings by temperature, with the loss that early stopping minimises."""
+    head = ["training", "AUC", "lowest to highest", "held-out loss", "seeds"]
+    out = ["| " + " | ".join(head) + " |", "|---|---:|---:|---:|---:|"]
+    for name in TEMPERATURES:
+        aucs, losses = np.array(list(found["training", name].values())).T
+        out.append(
+            f"| {name} | {aucs.mean():.3f} | {aucs.min():.3f} to {aucs.max():.3f} "
+            f"| {losses.mean():.3f} | {len(aucs)} |"
         )
     return "\n".join(out)
 
@@ -262,15 +298,18 @@ def main():
     given = parser.parse_args()
     run(given)
     found = read(given.output)
-    text = table(found)
-    size = f"{given.users:,} users, {given.items:,} items, {given.seeds} seeds"
+    texts = dict(zip(TABLES, (temperature_table(found), table(found)), strict=True))
+    size = f"{given.users:,} users, {given.items:,} items, up to {len(found[PLAIN])} seeds"
     made = f"{size}; {machine()}; {time.strftime('%Y-%m-%d', time.gmtime())}."
     if given.page is None:
-        print(text, made, sep="\n\n")
+        print(*texts.values(), made, sep="\n\n")
         return
     page = given.page.read_text()
-    before, after = page.partition(START)[0], page.partition(END)[2]
-    given.page.write_text(f"{before}{START}\n\n{text}\n\n{made}\n\n{END}{after}")
+    for name, text in texts.items():
+        start, end = START.format(name), END.format(name)
+        before, after = page.partition(start)[0], page.partition(end)[2]
+        page = f"{before}{start}\n\n{text}\n\n{made}\n\n{end}{after}"
+    given.page.write_text(page)
 
 
 if __name__ == "__main__":

@@ -153,23 +153,23 @@ class _OtherSide(Mapped):
 
 @register
 class QueryMetricCosine(_OtherSide):
-    """How alike the items' predictions are over the users: S = E[uu'] or Cov(u).
+    """Correlation over the users of the items' predicted scores: S = Cov(u), as ``query_metric``.
 
-    The cosine (centered: the correlation) of two columns of M = XAB', so no reparametrisation of
-    the model changes it, nor a scale per item. Pitfall: it is as good as the users given are many;
-    directions in which none varies are lost. Source: theorem 8 of this project.
+    It is the correlation of two columns of M = XAB', so no reparametrisation of the model changes
+    it, nor a scale per item. Pitfall: it is as good as the users given are many; directions in
+    which none varies are lost. Source: theorem 8 of this project.
 
     Parameters
     ----------
     other : array_like (n, d), optional
         User embeddings; or give them to ``fit``.
-    centered : bool, default False
-        Cov(u) instead of E[uu'].
+    centered : bool, default True
+        False: E[uu'] instead of Cov(u), which is ``project_back_items``.
     """
 
     name: ClassVar[str] = "query_metric_cosine"
 
-    def __init__(self, other: Any = None, *, centered: bool = False) -> None:
+    def __init__(self, other: Any = None, *, centered: bool = True) -> None:
         super().__init__(other)
         self.centered = validation.as_flag("centered", centered)
 

@@ -49,6 +49,9 @@ class CosineMF(
     columns is free, only rotations: cosines of items are what was trained. The bias models
     popularity, which would otherwise change the directions.
 
+    For word2vec's model give ``similarity="dot", loss="negative_sampling", item_bias=False``, and
+    take cosines of the items afterwards.
+
     Parameters
     ----------
     n_components : int, default 50
@@ -60,7 +63,11 @@ class CosineMF(
         -ln of the softmax among the drawn items (arXiv:1807.03748), or of the logistic function of
         each (arXiv:1310.4546).
     temperature : float, default 0.25
-        Divisor of the logits. Lower: closer to the data and to its noise.
+        Divisor of the logits. Lower: closer to the data and to its noise. It decides how similar
+        items come out as much as D did, and the held-out loss does not choose it well: see Notes.
+    item_bias : bool, default True
+        Whether a bias per item models popularity. word2vec has none: with False, the popularity
+        left over by ``negative_exponent`` goes into the directions and norms.
     n_negatives : int, default 1024
         Items drawn for a batch. Its users share them; each skips the items that it has.
     negative_exponent : float, default 0.75
@@ -147,6 +154,7 @@ class CosineMF(
         similarity: str = "cosine",
         loss: str = "info_nce",
         temperature: float = 0.25,
+        item_bias: bool = True,
         n_negatives: int = 1024,
         negative_exponent: float = 0.75,
         propensity_exponent: float = 0.0,
@@ -162,6 +170,7 @@ class CosineMF(
         self.similarity = similarity
         self.loss = loss
         self.temperature = temperature
+        self.item_bias = item_bias
         self.n_negatives = n_negatives
         self.negative_exponent = negative_exponent
         self.propensity_exponent = propensity_exponent
@@ -287,6 +296,7 @@ class CosineMF(
         checked: dict[str, Any] = {
             "similarity": validation.as_choice("similarity", self.similarity, SIMILARITIES),
             "loss": validation.as_choice("loss", self.loss, LOSSES),
+            "item_bias": validation.as_flag("item_bias", self.item_bias),
         }
         # a row of one number that sums to 0 is zero
         fewest = 2 if checked["similarity"] == "layer_norm" else 1

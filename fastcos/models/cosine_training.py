@@ -31,6 +31,7 @@ class TrainingSettings(NamedTuple):
     similarity: str
     loss: str
     temperature: float
+    item_bias: bool
     n_negatives: int
     negative_exponent: float
     propensity_exponent: float
@@ -197,7 +198,7 @@ class _Trainer:
         self.unit, self.softmax = settings.similarity != "dot", settings.loss == "info_nce"
 
     def _start(self, random: np.random.Generator, p: int) -> tuple[Floats, Parameters]:
-        """Random directions, and the bias that is optimal for them: that of popularity."""
+        """Random directions, and the bias that is optimal for them, that of popularity, or none."""
         k, empty = self.settings.n_components, np.isneginf(self.log_counts)
         A, raw = random.standard_normal((2, p, k))
         for rows in (A, raw):
@@ -211,7 +212,8 @@ class _Trainer:
         law = negative_law(self.log_counts, self.settings.negative_exponent)
         expected = np.where(empty, 1, self.settings.n_negatives * law)
         share = np.where(empty, 1, negative_law(self.log_counts, 1.0))
-        return raw, Parameters(A, raw.copy(), np.log(share / expected).astype(np.float32))
+        bias = np.log(share / expected) if self.settings.item_bias else np.zeros(p)
+        return raw, Parameters(A, raw.copy(), bias.astype(np.float32))
 
     def objective(self, penalty: float = 0.0) -> training.Objective:
         return training.Objective(self.scale, np.float32(penalty), self.unit, self.softmax)
@@ -273,6 +275,8 @@ class _Trainer:
             np.float32(self.settings.learning_rate), self._accumulators, self._raw,
             tuple(self.parameters),
         )  # fmt: skip
+        if not self.settings.item_bias:
+            self.parameters.bias[:] = 0  # the kernel has one model; without a bias its step is void
         return float(losses.sum())
 
 

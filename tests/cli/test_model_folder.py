@@ -111,11 +111,11 @@ def test_compare_of_a_folder_equals_that_of_its_items(folder, tmp_path):
     assert ours["rows"] == truth["rows"]
 
 
-def test_neighbors_of_a_folder_by_centred_query_metric(folder, tmp_path):
-    name = "query_metric_cosine:centered=True"
+def test_neighbors_of_a_folder_by_the_query_metric(folder, tmp_path):
+    name = "query_metric_cosine"
     out = tmp_path / "n.npz"
     assert call("neighbors", folder / "model", "--k", 3, "--measure", name, "--out", out) == 0
-    measure = get_measure("query_metric_cosine", other=np.load(folder / "users.npy"), centered=True)
+    measure = get_measure("query_metric_cosine", other=np.load(folder / "users.npy"))
     truth = top_k(np.load(folder / "items.npy"), k=3, measure=measure)
     np.testing.assert_allclose(np.load(out)["scores"], truth.scores, atol=1e-4)
 

@@ -159,15 +159,15 @@ def test_labels_of_one_class_differ_by_parameters():
 
 
 def test_compare_gives_the_other_side_to_measure_objects():
-    centred = get_measure("query_metric_cosine", centered=True)
+    plain = get_measure("query_metric_cosine", centered=False)
     found = compare(
         X, CLUSTERS, n_components=4, rescalings=["identity"], objective="dropout",
-        measures=[centred],
+        measures=[plain],
     )  # fmt: skip
     model = found.models["dropout"]
-    given = get_measure("query_metric_cosine", other=model.user_embeddings(X), centered=True)
+    given = get_measure("query_metric_cosine", other=model.user_embeddings(X), centered=False)
     truth = compare_vectors(model.item_embeddings(), CLUSTERS.tolist(), measures=[given])
-    label = "query_metric_cosine:centered=True"
+    label = "query_metric_cosine:centered=False"
     scores = {row.candidate.measure: row.score.value for row in truth.rows}
     [ours] = [row for row in found.leaderboard.rows if row.candidate.measure == label]
     assert ours.score.value == pytest.approx(scores[label])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastcos
-from fastcos import get_measure, top_k
+from fastcos import get_measure, query_metric, top_k
 from fastcos.measures.rescaling import rescalings
 from tests.measures.cases import D, Spectrum, eq2_rows, model, transformed
 from tests.oracles import measures as oracles
@@ -55,10 +55,15 @@ def test_whitened_cosine_with_large_ridge_is_centred_cosine():
     np.testing.assert_allclose(oracles.cosine(much, much), oracles.centred(B, B), atol=1e-6)
 
 
-def test_query_metric_centred_is_correlation_of_predictions():
+def test_query_metric_is_correlation_of_predictions():
     P, B = model()
-    rows = get_measure("query_metric_cosine", other=P, centered=True).fit(B).encode_items(B)
+    P = P + 0.5
+    rows = get_measure("query_metric_cosine", other=P).fit(B).encode_items(B)
     np.testing.assert_allclose(oracles.cosine(rows, rows), np.corrcoef(B @ P.T), atol=1e-10)
+    same = query_metric(P).transform(B)
+    np.testing.assert_allclose(oracles.cosine(same, same), np.corrcoef(B @ P.T), atol=1e-10)
+    plain = get_measure("query_metric_cosine", other=P, centered=False).fit(B).encode_items(B)
+    assert np.abs(oracles.cosine(plain, plain) - np.corrcoef(B @ P.T)).max() > 0.1
 
 
 def test_fit_accepts_the_other_side():

@@ -146,6 +146,21 @@ def test_cosine_mf_propensities_favour_rare_items(simulation):
     assert slopes[1] < slopes[0] - 0.3
 
 
+def test_cosine_mf_without_item_bias_learns_none(simulation):
+    X = simulation.X
+    counts = np.bincount(X.indices, minlength=X.shape[1])
+    for loss in ("info_nce", "negative_sampling"):
+        given = {"similarity": "dot", "loss": loss, "max_iter": 2, "validation_fraction": 0}
+        without = CosineMF(5, item_bias=False, **given).fit(X)
+        # what is left corrects for the drawing of the negatives
+        expected = 0.75 * np.log(counts[counts > 0])
+        np.testing.assert_allclose(without.item_bias_[counts > 0], expected, rtol=1e-6)
+        learned = CosineMF(5, **given).fit(X).item_bias_[counts > 0]
+        assert np.ptp(learned - expected) > 0.5
+    with pytest.raises(ValueError, match="item_bias must be"):
+        CosineMF(item_bias=2).fit(X)
+
+
 def test_cosine_mf_norm_penalty_pulls_norms_to_one(simulation):
     far, near = (
         np.abs(np.linalg.norm(model.item_embeddings(), axis=1) - 1).mean()

@@ -146,7 +146,7 @@ def test_a_saved_index_keeps_the_parameters_of_its_measure(items, queries, tmp_p
         get_measure("radial_cosine", power=0.25),
         get_measure("feature_augmented", weight=0.5, normalized=True),
         get_measure("popularity_whitened_cosine", popularity=popularity, ridge=0.1),
-        get_measure("query_metric_cosine", other=queries, centered=True),
+        get_measure("query_metric_cosine", other=queries, centered=False),
         get_measure("soft_cosine", features=np.arange(60.0).reshape(20, 3) % 7),
         get_measure("rescaled_cosine", rescaling=np.arange(1.0, 21)),
         get_measure("rescaled_cosine:smoothed", model=SPECTRUM),

@@ -164,8 +164,11 @@ def with_parameters(B: Any) -> Iterator[tuple[str, str, Any, str, float, Any]]:
         other = random.standard_normal((ITEMS, DEPTH)) * np.geomspace(1, 1 / condition, DEPTH)
         there = moment([exact(row) for row in other])
         truth = functools.partial(metric_of, there)
-        for name in ("query_metric_cosine", "project_back_items", "project_back_users"):
-            yield name, name, truth, "condition", FACTORED, {"other": other}
+        given = {"other": other}
+        uncentred = given | {"centered": False}
+        yield "query_metric_cosine", "query_metric_cosine", truth, "condition", FACTORED, uncentred
+        for name in ("project_back_items", "project_back_users"):
+            yield name, name, truth, "condition", FACTORED, given
     popularity = random.uniform(1, 100, len(B))
     total = mpmath.fsum(exact(popularity))
     shares = [share / total for share in exact(popularity)]
