@@ -23,7 +23,6 @@ from fastcos.plots.html import audit_page
 from fastcos.plots.style import figure_style
 from fastcos.storage import provenance
 
-CONDITION = 1.2
 DOTS_PER_INCH = 130
 
 
@@ -35,6 +34,7 @@ class Case:
     users: Any = None
     labels: Any = None
     popularity: Any = None
+    trained_on: str = "unknown"
 
 
 def factors(X: Any, rank: int, objective: str = "dropout", **known: Any) -> Case:
@@ -44,7 +44,7 @@ def factors(X: Any, rank: int, objective: str = "dropout", **known: Any) -> Case
     model = model.reregularized(objective, strength)
     users = model.user_embeddings(X)
     popularity = np.asarray((X != 0).sum(axis=0)).ravel()
-    return Case(model.item_embeddings(), users, popularity=popularity, **known)
+    return Case(model.item_embeddings(), users, popularity=popularity, trained_on="dot", **known)
 
 
 def films(data: Path, objective: str = "dropout") -> Case:
@@ -99,7 +99,7 @@ def simulated(small: bool, objective: str) -> Case:
 def stretched(case: Case) -> Case:
     """The same model under a planted rescaling of condition 8."""
     D = np.geomspace(1, 8, case.items.shape[1])
-    return Case(case.items / D, case.users * D, case.labels, case.popularity)
+    return Case(case.items / D, case.users * D, case.labels, case.popularity, "dot")
 
 
 def noise(small: bool) -> Case:
@@ -138,10 +138,16 @@ def cases(data: Path | None) -> dict[str, Callable[[], Case]]:
 def audited(name: str, case: Case, out: Path) -> fastcos.auditing.Audit:
     """Audit one case and write its page and numbers."""
     report = fastcos.audit(
-        case.items, case.users, labels=case.labels, popularity=case.popularity, condition=CONDITION
+        case.items,
+        case.users,
+        labels=case.labels,
+        popularity=case.popularity,
+        trained_on=case.trained_on,
     )
     stem = "".join(letter for letter in name.casefold().replace(" ", "-") if letter not in ",.")
-    facts = provenance.provenance({"case": name, "condition": CONDITION, "k": report.k, "seed": 0})
+    facts = provenance.provenance(
+        {"case": name, "condition": report.condition, "k": report.k, "seed": 0}
+    )
     io.write_json(out / f"{stem}.json", {**facts, "audit": provenance.json_ready(report.to_dict())})
     io.write_text(out / f"{stem}.html", audit_page(report, name=name, provenance=facts))
     print(f"{name}: {report.verdict}", flush=True)
@@ -151,20 +157,24 @@ def audited(name: str, case: Case, out: Path) -> fastcos.auditing.Audit:
 def summary(reports: dict[str, fastcos.auditing.Audit]) -> str:
     """The table of docs/howto/audit.md."""
     heads = (
-        "embeddings", "items", "parametrisation", "certified", "unbroken", "unit columns, Jaccard",
+        "embeddings", "items", "parametrisation", "certified", "unbroken",
+        "certified, linear", "nearest form", "items orthonormal, Jaccard",
         "query metric, Jaccard", "AUC given", "AUC range", "AUC, query metric",
     )  # fmt: skip
     lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
     for name, report in reports.items():
-        rows = {row.name: row for row in (*report.rescaled_variants, *report.invariant_baselines)}
+        rows = {row.name: row for row in (*report.parametrizations, *report.invariant_baselines)}
+        other = report.nearest_parametrization
         query, found, point = rows.get("query_metric"), report.label_recovery, report.at_condition
         cells = [
             name,
             f"{report.n_items:,} x {report.n_dimensions}",
-            "-" if report.parametrization is None else report.parametrization.name,
+            (report.parametrization or "-").replace("_", " "),
             f"{point.certified:.0%} ± {point.certified_error:.0%}",
             f"{point.unbroken:.0%} ± {point.unbroken_error:.0%}",
-            f"{rows['unit_columns'].jaccard:.2f}",
+            f"{point.certified_linear:.0%}",
+            "-" if other is None else f"{other.name.replace('_', ' ')}, {other.condition:.2g}",
+            f"{rows['items_orthonormal'].jaccard:.2f}",
             "-" if query is None else f"{query.jaccard:.2f}",
             "-" if found is None else f"{found.given:.2f}",
             "-" if found is None else f"{found.low:.2f} to {found.high:.2f}",

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.auditing import certificates
+from fastcos.auditing.cosine_bounds import CONDITION
 from fastcos.kernels import attacks
 
 Floats = npt.NDArray[np.float64]
@@ -46,7 +47,7 @@ class Attack(NamedTuple):
 def vertex_attack(
     items: Any,
     k: int = 10,
-    condition: float = 2.0,
+    condition: float = CONDITION,
     *,
     rows: Any = None,
     n_threads: int | None = None,

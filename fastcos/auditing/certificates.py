@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.auditing.cosine_bounds import as_condition
+from fastcos.auditing.cosine_bounds import CONDITION, as_condition
 from fastcos.engine.packing import encode_rows
 from fastcos.kernels import certificates
 from fastcos.neighbors.index import SimilarityIndex
@@ -84,7 +84,7 @@ class ItemRows(NamedTuple):
 def certified_neighbors(
     items: Any,
     k: int = 10,
-    condition: float = 2.0,
+    condition: float = CONDITION,
     *,
     family: str = "linear",
     rows: Any = None,

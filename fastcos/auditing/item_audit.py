@@ -8,8 +8,9 @@ import numpy.typing as npt
 from fastcos import metrics, parallel, validation
 from fastcos.auditing import certificates, variants
 from fastcos.auditing.certificates import ItemRows
+from fastcos.auditing.cosine_bounds import CONDITION
 from fastcos.auditing.label_recovery import search_rescalings
-from fastcos.auditing.report import Audit, Floats, VariantScores
+from fastcos.auditing.report import TRAINED_ON, Audit, Floats, VariantScores
 from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
 from fastcos.measures.row_transforms import fingerprints
@@ -31,6 +32,8 @@ _INDEXED_ROWS = 2000
 _RANDOM_BASES = 3
 # rows of a partial sum of the index: fixed, so that sums do not depend on threads
 _ROWS_PER_PART = 128
+# ratio of the largest norm to the smallest that counts as equal: rows normalised in float16
+_EQUAL_NORMS = 1.002
 # rows that are hashed at once
 _HASHED_AT_ONCE = 8192
 
@@ -42,17 +45,23 @@ def audit(
     labels: Any = None,
     popularity: Any = None,
     k: int = 10,
-    condition: float = 2.0,
+    condition: float = CONDITION,
+    trained_on: str = "unknown",
     n_threads: int | None = None,
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> Audit:
-    """Report how far the cosines of these items depend on a choice that training never made.
+    """Report how far the cosines of these items depend on the parametrisation of their model.
 
-    Predictions do not change when a rescaling D acts on the users and its inverse on the items.
+    Dot products do not change when a rescaling D acts on the users and its inverse on the items.
     Neighbours by cosine do. The report bounds the share of neighbours that survive such rescalings,
     compares other parametrisations, and recommends what to compare instead.
+
+    The premise is a model that uses the items only in dot products with another, free side. It
+    fails for models that were trained on the cosine, such as most sentence encoders, and for
+    vectors that are sums of both sides, such as the released GloVe vectors. D is then not free, and
+    the report shows sensitivity, not arbitrariness.
 
     One ``top_k`` of all items, and samples for the costlier parts: 48 items for certificates and
     attacks under rescalings, 500 for lists, 1,000 for labels, 2,000 for the sensitivity index.
@@ -74,8 +83,12 @@ def audit(
     k : int
         Neighbours per item.
     condition : float
-        Largest entry of D over its smallest, for the verdict. For scale: 2.3 is between the two
-        cases of the paper's section 2.2 on its own simulation.
+        Largest entry of D over its smallest, for the verdict. Default: 1.2, a change by a fifth,
+        at which the nine cases of docs/howto/audit.md differ most. Parametrisations in use are
+        further apart: on the paper's simulation 2.2 from the usual factors to either case of its
+        section 2.2, and 5 between the two.
+    trained_on : {"dot", "cosine", "unknown"}
+        What the loss of the model used. The vectors alone do not show it.
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional
@@ -92,7 +105,7 @@ def audit(
     ------
     ValueError
         NaN or infinity; users of another width; labels or popularity of another length; k,
-        condition or random_state out of range; fewer than k + 1 rows that are not zero.
+        condition, trained_on or random_state out of range; fewer than k + 1 rows that are not zero.
 
     Notes
     -----
@@ -120,6 +133,7 @@ def audit(
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
     if popularity is not None:
         popularity = validation.as_vector("popularity", popularity, p)
+    trained_on = validation.as_choice("trained_on", trained_on, TRAINED_ON)
     generator = validation.as_generator("random_state", random_state)
     directed = np.flatnonzero(sample.norms > 0)
     if len(directed) < k + 1:
@@ -156,6 +170,7 @@ def audit(
     def score(variant: variants.Variant) -> VariantScores:
         return variants.score_variant(variant, listed, lists[listed.rows], labelled, n_threads)
 
+    found_forms = tuple(map(score, variants.parametrizations(own, others)))
     centred = np.diag(variants.singular_values(own.covariance))
     return Audit(
         n_items=p,
@@ -166,13 +181,15 @@ def audit(
         n_duplicates=_count_duplicates(sample.items),
         n_sampled=len(certified.rows),
         n_listed=len(listed.rows),
-        parametrization=variants.recognize_parametrization(own, others),
+        trained_on=trained_on,
+        equal_norms=_equal(sample.norms[directed]),
+        parametrization=variants.recognize_parametrization(found_forms) if d > 1 else None,
         sensitivity=sensitivity,
         random_basis_sensitivity=float(np.mean(in_random_bases)),
         dimension_shares=shares,
         robustness=robustness_curve(certified, linear, k, condition, n_threads),
         given=score(variants.AS_GIVEN),
-        rescaled_variants=tuple(map(score, variants.rescaled_variants(own, others))),
+        parametrizations=found_forms,
         invariant_baselines=tuple(map(score, variants.invariant_baselines(own, others))),
         label_recovery=recovery,
         hubness=metrics.hubness(lists),
@@ -215,6 +232,11 @@ def sensitivity_index(
     edges = np.isfinite(indices)
     mean = float(indices[edges].mean()) if edges.any() else 0.0
     return mean, sums / sums.sum() if sums.sum() > 0 else sums
+
+
+def _equal(norms: Floats) -> bool:
+    """Whether the norms differ by no more than the rounding of half-precision files."""
+    return bool(norms.max() <= _EQUAL_NORMS * norms.min())
 
 
 def _count_duplicates(items: validation.Rows) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import metrics, validation
-from fastcos.auditing.cosine_bounds import as_condition
+from fastcos.auditing.cosine_bounds import CONDITION, as_condition
 from fastcos.auditing.report import Floats, LabelRecovery
 
 # items of the search; each step takes O(m² d)
@@ -20,7 +20,7 @@ _BINS = 256
 def label_recovery_range(
     items: Any,
     labels: Any,
-    condition: float = 2.0,
+    condition: float = CONDITION,
     *,
     n_threads: int | None = None,
     random_state: int | np.random.Generator = 0,
@@ -28,7 +28,7 @@ def label_recovery_range(
     """The lowest and highest pairwise AUC of labels found over rescalings of this condition.
 
     A search, not a bound: the true range is at least as wide. Both D are searched on a random
-    sample of at most 300 items and evaluated on all items.
+    sample, half of the items but at most 300, and evaluated on the other items.
 
     Parameters
     ----------
@@ -89,24 +89,34 @@ def search_rescalings(
     n_threads: int | None = None,
 ) -> LabelRecovery:
     """Search the range for rows that are not zero and all have a label."""
-    drawn = np.sort(generator.choice(len(rows), min(_SEARCHED_ITEMS, len(rows)), replace=False))
+    order = generator.permutation(len(rows))
+    n_searched = min(_SEARCHED_ITEMS, len(rows) // 2)
+    drawn, others = np.sort(order[:n_searched]), np.sort(order[n_searched:])
+    if not _has_both_pairs(codes[drawn]) or not _has_both_pairs(codes[others]):
+        # too few items of a label to hold some out: only the given embeddings are evaluated
+        drawn, others = np.arange(0), np.arange(len(rows))
     X = rows[drawn].astype(np.float64)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     pairs = np.triu_indices(len(drawn), 1)
     same = codes[drawn][pairs[0]] == codes[drawn][pairs[1]]
 
     def auc(D: Floats) -> float:
-        rescaled = (rows / D).astype(rows.dtype)
-        return metrics.pair_auc(rescaled, codes, exact=False, n_threads=n_threads).value
+        rescaled = (rows[others] / D).astype(rows.dtype)
+        return metrics.pair_auc(rescaled, codes[others], exact=False, n_threads=n_threads).value
 
     identity = np.ones(rows.shape[1])
     ends = [(auc(identity), identity)]
-    if same.any() and not same.all():
+    if len(drawn):
         for sign in (1.0, -1.0):
             D = _ascend(X, pairs, same, sign, 2 * np.log(condition))
             ends.append((auc(D), D))
     (low, low_D), (high, high_D) = (pick(ends, key=lambda end: end[0]) for pick in (min, max))
-    return LabelRecovery(condition, len(rows), ends[0][0], low, high, low_D, high_D)
+    return LabelRecovery(condition, len(others), ends[0][0], low, high, low_D, high_D)
+
+
+def _has_both_pairs(codes: npt.NDArray[np.int64]) -> bool:
+    """Whether some pair has one label, and some pair two."""
+    return 1 < len(np.unique(codes)) < len(codes)
 
 
 def _ascend(

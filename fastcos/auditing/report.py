@@ -1,7 +1,7 @@
 """The report of an audit: its numbers as records, a verdict in one sentence, and advice."""
 
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,10 @@ from fastcos import metrics
 
 Floats = npt.NDArray[np.float64]
 
-BALANCED = "balanced"
+# other parametrisations, and what the model was trained on
+BALANCED, ITEMS_ORTHONORMAL = "balanced", "items_orthonormal"
+USERS_ORTHONORMAL = "users_orthonormal"
+TRAINED_ON = ("dot", "cosine", "unknown")
 
 
 class Record:
@@ -29,20 +32,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-class Parametrization(NamedTuple):
-    """How the two sides of a model share the scale of the latent dimensions.
-
-    Attributes
-    ----------
-    name : {"balanced", "items orthonormal", "users orthonormal"}
-    meaning : str
-        Which training leads there, and which side carries the spectrum.
-    """
-
-    name: str
-    meaning: str
 
 
 @dataclass(frozen=True)
@@ -78,7 +67,7 @@ class VariantScores(Record):
     ----------
     name, meaning : str
     condition : float or None
-        Of the rescaling from the given items to the variant; None if it is no rescaling.
+        Of the linear map from the given items to the variant; None if it is not invertible.
     jaccard, overlap : float
         Jaccard index of the k nearest with the given ones, and rank-biased overlap; means over
         sampled items.
@@ -113,10 +102,10 @@ class LabelRecovery(Record):
     condition : float
         Largest condition of the rescalings in the search.
     n_items : int
-        Labelled items that the values refer to.
+        Labelled items that the values refer to; the search did not see them.
     given, low, high : float
-        Pairwise AUC of the embeddings as given, and the lowest and highest AUC found. The true
-        range is at least as wide.
+        Pairwise AUC of the embeddings as given, and the lowest and highest AUC found, on items
+        that the search did not see. The true range is at least as wide.
     low_rescaling, high_rescaling : ndarray (d,), float64
         Diagonals of the D that attain them, for items / D.
     """
@@ -146,8 +135,12 @@ class Audit(Record):
     n_sampled, n_listed : int
         Items whose edges were certified and attacked under rescalings, and items whose lists of
         neighbours were compared.
-    parametrization : Parametrization or None
-        How the factors share the scale of the dimensions; None if it cannot be recognised.
+    trained_on : {"dot", "cosine", "unknown"}
+        As given.
+    equal_norms : bool
+        Whether all items have the same norm, as after training on the cosine.
+    parametrization : str or None
+        Name of the one of ``parametrizations`` that the given factors have; None if of no one.
     sensitivity : float
         Sensitivity index, 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the edges of
         2,000 items. To first order a rescaling of condition κ moves Fisher's z of an edge by at
@@ -160,10 +153,10 @@ class Audit(Record):
         By ascending condition.
     given : VariantScores
         The given embeddings themselves.
-    rescaled_variants : tuple of VariantScores
-        The given items under the column scales of other parametrisations.
+    parametrizations : tuple of VariantScores
+        The items as other software would parametrise the same predictions.
     invariant_baselines : tuple of VariantScores
-        Embeddings whose cosines no rescaling of the model changes.
+        Similarities that no linear map of the model changes.
     label_recovery : LabelRecovery or None
         None without labels.
     hubness : metrics.Hubness
@@ -191,13 +184,15 @@ class Audit(Record):
     n_duplicates: int
     n_sampled: int
     n_listed: int
-    parametrization: Parametrization | None
+    trained_on: str
+    equal_norms: bool
+    parametrization: str | None
     sensitivity: float
     random_basis_sensitivity: float
     dimension_shares: Floats
     robustness: tuple[RobustnessPoint, ...]
     given: VariantScores
-    rescaled_variants: tuple[VariantScores, ...]
+    parametrizations: tuple[VariantScores, ...]
     invariant_baselines: tuple[VariantScores, ...]
     label_recovery: LabelRecovery | None
     hubness: metrics.Hubness
@@ -212,9 +207,16 @@ class Audit(Record):
         return next(point for point in self.robustness if point.condition == self.condition)
 
     @property
-    def worst_variant(self) -> VariantScores:
-        """The rescaled variant that shares the fewest neighbours with the given embeddings."""
-        return min(self.rescaled_variants, key=lambda variant: variant.jaccard)
+    def worst_parametrization(self) -> VariantScores:
+        """The parametrisation that shares the fewest neighbours with the given embeddings."""
+        return min(self.parametrizations, key=lambda variant: variant.jaccard)
+
+    @property
+    def nearest_parametrization(self) -> VariantScores | None:
+        """The one with the smallest condition of all but the given one; None if there is none."""
+        others = [one for one in self.parametrizations if one.name != self.parametrization]
+        conditions = [one.condition for one in others if one.condition is not None]
+        return next((one for one in others if one.condition == min(conditions, default=0)), None)
 
     @property
     def summary(self) -> str:
@@ -225,37 +227,80 @@ class Audit(Record):
 
     @property
     def verdict(self) -> str:
-        """The report in one sentence."""
-        point, worst = self.at_condition, self.worst_variant
-        low, high = sorted((point.certified, point.unbroken))
-        shares = f"Between {low:.0%} and {high:.0%}"
-        if f"{low:.0%}" == f"{high:.0%}":
-            shares = f"About {low:.0%}"
+        """The premise, and three numbers: all D, all linear maps, the nearest parametrisation."""
+        point, other = self.at_condition, self.nearest_parametrization
+        low = f"{point.certified:.0%} ± {point.certified_error:.0%}"
+        high = f"{point.unbroken:.0%} ± {point.unbroken_error:.0%}"
+        shares = f"about {low}" if low == high else f"between {low} and {high}"
+        sentences = [
+            self._premise(),
+            f"Under every rescaling D of condition {self.condition:g}, {shares} of the {self.k} "
+            "nearest neighbours stay.",
+            f"Under every linear map of that condition, at least {point.certified_linear:.0%} "
+            "stay.",
+        ]
+        if other is not None:
+            name = other.name.replace("_", " ")
+            sentences.append(
+                f"The nearest other parametrisation ({name}, condition {other.condition:.2g}) "
+                f"shares them with a Jaccard index of {other.jaccard:.2f} ± "
+                f"{other.jaccard_error:.2f}."
+            )
+        return " ".join(sentences)
+
+    def _premise(self) -> str:
+        """Whether D is free, as far as is known: the vectors alone do not show it."""
+        if self.trained_on == "dot":
+            return "The model was trained on dot products, which no D and no linear map changes."
+        if self.trained_on == "cosine":
+            return (
+                "The model was trained on the cosine, so that D is not free: these numbers are "
+                "sensitivity, not arbitrariness."
+            )
+        if self.equal_norms:
+            return (
+                "All items have the same norm: if the model was trained on the cosine, D is not "
+                "free, and these numbers are sensitivity, not arbitrariness."
+            )
         return (
-            f"{shares} of the {self.k} nearest neighbours survive every rescaling of condition "
-            f"{self.condition:g}, none of which changes a prediction; those under {worst.name} "
-            f"({worst.meaning}) have a Jaccard index of {worst.jaccard:.2f} with them."
+            "If the model uses these vectors only in dot products with a free other side, no D and "
+            "no linear map changes a prediction."
         )
 
     @property
     def advice(self) -> tuple[str, ...]:
         """What to do about it, most important first."""
-        found = []
-        if self.parametrization is not None and self.parametrization.name == BALANCED:
+        found, free = [], self.trained_on != "cosine"
+        if self.equal_norms and self.trained_on == "unknown":
             found.append(
-                "Both sides have the same Gram matrix, as after training with weight decay on both "
-                "sides. If the model was trained so, training has chosen the rescaling; the range "
-                "here shows other parametrisations."
+                "Find out what the model was trained on (--trained-on): the items have equal "
+                "norms, as after training on the cosine, or after normalising anything else."
             )
-        if any(row.name == "query_metric" for row in self.invariant_baselines):
+        if self.equal_norms and self.trained_on == "dot":
+            found.append(
+                "Audit the items before they were normalised: their norms are part of a model that "
+                "was trained on dot products."
+            )
+        if not free:
+            found.append(
+                "Keep the cosine, which is what was trained. Its temperature decides how similar "
+                "items come out: choose it by labels, since the held-out loss does not choose well."
+            )
+        if free and self.parametrization == BALANCED:
+            found.append(
+                "Both sides have the same Gram matrix, as after training both factors themselves "
+                "with weight decay in the loss. If the model was trained so, training has chosen "
+                "D; the numbers here are sensitivity."
+            )
+        if free and any(row.name == "query_metric" for row in self.invariant_baselines):
             found.append(
                 "Compare items with the query metric (fastcos export): no rescaling, and no linear "
-                "map that keeps the predictions, changes its cosines."
+                "map that keeps the dot products, changes its cosines."
             )
-        else:
+        elif free:
             found.append(
-                "Add the embeddings of users or queries (--users): only the other side of the "
-                "model determines the scale of the dimensions."
+                "Add the embeddings of users or queries (--users), if the model has them: only the "
+                "other side determines the scale of the dimensions."
             )
         if self.at_condition.certified < 0.5:
             found.append(

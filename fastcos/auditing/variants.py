@@ -1,11 +1,11 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
-Factors of one product differ by how they share the scale of the latent dimensions. A rescaled
-variant gives the columns the scales of another parametrisation. An invariant baseline has the same
-cosines for every rescaling of the model.
+Factors of one product differ by an invertible map of the latent space; training on dot products
+does not choose it. Software does: the factors of a truncated SVD, of LSA and of weight decay are
+three parametrisations of one model. An invariant baseline is a similarity that no map changes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,13 @@ import numpy.typing as npt
 
 from fastcos import metrics, validation
 from fastcos.auditing import certificates
-from fastcos.auditing.report import BALANCED, Floats, Parametrization, VariantScores
+from fastcos.auditing.report import (
+    BALANCED,
+    ITEMS_ORTHONORMAL,
+    USERS_ORTHONORMAL,
+    Floats,
+    VariantScores,
+)
 from fastcos.auditing.robustness import standard_error
 from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.measures import Plain
@@ -27,14 +33,13 @@ Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
 
 # rows converted to float64 at once: 8 MiB of 128 columns
 _BLOCK = 8192
-# Frobenius distance of unit Gram matrices that count as equal: the tolerance of gradient training
-# and of a randomized SVD
-_TOLERANCE = 0.02
-_PARAMETRIZATIONS = {
-    BALANCED: "both sides have the same Gram matrix: weight decay on both sides (Eq. 2), or "
-    "canonical factors",
-    "items orthonormal": "the users carry the spectrum: the components of a truncated SVD",
-    "users orthonormal": "the items carry the spectrum: as in LSA and PureSVD",
+# condition of the map to a parametrisation that counts as the given one: it moves Fisher's z by at
+# most 0.05. Gradient training and a randomized SVD stay below it, a D of condition 1.1 does not
+_SAME_CONDITION = 1.05
+_MEANINGS = {
+    BALANCED: "both sides have the same Gram matrix, as under weight decay on both factors",
+    ITEMS_ORTHONORMAL: "directions of the items, equally weighted: components of a truncated SVD",
+    USERS_ORTHONORMAL: "columns of predictions: LSA, PureSVD, and the paper's remedy for items",
 }
 
 
@@ -49,18 +54,13 @@ class Moments(NamedTuple):
         """Second moments of the centred rows."""
         return self.second - np.outer(self.mean, self.mean)
 
-    @property
-    def column_sizes(self) -> Floats:
-        """Root mean square of each column; 1 for a zero column."""
-        sizes = np.sqrt(np.diag(self.second))
-        return np.where(sizes > 0, sizes, 1.0)
-
 
 class Variant(Plain):
     """Item embeddings derived from the given ones, and the cosine of their rows as a measure.
 
-    meaning: what the cosines compare. condition: of the rescaling from the given items; None if it
-    is no rescaling. transform: maps rows of the items to rows of the same type; None: the identity.
+    meaning: what the cosines compare. condition: of the map from the given items; None if it is not
+    invertible, or no map of the model. transform: maps rows of the items to rows of the same type;
+    None: the identity.
     """
 
     def __init__(
@@ -88,67 +88,52 @@ def moments(rows: Any) -> Moments:
     return Moments(total / n, second / n)
 
 
-def rescaled_variants(own: Moments, users: Moments | None) -> Iterator[Variant]:
-    """The given items under the column scales of other parametrisations.
+def parametrizations(own: Moments, users: Moments | None) -> Iterator[Variant]:
+    """The items in the parametrisations of common software, from any factors of the same product.
 
-    A column that is zero on either side keeps its scale.
+    With the singular value decomposition U s V' of the product: V s^½, V, and V s. Full second
+    moments give them in every basis of the factors; norms of columns would only in that of the SVD.
+    The items alone give V, up to a rotation.
     """
-    sizes = own.column_sizes
-    scales = {
-        "half_columns": ("columns divided by the root of their norm", sizes**-0.5),
-        "unit_columns": ("columns of equal norm, as after whitening", 1 / sizes),
-    }
+    values, vectors = _eigen(own.second)
+    root, inverse = vectors * values**0.5, vectors * values**-0.5
+    squares, basis = np.ones(len(values)), np.eye(len(values))
+    powers = {ITEMS_ORTHONORMAL: 0.0}
     if users is not None:
-        other = users.column_sizes
-        scales["balanced"] = ("columns as long as the users': weight decay", np.sqrt(other / sizes))
-        scales["weighted"] = ("columns times the users': columns of predictions", other)
-    for name, (meaning, scale) in scales.items():
-        condition = float(scale.max() / scale.min())
-        yield Variant(name, meaning, condition, _scale_columns(scale))
+        # of the product, up to a factor: s² and V in the basis of the columns of inverse
+        squares, basis = np.linalg.eigh(root.T @ users.second @ root)
+        powers = {BALANCED: 0.25, ITEMS_ORTHONORMAL: 0.0, USERS_ORTHONORMAL: 0.5}
+    for name, power in powers.items():
+        factor = inverse @ (basis * np.maximum(squares, 0.0) ** power)
+        transform = _center_and_map(np.zeros(len(factor)), factor)
+        yield Variant(name, _MEANINGS[name], _condition(vectors.T @ factor), transform)
 
 
 def invariant_baselines(own: Moments, users: Moments | None) -> Iterator[Variant]:
     """Embeddings that no rescaling of the model changes, to the accuracy of a report.
 
-    Whitening uses the items alone; the query metric and project-back use the users too.
+    Whitening uses the items alone; the query metric uses the users too.
     """
     if users is not None:
-        for name, metric, meaning in (
-            ("query_metric", users.covariance, "correlation over users of predicted scores"),
-            ("project_back", users.second, "columns of predictions: the paper's remedy, for items"),
-        ):
-            values, vectors = _eigen(metric)
-            if len(values):
-                zero = np.zeros(len(vectors))
-                yield Variant(name, meaning, None, _center_and_map(zero, vectors * values**0.5))
+        values, vectors = _eigen(users.covariance)
+        if len(values):
+            meaning = "correlation over users of predicted scores"
+            metric = _center_and_map(np.zeros(len(vectors)), vectors * values**0.5)
+            yield Variant("query_metric", meaning, None, metric)
     values, vectors = _eigen(own.covariance)
     if len(values):
         whitening = _center_and_map(own.mean, vectors * values**-0.5)
         yield Variant("whitened", "directions of the items, equally weighted", None, whitening)
 
 
-def recognize_parametrization(items: Moments, users: Moments | None) -> Parametrization | None:
-    """Recognise how the two sides share the spectrum; None if they do it in no usual way.
+def recognize_parametrization(found: Sequence[VariantScores]) -> str | None:
+    """The parametrisation that the given items already have, if it is one of those found.
 
-    A truncated SVD returns orthonormal columns on one side. Weight decay on both sides makes both
-    Gram matrices equal. One column has no parametrisation.
+    By the condition of the map to it, which bounds the change of every cosine (Theorem 3). One
+    column has no parametrisation.
     """
-    d = len(items.second)
-    if d < 2:
-        return None
-
-    def equal(first: Floats, second: Floats) -> bool:
-        sizes = [np.linalg.norm(gram) or 1.0 for gram in (first, second)]
-        return bool(np.linalg.norm(first / sizes[0] - second / sizes[1]) < _TOLERANCE)
-
-    name = None
-    if users is not None and equal(items.second, users.second):
-        name = BALANCED
-    elif users is not None and equal(users.second, np.eye(d)):
-        name = "users orthonormal"
-    elif equal(items.second, np.eye(d)):
-        name = "items orthonormal"
-    return None if name is None else Parametrization(name, _PARAMETRIZATIONS[name])
+    near = (one for one in found if one.condition is not None and one.condition < _SAME_CONDITION)
+    return next((one.name for one in near), None)
 
 
 def score_variant(
@@ -195,8 +180,11 @@ def singular_values(second: Floats) -> Floats:
     return values
 
 
-def _scale_columns(scale: Floats) -> Map:
-    return lambda rows: rows * scale.astype(rows.dtype)
+def _condition(factor: Floats) -> float | None:
+    """Largest over smallest singular value; None if the map is not invertible."""
+    sizes = np.linalg.svd(factor, compute_uv=False)
+    invertible = sizes[-1] > np.finfo(np.float64).eps ** 0.5 * len(sizes) * sizes[0]
+    return float(sizes[0] / sizes[-1]) if invertible else None
 
 
 def _center_and_map(mean: Floats, factor: Floats) -> Map:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import read_factors
-from fastcos.cli.terminal import print_json, print_table, progress_bar, say
+from fastcos.cli.terminal import DECISION_PAGE, print_json, print_table, progress_bar, say
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from fastcos.auditing.report import Audit
 
 DESCRIPTION = """\
-Report how far the cosine similarities of item embeddings depend on a choice that training never
-made: bounds on the share of nearest neighbours that survive rescalings of the latent dimensions,
-the neighbours of other parametrisations, and what to compare instead. Writes audit.json and
-audit.html, a page that needs no network. With --against, also splits the change since an old
-version into a change of basis and a real change. Exit status 1 if a share is below --fail-under."""
+Report how far the cosine similarities of item embeddings depend on the parametrisation of their
+model, which training on dot products leaves open: bounds on the share of nearest neighbours that
+survive rescalings of the latent dimensions, the neighbours of other parametrisations, and what to
+compare instead. Writes audit.json and audit.html, a page that needs no network. With --against,
+also splits the change since an old version into a change of basis and a real change. Exit status 1
+if a share is below --fail-under."""
 EPILOG = """\
 examples:
   fastcos audit films
@@ -43,9 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--condition",
         type=float,
-        default=2.0,
         metavar="C",
-        help="largest over smallest entry of D, for the verdict (default 2)",
+        help="largest over smallest entry of D, for the verdict (default 1.2)",
+    )
+    parser.add_argument(
+        "--trained-on",
+        default="unknown",
+        metavar="LOSS",
+        help="what the model was trained on: dot, cosine or unknown (default unknown)",
     )
     parser.add_argument(
         "--popularity", metavar="FILE", help="table of items and counts, such as their users"
@@ -56,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-under",
         metavar="NAME=SHARE,...",
         help="exit 1 if lower: certified (at --condition), jaccard (of the worst "
-        "rescaled variant), unchanged (overlap with OLD after the best linear map)",
+        "parametrisation), unchanged (overlap with OLD after the best linear map)",
     )
     options.add_labels(parser)
     options.add_output(parser, "audit")
@@ -87,10 +93,11 @@ def run(given: argparse.Namespace) -> int:
         found = io.read_popularity(given.popularity, model.ids)
         popularity, n_known = found.values, len(model.ids) - found.n_missing
         say(f"popularity: {n_known:,} items, {found.n_missing:,} not in the file")
+    condition = {} if given.condition is None else {"condition": given.condition}
     with progress_bar("searching neighbours") as progress:
         report = audit(
             model.items, model.users, labels=labels, popularity=popularity, k=given.k,
-            condition=given.condition, progress=progress, random_state=given.seed,
+            trained_on=given.trained_on, progress=progress, random_state=given.seed, **condition,
         )  # fmt: skip
     diff = None
     if old is not None:
@@ -107,6 +114,7 @@ def run(given: argparse.Namespace) -> int:
         "seed": given.seed,
         "k": report.k,
         "condition": report.condition,
+        "trained_on": report.trained_on,
     }
     facts = provenance.provenance(parameters)
     document = {**facts, "audit": provenance.json_ready(report.to_dict())}
@@ -144,8 +152,9 @@ def show(report: "Audit") -> None:
     """Print the report."""
     print(report.verdict)
     print(report.summary)
-    if report.parametrization is not None:
-        print(f"parametrisation: {report.parametrization.name}: {report.parametrization.meaning}")
+    for form in report.parametrizations:
+        if form.name == report.parametrization:
+            print(f"parametrisation: {form.name}: {form.meaning}")
     print_table(
         f"share of the {report.k} nearest that survive every map of at most this condition; "
         f"rescalings: {report.n_sampled} sampled items",
@@ -162,7 +171,7 @@ def show(report: "Audit") -> None:
         [
             [row.name, row.condition, row.jaccard, row.jaccard_error, row.overlap, row.rsa,
              row.hubness, row.auc, row.meaning]
-            for row in (report.given, *report.rescaled_variants, *report.invariant_baselines)
+            for row in (report.given, *report.parametrizations, *report.invariant_baselines)
         ],
     )  # fmt: skip
     numbers = {
@@ -178,6 +187,7 @@ def show(report: "Audit") -> None:
     print_table("shape", ["statistic", "value"], [list(pair) for pair in numbers.items()])
     for number, line in enumerate(report.advice, 1):
         print(f"{number}. {line}")
+    say(DECISION_PAGE)
 
 
 def _show_diff(diff: "ModelDiff", ids: Any) -> None:
@@ -210,7 +220,10 @@ def _limits(given: argparse.Namespace) -> dict[str, float]:
 
 def _status(report: "Audit", diff: "ModelDiff | None", limits: dict[str, float]) -> int:
     """Return 1, and print the reason, if a share is below its limit."""
-    shares = {"certified": report.at_condition.certified, "jaccard": report.worst_variant.jaccard}
+    shares = {
+        "certified": report.at_condition.certified,
+        "jaccard": report.worst_parametrization.jaccard,
+    }
     if diff is not None:
         shares["unchanged"] = diff.overlap_after_linear_map
     failed = [name for name, limit in limits.items() if shares[name] < limit]

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # columns of a table in a file or a pipe, where rich would squeeze it into 80
 WIDTH_OF_FILES = 160
+# the last message of an audit and of a comparison
+DECISION_PAGE = "what to do about it, step by step: docs/howto/decide.md"
 # a log gets one line of progress in so many seconds
 SECONDS_PER_LINE = 10.0
 

@@ -72,20 +72,20 @@ def test_invariant_baselines_ignore_a_planted_rescaling():
     _, users, items, _ = model(3)
     D = np.array([20.0, 1, 1, 1, 1, 1])
     before, after = (audit(B, A, k=5) for B, A in ((items, users), (items / D, users * D)))
-    for name in ("query_metric", "project_back", "whitened"):
+    for name in ("query_metric", "whitened"):
         one = by_name(before.invariant_baselines)[name]
         other = by_name(after.invariant_baselines)[name]
         assert one.hubness == other.hubness
-    balanced = by_name(after.rescaled_variants)["balanced"]
+    balanced = by_name(after.parametrizations)["balanced"]
     assert balanced.condition == pytest.approx(20, rel=0.5)
-    assert balanced.jaccard < by_name(before.rescaled_variants)["balanced"].jaccard - 0.1
+    assert balanced.jaccard < by_name(before.parametrizations)["balanced"].jaccard - 0.1
 
 
 def test_factors_of_objective_two_are_balanced():
     data = simulate_interactions(1500, 150, random_state=2)
     fitted = LinearMF(8, objective="weight_decay", regularization=20.0).fit(data.X)
     report = audit(fitted.item_embeddings(), fitted.user_embeddings(data.X), k=5)
-    balanced = by_name(report.rescaled_variants)["balanced"]
+    balanced = by_name(report.parametrizations)["balanced"]
     assert balanced.jaccard > 0.97
     assert balanced.rsa == pytest.approx(1, abs=1e-3)
 
@@ -103,7 +103,7 @@ def test_isotropic_noise_has_equal_dimension_shares():
 def test_random_labels_stay_at_chance_level():
     rng, users, items, _ = model(5)
     report = audit(items, users, labels=rng.integers(0, 3, len(items)), k=5)
-    for row in (report.given, *report.rescaled_variants, *report.invariant_baselines):
+    for row in (report.given, *report.parametrizations, *report.invariant_baselines):
         assert abs(row.auc - 0.5) < 0.03
     assert "Do not expect the labels" in report.advice[-1]
 
@@ -139,9 +139,12 @@ def test_audit_takes_one_dimension_and_few_items():
 def test_identical_users_have_no_query_metric():
     _, _, items, _ = model(12)
     report = audit(items, np.ones((50, 6)), k=5)
-    assert [row.name for row in report.invariant_baselines] == ["project_back", "whitened"]
-    # all predictions of an item are equal: cosines are 1 or -1
-    assert by_name(report.invariant_baselines)["project_back"].jaccard < 0.2
+    assert [row.name for row in report.invariant_baselines] == ["whitened"]
+    # all predictions of an item are equal: cosines are 1 or -1, and the map is not invertible
+    same = by_name(report.parametrizations)["users_orthonormal"]
+    assert same.jaccard < 0.2
+    assert same.condition is None
+    assert report.nearest_parametrization.name == "items_orthonormal"
 
 
 def test_report_is_the_same_for_float32_and_any_threads():
@@ -159,7 +162,15 @@ def test_verdict_has_both_bounds_and_to_dict_is_plain():
         items, users, labels=labels, popularity=np.ones(260) + np.arange(260), condition=1.1
     )
     point = next(point for point in report.robustness if point.condition == 1.1)
-    assert f"Between {point.certified:.0%} and {point.unbroken:.0%}" in report.verdict
+    low = f"{point.certified:.0%} ± {point.certified_error:.0%}"
+    high = f"{point.unbroken:.0%} ± {point.unbroken_error:.0%}"
+    assert f"condition 1.1, between {low} and {high} of the 10" in report.verdict
+    assert f"every linear map of that condition, at least {point.certified_linear:.0%}" in (
+        report.verdict
+    )
+    nearest = report.nearest_parametrization
+    assert nearest.condition == min(row.condition for row in report.parametrizations)
+    assert f"Jaccard index of {nearest.jaccard:.2f} ± {nearest.jaccard_error:.2f}" in report.verdict
     plain = json.loads(json.dumps(report.to_dict()))
     assert plain["verdict"] == report.verdict
     assert plain["given"]["name"] == "given"
@@ -183,6 +194,7 @@ def test_working_memory_does_not_change_the_report(tmp_path):
         ({"users": np.ones((5, 4))}, "users must have as many columns as items"),
         ({"labels": [0, 1]}, "labels must be of shape"),
         ({"popularity": [1.0]}, "popularity must be of shape"),
+        ({"trained_on": "dots"}, "trained_on must be one of dot, cosine, unknown, got 'dots'"),
         ({"condition": 0}, "condition must be a finite number >= 1"),
     ],
 )
@@ -207,7 +219,7 @@ def test_standard_errors_match_repeated_samples():
         reported = np.mean([getattr(report.at_condition, error) for report in reports])
         assert 0.4 < observed / reported < 2.0
     # all lists were compared: no sampling error
-    assert reports[0].rescaled_variants[0].jaccard_error == 0
+    assert reports[0].parametrizations[0].jaccard_error == 0
     assert reports[0].given.jaccard_error == 0
 
 
@@ -217,15 +229,17 @@ def test_parametrization_is_recognised_by_the_columns():
     s = np.array([9.0, 5, 4, 2, 1])
     cases = {
         "balanced": (V * s**0.5, U * s**0.5),
-        "items orthonormal": (V, U * s),
-        "users orthonormal": (V * s, U),
+        "items_orthonormal": (V, U * s),
+        "users_orthonormal": (V * s, U),
         None: (V * s**0.8, U * s**0.2),
     }
     for name, (items, users) in cases.items():
-        found = audit(items, users, k=3).parametrization
-        assert name == (found and found.name)
-    assert audit(V, k=3).parametrization.name == "items orthonormal"
+        assert audit(items, users, k=3).parametrization == name
+    assert audit(V, k=3).parametrization == "items_orthonormal"
     assert audit(V * s, k=3).parametrization is None
+    # with one dominant direction the Gram matrices of a planted D are nearly equal
+    s, D = np.array([30.0, 1, 1, 1, 1]), np.array([1.0, 2, 1, 1, 1])
+    assert audit(V * s**0.5 / D, U * s**0.5 * D, k=3).parametrization is None
 
 
 def test_duplicates_are_counted():
@@ -243,10 +257,40 @@ def test_advice_follows_from_the_report():
     assert any("single neighbours" in line for line in both.advice)
     U, V = np.linalg.qr(users)[0], np.linalg.qr(items)[0]
     assert "weight decay" in audit(V, U, k=5).advice[0]
-    assert audit(V * [9, 5, 4, 3, 2, 1], U, k=5).parametrization.name == "users orthonormal"
+    assert audit(V * [9, 5, 4, 3, 2, 1], U, k=5).parametrization == "users_orthonormal"
     wide = audit(items / np.geomspace(1, 30, 6), users, labels=labels, k=5, condition=30.0)
     assert wide.label_recovery.high - wide.label_recovery.low > 0.1
     assert "Fix the rescaling with outside information" in wide.advice[-1]
+
+
+def test_verdict_names_its_premise():
+    """A model that was trained on the cosine has no free D: predictions change under it."""
+    _, users, items, _ = model(18)
+    units = items / np.linalg.norm(items, axis=1, keepdims=True)
+    free = "If the model uses these vectors only in dot products with a free other side"
+    not_free = "sensitivity, not arbitrariness"
+    verdicts = {
+        (name, what): audit(rows, users, k=5, trained_on=what)
+        for name, rows in (("raw", items), ("unit", units.astype(np.float16).astype(np.float32)))
+        for what in ("dot", "cosine", "unknown")
+    }
+    assert verdicts["raw", "unknown"].verdict.startswith(free)
+    assert verdicts["unit", "unknown"].verdict.startswith("All items have the same norm: if")
+    for name in ("raw", "unit"):
+        assert "trained on dot products, which no D" in verdicts[name, "dot"].verdict
+        assert not_free in verdicts[name, "cosine"].verdict
+        assert "query metric" not in " ".join(verdicts[name, "cosine"].advice)
+        assert "Keep the cosine" in verdicts[name, "cosine"].advice[0]
+    assert "--trained-on" in verdicts["unit", "unknown"].advice[0]
+    assert "before they were normalised" in verdicts["unit", "dot"].advice[0]
+    # the fact behind the premise
+    D = np.linspace(1, 1.2, 6)
+    before, after = (
+        cosine_matrix(np.vstack(both)) for both in ((users, items), (users * D, items / D))
+    )
+    best, best_after = (cosines[:200, 200:].argmax(axis=1) for cosines in (before, after))
+    assert (best != best_after).mean() > 0.01
+    np.testing.assert_allclose((users * D) @ (items / D).T, users @ items.T, rtol=1e-10, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -270,8 +314,7 @@ def test_advice_names_labels_that_cannot_be_recovered():
     assert report.label_recovery.high < 0.55
     assert (
         max(
-            row.auc
-            for row in (report.given, *report.rescaled_variants, *report.invariant_baselines)
+            row.auc for row in (report.given, *report.parametrizations, *report.invariant_baselines)
         )
         < 0.58
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastcos.auditing.canonical import canonicalize, query_metric
-from fastcos.auditing.variants import invariant_baselines, moments, rescaled_variants
+from fastcos.auditing.variants import invariant_baselines, moments, parametrizations
 from fastcos.datasets.simulation import simulate_interactions
 from fastcos.models.linear_mf import LinearMF
 from tests.oracles.audit import cosine_matrix
@@ -13,7 +13,7 @@ from tests.oracles.audit import cosine_matrix
 def variants(items, users=None):
     own = moments(items)
     others = None if users is None else moments(users)
-    found = [*rescaled_variants(own, others), *invariant_baselines(own, others)]
+    found = [*parametrizations(own, others), *invariant_baselines(own, others)]
     return {variant.name: cosine_matrix(variant.encode_items(items)) for variant in found}
 
 
@@ -23,7 +23,7 @@ def test_item_variants_ignore_spectrum_and_shrinkage():
     one, other = V * [9, 5, 3, 2, 1], V * [2.0, 1.9, 1.5, 1.4, 0.3]
     assert np.abs(cosine_matrix(one) - cosine_matrix(other)).max() > 0.1
     first, second = variants(one), variants(other)
-    for name in ("unit_columns", "whitened"):
+    for name in ("items_orthonormal", "whitened"):
         np.testing.assert_allclose(first[name], second[name], atol=1e-10)
 
 
@@ -35,10 +35,49 @@ def test_user_variants_ignore_the_parametrisation():
     one, same, other = (
         variants(items, users) for items, users in ((V * s, U), (V * s / D, U * D), (V * t, U))
     )
-    for name in ("query_metric", "project_back", "balanced", "weighted", "whitened"):
+    for name in ("query_metric", "users_orthonormal", "balanced", "whitened"):
         np.testing.assert_allclose(one[name], same[name], atol=1e-10)
-    for name in ("query_metric", "project_back", "balanced"):
+    for name in ("query_metric", "users_orthonormal", "balanced"):
         assert np.abs(one[name] - other[name]).max() > 0.1
+
+
+def test_parametrizations_hold_in_any_basis():
+    """Against the factors themselves: norms of columns give them in the basis of the SVD only."""
+    rng = np.random.default_rng(9)
+    P, Q = rng.standard_normal((80, 6)) @ rng.standard_normal((6, 6)), rng.standard_normal((50, 6))
+    _, s, Vt = np.linalg.svd(P @ Q.T, full_matrices=False)
+    V, s = Vt[:6].T, s[:6]
+    found = variants(Q, P)
+    predictions = (P @ Q.T).T
+    for name, truth in (
+        ("items_orthonormal", V),
+        ("balanced", V * np.sqrt(s)),
+        ("balanced", canonicalize(P, Q).items),
+        ("users_orthonormal", V * s),
+        ("users_orthonormal", predictions),
+        ("query_metric", predictions - predictions.mean(axis=1, keepdims=True)),
+    ):
+        np.testing.assert_allclose(found[name], cosine_matrix(truth), atol=1e-9)
+    lengths = np.linalg.norm(P, axis=0) / np.linalg.norm(Q, axis=0)
+    by_columns = cosine_matrix(Q * np.sqrt(lengths))
+    assert np.abs(by_columns - found["balanced"]).max() > 0.3
+
+
+def test_condition_is_that_of_the_map_from_the_items():
+    rng = np.random.default_rng(10)
+    V = np.linalg.qr(rng.standard_normal((40, 4)))[0]
+    U = np.linalg.qr(rng.standard_normal((60, 4)))[0]
+    s, D = np.array([8.0, 4, 2, 1]), np.array([1.0, 3, 1, 1])
+    R = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    own, others = moments((V * np.sqrt(s) / D) @ R), moments((U * np.sqrt(s) * D) @ R)
+    found = {one.name: one.condition for one in parametrizations(own, others)}
+    scales = {"balanced": D, "items_orthonormal": D / s**0.5, "users_orthonormal": D * s**0.5}
+    for name, scale in scales.items():
+        assert found[name] == pytest.approx(scale.max() / scale.min())
+    constant = moments(np.ones((5, 4)))
+    singular = {one.name: one.condition for one in parametrizations(own, constant)}
+    assert singular["users_orthonormal"] is None
+    assert singular["balanced"] is None
 
 
 @pytest.mark.parametrize("rescaling", ["identity", "weights", "data"])

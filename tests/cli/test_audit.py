@@ -48,7 +48,7 @@ def test_audit_prints_and_writes_the_same_report(files, capsys):
     assert written["audit"]["n_items"] == 120
     assert written["audit"]["given"]["auc"] is not None
     for row in (
-        *written["audit"]["rescaled_variants"],
+        *written["audit"]["parametrizations"],
         *written["audit"]["invariant_baselines"],
     ):
         assert row["name"] in printed

@@ -89,7 +89,7 @@ def test_audit_of_a_folder_matches_that_of_its_sides(folder, tmp_path):
     assert [row["name"] for row in ours["invariant_baselines"]] == [
         row["name"] for row in truth["invariant_baselines"]
     ]
-    for some in ("rescaled_variants", "invariant_baselines"):
+    for some in ("parametrizations", "invariant_baselines"):
         for row, true in zip(ours[some], truth[some], strict=True):
             assert row["jaccard"] == pytest.approx(true["jaccard"], abs=0.02), row["name"]
 

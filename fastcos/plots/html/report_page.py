@@ -135,11 +135,11 @@ def _robustness(report: Audit) -> Markup:
         element(
             "p",
             "A rescaling D multiplies the latent dimensions of the users and divides those of the "
-            "items. It changes no prediction, but it changes cosines. Its condition is its largest "
-            "factor over the smallest. The true share of neighbours that survive every D of a "
-            "condition is in the shaded band. Below the band neighbours are certified; above it an "
-            f"attack found a D that removes them. At condition {report.condition:g}, the vertical "
-            f"line: {certified} to {unbroken}.",
+            "items. It changes cosines, but no dot product of a user and an item. Its condition is "
+            "its largest factor over the smallest. The true share of neighbours that survive "
+            "every D of a condition is in the shaded band. Below the band neighbours are "
+            "certified; above it an attack found a D that removes them. At condition "
+            f"{report.condition:g}, the vertical line: {certified} to {unbroken}.",
         ),
         figure(RobustnessDisplay(report), 320, label),
         element(
@@ -185,22 +185,23 @@ def _dimensions(report: Audit) -> Markup:
 
 
 def _parametrizations(report: Audit) -> Markup:
-    known = report.parametrization
+    forms = report.parametrizations
+    known = next((one.meaning for one in forms if one.name == report.parametrization), None)
     return _section(
         "The same model under other parametrisations",
         element(
             "p",
-            "Each row is the same model with the same predictions. If its neighbours differ from "
+            "Each row has the same dot products of users and items. If its neighbours differ from "
             "the given ones, only the parametrisation differs."
-            + (f" The given factors: {known.meaning}." if known else ""),
+            + (f" The given factors: {known}." if known else ""),
         ),
-        _variants("Rescalings", "rescaling", (report.given, *report.rescaled_variants)),
+        _variants("Parametrisations", "form", (report.given, *forms)),
         element(
             "p",
             f"Jaccard index of the {report.k} nearest neighbours of {report.n_listed:,} items with "
             "the given ones, ± one standard error if it is at least 0.005. RSA: correlation of all "
             "their cosines. Hubness: skewness of how often an item is listed. Condition: of the "
-            "rescaling from the given items.",
+            "linear map from the given items.",
             class_="quiet",
         ),
     )
@@ -215,7 +216,7 @@ def _invariants(report: Audit) -> Markup:
             "p",
             "Cosines of these baselines are the same for every rescaling, and for every linear "
             "map, of the model. Low agreement with the given embeddings is not their fault."
-            + ("" if with_users else " Two more need the embeddings of the users."),
+            + ("" if with_users else " One more needs the embeddings of the users."),
         ),
         _variants("Invariant baselines", "baseline", rows),
     )
