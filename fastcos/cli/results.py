@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from fastcos import io
-from fastcos.cli.terminal import print_json, print_table, say
+from fastcos.cli.terminal import DECISION_PAGE, print_json, print_table, say
 from fastcos.comparison import Comparison, Leaderboard, RescalingScores
 from fastcos.storage import provenance
 
 # heading, attribute of RescalingScores
 COLUMNS = (
     ("AUC", "pair_auc"),
+    ("stratified", "stratified_auc"),
     ("MAP@R", "map_at_r"),
     ("AMI", "ami"),
     ("ARI", "ari"),
@@ -40,10 +41,10 @@ def write_comparison(
 
     folder.mkdir(parents=True, exist_ok=True)
     maps = SimilarityMapsDisplay.from_comparison(comparison).plot().figure_
-    written = _write_figure(maps, folder, stem)
+    written = write_figure(maps, folder, stem)
     if comparison.labels is not None and comparison.grid:
         grid = ExponentGridDisplay.from_comparison(comparison).plot().figure_
-        written += _write_figure(grid, folder, "exponents", kinds=("png",))
+        written += write_figure(grid, folder, "exponents", kinds=("png",))
     rows = [row.to_dict() for row in (*comparison.named, *comparison.grid)]
     io.write_csv(folder / f"{stem}.csv", tuple(rows[0]), (tuple(row.values()) for row in rows))
     io.write_json(folder / f"{stem}.json", comparison_document(comparison, parameters))
@@ -58,12 +59,13 @@ def write_leaderboard(leaderboard: Leaderboard, folder: Path, stem: str) -> list
     csv = folder / f"{stem}.csv"
     io.write_csv(csv, tuple(rows[0]), (tuple(row.values()) for row in rows))
     figure = LeaderboardDisplay.from_leaderboard(leaderboard).plot().figure_
-    return [csv, *_write_figure(figure, folder, stem)]
+    return [csv, *write_figure(figure, folder, stem)]
 
 
-def _write_figure(
+def write_figure(
     figure: Any, folder: Path, stem: str, *, kinds: Sequence[str] = ("png", "svg")
 ) -> list[Path]:
+    """Write a figure in files of these kinds; return their paths."""
     paths = [folder / f"{stem}.{kind}" for kind in kinds]
     for target in paths:
         with io.atomic_path(target) as path:
@@ -122,9 +124,11 @@ def show_leaderboard(leaderboard: Leaderboard, name: str = "") -> None:
         f"{leaderboard.unit}; best D of every measure, {len(leaderboard.rows)} candidates"
     )
     others = leaderboard.rows[0].other_scores
-    header = ("measure", "under", leaderboard.score, "95 %", "gain", "95 %", *others)
+    over = f"95 % over {leaderboard.unit}"
+    header = ("measure", "under", leaderboard.score, over, "gain", over, *others)
     print_table(title, header, table)
     print(leaderboard.conclusion)
+    say(DECISION_PAGE)
     if leaderboard.left_out:
         why = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
         say(f"left out, with what they require: {why}")

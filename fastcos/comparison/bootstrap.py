@@ -8,9 +8,10 @@ import numpy as np
 
 from fastcos.comparison.candidates import Candidate
 from fastcos.comparison.leaderboard import BootstrapInterval, Leaderboard, LeaderboardRow
-from fastcos.measures.row_transforms import Floats
+from fastcos.measures.row_transforms import Floats, Integers
 
-# coverage of the intervals; a test is significant where the interval excludes 0
+# coverage of the intervals, over units drawn again for this data and these models; a test is
+# significant where the interval excludes 0, by chance in 2.5 % of tests of independent units
 LEVEL = 0.95
 # samples behind an interval: its ends then vary by about 1.5 % of its width (standard error)
 N_RESAMPLES = 2000
@@ -21,23 +22,27 @@ Estimate = Callable[[Floats, Sequence[int]], Floats]
 
 
 class ChanceTest(NamedTuple):
-    """A score that the best candidate must raise above that of a trivial answer.
+    """A score that the best candidate should raise above that of a trivial answer.
 
     Attributes
     ----------
     score : str
         Name of the score.
     estimate : callable
-    chance : ndarray (n,)
-        Score of the trivial answer for every unit; its mean is the chance level.
+        The score of the candidates.
+    chance : callable
+        The score of the trivial answer, as that of one candidate.
     baseline : str
         The trivial answer, in words that a number follows: "chance has".
+    scope : str
+        What passing the test means, where there are several: "locally".
     """
 
     score: str
     estimate: Estimate
-    chance: Floats
+    chance: Estimate
     baseline: str
+    scope: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,11 +59,13 @@ class Evaluation:
     estimate : callable
         The score that ranks.
     tests : sequence of ChanceTest
-        If the best candidate fails one, the task has no answer.
+        If the best candidate fails all, the task has no answer.
     other_scores : dict of str to Estimate
         Further scores for the table.
     failure : str
-        The conclusion if a test fails.
+        The conclusion if all tests fail.
+    success : str
+        Start of the sentence that names the tests passed; "" for none.
     """
 
     task: str
@@ -69,11 +76,30 @@ class Evaluation:
     tests: Sequence[ChanceTest]
     other_scores: Mapping[str, Estimate]
     failure: str
+    success: str = ""
 
 
 def mean_estimate(values: Floats) -> Estimate:
     """Means over units of values (c, n), as an estimate."""
     return lambda weights, some: weights @ values[some].T / weights.sum(axis=1, keepdims=True)
+
+
+def balanced_estimate(values: Floats, classes: Integers) -> Estimate:
+    """Means over classes of means over their units, so that rare classes count as common ones.
+
+    values (c, n); classes (n,): numbers from 0. A class that a sample lacks is left out of it.
+    """
+    members = np.zeros((len(classes), int(classes.max()) + 1))
+    members[np.arange(len(classes)), classes] = 1
+
+    def estimate(weights: Floats, some: Sequence[int]) -> Floats:
+        counts = weights @ members
+        present = counts > 0
+        shares = present / np.where(present, counts, 1) / present.sum(axis=1, keepdims=True)
+        means = [(((weights * values[c]) @ members) * shares).sum(axis=1) for c in some]
+        return np.stack(means, axis=1)
+
+    return estimate
 
 
 def rank(
@@ -92,7 +118,8 @@ def rank(
     table = _rows(evaluation, candidates, whole, _samples(whole, random))
     rows = sorted(table, key=lambda row: -row.score.value)
     halves = _CrossFitting(n, random)
-    failed = _failed_test(evaluation, candidates, halves)
+    passed = _tested(evaluation, candidates, halves)
+    succeeds = any(lead.low > 0 for _, _, lead in passed)
     gain = None
     if len(candidates) > 1:
         others = range(1, len(candidates))
@@ -104,13 +131,19 @@ def rank(
         score=evaluation.score,
         rows=rows,
         baseline=candidates[0],
-        chance_level={test.score: float(test.chance.mean()) for test in evaluation.tests},
+        chance_level={
+            test.score: float(test.chance(whole, [0])[0, 0]) for test in evaluation.tests
+        },
         n_units=n,
         unit=evaluation.unit,
-        beats_chance=not failed,
-        recommended=None if failed else recommended,
+        beats_chance=succeeds,
+        recommended=recommended if succeeds else None,
         gain=gain,
-        conclusion=failed or _advice(evaluation, table[0], best, gain),
+        conclusion=(
+            _success(evaluation, passed) + _advice(evaluation, table[0], best, gain)
+            if succeeds
+            else _failure(evaluation, passed, len(candidates))
+        ),
         left_out=dict(left_out),
     )
 
@@ -152,22 +185,44 @@ class _CrossFitting:
         return _interval(float(np.mean(values)), np.mean(resampled, axis=0))
 
 
-def _failed_test(
+def _tested(
     evaluation: Evaluation, candidates: Sequence[Candidate], halves: _CrossFitting
-) -> str | None:
-    """The conclusion if the best candidate fails a test."""
+) -> list[tuple[ChanceTest, str, BootstrapInterval]]:
+    """Each test, the score of its best candidate in words, and its lead over the chance level."""
     every, whole = range(len(candidates)), np.ones((1, evaluation.n_units))
+    found = []
     for test in evaluation.tests:
-        lead = halves.lead(test.estimate, every, mean_estimate(test.chance[None]))
-        if lead.low <= 0:
-            scores = test.estimate(whole, every)[0]
-            best = int(scores.argmax())
-            return (
-                f"{evaluation.failure}: the best of {len(candidates)} candidates, "
-                f"{candidates[best]}, has {test.score} {scores[best]:.3f}, {test.baseline} "
-                f"{test.chance.mean():.3f}; {_method(evaluation)}, the lead is {lead}."
-            )
-    return None
+        lead = halves.lead(test.estimate, every, test.chance)
+        scores = test.estimate(whole, every)[0]
+        best, chance = int(scores.argmax()), test.chance(whole, [0])[0, 0]
+        words = (
+            f"{test.score} {scores[best]:.3f} of {candidates[best]}, {test.baseline} {chance:.3f}"
+        )
+        found.append((test, words, lead))
+    return found
+
+
+def _failure(
+    evaluation: Evaluation, tested: Sequence[tuple[ChanceTest, str, BootstrapInterval]], n: int
+) -> str:
+    """The conclusion if all tests fail."""
+    results = "; ".join(f"{words}, the lead is {lead}" for _, words, lead in tested)
+    return f"{evaluation.failure}: of {n} candidates the best has {results}; {_method(evaluation)}."
+
+
+def _success(
+    evaluation: Evaluation, tested: Sequence[tuple[ChanceTest, str, BootstrapInterval]]
+) -> str:
+    """A sentence that names the tests passed and failed."""
+    if not evaluation.success:
+        return ""
+    words = [
+        f"{'' if lead.low > 0 else 'not '}{test.scope} ({result})" for test, result, lead in tested
+    ]
+    # what holds comes first
+    words.sort(key=lambda text: text.startswith("not "))
+    joint = " and " if not words[-1].startswith("not ") else ", but "
+    return f"{evaluation.success} {joint.join(words)}. "
 
 
 def _advice(

@@ -7,7 +7,7 @@ from fastcos.comparison.candidates import Candidate
 
 
 class BootstrapInterval(NamedTuple):
-    """A number and its 95 % percentile interval over bootstrap samples."""
+    """A number and its 95 % percentile interval over units drawn again, for the same models."""
 
     value: float
     low: float
@@ -69,7 +69,7 @@ class Leaderboard:
         Items, users or pairs behind the table and the conclusion.
     unit : str
     beats_chance : bool
-        Whether the best candidate exceeds every chance level significantly.
+        Whether the best candidate exceeds a chance level significantly.
     recommended : Candidate or None
         None unless beats_chance.
     gain : BootstrapInterval or None

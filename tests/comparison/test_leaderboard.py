@@ -112,7 +112,8 @@ def test_weighted_spearman_matches_scipy_on_repeats():
 
 def evaluation_of(values, chance):
     estimate = bootstrap.mean_estimate(values)
-    test = bootstrap.ChanceTest("score", estimate, chance, "chance has")
+    trivial = bootstrap.mean_estimate(chance[None])
+    test = bootstrap.ChanceTest("score", estimate, trivial, "chance has")
     return bootstrap.Evaluation(
         "what", "units", values.shape[1], "score", estimate, (test,), {}, "No measure does"
     )
@@ -160,7 +161,85 @@ def test_rank_finds_a_real_lead_and_tests_chance():
     none = ranked(values - 2, np.zeros(400))
     assert not none.beats_chance
     assert none.recommended is None
-    assert none.conclusion.startswith("No measure does: the best of 5 candidates, m3, ")
+    assert none.conclusion.startswith("No measure does: of 5 candidates the best has score -1.")
+    assert " of m3, chance has 0.000, the lead is " in none.conclusion
+
+
+def test_balanced_estimate_weights_classes_equally():
+    random = np.random.default_rng(3)
+    values, classes = random.random((3, 50)), np.repeat([0, 1, 2], [40, 8, 2])
+    estimate = bootstrap.balanced_estimate(values, classes)
+    weights = random.integers(0, 3, (4, 50)).astype(float)
+    weights[1, classes == 2] = 0
+    for row, found in zip(weights, estimate(weights, [2, 0]), strict=True):
+        present = [c for c in range(3) if row[classes == c].any()]
+        for place, number in enumerate((2, 0)):
+            truth = np.mean(
+                [
+                    np.average(values[number][classes == c], weights=row[classes == c])
+                    for c in present
+                ]
+            )
+            assert found[place] == pytest.approx(truth)
+
+
+def test_label_task_precision_counts_ties_in_part():
+    random = np.random.default_rng(4)
+    rows, labels = blobs(60)
+    rows[20:40] = rows[5]  # equally near to each other and to others
+    task = LabelTask(labels, np.full(60, True), random)
+    [cosine] = [one for one in every_candidate(rows) if one.name == "cosine"]
+    found = task.score(cosine, Embeddings(rows)).precision
+    unit = rows / np.linalg.norm(rows, axis=1)[:, None]
+    for i in (0, 5, 22, 59):
+        shares = []
+        for _ in range(400):  # ties in random order
+            scores = np.round(unit @ unit[i], 9) + 1e-10 * random.random(60)
+            scores[i] = -2
+            shares.append((labels[np.argsort(-scores)[:10]] == labels[i]).mean())
+        assert found[i] == pytest.approx(np.mean(shares), abs=0.02)
+
+
+def test_rare_labels_are_recovered_per_class():
+    """A vote of ten never names a class of 2 %, although its items are near each other."""
+    random = np.random.default_rng(5)
+    rows = random.standard_normal((600, 16))
+    rare = np.arange(600) < 12
+    rows[rare] += 1.2 * random.standard_normal(16)
+    labels = np.where(rare, "rare", "other")
+    found = compare_vectors(rows, labels, measures=["dot"])
+    assert found.beats_chance
+    assert "recovered locally (precision@10 per class" in found.conclusion
+    assert found.rows[0].other_scores["accuracy"] < 0.99
+    base = (11 / 599 + 587 / 599) / 2
+    assert found.chance_level["precision@10 per class"] == pytest.approx(base)
+
+
+def test_labels_of_scattered_groups_are_recovered_locally():
+    """Each label is half of each of 30 pairs of groups: pairs of one label are no nearer."""
+    random = np.random.default_rng(6)
+    groups = np.arange(1200) % 60
+    labels = groups % 2
+    centres = random.standard_normal((60, 8))
+    rows = 3 * centres[groups] + 0.5 * random.standard_normal((1200, 8))
+    found = compare_vectors(rows, labels, measures=["cosine"])
+    assert found.beats_chance
+    sentence = found.conclusion.partition(". ")[0]
+    assert found.rows[0].other_scores["P@10"] > 0.9
+    assert abs(found.rows[0].other_scores["AUC"] - 0.5) < 0.05
+    assert sentence.startswith("The labels are recovered locally (precision@10 per class 0.9")
+
+
+@pytest.mark.slow
+def test_shuffled_labels_are_rarely_accepted():
+    accepted = 0
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        rows, _ = blobs(500, d=10, seed=seed)
+        sizes = ([10, 490], [20, 480], [125] * 4)[seed % 3]
+        labels = random.permutation(np.repeat(np.arange(len(sizes)), sizes))
+        accepted += compare_vectors(rows, labels, measures=["dot", "centered_cosine"]).beats_chance
+    assert accepted <= 7  # 5 % of 60 are 3; a binomial exceeds 7 in 1 % of cases
 
 
 def test_compare_vectors_recommends_centring():

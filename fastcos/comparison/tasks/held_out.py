@@ -10,6 +10,7 @@ from fastcos import parallel, validation
 from fastcos.comparison.bootstrap import ChanceTest, Evaluation, mean_estimate
 from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
 from fastcos.kernels import knn_vote
+from fastcos.measures import Measure
 from fastcos.measures.row_transforms import Floats, Integers
 from fastcos.metrics.labelled import check_enough
 from fastcos.metrics.retrieval import hits_of, ndcgs_at_k, recalls_at_k
@@ -50,11 +51,13 @@ class HeldOutTask:
         Numbers of the evaluated users, in ascending order.
     """
 
-    def __init__(self, X: sp.csr_array, random: np.random.Generator) -> None:
+    def __init__(
+        self, X: sp.csr_array, random: np.random.Generator, n_users: int = N_USERS
+    ) -> None:
         self.rest, held = split_held_out(X, HELD_OUT_SHARE, random)
         able = np.flatnonzero(np.diff(held.indptr))
         check_enough("X", len(able), 2, "users with interactions to hold out")
-        self.users = np.sort(random.permutation(able)[:N_USERS])
+        self.users = np.sort(random.permutation(able)[:n_users])
         self._seen = sp.csr_array(self.rest[self.users])
         self._held = sp.csr_array(held[self.users])
         self._k = min(N_RECOMMENDED, X.shape[1])
@@ -70,11 +73,7 @@ class HeldOutTask:
         """Recommend by user-item scores, by votes of the nearest users or of the nearest items."""
         measure = candidate.make(embeddings)
         if candidate.name in USER_ITEM:
-            users: Any = embeddings.users
-            found = top_k(
-                users[self.users], embeddings.items, self._k, measure=measure, exclude=self._seen
-            ).indices
-            return self._scores(found)
+            return self.score_factors(embeddings.users, embeddings.items, measure)
         rows = candidate.rows(embeddings)
         n = rows.shape[0]
         if candidate.compares_users:
@@ -90,6 +89,11 @@ class HeldOutTask:
         seen = _row_starts_and_items(self._seen)
         return self._recommended(knn_vote.recommend_by_items, *seen, *_votes(lists))
 
+    def score_factors(self, users: Any, items: Any, measure: str | Measure = "dot") -> UserScores:
+        """Recommend the items with the best scores for the rows (n, k) of the users."""
+        found = top_k(users[self.users], items, self._k, measure=measure, exclude=self._seen)
+        return self._scores(found.indices)
+
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
         """Ranked by NDCG; the best must exceed that of the most popular items."""
         ndcg, recall = (mean_estimate(np.stack(one)) for one in zip(*scores, strict=True))
@@ -103,7 +107,7 @@ class HeldOutTask:
                 ChanceTest(
                     f"NDCG@{self._k}",
                     ndcg,
-                    self.most_popular().ndcg,
+                    mean_estimate(self.most_popular().ndcg[None]),
                     "the most popular items have",
                 ),
             ),

@@ -1,4 +1,10 @@
-"""Label recovery: an AUC, an average precision and a majority vote per labelled item."""
+"""Label recovery: AUC, average precision, precision@10 and a majority vote per labelled item.
+
+Recovery has two meanings. Globally, pairs of one label score higher than pairs of two: AUC.
+Locally, the nearest neighbours share the label: precision@10. Labels of several groups each may be
+recovered locally alone. Both tests weight all classes equally, since a vote or a mean over items
+would only speak of the commonest class.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.comparison.bootstrap import ChanceTest, Evaluation, mean_estimate
+from fastcos.comparison.bootstrap import (
+    ChanceTest,
+    Evaluation,
+    balanced_estimate,
+    mean_estimate,
+)
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.scoring import raw_score_blocks
 from fastcos.kernels import label_ranks
@@ -29,12 +40,15 @@ class LabelScores(NamedTuple):
         Average precision at R; ``metrics.map_at_r`` is its mean.
     auc : ndarray, float64
         P(an item of its label scores more than one of another) + half of P(equal).
+    precision : ndarray, float64
+        Share of the ten nearest that have its label; of equally near ones each counts in part.
     accuracy : ndarray, float64
         1 if the ten nearest vote for its label, else 0.
     """
 
     map_at_r: Floats
     auc: Floats
+    precision: Floats
     accuracy: Floats
 
 
@@ -63,23 +77,26 @@ class LabelTask:
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         n = len(self.queries)
-        auc, precision = parallel.unfilled(n, np.float64), parallel.unfilled(n, np.float64)
-        voted = parallel.unfilled(n, np.int64)
+        auc, average = parallel.unfilled(n, np.float64), parallel.unfilled(n, np.float64)
+        voted, precision = parallel.unfilled(n, np.int64), np.empty(n)
         k = min(N_VOTERS, len(self._pool) - 1)
         for part, scores in raw_score_blocks(measure, rows, self.queries, self._pool):
             parallel.run(
                 label_ranks.score_label_ranks, parallel.row_blocks(len(scores), 4),
                 validation.read_only(scores), self._places[part], self._codes, self._sizes, k,
-                auc[part], precision[part], voted[part],
+                auc[part], average[part], voted[part],
             )  # fmt: skip
+            precision[part] = _precisions(scores, self._codes, self._places[part], k)
         right = voted == self._codes[self._places]
-        return LabelScores(precision, auc, right.astype(np.float64))
+        return LabelScores(average, auc, precision, right.astype(np.float64))
 
     def evaluation(self, scores: Sequence[LabelScores]) -> Evaluation:
-        """Ranked by MAP@R; the best must exceed chance in its votes and in its AUC."""
-        map_at_r, auc, accuracy = (mean_estimate(np.stack(s)) for s in zip(*scores, strict=True))
-        own = self._codes[self._places]
-        most_common = (own == self._sizes.argmax()).astype(np.float64)
+        """Ranked by MAP@R; the best must exceed chance among its ten nearest or in its AUC."""
+        values = LabelScores(*(np.stack(score) for score in zip(*scores, strict=True)))
+        map_at_r, auc, precision, accuracy = map(mean_estimate, values)
+        _, classes = np.unique(self._codes[self._places], return_inverse=True)
+        # the share of its label among all other items
+        base = (self._sizes[self._codes[self._places]] - 1) / (len(self._pool) - 1)
         return Evaluation(
             task="which items have the same label",
             unit="items",
@@ -88,13 +105,39 @@ class LabelTask:
             estimate=map_at_r,
             tests=(
                 ChanceTest(
-                    "accuracy of ten votes",
-                    accuracy,
-                    most_common,
-                    "the commonest label is right for",
+                    "precision@10 per class",
+                    balanced_estimate(values.precision, classes),
+                    balanced_estimate(base[None], classes),
+                    "chance has",
+                    "locally",
                 ),
-                ChanceTest("AUC", auc, np.full(len(own), 0.5), "chance has"),
+                ChanceTest(
+                    "AUC per class",
+                    balanced_estimate(values.auc, classes),
+                    balanced_estimate(np.full((1, len(base)), 0.5), classes),
+                    "chance has",
+                    "globally",
+                ),
             ),
-            other_scores={"AUC": auc, "accuracy": accuracy},
+            other_scores={"AUC": auc, "P@10": precision, "accuracy": accuracy},
             failure="No measure recovers these labels",
+            success="The labels are recovered",
         )
+
+
+def _precisions(scores: Floats, codes: Integers, owns: Integers, k: int) -> Floats:
+    """Share of own's label among the k best columns of scores (b, m), own left out.
+
+    Columns that tie at the k-th score share the places that are left.
+    """
+    own_codes = codes[owns][:, np.newaxis]
+    scores = scores.copy()
+    scores[np.arange(len(scores)), owns] = -np.inf
+    m = scores.shape[1]
+    least = np.partition(scores, m - k, axis=1)[:, m - k, np.newaxis]
+    same = codes == own_codes
+    above, equal = scores > least, scores == least
+    places = k - above.sum(axis=1)
+    tied = places * (equal & same).sum(axis=1) / equal.sum(axis=1)
+    shares: Floats = ((above & same).sum(axis=1) + tied) / k
+    return shares

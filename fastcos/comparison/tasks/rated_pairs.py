@@ -56,13 +56,16 @@ class PairTask:
                 [[weighted_spearman(self._ratings, scores[c], w) for c in some] for w in weights]
             )
 
+        def chance(weights: Floats, _: Sequence[int]) -> Floats:
+            return np.zeros((len(weights), 1))
+
         return Evaluation(
             task="how similar people rate pairs",
             unit="pairs",
             n_units=len(self._pairs),
             score="Spearman",
             estimate=estimate,
-            tests=(ChanceTest("Spearman", estimate, np.zeros(len(self._pairs)), "chance has"),),
+            tests=(ChanceTest("Spearman", estimate, chance, "chance has"),),
             other_scores={},
             failure="No measure follows these ratings",
         )
