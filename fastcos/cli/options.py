@@ -50,7 +50,6 @@ def add_simulation(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--preset",
-        default="zipf_bounded",
         metavar="NAME",
         help="reading of what the paper leaves open (default zipf_bounded; "
         "a wrong name lists them all)",
@@ -68,7 +67,7 @@ def simulate(given: argparse.Namespace) -> "Simulation":
             n_clusters=given.n_clusters,
             item_exponent=tuple(given.item_exponent),
             user_exponent=given.user_exponent,
-            preset=given.preset,
+            preset="zipf_bounded" if given.preset is None else given.preset,
             random_state=given.seed,
             progress=progress,
         )

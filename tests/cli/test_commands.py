@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -138,7 +139,8 @@ def test_compare_of_simulated_files_equals_reproduce(reproduced, tmp_path, capsy
 
 def test_compare_writes_and_prints_the_leaderboard(compared):
     folder, _, out, _ = compared
-    assert out.splitlines()[-1].startswith(("Use ", "Stay with "))
+    assert out.splitlines()[-1].startswith("The labels are recovered ")
+    assert re.search(r"\. (Use|Stay with) ", out.splitlines()[-1])
     leaderboard = json.loads((folder / "comparison.json").read_text())["leaderboard"]
     assert leaderboard["beats_chance"]
     assert leaderboard["conclusion"] == out.splitlines()[-1]
@@ -410,7 +412,7 @@ def test_compare_cards_by_colour(tmp_path, capsys):
     assert auc["orthonormal"] < 0.66
     assert auc["eq2"] > 0.8
     assert document["leaderboard"]["beats_chance"]
-    assert document["leaderboard"]["chance_level"]["accuracy of ten votes"] < 0.25
+    assert document["leaderboard"]["chance_level"]["precision@10 per class"] < 0.25
 
 
 @pytest.mark.slow
@@ -424,7 +426,7 @@ def test_compare_anime_by_type(tmp_path, capsys):
         *("--label-member", "anime/anime_info.dat", "--label-column", "type", "--out", tmp_path),
     )
     assert status == 0, err
-    assert out.splitlines()[-1].startswith("Use ")
+    assert ". Use " in out.splitlines()[-1]
 
 
 @pytest.mark.slow
