@@ -562,6 +562,57 @@ def test_objective_2_is_balanced_and_objective_1_is_not():
     assert not np.allclose((X @ A).T @ X @ A, B.T @ B, atol=0.1)
 
 
+def normalised_gap(P, Q):
+    """Distance of two Gram matrices of unit size."""
+    one, other = (side.T @ side for side in (P, Q))
+    return np.linalg.norm(one / np.linalg.norm(one) - other / np.linalg.norm(other))
+
+
+def test_decay_of_tower_weights_does_not_balance_embeddings():
+    """Weight decay in the loss balances the last layers, not what they make of the features."""
+    rng = np.random.default_rng(14)
+    X = rng.normal(size=(12, 9)) @ np.diag(np.linspace(2, 0.2, 9))
+    of_users = rng.normal(size=(12, 4)) * [4, 1, 1, 0.2]
+    of_items = rng.normal(size=(9, 4)) * [0.3, 1, 2, 3]
+
+    def loss(A, B):
+        residual = of_users @ A @ (of_items @ B).T - X
+        return np.sum(residual**2) + 0.5 * (np.sum(A**2) + np.sum(B**2))
+
+    def gradients(A, B):
+        residual = of_users @ A @ (of_items @ B).T - X
+        to_A = of_users.T @ residual @ of_items @ B
+        to_B = of_items.T @ residual.T @ of_users @ A
+        return 2 * to_A + A, 2 * to_B + B
+
+    _, A, B = fitted_by_descent(loss, gradients, [(4, 2), (4, 2)], seed=1)
+    assert np.abs(A).max() > 0.05
+    assert normalised_gap(A, B) < 1e-5
+    assert normalised_gap(of_users @ A, of_items @ B) > 0.2
+
+
+@pytest.mark.parametrize(("decoupled", "balanced"), [(False, True), (True, False)])
+def test_adam_balances_with_decay_in_the_loss_only(decoupled, balanced):
+    rng = np.random.default_rng(15)
+    X = rng.normal(size=(12, 9)) @ np.diag(np.linspace(2, 0.2, 9))
+    sides = [rng.normal(size=(12, 3)) * [2, 1, 0.3], rng.normal(size=(9, 3)) * [0.3, 1, 2]]
+    moments = [[np.zeros_like(side), np.zeros_like(side)] for side in sides]
+    decay, n_steps = 0.3, 6000
+    for step in range(1, n_steps + 1):
+        rate = 0.02 * (1 - step / (n_steps + 1))
+        residual = sides[0] @ sides[1].T - X
+        slopes = residual @ sides[1], residual.T @ sides[0]
+        for side, slope, (first, second) in zip(sides, slopes, moments, strict=True):
+            if not decoupled:
+                slope = slope + decay * side
+            first += 0.1 * (slope - first)
+            second += 0.001 * (slope**2 - second)
+            direction = first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+            side -= rate * (direction + (0.01 * side if decoupled else 0))
+    gap = normalised_gap(*sides)
+    assert gap < 1e-3 if balanced else gap > 0.1
+
+
 # ----- theorems 0, 1, 2 and the collapse
 
 
