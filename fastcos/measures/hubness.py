@@ -116,10 +116,13 @@ class _Local(Plain):
 
 @register
 class CSLS(_Local):
-    """2 cosine - r(x) - r(y), with r the mean cosine to the K nearest of the other side.
+    """2 cosine - r(x) - r(y), with r the mean cosine to the K nearest.
 
-    Scores of hubs decrease. Pitfall: two passes of the engine, three for new queries.
-    Source: Conneau et al. arXiv:1710.04087.
+    Scores of hubs decrease. Between two sides, as in the source, r of an item is over the queries:
+    give ``other=queries``. Without it r of an item is over the other items, whatever the queries
+    are, so that a result does not depend on which queries are searched together.
+    Pitfall: two passes of the engine, three for new queries. Source: Conneau et al.
+    arXiv:1710.04087.
 
     Parameters
     ----------
