@@ -25,6 +25,7 @@ measures         row_transforms, normal_cdf
 metrics          dot_tile -> pair_reductions; row_argsort -> label_ranks; knn_vote
 audit            intervals -> certificates -> attacks
 models, data     training; philox -> sampling
+machine          probes: bandwidth and peak, the limits that benchmarks are compared with
 infrastructure   jit -> native or compiler, code_cache; cpu; vector_ir -> intrinsics
 ================ =================================================================================
 """

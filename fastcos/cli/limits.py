@@ -1,0 +1,194 @@
+"""Limits of this machine: how fast it multiplies, reads, copies and gathers, for a given work.
+
+A :class:`Work` says what a call must do. A :class:`Limit` measures how long this machine takes for
+that at least, by one small probe per resource, as in a roofline. Measure the limit and the call in
+turns: the clock of a shared machine drifts by more than the two differ.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
+
+from fastcos import config, parallel
+from fastcos.engine.packing import tile_layout
+from fastcos.kernels import probes, tiles
+
+# seconds of one probe: a hundred times the start of a thread, and short beside a turn
+_PROBE_SECONDS = 2e-3
+# bytes that a probe of the bandwidth reads: a first-level cache, and twice the largest last level
+_LEAST_BYTES, _MOST_BYTES = 2**16, 2**28
+# values that one call of a bandwidth probe reads: 0.2 ms at 80 GB/s
+_PASS_VALUES = 2**22
+# rows and columns of the matrices of the gemm probes: near their best rate, 10 ms at 100 GFLOP/s
+_GEMM_SIZE = 768
+# columns of the tile probe: packed as int8, a panel of items and one of queries take 16 kB
+_TILE_DEPTH = 256
+
+
+class Work(NamedTuple):
+    """What one call must do, by the plain method.
+
+    Attributes
+    ----------
+    units : float
+        What throughput counts: pairs, rows, non-zeros.
+    multiply_adds : float
+    arithmetic : {"tile", "float32", "float64"}
+        Whose peak bounds the multiply-adds. tile: the register tile of the search, int8 where the
+        CPU has it, on data in the first-level cache; float32 and float64: gemm.
+    reads, writes : float
+        Bytes that must move: inputs once, outputs once.
+    gathers : float
+        Rows that are read one by one from a table of float32.
+    table : tuple of int
+        Rows and columns of this table.
+    order : ndarray of int32, optional
+        Rows in the order of the gathers, or the start of it. Default: at random.
+    """
+
+    units: float
+    multiply_adds: float = 0.0
+    arithmetic: str = "float32"
+    reads: float = 0.0
+    writes: float = 0.0
+    gathers: float = 0.0
+    table: tuple[int, int] = (0, 0)
+    order: npt.NDArray[np.int32] | None = None
+
+    @property
+    def bytes(self) -> float:
+        """Bytes that must move."""
+        return self.reads + self.writes
+
+
+class Limit:
+    """The least seconds of a work on this machine.
+
+    Parameters
+    ----------
+    work : Work
+
+    Attributes
+    ----------
+    bound : str
+        The resource that took longest in the last measurement; "none" for a work without any.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self.bound = "none"
+        self._probes = _probes(work)
+        self.seconds()  # compiles, and touches the memory
+
+    def seconds(self) -> float:
+        """Measure once: the longest of the work's resources, each at its rate of this moment."""
+        found = {name: amount / rate() for name, (amount, rate) in self._probes.items()}
+        if not found:
+            return 0.0
+        self.bound = max(found, key=lambda name: found[name])
+        return found[self.bound]
+
+
+# an amount, and a function that measures how much of it is done per second
+_Probe = tuple[float, Callable[[], float]]
+
+
+def _probes(work: Work) -> dict[str, _Probe]:
+    probes: dict[str, _Probe] = {}
+    if work.multiply_adds:
+        rate = _tile_rate if work.arithmetic == "tile" else _gemm_rate(work.arithmetic)
+        probes[work.arithmetic] = work.multiply_adds, rate
+    size = int(min(max(work.reads, work.writes, _LEAST_BYTES), _MOST_BYTES)) // 4
+    if work.reads > work.writes:
+        probes["read"] = work.reads - work.writes, functools.partial(_read_rate, size)
+    if work.writes:  # as many bytes are read beside it
+        probes["copy"] = 2 * work.writes, functools.partial(_copy_rate, size)
+    if work.gathers:
+        table, order = _table(work.table), work.order
+        if order is None:
+            order = np.random.default_rng(0).integers(0, len(table), 2**18).astype(np.int32)
+        probes["gather"] = work.gathers, functools.partial(_gather_rate, table, order[: 2**18])
+    return probes
+
+
+def _rate(amount: float, call: Callable[[], object]) -> float:
+    """Return how much per second, of an amount per call."""
+    done, started = 0, time.perf_counter()
+    while True:
+        call()
+        done += 1
+        spent = time.perf_counter() - started
+        if spent >= _PROBE_SECONDS:
+            return done * amount / spent
+
+
+def _parts(n: int) -> Any:
+    """Return the boundaries of one block per thread."""
+    return parallel.row_blocks(n, -(-n // config.num_threads()))
+
+
+@functools.cache
+def _values(size: int) -> tuple[Any, Any]:
+    return np.ones(size, np.float32), np.empty(size, np.float32)
+
+
+@functools.lru_cache(1)
+def _table(shape: tuple[int, int]) -> Any:
+    return np.ones(shape, np.float32)
+
+
+def _passes(size: int) -> int:
+    """Return how often a call repeats so many values: a call of few costs more than its work."""
+    return max(1, _PASS_VALUES // size)
+
+
+def _read_rate(size: int) -> float:
+    """Return bytes per second of reading that many float32 values, on all threads."""
+    arrays, passes = _values(size), _passes(size)
+    call = functools.partial(parallel.run, probes.read_values, _parts(size), passes, *arrays)
+    return _rate(4.0 * passes * size, call)
+
+
+def _copy_rate(size: int) -> float:
+    """Return bytes per second of a copy, read and written together."""
+    arrays, passes = _values(size), _passes(size)
+    call = functools.partial(parallel.run, probes.copy_values, _parts(size), passes, *arrays)
+    return _rate(8.0 * passes * size, call)
+
+
+def _gather_rate(table: Any, order: Any) -> float:
+    """Return rows per second of sums over rows of the table, in this order."""
+    n, sums = len(order), np.empty(len(order), np.float32)
+    return _rate(n, lambda: parallel.run(probes.gather_rows, _parts(n), table, order, sums))
+
+
+def _gemm_rate(dtype: str) -> Callable[[], float]:
+    """Return a function that measures multiply-adds per second of NumPy's matrix product."""
+    left = np.ones((_GEMM_SIZE, _GEMM_SIZE), dtype)
+    out = np.empty_like(left)
+
+    def rate() -> float:
+        with _blas().limit(limits=config.num_threads()):
+            return _rate(float(_GEMM_SIZE**3), lambda: np.matmul(left, left, out=out))
+
+    return rate
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _tile_rate() -> float:
+    """Return multiply-adds per second of the register tile of this instruction set."""
+    layout, panels = tile_layout(config.isa(), _TILE_DEPTH), 4096
+    arrays = (
+        tiles.ISA_TUPLES[layout.isa], layout.words, tiles.configuration(), layout.empty_array(),
+        np.empty(panels, np.float32),
+    )  # fmt: skip
+    amount = float(panels * tiles.PANEL**2 * _TILE_DEPTH)
+    return _rate(amount, lambda: parallel.run(probes.multiply_tiles, _parts(panels), *arrays))

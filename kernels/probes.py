@@ -1,0 +1,54 @@
+"""Probes of a machine: how fast it reads, copies, gathers and multiplies."""
+
+import numpy as np
+
+from . import tiles
+from .jit import kernel, relaxed_kernel
+
+
+@relaxed_kernel
+def read_values(lo, hi, passes, values, sums):
+    """sums[lo] = the sum of values[lo:hi], so many times."""
+    total = np.float32(0)
+    for _ in range(passes):
+        for i in range(lo, hi):
+            total += values[i]
+        sums[lo] = total
+
+
+@kernel
+def copy_values(lo, hi, passes, values, copy):
+    """copy[lo:hi] = values[lo:hi], so many times."""
+    for _ in range(passes):
+        for i in range(lo, hi):
+            copy[i] = values[i]
+
+
+@relaxed_kernel
+def gather_rows(lo, hi, table, order, sums):
+    """sums[lo] = the sum of the rows order[lo:hi] of a table (m, d), four rows at a time."""
+    total = np.zeros(table.shape[1], np.float32)
+    for i in range(lo, hi - 3, 4):
+        a, b, c, d = order[i], order[i + 1], order[i + 2], order[i + 3]
+        for j in range(table.shape[1]):
+            total[j] += table[a, j] + table[b, j] + table[c, j] + table[d, j]
+    sums[lo] = total.sum()
+
+
+@kernel
+def multiply_tiles(lo, hi, isa, words, registers, like, sums):
+    """Score a panel of items with a panel of queries hi - lo times; sums[lo] = one of the scores.
+
+    words: of 4 bytes, in a packed row; like: an empty array of the type of packed rows.
+    """
+    items = tiles.aligned_empty(tiles.PANEL * words, like)
+    queries = tiles.aligned_empty(tiles.PANEL * words, like)
+    scores = tiles.aligned_empty(tiles.PANEL * tiles.PANEL, like)
+    starts = np.zeros(tiles.PANEL, np.int32)
+    items[:] = 1
+    queries[:] = 1
+    tiles.start_tiles(isa, registers)
+    for _ in range(lo, hi):
+        tiles.score_panel(isa, items, 0, queries, 0, words, starts, 0, scores)
+    tiles.end_tiles(isa)
+    sums[lo] = scores[0]

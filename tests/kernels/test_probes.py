@@ -1,0 +1,34 @@
+"""Probes do the work that they are timed for."""
+
+import numpy as np
+import pytest
+
+from fastcos.kernels import probes, tiles
+
+
+def test_read_values_sums_its_block():
+    values, sums = np.arange(10, dtype=np.float32), np.zeros(10, np.float32)
+    probes.read_values(2, 5, 2, values, sums)
+    assert sums[2] == 2 * (2 + 3 + 4)
+    assert not sums[np.arange(10) != 2].any()
+
+
+def test_copy_values_copies_its_block():
+    values, copy = np.arange(10, dtype=np.float32), np.zeros(10, np.float32)
+    probes.copy_values(2, 5, 1, values, copy)
+    np.testing.assert_array_equal(copy, [0, 0, 2, 3, 4, 0, 0, 0, 0, 0])
+
+
+def test_gather_rows_sums_whole_groups_of_four():
+    table, sums = np.arange(12, dtype=np.float32).reshape(6, 2), np.zeros(9, np.float32)
+    order = np.array([5, 0, 0, 3, 1, 1, 2, 4, 5], np.int32)
+    probes.gather_rows(0, 9, table, order, sums)
+    assert sums[0] == table[order[:8]].sum()
+
+
+@pytest.mark.skipif(not tiles.AVAILABLE, reason="vector IR needs the compiler")
+def test_multiply_tiles_scores_a_panel():
+    sums, like = np.zeros(3, np.float32), np.empty(0, np.float32)
+    isa = tiles.ISA_TUPLES["generic"]
+    probes.multiply_tiles(1, 3, isa, 24, tiles.configuration(), like, sums)
+    np.testing.assert_array_equal(sums, [0, 24, 0])
