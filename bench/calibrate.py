@@ -1,7 +1,7 @@
 """Error rates of the gate: `python -m bench.calibrate RECORD.jsonl --minutes 4`, repeatedly.
 
 Three arms: this fastcos against itself, and against itself with a kernel driver that is slowed down
-until a whole benchmark takes 20% or 10% longer (suite.SlowDriver). A few pairs of a trial first
+until a whole benchmark takes 20% or 10% longer (slow_driver.py). A few pairs of a trial first
 measure how much of the injected slow-down arrives in every benchmark. The record holds pairs of
 processes as the gate runs them, one line each, so that slices of different hours and cores add up.
 Every benchmark of an arm is measured until the gate has decided it. `--report` passes the record to
@@ -11,7 +11,6 @@ the gate's own code; `--docs` writes the result into docs/dev/benchmarks.md.
 import argparse
 import datetime
 import json
-import re
 import sys
 import time
 from pathlib import Path
@@ -19,9 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from bench.gate import MIN_PAIRS, Command, compare_pairs, interleaved
+from bench.gate.__main__ import THREADS
 from bench.tables import cpu_name, versions
 
-SUITE = Path(__file__).with_name("suite.py")
+BENCH = Path(__file__).parent
 DOCS = Path(__file__).parents[1] / "docs" / "dev" / "benchmarks.md"
 BEGIN, END = "<!-- begin bench.calibrate -->\n", "<!-- end bench.calibrate -->\n"
 # injected slow-down, and verdicts per benchmark
@@ -104,15 +104,17 @@ def read(path):
 
 def pair_of(arm, lines, select):
     """Return the function that measures one pair of an arm."""
-    argv = [sys.executable, "-P", str(SUITE), "--serve", "--select", select]
+    serve = [sys.executable, str(BENCH / "gate" / "serve.py"), "--cpu", str(BENCH)]
+    argv = [*serve, "--cases", "regular", *(["-k", select] if select else [])]
     if arm == TRIAL:
         shares = TRIAL_SHARE
     else:
         seen = trial_slowdowns(lines).items()
         shares = {name: ARMS[arm][0] * TRIAL_SHARE / more for name, more in seen}
     slowed = shares if arm == TRIAL or ARMS[arm][0] else 0
-    head = Command(argv, {"BENCH_SLOWDOWN": json.dumps(slowed)})
-    return interleaved(Command(argv), head)
+    one_thread = dict.fromkeys(THREADS, "1")
+    head = Command(argv, one_thread | {"BENCH_SLOWDOWN": json.dumps(slowed)})
+    return interleaved(Command(argv, one_thread), head)
 
 
 def record(path, minutes, select):
@@ -122,10 +124,7 @@ def record(path, minutes, select):
         lines = read(path)
         tried = sum(line["injected"] == TRIAL for line in lines)
         left = {TRIAL: []} if tried < BATCH else {arm: undecided(lines, arm) for arm in ARMS}
-        chosen = {
-            arm: [name for name in names if re.search(select, name)] for arm, names in left.items()
-        }
-        arm = next((arm for arm in chosen if chosen[arm] or arm == TRIAL), None)
+        arm = next((arm for arm in left if left[arm] or arm == TRIAL), None)
         if arm is None:
             print("bench.calibrate: nothing is left to measure", file=sys.stderr)
             return
@@ -133,7 +132,7 @@ def record(path, minutes, select):
         for _ in range(BATCH):
             if time.monotonic() > stop:
                 return
-            base, head = pair(chosen[arm])
+            base, head = pair(left[arm])
             if arm == TRIAL:  # head leaves out benchmarks without the driver
                 head = base | head
             both = {name: (base[name], head[name]) for name in base if name in head}
@@ -196,7 +195,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("record", type=Path)
     parser.add_argument("--minutes", type=float, default=4)
-    parser.add_argument("--select", default="", metavar="REGEX")
+    parser.add_argument("--select", default="", metavar="EXPRESSION", help="-k of pytest")
     parser.add_argument("--report", action="store_true", help="print the error rates of the record")
     parser.add_argument("--docs", action="store_true", help="and write them into the docs")
     given = parser.parse_args()

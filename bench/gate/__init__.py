@@ -1,10 +1,11 @@
 """Performance regression gate: is the code of one commit slower than that of another?
 
-``python -m bench.gate BASE HEAD`` answers for two commits of this repository; :func:`compare_speed`
-answers for any two commands. The package needs NumPy and SciPy, not fastcos: copy the folder to
-guard a service of your own.
+``python -m bench.gate BASE HEAD -- TESTS`` answers for two commits of any project with tests of
+pytest-benchmark; action.yml is a GitHub Action of it. :func:`compare_speed` answers for any two
+commands. The package needs NumPy and SciPy, not fastcos.
 
     BASE, HEAD
+       |  serve       a pytest plugin: times benchmarks on request
        |  processes   a pair of fresh processes, both alive, take turns at every benchmark
        v
     seconds per turn
@@ -16,9 +17,9 @@ guard a service of your own.
     Verdict           passed, slower, undecided, missing; markdown() for a pull request
 """
 
-from bench.gate.compare import MIN_PAIRS, Verdict, compare_pairs, compare_speed
-from bench.gate.intervals import Ratio
-from bench.gate.processes import Command, interleaved
+from .compare import MIN_PAIRS, Verdict, compare_pairs, compare_speed
+from .intervals import Ratio
+from .processes import Command, interleaved
 
 __all__ = [
     "MIN_PAIRS",

@@ -1,30 +1,35 @@
-"""Is HEAD slower than BASE? `python -m bench.gate BASE HEAD` from the root of a clone.
+"""Is HEAD slower than BASE? `python -m bench.gate BASE HEAD -- TESTS` from a clone of any project.
 
-Each commit is installed into an environment of its own under .gate/, with a code cache of its own.
-The suite of this working tree then runs on both, in pairs of fresh processes that take turns at
-every benchmark. The summary is Markdown on stdout and, with --summary, in a file. Exit status:
-0 passed, 1 slower or nothing ran, 2 an error before any comparison.
+Each commit is installed into an environment of its own under .gate/. The pytest-benchmark tests of
+HEAD then run on both, in pairs of fresh processes that take turns at every benchmark. What follows
+-- goes to pytest: paths of tests, -k, options of the project. The summary is Markdown on stdout
+and, with --summary, in a file. Exit status: 0 passed, 1 slower, missing or nothing ran, 2 an error
+before any comparison.
 """
 
 import argparse
-import re
+import shutil
 import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
 
-from bench.gate import MIN_PAIRS, Command, compare_speed
-from bench.gate.processes import TURNS
+from .compare import MIN_PAIRS, compare_speed
+from .processes import TURNS, Command, Server
 
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / ".gate"
-# benchmarks by default: all whose calls take milliseconds
-DEFAULT = r"^(?!starting|recovery|audit\.EndToEnd)"
+SERVE = Path(__file__).with_name("serve.py")
+NEEDED = ("pytest", "pytest-benchmark>=5")
+# threads of the libraries that read such a variable
+THREADS = (
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS",
+    "FASTCOS_NUM_THREADS",
+)  # fmt: skip
 
 
 def git(*arguments):
-    command = ["git", "-C", str(ROOT), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def resolve(revision):
@@ -35,69 +40,108 @@ def resolve(revision):
     return git("rev-parse", "--verify", f"{revision}^{{commit}}")
 
 
-def build(commit, role):
-    """Return interpreter and folder of an environment with this commit; it is kept for later."""
-    place = FOLDER / f"{role}-{commit[:12]}"
-    python = place / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-    mark = place / "ready"
-    if mark.exists():
-        return python, place
+def extract(commit, role, root):
+    """Return a folder with the files of a commit; it is kept for later."""
+    place = root / ".gate" / f"{role}-{commit[:12]}"
     sources = place / "sources"
-    sources.mkdir(parents=True, exist_ok=True)
-    archive = place / "sources.tar"
-    git("archive", "--output", str(archive), commit)
-    subprocess.run(["tar", "-xf", str(archive), "-C", str(sources)], check=True)
-    venv.create(place, with_pip=True, clear=False)
-    install = [str(python), "-m", "pip", "install", "--quiet", "--no-warn-script-location"]
-    subprocess.run([*install, str(sources), "asv_runner"], check=True, stdout=sys.stderr)
-    mark.touch()
-    return python, place
+    if not sources.exists():
+        sources.mkdir(parents=True)
+        archive = place / "sources.tar"
+        git("-C", str(root), "archive", "--output", str(archive), commit)
+        subprocess.run(["tar", "-xf", str(archive), "-C", str(sources)], check=True)
+    return place
 
 
-def suite_command(commit, role, select, threads):
-    """Return the command that measures this commit."""
-    python, place = build(commit, role)
-    argv = [str(python), "-P", str(ROOT / "bench" / "suite.py"), "--select", select]
-    environment = {
-        "FASTCOS_CACHE_DIR": str(place / "cache"),
-        "FASTCOS_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": str(threads),
-        "PYTHONPATH": "",
-    }
-    return Command(argv, environment)
+def install(place, requirements):
+    """Return the interpreter of an environment with these requirements; this one for none."""
+    if not requirements:
+        return Path(sys.executable)
+    home = place / "venv"
+    python = home / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    mark = home / "ready"
+    if not mark.exists():
+        venv.create(home, with_pip=True)
+        command = [str(python), "-m", "pip", "install", "--quiet", *requirements, *NEEDED]
+        subprocess.run(command, cwd=place / "sources", check=True, stdout=sys.stderr)
+        mark.touch()
+    return python
 
 
-def main(arguments=None):
+def copy_tests(arguments, head, base):
+    """Put the tests of head in the place of those of base: both sides run the same benchmarks."""
+    for word in arguments:
+        path = head / "sources" / word.partition("::")[0]
+        if word.startswith("-") or not path.exists():
+            continue
+        target = base / "sources" / word.partition("::")[0]
+        if path.is_dir():
+            shutil.rmtree(target, ignore_errors=True)
+            shutil.copytree(path, target)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+
+
+def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="python -m bench.gate", description=__doc__.split("\n")[0]
     )
     parser.add_argument("base", help="commit, branch or tag")
     parser.add_argument("head", help="the same, or WORKTREE for the tracked files")
+    parser.add_argument("tests", nargs="+", metavar="-- TESTS", help="arguments of pytest")
+    parser.add_argument(
+        "--install", action="append", metavar="REQUIREMENT",
+        help="what pip installs from the sources, such as '.[test]' (default '.'); '' for nothing: "
+        "this interpreter, with the sources first on the path",
+    )  # fmt: skip
     parser.add_argument("--pairs", type=int, default=MIN_PAIRS)
     parser.add_argument("--tolerance", type=float, default=0.10)
     # on two threads a third of the processes take 1.8 times as long: both threads on one core
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--select", default=DEFAULT, metavar="REGEX", help="which benchmarks")
+    parser.add_argument("--threads", type=int, default=1, help="more are timed in wall time")
     parser.add_argument("--summary", metavar="FILE", help="write the markdown here as well")
-    given = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def commands(given, root):
+    """Return the commands that serve the benchmarks of both commits."""
+    places = [extract(resolve(getattr(given, role)), role, root) for role in ("base", "head")]
+    copy_tests(given.tests, places[1], places[0])
+    requirements = [word for word in given.install or ["."] if word]
+    found = []
+    for place in places:
+        python, sources = install(place, requirements), place / "sources"
+        clock = ["--cpu"] if given.threads == 1 else []
+        environment = dict.fromkeys(THREADS, str(given.threads)) | {
+            "FASTCOS_CACHE_DIR": str(place / "cache"),
+            "PYTHONPATH": "" if requirements else str(sources),
+        }
+        argv = [str(python), str(SERVE), *clock, *given.tests]
+        found.append(Command(argv, environment, str(sources)))
+    return found
+
+
+def main(arguments=None):
+    given, started = parse(arguments), time.monotonic()
     try:
-        re.compile(given.select)
-        base, head = (
-            suite_command(resolve(revision), role, given.select, given.threads)
-            for role, revision in (("base", given.base), ("head", given.head))
-        )
-        for command in (base, head):  # compiles, and fills the page cache
-            command(["--quick"])
-        servers = [Command([*side.argv, "--serve"], side.environment) for side in (base, head)]
+        sides = commands(given, Path(git("rev-parse", "--show-toplevel")))
+        for side in sides:  # compiles, and fills the page cache
+            server = Server(side)
+            server([])
+            server.close()
         verdict = compare_speed(
-            *servers, turns=TURNS, pairs=given.pairs, tolerance=given.tolerance,
+            *sides, turns=TURNS, pairs=given.pairs, tolerance=given.tolerance,
             progress=lambda done, total: print(f"pair {done} of {total}", file=sys.stderr),
         )  # fmt: skip
-    except (subprocess.CalledProcessError, ValueError, re.error) as error:
+    except (subprocess.CalledProcessError, ValueError, OSError) as error:
         why = getattr(error, "stderr", None) or error
         print(f"bench.gate: {' '.join(str(why).split())}", file=sys.stderr)
         return 2
-    summary = f"{verdict.markdown()}\n\n`{given.base}` against `{given.head}`\n"
+    clock = "CPU time, one thread" if given.threads == 1 else f"wall time, {given.threads} threads"
+    minutes = (time.monotonic() - started) / 60
+    summary = (
+        f"{verdict.markdown()}\n\n`{given.base}` against `{given.head}`; {clock}; "
+        f"{minutes:.1f} minutes\n"
+    )
     print(summary)
     if given.summary:
         Path(given.summary).write_text(summary)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bench.gate.intervals import Ratio, estimate_ratio
-from bench.gate.processes import Command, Measure, Pair, alternating, interleaved
+from .intervals import Ratio, estimate_ratio
+from .processes import Command, Measure, Pair, alternating, interleaved
 
 # fewer ratios have no useful interval
 MIN_PAIRS = 10

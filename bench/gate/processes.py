@@ -28,16 +28,20 @@ class Command:
         The program and its arguments.
     environment : mapping
         Variables in addition to those of this process.
+    folder : str, optional
+        Where it runs; default: the current one.
     """
 
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    folder: str | None = None
 
     def __call__(self, names: Sequence[str]) -> Seconds:
         """Run it with the names as arguments; return the JSON object at the end of its stdout."""
         done = subprocess.run(
             [*self.argv, *names],
             env={**os.environ, **self.environment},
+            cwd=self.folder,
             stdout=subprocess.PIPE,
             text=True,
             check=True,
@@ -59,6 +63,7 @@ class Server:
         self.process = subprocess.Popen(
             self.argv,
             env={**os.environ, **command.environment},
+            cwd=command.folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
