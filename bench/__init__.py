@@ -1,22 +1,19 @@
-"""Benchmarks: the asv suite, the performance regression gate, and other libraries.
+"""Benchmarks: views of one set of workloads, the performance regression gate, and scripts.
 
-    asv, check, suite     times and errors of fastcos, one class per situation
-    gate/                 is one commit slower than another, with calibrate.py
-    competitors/, tables  ratios to other libraries, answers compared first
-    *_costs, *_exactness, beyond_memory, cluster_*, sharded_svd, first_run
-                          scripts: measurements that docs/ quotes
+    workloads/            what is measured, once: input, call, error, work; inputs, answers
+    test_throughput.py    pytest-benchmark: fastcos and competitors (libraries, worker)
+    asv_suite/            asv: the history of time, throughput, percent of limit, quality
+    tables, roofline      README and docs, from pytest-benchmark's JSON
+    gate/                 is one commit slower than another, for any project; calibrate.py
+    large, curves         up to 1e9 non-zeros; time and memory by size, with fitted exponents
+    others                scripts: measurements that docs/ quotes
 
-Every benchmark compares its answer with a reference (answers.py) before it is timed. How to run
-each: README.md.
+Every answer is compared with a reference before it is timed. How to run each: README.md.
 """
 
 import contextlib
 import os
-import sys
 from pathlib import Path
-
-# asv puts this folder on the path, not the root; the root comes last, after the installed fastcos
-sys.path.append(str(Path(__file__).parents[1]))
 
 # asv installs one commit after another into one environment: each needs a code cache of its own
 if "ASV_COMMIT" in os.environ:

@@ -1,6 +1,5 @@
-"""References in float64, errors for wrong answers, and peak memory, for every benchmark."""
+"""References in float64, and peak memory, for every benchmark."""
 
-import functools
 import sys
 import tracemalloc
 from pathlib import Path
@@ -9,46 +8,6 @@ import numpy as np
 
 # rows whose neighbours are compared with a reference
 CHECKED_ROWS = 25
-
-
-_states = {}
-
-
-class WrongAnswer(AssertionError):
-    """The operation to be timed returns a wrong answer."""
-
-
-class Situation:
-    """How asv samples every class of the suite.
-
-    The placement of threads and pages differs between processes, so several are used. asv needs
-    more than 6 samples per side to distinguish two commits.
-    """
-
-    processes = 4
-    repeat = (10, 40, 1.0)
-    warmup_time = 0.3
-
-
-def once(setup):
-    """Run setup once per process and parameters; asv calls it before every sample."""
-
-    @functools.wraps(setup)
-    def setup_once(self, *parameters):
-        key = type(self), parameters
-        if key not in _states:
-            setup(self, *parameters)
-            _states[key] = dict(vars(self))
-        vars(self).update(_states[key])
-
-    return setup_once
-
-
-def at_most(limit, error):
-    """Return the error of an answer; raise WrongAnswer if it is above the limit."""
-    if not error <= limit:
-        raise WrongAnswer(f"error must be at most {limit:g}, got {error:g}")
-    return float(error)
 
 
 def peak_bytes(operation):
@@ -94,6 +53,26 @@ def relative_error(found, truth):
     """Return the largest error as a share of the largest true value."""
     truth = np.asarray(truth, np.float64)
     return float(np.abs(np.asarray(found) - truth).max() / max(np.abs(truth).max(), 1e-300))
+
+
+def residuals(X, s, Vt):
+    """Return min(r / s, r^1/2) / s, r = |X'Xv - s^2 v|, of every triplet, in float64 by SciPy."""
+    V, s = np.asarray(Vt, np.float64).T, np.asarray(s, np.float64)
+    V = V / np.linalg.norm(V, axis=0)
+    X = X.astype(np.float64)
+    r = np.linalg.norm(X.T @ (X @ V) - V * s**2, axis=0)
+    return np.minimum(r / s, np.sqrt(r)) / s
+
+
+def largest_residual(X, s, Vt):
+    """Return the largest of residuals."""
+    return float(residuals(X, s, Vt).max())
+
+
+def eigen_residual(X, s, Vt):
+    """Return the largest |X'Xv - s^2 v| as a share of the largest eigenvalue of X'X."""
+    wide, V = X.astype(np.float64), np.asarray(Vt, np.float64).T
+    return np.linalg.norm(wide.T @ (wide @ V) - V * s**2, axis=0).max() / s[0] ** 2
 
 
 def resident_mib(field):

@@ -1,12 +1,74 @@
-"""Seeded inputs of the benchmarks; append to them, never change them: times must compare."""
+"""Seeded inputs of the benchmarks; append to them, never change them: times must compare.
 
+Inputs that take long are kept in .bench/ at the root of the clone.
+"""
+
+import functools
+import os
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import svds
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+ROOT = Path(__file__).parents[1]
+CACHE = ROOT / ".bench"
+# data sets that cannot be shipped: mtg/, glove50/, ml-32m/
+DATA = Path(os.environ.get("FASTCOS_BENCH_DATA", ROOT.parent / "shared" / "data"))
+# users, items and interactions of the matrices by name
+SHAPES = {
+    "2,000 x 500": (2_000, 500, 40_000),
+    "10,000 x 3,000": (10_000, 3_000, 400_000),
+    "40,000 x 20,000": (40_000, 20_000, 800_000),
+    "zipf": (140_000, 27_000, 18_000_000),
+    "ml-32m": (200_948, 84_432, 32_500_000),
+}
+
+
+class MissingData(LookupError):
+    """A data set is not installed."""
+
+
+def required(found):
+    """Return a data set; raise MissingData if it is None."""
+    if found is None:
+        raise MissingData(f"the data set is not in {DATA} (FASTCOS_BENCH_DATA)")
+    return found
+
+
+@functools.lru_cache(4)
+def interactions(name):
+    """Return a matrix by its name: of SHAPES, decks, zipf_slice, or "users x items x non-zeros".
+
+    zipf_slice holds 20,000 users of zipf, with 6.3 M non-zeros. ml-32m is made in the shape of
+    MovieLens-32M unless its ratings.csv is there.
+    """
+    if name == "decks":
+        return required(decks())
+    if name == "zipf_slice":
+        return cached(name, lambda: zipf_items(interactions("zipf")).T.tocsr())
+    ratings = DATA / "ml-32m" / "ratings.csv"
+    if name == "ml-32m" and ratings.exists():
+        from fastcos import read_interactions
+
+        return cached("ml-32m-ratings", lambda: read_interactions(ratings).X.astype(np.float32))
+    if name in ("zipf", "ml-32m"):
+        return cached(name, lambda: zipf_interactions(*SHAPES[name]))
+    shape = SHAPES.get(name) or (int(number) for number in name.split(" x "))
+    return zipf_interactions(*shape)
+
+
+def cached(name, make):
+    """Return a CSR matrix that is kept on disk."""
+    files = [CACHE / f"{name}_{part}.npy" for part in ("data", "indices", "indptr", "shape")]
+    if not all(file.exists() for file in files):
+        X = make()
+        CACHE.mkdir(exist_ok=True)
+        parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32), np.array(X.shape)
+        for file, part in zip(files, parts, strict=True):
+            np.save(file, part)
+    parts = [np.load(file) for file in files]
+    return sp.csr_array(tuple(parts[:3]), shape=tuple(parts[3]))
 
 
 def decks():
@@ -55,23 +117,22 @@ def zipf_items(X):
     return X[np.sort(order[4_000:24_000])].T
 
 
+@functools.lru_cache(8)
 def gaussian(n, d, seed=0):
     """Return standard normal rows, float32."""
     return np.random.default_rng(seed).standard_normal((n, d), dtype=np.float32)
 
 
-def deck_embeddings(cache):
-    """Return U S (60,000 of the decks) and V S (all cards) of a rank-128 SVD; None if missing.
-
-    The directory cache keeps the two arrays: the SVD takes a minute.
-    """
-    files = [Path(cache) / f"{name}_128.npy" for name in ("decks", "cards")]
+def deck_embeddings():
+    """Return U S (60,000 of the decks) and V S (all cards) of a rank-128 SVD; None if missing."""
+    files = [CACHE / f"{name}_128.npy" for name in ("decks", "cards")]
     if not all(file.exists() for file in files):
         X = decks()
         if X is None:
             return None
         U, s, Vt = svds(X, k=128, random_state=0)
         rows = np.sort(np.random.default_rng(0).choice(len(U), 60_000, replace=False))
+        CACHE.mkdir(exist_ok=True)
         for file, embeddings in zip(files, (U[rows] * s, Vt.T * s), strict=True):
             np.save(file, np.ascontiguousarray(embeddings, np.float32))
     return tuple(np.load(file) for file in files)

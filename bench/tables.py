@@ -1,33 +1,33 @@
-"""Tables of ratios to other libraries: `python -m bench.tables [PART ...]`.
+"""Tables of ratios to other libraries: `python -m bench.tables RUN.json ...`.
 
-Runs the tests of bench/competitors, each of which compares answers before it times them. Writes
-bench/tables.json and bench/tables.md. All ratios of a row come from one run, with fastcos before
-and after every competitor. Parts that are not named keep their rows and their date. To run a long
-part in pieces, set FASTCOS_TABLE=FILE; `--rows FILE` then reads the rows from there and keeps older
-rows, with their date, for what FILE lacks. `--readme` copies the best competitor of every case into
-the README. Libraries that are not installed are left out; FASTCOS_COMPETITORS_PYTHON names an
-interpreter that has them.
+Reads what `pytest bench --benchmark-only --benchmark-json RUN.json` wrote, and writes
+bench/tables.json and bench/tables.md. A ratio is the median over turns of one run. Parts that the
+runs lack keep their rows and their date. `--readme` copies the best competitor of every case into
+the README.
 """
 
 import argparse
-import datetime
 import json
 import os
 import platform
 import re
 import subprocess
 import sys
-import tempfile
 from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RECORD, MARKDOWN = ROOT / "bench" / "tables.json", ROOT / "bench" / "tables.md"
+OURS = "fastcos"
+# part: questions of the workloads, and the title
 PARTS = {
-    "dense": ("test_dense_neighbors.py", "Exact neighbours of dense rows"),
-    "products": ("test_products.py", "Products of a sparse matrix"),
-    "sparse": ("test_sparse_neighbors.py", "Exact neighbours of sparse rows"),
-    "svd": ("test_svd.py", "Truncated SVD at equal residual"),
+    "dense": (
+        ("dense neighbours", "dense queries, one shot", "dense queries, index"),
+        "Exact neighbours of dense rows",
+    ),
+    "products": (("sparse products",), "Products of a sparse matrix"),
+    "sparse": (("sparse neighbours",), "Exact neighbours of sparse rows"),
+    "svd": (("truncated SVD at equal residual",), "Truncated SVD at equal residual"),
 }
 LIBRARIES = (
     "fastcos", "numba", "numpy", "scipy", "scikit-learn", "faiss-cpu", "usearch", "implicit",
@@ -62,41 +62,49 @@ def versions():
     return found | {name: metadata.version(name) for name in ("fastcos", "numba")}
 
 
-def run_part(part):
-    """Return the rows of one part, also of tests that fail because a target is missed."""
-    with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder, "table.json")
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-n0",  # parallel tests disturb the times
-            str(ROOT / "bench/competitors" / PARTS[part][0]),
-        ]
-        environment = {**os.environ, "FASTCOS_TABLE": str(table), "PYTHONPATH": str(ROOT)}
-        subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=sys.stderr)
-        if not table.exists():
-            raise SystemExit(f"bench.tables: {part} returned no rows")
-        return rows_of_pieces(table)
+def rows_of(runs):
+    """Return the rows of every part, from JSON documents of pytest-benchmark; the last one counts.
+
+    A wrong answer has a row without a time.
+    """
+    found = {part: {} for part in PARTS}
+    for run in runs:
+        own = {
+            entry["group"]: entry
+            for entry in run["benchmarks"]
+            if entry["extra_info"]["library"] == OURS
+        }
+        for entry in run["benchmarks"]:
+            info = entry["extra_info"]
+            part, work = part_and_work(entry["group"])
+            if part is None or info["library"] == OURS:
+                continue
+            ours = own.get(entry["group"], {"extra_info": {}})["extra_info"]
+            found[part][work, info["library"]] = {
+                "work": work, "competitor": f"{info['library']} {info['core_type']}".strip(),
+                "ratio": info["ratio"], "ours_s": info["ours"],
+                "competitor_s": entry["stats"]["median"], "correct": True,
+                "target": info["target"], "peak_mib": ours.get("peak_mib"),
+                "competitor_peak_mib": info["peak_mib"],
+                "percent_of_limit": ours.get("percent_of_limit"),
+                "limited_by": ours.get("limited_by"),
+            }  # fmt: skip
+        for one in run.get("wrong_answers", []):
+            part, work = part_and_work(one["group"])
+            if part is not None and one["group"] in own:
+                found[part][work, one["library"]] = {
+                    "work": work, "competitor": one["library"], "ratio": 0.0,
+                    "ours_s": own[one["group"]]["stats"]["median"], "competitor_s": 0.0,
+                    "correct": False, "target": None,
+                }  # fmt: skip
+    return {part: list(rows.values()) for part, rows in found.items() if rows}
 
 
-def rows_of_pieces(path):
-    """Return the rows of FASTCOS_TABLE; the last run of each case counts."""
-    rows = json.loads(Path(path).read_text("utf8"))
-    return list({(row["work"], row["competitor"]): row for row in rows}.values())
-
-
-def library_of(row):
-    """Return the library without its core type, which differs from run to run."""
-    return row["competitor"].split()[0]
-
-
-def with_older(rows, before):
-    """Return these rows, and with their date the earlier rows that they do not replace."""
-    new = {(row["work"], library_of(row)) for row in rows}
-    kept = [row for row in before.get("rows", ()) if (row["work"], library_of(row)) not in new]
-    return rows + [{"date": before["date"], **row} for row in kept]
+def part_and_work(group):
+    """Return the part of a group "question: case", or None, and the case."""
+    question, _, work = group.partition(": ")
+    part = next((part for part, (questions, _) in PARTS.items() if question in questions), None)
+    return part, work
 
 
 def dates(found):
@@ -104,17 +112,20 @@ def dates(found):
     older = {}
     for row in found["rows"]:
         if row.get("date", found["date"]) != found["date"]:
-            older.setdefault(row["date"], set()).add(library_of(row))
+            older.setdefault(row["date"], set()).add(row["competitor"].split()[0])
     return "; ".join(
         [found["date"], *(f"{', '.join(sorted(older[day]))} {day}" for day in sorted(older))]
     )
 
 
 def cost(row, seconds, peak):
-    """Return the time, and the peak memory if it was measured."""
+    """Return the time; the peak memory and the percent of the limit if they were measured."""
     taken = row[seconds]
     text = f"{taken:.3g} s" if taken >= 1 else f"{1e3 * taken:.3g} ms"
-    return f"{text}, {row[peak]:.0f} MiB" if row.get(peak) else text
+    text += f", {row[peak]:.0f} MiB" if row.get(peak) else ""
+    if seconds == "ours_s" and row.get("percent_of_limit"):
+        text += f", {row['percent_of_limit']:.0f}% of {row['limited_by']}"
+    return text
 
 
 def table(rows):
@@ -175,39 +186,23 @@ def main():
     parser = argparse.ArgumentParser(
         prog="python -m bench.tables", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all")
-    parser.add_argument("--rows", metavar="FILE", help="rows of the one PART, run in pieces")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN.json")
     parser.add_argument("--readme", action="store_true", help="copy the tables into the README")
     given = parser.parse_args()
-    unknown = set(given.parts) - set(PARTS)
-    if unknown:
-        parser.error(f"PART must be one of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
-    if given.rows and len(given.parts) != 1:
-        parser.error(f"--rows goes with one PART, got {len(given.parts)}")
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    for part in given.parts or ([] if given.readme else PARTS):
-        if given.rows:
-            rows = with_older(rows_of_pieces(given.rows), record.get(part, {}))
-        else:
-            rows = run_part(part)
+    runs = [json.loads(path.read_text("utf8")) for path in given.runs]
+    for part, rows in rows_of(runs).items():
+        machine = runs[-1]["machine_info"]
         record[part] = {
-            "date": datetime.date.today().isoformat(),
-            "cpu": cpu_name(),
-            "threads": int(os.environ.get("FASTCOS_NUM_THREADS", 0)) or available_cores(),
-            "versions": versions(),
-            "rows": rows,
-        }
+            "date": runs[-1]["datetime"][:10], "cpu": machine["cpu_name"],
+            "threads": machine["threads"], "versions": machine["versions"], "rows": rows,
+        }  # fmt: skip
+    if runs:
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
         MARKDOWN.write_text(markdown(record), "utf8")
     if given.readme:
         write_readme(markdown(record, complete=False))
     return 0
-
-
-def available_cores():
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 if __name__ == "__main__":

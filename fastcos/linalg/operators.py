@@ -37,17 +37,17 @@ LARGEST_INT32 = 2**31 - 1
 # bytes of the rows of a factor that stay in the second-level cache beside a block of the product
 _CACHED_BYTES = 1 << 20
 # bytes of a product that outgrows the caches before it is read: written past them, X A of 12 M
-# non-zeros with 64 and 128 columns takes 0.93 of the time (bench/sparse_costs.py)
+# non-zeros with 64 and 128 columns takes 0.93 of the time (bench/curves.py)
 STREAMED_BYTES = 1 << 26
 # non-zeros of a row per cached piece of the factor from which pieces pay: 1.7x with 20 (140,000 x
-# 27,000, 18 M non-zeros), 0.7x with 7 (385,215 x 17,192, 12 M non-zeros; bench/sparse_costs.py)
+# 27,000, 18 M non-zeros), 0.7x with 7 (385,215 x 17,192, 12 M non-zeros; bench/curves.py)
 _NNZ_PER_PIECE = 8
 # non-zeros in a column of a block of rows from which the transpose of the block pays
-# (bench/sparse_costs.py)
+# (bench/curves.py)
 NNZ_PER_BLOCK_COLUMN = 2
-# columns that must be multiplied before transposes repay their construction (bench/sparse_costs.py)
+# columns that must be multiplied before transposes repay their construction (bench/curves.py)
 _COLUMNS_TO_PAY = 32
-# X'X is summed from dense blocks where one cell in so many is non-zero (bench/sparse_costs.py)
+# X'X is summed from dense blocks where one cell in so many is non-zero (bench/curves.py)
 _DENSE_GRAM_SHARE = 30
 
 
@@ -298,7 +298,7 @@ class SparseOperator(Operator):
         n, p = self.shape
         indptr, _, data = self._arrays
         # with whole rows they gain nothing: 98 and 102 ms on one core for 12 M non-zeros and 64
-        # columns (bench/sparse_costs.py)
+        # columns (bench/curves.py)
         in_pieces = self._item_rows(Q) < p
         is_dense = indptr[-1] * sparse_blocks.ROWS >= NNZ_PER_BLOCK_COLUMN * n * p
         if not (in_pieces and is_dense and self._columns_multiplied >= _COLUMNS_TO_PAY):

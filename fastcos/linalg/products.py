@@ -12,7 +12,7 @@ from fastcos.linalg.csr import unchecked_arrays
 from fastcos.linalg.operators import Matrix, as_operator
 
 # non-zeros from which entries are checked while X A reads them: a check of its own reads X once
-# more, a quarter of the time of X A with 64 columns (bench/sparse_costs.py); fewer entries stay in
+# more, a quarter of the time of X A with 64 columns (bench/curves.py); fewer entries stay in
 # the cache between the check and the product
 FUSED_NNZ = 2**20
 

@@ -15,7 +15,8 @@ from fastcos.parallel import Progress
 
 # columns of the shorter side up to which direct_svd takes a dense eigendecomposition
 DENSE_SIDE = 2048
-# one triplet in so many columns, from which both solvers do: cheaper than Lanczos (bench/svd.py)
+# one triplet in so many columns, from which both solvers do: cheaper than Lanczos
+# (bench/workloads/sparse.py)
 _DENSE_SHARE = 5
 # singular values relative to the largest that a Gram matrix in float64 cannot distinguish from 0
 _RANK_TOLERANCE = 1e-7

@@ -24,24 +24,35 @@ def test_markdown_names_machine_versions_and_rows():
     assert "numpy 2.0" in text
 
 
-def test_rows_of_pieces_keeps_the_last_run(tmp_path):
-    path = tmp_path / "rows.json"
-    path.write_text(json.dumps([ROW, ROW | {"competitor": "numpy"}, ROW | {"ratio": 5.0}]))
-    assert [row["ratio"] for row in tables.rows_of_pieces(path)] == [5.0, 4.0]
-
-
-def test_with_older_keeps_the_date_of_rows():
-    before = {
-        "date": "2026-01-01",
-        "rows": [ROW, ROW | {"competitor": "numpy Haswell", "ratio": 2.0}],
+def run(**changes):
+    """A document of pytest-benchmark: fastcos and faiss on one case, and a wrong answer."""
+    group = "dense neighbours: SelfJoin 9 x 2"
+    info = {"library": "fastcos", "peak_mib": 5.0, "percent_of_limit": 40.0, "limited_by": "tile"}
+    theirs = {"library": "faiss", "core_type": "Haswell", "ours": 0.5, "ratio": 4.0}
+    theirs |= {"target": 3.0, "peak_mib": 8.0}
+    return {
+        "benchmarks": [
+            {"group": group, "stats": {"median": 0.4}, "extra_info": info},
+            {"group": group, "stats": {"median": 2.0}, "extra_info": theirs | changes},
+        ],
+        "wrong_answers": [{"group": group, "library": "sklearn", "error": 3.0}],
     }
-    rows = tables.with_older([ROW | {"competitor": "numpy", "ratio": 5.0}], before)
-    assert [(row["competitor"], row["ratio"], row.get("date")) for row in rows] == [
-        ("numpy", 5.0, None), ("faiss SkylakeX", 4.0, "2026-01-01"),
+
+
+def test_rows_of_keeps_the_last_run_and_wrong_answers():
+    rows = tables.rows_of([run(ratio=9.0), run()])["dense"]
+    assert [(row["competitor"], row["ratio"]) for row in rows] == [
+        ("faiss Haswell", 4.0), ("sklearn", 0.0),
     ]  # fmt: skip
     text = tables.markdown({"dense": PART | {"rows": rows}})
+    assert "| SelfJoin 9 x 2 | faiss Haswell | 2 s, 8 MiB | 500 ms, 5 MiB, 40% of tile |" in text
+    assert "| SelfJoin 9 x 2 | sklearn | wrong answer |" in text
+
+
+def test_markdown_names_dates_of_older_rows():
+    rows = [ROW | {"competitor": "numpy"}, ROW | {"date": "2026-01-01"}]
+    text = tables.markdown({"dense": PART | {"rows": rows}})
     assert "2026-01-02; faiss 2026-01-01, Some CPU" in text
-    assert tables.with_older(rows, {}) == rows
 
 
 def test_markdown_shows_measured_memory():

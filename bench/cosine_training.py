@@ -1,6 +1,6 @@
 """CosineMF and implicit's BPR: recall@20 of held-out interactions, and training time.
 
-    python bench/competitors/cosine_training.py DATA
+    python bench/cosine_training.py DATA
 
 A fifth of every user's interactions is held out; both models train on the rest with the same number
 of dimensions. BPR runs with its default step size and with three times that. Needs implicit.

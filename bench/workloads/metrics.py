@@ -10,8 +10,14 @@ from sklearn.manifold import trustworthiness
 from sklearn.metrics import roc_auc_score, silhouette_score
 
 import fastcos
-from bench import answers, inputs
+from bench import inputs
+from bench.workloads import Work, Workload
 from fastcos import metrics
+
+# columns of the embeddings
+WIDTH = 32
+# metrics of all pairs of rows; the others need a matrix of column by column at most
+OF_PAIRS = {"pair_auc", "map_at_r", "stratified_auc", "rsa", "trustworthiness"}
 
 
 @functools.cache
@@ -19,13 +25,8 @@ def embeddings(n):
     """Return rows in ten clusters, their labels, and the rows with noise."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, n)
-    rows = inputs.gaussian(n, 32) + 1.5 * inputs.gaussian(10, 32, seed=1)[labels]
-    return rows, labels, rows + 0.5 * inputs.gaussian(n, 32, seed=2)
-
-
-def first_number(result):
-    """Return the first field of a record, or the number itself."""
-    return float(result[0] if isinstance(result, tuple) else result)
+    rows = inputs.gaussian(n, WIDTH) + 1.5 * inputs.gaussian(10, WIDTH, seed=1)[labels]
+    return rows, labels, rows + 0.5 * inputs.gaussian(n, WIDTH, seed=2)
 
 
 def as_matrix(lists):
@@ -114,34 +115,32 @@ def effective_rank_truth(rows):
     return np.exp(-(shares * np.log(shares)).sum())
 
 
-class _Metric(answers.Situation):
-    """Metrics by name (OF), with references (TRUTHS) for up to 300 items."""
+class _Metric(Workload):
+    """Metrics by name (OF), with references (TRUTHS) for up to SMALL items."""
 
+    question = "metrics"
+    quick = None
     OF, TRUTHS, SMALL = {}, {}, 300
-    params, param_names = [[], []], ["metric", "items"]
+    limit = 1e-4
 
-    @answers.once
-    def setup(self, metric, items):
-        self.inputs, self.metric = self.make_inputs(items), self.OF[metric]
-        self.value, self.error = first_number(self.time_metric()), np.nan
-        answers.at_most(0, 0 if np.isfinite(self.value) else np.inf)
-        if metric in self.TRUTHS and items <= self.SMALL:
-            truth = self.TRUTHS[metric](*self.inputs)
-            self.error = answers.at_most(1e-4, abs(truth - self.value))
+    def make(self, metric, items):
+        self.inputs, self.metric, self.n = self.inputs_of(items), self.OF[metric], items
+        self.per_row = items if metric in OF_PAIRS else WIDTH
+        self.truth = self.TRUTHS.get(metric) if items <= self.SMALL else None
 
-    def time_metric(self, *_):
+    def call(self):
         return self.metric(*self.inputs)
 
-    def track_value(self, *_):
-        return self.value
+    def error(self, answer):
+        """Compare the first number of a record; without a reference it must be finite."""
+        value = float(answer[0] if isinstance(answer, tuple) else answer)
+        if self.truth is None:
+            return 0.0 if np.isfinite(value) else np.inf
+        return abs(self.truth(*self.inputs) - value)
 
-    track_value.unit = "score"
-
-    def track_error(self, *_):
-        """Return NaN without a reference: asv shows n/a."""
-        return self.error
-
-    track_error.unit = "score"
+    def work(self):
+        reads = float(sum(np.asarray(array).nbytes for array in self.inputs))
+        return Work(self.n, float(self.n) * self.per_row * WIDTH, reads=reads)
 
 
 class Labelled(_Metric):
@@ -163,15 +162,10 @@ class Labelled(_Metric):
         "silhouette": lambda rows, labels: silhouette_score(rows, labels, metric="cosine"),
         "within_between": within_truth,
     }
-    params = [list(OF), [300, 5_000]]
+    axes = {"metric": list(OF), "items": [300, 5_000]}
 
-    def make_inputs(self, items):
+    def inputs_of(self, items):
         return embeddings(items)[:2]
-
-    def track_peak_bytes(self, *_):
-        return answers.peak_bytes(self.time_metric)
-
-    track_peak_bytes.unit = "bytes"
 
 
 class TwoEmbeddings(_Metric):
@@ -192,9 +186,9 @@ class TwoEmbeddings(_Metric):
         "rsa": rsa_truth,
         "trustworthiness": trustworthiness_truth,
     }
-    params = [list(OF), [300, 3_000]]
+    axes = {"metric": list(OF), "items": [300, 3_000]}
 
-    def make_inputs(self, items):
+    def inputs_of(self, items):
         return embeddings(items)[::2]
 
 
@@ -221,9 +215,9 @@ class Lists(_Metric):
             first % 7 == np.arange(len(first))[:, None] % 7
         ),
     }
-    params = [list(OF), [300, 5_000]]
+    axes = {"metric": list(OF), "items": [300, 5_000]}
 
-    def make_inputs(self, items):
+    def inputs_of(self, items):
         first, _, second = embeddings(items)
         return [fastcos.top_k(rows, k=20).indices for rows in (first, second)]
 
@@ -245,7 +239,7 @@ class Shape(_Metric):
         "participation_ratio": participation_truth,
         "mean_cosine": mean_cosine_truth,
     }
-    params = [list(OF), [300, 20_000]]
+    axes = {"metric": list(OF), "items": [300, 20_000]}
 
-    def make_inputs(self, items):
+    def inputs_of(self, items):
         return embeddings(items)[:1]

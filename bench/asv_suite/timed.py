@@ -1,0 +1,82 @@
+"""One class per workload: seconds, throughput, percent of the machine's limit, error, memory."""
+
+import hashlib
+import inspect
+import statistics
+import time
+
+from bench import answers
+from bench.workloads import WORKLOADS, Limit, prepared
+
+# turns of call and limit behind one throughput: their median ignores two disturbances
+TURNS = 5
+
+
+def in_turns(workload):
+    """Return medians over turns: units of the work per second, and percent of the limit."""
+    work, rates, shares = workload.work(), [], []
+    limit = Limit(work)
+    for _ in range(TURNS):
+        least = limit.seconds()
+        started = time.perf_counter()
+        workload.call()
+        seconds = time.perf_counter() - started
+        rates.append(work.units / seconds)
+        shares.append(100 * least / seconds)
+    return statistics.median(rates), statistics.median(shares)
+
+
+class _View:
+    """How asv samples every workload.
+
+    The placement of threads and pages differs between processes, so several are used. asv needs
+    more than 6 samples per side to distinguish two commits.
+    """
+
+    processes = 4
+    repeat = (10, 40, 1.0)
+    warmup_time = 0.3
+
+    def setup(self, *values):
+        # once per process and case, although asv calls it before every sample
+        self.workload = prepared(self.kind, dict(zip(self.param_names, values, strict=True)))
+
+    def time_call(self, *_):
+        self.workload.call()
+
+    def track_percent_of_limit(self, *_):
+        return in_turns(self.workload)[1]
+
+    track_percent_of_limit.unit = "percent"
+
+    def track_error(self, *_):
+        return self.workload.measured_error
+
+    track_error.unit = "error, 0 is exact"
+
+    def track_peak_bytes(self, *_):
+        return answers.peak_bytes(self.workload.call)
+
+    track_peak_bytes.unit = "bytes"
+
+
+def view(name, kind):
+    """Return the class that asv finds; its version changes with the source of the workload."""
+
+    def track_throughput(self, *_):
+        return in_turns(self.workload)[0]
+
+    track_throughput.unit = f"{kind.unit}/s"
+    lineage = [one for one in kind.__mro__ if one.__module__.startswith("bench.")]
+    source = "".join(inspect.getsource(one) for one in lineage)
+    return type(name, (_View,), {
+        "kind": kind,
+        "params": [list(values) for values in kind.axes.values()],
+        "param_names": list(kind.axes),
+        "version": hashlib.sha256(source.encode()).hexdigest(),
+        "track_throughput": track_throughput,
+        "__doc__": kind.__doc__,
+    })  # fmt: skip
+
+
+globals().update({name: view(name, kind) for name, kind in WORKLOADS.items()})

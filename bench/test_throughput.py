@@ -1,0 +1,150 @@
+"""pytest-benchmark's views: every workload by fastcos, and by its competitors.
+
+    pytest bench --benchmark-only                             # the quick cases
+    pytest bench --benchmark-only --cases regular -k SelfJoin
+    pytest bench --benchmark-disable -k fastcos               # do they run, are the answers right
+
+fastcos is timed in turns with the limit of the machine, a competitor in turns with fastcos: percent
+and ratio are medians over the turns.
+"""
+
+import math
+import statistics
+import time
+
+import pytest
+
+from bench.inputs import MissingData
+from bench.worker import Missing, peak_of
+from bench.workloads import WORKLOADS, Limit, WrongAnswer, cases, label, prepared
+
+OURS = "fastcos"
+# seconds of a call that is not repeated --benchmark-min-rounds times
+LONG = 5.0
+# rounds of the shortest calls
+MOST_ROUNDS = 500
+
+
+class Clock:
+    """The timer of the competitors: it advances by the seconds that their process reports."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+clock = Clock()
+
+
+def pytest_generate_tests(metafunc):
+    found = []
+    for kind in WORKLOADS.values():
+        for case in cases(metafunc.config.getoption("cases"), kind):
+            name = label(kind, case)
+            others = () if is_gate(metafunc.config) else kind.competitors
+            for library in (OURS, *others):
+                marks = {"group": f"{kind.question}: {name}"}
+                marks |= {} if library == OURS else {"timer": clock}
+                found.append(pytest.param(
+                    kind, case, library, id=f"{name} {library}".replace(" ", "-"),
+                    marks=pytest.mark.benchmark(**marks),
+                ))  # fmt: skip
+    metafunc.parametrize(("kind", "case", "library"), found)
+
+
+def is_gate(config):
+    """Return whether the gate runs the tests: fastcos only, and no limits."""
+    return any(type(plugin).__name__ == "Server" for plugin in config.pluginmanager.get_plugins())
+
+
+def timed(call):
+    """Return the seconds of a call in this process."""
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def rounds(config, seconds):
+    """Return how many turns of so many seconds fit into --benchmark-max-time."""
+    least = config.getoption("benchmark_min_rounds") if seconds < LONG else 1
+    most = float(config.getoption("benchmark_max_time"))
+    return min(MOST_ROUNDS, max(least, math.ceil(most / seconds)))
+
+
+def run(benchmark, config, call, beside):
+    """Benchmark a call; return the seconds of what ran before every round, and of the rounds."""
+    others = []
+    beside()
+    benchmark.pedantic(
+        call,
+        setup=lambda: others.append(beside()),
+        rounds=rounds(config, beside() + timed(call)),
+    )
+    return others, benchmark.stats.stats.data if benchmark.enabled else []
+
+
+def ours(workload, config, benchmark):
+    """Benchmark fastcos; return the facts about it."""
+    if is_gate(config):
+        driver = config.slow_driver
+        if driver and not driver.tune(benchmark.fullname, workload.call):
+            pytest.skip("the driver takes no part in it")
+        run(benchmark, config, workload.call, lambda: 0.0)
+        return {}
+    limit = Limit(workload.work())
+    others, seconds = run(benchmark, config, workload.call, limit.seconds)
+    shares = [100 * least / spent for least, spent in zip(others, seconds, strict=False)]
+    return {
+        "error": workload.measured_error,
+        "peak_mib": peak_of(workload.call)[1],
+        "percent_of_limit": statistics.median(shares or [0]),
+        "limited_by": limit.bound,
+    }
+
+
+def competitor(workload, config, benchmark, worker):
+    """Benchmark a competitor whose answer is right; return the facts about it."""
+    theirs, peak = worker.prepare(*workload.job())
+    error = float(workload.disagreement(theirs, workload.call()))
+    if not error <= 1:
+        config.wrong.append({"group": benchmark.group, "library": worker.library, "error": error})
+        pytest.skip(f"wrong answer: {error:.3g} times the error that float32 explains")
+
+    def call():
+        clock.now += worker.seconds()
+
+    others, seconds = run(benchmark, config, call, lambda: timed(workload.call))
+    ratios = [spent / least for least, spent in zip(others, seconds, strict=False)]
+    return {
+        "error_allowed_share": error,
+        "peak_mib": peak,
+        "core_type": worker.core_type,
+        "ours": statistics.median(others),
+        "ratio": statistics.median(ratios or [0]),
+    }
+
+
+def test_throughput(kind, case, library, benchmark, request, workers):
+    config = request.config
+    try:
+        workload = prepared(kind, case)
+        if library == OURS:
+            info = ours(workload, config, benchmark)
+        else:
+            worker = workers(library, workload)
+            info = competitor(workload, config, benchmark, worker)
+            info["target"] = kind.competitors[library]
+    except (MissingData, Missing) as error:
+        pytest.skip(str(error))
+    except WrongAnswer as error:
+        pytest.fail(f"fastcos: {error}")
+    work = workload.work()
+    info |= {"library": library, "unit": kind.unit, "count": work.units, "bytes": work.bytes}
+    info["operations"] = 2 * work.multiply_adds
+    if benchmark.enabled:
+        median = statistics.median(benchmark.stats.stats.data)
+        info["throughput"] = work.units / median
+        info["GB/s"], info["Gop/s"] = work.bytes / median / 1e9, info["operations"] / median / 1e9
+        config.measured.append((benchmark.group, median, info))
+    benchmark.extra_info.update(info)

@@ -1,0 +1,118 @@
+"""Every workload, once: asv, pytest-benchmark, the gate and the tables are views of these classes.
+
+    class Workload       input (seeded), call, error of an answer, work; one instance per case
+    cases("quick")       what a benchmark runs; also "regular" and "large"
+    prepared(kind, case) an instance whose answer has been checked: WrongAnswer is raised before
+                         anything is timed
+
+Modules: dense, sparse, models, metrics, auditing. A new workload is a subclass in one of them.
+"""
+
+import functools
+import itertools
+
+from fastcos.cli.limits import Limit, Work
+
+__all__ = ["WORKLOADS", "Limit", "Work", "Workload", "WrongAnswer", "cases", "prepared"]
+
+WORKLOADS = {}
+SETS = ("quick", "regular", "large")
+
+
+class WrongAnswer(AssertionError):
+    """The operation to be timed returns a wrong answer."""
+
+
+class Workload:
+    """One operation on one input.
+
+    A subclass sets the attributes below and defines make, call, error and work. A class whose
+    name starts with _ is a base of others.
+
+    Attributes
+    ----------
+    question : str
+        The heading under which results are compared.
+    unit : str
+        What the work counts.
+    axes : dict
+        Parameters of make, and their values; the cases are their product.
+    quick, large : dict or None
+        Values that replace those of axes in these sets; None: no case.
+    limit : float
+        Largest error of a correct answer.
+    competitors : dict
+        Library to the ratio that we aim for, or None; see libraries.py.
+    """
+
+    question = ""
+    unit = "rows"
+    axes = {}
+    quick = {}
+    large = None
+    limit = 0.0
+    competitors = {}
+
+    def __init_subclass__(cls):
+        if not cls.__name__.startswith("_"):
+            WORKLOADS[cls.__name__] = cls
+
+    def __init__(self, **case):
+        self.case = case
+        self.make(**case)
+
+    def work(self):
+        """Return the Work of one call."""
+        raise NotImplementedError
+
+    def error(self, answer):
+        """Return how wrong an answer is; compared with float64."""
+        raise NotImplementedError
+
+    def job(self):
+        """Return the task of the competitors, its arrays and its parameters."""
+        raise NotImplementedError
+
+    def disagreement(self, theirs, answer):
+        """Return how far a competitor's answer is from ours, as a share of what is allowed."""
+        raise NotImplementedError
+
+
+def cases(which, kind):
+    """Return the cases of a workload, dicts of parameters, in "quick", "regular" or "large"."""
+    given = {"quick": kind.quick, "regular": {}, "large": kind.large}[which]
+    if given is None:
+        return []
+    axes = kind.axes | given
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def label(kind, case):
+    """Return the name of a case: what every view and table calls it."""
+    parameters = (f"{name}={value}" if isinstance(value, int) else str(value)
+                  for name, value in case.items())  # fmt: skip
+    return " ".join([kind.__name__, *parameters])
+
+
+@functools.cache
+def _prepared(kind, case):
+    workload = kind(**dict(case))
+    answer = workload.call()
+    error = float(workload.error(answer))
+    if not error <= kind.limit:
+        raise WrongAnswer(f"error must be at most {kind.limit:g}, got {error:g}")
+    workload.measured_error = error
+    return workload
+
+
+def prepared(kind, case):
+    """Return the workload of a case, made and checked once per process."""
+    return _prepared(kind, tuple(case.items()))
+
+
+def forget():
+    """Free the inputs of all prepared workloads."""
+    _prepared.cache_clear()
+
+
+from bench.workloads import auditing, dense, metrics, models, sparse  # noqa: E402, F401

@@ -1,0 +1,370 @@
+"""Products, truncated SVD and exact neighbours of sparse interactions; weightings; reading."""
+
+import functools
+import itertools
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+import fastcos
+from bench import answers, inputs
+from bench.workloads import Work, Workload
+
+SMALL, MIDDLE = "2,000 x 500", "40,000 x 20,000"
+# rows of a product that are compared
+CHECKED = 1_000
+
+
+def bytes_of(X):
+    """Return the bytes of a CSR matrix."""
+    return float(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
+
+
+class _Product(Workload):
+    """A product of interactions with dense columns."""
+
+    question = "sparse products"
+    unit = "non-zeros"
+    axes = {"shape": [SMALL, MIDDLE], "columns": [16, 64]}
+    quick = {"shape": [MIDDLE], "columns": [64]}
+    large = {"shape": ["decks", "zipf", "ml-32m"], "columns": [64, 128]}
+    limit = 1e-5
+    task = ""
+
+    def make(self, shape, columns):
+        self.X = inputs.interactions(shape)
+        rng = np.random.default_rng(0)
+        self.A = rng.standard_normal((self.X.shape[1], columns)).astype(np.float32)
+
+    def error(self, answer):
+        return answers.relative_error(answer[self.rows], self.truth())
+
+    @functools.cached_property
+    def rows(self):
+        return np.linspace(0, self.X.shape[0] - 1, min(CHECKED, self.X.shape[0])).astype(int)
+
+    def work(self):
+        n, p, columns = *self.X.shape, self.A.shape[1]
+        nnz = float(self.X.nnz)
+        reads, writes = bytes_of(self.X) + 4.0 * p * columns, 4.0 * n * columns
+        return Work(nnz, nnz * columns, "float32", reads, writes, nnz, (p, columns),
+                    self.X.indices)  # fmt: skip
+
+    def job(self):
+        X = self.X
+        arrays = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "A": self.A}
+        return self.task, arrays, {"shape": X.shape}
+
+    def disagreement(self, theirs, answer):
+        return answers.relative_error(theirs, answer) / 1e-4
+
+
+class Matmul(_Product):
+    """X A."""
+
+    competitors = {"scipy": 3.0, "mkl": 1.2}
+    task = "product"
+
+    def call(self):
+        return fastcos.matmul(self.X, self.A)
+
+    def truth(self):
+        return self.X[self.rows].astype(np.float64) @ self.A
+
+
+class MatmulCentered(_Product):
+    """X A less its column means."""
+
+    quick = large = None
+
+    def make(self, shape, columns):
+        super().make(shape, columns)
+        self.center = np.asarray(self.X.mean(axis=0)).ravel()
+
+    def call(self):
+        return fastcos.matmul(self.X, self.A, center=self.center)
+
+    def truth(self):
+        means = self.center @ self.A.astype(np.float64)
+        return self.X[self.rows].astype(np.float64) @ self.A - means
+
+
+class Rmatmul(_Product):
+    """X'Y."""
+
+    quick = large = None
+
+    def make(self, shape, columns):
+        super().make(shape, columns)
+        rng = np.random.default_rng(1)
+        self.Y = rng.standard_normal((self.X.shape[0], columns)).astype(np.float32)
+
+    def call(self):
+        return fastcos.rmatmul(self.X, self.Y)
+
+    def error(self, answer):
+        return answers.relative_error(answer, self.X.astype(np.float64).T @ self.Y)
+
+    def work(self):
+        n, p, columns = *self.X.shape, self.A.shape[1]
+        reads, writes = bytes_of(self.X) + 4.0 * n * columns, 4.0 * p * columns
+        return super().work()._replace(reads=reads, writes=writes)
+
+
+class GramMatmul(_Product):
+    """X'(X A) in one pass over X."""
+
+    competitors = {"scipy": 3.0, "mkl": None}
+    task = "gram"
+
+    def call(self):
+        return fastcos.gram_matmul(self.X, self.A)
+
+    def error(self, answer):
+        wide = self.X.astype(np.float64)
+        return answers.relative_error(answer, wide.T @ (wide @ self.A))
+
+    def work(self):
+        one, p = super().work(), self.X.shape[1]
+        return one._replace(
+            multiply_adds=2 * one.multiply_adds, writes=4.0 * p * self.A.shape[1],
+            gathers=2 * one.gathers,
+        )  # fmt: skip
+
+
+class TruncatedSVD(Workload):
+    """randomized_svd to a certified residual."""
+
+    question = "truncated SVD at equal residual"
+    unit = "non-zeros"
+    axes = {"shape": [SMALL, MIDDLE], "k": [16], "tol": [1e-2, 1e-4]}
+    quick = {"shape": ["10,000 x 3,000"], "tol": [1e-2]}
+    large = {"shape": ["decks", "zipf"], "k": [64, 128]}
+    competitors = {"scikit-learn": 5.0, "arpack": 3.0, "torch": None, "fbpca": None, "dask": None}
+
+    def make(self, shape, k, tol):
+        self.X, self.k, self.tol = inputs.interactions(shape), k, tol
+
+    def call(self):
+        return fastcos.randomized_svd(self.X, self.k, tol=self.tol)
+
+    def error(self, answer):
+        """Return 0 where the residual is at most tol, in float64."""
+        return float(answers.largest_residual(self.X, answer.s, answer.Vt) > self.tol)
+
+    def work(self):
+        """Count two blocks of k columns: no method needs fewer passes over X."""
+        nnz, p = float(self.X.nnz), self.X.shape[1]
+        adds, gathers = 2 * nnz * self.k, 2 * nnz
+        return Work(nnz, 2 * adds, "float32", 2 * bytes_of(self.X), 0.0, 2 * gathers,
+                    (p, self.k), self.X.indices)  # fmt: skip
+
+    def job(self):
+        X = self.X
+        arrays = {"data": X.data, "indices": X.indices, "indptr": X.indptr}
+        return "svd", arrays, {"shape": X.shape, "k": self.k, "tol": self.tol}
+
+    def disagreement(self, theirs, answer):
+        s, Vt = theirs[:, 0], theirs[:, 1:]
+        return answers.largest_residual(self.X, s, Vt) / self.tol
+
+
+class SVDResiduals(TruncatedSVD):
+    """The residuals of a given SVD."""
+
+    question = "certificates"
+    quick = large = None
+    competitors = {}
+    limit = 1e-3
+
+    def make(self, shape, k, tol):
+        super().make(shape, k, tol)
+        self.svd = fastcos.randomized_svd(self.X, k, tol=tol)
+
+    def call(self):
+        return fastcos.svd_residuals(self.X, self.svd)
+
+    def error(self, answer):
+        """Compare with the residuals in float64, as shares of the largest singular value."""
+        return abs(np.asarray(answer) - answers.residuals(self.X, self.svd.s, self.svd.Vt)).max()
+
+    def work(self):
+        one = super().work()
+        return one._replace(multiply_adds=one.multiply_adds / 2, gathers=one.gathers / 2)
+
+
+class ItemNeighbors(Workload):
+    """Items of interactions, compared by their users."""
+
+    question = "sparse neighbours"
+    unit = "pairs of non-zeros"
+    axes = {"shape": ["2,000 x 500", "10,000 x 3,000"], "k": [10, 100]}
+    quick = {"shape": ["10,000 x 3,000"], "k": [10]}
+    large = {"shape": ["decks", "zipf_slice"]}
+    limit = 1e-6  # counts have many ties, and SciPy sums in another order
+    competitors = {"sparse_dot_topn": 3.0, "implicit": 3.0}
+
+    def make(self, shape, k):
+        self.X, self.k = inputs.interactions(shape), k
+        self.items = self.X.T.tocsr()
+
+    def call(self):
+        return fastcos.top_k(self.items, k=self.k)
+
+    def error(self, answer):
+        rows = np.linspace(0, self.items.shape[0] - 1, min(500, self.items.shape[0])).astype(int)
+        wide = self.items.astype(np.float64)
+        lengths = np.sqrt(np.asarray(wide.multiply(wide).sum(axis=1)).ravel())
+        unit = sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ wide
+        cosines = (unit[rows] @ unit.T).toarray()
+        cosines[np.arange(len(rows)), rows] = -np.inf
+        best = -np.sort(-cosines, axis=1)[:, : self.k]
+        return abs(answer.scores[rows] - best).max()
+
+    def work(self):
+        """Count a pair of interactions of one user once: its product is in two cosines."""
+        per_user = np.diff(self.X.indptr).astype(np.float64)
+        pairs = float((per_user * (per_user - 1)).sum() / 2)
+        n = self.items.shape[0]
+        return Work(pairs, pairs, "float32", bytes_of(self.items),
+                    12.0 * n * self.k, pairs, (n, 1), self.X.indices)  # fmt: skip
+
+    def job(self):
+        X = self.X
+        arrays = {"data": X.data, "indices": X.indices, "indptr": X.indptr}
+        return "items", arrays, {"shape": X.shape, "k": self.k}
+
+    def disagreement(self, theirs, answer):
+        """Compare k-th best scores: 1e-5, and the rounding of sums in float32.
+
+        The cosine of an item with n entries is a sum of at most n products of two rounded factors.
+        Its error is at most g = (n + 2) u / (1 - (n + 2) u) times the cosine (Higham 2002, Accuracy
+        and Stability of Numerical Algorithms, section 3.1); the k-th best moves no further.
+        """
+        terms = (np.diff(self.items.indptr) + 2) * np.finfo(np.float32).eps / 2
+        return (abs(theirs - answer.scores[:, -1]) / (1e-5 + terms / (1 - terms))).max()
+
+
+TRANSFORMERS = {
+    "normalise": "NormalizeRows",
+    "standardise": "StandardizeColumns",
+    "popularity": "PopularityWeights",
+    "ppmi": "ShiftedPPMI",
+}
+
+
+def over(divisors):
+    """Return the diagonal matrix of reciprocals; 0 counts as 1."""
+    return sp.diags_array(1 / np.where(divisors > 0, divisors, 1))
+
+
+def deviations(X):
+    mean = X.mean(axis=0)
+    return np.sqrt(np.maximum((X * X).mean(axis=0) - mean * mean, 0))
+
+
+def ppmi(X):
+    """Return X times the shifted PPMI of its items, by the formula of ShiftedPPMI."""
+    pairs = (X.T @ X).toarray()
+    np.fill_diagonal(pairs, 0)
+    totals = pairs.sum(axis=1)
+    contexts = totals**0.75
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.log(pairs * contexts.sum() / np.outer(totals, contexts))
+    return X @ np.where(pairs > 0, np.maximum(values, 0), 0)
+
+
+# all entries of X are 1
+TRUTHS = {
+    "normalise": lambda X: over(np.sqrt(X.sum(axis=1))) @ X,
+    "standardise": lambda X: X @ over(deviations(X)),
+    "popularity": lambda X: X @ over(np.sqrt(X.sum(axis=0))),
+    "ppmi": ppmi,
+}
+
+
+class Weighting(Workload):
+    """fit_transform of a transformer before a factorisation."""
+
+    question = "weightings of interactions"
+    unit = "non-zeros"
+    # ppmi counts pairs of items: a minute if the popular items have 40,000 users
+    axes = {"transformer": list(TRANSFORMERS), "shape": [SMALL]}
+    quick = {"transformer": ["standardise"]}
+    large = {"transformer": ["normalise", "standardise", "popularity"], "shape": [MIDDLE]}
+    limit = 1e-5
+
+    def make(self, transformer, shape):
+        self.X, self.name = inputs.interactions(shape), transformer
+        self.transformer = getattr(fastcos.models, TRANSFORMERS[transformer])()
+
+    def call(self):
+        return self.transformer.fit_transform(self.X)
+
+    def error(self, answer):
+        return abs(answer - TRUTHS[self.name](self.X.astype(np.float64))).max()
+
+    def work(self):
+        return Work(self.X.nnz, reads=bytes_of(self.X), writes=bytes_of(self.X))
+
+
+class Simulation(Workload):
+    """simulate_interactions in the size of the paper, and smaller."""
+
+    question = "interactions"
+    unit = "non-zeros"
+    SIZES = {"2,000 x 200": (2_000, 200), "20,000 x 1,000": (20_000, 1_000)}
+    axes = {"users": list(SIZES)}
+    quick = None
+
+    def make(self, users):
+        self.size = self.SIZES[users]
+
+    def call(self):
+        return fastcos.simulate_interactions(*self.size, random_state=0)
+
+    def error(self, answer):
+        X = answer.X
+        self.nnz = X.nnz
+        repeated = sum(len(set(row)) < len(row) for row in np.split(X.indices, X.indptr[1:-1]))
+        return repeated + (X.data != 1).sum() + abs(X.shape[0] - self.size[0])
+
+    def work(self):
+        return Work(self.nnz, writes=8.0 * self.nnz)
+
+
+class _Reading(Workload):
+    """A csv of 40,000 interactions."""
+
+    question = "interactions"
+    unit = "non-zeros"
+    quick = None
+
+    def make(self):
+        self.X = inputs.interactions(SMALL)
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name, "interactions.csv")
+        rows = np.stack([*self.X.nonzero(), self.X.tocoo().data], axis=1).astype(int)
+        np.savetxt(self.path, rows, "%d", ",", header="user,item,value", comments="")
+        self.fresh = (Path(self.folder.name, str(i)) for i in itertools.count())
+
+    def work(self):
+        return Work(self.X.nnz, reads=float(self.path.stat().st_size))
+
+
+class Reading(_Reading):
+    def call(self):
+        return fastcos.read_interactions(self.path)
+
+    def error(self, answer):
+        return abs(float(answer.X.sum() - self.X.sum())) + abs(answer.X.nnz - self.X.nnz)
+
+
+class Ingesting(_Reading):
+    def call(self):
+        return fastcos.io.ingest_interactions(self.path, next(self.fresh))
+
+    def error(self, answer):
+        return abs(answer.nnz - self.X.nnz)

@@ -1,0 +1,163 @@
+"""Every workload is defined once and has all its views; optional packages are imported late."""
+
+import ast
+import inspect
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import fastcos
+from bench import test_throughput as views, workloads
+from bench.asv_suite import timed
+from fastcos import metrics
+from fastcos.cli import limits
+
+BENCH = Path(__file__).parents[2] / "bench"
+# pytest's and asv's views and the workloads are imported by everybody
+FILES = [
+    *(BENCH / "workloads").glob("*.py"),
+    *(BENCH / "asv_suite").glob("*.py"),
+    *(BENCH / name for name in ("inputs.py", "answers.py", "libraries.py", "worker.py")),
+]
+INSTALLED = {"numpy", "scipy", "sklearn", "rich", "fastcos"}
+ALLOWED = {"bench", "tests", *INSTALLED, *sys.stdlib_module_names}
+# functions that compute nothing
+NO_WORK = {
+    "fastcos.get_config", "fastcos.set_config", "fastcos.get_measure", "fastcos.list_measures"
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_benchmark_imports_no_optional_package(path):
+    for node in ast.parse(path.read_text("utf8")).body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module]
+        for name in names:
+            assert name.split(".")[0] in ALLOWED, f"{path.name}:{node.lineno}: inside a function"
+
+
+def collected(which):
+    """Return the cases that the pytest-benchmark view makes of a set."""
+    found = []
+    config = SimpleNamespace(
+        getoption=lambda _: which, pluginmanager=SimpleNamespace(get_plugins=lambda: ())
+    )
+    views.pytest_generate_tests(
+        SimpleNamespace(config=config, parametrize=lambda _, values: found.extend(values))
+    )
+    return found
+
+
+def test_every_workload_has_all_views():
+    base = workloads.Workload
+    in_pytest = {case.values[0] for which in workloads.SETS for case in collected(which)}
+    assert len(workloads.WORKLOADS) > 40
+    for name, kind in workloads.WORKLOADS.items():
+        view = getattr(timed, name)
+        assert view.kind is kind
+        assert view.param_names == list(kind.axes)
+        assert kind in in_pytest
+        assert kind.error is not base.error, f"{name} has no check of its answer"
+        assert kind.work is not base.work, f"{name} has no work count"
+        assert kind.question
+        if kind.competitors:
+            assert kind.job is not base.job
+            assert kind.disagreement is not base.disagreement
+
+
+def test_views_have_the_cases_of_the_workload():
+    regular = collected("regular")
+    for kind in workloads.WORKLOADS.values():
+        ours = [
+            case.values[1]
+            for case in regular
+            if case.values[0] is kind and case.values[2] == views.OURS
+        ]
+        assert ours == workloads.cases("regular", kind)
+        assert len(ours) == np.prod([len(values) for values in kind.axes.values()])
+    assert len({case.id for case in regular}) == len(regular)
+
+
+def test_quick_cases_have_wide_rows():
+    rows = {case.values[1].get("rows", "").rpartition(" ")[2] for case in collected("quick")}
+    assert {"384", "768", "1536"} <= rows
+
+
+class Sum(workloads.Workload):
+    """A workload of this test: the sum of a number and 1."""
+
+    question = "test"
+    axes = {"number": [1, 2]}  # noqa: RUF012 a constant, as in bench/
+
+    def make(self, number):
+        self.number = number
+
+    def call(self):
+        return self.number + self.wrong
+
+    def error(self, answer):
+        return abs(answer - self.number - 1)
+
+    def work(self):
+        return workloads.Work(1, multiply_adds=1.0)
+
+
+del workloads.WORKLOADS["Sum"]
+
+
+def test_prepared_refuses_wrong_answers(monkeypatch):
+    monkeypatch.setattr(Sum, "wrong", 2, raising=False)
+    with pytest.raises(workloads.WrongAnswer, match="error must be at most 0, got 1"):
+        workloads.prepared(Sum, {"number": 1})
+    monkeypatch.setattr(Sum, "wrong", 1)
+    assert workloads.prepared(Sum, {"number": 1}).measured_error == 0
+    workloads.forget()
+
+
+@pytest.mark.parametrize("name", ["SelfJoin", "Matmul", "Selection"])
+def test_workload_rejects_a_wrong_answer(name):
+    kind = workloads.WORKLOADS[name]
+    small = {"rows": "500 x 16", "shape": "200 x 50 x 1000", "candidates": 500, "k": 5}
+    workload = kind(**{axis: small.get(axis, 4) for axis in kind.axes})
+    answer = workload.call()
+    assert workload.error(answer) <= kind.limit
+    if name == "SelfJoin":
+        wrong = answer._replace(indices=answer.indices[:, ::-1])
+    else:
+        wrong = np.roll(answer, 1, axis=0)
+    assert not workload.error(wrong) <= kind.limit
+
+
+def test_limit_names_the_slowest_resource():
+    few = limits.Work(1, multiply_adds=1e3, reads=1e3)
+    bound = {
+        "float32": few._replace(multiply_adds=1e15),
+        "float64": few._replace(multiply_adds=1e15, arithmetic="float64"),
+        "tile": few._replace(multiply_adds=1e15, arithmetic="tile"),
+        "read": few._replace(reads=1e15),
+        "copy": few._replace(writes=1e15),
+        "gather": few._replace(gathers=1e15, table=(1_000, 16)),
+    }
+    for name, work in bound.items():
+        limit = limits.Limit(work)
+        assert limit.bound == name
+        assert limit.seconds() > 0
+    assert limits.Limit(limits.Work(1)).seconds() == 0
+
+
+def test_every_public_operation_has_a_benchmark():
+    sources = "".join(path.read_text("utf8") for path in BENCH.rglob("*.py"))
+    public = {f"fastcos.{name}": getattr(fastcos, name) for name in fastcos.__all__}
+    public |= {f"metrics.{name}": getattr(metrics, name) for name in metrics.__all__}
+    operations = {
+        name
+        for name, thing in public.items()
+        if inspect.isfunction(thing) or (inspect.isclass(thing) and hasattr(thing, "fit"))
+    }
+    known = {name.removeprefix("fastcos.models.") for name in operations - NO_WORK}
+    missing = [name for name in known if name.rpartition(".")[2] not in sources]
+    assert not missing
