@@ -53,15 +53,17 @@ class Server:
         return True
 
     def seconds(self, item):
-        """Run a test; return its median seconds, or None."""
+        """Run a test; return its median seconds, or None if it does not pass."""
         # fixtures of other modules end, those of this one stay
         item.session._setupstate.teardown_exact(item.parent)
         measured = item.config._benchmarksession.benchmarks
         measured.clear()
-        for report in runtestprotocol(item, nextitem=item.parent, log=False):
+        reports = runtestprotocol(item, nextitem=item.parent, log=False)
+        for report in reports:
             if report.failed:
                 print(f"{item.nodeid}: {report.longreprtext}", file=sys.stderr)
-        return measured[-1].stats.median if measured and not measured[-1].has_error else None
+        passed = measured and all(report.passed for report in reports)
+        return measured[-1].stats.median if passed else None
 
 
 def main(arguments):
