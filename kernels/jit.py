@@ -2,27 +2,14 @@
 
 import functools
 import importlib
-import os
-import sys
-from pathlib import Path
 
 from . import native
-from .code_cache import Files
+from .code_cache import Files, numba_setting
 
 # fastmath flags of relaxed kernels; NaN and infinity keep their meaning
 RELAXED_FLAGS = {"contract", "reassoc", "nsz"}
-
-
-def _is_disabled():
-    if "numba" in sys.modules or Path(".numba_config.yaml").exists():
-        import numba
-
-        return bool(numba.config.DISABLE_JIT)
-    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-
-
 # whether kernels run as plain Python
-DISABLE_JIT = _is_disabled()
+DISABLE_JIT = numba_setting("DISABLE_JIT")
 
 
 class _Module:

@@ -2,6 +2,7 @@
 
 Compiling the search takes 15 s. Until a process has searched for about that long without it, calls
 are answered here: the strategy of the ski rental problem, at most twice the cost of the better way.
+Compiling in a thread meanwhile would hold the interpreter's lock and delay the end of the process.
 
 ``search`` finds candidates by a float64 matrix product in BLAS's order of summation, with a margin,
 and scores them in the order of :mod:`fastcos.kernels.pair_scores`. The margin: let u = 2^-53, x and
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.kernels import jit
+from fastcos.kernels.jit import is_ready
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -58,7 +59,7 @@ def takes(kernel: Any, n_queries: int, n_items: int, depth: int) -> bool:
     """Whether so much work is to be done here, not by this kernel; if so, it is counted."""
     global work_left
     work = n_queries * n_items * (depth + _UNITS_PER_PAIR)
-    if work >= work_left or jit.is_ready(kernel):
+    if work >= work_left or is_ready(kernel):
         return False
     work_left -= work
     return True
@@ -94,7 +95,7 @@ def search(
             near[_forbidden(exclusions.of_range(lo, hi), numbers)] = -np.inf
             best = np.partition(near, m - k, axis=1)[:, m - k] if k <= m else -np.inf
             least = np.maximum(best - margins, _LEAST_SCORE)
-        row, place = np.nonzero(near >= least[:, None])
+        row, place = np.divmod(np.flatnonzero(near >= least[:, None]), m)
         found = numbers[place]
         exact = _score(metric_type, some, items, row, found)
         order = np.lexsort((found, -exact, row))

@@ -1,6 +1,7 @@
 """Compiled code on disk: used, never stale, never fatal, private."""
 
 import errno
+import importlib.metadata
 import os
 import shutil
 import stat
@@ -232,13 +233,18 @@ def test_bounds_checks_have_their_own_code(package, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("thing", "name"),
-    [(numba, "__version__"), (np, "__version__"), (sys.implementation, "cache_tag")],
+    ("thing", "name", "other"),
+    [
+        (importlib.metadata, "version", lambda name: f"another {name}"),
+        (np, "__version__", "other"),
+        (sys.implementation, "cache_tag", "other"),
+    ],
+    ids=["numba", "numpy", "python"],
 )
-def test_every_version_has_its_own_code(monkeypatch, tmp_path, thing, name):
+def test_every_version_has_its_own_code(monkeypatch, thing, name, other):
     before = code_cache.code_digest.__wrapped__()
     assert code_cache.code_digest.__wrapped__() == before
-    monkeypatch.setattr(thing, name, "other")
+    monkeypatch.setattr(thing, name, other)
     assert code_cache.code_digest.__wrapped__() != before
 
 
