@@ -2,46 +2,70 @@
 
 import argparse
 import contextlib
-import itertools
+import functools
+import os
+import platform
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from fastcos import config
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, progress_bar, say
 from fastcos.engine import uncompiled
-from fastcos.kernels import code_cache, tiles
+from fastcos.kernels import code_cache, cpu, native, tiles
 from fastcos.storage.provenance import provenance
 
 DESCRIPTION = """\
 Run every operation on tiny inputs, so that later processes find compiled code in the cache
-directory. In a container image, run it at build time as the user that will run the service, on the
-kind of processor that will run it: code is compiled for the processor that it is compiled on."""
+directory. In a container image, run it at build time as the user that will run the service. Code is
+compiled for the processor of this machine, or with --portable for every x86-64 tier that it has
+(v3: AVX2; v4: AVX-512; with VNNI; with AMX): processors of these tiers need not compile. Uses all
+cores (FASTCOS_NUM_THREADS), about 0.5 GB of memory each."""
 EPILOG = """\
 examples:
   fastcos warmup
-  FASTCOS_CACHE_DIR=/opt/fastcos-cache fastcos warmup"""
+  FASTCOS_CACHE_DIR=/opt/fastcos-cache fastcos warmup --portable"""
 DTYPES = ("float32", "float64")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
+    parser.add_argument(
+        "--portable", action="store_true", help="compile for tiers of processors, not for this one"
+    )
     options.add_json(parser)
 
 
 def run(given: argparse.Namespace) -> int:
     """Run every job on tiny inputs."""
-    uncompiled.work_left = 0
-    jobs = (_compare, _search, _index, _measures, _fit, _audit, _products)
+    tiers = cpu.supported_tiers() if given.portable else [None]
+    if not tiers:
+        raise ValueError(
+            f"--portable must run on one of {', '.join(native.TIERS)}, got {platform.machine()}"
+        )
     started = time.perf_counter()
-    with progress_bar("compiling") as progress:
-        for done, job in enumerate(jobs):
-            progress(done, len(jobs))
-            job()
+    # tiers share no code: jobs that run together are of different ones
+    work = [(job, tier) for job in JOBS for tier in tiers]
+    messages: set[str] = set()
+    with progress_bar("compiling") as progress, ThreadPoolExecutor(config.num_threads()) as pool:
+        running = [pool.submit(_run_job, *one) for one in work]
+        try:
+            for done, job in enumerate(as_completed(running), 1):
+                messages.update(job.result())
+                progress(done, len(work))
+        finally:  # after an error or Ctrl-C no further process is started
+            pool.shutdown(cancel_futures=True)
+    for message in sorted(messages):
+        say(message)
     seconds = time.perf_counter() - started
     directory = code_cache.cache_directory()
     files = list((directory / code_cache.code_digest()).rglob("*-*"))
@@ -51,6 +75,32 @@ def run(given: argparse.Namespace) -> int:
         print_json({**document, "signatures": len(files), "MiB": size, "seconds": seconds})
     say(f"{len(files)} compiled signatures, {size:.1f} MiB, in {directory}; {seconds:.1f} s")
     return 0
+
+
+def _run_job(job: str, tier: str | None) -> list[str]:
+    """Run a job in a process of its own, for this CPU or a tier; return its warnings."""
+    environment: Mapping[str, str] = os.environ
+    if tier is not None:
+        name, features = cpu.code_name(tier)
+        target = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "FASTCOS_ISA": ""}
+        environment = {**os.environ, **target}
+    code = f"from fastcos.cli import warmup; warmup.compile_now(); warmup.JOBS[{job!r}]()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        raise ChildProcessError(f"compiling for {job} ended with {done.returncode}: {last}")
+    return [line for line in done.stderr.splitlines() if "Warning: " in line]
+
+
+def compile_now() -> None:
+    """Let this process compile what it calls, however small its inputs are."""
+    uncompiled.work_left = 0
 
 
 def _interactions(dtype: str = "float32", *, rated: bool = False) -> Any:
@@ -75,26 +125,30 @@ def _compare() -> None:
     comparison.compare(X, n_components=8, measures=["dot"])
 
 
-def _search() -> None:
+def _search(dtype: str) -> None:
     from fastcos.neighbors import neighbors_above, similarity_blocks, top_k
 
     one = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
-    for dtype in DTYPES:
-        items = _vectors(dtype)
-        for measure in ("cosine", "dot", "neg_euclidean"):
-            top_k(items, k=5, measure=measure)
-            top_k(items[:3], items, 5, measure=measure)
-            top_k(items[:1], items, 5, measure=measure, exclude=one)
-            top_k(items, items, 5, measure=measure, allowed=range(50))
-            neighbors_above(items, 0.5, measure=measure)
-        list(similarity_blocks(items, measure="cosine"))
-        top_k(np.repeat(items, 2, axis=0), k=5)  # duplicates
-        for value in (1, 2, 0.5):  # ones, whole numbers, others
-            X = value * _interactions(dtype)
-            for measure in ("cosine", "dot"):
-                top_k(X, k=5, measure=measure)
-                top_k(X[:3], X, 5, measure=measure)
-            top_k(X.T, k=5)
+    items = _vectors(dtype)
+    for measure in ("cosine", "dot", "neg_euclidean"):
+        top_k(items, k=5, measure=measure)
+        top_k(items[:3], items, 5, measure=measure)
+        top_k(items[:1], items, 5, measure=measure, exclude=one)
+        top_k(items, items, 5, measure=measure, allowed=range(50))
+        neighbors_above(items, 0.5, measure=measure)
+    list(similarity_blocks(items, measure="cosine"))
+    top_k(np.repeat(items, 2, axis=0), k=5)  # duplicates
+
+
+def _sparse_search(dtype: str) -> None:
+    from fastcos.neighbors import top_k
+
+    for value in (1, 2, 0.5):  # ones, whole numbers, others
+        X = value * _interactions(dtype)
+        for measure in ("cosine", "dot"):
+            top_k(X, k=5, measure=measure)
+            top_k(X[:3], X, 5, measure=measure)
+        top_k(X.T, k=5)
 
 
 def _index() -> None:
@@ -109,18 +163,19 @@ def _index() -> None:
             searched.search(items, 5)
 
 
-def _measures() -> None:
+def _measures(dtype: str) -> None:
     from fastcos.measures import list_measures
     from fastcos.neighbors import top_k
 
-    for name in list_measures():
-        with contextlib.suppress(TypeError, ValueError):  # it requires more than the rows
-            top_k(_vectors("float32"), k=5, measure=name)
     # enough rows for the kernels of large searches
-    large = _vectors("float32", 2_000)
-    top_k(large[:64], large, 5, measure="recos")
-    for dtype, name in itertools.product(DTYPES, ("csls", "local_scaling", "dis_sim_local")):
-        top_k(_vectors(dtype, 2_000), k=5, measure=name)
+    large = _vectors(dtype, 2_000)
+    for name in ("csls", "local_scaling", "dis_sim_local"):
+        top_k(large, k=5, measure=name)
+    if dtype == "float32":
+        top_k(large[:64], large, 5, measure="recos")
+        for name in list_measures():
+            with contextlib.suppress(TypeError, ValueError):  # it requires more than the rows
+                top_k(_vectors(dtype), k=5, measure=name)
 
 
 def _fit() -> None:
@@ -137,32 +192,44 @@ def _fit() -> None:
     CosineMF(4, random_state=0).fit(_interactions())
 
 
-def _audit() -> None:
+def _audit(dtype: str) -> None:
     from fastcos import auditing
 
     # few items, and as many as make a search for few queries share panels among threads
-    for dtype, n in itertools.product(DTYPES, (60, 512 * tiles.PANEL)):
+    for n in (60, 512 * tiles.PANEL):
         labels = [str(i % 3) for i in range(n)]
         auditing.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)
 
 
-def _products() -> None:
+def _products(dtype: str) -> None:
     from fastcos.linalg import gram_matmul, matmul, randomized_svd, rmatmul, svd_residuals
 
-    for dtype in DTYPES:
-        X = _interactions(dtype, rated=True)
-        left, right = _vectors(dtype, X.shape[0]), _vectors(dtype, X.shape[1])
-        matmul(X, right), rmatmul(X, left), gram_matmul(X, right)
-        matmul(_interactions(), right), rmatmul(_interactions(), left)
-        svd_residuals(X, randomized_svd(X, 5))
-        # large enough to be validated while it is multiplied
-        matmul(sp.csr_array(np.ones((2**11, 2**9), dtype)), _vectors(dtype, 2**9))
-        # a dense factor larger than the cache
-        n, p, per_row = 2**11, 2**13, 2**9
-        columns = np.arange(n)[:, None] % (p // per_row) + np.arange(0, p, p // per_row)
-        indptr = np.arange(0, n * per_row + 1, per_row)
-        for value in (1, 2):
-            data = np.full(n * per_row, value, dtype)
-            X = sp.csr_array((data, columns.ravel(), indptr), shape=(n, p))
-            factor = np.ones((p, 64), dtype)
-            matmul(X, factor), gram_matmul(X, factor)
+    X = _interactions(dtype, rated=True)
+    left, right = _vectors(dtype, X.shape[0]), _vectors(dtype, X.shape[1])
+    matmul(X, right), rmatmul(X, left), gram_matmul(X, right)
+    matmul(_interactions(), right), rmatmul(_interactions(), left)
+    svd_residuals(X, randomized_svd(X, 5))
+    # large enough to be validated while it is multiplied
+    matmul(sp.csr_array(np.ones((2**11, 2**9), dtype)), _vectors(dtype, 2**9))
+    # a dense factor larger than the cache
+    n, p, per_row = 2**11, 2**13, 2**9
+    columns = np.arange(n)[:, None] % (p // per_row) + np.arange(0, p, p // per_row)
+    indptr = np.arange(0, n * per_row + 1, per_row)
+    for value in (1, 2):
+        data = np.full(n * per_row, value, dtype)
+        X = sp.csr_array((data, columns.ravel(), indptr), shape=(n, p))
+        factor = np.ones((p, 64), dtype)
+        matmul(X, factor), gram_matmul(X, factor)
+
+
+# the work of one process each; those that compile what others need come first
+JOBS: dict[str, Callable[[], None]] = {
+    **{f"search of {dtype}": functools.partial(_search, dtype) for dtype in DTYPES},
+    **{f"audit of {dtype}": functools.partial(_audit, dtype) for dtype in DTYPES},
+    "comparison": _compare,
+    "models": _fit,
+    **{f"sparse search of {dtype}": functools.partial(_sparse_search, dtype) for dtype in DTYPES},
+    **{f"products of {dtype}": functools.partial(_products, dtype) for dtype in DTYPES},
+    **{f"measures of {dtype}": functools.partial(_measures, dtype) for dtype in DTYPES},
+    "index": _index,
+}

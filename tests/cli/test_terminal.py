@@ -13,8 +13,9 @@ from types import SimpleNamespace
 import numba
 import pytest
 
-from fastcos.cli import doctor, terminal
+from fastcos.cli import doctor, terminal, warmup
 from fastcos.cli.main import COMMANDS, SHELLS, main, whole_parser
+from fastcos.kernels import cpu
 
 EXAMPLES = [
     (name, line.strip())
@@ -309,6 +310,8 @@ def recorded(self, *arguments, **named):
 _DispatcherBase._compile_for_args = recorded
 import numpy as np
 from fastcos.cli.main import main
+from fastcos.engine import uncompiled
+uncompiled.work_left = 0
 """
 
 
@@ -321,7 +324,8 @@ def signatures_compiled(code, folder):
 
 @pytest.mark.slow
 def test_warmup_compiles_all_that_commands_need(tmp_path):
-    warmed = signatures_compiled('assert main(["warmup"]) == 0', tmp_path)
+    jobs = "from fastcos.cli import warmup\nfor job in warmup.JOBS.values():\n    job()"
+    warmed = signatures_compiled(jobs, tmp_path)
     assert len(warmed) > 50
     commands = """
 rng = np.random.default_rng(0)
@@ -355,3 +359,36 @@ for words in (
     compiled = signatures_compiled(commands, tmp_path)
     assert len(compiled) > 20
     assert compiled - warmed == set()
+
+
+def compiled_files(folder):
+    return {path.relative_to(folder) for path in folder.rglob("*-*")}
+
+
+@pytest.mark.slow
+def test_warmup_for_tiers_serves_this_cpu(monkeypatch, tmp_path, capsys):
+    if not cpu.supported_tiers():
+        pytest.skip("this CPU is of no tier")
+    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
+    job = "products of float32"
+    monkeypatch.setattr(warmup, "JOBS", {job: None})
+    status, out, err = run(capsys, "warmup", "--portable", "--json")
+    assert status == 0, err
+    made = compiled_files(tmp_path)
+    assert json.loads(out)["signatures"] == len(made) > 5 * len(cpu.supported_tiers())
+    stdout_of(f"from fastcos.cli import warmup; warmup.compile_now(); warmup.JOBS[{job!r}]()")
+    assert compiled_files(tmp_path) == made
+
+
+def test_warmup_for_tiers_refuses_other_cpus(monkeypatch, capsys):
+    monkeypatch.setattr(cpu, "supported_tiers", lambda: ())
+    status, out, err = run(capsys, "warmup", "--portable")
+    assert (status, out) == (2, "")
+    assert re.match("fastcos warmup: --portable must run on one of x86-64-v4-amx, ", err)
+
+
+def test_warmup_reports_a_process_that_fails(monkeypatch, capsys):
+    monkeypatch.setattr(warmup, "JOBS", {"nothing": None})
+    status, out, err = run(capsys, "warmup")
+    assert (status, out) == (2, "")
+    assert err == "fastcos warmup: compiling for nothing ended with 1: KeyError: 'nothing'\n"
