@@ -1,29 +1,10 @@
-"""One class per workload: seconds, throughput, percent of the machine's limit, error, memory."""
+"""One class per workload: seconds, throughput, percent of the machine's limit, memory."""
 
 import hashlib
 import inspect
-import statistics
-import time
 
 from bench import answers
-from bench.workloads import WORKLOADS, Limit, prepared
-
-# turns of call and limit behind one throughput: their median ignores two disturbances
-TURNS = 5
-
-
-def in_turns(workload):
-    """Return medians over turns: units of the work per second, and percent of the limit."""
-    work, rates, shares = workload.work(), [], []
-    limit = Limit(work)
-    for _ in range(TURNS):
-        least = limit.seconds()
-        started = time.perf_counter()
-        workload.call()
-        seconds = time.perf_counter() - started
-        rates.append(work.units / seconds)
-        shares.append(100 * least / seconds)
-    return statistics.median(rates), statistics.median(shares)
+from bench.workloads import WORKLOADS, in_turns, prepared
 
 
 class _View:
@@ -49,11 +30,6 @@ class _View:
 
     track_percent_of_limit.unit = "percent"
 
-    def track_error(self, *_):
-        return self.workload.measured_error
-
-    track_error.unit = "error, 0 is exact"
-
     def track_peak_bytes(self, *_):
         return answers.peak_bytes(self.workload.call)
 
@@ -64,7 +40,7 @@ def view(name, kind):
     """Return the class that asv finds; its version changes with the source of the workload."""
 
     def track_throughput(self, *_):
-        return in_turns(self.workload)[0]
+        return self.workload.work().units / in_turns(self.workload)[0]
 
     track_throughput.unit = f"{kind.unit}/s"
     lineage = [one for one in kind.__mro__ if one.__module__.startswith("bench.")]

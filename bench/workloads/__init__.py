@@ -10,10 +10,12 @@ Modules: dense, sparse, models, metrics, auditing. A new workload is a subclass 
 
 import functools
 import itertools
+import statistics
+import time
 
 from fastcos.cli.limits import Limit, Work
 
-__all__ = ["WORKLOADS", "Limit", "Work", "Workload", "WrongAnswer", "cases", "prepared"]
+__all__ = ["WORKLOADS", "Limit", "Work", "Workload", "WrongAnswer", "cases", "in_turns", "prepared"]
 
 WORKLOADS = {}
 SETS = ("quick", "regular", "large")
@@ -108,6 +110,21 @@ def _prepared(kind, case):
 def prepared(kind, case):
     """Return the workload of a case, made and checked once per process."""
     return _prepared(kind, tuple(case.items()))
+
+
+def in_turns(workload, budget=2.0, most=15):
+    """Return median seconds, the median percent of the limit, and what the limit is.
+
+    Limit and call are measured in turns, as many as fit into the seconds of the budget.
+    """
+    limit, taken, shares = Limit(workload.work()), [], []
+    while len(taken) < most and sum(taken) < budget:
+        least = limit.seconds()
+        started = time.perf_counter()
+        workload.call()
+        taken.append(time.perf_counter() - started)
+        shares.append(100 * least / taken[-1])
+    return statistics.median(taken), statistics.median(shares), limit.bound
 
 
 def forget():

@@ -11,6 +11,7 @@ from scipy.stats import norm, rankdata
 import fastcos
 from bench import answers, inputs
 from bench.workloads import Work, Workload
+from fastcos.cli.limits import search_work
 
 K = 10
 # widths of common text embeddings
@@ -20,12 +21,6 @@ WIDE = (384, 768, 1536)
 def shape_of(text):
     """Return the numbers of "20,000 x 128"."""
     return tuple(int(number.replace(",", "")) for number in text.split(" x "))
-
-
-def search_work(n, m, d, k):
-    """Return the work of n queries among m items: float32 rows in, indices and scores out."""
-    pairs = float(n) * m
-    return Work(pairs, pairs * d, "tile", 4.0 * d * (n + m), 12.0 * n * k)
 
 
 def float32_error(d):
@@ -74,7 +69,7 @@ class SelfJoin(_Search):
     question = "dense neighbours"
     own = True
     axes = {
-        "rows": ["1,000 x 64", "20,000 x 128", *(f"10,000 x {d}" for d in WIDE)],
+        "rows": ["1,000 x 64", "20,000 x 128", *(f"4,000 x {d}" for d in WIDE)],
         "k": [10, 100],
     }
     quick = {"rows": ["2,000 x 64", *(f"2,000 x {d}" for d in WIDE)], "k": [10]}
@@ -124,7 +119,7 @@ class OneShot(_Search):
     question = "dense queries, one shot"
     axes = {
         "queries": [1, 32, 1_000],
-        "items": ["20,000 x 64", *(f"10,000 x {d}" for d in WIDE)],
+        "items": ["20,000 x 64", *(f"4,000 x {d}" for d in WIDE)],
         "measure": ["cosine", "dot", "neg_euclidean"],
     }
     quick = {"queries": [1_000], "items": ["4,000 x 64", "4,000 x 768"], "measure": ["cosine"]}
@@ -145,7 +140,7 @@ class IndexSearch(_Search):
 
     question = "dense queries, index"
     axes = {"queries": [1, 16, 256], "items": ["1,000 x 64", "50,000 x 64",
-                                               *(f"20,000 x {d}" for d in WIDE)]}  # fmt: skip
+                                               *(f"10,000 x {d}" for d in WIDE)]}  # fmt: skip
     quick = {"queries": [1, 16], "items": ["10,000 x 64", "10,000 x 768"]}
     large = {"items": ["1,000,000 x 128", *(f"200,000 x {d}" for d in WIDE)]}
     competitors = {"faiss": 2.5, "numpy": None, "sklearn": None, "usearch": 2.5, "implicit": None}

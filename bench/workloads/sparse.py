@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import fastcos
 from bench import answers, inputs
 from bench.workloads import Work, Workload
+from fastcos.cli.limits import gram_work, product_work
 
 SMALL, MIDDLE = "2,000 x 500", "40,000 x 20,000"
 # rows of a product that are compared
@@ -46,11 +47,7 @@ class _Product(Workload):
         return np.linspace(0, self.X.shape[0] - 1, min(CHECKED, self.X.shape[0])).astype(int)
 
     def work(self):
-        n, p, columns = *self.X.shape, self.A.shape[1]
-        nnz = float(self.X.nnz)
-        reads, writes = bytes_of(self.X) + 4.0 * p * columns, 4.0 * n * columns
-        return Work(nnz, nnz * columns, "float32", reads, writes, nnz, (p, columns),
-                    self.X.indices)  # fmt: skip
+        return product_work(self.X, self.A.shape[1])
 
     def job(self):
         X = self.X
@@ -127,11 +124,7 @@ class GramMatmul(_Product):
         return answers.relative_error(answer, wide.T @ (wide @ self.A))
 
     def work(self):
-        one, p = super().work(), self.X.shape[1]
-        return one._replace(
-            multiply_adds=2 * one.multiply_adds, writes=4.0 * p * self.A.shape[1],
-            gathers=2 * one.gathers,
-        )  # fmt: skip
+        return gram_work(self.X, self.A.shape[1])
 
 
 class TruncatedSVD(Workload):

@@ -17,20 +17,25 @@ import numpy as np
 
 from fastcos import config, io, validation
 from fastcos.cli import options
+from fastcos.cli.limits import Limit, Work, gram_work, product_work, roofs, search_work
 from fastcos.cli.terminal import print_json, print_table, say, spinner
 from fastcos.engine import uncompiled
+from fastcos.plots import RooflineDisplay, RooflinePoint
 from fastcos.storage import FastcosFormatError, provenance
 
 DESCRIPTION = """\
 Time exact cosine search among embeddings (.npy, or .npz of one matrix), or products of interactions
 (any other file that fastcos compare reads); of Gaussian rows where no file is given. Compares what
 is installed of FAISS, NumPy and scikit-learn (search), SciPy (products). Answers are checked first;
-a wrong answer is not timed. Exit status 1 if an answer of fastcos is wrong."""
+a wrong answer is not timed. The limit is how long this machine needs at least for the multiply-adds
+and bytes of the plain method; probes measure it in turns. Exit status 1 if an answer of fastcos is
+wrong."""
 EPILOG = """\
 examples:
   fastcos bench
   fastcos bench vectors.npy --k 100
-  fastcos bench ratings.csv --seconds 3 --json > speed.json"""
+  fastcos bench ratings.csv --seconds 3 --json > speed.json
+  fastcos bench --roofline roofline.png"""
 OURS = "fastcos"
 COMPETITORS = ("faiss", "numpy", "scipy", "sklearn")
 # shape of the Gaussian rows: all libraries together take half a minute on two cores
@@ -44,12 +49,13 @@ PRODUCT_TOLERANCE = 1e-4
 
 
 class Operation(NamedTuple):
-    """An operation: one call per library, the error of an answer, and the largest correct error."""
+    """An operation: one call per library, error of an answer, largest correct error, and work."""
 
     name: str
     calls: dict[str, Callable[[], Any]]
     error: Callable[[Any], float]
     limits: dict[str, float]
+    work: Work
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--competitors", metavar="A,B,...", help="only these; '' for none (default: all installed)"
     )
+    parser.add_argument("--roofline", metavar="FILE", help="draw the limits and these results")
     options.add_json(parser)
     options.add_common(parser)
 
@@ -85,17 +92,25 @@ def run(given: argparse.Namespace) -> int:
         else:
             operations = product_operations(data, libraries)
         results = [result for operation in operations for result in measure(operation, seconds)]
+        if given.roofline:
+            RooflineDisplay(points(operations, results), *roofs()).plot().figure_.savefig(
+                given.roofline, dpi=150
+            )
     if given.json:
         parameters = {"data": source, "shape": data.shape, "k": given.k, "seconds": seconds}
         document = provenance.provenance(parameters)
         document |= {"results": results, "missing": missing}
         print_json(provenance.json_ready(document))
     else:
-        header = ("operation", "library", "ms", "x fastcos", "error", "correct")
+        header = ("operation", "library", "ms", "Gop/s", "% of limit", "x fastcos", "correct")
         cells = [
-            (name, library, seconds and 1e3 * seconds, ratio, f"{error:.0e}", str(correct))
-            for name, library, seconds, ratio, error, correct in map(dict.values, results)
-        ]
+            (
+                one["operation"], one["library"], one["seconds"] and 1e3 * one["seconds"],
+                one["operations_per_second"] and one["operations_per_second"] / 1e9,
+                one["percent_of_limit"], one["ratio"], str(one["correct"]),
+            )
+            for one in results
+        ]  # fmt: skip
         rows, columns = data.shape
         print_table(f"{source}, {rows:,} x {columns:,}", header, cells)
     for name in missing:
@@ -173,7 +188,8 @@ def search_operation(rows: Any, k: int, libraries: set[str]) -> Operation:
     # d products and two norms, rounded to float32, of the row found and of the row it replaces
     limits = dict.fromkeys(calls, 2 * (2 * d + 6) * 2.0**-24)
     # fastcos orders by float64 scores; the truth above may sum in another order
-    return Operation("search", calls, error, limits | {OURS: 1e-12})
+    limits |= {OURS: 1e-12}
+    return Operation("search", calls, error, limits, search_work(n, n, d, k))
 
 
 def product_operations(X: Any, libraries: set[str]) -> list[Operation]:
@@ -183,40 +199,63 @@ def product_operations(X: Any, libraries: set[str]) -> list[Operation]:
     A = np.random.default_rng(0).standard_normal((X.shape[1], N_COLUMNS)).astype(np.float32)
     truth = X.astype(np.float64) @ A
 
-    def product(name: str, ours: Any, scipy: Any, truth: Any) -> Operation:
+    def product(name: str, ours: Any, scipy: Any, truth: Any, work: Work) -> Operation:
         calls = {OURS: ours} | ({"scipy": scipy} if "scipy" in libraries else {})
         largest = max(float(abs(truth).max()), np.finfo(float).tiny)
 
         def error(found: Any) -> float:
             return float(abs(found - truth).max()) / largest
 
-        return Operation(name, calls, error, dict.fromkeys(calls, PRODUCT_TOLERANCE))
+        return Operation(name, calls, error, dict.fromkeys(calls, PRODUCT_TOLERANCE), work)
 
+    one, two = product_work(X, N_COLUMNS), gram_work(X, N_COLUMNS)
     return [
-        product("X A", lambda: matmul(X, A), lambda: X @ A, truth),
-        product("X'(X A)", lambda: gram_matmul(X, A), lambda: X.T @ (X @ A), X.T @ truth),
+        product("X A", lambda: matmul(X, A), lambda: X @ A, truth, one),
+        product("X'(X A)", lambda: gram_matmul(X, A), lambda: X.T @ (X @ A), X.T @ truth, two),
     ]
 
 
 def measure(operation: Operation, seconds: float) -> list[dict[str, Any]]:
-    """Return one record per library: medians of alternating calls, None for a wrong answer."""
+    """Return one record per library: medians of turns with the limit, None for a wrong answer."""
     errors = {name: operation.error(call()) for name, call in operation.calls.items()}
     correct = {name: error <= operation.limits[name] for name, error in errors.items()}
     times: dict[str, list[float]] = {name: [] for name in errors if correct[name]}
+    shares: dict[str, list[float]] = {name: [] for name in times}
+    limit = Limit(operation.work)
     while pending := [name for name, spent in times.items() if sum(spent) < seconds]:
+        least = limit.seconds()
         for name in pending:
             started = time.perf_counter()
             operation.calls[name]()
             times[name].append(time.perf_counter() - started)
+            shares[name].append(100 * least / times[name][-1])
     medians = {name: statistics.median(spent) for name, spent in times.items()}
+    operations = 2 * operation.work.multiply_adds
     return [
         {
             "operation": operation.name,
             "library": name,
             "seconds": medians.get(name),
+            "operations_per_second": operations / medians[name] if name in medians else None,
+            "percent_of_limit": statistics.median(shares[name]) if name in medians else None,
+            "limited_by": limit.bound,
             "ratio": medians[name] / medians[OURS] if {name, OURS} <= medians.keys() else None,
             "error": error,
             "correct": correct[name],
         }
         for name, error in errors.items()
     ]
+
+
+def points(operations: list[Operation], results: list[dict[str, Any]]) -> list[RooflinePoint]:
+    """Return the timed results as points of a roofline."""
+    works = {one.name: one.work for one in operations}
+    return [
+        RooflinePoint(
+            f"{one['operation']}, {one['library']}", 2 * works[one["operation"]].multiply_adds,
+            works[one["operation"]].bytes, one["seconds"], one["percent_of_limit"],
+            one["limited_by"],
+        )
+        for one in results
+        if one["correct"]
+    ]  # fmt: skip

@@ -66,6 +66,38 @@ class Work(NamedTuple):
         return self.reads + self.writes
 
 
+def search_work(n: int, m: int, d: int, k: int) -> Work:
+    """Return the work of n queries among m items: float32 rows in, indices and scores out."""
+    pairs = float(n) * m
+    return Work(pairs, pairs * d, "tile", 4.0 * d * (n + m), 12.0 * n * k)
+
+
+def product_work(X: Any, columns: int) -> Work:
+    """Return the work of X A for a CSR matrix X and so many columns of float32."""
+    (n, p), nnz = X.shape, float(X.nnz)
+    reads = float(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes) + 4.0 * p * columns
+    return Work(
+        nnz, nnz * columns, "float32", reads, 4.0 * n * columns, nnz, (p, columns), X.indices
+    )
+
+
+def gram_work(X: Any, columns: int) -> Work:
+    """Return the work of X'(X A): one pass over X, and two multiply-adds a non-zero and column."""
+    one = product_work(X, columns)
+    return one._replace(
+        multiply_adds=2 * one.multiply_adds, writes=4.0 * X.shape[1] * columns,
+        gathers=2 * one.gathers,
+    )  # fmt: skip
+
+
+def roofs() -> tuple[dict[str, float], float]:
+    """Measure the peaks in operations per second, and the bytes per second read from memory."""
+    layout = tile_layout(config.isa(), _TILE_DEPTH)
+    tile = f"{'int8' if layout.quantised else 'float32'} tile, {layout.isa}"
+    peaks = {tile: 2 * _tile_rate(), "float32 gemm": 2 * _gemm_rate("float32")()}
+    return peaks, _read_rate(_MOST_BYTES // 4)
+
+
 class Limit:
     """The least seconds of a work on this machine.
 

@@ -15,6 +15,7 @@ A display is made from a result, drawn by ``plot``, which returns it, and never 
 ``style`` holds the colours, the base class ``Display`` and the rc parameters, which are in force
 only while a figure is drawn. Figures are made without pyplot, so importing or drawing changes no
 global state of matplotlib. :func:`fastcos.plots.html.audit_page` writes the page of an audit.
+``RooflineDisplay`` shows timed operations below the limits of a machine.
 """
 
 from fastcos.plots.comparison import (
@@ -29,6 +30,7 @@ from fastcos.plots.report import (
     LabelRecoveryDisplay,
     RobustnessDisplay,
 )
+from fastcos.plots.roofline import RooflineDisplay, RooflinePoint
 from fastcos.plots.sensitivity import SensitivityDisplay
 
 __all__ = [
@@ -38,6 +40,8 @@ __all__ = [
     "LeaderboardDisplay",
     "RescalingsDisplay",
     "RobustnessDisplay",
+    "RooflineDisplay",
+    "RooflinePoint",
     "SensitivityDisplay",
     "SimilarityMapsDisplay",
     "similarity_image",

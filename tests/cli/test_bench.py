@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fastcos.cli import bench
+from fastcos.cli import bench, limits
 
 
 def run(*arguments):
@@ -76,11 +76,14 @@ def test_product_operations_reject_wrong_answers(interactions):
 
 def test_measure_does_not_time_wrong_answers():
     calls = {"fastcos": lambda: 0.0, "numpy": lambda: 0.0, "faiss": lambda: 1.0}
-    operation = bench.Operation("search", calls, float, dict.fromkeys(calls, 0.5))
+    work = limits.Work(1, multiply_adds=10.0)
+    operation = bench.Operation("search", calls, float, dict.fromkeys(calls, 0.5), work)
     ours, right, wrong = bench.measure(operation, 0.001)
     assert ours["ratio"] == 1
     assert right["correct"]
     assert right["seconds"] > 0
+    assert right["operations_per_second"] == pytest.approx(20 / right["seconds"])
+    assert right["percent_of_limit"] > 0
     assert (wrong["seconds"], wrong["ratio"], wrong["correct"]) == (None, None, False)
 
 
@@ -97,7 +100,9 @@ def test_bench_prints_a_table_of_searches(rows, tmp_path, capsys, monkeypatch):
 
 def test_bench_prints_products_as_json(interactions, tmp_path, capsys):
     sp.save_npz(tmp_path / "X.npz", interactions)
-    assert run(tmp_path / "X.npz", "--seconds", 0.001, "--threads", 1, "--json") == 0
+    words = ("--seconds", 0.001, "--threads", 1, "--json", "--roofline", tmp_path / "roofline.png")
+    assert run(tmp_path / "X.npz", *words) == 0
+    assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
     document = json.loads(capsys.readouterr().out)
     assert document["parameters"]["shape"] == [80, 40]
     assert [(one["operation"], one["library"]) for one in document["results"]] == [
@@ -108,7 +113,8 @@ def test_bench_prints_products_as_json(interactions, tmp_path, capsys):
 
 def test_bench_fails_where_fastcos_is_wrong(rows, tmp_path, monkeypatch, capsys):
     np.save(tmp_path / "rows.npy", rows)
-    wrong = bench.Operation("search", {"fastcos": lambda: 1.0}, float, {"fastcos": 0.5})
+    work = limits.Work(1)
+    wrong = bench.Operation("search", {"fastcos": lambda: 1.0}, float, {"fastcos": 0.5}, work)
     monkeypatch.setattr(bench, "search_operation", lambda *_: wrong)
     assert run(tmp_path / "rows.npy", "--seconds", 0.001) == 1
     assert "False" in capsys.readouterr().out

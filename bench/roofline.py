@@ -1,0 +1,102 @@
+"""Every kernel below the limits of this machine: `python -m bench.roofline`, minutes.
+
+Each case runs in fresh processes, whose placement on the machine differs; a process measures call
+and limit in turns. Writes a table, bench/roofline.md, with the least and the most percent of the
+processes, and the figure docs/figures/roofline.png. `-k REGEX` selects cases and only prints them.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.tables import cpu_name
+from bench.workloads import WORKLOADS, in_turns, label, prepared
+from fastcos import get_config
+from fastcos.cli import limits
+
+ROOT = Path(__file__).parents[1]
+TABLE, FIGURE = ROOT / "bench" / "roofline.md", ROOT / "docs" / "figures" / "roofline.png"
+SPARSE = "40,000 x 20,000"
+# workload and case of every bar
+CASES = (
+    ("SelfJoin", {"rows": "20,000 x 128", "k": 10}),
+    *(("SelfJoin", {"rows": f"10,000 x {d}", "k": 10}) for d in (384, 768, 1536)),
+    ("IndexSearch", {"queries": 1, "items": "100,000 x 768"}),
+    ("IndexSearch", {"queries": 256, "items": "100,000 x 768"}),
+    ("Packing", {"rows": "20,000 x 768"}),
+    ("Selection", {"candidates": 100_000, "k": 100}),
+    ("Matmul", {"shape": SPARSE, "columns": 64}),
+    ("Rmatmul", {"shape": SPARSE, "columns": 64}),
+    ("GramMatmul", {"shape": SPARSE, "columns": 64}),
+    ("Matmul", {"shape": "zipf", "columns": 64}),
+    ("GramMatmul", {"shape": "zipf", "columns": 64}),
+    ("TruncatedSVD", {"shape": SPARSE, "k": 16, "tol": 1e-2}),
+    ("ItemNeighbors", {"shape": "10,000 x 3,000", "k": 10}),
+    ("LinearMFFit", {"shape": SPARSE, "objective": "dropout"}),
+    ("SimilarityBlocks", {"rows": 5_000}),
+    ("Weighting", {"transformer": "standardise", "shape": SPARSE}),
+)
+
+
+def child(number):
+    """Print seconds, percent, bound, operations and bytes of a case, measured in this process."""
+    name, case = CASES[number]
+    workload = prepared(WORKLOADS[name], case)
+    seconds, percent, bound = in_turns(workload)
+    work = workload.work()
+    print(json.dumps([seconds, percent, bound, 2 * work.multiply_adds, work.bytes]))
+
+
+def measure(number, processes):
+    """Return what some fresh processes print for a case."""
+    command = [sys.executable, "-m", "bench.roofline", "--child", str(number)]
+    outputs = [
+        subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        for _ in range(processes)
+    ]
+    return [json.loads(output) for output in outputs]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("-k", default="", metavar="REGEX")
+    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child is not None:
+        child(given.child)
+        return
+    from fastcos.plots import RooflineDisplay, RooflinePoint
+
+    threads = get_config().num_threads
+    lines = [
+        f"{cpu_name()}, {threads} threads; medians of {given.processes} processes.", "",
+        "| case | time | percent of limit | least, most | limit |", "|---|---:|---:|---:|---|",
+    ]  # fmt: skip
+    print("\n".join(lines))
+    points = []
+    for number, (name, case) in enumerate(CASES):
+        title = label(WORKLOADS[name], case)
+        if not re.search(given.k, title):
+            continue
+        found = measure(number, given.processes)
+        seconds, percent = (statistics.median(one[i] for one in found) for i in (0, 1))
+        percents = [one[1] for one in found]
+        bound = statistics.mode(one[2] for one in found)
+        points.append(RooflinePoint(title, *found[0][3:], seconds, percent, bound))
+        lines.append(
+            f"| {title} | {1e3 * seconds:.3g} ms | {percent:.0f}% | "
+            f"{min(percents):.0f}%, {max(percents):.0f}% | {bound} |"
+        )
+        print(lines[-1], flush=True)
+    if not given.k:
+        TABLE.write_text("\n".join([*lines, ""]), "utf8")
+        RooflineDisplay(points, *limits.roofs()).plot().figure_.savefig(FIGURE, dpi=130)
+
+
+if __name__ == "__main__":
+    main()
