@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from .certificates import beats
-from .intervals import unit_row, weighted_cosine, weighted_sums
+from .intervals import copy_row, unit_row, weighted_cosine, weighted_sums
 from .jit import kernel
 
 # difference of cosines above which an order is not rounding
@@ -123,13 +123,13 @@ def attacked_radii(
             K = levels[lost] ** 2
             if not find_counterexample(x, units, r, k, n_targets, K, depth, w):
                 continue
-            weights[i, r] = w
+            copy_row(w, weights[i, r])
             while lost - safe > 1:
                 middle = (safe + lost) >> 1
                 K = levels[middle] ** 2
                 if find_counterexample(x, units, r, k, n_targets, K, depth, w):
                     lost = middle
-                    weights[i, r] = w
+                    copy_row(w, weights[i, r])
                 else:
                     safe = middle
             radii[i, r] = levels[lost]

@@ -11,6 +11,7 @@ import numpy as np
 
 from .intervals import fisher_z, highest_cosine, unit_row, weighted_cosine
 from .jit import kernel
+from .select import sort_best_first
 
 # relative bound on the rounding of a certified sum: 32 epsilon
 SLACK = 32 * 2.0**-52
@@ -78,15 +79,16 @@ def best_multiplier(a, g, K, w):
     of the box with the smallest sum w a among those with sum w g = 0, which is the same number.
     """
     d = a.shape[0]
-    breaks, positions, m, slope = np.empty(d), np.empty(d, np.int64), 0, 0.0
+    keys, positions, m, slope = np.empty(d), np.empty(d, np.int64), 0, 0.0
     for j in range(d):
         if g[j] != 0.0:
-            breaks[m], positions[m] = -a[j] / g[j], j
+            keys[m], positions[m] = a[j] / g[j], j
             slope += K * g[j] if g[j] > 0.0 else g[j]
             m += 1
     multiplier, turning = 0.0, -1
-    for position in np.argsort(breaks[:m]):
-        multiplier, turning = breaks[position], positions[position]
+    sort_best_first(keys, positions, m)
+    for rank in range(m):
+        multiplier, turning = -keys[rank], positions[rank]
         slope -= (K - 1.0) * abs(g[turning])
         if slope <= 0.0:
             break

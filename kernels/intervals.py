@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from .jit import kernel
+from .select import sort_best_first
 
 # a squared distance of two unit vectors in d dimensions below d * COLLINEAR is rounding: 4 epsilon
 # in every entry
@@ -22,6 +23,13 @@ def unit_row(row, norm, unit):
     scale = 1.0 / norm if norm > 0.0 else 0.0
     for j in range(row.shape[0]):
         unit[j] = row[j] * scale
+
+
+@kernel
+def copy_row(row, out):
+    """Write row to out. Numba takes seconds to compile `out[:] = row`: its errors are formatted."""
+    for j in range(row.shape[0]):
+        out[j] = row[j]
 
 
 @kernel
@@ -78,14 +86,14 @@ def best_positive(x, y, K, w):
     for j in range(d):
         xy, xx, yy = xy + x[j] * y[j], xx + x[j] * x[j], yy + y[j] * y[j]
         if x[j] * y[j] > 0.0:
-            positions[m], ratios[m] = j, y[j] / x[j]
+            positions[m], ratios[m] = j, -y[j] / x[j]
             m += 1
-    order = np.argsort(ratios[:m])
+    sort_best_first(ratios, positions, m)
     best, best_square, first, last = max(xy, 0.0), xx * yy, 0, 0
     for a in range(m):
         n, p, q = xy, xx, yy
         for b in range(a, m):
-            j = positions[order[b]]
+            j = positions[b]
             n += (K - 1.0) * x[j] * y[j]
             p += (K - 1.0) * x[j] * x[j]
             q += (K - 1.0) * y[j] * y[j]
@@ -94,7 +102,7 @@ def best_positive(x, y, K, w):
                 best, best_square, first, last = n, p * q, a, b + 1
     w[:] = 1.0
     for b in range(first, last):
-        w[positions[order[b]]] = K
+        w[positions[b]] = K
 
 
 @kernel
@@ -185,12 +193,10 @@ def worst_nonnegative(x, y, K, w):
         sums = weighted_sums(x, y, w)
         if sums[2] > t * t * sums[1]:
             low, left = t, sums
-            for j in range(w.shape[0]):
-                w_left[j] = w[j]
+            copy_row(w, w_left)
         else:
             high, right = t, sums
-            for j in range(w.shape[0]):
-                w_right[j] = w[j]
+            copy_row(w, w_right)
         if improves and tangent(sums, t) >= bound * (1.0 - 2.0**-51):
             break
     lowest_between(left, right, w_left, w_right, w)

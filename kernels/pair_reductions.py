@@ -137,7 +137,8 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
     for first in range(lo, hi, ROWS):
         m = min(ROWS, hi - first)
         for r in range(m):
-            strip[r] = rows[queries[first + r]]
+            for j in range(rows.shape[1]):
+                strip[r, j] = rows[queries[first + r], j]
         score_strip(0, m, strip, panels, scores)
         for r in range(m):
             i = queries[first + r]

@@ -196,6 +196,9 @@ def score_pairs_by_item(
 # candidates that the int8 codes leave open: their error is 10^-3 of that of the codes. With 4 x 16
 # sums, and rows of float64 rounded, it is at most (d / 64 + 27) 2^-24 |x| |y|.
 
+# norms between which no product overflows, and underflow is less than a tenth of that bound
+_SMALLEST, _LARGEST = 1e-10, 1e15
+
 
 @intrinsic
 def _product_float32(typingctx, x, x0, y, y0, depth):
@@ -257,17 +260,17 @@ def may_reach_by_item(
             prefetch_row(flat_items, columns[order[place + AHEAD]] * depth, depth)
         entry = order[place]
         query, column = numbers[entry], columns[entry]
-        size, item_norm = query_norms[query] * norms[column], norms[column]
-        # products of larger or smaller rows may overflow or underflow
-        if not 1e-20 < size < 1e30:
+        query_norm, item_norm = query_norms[query], norms[column]
+        if not (_SMALLEST < min(query_norm, item_norm) <= max(query_norm, item_norm) < _LARGEST):
             reach[entry] = 1
             continue
         score = np.float64(
             _product_float32(flat_queries, query * depth, flat_items, column * depth, depth)
         )
+        size = query_norm * item_norm
         error = rounding * size
         if metric_type == EUCLIDEAN:
-            squares = query_norms[query] * query_norms[query] + item_norm * item_norm
+            squares = query_norm * query_norm + item_norm * item_norm
             score, error = 2.0 * score - squares, 2.0 * error + 1e-13 * squares
         elif metric_type == DOT:
             score, error = score + offsets[column], error + 1e-13 * abs(offsets[column])

@@ -19,7 +19,7 @@ import numpy as np
 
 from .jit import kernel
 from .philox import uniform_pair
-from .select import kth_largest
+from .select import kth_largest, sort_ascending
 
 # streams of random numbers, one for each algorithm
 _REPEATED = 0
@@ -115,7 +115,7 @@ def _draw_by_race(i, preference, clusters, key_0, key_1, taken, drawn, racers, k
 def _sort_and_clear(drawn, taken):
     """Sort drawn and clear its marks in taken."""
     if 16 * len(drawn) < len(taken):
-        drawn.sort()
+        sort_ascending(drawn)
         for t in range(len(drawn)):
             taken[drawn[t]] = False
         return

@@ -172,11 +172,13 @@ def _score_front(metric_type, i, query, front, queries, items, block, found, scr
 def _tighten(metric_type, i, query, queries, items, block, found, scratch):
     """Free entries of the full buffer of query i of the block."""
     front = _best_to_front(i, query, queries, items, block, found, scratch)
-    _score_front(metric_type, i, query, front, queries, items, block, found, scratch)
-    _keep_reaching(front, i, items, block, found, scratch)
-    if found.counts[i] > found.entries.shape[1] // 2:
-        _score_front(metric_type, i, query, found.counts[i], queries, items, block, found, scratch)
-        found.counts[i] = 0
+    # one call in a loop: a second call would be compiled into this function, too
+    while True:
+        _score_front(metric_type, i, query, front, queries, items, block, found, scratch)
+        _keep_reaching(front, i, items, block, found, scratch)
+        if found.counts[i] <= found.entries.shape[1] // 2:
+            break
+        front = found.counts[i]
 
 
 @kernel
@@ -240,14 +242,16 @@ def _drop_by_float32(metric_type, fronts, lo, batch, queries, items, found):
 def _finish_block(metric_type, lo, batch, queries, items, block, found, scratch):
     """Score what is left in the buffers: first the best by estimates, then what reaches these."""
     fronts = np.empty(found.counts.shape[0], np.int64)
-    for i in range(fronts.shape[0]):
-        fronts[i] = _best_to_front(i, batch[lo + i], queries, items, block, found, scratch)
-    _score_together(metric_type, fronts, lo, batch, queries, items, block, found, scratch)
-    for i in range(fronts.shape[0]):
-        _keep_reaching(fronts[i], i, items, block, found, scratch)
-        fronts[i] = found.counts[i]
-    _drop_by_float32(metric_type, fronts, lo, batch, queries, items, found)
-    _score_together(metric_type, fronts, lo, batch, queries, items, block, found, scratch)
+    for step in range(2):
+        for i in range(fronts.shape[0]):
+            if step == 0:
+                fronts[i] = _best_to_front(i, batch[lo + i], queries, items, block, found, scratch)
+            else:
+                _keep_reaching(fronts[i], i, items, block, found, scratch)
+                fronts[i] = found.counts[i]
+        if step == 1:
+            _drop_by_float32(metric_type, fronts, lo, batch, queries, items, found)
+        _score_together(metric_type, fronts, lo, batch, queries, items, block, found, scratch)
 
 
 @kernel

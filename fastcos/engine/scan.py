@@ -178,21 +178,22 @@ def blocks(n: int, wanted: float, k: int, depth: int, options: ExecutionOptions)
     A machine of many cores with little memory uses some of them, and smaller buffers. Few queries
     make small blocks, so that no thread waits long for another's last one.
     """
-    # as search_rows says
-    beside = 24 * k + 4 * depth + 64
-    least, capacity = _least_capacity(wanted), _capacity(wanted)
-    validation.check_memory(
-        "working_memory", options.working_memory, tiles.PANEL * (36 * least + beside)
-    )
-    n_threads = options.n_threads
-    if options.working_memory < n_threads * _LARGEST_BLOCK * (36 * capacity + beside):
-        capacity = least
-    bytes_per_query = 36 * capacity + beside
-    n_threads = min(n_threads, int(options.working_memory / (tiles.PANEL * bytes_per_query)))
-    fits = int(options.working_memory / n_threads / bytes_per_query)
-    block = min(_LARGEST_BLOCK, fits, _BLOCK_BYTES // (8 * capacity))
+    # as search_rows says: of a query, and of a panel of 32, which may be filled in part; what it
+    # needs beside the queries is less than for two of them
+    of_panel = tiles.PANEL * (4 * depth + 64)
+    least, most = (36 * capacity(wanted) + 24 * k for capacity in (_least_capacity, _capacity))
+    validation.check_memory("working_memory", options.working_memory, 3 * least + of_panel)
+    of_block = _LARGEST_BLOCK * (most + of_panel / tiles.PANEL)
+    is_short = options.working_memory < options.n_threads * of_block
+    capacity, of_query = (_least_capacity(wanted), least) if is_short else (_capacity(wanted), most)
+    panels = options.working_memory / (tiles.PANEL * of_query + of_panel)
+    n_threads = max(1, min(options.n_threads, int(panels)))
+    if panels < 1:
+        return int((options.working_memory - of_panel) / of_query) - 2, n_threads, capacity
+    block = min(_LARGEST_BLOCK // tiles.PANEL, int(panels / n_threads))
     even = max(2, -(-n // (2 * n_threads * tiles.PANEL)))
-    return max(1, min(even, block // tiles.PANEL)) * tiles.PANEL, n_threads, capacity
+    most_panels = _BLOCK_BYTES // (8 * capacity * tiles.PANEL)
+    return max(1, min(even, block, most_panels)) * tiles.PANEL, n_threads, capacity
 
 
 def _guess(k: float, n_panels: int) -> tuple[int, int]:
