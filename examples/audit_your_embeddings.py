@@ -39,9 +39,7 @@ class Case:
 
 def factors(X: Any, rank: int, objective: str = "dropout", **known: Any) -> Case:
     """Both sides of a linear model; the knee of its shrinkage at singular value number rank / 5."""
-    model = fastcos.LinearMF(rank, random_state=0).fit(X)
-    strength = model.default_regularization(objective)
-    model = model.reregularized(objective, strength)
+    model = fastcos.LinearMF(rank, objective=objective, random_state=0).fit(X)
     users = model.user_embeddings(X)
     popularity = np.asarray((X != 0).sum(axis=0)).ravel()
     return Case(model.item_embeddings(), users, popularity=popularity, trained_on="dot", **known)

@@ -157,7 +157,6 @@ def canonical_items(model, X):
 def remedies(X, cluster, seed):
     """(kind, name): a function that returns its AUC, and the held-out loss of a training."""
     model = LinearMF(K, random_state=seed).fit(X)
-    model = model.reregularized("dropout", model.default_regularization("dropout"))
     items = model.item_embeddings()
     made = {}
     for name in list_measures():

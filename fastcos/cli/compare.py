@@ -89,7 +89,7 @@ def _compare_interactions(given: argparse.Namespace) -> int:
         "preprocessing": options.chosen_preprocessings(given),
     }
     data = options.read_interactions(given)
-    model = options.model_arguments(given, data.X.shape)
+    model = options.model_arguments(given)
     labelled = options.read_labels(given, data.item_ids)
     labels, counts = (None, None) if labelled is None else options.use_labels(labelled)
     with progress_bar("factorising, then comparing measures") as progress:

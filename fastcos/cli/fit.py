@@ -65,16 +65,16 @@ def run(given: argparse.Namespace) -> int:
         validation.as_real("--regularization", given.regularization, low=0)
     X, item_ids = _interactions(given)
     n, p = X.shape
-    rank = options.rank(given, (n, p))
+    model = LinearMF(
+        given.rank, objective=given.objective, regularization=given.regularization, tol=tol,
+        random_state=given.seed,
+    )  # fmt: skip
     with progress_bar("factorising") as progress:
-        model = LinearMF(rank, tol=tol, random_state=given.seed).fit(X, progress=progress)
-    strength = given.regularization
-    if strength is None:
-        strength = model.default_regularization(given.objective)
-    model = model.reregularized(given.objective, strength)
+        model.fit(X, progress=progress)
     write_model_folder(folder, model, X, item_ids)
     counts = {"n_users": n, "n_items": p, "n_interactions": X.nnz}
-    parameters = {"interactions": given.interactions, **counts, **model.get_params()}
+    used = {"n_components": len(model.components_), "regularization": model.regularization_}
+    parameters = {"interactions": given.interactions, **counts, **model.get_params(), **used}
     fitted = {
         "singular_values": model.singular_values_,
         "relative_residuals": model.residuals_,
@@ -85,7 +85,7 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         print_json(document)
     say(
-        f"rank {rank}, largest relative residual {max(model.residuals_):.1e}, "
+        f"rank {used['n_components']}, largest relative residual {max(model.residuals_):.1e}, "
         f"{model.effective_rank_} directions kept; wrote {folder}"
     )
     return 0

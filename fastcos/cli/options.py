@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fastcos.measures import Measure
 
 
-# rank of a model: that of the paper
-RANK = 50
 MEASURE_SYNTAX = (
     "a measure may have parameters, of numbers, texts and files of arrays: csls:n_neighbors=20, "
     "soft_cosine:matrix=S.npy"
@@ -178,13 +176,8 @@ def use_labels(labelled: "ItemLabels") -> tuple[list[str | None], dict[str, Any]
 
 def add_rank(group: "argparse._ArgumentGroup") -> None:
     """Add the rank of the model."""
-    help_ = f"rank k (default {RANK}, or all of a smaller matrix)"
+    help_ = "rank k (default 50, or all of a smaller matrix)"
     group.add_argument("--rank", type=int, metavar="K", help=help_)
-
-
-def rank(given: argparse.Namespace, shape: tuple[int, int]) -> int:
-    """Return the rank to use for interactions of that shape."""
-    return min(RANK, *shape) if given.rank is None else int(given.rank)
 
 
 def add_model(parser: argparse.ArgumentParser, default: str) -> None:
@@ -211,10 +204,10 @@ def add_model(parser: argparse.ArgumentParser, default: str) -> None:
     )
 
 
-def model_arguments(given: argparse.Namespace, shape: tuple[int, int]) -> dict[str, Any]:
-    """Return the arguments of compare for the model, for X of that shape."""
+def model_arguments(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of compare for the model."""
     return {
-        "n_components": rank(given, shape),
+        "n_components": given.rank,
         "objective": given.objective,
         "regularization": given.regularization,
         "weight_decay": given.weight_decay,

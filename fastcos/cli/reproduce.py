@@ -61,7 +61,7 @@ def run(given: argparse.Namespace) -> int:
     simulation = options.simulate(given)
     X, clusters = simulation.X, simulation.item_cluster
     say(f"simulated {X.nnz:,} interactions of {X.shape[0]:,} users with {X.shape[1]:,} items")
-    model = options.model_arguments(given, X.shape)
+    model = options.model_arguments(given)
     with progress_bar("factorising, then comparing rescalings") as progress:
         comparison = compare(X, clusters, **model, measures=("cosine",), progress=progress)
     parameters = {"simulation": simulation.parameters, "model": comparison.parameters}

@@ -31,6 +31,7 @@ from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.linalg.csr import as_interactions
 from fastcos.measures import Measure
 from fastcos.measures.rescaling import Rescaling
+from fastcos.models.linear_mf import N_COMPONENTS
 from fastcos.parallel import Progress
 
 # choices of ``objective``: Eq. 1 is "dropout", Eq. 2 is "weight_decay"
@@ -41,7 +42,7 @@ def compare(
     X: Any,
     labels: Any = None,
     *,
-    n_components: int = 50,
+    n_components: int | None = None,
     regularization: float | None = None,
     weight_decay: float | None = None,
     objective: str = "both",
@@ -84,8 +85,8 @@ def compare(
         Interactions of n users with p items, any finite real numbers. Zeros count as none.
     labels : sequence (p,) of int or str, optional
         One label per item; None leaves an item out of the scores.
-    n_components : int, default 50
-        Rank k of the model, from 1 to min(n, p).
+    n_components : int, optional
+        Rank k of the model, from 1 to min(n, p). Default: 50, or min(n, p) if that is less.
     regularization : float, optional
         λ of Eq. 1, on the scale of squared singular values. Default: the square of the singular
         value number k/5, close to the paper's choice for its data (10,000).
@@ -147,9 +148,10 @@ def compare(
     validation.check_progress(progress)
     X = as_interactions("X", X)
     n, p = X.shape
+    rank = min(N_COMPONENTS, n, p) if n_components is None else n_components
     strengths = {"regularization": regularization, "weight_decay": weight_decay}
     settings = Settings(
-        n_components=validation.as_count("n_components", n_components, high=min(n, p)),
+        n_components=validation.as_count("n_components", rank, high=min(n, p)),
         objective=validation.as_choice("objective", objective, OBJECTIVES),
         **{
             name: None if value is None else validation.as_real(name, value, low=0)

@@ -81,7 +81,7 @@ def fit_models(
     largest = float(model.singular_values_[0])
     if decay is None or preprocessing != "none":
         decay = math.sqrt(strength)
-        if decay >= largest:  # the knee of at most 5 columns is the first, and none would be left
+        if decay >= largest:  # no column would be left
             decay = largest / 2
     if settings.objective != "dropout" and 0 < largest <= decay:
         raise ValueError(

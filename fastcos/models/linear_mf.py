@@ -30,6 +30,8 @@ _CENTERS = {False: (False, False), True: (False, True), "rows": (True, False), "
 _DIRECT_SIDE = 1024
 # eigenvalues σ² closer than this share of the largest count as equal
 _TIE_TOLERANCE = 1e-13
+# default of n_components: the rank of the paper's simulation
+N_COMPONENTS = 50
 # the default λ has its knee at the singular value number k / 5, as in the paper's simulation
 _KNEE_SHARE = 0.2
 
@@ -41,7 +43,7 @@ class AmbiguousSolutionWarning(UserWarning):
 class _LinearSettings(NamedTuple):
     n_components: int
     objective: str
-    regularization: float
+    regularization: float | None
     center: bool | str
     solver: str
     tol: float
@@ -69,12 +71,13 @@ class LinearMF(
 
     Parameters
     ----------
-    n_components : int, default 50
-        k, at most min(n, p).
+    n_components : int, optional
+        k, at most min(n, p). Default: 50, or min(n, p) if that is less.
     objective : {"dropout", "weight_decay"}, default "dropout"
-    regularization : float, default 1e4
+    regularization : float, optional
         λ >= 0. Eq. 1 compares it with σ², Eq. 2 with σ: 10,000 in Eq. 1 corresponds to 100 in
-        Eq. 2. For a fraction f of the users scale λ by f in Eq. 1, by f^½ in Eq. 2.
+        Eq. 2. For a fraction f of the users scale λ by f in Eq. 1, by f^½ in Eq. 2. Default: that
+        of :meth:`default_regularization`.
     center : bool or {"rows", "both"}, default False
         What to subtract from X. True: the column means; "rows": the mean of every user; "both":
         double centring, after which rows and columns sum to 0. X stays sparse: the means are terms
@@ -96,6 +99,8 @@ class LinearMF(
         row is positive.
     singular_values_ : ndarray (k,), float64
         Descending. Values below 1e-7 of the largest are 0 within rounding, and set to 0.
+    regularization_ : float
+        λ.
     shrinkage_ : ndarray (k,), float64
         s, in [0, 1].
     effective_rank_ : int
@@ -151,10 +156,10 @@ class LinearMF(
 
     def __init__(
         self,
-        n_components: int = 50,
+        n_components: int | None = None,
         *,
         objective: str = "dropout",
-        regularization: float = 1e4,
+        regularization: float | None = None,
         center: bool | str = False,
         solver: str = "auto",
         tol: float = 1e-3,
@@ -196,8 +201,10 @@ class LinearMF(
         settings = self._settings(min(X.shape))
         means = biases_of(X, *_CENTERS[settings.center])
         svd = _svd(X, means, settings, progress)
-        k = settings.n_components
-        shrinkage = _shrinkage(svd.s, settings)
+        k, strength = settings.n_components, settings.regularization
+        if strength is None:
+            strength = _knee(svd.s[:k], settings.objective)
+        shrinkage = _shrinkage(svd.s, settings.objective, strength)
         if len(svd.s) > k and shrinkage[k - 1] > 0:
             last, following = svd.s[k - 1], svd.s[k]
             if last**2 - following**2 <= _TIE_TOLERANCE * svd.s[0] ** 2:
@@ -214,8 +221,7 @@ class LinearMF(
         self.singular_values_ = svd.s[:k]
         self.residuals_ = svd.residuals[:k]
         self.mean_ = means.center
-        self._shrink(shrinkage[:k])
-        return self
+        return self._shrink(shrinkage[:k], strength)
 
     def reregularized(self, objective: str, regularization: float) -> "LinearMF":
         """Return the closed form of another objective or λ for the same data, from the same SVD.
@@ -246,18 +252,21 @@ class LinearMF(
         """
         check_is_fitted(self)
         other: LinearMF = clone(self).set_params(objective=objective, regularization=regularization)
+        strength = validation.as_real("regularization", regularization, low=0)
         settings = other._settings(len(self.singular_values_))
         for name in ("components_", "singular_values_", "residuals_", "mean_", "n_features_in_"):
             setattr(other, name, getattr(self, name))
         if hasattr(self, "feature_names_in_"):
             other.feature_names_in_ = self.feature_names_in_
-        return other._shrink(_shrinkage(self.singular_values_, settings))
+        shrinkage = _shrinkage(self.singular_values_, settings.objective, strength)
+        return other._shrink(shrinkage, strength)
 
     def default_regularization(self, objective: str) -> float:
         """Return the λ that puts the knee of an objective at the singular value number k/5.
 
         In the simulation of the paper both objectives have their knee at a singular value of 100
-        (λ = 10,000 for Eq. 1, 100 for Eq. 2), which about 10 of 50 singular values exceed.
+        (λ = 10,000 for Eq. 1, 100 for Eq. 2), which about 10 of 50 singular values exceed. Half of
+        the largest singular value if Eq. 2 would leave no column, as with k of at most 5.
 
         Parameters
         ----------
@@ -273,16 +282,14 @@ class LinearMF(
         >>> import numpy as np
         >>> model = LinearMF(2).fit(np.diag([4.0, 2.0, 1.0]))
         >>> model.default_regularization("dropout"), model.default_regularization("weight_decay")
-        (16.0, 4.0)
+        (16.0, 2.0)
         """
         check_is_fitted(self)
-        s = self.singular_values_
-        knee = float(s[math.ceil(_KNEE_SHARE * len(s)) - 1])
         known = validation.as_choice("objective", objective, OBJECTIVES)
-        return knee**2 if known == "dropout" else knee
+        return _knee(self.singular_values_, known)
 
-    def _shrink(self, shrinkage: npt.NDArray[np.float64]) -> "LinearMF":
-        self.shrinkage_ = shrinkage
+    def _shrink(self, shrinkage: npt.NDArray[np.float64], regularization: float) -> "LinearMF":
+        self.regularization_, self.shrinkage_ = regularization, shrinkage
         self.effective_rank_ = int(np.count_nonzero(shrinkage))
         return self
 
@@ -347,10 +354,12 @@ class LinearMF(
         settings = self._settings(len(self.singular_values_))
         seed = validation.as_count("random_state", settings.random_state, low=0)
         parameters = settings._replace(random_state=seed)._asdict()
-        return {"parameters": parameters}
+        if self.n_components is None:
+            parameters["n_components"] = None
+        return {"parameters": parameters, "regularization": self.regularization_}
 
     def _restore(self, fields: dict[str, Any]) -> None:
-        self._shrink(self.shrinkage_)
+        self._shrink(self.shrinkage_, fields["regularization"])
 
     @property
     def _n_features_out(self) -> int:
@@ -359,10 +368,15 @@ class LinearMF(
     def _settings(self, most_components: int) -> _LinearSettings:
         """Return the validated parameters."""
         generator = isinstance(self.random_state, np.random.Generator)
+        k, strength = self.n_components, self.regularization
+        if k is None:
+            k = min(N_COMPONENTS, most_components)
+        if strength is not None:
+            strength = validation.as_real("regularization", strength, low=0)
         return _LinearSettings(
-            n_components=validation.as_count("n_components", self.n_components, 1, most_components),
+            n_components=validation.as_count("n_components", k, 1, most_components),
             objective=validation.as_choice("objective", self.objective, OBJECTIVES),
-            regularization=validation.as_real("regularization", self.regularization, low=0),
+            regularization=strength,
             center=validation.as_choice("center", self.center, ("rows", "both"))
             if isinstance(self.center, str)
             else validation.as_flag("center", self.center),
@@ -401,10 +415,20 @@ def _svd(X: Any, means: Biases, settings: _LinearSettings, progress: Progress | 
     )  # fmt: skip
 
 
-def _shrinkage(s: npt.NDArray[np.float64], settings: _LinearSettings) -> npt.NDArray[np.float64]:
+def _knee(s: npt.NDArray[np.float64], objective: str) -> float:
+    """Return the default λ for the singular values s (k,)."""
+    knee = float(s[math.ceil(_KNEE_SHARE * len(s)) - 1])
+    if objective == "dropout":
+        return knee**2
+    return knee if knee < s[0] else float(s[0]) / 2
+
+
+def _shrinkage(
+    s: npt.NDArray[np.float64], objective: str, regularization: float
+) -> npt.NDArray[np.float64]:
     """Return σ²/(σ²+λ) for Eq. 1, max(0, 1 - λ/σ) for Eq. 2; 0 for σ = 0, also with λ = 0."""
-    if settings.objective == "dropout":
-        numerator, denominator = s**2, s**2 + settings.regularization
+    if objective == "dropout":
+        numerator, denominator = s**2, s**2 + regularization
     else:
-        numerator, denominator = np.maximum(s - settings.regularization, 0), s
+        numerator, denominator = np.maximum(s - regularization, 0), s
     return np.divide(numerator, denominator, out=np.zeros_like(s), where=s > 0)

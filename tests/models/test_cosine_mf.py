@@ -19,7 +19,7 @@ from fastcos.storage import FastcosFormatError
 
 @parametrize_with_checks(
     [
-        CosineMF(2, max_iter=2),
+        CosineMF(),
         CosineMF(
             3, similarity="dot", loss="negative_sampling", norm_penalty=0.1, max_iter=2,
             propensity_exponent=0.5, n_negatives=7, validation_fraction=0.0,

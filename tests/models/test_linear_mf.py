@@ -19,7 +19,7 @@ OBJECTIVES = ("dropout", "weight_decay")
 
 @parametrize_with_checks(
     [
-        LinearMF(n_components=1),
+        LinearMF(),
         LinearMF(2, objective="weight_decay", regularization=0.5, center=True, solver="randomized"),
     ]
 )
@@ -335,6 +335,24 @@ def test_linear_mf_warns_of_ties_that_matter():
     LinearMF(3, solver="direct").fit(X)
     LinearMF(5, solver="direct").fit(X)  # 0 = 0 concerns columns that are zero
     LinearMF(2, solver="direct", objective="weight_decay", regularization=4.0).fit(X)
+
+
+def test_linear_mf_default_rank_and_regularization(tmp_path):
+    X = interactions()
+    s, _ = lapack(X, 20)
+    for objective, strength in (("dropout", s[3] ** 2), ("weight_decay", s[3])):
+        model = LinearMF(objective=objective).fit(X)
+        assert model.components_.shape == (20, 20)
+        assert model.regularization_ == pytest.approx(strength, rel=1e-9)
+        given = LinearMF(20, objective=objective, regularization=model.regularization_).fit(X)
+        np.testing.assert_array_equal(model.shrinkage_, given.shrinkage_)
+        model.save(tmp_path / objective)
+        loaded = LinearMF.load(tmp_path / objective)
+        assert loaded.get_params() == model.get_params()
+        assert loaded.regularization_ == model.regularization_
+    assert LinearMF().fit(np.tile(X, (3, 4))).components_.shape == (50, 80)
+    # the knee of five columns is the first, at which Eq. 2 would leave none
+    assert LinearMF(5, objective="weight_decay").fit(X).regularization_ == pytest.approx(s[0] / 2)
 
 
 @pytest.mark.parametrize("center", [False, True])

@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fastcos import NeighborsTransformer
 
 
-@parametrize_with_checks([NeighborsTransformer(1), NeighborsTransformer(1, mode="connectivity")])
+@parametrize_with_checks([NeighborsTransformer(), NeighborsTransformer(1, mode="connectivity")])
 def test_scikit_learn_accepts_the_estimator(estimator, check):
     check(estimator)
 
