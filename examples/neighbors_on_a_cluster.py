@@ -5,7 +5,7 @@
 FOLDER holds items.npy, a row per item, and ratings, which ``fastcos ingest ratings.csv --out
 FOLDER/ratings`` has written; where they are missing, small ones are made. Without a scheduler: two
 worker processes on this machine. Called again after a crash of this process, it resumes with the
-missing neighbours. Needs ``pip install 'fastcos[dask]'``.
+missing neighbours. Needs ``pip install distributed``.
 """
 
 import argparse

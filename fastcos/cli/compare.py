@@ -44,7 +44,7 @@ examples:
   fastcos compare clicks.npz --preprocessing all --measures csls:n_neighbors=5
   fastcos compare words.npz --pairs MEN.txt SimLex.txt
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
-.mtx, or .parquet (pip install 'fastcos[io]');
+.mtx, .parquet or .arrow (pip install pyarrow);
 vectors in .npy or .npz, with their words or ids beside them; or a folder of fastcos fit"""
 # lists of names that a terminal of 120 columns shows side by side
 N_SHOWN_COLUMNS = 4

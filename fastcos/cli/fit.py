@@ -22,7 +22,7 @@ examples:
   fastcos neighbors films --k 20 --out neighbors.csv
   fastcos audit films
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
-.mtx, .parquet (pip install 'fastcos[io]'), or a folder of fastcos ingest"""
+.mtx, .parquet or .arrow (pip install pyarrow), or a folder of fastcos ingest"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ example:
   fastcos ingest ratings.csv.gz --out ratings
   fastcos fit ratings --rank 128 --out films
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), or .parquet
-(pip install 'fastcos[io]')"""
+(pip install pyarrow)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -82,7 +82,7 @@ class _Completion(argparse.Action):
         try:
             import shtab
         except ModuleNotFoundError:
-            parser.error("--completion needs shtab: pip install 'fastcos[completion]'")
+            parser.error("--completion needs shtab: pip install shtab")
         print(shtab.complete(whole_parser(COMMANDS), str(shell)))
         raise SystemExit(0)
 

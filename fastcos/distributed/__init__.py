@@ -1,4 +1,4 @@
-"""Search, products, SVD and comparison on a Dask cluster (``pip install 'fastcos[dask]'``).
+"""Search, products, SVD and comparison on a Dask cluster (``pip install distributed``).
 
 Inputs are files that every worker sees under the same path. A task gets a path and a range of rows,
 maps them, and returns small arrays. Large arrays are not scattered, so a worker that dies loses no

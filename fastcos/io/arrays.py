@@ -40,11 +40,12 @@ def read_npz(path: Path) -> Mapping[str, Array]:
         try:
             with zipfile.ZipFile(file) as archive:
                 _check_directory(file, len(archive.infolist()))
+                expanded = sum(info.file_size for info in archive.infolist())
+                if expanded > streams.largest_size(path.stat().st_size):
+                    raise ValueError(
+                        f"it expands more than {streams.LARGEST_RATIO}-fold, to {expanded:,} bytes"
+                    )
                 for info in archive.infolist():
-                    if info.file_size > streams.largest_size(info.compress_size):
-                        raise ValueError(
-                            f"{info.filename} expands more than {streams.LARGEST_RATIO}-fold"
-                        )
                     with archive.open(info) as member:
                         array = _read_npy(cast(BinaryIO, member), info.file_size)
                     arrays[info.filename.removesuffix(".npy")] = array
@@ -72,18 +73,34 @@ def read_npy(path: Path) -> Array:
 def read_safetensors(path: Path) -> Mapping[str, npt.NDArray[Any]]:
     """Return all arrays of a safetensors file."""
     try:
-        from safetensors import SafetensorError, safe_open
+        from safetensors import SafetensorError, deserialize, safe_open
     except ImportError:
         raise FastcosFormatError(
-            f"{path}: safetensors files need safetensors: pip install 'fastcos[io]'"
+            f"{path}: safetensors files need safetensors: pip install safetensors"
         ) from None
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    raw: dict[str, Any] = {}
     try:
         with safe_open(path, framework="numpy") as file:
-            return {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, TypeError, ValueError) as error:
-        # TypeError: a dtype without a NumPy equivalent, such as bfloat16
+            kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+            for name, kind in kinds.items():
+                if kind != "BF16" and not kind.startswith(("F8", "F6", "F4")):
+                    arrays[name] = np.asarray(file.get_tensor(name))
+        if "BF16" in kinds.values():
+            raw = dict(deserialize(path.read_bytes()))
+    except (SafetensorError, AttributeError, TypeError, ValueError) as error:
         what = str(error).partition("\n")[0]
         raise FastcosFormatError(f"{path} must be a whole safetensors file: {what}") from None
+    for name in kinds.keys() - arrays.keys():
+        if kinds[name] != "BF16":
+            raise FastcosFormatError(
+                f"{path}: {name} must be of floats of 16 bits or more, or of integers, got "
+                f"{kinds[name]} (save it as float16)"
+            )
+        # the upper half of a float32
+        bits = np.frombuffer(raw[name]["data"], "<u2").astype(np.uint32) << 16
+        arrays[name] = bits.view(np.float32).reshape(raw[name]["shape"])
+    return arrays
 
 
 def _check_directory(file: BinaryIO, found: int) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from fastcos.validation import (
     VALUE_WORDS,
     column_word,
     format_rows,
+    is_id,
 )
 
 Integers = npt.NDArray[np.int64]
@@ -70,6 +71,73 @@ def interaction_columns(
             f"and {value!r}"
         )
     return user, item, value
+
+
+def names_pairs(names: Sequence[str]) -> bool:
+    """Whether a table with these columns has a row per user and item."""
+    return all(any(column_word(n, w) in w for n in names) for w in (USER_WORDS, ITEM_WORDS))
+
+
+def choose_vector_columns(
+    path: Path,
+    lists: Sequence[str],
+    numbers: Sequence[str],
+    texts: Sequence[str],
+    vector_column: str | None,
+    id_column: str | None,
+) -> tuple[list[str], str | None]:
+    """Return the columns of the vectors, and that of the ids or None.
+
+    The vectors are the one column of lists, or else all columns of numbers in their order. Ids are
+    by default the one column with such a name, or else the one column of texts.
+    """
+    names = [*lists, *numbers, *texts]
+    if vector_column is not None and vector_column not in lists:
+        raise FastcosFormatError(
+            f"vector_column must name a column of lists of {path} ({_format_names(lists)}), got "
+            f"{vector_column!r}"
+        )
+    if vector_column is None and len(lists) > 1:
+        raise FastcosFormatError(
+            f"vector_column must be given for {path}: it may be any of {_format_names(lists)}"
+        )
+    if not lists and names_pairs(names):
+        raise FastcosFormatError(
+            f"{path} must have a row per vector, got a table of users and items "
+            f"({_format_names(names)})"
+        )
+    if id_column and id_column not in names:
+        raise FastcosFormatError(
+            f"id_column must name a column of {path} ({_format_names(names)}), got {id_column!r}"
+        )
+    known = [id_column] if id_column else []
+    if id_column is None:
+        known = [n for n in names if is_id(n) or column_word(n, ITEM_WORDS) in ITEM_WORDS]
+        known = [n for n in known if n not in lists] or list(texts)
+    if len(known) > 1:
+        raise FastcosFormatError(
+            f"id_column must be given for {path}, or '' for none: it may be any of "
+            f"{_format_names(known)}"
+        )
+    id_ = known[0] if known else None
+    columns = [vector_column or lists[0]] if lists else [n for n in numbers if n != id_]
+    if not columns:
+        raise FastcosFormatError(
+            f"{path} must hold one column of lists of numbers, or columns of numbers, got "
+            f"{_format_names(names)}"
+        )
+    return columns, id_
+
+
+def as_ids(texts: Sequence[str]) -> npt.NDArray[Any]:
+    """Return ids as int64 if all are plain integers, else as texts."""
+    try:
+        numbers = [int(text) for text in texts]
+        if list(map(str, numbers)) != list(texts):
+            raise ValueError
+        return np.array(numbers, dtype=np.int64)
+    except (ValueError, OverflowError):
+        return np.array(texts, dtype=np.str_)
 
 
 def _format_names(names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.io.vectors import as_vectors, read_arrays, read_vectors
+from fastcos.io.vectors import as_vectors, of_export, read_arrays, read_vectors
 from fastcos.storage import FastcosFormatError
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
 from fastcos.validation import Rows, check_none, check_same_width
@@ -46,7 +46,11 @@ class Factors(NamedTuple):
 
 
 def read_factors(
-    path: str | os.PathLike[str], users: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str],
+    users: str | os.PathLike[str] | None = None,
+    *,
+    vector_column: str | None = None,
+    id_column: str | None = None,
 ) -> Factors:
     """Read item embeddings and optional user embeddings, and strip bias columns.
 
@@ -61,6 +65,8 @@ def read_factors(
         Items, or a model with both sides.
     users : str or path-like, optional
         Users or queries, if path does not hold them.
+    vector_column, id_column : str, optional
+        Of the items, as in read_vectors; nothing is recognised or stripped then.
 
     Returns
     -------
@@ -84,15 +90,21 @@ def read_factors(
     ((4, 2), ('stripped the bias column of the items (BPR)',))
     """
     path = Path(path)
-    arrays = read_arrays(path)
-    items, own_users, ids, notes = _sides(path, arrays)
+    arrays = read_arrays(path, vector_column, id_column)
+    if vector_column is None:
+        items, own_users, ids, notes = _sides(path, arrays, id_column)
+    else:
+        items, ids = as_vectors(path, arrays, vector_column, id_column)
+        own_users, notes = None, ()
     if own_users is not None:
         check_none("--users", users, f"where {path} holds the users")
     elif users is not None:
         own_users = read_vectors(users).vectors
     if own_users is not None:
         check_same_width("users", own_users, "items", items)
-    items, own_users, stripped = strip_biases(items, own_users)
+    stripped: tuple[str, ...] = ()
+    if vector_column is None and not of_export(path):
+        items, own_users, stripped = strip_biases(items, own_users)
     return Factors(items, own_users, ids, (*notes, *stripped))
 
 
@@ -142,7 +154,7 @@ def common_rows(
 
 
 def _sides(
-    path: Path, arrays: Mapping[str, Array]
+    path: Path, arrays: Mapping[str, Array], id_column: str | None
 ) -> tuple[Rows, Rows | None, Array, tuple[str, ...]]:
     for item_name, user_name in _SIDES:
         if item_name in arrays and user_name in arrays:
@@ -155,7 +167,7 @@ def _sides(
         items, ids = as_vectors(path, {"vectors": transposed})
         note = "transposed components_: its items do not carry the singular values, the users do"
         return items, None, ids, (note,)
-    items, ids = as_vectors(path, arrays)
+    items, ids = as_vectors(path, arrays, None, id_column)
     return items, None, ids, ()
 
 

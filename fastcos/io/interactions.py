@@ -8,7 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos.io.columns import Integers, check_short_ids, interaction_columns, refuse_rows
+from fastcos.io.columns import (
+    Integers,
+    as_ids,
+    check_short_ids,
+    interaction_columns,
+    refuse_rows,
+)
 from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
 from fastcos.io.tables import open_table
 from fastcos.linalg.csr import as_interactions
@@ -144,14 +150,7 @@ def read_interactions(
 
 def sorted_ids(texts: list[str]) -> tuple[Ids, Integers]:
     """Return distinct texts as sorted ids, int64 if all are plain integers; and their ranks."""
-    ids: Ids
-    try:
-        numbers = [int(text) for text in texts]
-        if list(map(str, numbers)) != texts:
-            raise ValueError
-        ids = np.array(numbers, dtype=np.int64)
-    except (ValueError, OverflowError):
-        ids = np.array(texts, dtype=np.str_)
+    ids = as_ids(texts)
     order = np.argsort(ids, kind="stable")
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(len(order))

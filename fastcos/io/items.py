@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.columns import (
+    LONGEST_ID,
     Integers,
     TextColumn,
     check_ids,
@@ -23,6 +24,8 @@ from fastcos.validation import ITEM_WORDS, NAME_WORDS, VALUE_WORDS, read_only
 Texts = npt.NDArray[np.str_]
 # cells that mean no label; the second is MovieLens'
 NO_LABEL = ("", "(no genres listed)")
+# letters of a name for printing; an array takes as much memory for each as for the longest
+LONGEST_NAME = 200
 # column names of popularities
 POPULARITY_WORDS = VALUE_WORDS | {"popularity", "users", "n", "nusers", "decks", "ndecks"}
 
@@ -37,7 +40,7 @@ class ItemLabels(NamedTuple):
     classes : ndarray (C,), str
         Ascending.
     names : ndarray (p,), str
-        Names for printing; the id if an item has no name.
+        Names for printing, of at most 200 letters; the id if an item has no name.
     n_several, n_none, n_other : int
         Items without a label because of several labels; no label or no row; a label not in only.
     n_unknown : int
@@ -135,6 +138,12 @@ def read_labels(
     for position, code in zip(at.tolist(), read.texts[1].codes[rows].tolist(), strict=True):
         found[position].update(labels_of[code])
     single = {position: next(iter(s)) for position, s in found.items() if len(s) == 1}
+    longest = max(map(len, single.values()), default=0)
+    if longest > LONGEST_ID:
+        raise FastcosFormatError(
+            f"{path}: column {column!r} must hold labels of at most {LONGEST_ID} letters, got "
+            f"{longest}"
+        )
     kept = {at: label for at, label in single.items() if only is None or label in only}
     classes = sorted(set(kept.values()))
     absent = sorted(set(only or ()) - set(classes))
@@ -158,7 +167,7 @@ def read_labels(
         texts, codes = read.texts[2].texts, read.texts[2].codes[rows]
         # backwards: of several names, the first one in the file is written last
         for position, code in zip(at[::-1].tolist(), codes[::-1].tolist(), strict=True):
-            names[position] = texts[code].strip() or positions.ids[position]
+            names[position] = texts[code].strip()[:LONGEST_NAME] or positions.ids[position]
     return ItemLabels(
         labels=read_only(labels),
         classes=np.array(classes, dtype=np.str_),

@@ -1,4 +1,4 @@
-"""Tables and vectors in Parquet files, read by pyarrow, which is an extra."""
+"""Tables and vectors in Parquet and Arrow files, read by pyarrow, which is an extra."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,16 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.columns import (
+    LONGEST_ID,
     Chunk,
     Columns,
     Integers,
     TextColumn,
     Vocabulary,
     check_texts,
+    choose_vector_columns,
     refuse_rows,
 )
 from fastcos.storage import FastcosFormatError
 
+PARQUET_SUFFIXES = (".parquet", ".pq")
+ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
 # rows of one chunk, some MB
 ROWS_PER_CHUNK = 1 << 18
 # names of Arrow types that may be ids, and of lists
@@ -26,8 +30,27 @@ _ID_TYPES = ("integer", "string", "large_string")
 _LIST_TYPES = ("list", "large_list", "fixed_size_list")
 
 
+class _ArrowFile:
+    """An Arrow file or stream, with what is used here of pyarrow's ParquetFile."""
+
+    def __init__(self, arrow: Any, path: Path) -> None:
+        source = arrow.memory_map(str(path))
+        try:
+            self._table = arrow.ipc.open_file(source).read_all()
+        except arrow.ArrowInvalid:  # a stream, as Hugging Face's datasets write
+            source.seek(0)
+            self._table = arrow.ipc.open_stream(source).read_all()
+        self.schema_arrow = self._table.schema
+
+    def read(self, columns: list[str]) -> Any:
+        return self._table.select(columns)
+
+    def iter_batches(self, columns: list[str], batch_size: int) -> Any:
+        return self._table.select(columns).to_batches(max_chunksize=batch_size)
+
+
 class ParquetTable:
-    """A Parquet file whose schema has been read."""
+    """A Parquet or Arrow file whose schema has been read."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -35,12 +58,15 @@ class ParquetTable:
             from pyarrow import parquet
         except ImportError:
             raise FastcosFormatError(
-                f"{path}: Parquet needs pyarrow: pip install 'fastcos[io]'"
+                f"{path}: Parquet and Arrow need pyarrow: pip install pyarrow"
             ) from None
         self.path = path
         self._arrow = arrow
         with self._reading():
-            self._file = parquet.ParquetFile(path)
+            if path.suffix.lower() in ARROW_SUFFIXES:
+                self._file: Any = _ArrowFile(arrow, path)
+            else:
+                self._file = parquet.ParquetFile(path)
             self.schema = self._file.schema_arrow
             self.names: list[str] = list(self.schema.names)
 
@@ -77,14 +103,17 @@ class ParquetTable:
                 ]
                 yield Chunk(codes, values, lines)
 
-    def names_of(self, *types: str, of_floats: bool = False) -> list[str]:
-        """Return the names of the columns of these types, or of lists of floats."""
-        return [
-            field.name
-            for field in self.schema
-            if self._is(field.type, *types)
-            and (not of_floats or self._is(field.type.value_type, "floating"))
-        ]
+    def names_of(self, *types: str) -> list[str]:
+        """Return the names of the columns of these types."""
+        return [field.name for field in self.schema if self._is(field.type, *types)]
+
+    def names_of_lists(self) -> list[str]:
+        """Return the names of the columns of lists of floats, or else of whole numbers."""
+        lists = [field for field in self.schema if self._is(field.type, *_LIST_TYPES)]
+        for kind in ("floating", "integer"):
+            if found := [one.name for one in lists if self._is(one.type.value_type, kind)]:
+                return found
+        return []
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -161,35 +190,35 @@ class ParquetTable:
         return FastcosFormatError(f"{self.path} must be a whole Parquet file: {what}")
 
 
-def read_vector_table(path: Path) -> Mapping[str, npt.NDArray[Any]]:
-    """Return the array vectors and, if one column has integers or texts, ids.
-
-    The vectors are the one column of lists of floats, or else all columns of floats in their order.
-    """
+def read_vector_table(
+    path: Path, vector_column: str | None = None, id_column: str | None = None
+) -> Mapping[str, npt.NDArray[Any]]:
+    """Return the array vectors and, if a column holds them, ids: see choose_vector_columns."""
     table = ParquetTable(path)
-    lists, floats = table.names_of(*_LIST_TYPES, of_floats=True), table.names_of("floating")
-    named = table.names_of(*_ID_TYPES)
-    if len(lists) > 1 or not (lists or floats) or len(named) > 1:
-        held = ", ".join(f"{field.name} {field.type}" for field in table.schema)
-        raise FastcosFormatError(
-            f"{path} must hold one column of lists of floats, or columns of floats, and at most "
-            f"one of ids, got {held[:200]}"
-        )
-    columns = table.arrow_columns([*(lists or floats), *named])
+    lists, floats, named = (
+        table.names_of_lists(), table.names_of("floating"), table.names_of(*_ID_TYPES)
+    )  # fmt: skip
+    vectors, id_ = choose_vector_columns(path, lists, floats, named, vector_column, id_column)
+    columns = table.arrow_columns([*vectors, *([] if id_ is None else [id_])])
     if lists:
-        vectors = _from_lists(path, columns[lists[0]])
+        arrays = {"vectors": _from_lists(path, columns[vectors[0]])}
     else:
-        vectors = np.stack([columns[name].to_numpy() for name in floats], axis=1)
-    arrays = {"vectors": vectors}
-    if named:
+        arrays = {"vectors": np.stack([columns[name].to_numpy() for name in vectors], axis=1)}
+    if id_ is not None:
         try:
-            ids = columns[named[0]].to_pylist()
+            ids = columns[id_].to_pylist()
         except UnicodeDecodeError as error:
             raise FastcosFormatError(
-                f"{path}: column {named[0]!r} must hold UTF-8 texts: {error}"
+                f"{path}: column {id_!r} must hold UTF-8 texts: {error}"
             ) from None
         if None in ids:
-            raise FastcosFormatError(f"{path}: column {named[0]!r} must have no nulls")
+            raise FastcosFormatError(f"{path}: column {id_!r} must have no nulls")
+        longest = max(len(str(one)) for one in ids)
+        if longest > LONGEST_ID:
+            raise FastcosFormatError(
+                f"{path}: column {id_!r} must hold ids of at most {LONGEST_ID} letters, got "
+                f"{longest}"
+            )
         arrays["ids"] = np.array(ids)
     return arrays
 

@@ -21,7 +21,7 @@ from fastcos.io.columns import (
     check_texts,
     refuse_rows,
 )
-from fastcos.io.parquet import ParquetTable
+from fastcos.io.parquet import ARROW_SUFFIXES, PARQUET_SUFFIXES, ParquetTable
 from fastcos.io.streams import open_bytes
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
@@ -138,6 +138,11 @@ class DelimitedTable:
             what = repr(self._numbers.first_broken[:60])
             refuse_rows(self.path, rule, what, lines[np.isnan(values)])
 
+    def rows(self) -> Iterator[tuple[Integers, list[list[str]]]]:
+        """Yield line numbers and rows, some at a time; blank lines are skipped."""
+        for rows, lines in self._chunks():
+            yield lines, rows
+
     def _chunks(self) -> Iterator[tuple[list[list[str]], Integers]]:
         """Yield rows and their line numbers; blank lines are skipped."""
         width = {len(self.names)}
@@ -189,7 +194,7 @@ def open_table(
     """Open a table by its suffix and read its header; progress counts the bytes of a text file."""
     header = as_flag("header", header)
     check_progress(progress)
-    if path.suffix.lower() in (".parquet", ".pq"):
+    if path.suffix.lower() in (*PARQUET_SUFFIXES, *ARROW_SUFFIXES):
         check_none("member", member, "for Parquet")
         check_none("delimiter", delimiter, "for Parquet")
         yield ParquetTable(path)

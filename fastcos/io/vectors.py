@@ -1,8 +1,11 @@
 """Dense vectors with their ids or words, from all formats of vectors."""
 
+import json
 import mmap
 import os
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,8 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.arrays import read_npy, read_npz, read_safetensors
-from fastcos.io.parquet import read_vector_table
+from fastcos.io.columns import LONGEST_ID, as_ids, choose_vector_columns, names_pairs
+from fastcos.io.parquet import (
+    ARROW_SUFFIXES,
+    PARQUET_SUFFIXES,
+    ParquetTable,
+    read_vector_table,
+)
 from fastcos.io.streams import open_bytes
+from fastcos.io.tables import DelimitedTable
 from fastcos.storage import FastcosFormatError
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
 
@@ -19,8 +29,18 @@ Array = npt.NDArray[Any]
 
 # rows of a memory map that are validated at once
 _ROWS = 8192
+# columns of numbers from which on a table without a user and an item holds vectors
+_FEWEST_NUMBERS = 8
+# digits of a declared size: more are no size, and Python refuses to read 4,300
+_MOST_DIGITS = 18
 ID_NAMES = ("ids", "words", "names")
-SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".pq", ".txt", ".vec", ".bin")
+_TABLES = (".csv", ".tsv")
+SUFFIXES = (
+    ".npy", ".npz", ".safetensors", *PARQUET_SUFFIXES, *ARROW_SUFFIXES, ".jsonl", *_TABLES, ".txt",
+    ".vec", ".bin",
+)  # fmt: skip
+# what export writes beside its arrays
+EXPORT_FILE = "export.json"
 
 
 class Vectors(NamedTuple):
@@ -40,33 +60,59 @@ class Vectors(NamedTuple):
 
 
 def holds_vectors(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file is .npy, or .npz with a 2-dimensional array, not a sparse matrix.
+    """Return whether a file or folder holds vectors, where it could also hold interactions.
 
-    Raises FastcosFormatError for a damaged .npz file.
+    It does if it is .npy, .safetensors, .jsonl, .vec or .bin; .npz with a 2-dimensional array; a
+    table with a column of lists, or without users and items but with eight columns of numbers; or
+    what ``fastcos export`` wrote. Raises FastcosFormatError for a damaged .npz or Parquet file.
 
     Examples
     --------
     >>> from fastcos.io import holds_vectors
-    >>> holds_vectors("vectors.npy"), holds_vectors("ratings.csv")
+    >>> holds_vectors("vectors.npy"), holds_vectors("ratings.txt")
     (True, False)
     """
     path = Path(path)
-    kind = path.suffix.lower()
-    return kind == ".npy" or (
-        kind == ".npz" and any(array.ndim == 2 for array in read_npz(path).values())
-    )
+    kind = _kind(path)
+    if kind == ".npz":
+        return any(array.ndim == 2 for array in read_npz(path).values())
+    if kind in (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *_TABLES):
+        return _has_vector_columns(path)
+    return kind in (".npy", ".safetensors", ".jsonl", ".vec", ".bin") or is_export(path)
 
 
-def read_vectors(path: str | os.PathLike[str]) -> Vectors:
+def is_export(path: Path) -> bool:
+    """Return whether ``fastcos export`` wrote the folder."""
+    return (path / EXPORT_FILE).is_file() and (path / "items.npy").is_file()
+
+
+def of_export(path: Path) -> bool:
+    """Return whether a path is a folder of ``fastcos export``, or the items in it."""
+    return is_export(path) or (path.name == "items.npy" and is_export(path.parent))
+
+
+def read_vectors(
+    path: str | os.PathLike[str],
+    *,
+    vector_column: str | None = None,
+    id_column: str | None = None,
+) -> Vectors:
     """Read dense vectors, and their words or ids if the file has them. Nothing is unpickled.
 
     Parameters
     ----------
     path : str or path-like
-        .npy with a 2-dimensional array; .npz or .safetensors with one 2-dimensional array of
-        numbers and, optionally (npz), a vector named ids, words or names; .parquet with a column of
-        lists or one column per dimension, and optionally ids; .txt or .vec, word vectors of
-        word2vec or GloVe (also gzipped); .bin, word2vec's binary format.
+        By its suffix: .npy, a 2-dimensional array; .npz or .safetensors, arrays by name; .parquet,
+        .arrow or .feather, .csv or .tsv (also gzipped), .jsonl (one JSON object a line), tables
+        with a column of lists or one column per dimension, and ids; .txt or .vec, word vectors of
+        word2vec or GloVe (also gzipped); .bin, word2vec's binary format. Or the folder that
+        ``fastcos export`` wrote.
+    vector_column : str, optional
+        The column of lists of a table, or the array of an .npz or .safetensors file. Default: the
+        only one. A table without lists has one column per dimension.
+    id_column : str, optional
+        The column or array of ids; "" for none. Default: the only one with a name such as id,
+        item, ids, words; else the only column of texts or whole numbers.
 
     Returns
     -------
@@ -87,49 +133,84 @@ def read_vectors(path: str | os.PathLike[str]) -> Vectors:
     ((2, 2), ['a', 'b'])
     """
     path = Path(path)
-    return as_vectors(path, read_arrays(path))
+    arrays = read_arrays(path, vector_column, id_column)
+    return as_vectors(path, arrays, vector_column, id_column)
 
 
-def read_arrays(path: Path) -> Mapping[str, Array]:
-    """Return the arrays of a file of vectors, by its suffix."""
-    kind = path.suffix.lower()
-    if kind == ".gz":
-        kind = Path(path.stem).suffix.lower()
+def read_arrays(
+    path: Path, vector_column: str | None = None, id_column: str | None = None
+) -> Mapping[str, Array]:
+    """Return the arrays of a file of vectors, by its suffix; a table's are vectors and ids."""
+    kind = _kind(path)
     if kind == ".npy":
-        return {"vectors": read_npy(path)}
+        ids = path.with_name("ids.npy")
+        has_ids = of_export(path) and ids.is_file()
+        return {"vectors": read_npy(path)} | ({"ids": read_npy(ids)} if has_ids else {})
     if kind == ".npz":
         return read_npz(path)
     if kind == ".safetensors":
         return read_safetensors(path)
-    if kind in (".parquet", ".pq"):
-        return read_vector_table(path)
+    if kind in (*PARQUET_SUFFIXES, *ARROW_SUFFIXES):
+        return read_vector_table(path, vector_column, id_column)
+    if kind == ".jsonl":
+        return _read_records(path, _json_records(path), vector_column, id_column)
+    if kind in _TABLES:
+        return _read_records(path, _table_records(path), vector_column, id_column)
     if kind in (".txt", ".vec"):
         return _read_text_vectors(path)
     if kind == ".bin":
         return _read_binary_vectors(path)
+    if is_export(path):
+        return read_arrays(path / "items.npy")
     what = kind or "no suffix"
+    if kind in (".pt", ".pth", ".pkl", ".kv", ".joblib"):
+        what = f"{kind}, a pickle, which may run code: save the array by numpy.save"
     if path.is_dir():
-        what = "a folder that is not from fastcos fit; save item_embeddings() of a model as .npy"
+        what = "a folder that is not of fastcos fit or export: save item_embeddings() as .npy"
     raise FastcosFormatError(
         f"{path} must be a file of vectors ({', '.join(SUFFIXES)}), got {what}"
     )
 
 
-def as_vectors(path: Path, arrays: Mapping[str, Array]) -> Vectors:
-    """Return the one 2-dimensional array of numbers, with its ids if there are any."""
+def _kind(path: Path) -> str:
+    kind = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if kind == ".gz" else kind
+
+
+def as_vectors(
+    path: Path,
+    arrays: Mapping[str, Array],
+    vector_column: str | None = None,
+    id_column: str | None = None,
+) -> Vectors:
+    """Return the named or only 2-dimensional array of numbers, with its ids if there are any."""
+    of_table = _kind(path) not in (".npz", ".safetensors")
+    if vector_column is not None and not of_table:
+        if vector_column not in arrays:
+            raise FastcosFormatError(
+                f"vector_column must be an array of {path} ({', '.join(arrays)}), got "
+                f"{vector_column!r}"
+            )
+        arrays = {n: a for n, a in arrays.items() if n == vector_column or a.ndim == 1}
+    held = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items())
     found = [array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "fiub"]
     if len(found) != 1:
-        held = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items())
+        hint = " (give vector_column)" if len(found) > 1 else ""
         raise FastcosFormatError(
             f"{path} must hold one 2-dimensional array of numbers, got {held[:200] or 'nothing'}"
+            f"{hint}"
         )
     try:
         vectors = as_mapped_rows("vectors", found[0])
         for _ in iter_blocks("vectors", vectors, _ROWS):
             pass  # reading refuses values that are not finite
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise FastcosFormatError(f"{path}: {error}") from None
     named = [name for name in ID_NAMES if name in arrays]
+    if id_column is not None and not of_table:
+        named = [id_column] if id_column else []
+        if id_column and id_column not in arrays:
+            raise FastcosFormatError(f"id_column must be an array of {path}, got {id_column!r}")
     if not named:
         return Vectors(vectors, np.arange(len(vectors)))
     ids = arrays[named[0]]
@@ -161,29 +242,40 @@ def _read_text_vectors(path: Path) -> Mapping[str, Array]:
 
     A word may have spaces: the last d fields are the numbers.
     """
-    words, vectors, declared, width = [], [], None, 0
+    entries, declared, width = array("f"), None, 0
+    words: dict[str, int] = {}
     with open_bytes(path) as lines:
         for number, line in enumerate(lines, 1):
             fields = line.split()
             if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
+                if max(map(len, fields)) > _MOST_DIGITS:
+                    raise FastcosFormatError(
+                        f"{path} must declare numbers of at most {_MOST_DIGITS} digits, got "
+                        f"{max(map(len, fields))}"
+                    )
                 declared, width = int(fields[0]), int(fields[1])
                 continue
             if not fields:
                 continue
             width = width or len(fields) - 1
-            word, *entries = line.strip().rsplit(None, width)
-            vector = None if len(entries) != width or not width else _numbers(entries)
-            if vector is None:
+            word, *texts = line.strip().rsplit(None, width)
+            broken = b"_" in line and any(b"_" in text for text in texts)
+            if len(texts) != width or not width or broken or not _add_numbers(entries, texts):
                 raise FastcosFormatError(
                     f"{path} must have a word and {max(width, 1)} numbers in every line, got "
                     f"{line[:40].decode(errors='replace').strip()!r} in line {number}"
                 )
-            words.append(word.decode(errors="backslashreplace"))
-            vectors.append(vector)
-    if not vectors or declared not in (None, len(vectors)):
+            text = _as_word(path, word, number)
+            if text in words:  # refused here, so that a bomb of equal lines fills no memory
+                raise FastcosFormatError(
+                    f"{path}: words must be distinct, got {text!r} again in line {number}"
+                )
+            words[text] = number
+    if not words or declared not in (None, len(words)):
         wanted = "at least one vector" if declared is None else f"{declared} vectors"
-        raise FastcosFormatError(f"{path} must hold {wanted}, got {len(vectors)}")
-    return {"words": np.array(words, np.str_), "vectors": np.stack(vectors)}
+        raise FastcosFormatError(f"{path} must hold {wanted}, got {len(words)}")
+    vectors = np.frombuffer(entries, np.float32).reshape(len(words), width)
+    return {"words": np.array(list(words), np.str_), "vectors": vectors}
 
 
 def _read_binary_vectors(path: Path) -> Mapping[str, Array]:
@@ -205,18 +297,155 @@ def _read_binary_vectors(path: Path) -> Mapping[str, Array]:
                 end = space + 1 + 4 * d
                 if space < 0 or end > size:
                     raise _not_binary(path, f"an end in vector {row + 1} of {n}")
-                word = content[at:space].lstrip(b"\n")
-                words.append(word.decode(errors="backslashreplace"))
+                words.append(_as_word(path, content[at:space].lstrip(b"\n"), row + 1))
                 vectors[row] = np.frombuffer(content[space + 1 : end], "<f4")
                 at = end
     return {"words": np.array(words, np.str_), "vectors": vectors}
 
 
-def _numbers(fields: list[bytes]) -> Array | None:
+def _as_word(path: Path, word: bytes, number: int) -> str:
+    """Return a word as text; an array of words takes as much memory for each as for the longest."""
+    text = word.decode(errors="backslashreplace")
+    if len(text) > LONGEST_ID:
+        raise FastcosFormatError(
+            f"{path} must have words of at most {LONGEST_ID} letters, got {len(text)} in "
+            f"vector {number}"
+        )
+    return text
+
+
+def _add_numbers(entries: "array[float]", texts: list[Any]) -> bool:
+    """Append texts as numbers; False if one is no number. Python reads 1_000, others do not."""
+    if any(isinstance(text, str) and "_" in text for text in texts):
+        return False
     try:
-        return np.array([float(field) for field in fields], np.float32)
+        entries.extend(map(float, texts))
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _json_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of the lines of a file, with the numbers of their lines."""
+    with open_bytes(path) as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                what = str(error) or type(error).__name__
+                raise FastcosFormatError(
+                    f"{path} must have a JSON object in every line, got {what} in line {number}"
+                ) from None
+            if not isinstance(record, dict):
+                raise FastcosFormatError(
+                    f"{path} must have a JSON object in every line, got "
+                    f"{type(record).__name__} in line {number}"
+                )
+            yield number, record
+
+
+def _table_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of a delimited table, with lists where a cell has one; header optional."""
+    has_header = _has_header(path)
+    with open_bytes(path) as stream:
+        table = DelimitedTable(stream, path, None, has_header)
+        for lines, rows in table.rows():
+            for number, row in zip(lines.tolist(), rows, strict=True):
+                yield number, dict(zip(table.names, map(_as_cell, row), strict=True))
+
+
+def _has_vector_columns(path: Path) -> bool:
+    """Whether a table has vectors in place of interactions; False if it cannot be read as one."""
+    try:
+        if _kind(path) in _TABLES:
+            _, first = next(_table_records(path), (0, {}))
+            lists, numbers, _ = _kinds(first)
+        else:
+            table = ParquetTable(path)
+            lists, numbers = table.names_of_lists(), table.names_of("floating")
+    except FastcosFormatError:  # the reader of interactions reports it
+        return False
+    return bool(lists) or (len(numbers) >= _FEWEST_NUMBERS and not names_pairs(numbers))
+
+
+def _kinds(record: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
+    """Return the names of the lists, of the numbers and of the texts of a row."""
+    lists, numbers, texts = [], [], []
+    for name, value in record.items():
+        if isinstance(value, list):
+            lists.append(name)
+        elif isinstance(value, (int, float)) or (
+            isinstance(value, str) and _as_number(value) is not None
+        ):
+            numbers.append(name)
+        elif isinstance(value, str):
+            texts.append(name)
+    return lists, numbers, texts
+
+
+def _has_header(path: Path) -> bool:
+    """Whether a field of the first line but its first one is no number."""
+    with open_bytes(path) as stream:
+        names = DelimitedTable(stream, path, None, True).names
+        return any(_as_number(name) is None for name in names[1:])
+
+
+def _as_cell(text: str) -> Any:
+    if text.startswith("["):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            pass
+    return text
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        return None if "_" in text else float(text)
     except ValueError:
         return None
+
+
+def _read_records(
+    path: Path,
+    records: Iterator[tuple[int, dict[str, Any]]],
+    vector_column: str | None,
+    id_column: str | None,
+) -> Mapping[str, Array]:
+    """Return the arrays vectors and, if a column holds them, ids of the rows of a table."""
+    first = next(records, None)
+    if first is None:
+        raise FastcosFormatError(f"{path} must have at least one row, got none")
+    columns, id_name = choose_vector_columns(path, *_kinds(first[1]), vector_column, id_column)
+    entries, ids, width = array("d"), [], 0
+    for number, record in chain([first], records):
+        try:
+            cells = [record[name] for name in columns]
+            id_ = None if id_name is None else record[id_name]
+        except KeyError as error:
+            raise FastcosFormatError(
+                f"{path} must have the column {error.args[0]!r} in every row, got none in line "
+                f"{number}"
+            ) from None
+        values = cells[0] if isinstance(cells[0], list) else cells
+        width = width or len(values)
+        if len(values) != width or not _add_numbers(entries, values):
+            raise FastcosFormatError(
+                f"{path} must have {width} numbers in every row, got {str(values)[:40]} in line "
+                f"{number}"
+            )
+        if id_name is not None and (
+            not isinstance(id_, (str, int)) or isinstance(id_, bool) or len(str(id_)) > LONGEST_ID
+        ):
+            raise FastcosFormatError(
+                f"{path}: column {id_name!r} must hold ids of at most {LONGEST_ID} letters, got "
+                f"{str(id_)[:40]!r} in line {number}"
+            )
+        ids.append(str(id_))
+    found = {"vectors": np.frombuffer(entries).reshape(len(ids), width)}
+    return found if id_name is None else found | {"ids": as_ids(ids)}
 
 
 def _not_binary(path: Path, came: str) -> FastcosFormatError:

@@ -54,6 +54,7 @@ from fastcos.validation.column_names import (
     USER_WORDS as USER_WORDS,
     VALUE_WORDS as VALUE_WORDS,
     column_word as column_word,
+    is_id as is_id,
 )
 from fastcos.validation.containers import (
     as_array as as_array,

@@ -1,7 +1,10 @@
 """Files of vectors and models as other libraries write them, whole and damaged."""
 
+import csv
 import gzip
+import json
 import struct
+import zipfile
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from fastcos.io import (
     FastcosFormatError,
     common_rows,
+    holds_vectors,
     read_factors,
     read_interactions,
     read_popularity,
@@ -65,7 +69,13 @@ def test_binary_vectors(tmp_path, between):
         ("v.txt", b"the 1 nan\n", "vectors must be finite"),
         ("v.vec", b"2 2\nthe 1 2\n", "must hold 2 vectors, got 1"),
         ("v.vec", b"", "must hold at least one vector, got 0"),
-        ("v.txt", b"the 1 2\nthe 3 4\n", "words must be distinct"),
+        ("v.txt", b"the 1 2\nthe 3 4\n", "words must be distinct, got 'the' again in line 2"),
+        ("v.txt", b"the 1 2_0\n", "a word and 2 numbers in every line"),
+        ("v.txt", b"9" * 5000 + b" 3\n", "numbers of at most 18 digits, got 5000"),
+        ("v.txt", b"9" * 18 + b" " + b"9" * 18 + b"\na 1\n", "a word and 9+ numbers in every"),
+        ("v.txt", b"a" * 2**23 + b" 1 2\n", "words of at most 500 letters, got 8388608"),
+        ("v.bin", b"1 1\n" + b"a" * 9000 + b" 0000\n", "words of at most 500 letters, got 9000"),
+        ("v.pt", b"PK", "a pickle, which may run code"),
         ("v.bin", b"hello\n", r"word2vec's binary format, got a first line b'hello"),
         ("v.bin", binary()[:-9], "binary format, got"),
         ("v.bin", b"999999999999 300\n", "bytes for 999999999999 vectors"),
@@ -99,7 +109,7 @@ def test_vectors_in_parquet(tmp_path):
     ragged = arrow.table({"vector": [[1.0], [1.0, 2.0]]})
     for table, message in (
         (ragged, "lists of one length"),
-        (arrow.table({"word": WORDS}), "one column of lists of floats"),
+        (arrow.table({"word": WORDS}), "one column of lists of numbers"),
     ):
         parquet.write_table(table, tmp_path / "bad.parquet")
         with pytest.raises(FastcosFormatError, match=message):
@@ -116,6 +126,154 @@ def test_vectors_in_safetensors(tmp_path):
     (tmp_path / "v.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0{broken}")
     with pytest.raises(FastcosFormatError, match="must be a whole safetensors file"):
         read_vectors(tmp_path / "v.safetensors")
+
+
+def documents(embedding):
+    """The table of a search over texts: ids, texts that repeat, and vectors."""
+    return {"id": [7, 5, 6], "text": ["one", "one", "two"], "embedding": embedding}
+
+
+def write_table(path, columns):
+    """The columns as a file of the suffix of path."""
+    if path.suffix == ".jsonl":
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    elif path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            lines = csv.writer(file)
+            lines.writerows([columns, *zip(*columns.values(), strict=True)])
+    else:
+        arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
+        table = arrow.table(columns)
+        if path.suffix == ".parquet":
+            from pyarrow.parquet import write_table
+
+            write_table(table, path)
+            return
+        kind = arrow.ipc.new_stream if path.suffix == ".arrow" else arrow.ipc.new_file
+        with kind(path, table.schema) as writer:
+            writer.write_table(table)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather", ".jsonl", ".csv"])
+def test_tables_of_texts_and_vectors(tmp_path, suffix):
+    path = tmp_path / f"documents{suffix}"
+    write_table(path, documents(VECTORS.tolist()))
+    assert holds_vectors(path)
+    found = read_vectors(path)
+    np.testing.assert_array_equal(found.vectors, VECTORS)
+    assert found.ids.tolist() == [7, 5, 6]
+    np.testing.assert_array_equal(read_factors(path).items, VECTORS)
+    with pytest.raises(FastcosFormatError, match=r"text must be distinct|ids must be distinct"):
+        read_vectors(path, id_column="text")
+    assert read_vectors(path, id_column="").ids.tolist() == [0, 1, 2]
+    write_table(
+        path, {**documents(VECTORS.tolist()), "title": [[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]}
+    )
+    with pytest.raises(FastcosFormatError, match=r"vector_column must be given for .*: it may be"):
+        read_vectors(path)
+    chosen = read_vectors(path, vector_column="title", id_column="id").vectors
+    np.testing.assert_array_equal(chosen, [[1, 2], [3, 4], [5, 7]])
+    for wrong in ({"vector_column": "text"}, {"id_column": "key"}):
+        with pytest.raises(FastcosFormatError, match=f"{next(iter(wrong))} must"):
+            read_vectors(path, **{"vector_column": "title", **wrong})
+    ragged = [[1.0, 2.0], [3.0], [4.0, 5.0]]
+    write_table(path, documents(ragged))
+    with pytest.raises(FastcosFormatError, match=r"of one length|2 numbers in every row"):
+        read_vectors(path)
+
+
+def test_csv_of_one_number_per_column(tmp_path):
+    rows = np.column_stack([VECTORS, VECTORS, VECTORS]).astype(np.float64)
+    path = tmp_path / "v.csv"
+    np.savetxt(path, rows, delimiter=",")
+    np.testing.assert_array_equal(read_vectors(path).vectors, rows)
+    assert holds_vectors(path)
+    header = ",".join(["item_id", *(f"d{j}" for j in range(9))])
+    np.savetxt(path, np.column_stack([[30, 10, 20], rows]), delimiter=",", header=header,
+               comments="", fmt="%.17g")  # fmt: skip
+    found = read_vectors(path)
+    np.testing.assert_array_equal(found.vectors, rows)
+    assert found.ids.tolist() == [30, 10, 20]
+    path.write_text("user,item,rating\n1,2,3\n4,5,6\n")
+    assert not holds_vectors(path)
+    with pytest.raises(FastcosFormatError, match="a row per vector, got a table of users and"):
+        read_vectors(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[1, 2]", "a JSON object in every line, got list in line 2"),
+        ("{broken", "a JSON object in every line"),
+        ('{"id": 1, "v": [1, "x"]}', "2 numbers in every row"),
+        ('{"id": 1, "v": [1, null]}', "2 numbers in every row"),
+        ('{"id": 1, "v": [1, 1e999]}', "must be finite"),
+        ('{"id": 1, "v": [1, NaN]}', "must be finite"),
+        ('{"id": 1}', "the column 'v' in every row, got none in line 2"),
+        ('{"id": null, "v": [1, 2]}', "must hold ids"),
+        ('{"id": 0, "v": [1, 2]}', "must be distinct"),
+        ("[" * 100_000, "a JSON object in every line"),
+    ],
+)
+def test_jsonl_refuses_damaged_lines(tmp_path, line, message):
+    (tmp_path / "v.jsonl").write_text('{"id": 0, "v": [1, 2]}\n' + line + "\n")
+    with pytest.raises(FastcosFormatError, match=message):
+        read_vectors(tmp_path / "v.jsonl")
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_one_of_several_arrays_by_name(tmp_path, suffix):
+    path, arrays = tmp_path / f"two{suffix}", {"user": VECTORS[:2], "item": VECTORS}
+    if suffix == ".npz":
+        np.savez(path, key=np.array(["a", "b", "c"]), **arrays)
+        assert read_vectors(path, vector_column="item", id_column="key").ids.tolist() == [*"abc"]
+    else:
+        numpy_files = pytest.importorskip("safetensors.numpy", reason="safetensors is an extra")
+        numpy_files.save_file(arrays, path)
+    with pytest.raises(FastcosFormatError, match=r"got .*user.*give vector_column"):
+        read_vectors(path)
+    np.testing.assert_array_equal(read_vectors(path, vector_column="item").vectors, VECTORS)
+    assert read_factors(path, vector_column="user").items.shape == (2, 3)
+    with pytest.raises(FastcosFormatError, match="vector_column must be an array of"):
+        read_vectors(path, vector_column="query")
+
+
+def test_small_floats_in_safetensors(tmp_path):
+    pytest.importorskip("safetensors", reason="safetensors is an extra")
+    path, words = tmp_path / "v.safetensors", (VECTORS.view(np.uint32) >> 16).astype("<u2")
+    for kind, data in (("BF16", words.tobytes()), ("F8_E4M3", bytes(9)), ("F4", bytes(5))):
+        shape = [3, 3] if kind != "F4" else [2, 5]
+        tensor = {"dtype": kind, "shape": shape, "data_offsets": [0, len(data)]}
+        header = json.dumps({"w": tensor}).encode()
+        path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+        if kind == "BF16":
+            expected = (words.astype(np.uint32) << 16).view(np.float32)
+            np.testing.assert_array_equal(read_vectors(path).vectors, expected)
+            continue
+        with pytest.raises(FastcosFormatError, match=r"safetensors|save it as float16"):
+            read_vectors(path)
+
+
+def test_npz_of_many_bombs_is_refused(tmp_path):
+    """Each array expands to less than is allowed, all of them to more."""
+    with zipfile.ZipFile(tmp_path / "v.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("a", "b"):
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                for _ in range(10):
+                    file.write(bytes(2**26))
+    with pytest.raises(FastcosFormatError, match="expands more than 100-fold, to 1,3"):
+        read_vectors(tmp_path / "v.npz")
+
+
+def test_vectors_of_an_export_keep_their_ids(tmp_path):
+    np.save(tmp_path / "items.npy", VECTORS)
+    np.save(tmp_path / "ids.npy", np.array([30, 10, 20]))
+    assert read_vectors(tmp_path / "items.npy").ids.tolist() == [0, 1, 2]
+    (tmp_path / "export.json").write_text("{}")
+    for path in (tmp_path, tmp_path / "items.npy"):
+        assert read_vectors(path).ids.tolist() == [30, 10, 20]
+        assert read_factors(path).ids.tolist() == [30, 10, 20]
 
 
 def trained(kind, n=30, p=20, d=4):
