@@ -22,15 +22,15 @@ survive rescalings of the latent dimensions, the neighbours of other parametrisa
 compare instead. Writes audit.json and audit.html, a page that needs no network. With --against,
 also splits the change since an old version into a change of basis and a real change. Exit status 1
 if a share is below --fail-under."""
-EPILOG = """\
+EPILOG = f"""\
 examples:
   fastcos audit films
   fastcos audit items.npy --users users.npy
   fastcos audit vectors.npz --labels words.csv --label-column category
   fastcos audit new.npy --against old.npy --fail-under unchanged=0.9
   fastcos audit items.npy --fail-under certified=0.2,jaccard=0.5
-input: a folder of fastcos fit, .npy, .npz (also as implicit saves models), .safetensors, .parquet,
-word2vec or GloVe text, word2vec .bin"""
+input: a folder of fastcos fit or export, or
+{options.VECTOR_FORMATS}"""
 LIMITS = ("certified", "jaccard", "unchanged")
 
 
@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit 1 if lower: certified (at --condition), jaccard (of the worst "
         "parametrisation), unchanged (overlap with OLD after the best linear map)",
     )
+    options.add_vectors(parser)
     options.add_labels(parser)
     options.add_output(parser, "audit")
     options.add_common(parser)
@@ -78,7 +79,7 @@ def run(given: argparse.Namespace) -> int:
     folder = options.out_directory(given)
     options.check_labels(given)
     limits = _limits(given)
-    model = read_factors(given.items, given.users)
+    model = read_factors(given.items, given.users, given.vector_column, given.id_column)
     for note in model.notes:
         say(note)
     old = _old_version(given, model.ids)

@@ -21,7 +21,7 @@ from fastcos.cli.limits import Limit, Work, gram_work, product_work, roofs, sear
 from fastcos.cli.terminal import print_json, print_table, say, spinner
 from fastcos.engine import uncompiled
 from fastcos.plots import RooflineDisplay, RooflinePoint
-from fastcos.storage import FastcosFormatError, provenance
+from fastcos.storage import provenance
 
 DESCRIPTION = """\
 Time exact cosine search among embeddings (.npy, or .npz of one matrix), or products of interactions
@@ -124,12 +124,8 @@ def _read(given: argparse.Namespace) -> tuple[Any, str]:
         seed = validation.as_count("--seed", given.seed, low=0)
         return np.random.default_rng(seed).standard_normal(GAUSSIAN, np.float32), "Gaussian rows"
     path = Path(given.data)
-    if path.suffix.lower() in (".npy", ".npz"):
-        try:
-            return np.asarray(io.read_vectors(path).vectors, np.float32), path.name
-        except FastcosFormatError:
-            if path.suffix.lower() == ".npy":
-                raise
+    if io.holds_vectors(path):
+        return np.asarray(io.read_vectors(path).vectors, np.float32), path.name
     return io.read_interactions(path).X.astype(np.float32), path.name
 
 

@@ -32,12 +32,12 @@ held out. Prints the measures ranked and a conclusion in one sentence, and the p
 and ten nearest neighbours of popular items under several D. Writes measures.csv, .png and .svg,
 comparison.csv, .png, .svg and .json, neighbors.csv and, with labels, exponents.png.
 
-Of vectors (.npy, .npz, or the items of a folder that fastcos fit wrote): evaluate every measure by
+Of vectors (a file, or the items of a folder that fastcos fit wrote): evaluate every measure by
 --labels, or by how it follows the ratings of --pairs. Writes comparison.json and a csv, png and svg
 for each task.
 
 Exit status 1: no measure exceeds the chance level."""
-EPILOG = """\
+EPILOG = f"""\
 examples:
   fastcos compare ratings.csv --labels movies.csv --label-column genres
   fastcos compare clicks.npz --rank 128 --regularization 5000 --out compared
@@ -45,7 +45,8 @@ examples:
   fastcos compare words.npz --pairs MEN.txt SimLex.txt
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
 .mtx, .parquet or .arrow (pip install pyarrow);
-vectors in .npy or .npz, with their words or ids beside them; or a folder of fastcos fit"""
+vectors: a folder of fastcos fit or export, or
+{options.VECTOR_FORMATS}"""
 # lists of names that a terminal of 120 columns shows side by side
 N_SHOWN_COLUMNS = 4
 
@@ -53,6 +54,7 @@ N_SHOWN_COLUMNS = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     options.add_interactions(parser, "file of interactions, or of vectors")
+    options.add_vectors(parser)
     options.add_labels(parser)
     parser.add_argument(
         "--pairs",
@@ -75,8 +77,9 @@ def run(given: argparse.Namespace) -> int:
     options.out_directory(given)
     options.check_labels(given)
     validation.as_count("--show", given.show, low=0)
-    of_vectors = is_model_folder(given.interactions) or io.holds_vectors(given.interactions)
-    if given.pairs is not None or of_vectors:
+    of_vectors = (given.pairs, given.vector_column, given.id_column) != (None, None, None)
+    of_vectors = of_vectors or is_model_folder(given.interactions)
+    if of_vectors or io.holds_vectors(given.interactions):
         return _compare_vectors(given)
     return _compare_interactions(given)
 
@@ -124,7 +127,8 @@ def _compare_vectors(given: argparse.Namespace) -> int:
         model = read_model_folder(given.interactions)
         vectors, ids = model.model.item_embeddings(), model.ids
     else:
-        vectors, ids = io.read_vectors(given.interactions)
+        columns = {"vector_column": given.vector_column, "id_column": given.id_column}
+        vectors, ids = io.read_vectors(given.interactions, **columns)
     say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
     tasks, counts = _tasks(given, ids)
     found: dict[str, Leaderboard] = {}

@@ -22,14 +22,14 @@ Write item embeddings in a form that is the same for every parametrisation of th
   canonical     items.npy and users.npy, the balanced factors of the same
                 predictions, and singular_values.npy
 With both, ids.npy, where the file has ids, and export.json, which describes the files."""
-EPILOG = """\
+EPILOG = f"""\
 examples:
   fastcos export films --out served
   fastcos export items.npy --users users.npy --out served
   fastcos export model.npz --form canonical --out canonical
   fastcos export model.npz --unit-rows --out served
-input: a folder of fastcos fit, .npy, .npz (also as implicit saves models), .safetensors, .parquet,
-word2vec or GloVe text, word2vec .bin"""
+input: a folder of fastcos fit, or
+{options.VECTOR_FORMATS}"""
 MEANINGS = {
     "query_metric": "cosine of two rows: correlation over users of the items' predicted scores",
     "canonical": "users @ items.T are the predictions; both sides have orthogonal columns of equal "
@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="items of length 1: an index of inner products then answers cosines",
     )
+    options.add_vectors(parser)
     options.add_output(parser, "export")
 
 
@@ -64,7 +65,7 @@ def run(given: argparse.Namespace) -> int:
     if form == "canonical" and is_model_folder(given.items):
         rule = "given for the form canonical of a folder: the users' interactions"
         validation.as_instance("--users", given.users, str, rule)
-    model = read_factors(given.items, given.users)
+    model = read_factors(given.items, given.users, given.vector_column, given.id_column)
     for note in model.notes:
         say(note)
     users = validation.as_instance(

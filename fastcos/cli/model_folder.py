@@ -11,6 +11,7 @@ from fastcos import io
 from fastcos.cli.terminal import progress_bar
 from fastcos.linalg import column_stats
 from fastcos.storage import FastcosFormatError
+from fastcos.validation import check_none
 
 if TYPE_CHECKING:
     from fastcos.models.linear_mf import LinearMF
@@ -69,13 +70,20 @@ def read_model_folder(path: str | Path) -> ModelFolder:
     return ModelFolder(model, ids, _typical_rows(model, means, n))
 
 
-def read_factors(path: str | Path, users: str | Path | None) -> io.Factors:
+def read_factors(
+    path: str | Path,
+    users: str | Path | None,
+    vector_column: str | None = None,
+    id_column: str | None = None,
+) -> io.Factors:
     """Both sides of a model: of a folder of fastcos fit under D = I, or from io.read_factors.
 
     The users of a folder are read from interactions with its items.
     """
     if not is_model_folder(path):
-        return io.read_factors(path, users)
+        return io.read_factors(path, users, vector_column=vector_column, id_column=id_column)
+    check_none("--vector-column", vector_column, "for a model")
+    check_none("--id-column", id_column, "for a model")
     model, ids, X = read_model_folder(path)
     note = _MOMENTS_NOTE
     if users is not None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from fastcos.measures import Measure
 
 
+VECTOR_FORMATS = """\
+.npy, .npz (also as implicit saves models), .safetensors, .parquet, .arrow, .jsonl, .csv,
+word2vec or GloVe text, word2vec .bin"""
 MEASURE_SYNTAX = (
     "a measure may have parameters, of numbers, texts and files of arrays: csls:n_neighbors=20, "
     "soft_cosine:matrix=S.npy"
@@ -99,6 +102,21 @@ def read_interactions(given: argparse.Namespace) -> "Interactions":
     n, p = data.X.shape
     say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items")
     return data
+
+
+def add_vectors(parser: "argparse._ActionsContainer") -> None:
+    """Add the columns of a file of vectors."""
+    parser.add_argument(
+        "--vector-column",
+        metavar="C",
+        help="column of vectors in a table, or array in .npz or .safetensors (default: the only "
+        "one)",
+    )
+    parser.add_argument(
+        "--id-column",
+        metavar="C",
+        help="column or array of ids (default: by its name; '' for none)",
+    )
 
 
 def add_labels(parser: argparse.ArgumentParser) -> None:
@@ -352,4 +370,4 @@ def add_common(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
 def apply_common(given: argparse.Namespace) -> None:
     """Set the number of threads."""
     if given.threads is not None:
-        config.set_config(num_threads=validation.as_count("--threads", given.threads))
+        config.set_config(num_threads=validation.as_thread_count("--threads", given.threads))

@@ -5,7 +5,7 @@ A reader recognises the format by the suffix, converts it and aligns it with ids
     text (plain, gzip, zip) -> streams -> tables -> columns -> Interactions, ItemLabels, ...
     Parquet                 -> parquet -----------> columns -> the same
     sparse matrices         -> arrays, matrices -------------> Interactions
-    npy, npz, safetensors, word vectors, Parquet ------------> Vectors, Factors
+    npy, npz, safetensors, word vectors, tables -------------> Vectors, Factors
 
 ``read_interactions`` returns a sparse matrix with the ids of its rows and columns;
 ``ingest_interactions`` writes the same matrix as shards without holding it in memory. ``items`` has
@@ -22,11 +22,20 @@ from fastcos.io.items import (
     ItemPairs,
     Popularity,
     read_labels,
+    read_names,
     read_pairs,
     read_popularity,
 )
 from fastcos.io.vectors import Vectors, holds_vectors, read_ids, read_vectors
-from fastcos.io.writing import atomic_path, write_csv, write_json, write_npy, write_npz, write_text
+from fastcos.io.writing import (
+    atomic_path,
+    write_csv,
+    write_json,
+    write_npy,
+    write_npz,
+    write_parquet,
+    write_text,
+)
 from fastcos.storage import FastcosFormatError
 
 __all__ = [
@@ -45,6 +54,7 @@ __all__ = [
     "read_ids",
     "read_interactions",
     "read_labels",
+    "read_names",
     "read_pairs",
     "read_popularity",
     "read_vectors",
@@ -52,5 +62,6 @@ __all__ = [
     "write_json",
     "write_npy",
     "write_npz",
+    "write_parquet",
     "write_text",
 ]

@@ -164,10 +164,7 @@ def read_labels(
     n_several = sum(len(several) > 1 for several in found.values())
     names = positions.ids.tolist()
     if name is not None:
-        texts, codes = read.texts[2].texts, read.texts[2].codes[rows]
-        # backwards: of several names, the first one in the file is written last
-        for position, code in zip(at[::-1].tolist(), codes[::-1].tolist(), strict=True):
-            names[position] = texts[code].strip()[:LONGEST_NAME] or positions.ids[position]
+        names = _named(positions.ids, at, read.texts[2], rows)
     return ItemLabels(
         labels=read_only(labels),
         classes=np.array(classes, dtype=np.str_),
@@ -177,6 +174,62 @@ def read_labels(
         n_other=len(single) - len(kept),
         n_unknown=n_unknown,
     )
+
+
+def read_names(
+    path: str | os.PathLike[str],
+    item_ids: npt.ArrayLike,
+    *,
+    name: str | None = None,
+    item: str | None = None,
+) -> Texts:
+    r"""Read a name for each item, its id where the table has none.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A table as for read_interactions.
+    item_ids
+        As in :func:`read_labels`.
+    name, item : str, optional
+        Names of the columns of names and of ids. Default: recognised by their names.
+
+    Returns
+    -------
+    ndarray (p,), str
+        Of at most 200 letters; the first of several in the file.
+
+    Raises
+    ------
+    FastcosFormatError
+        As in read_interactions; no item of the file is among item_ids.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "films.csv"
+    ...     _ = file.write_text("movieId,title\n3,Casablanca\n")
+    ...     read_names(file, [4, 3]).tolist()
+    ['4', 'Casablanca']
+    """
+    path = Path(path)
+    positions = _Positions(item_ids)
+    with open_table(path, member=None, delimiter=None, header=True) as table:
+        item = _item_column(item, table, path)
+        name = require_column("name", name, NAME_WORDS, table.names, path)
+        read = table.read([item, name], None)
+    rows, at, _ = positions.match(path, read.texts[0])
+    return np.array(_named(positions.ids, at, read.texts[1], rows), np.str_)
+
+
+def _named(ids: Texts, at: Integers, column: TextColumn, rows: Integers) -> list[str]:
+    """Return the names of the items: the ids, but column's texts in these rows for those at."""
+    names: list[str] = ids.tolist()
+    # backwards: of several names, the first one in the file is written last
+    for position, code in zip(at[::-1].tolist(), column.codes[rows][::-1].tolist(), strict=True):
+        names[position] = column.texts[code].strip()[:LONGEST_NAME] or str(ids[position])
+    return names
 
 
 class Popularity(NamedTuple):

@@ -24,6 +24,7 @@ from fastcos.io.streams import open_bytes
 from fastcos.io.tables import DelimitedTable
 from fastcos.storage import FastcosFormatError
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
+from fastcos.validation import check_none
 
 Array = npt.NDArray[Any]
 
@@ -142,6 +143,9 @@ def read_arrays(
 ) -> Mapping[str, Array]:
     """Return the arrays of a file of vectors, by its suffix; a table's are vectors and ids."""
     kind = _kind(path)
+    if kind in (".npy", ".txt", ".vec", ".bin"):
+        check_none("vector_column", vector_column, f"for {kind}, which has one array")
+        check_none("id_column", id_column or None, f"for {kind}, which has no other columns")
     if kind == ".npy":
         ids = path.with_name("ids.npy")
         has_ids = of_export(path) and ids.is_file()

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastcos.storage import FastcosFormatError
+
 PathLike = str | os.PathLike[str]
 
 
@@ -114,6 +116,19 @@ def write_npz(path: PathLike, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write arrays as uncompressed .npz, atomically; ValueError for arrays of objects."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
+
+
+def write_parquet(path: PathLike, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Write columns as Parquet, atomically; FastcosFormatError without pyarrow."""
+    try:
+        import pyarrow as arrow
+        from pyarrow import parquet
+    except ImportError:
+        raise FastcosFormatError(f"{path}: Parquet needs pyarrow: pip install pyarrow") from None
+    with atomic_path(path) as temporary:
+        parquet.write_table(
+            arrow.table({name: list(one) for name, one in columns.items()}), temporary
+        )
 
 
 def write_csv(path: PathLike, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -28,7 +28,7 @@ simulate --clusters 3.5                              | --clusters: invalid int v
 simulate --item-exponent 0.5                         | --item-exponent: expected 2 arguments
 simulate --user-exponent nan                         | --user-exponent must be a finite number
 simulate --preset zipf                               | --preset must be one of
-simulate --threads -1                                | --threads must be a whole number of at least
+simulate --threads -1                                | --threads must be a whole number from 1 to 4
 simulate --out items.npy/simulated                   | --out must be a directory, got 'items.npy/s
 simulate twice                                       | unrecognized arguments: twice (see fastcos
 compare                                              | arguments are required: INTERACTIONS
@@ -67,8 +67,15 @@ fit seen.csv --seed -1                               | --seed must be a whole nu
 fit seen.csv --out items.npy                         | --out must be a directory
 fit .                                                | INTERACTIONS must be a saved InteractionShar
 neighbors missing                                    | missing: no such file or directory
-neighbors .                                          | SOURCE must be a saved LinearMF, got no such
-neighbors seen.csv                                   | seen.csv must be a file of vectors (.npy,
+neighbors .                                          | . must be a file of vectors
+neighbors items.npy --queries five.npy               | --queries must have as many columns as items
+neighbors items.npy --queries missing.npy            | missing.npy: no such file or directory
+neighbors items.npy --queries items.npy --show 0     | --show must be left out with --queries
+neighbors items.npy --min-score nan                  | --min-score must be a finite number
+neighbors items.npy --names kinds.csv                | name must be given for kinds.csv: no column
+compare seen.csv --vector-column item                | --labels or --pairs must be given for vector
+audit items.npy --vector-column a                    | --vector-column must be left out for .npy, wh
+neighbors seen.csv                                   | seen.csv must have a row per vector, got a
 neighbors nan.npy                                    | nan.npy: vectors must be finite, got NaN
 neighbors line.npy                                   | line.npy must hold one 2-dimensional array
 neighbors items.npy --k 5000                         | --k must be a whole number from 1 to 49, got
@@ -85,7 +92,7 @@ neighbors items.npy --measure soft_cosine:matrix=kept | matrix must be a folder 
 audit missing.npy                                    | missing.npy: no such file or directory
 audit nan.npy                                        | nan.npy: vectors must be finite
 audit items.npy --users users.npy                    | audit: users.npy: vectors must be finite
-audit kept                                           | a folder that is not from fastcos fit; save
+audit kept                                           | a folder that is not of fastcos fit or expor
 audit items.npy --users five.npy                     | --users must have as many columns as items (
 audit items.npy --k 60                               | --k must be a whole number from 1 to 49, got
 audit items.npy --condition 0.5                      | --condition must be a finite number >= 1
@@ -107,7 +114,7 @@ export nan.npy --users items.npy                     | nan.npy: vectors must be 
 export line.npy --users items.npy                    | line.npy must hold one 2-dimensional array
 export items.npy --users huge.npy                    | --users must have entries whose squares
 export huge.npy --users items.npy                    | of the form must fit in float32 (scale
-export seen.csv --users items.npy                    | seen.csv must be a file of vectors
+export seen.csv --users items.npy                    | seen.csv must have a row per vector, got a
 export items.npy --users items.npy --out items.npy   | --out must be a directory
 bench missing.npy                                    | missing.npy: no such file or directory
 bench nan.npy                                        | nan.npy: vectors must be finite
@@ -116,7 +123,7 @@ bench --k 0                                          | --k must be a whole numbe
 bench items.npy --k 500                              | --k must be a whole number from 1 to 49, got
 bench --seconds 0                                    | --seconds must be a finite number > 0, got 0
 bench --competitors fais                             | --competitors must be one of faiss,
-bench --threads 0                                    | --threads must be a whole number of at least
+bench --threads 0                                    | --threads must be a whole number from 1 to 4
 bench --seed -1                                      | --seed must be a whole number of at least 0
 doctor now                                           | unrecognized arguments: now (see fastcos doc
 doctor --json=3                                      | --json: ignored explicit argument '3'
