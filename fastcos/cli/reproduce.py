@@ -25,7 +25,7 @@ EPILOG = """\
 examples:
   fastcos reproduce                    20,000 users, 1,000 items as in the paper
   fastcos reproduce --users 2000 --items 200 --rank 20 --out small
-  fastcos reproduce --sensitivity      ten presets, ten seeds; continues where it was stopped
+  fastcos reproduce --sensitivity      ten presets of ten seeds; resumed
   fastcos reproduce --seed 4 --preset zipf_pareto --json > table.json
 source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4"""
 

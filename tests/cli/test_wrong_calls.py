@@ -74,7 +74,7 @@ neighbors items.npy --queries items.npy --show 0     | --show must be left out w
 neighbors items.npy --min-score nan                  | --min-score must be a finite number
 neighbors items.npy --names kinds.csv                | name must be given for kinds.csv: no column
 compare seen.csv --vector-column item                | --labels or --pairs must be given for vector
-audit items.npy --vector-column a                    | --vector-column must be left out for .npy, wh
+audit items.npy --vector-column a                    | --vector-column must be None for .npy, which
 neighbors seen.csv                                   | seen.csv must have a row per vector, got a
 neighbors nan.npy                                    | nan.npy: vectors must be finite, got NaN
 neighbors line.npy                                   | line.npy must hold one 2-dimensional array
