@@ -234,15 +234,16 @@ def pack_items(
     packed = _aligned(n_panels * tiles.PANEL * layout.words, layout.empty_array().dtype)
     statistics = np.empty((n_panels, 5), np.float32)
     small_bias = np.empty(len(order), np.float32)
-    parallel.run(
-        packing.prepare_item_panels,
-        parallel.row_blocks(-(-len(order) // packing.CHUNK), max(1, 2_000 // depth)),
-        tiles.ISA_TUPLES[layout.isa], items.rows, validation.read_only(factors),
-        validation.read_only(coefficients if len(shift) else factors), shift,
-        validation.read_only(bias * bias_unit), _signs(depth), layout.words, order, small_bias,
-        packed, statistics,
-        n_threads=n_threads,
-    )  # fmt: skip
+    if tiles.AVAILABLE:  # else every pair is scored
+        parallel.run(
+            packing.prepare_item_panels,
+            parallel.row_blocks(-(-len(order) // packing.CHUNK), max(1, 2_000 // depth)),
+            tiles.ISA_TUPLES[layout.isa], items.rows, validation.read_only(factors),
+            validation.read_only(coefficients if len(shift) else factors), shift,
+            validation.read_only(bias * bias_unit), _signs(depth), layout.words, order, small_bias,
+            packed, statistics,
+            n_threads=n_threads,
+        )  # fmt: skip
     arrays = (order, packed, small_bias, statistics, shift)
     return packed_items(metric_type, layout, items, arrays, unit, bias_unit)
 
