@@ -24,7 +24,9 @@ from tests.oracles.dense_families import FAMILIES
 # measures, and their names in the reference
 MEASURES = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 # around blocks of 32 to 256 rows
-ROWS = (1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 511, 512, 513, 800)
+ROWS = (1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 511, 512, 513, 800, 1500)
+# columns of embeddings, and around whole vectors; others are drawn up to 149
+WIDTHS = (1, 63, 64, 384, 1000, 1536, 3072)
 NEIGHBOURS = (1, 2, 5, 10, 50, 100)
 # MiB: from one row per block to all rows in one block
 MEMORIES = (0.001, 0.01, 0.1, 1.0, 64.0)
@@ -32,7 +34,8 @@ MEMORIES = (0.001, 0.01, 0.1, 1.0, 64.0)
 
 def draw_case(rng):
     """Return the family, its rows in random order, a measure, k, and whether it is a self-join."""
-    family, n, d = rng.choice(FAMILIES), int(rng.choice(ROWS)), int(rng.integers(1, 150))
+    family, n = rng.choice(FAMILIES), int(rng.choice(ROWS))
+    d = int(rng.choice(WIDTHS) if rng.random() < 0.25 else rng.integers(1, 150))
     own = n > 1 and bool(rng.integers(2))
     most = n - own
     # all neighbours of many rows would be most of the cases

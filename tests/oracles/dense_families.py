@@ -52,6 +52,11 @@ def one_hot(n, d):
     return np.eye(d, dtype=np.float32)[np.arange(n) % d] * np.float32(2)
 
 
+def off_centre(n, d):
+    """Rows with a mean much longer than what distinguishes them, as embeddings of texts have."""
+    return gaussian(n, d) + np.float32(3)
+
+
 def clustered(n, d):
     """Half of the rows near one direction, 1e-9 to 0.1 apart, of any norm; one zero row."""
     rng = np.random.default_rng(5)
@@ -65,5 +70,5 @@ def clustered(n, d):
 
 FAMILIES = [
     gaussian, near_ties, duplicates, integer_grid, all_equal, wild_norms, dominated, denormals,
-    with_zero_rows, one_hot, clustered,
+    with_zero_rows, one_hot, off_centre, clustered,
 ]  # fmt: skip
