@@ -18,6 +18,7 @@ def assert_no_fault(backend, layer, situation, handlers, calls):
     assert found["calls"] >= calls
 
 
+@pytest.mark.slow
 def test_public_operations_in_threads_and_forks():
     assert_no_fault("pool", "omp", "8-threads double-fork", True, 2)
 
