@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.results import show_comparison, write_comparison, write_figure
-from fastcos.cli.terminal import print_json, progress_bar, say, spinner
+from fastcos.cli.terminal import print_json, print_table, progress_bar, say, spinner
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _study(given: argparse.Namespace, folder: Path) -> int:
     """Score every preset and seed that the folder does not have yet; write, draw, print."""
-    from fastcos.comparison.sensitivity import SensitivityRow, conclusions
+    from fastcos.comparison.sensitivity import SensitivityRow, conclusions, summary_table
     from fastcos.datasets import presets
     from fastcos.plots import SensitivityDisplay
 
@@ -87,16 +87,18 @@ def _study(given: argparse.Namespace, folder: Path) -> int:
     for done, (name, seed) in enumerate(places, 1):
         rows += _rows_of(given, parts, name, seed)
         say(f"{done} of {len(places)} data sets: {name}, seed {seed}")
-    sentences = conclusions(rows)
+    sentences, (header, lines) = conclusions(rows), summary_table(rows)
     io.write_csv(folder / "sensitivity.csv", SensitivityRow._fields, rows)
     parameters = {"users": given.n_users, "items": given.n_items, "presets": names}
     document = provenance.provenance({**parameters, "seeds": list(seeds)})
     document["conclusions"] = sentences
+    document["auc"] = [dict(zip(header, line, strict=True)) for line in lines]
     io.write_json(folder / "sensitivity.json", document)
     figures = write_figure(SensitivityDisplay(rows).plot().figure_, folder, "sensitivity")
     if given.json:
         print_json(document)
     else:
+        print_table("AUC of the clusters at the paper's rank, means over seeds", header, lines)
         for number, sentence in enumerate(sentences, 1):
             print(f"{number}. {sentence}")
     written = (folder / "sensitivity.csv", folder / "sensitivity.json", *figures)
@@ -110,7 +112,9 @@ def _rows_of(
     """The rows of one data set, from its file where there is one."""
     from fastcos.comparison.sensitivity import SensitivityRow, score_simulation
 
-    path = parts / f"{name}-{seed}-{given.n_users}x{given.n_items}.csv"
+    numbers = (given.n_users, given.n_items, given.n_clusters, *given.item_exponent)
+    key = "-".join(f"{number:g}" for number in (*numbers, given.user_exponent))
+    path = parts / f"{name}-{seed}-{key}.csv"
     if not path.exists():
         arguments = argparse.Namespace(**{**vars(given), "preset": name, "seed": seed})
         scored = score_simulation(options.simulate(arguments), name, seed)

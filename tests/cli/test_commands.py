@@ -98,6 +98,24 @@ def test_reproduce_writes_identical_files_again(reproduced, tmp_path, capsys):
         assert (tmp_path / name).read_bytes() == (reproduced[0] / name).read_bytes()
 
 
+def test_reproduce_sensitivity_continues_where_it_stopped(tmp_path, capsys):
+    study = ("reproduce", "--sensitivity", "--users", 300, "--items", 60, "--out", tmp_path)
+    study = (*study, "--preset", "zipf_pareto_focused", "--seeds", 1)
+    status, out, _ = call(capsys, *study)
+    assert status == 0
+    assert "the rescalings of one model differ in AUC" in out
+    [part] = (tmp_path / "sensitivity").iterdir()
+    before = part.stat().st_mtime_ns
+    assert call(capsys, *study, "--clusters", 4)[0] == 0
+    assert len(list((tmp_path / "sensitivity").iterdir())) == 2
+    assert part.stat().st_mtime_ns == before
+    document = json.loads((tmp_path / "sensitivity.json").read_text())
+    assert len(document["conclusions"]) == 5
+    assert (tmp_path / "sensitivity.png").stat().st_size > 10_000
+    status, _, error = call(capsys, "reproduce", *SMALL, "--seeds", 2, "--out", tmp_path)
+    assert (status, "--seeds" in error) == (2, True)
+
+
 def test_reproduce_json_goes_to_stdout(reproduced):
     _, status, out, err = reproduced
     assert status == 0

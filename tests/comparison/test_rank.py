@@ -12,6 +12,7 @@ from fastcos.comparison.sensitivity import (
     conclusions,
     mean_interval,
     score_simulation,
+    summary_table,
 )
 from fastcos.comparison.tasks.held_out import HeldOutTask
 
@@ -87,8 +88,15 @@ def test_sensitivity_concludes_in_five_sentences(rows):
     other = [row._replace(seed=3, auc=row.auc - 0.01) for row in rows]
     sentences = conclusions([*rows, *other])
     assert len(sentences) == 5
-    assert "at rank 50 the rescalings of one model differ by" in sentences[0]
-    assert "worst D in" in sentences[4]
+    assert sentences[0].startswith("At rank 50 the rescalings of one model differ in AUC by")
+    header, [line] = summary_table([*rows, *other])
+    cells = dict(zip(header, line, strict=True))
+    at_50 = {row.form: row.auc for row in rows if (row.rank, row.strength) == (50, 1.0)}
+    assert float(cells["balanced"]) == pytest.approx(at_50["balanced"] - 0.005, abs=6e-4)
+    assert float(cells["I, best rank"]) == pytest.approx(
+        max(row.auc for row in rows if (row.form, row.strength) == ("identity", 1.0)) - 0.005,
+        abs=6e-4,
+    )
     mean, low, high = mean_interval([1.0, 2.0, 3.0])
     assert (mean, high - mean) == (2.0, pytest.approx(mean - low))
     assert high - mean == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
