@@ -193,3 +193,10 @@ def test_readme_lists_all_commands():
         r"^\| `fastcos (\w+)` \|", (ROOT / "README.md").read_text("utf8"), re.MULTILINE
     )
     assert listed == list(ALL_COMMANDS)
+
+
+def test_proofs_name_tests_that_exist():
+    named = re.findall(r"`(test_\w+)`", TEXTS["docs/explanation/proofs.md"])
+    sources = "".join(path.read_text("utf8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert len(named) > 25
+    assert [name for name in named if f"\ndef {name}(" not in sources] == []
