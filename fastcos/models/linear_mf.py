@@ -66,6 +66,8 @@ class LinearMF(
 
     - Eq. 1: s = σ²/(σ²+λ). Only AB' is determined. A = B = V_k s^½ is the symmetric choice (Eq. 5);
       (A D, B D^-1) has the same loss for every diagonal D, which ``rescaling`` chooses.
+      Exact dropout of inputs weights the row of W of each item by the item's norm in X; Eq. 1 is
+      the uniform version.
     - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6), unique up to rotation.
       Directions with σ <= λ are zero columns of A and B; ``effective_rank_`` counts the others.
 

@@ -238,7 +238,8 @@ class PopularityWeights(_Transformer):
     Parameters
     ----------
     column_power : float, default 0.5
-        Negative powers favour popular items: -3/4 is word2vec's exponent.
+        Negative powers favour popular items. Word2vec's 3/4 is another thing: it shapes the noise
+        of negative sampling, against popular items (``CosineMF(negative_exponent=)``).
     row_power : float, default 0
 
     Attributes
@@ -285,8 +286,9 @@ class ShiftedPPMI(_Transformer):
     """max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift) of the items' co-occurrence.
 
     ``fit`` counts the rows with both items (Σ x_i x_j, without the diagonal) and converts the
-    counts into ``ppmi_`` (p, p) CSR, whose SVD is the closed form of negative sampling. Symmetric
-    only for β = 1. ``transform`` returns X ppmi_.
+    counts into ``ppmi_`` (p, p) CSR. Its SVD approximates skip-gram with negative sampling, which
+    factorises the shifted PMI without the maximum, in a weighted loss, exactly only for a large
+    rank. Symmetric only for β = 1. ``transform`` returns X ppmi_.
 
     Parameters
     ----------

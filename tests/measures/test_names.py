@@ -34,7 +34,7 @@ TRAINING = [
     "objective_weight_decay",
     "cosine_mf",
     "train_layer_norm",
-    "ips_weighted_als",
+    "ips_weighting",
     "negative_sampling",
     "info_nce",
     "norm_penalty",
