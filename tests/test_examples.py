@@ -252,3 +252,20 @@ def test_cluster_example_resumes(tmp_path):
     again = ran("neighbors_on_a_cluster", tmp_path)
     assert again[:2] == (0, out)
     assert (tmp_path / "neighbors" / "indices.npy").stat().st_mtime_ns == before
+
+
+def test_deep_models_measure_what_separates_two_runs(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="the example needs torch")
+    deep = imported("deep_models")
+    rng = np.random.default_rng(0)
+    rows = np.linalg.qr(rng.standard_normal((50, 3)))[0]
+    rotation = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    assert deep.separation(rows @ rotation, rows) == pytest.approx(1)
+    assert deep.separation(rows * [1, 2, 5], rows) == pytest.approx(5)
+    rest = np.array([[True, False, False], [False, False, True]])
+    scores = np.array([[9.0, 2, 1], [1.0, 2, 3]])
+    assert deep.recall(scores, rest, np.array([1, 0]), k=1) == 0.5
+    monkeypatch.setattr(deep, "N_STEPS", 3)
+    monkeypatch.setattr(sys, "argv", ["x", "--seeds", "2", "--output", str(tmp_path / "runs.csv")])
+    deep.main()
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 1 + 2 * 10

@@ -57,7 +57,8 @@ class ScaledSimilarity(_MeanNorm):
 
     Pitfall: unbounded, and for a given query it ranks by α cosine + (1 - α) |y|, that is by
     popularity where norms follow it. The source has raw norms, which depend on units; they are
-    divided by their mean here. Source: You arXiv:2504.16318.
+    divided by their mean m here. α of the source is α / (α + (1 - α) m) here, for the same order.
+    Source: You arXiv:2504.16318.
 
     Parameters
     ----------

@@ -1,0 +1,255 @@
+"""Does training choose the rescaling D of a deep model? Runs that differ in their seed alone.
+
+The paper's simulation is fitted by gradient descent: two towers of two layers, or the plain factors
+of skip-gram with negative sampling. Every variant is trained twice on each data set, from two
+random initialisations. If training chose D, equally good runs would have the same cosines.
+
+python examples/deep_models.py --output deep_models.csv --page docs/explanation/deep_models.md
+
+needs torch (``pip install torch``), which fastcos itself does not. Ten data sets take minutes.
+
+For each pair of runs: held-out recall, which shows whether they are equally good. The Jaccard index
+of the ten nearest items. The correlation of all cosines (RSA), as given and after the best linear
+map of one run to the other: what that map gains is due to the parametrisation. And the condition
+between the runs: after an orthogonal Procrustes alignment, the root of exp of Hilbert's
+distance of the two Gram matrices, the κ of Theorem 3. "To balance" is the same between the two
+sides of one run: 1 if weight decay has balanced them.
+"""
+
+import argparse
+import csv
+import platform
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import scipy.linalg
+import scipy.stats
+import torch
+from torch import nn
+
+import fastcos
+
+N_USERS, N_ITEMS, N_DIMENSIONS, N_HIDDEN = 1000, 200, 10, 64
+K = 10
+# name: similarity, temperature, optimiser, decay, dropout of inputs, dropout of coordinates
+TOWERS = {
+    "dot": ("dot", 1.0, "adam", 0.0, 0.0, 0.0),
+    "dot, L2 in the loss": ("dot", 1.0, "adam", 1e-4, 0.0, 0.0),
+    "dot, decoupled decay": ("dot", 1.0, "adamw", 0.1, 0.0, 0.0),
+    "dot, dropout of inputs": ("dot", 1.0, "adam", 0.0, 0.5, 0.0),
+    "dot, dropout of coordinates": ("dot", 1.0, "adam", 0.0, 0.0, 0.3),
+    "cosine, temperature 0.07": ("cosine", 0.07, "adam", 0.0, 0.0, 0.0),
+    "cosine, temperature 0.25": ("cosine", 0.25, "adam", 0.0, 0.0, 0.0),
+}
+# name: optimiser, decay
+FACTORS = {
+    "SGNS": ("adam", 0.0),
+    "SGNS, L2 in the loss": ("adam", 1e-3),
+    "SGNS, decoupled decay": ("adamw", 0.1),
+}
+RATE, N_STEPS = 0.01, 500
+N_NEGATIVES, NEGATIVE_EXPONENT = 5, 0.75
+START, END = "<!-- table: made by examples/deep_models.py -->", "<!-- end of table -->"
+
+
+def held_out_split(X, random):
+    """Interactions without one of each user that has two, and the item held out (-1 for none)."""
+    rest, held = X.toarray() > 0, np.full(X.shape[0], -1)
+    for user in np.flatnonzero(rest.sum(axis=1) > 1):
+        held[user] = random.choice(np.flatnonzero(rest[user]))
+        rest[user, held[user]] = False
+    return rest, held
+
+
+def recall(scores, rest, held, k=20):
+    """Share of the held-out items among the k best that a user has not seen."""
+    scores = np.where(rest, -np.inf, scores)
+    users = np.flatnonzero(held >= 0)
+    own = scores[users, held[users]]
+    return float(((scores[users] > own[:, None]).sum(axis=1) < k).mean())
+
+
+def optimiser(parameters, kind, decay):
+    """Adam with decay in the loss, or AdamW with decoupled decay."""
+    family = torch.optim.AdamW if kind == "adamw" else torch.optim.Adam
+    return family(parameters, lr=RATE, weight_decay=decay)
+
+
+def descend(step_loss, chosen):
+    """Full-batch descent with a rate that ends at 0."""
+    schedule = torch.optim.lr_scheduler.LinearLR(chosen, 1.0, 0.0, N_STEPS)
+    for _ in range(N_STEPS):
+        chosen.zero_grad()
+        step_loss().backward()
+        chosen.step()
+        schedule.step()
+
+
+def trained_towers(rest, seed, similarity, temperature, kind, decay, of_inputs, of_coordinates):
+    """Rows of users and items after training two towers with a softmax over all items."""
+    torch.manual_seed(seed)
+    seen = torch.tensor(rest, dtype=torch.float32)
+    inputs = seen / seen.sum(dim=1, keepdim=True).clamp(min=1).sqrt()
+    ids = torch.eye(N_ITEMS)
+    towers = nn.ModuleList(
+        nn.Sequential(nn.Linear(N_ITEMS, N_HIDDEN), nn.ReLU(), nn.Linear(N_HIDDEN, N_DIMENSIONS))
+        for _ in ("users", "items")
+    )
+    drop_inputs, drop_coordinates = nn.Dropout(of_inputs), nn.Dropout(of_coordinates)
+    share = seen / seen.sum(dim=1, keepdim=True).clamp(min=1)
+
+    def sides():
+        return towers[0](drop_inputs(inputs)), towers[1](ids)
+
+    def loss():
+        users, items = sides()
+        if similarity == "cosine":
+            users, items = nn.functional.normalize(users), nn.functional.normalize(items)
+        logits = drop_coordinates(users) @ items.T / temperature
+        return -(share * logits.log_softmax(dim=1)).sum(dim=1).mean()
+
+    descend(loss, optimiser(towers.parameters(), kind, decay))
+    drop_inputs.eval()
+    with torch.no_grad():
+        users, items = (side.numpy().astype(np.float64) for side in sides())
+    if similarity == "cosine":
+        users, items = (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in (users, items))
+    return users, items
+
+
+def trained_factors(rest, seed, kind, decay):
+    """Rows of users and items by the expected loss of skip-gram with negative sampling, no bias."""
+    torch.manual_seed(seed)
+    seen = torch.tensor(rest, dtype=torch.float32)
+    noise = seen.sum(dim=0) ** NEGATIVE_EXPONENT
+    negatives = N_NEGATIVES * seen.sum(dim=1, keepdim=True) * noise / noise.sum()
+    factors = nn.ParameterList(
+        [nn.Parameter(0.3 * torch.randn(n, N_DIMENSIONS)) for n in (len(rest), N_ITEMS)]
+    )
+
+    def loss():
+        scores = factors[0] @ factors[1].T
+        softplus = nn.functional.softplus
+        return (seen * softplus(-scores) + negatives * softplus(scores)).sum() / len(rest)
+
+    descend(loss, optimiser(factors.parameters(), kind, decay))
+    return tuple(factor.detach().numpy().astype(np.float64) for factor in factors)
+
+
+def separation(one, other):
+    """Condition between two sets of rows: root of exp of Hilbert's distance of their Grams."""
+    values = scipy.linalg.eigh(one.T @ one, other.T @ other, eigvals_only=True)
+    return float(np.sqrt(values[-1] / max(values[0], np.finfo(float).tiny)))
+
+
+def pair_scores(runs, rest, held, clusters):
+    """The numbers of two runs (users, items) on one data set."""
+    lists = [fastcos.top_k(items, k=K).indices for _, items in runs]
+    (users, one), (_, other) = runs
+    rotation, _ = scipy.linalg.orthogonal_procrustes(one, other)
+    mapped = one @ np.linalg.lstsq(one, other, rcond=None)[0]
+    jaccard = fastcos.metrics.jaccard_at_k
+    aucs = [fastcos.metrics.pair_auc(items, clusters).value for _, items in runs]
+    recalls = [recall(users @ items.T, rest, held) for users, items in runs]
+    return {
+        "recall": np.mean(recalls),
+        "recall_difference": abs(recalls[0] - recalls[1]),
+        "auc": np.mean(aucs),
+        "jaccard": jaccard(*lists),
+        "rsa": fastcos.metrics.rsa(one, other).value,
+        "rsa_mapped": fastcos.metrics.rsa(mapped, other).value,
+        "condition": separation(one @ rotation, other),
+        "to_balance": separation(users, one),
+    }
+
+
+COLUMNS = (
+    "recall", "recall_difference", "auc", "jaccard", "rsa", "rsa_mapped", "condition",
+    "to_balance"
+)  # fmt: skip
+
+
+def run(given):
+    """Write one line per variant and data set; those that the file has are kept."""
+    done = set()
+    if given.output.exists():
+        with given.output.open(newline="") as file:
+            done = {(row["variant"], int(row["seed"])) for row in csv.DictReader(file)}
+    with given.output.open("a", newline="") as file:
+        out = csv.writer(file)
+        if not done:
+            out.writerow(["variant", "seed", *COLUMNS])
+        for seed in range(given.seeds):
+            X, clusters, *_ = fastcos.simulate_interactions(N_USERS, N_ITEMS, random_state=seed)
+            rest, held = held_out_split(X, np.random.default_rng(seed))
+            works = {
+                **{f"towers, {name}": (trained_towers, how) for name, how in TOWERS.items()},
+                **{name: (trained_factors, how) for name, how in FACTORS.items()},
+            }
+            for name, (train, how) in works.items():
+                if (name, seed) in done:
+                    continue
+                runs = [train(rest, 2 * seed + number, *how) for number in (0, 1)]
+                scores = pair_scores(runs, rest, held, clusters)
+                out.writerow([name, seed, *(f"{scores[column]:.5f}" for column in COLUMNS)])
+                file.flush()
+                print(f"seed {seed} {name:30} " + " ".join(f"{scores[c]:.3f}" for c in COLUMNS))
+
+
+def interval(values, digits=2):
+    """Mean and 95 % t interval as text."""
+    mean = np.mean(values)
+    if len(values) < 2:
+        return f"{mean:.{digits}f}"
+    width = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values)
+    return f"{mean:.{digits}f} ± {width:.{digits}f}"
+
+
+def table(path):
+    """Markdown: means over data sets with 95 % t intervals; of conditions, geometric ones."""
+    found = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            found.setdefault(row["variant"], []).append([float(row[name]) for name in COLUMNS])
+    out = [
+        "| model | recall@20 | its difference | AUC | Jaccard@10 | RSA | RSA after a linear map "
+        "| condition | condition to balance |",
+        "|---|" + "---:|" * 8,
+    ]
+    for name, rows in found.items():
+        columns = np.array(rows).T
+        cells = [interval(column) for column in columns[:6]]
+        for column in columns[6:]:
+            logs = np.log(column)
+            width = scipy.stats.t.ppf(0.975, len(logs) - 1) * scipy.stats.sem(logs)
+            ends = np.exp([logs.mean() - width, logs.mean() + width])
+            cells.append(f"{np.exp(logs.mean()):.2g} [{ends[0]:.2g}, {ends[1]:.2g}]")
+        out.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(out), max(map(len, found.values()))
+
+
+def main():
+    """Run what is missing, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--output", type=Path, default=Path("deep_models.csv"))
+    parser.add_argument("--page", type=Path, help="Markdown file whose table is replaced")
+    given = parser.parse_args()
+    torch.set_num_threads(1)  # the same sums on every machine
+    run(given)
+    text, n_seeds = table(given.output)
+    packages = ", ".join(f"{name} {version(name)}" for name in ("fastcos", "numpy", "torch"))
+    made = f"{N_USERS:,} users, {N_ITEMS} items, {n_seeds} data sets; Python "
+    made += f"{platform.python_version()}, {packages}; {time.strftime('%Y-%m-%d', time.gmtime())}."
+    if given.page is None:
+        print(text, made, sep="\n\n")
+        return
+    page = given.page.read_text()
+    before, after = page.partition(START)[0], page.partition(END)[2]
+    given.page.write_text(f"{before}{START}\n\n{text}\n\n{made}\n\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()
