@@ -108,6 +108,7 @@ PROMISED = {
     "compare": lambda d: fastcos.compare(
         d.X, d.labels, n_components=4, regularization=10.0, weight_decay=10.0
     ),
+    "choose_rank": lambda d: fastcos.comparison.choose_rank(d.X, ranks=[2, 5]),
     "compare_vectors": lambda d: fastcos.compare_vectors(
         d.items, d.labels, measures=["cosine", "dot"]
     ),
