@@ -234,7 +234,8 @@ def test_fit_writes_a_model_with_its_residuals(fitted):
     assert document["parameters"]["n_components"] == 6
     assert document["model"]["singular_values"] == model.singular_values_.tolist()
     assert max(document["model"]["relative_residuals"]) <= 1e-3
-    assert model.regularization == model.singular_values_[1] ** 2
+    assert model.regularization_ == model.singular_values_[1] ** 2
+    assert document["parameters"]["regularization"] == model.regularization_
 
 
 @pytest.mark.parametrize("rescaling", ["identity", "balanced"])
@@ -332,7 +333,7 @@ WRONG = [
     (["reproduce", "--preset", "pareto"], "preset must be one of zipf_bounded, "),
     (["reproduce", "--regularization", "-1", *SMALL[:4]], "--regularization must be a finite"),
     (["reproduce", "--seed", "-1"], "--seed must be a whole number of at least 0, got -1"),
-    (["reproduce", "--threads", "0"], "--threads must be a whole number of at least 1, got 0"),
+    (["reproduce", "--threads", "0"], "--threads must be a whole number from 1 to 4096, got 0"),
     (["reproduce", "--rank", "many"], "argument --rank: invalid int value: 'many'"),
     (["compare", "absent.csv"], "absent.csv"),
     (

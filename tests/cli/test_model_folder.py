@@ -124,7 +124,7 @@ def test_wrong_folders_and_files_are_refused(folder, tmp_path, capsys):
     (tmp_path / "other.csv").write_text("user,item,count\na,nothing,1\nb,nothing,2\n")
     users = ("--users", tmp_path / "other.csv")
     for words, message in (
-        (("audit", tmp_path), "got a folder that is not from fastcos fit; save"),
+        (("audit", tmp_path), "got a folder that is not of fastcos fit or export"),
         (("export", folder / "model", *users), "--users must hold interactions with items of the"),
     ):
         assert call(*words, "--out", tmp_path / "o") == 2

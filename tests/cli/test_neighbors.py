@@ -44,6 +44,8 @@ def read(path):
 
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
 def test_neighbors_of_queries_with_names(folder, suffix):
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow", reason="pyarrow is an extra")
     out = folder / f"found{suffix}"
     neighbors("items.npz", "--queries", "queries.npz", "--names", "names.csv", "--out", str(out))
     rows, expected = read(out), fastcos.top_k(QUERIES, ITEMS, K)
