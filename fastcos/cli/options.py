@@ -59,10 +59,10 @@ def add_simulation(parser: argparse.ArgumentParser) -> None:
 
 def simulate(given: argparse.Namespace) -> "Simulation":
     """Simulate with the arguments of the simulation."""
+    # imports and the first kernel take seconds, before any user is simulated
+    say(f"simulating the interactions of {given.n_users:,} users with {given.n_items:,} items")
     from fastcos.datasets.simulation import simulate_interactions
 
-    # the first kernel is compiled before any user is simulated
-    say(f"simulating the interactions of {given.n_users:,} users with {given.n_items:,} items")
     with progress_bar("simulating users") as progress:
         return simulate_interactions(
             given.n_users,

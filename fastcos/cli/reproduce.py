@@ -48,17 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Simulate, compare, write, print."""
-    from fastcos.comparison import compare
-    from fastcos.comparison.sensitivity import REGULARIZATION_PER_USER
-
     options.apply_common(given)
     folder = options.out_directory(given)
     if given.sensitivity:
         return _study(given, folder)
     validation.check_none("--seeds", given.seeds, "without --sensitivity")
+    simulation = options.simulate(given)
+    # imported after the first message
+    from fastcos.comparison import compare
+    from fastcos.comparison.sensitivity import REGULARIZATION_PER_USER
+
     if given.regularization is None:
         given.regularization = REGULARIZATION_PER_USER * given.n_users
-    simulation = options.simulate(given)
     X, clusters = simulation.X, simulation.item_cluster
     say(f"simulated {X.nnz:,} interactions of {X.shape[0]:,} users with {X.shape[1]:,} items")
     model = options.model_arguments(given)

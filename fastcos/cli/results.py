@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastcos import io
 from fastcos.cli.terminal import DECISION_PAGE, print_json, print_table, say
-from fastcos.comparison import Comparison, Leaderboard, RescalingScores
 from fastcos.storage import provenance
+
+if TYPE_CHECKING:
+    from fastcos.comparison import Comparison, Leaderboard, RescalingScores
 
 # heading, attribute of RescalingScores
 COLUMNS = (
@@ -27,14 +29,14 @@ COLUMNS = (
 DOTS_PER_INCH = 200
 
 
-def comparison_document(comparison: Comparison, parameters: dict[str, Any]) -> dict[str, Any]:
+def comparison_document(comparison: "Comparison", parameters: dict[str, Any]) -> dict[str, Any]:
     """Return scores, leaderboard and all that is needed to repeat them, JSON-ready."""
     ready: dict[str, Any] = provenance.json_ready(comparison.to_dict())
     return {**provenance.provenance(parameters), **ready}
 
 
 def write_comparison(
-    comparison: Comparison, folder: Path, *, stem: str, parameters: dict[str, Any]
+    comparison: "Comparison", folder: Path, *, stem: str, parameters: dict[str, Any]
 ) -> list[Path]:
     """Write the figures, the table of rescalings and the JSON document."""
     from fastcos.plots import ExponentGridDisplay, SimilarityMapsDisplay
@@ -51,7 +53,7 @@ def write_comparison(
     return [*written, folder / f"{stem}.csv", folder / f"{stem}.json"]
 
 
-def write_leaderboard(leaderboard: Leaderboard, folder: Path, stem: str) -> list[Path]:
+def write_leaderboard(leaderboard: "Leaderboard", folder: Path, stem: str) -> list[Path]:
     """Write the ranking as csv and as a figure."""
     from fastcos.plots import LeaderboardDisplay
 
@@ -73,13 +75,13 @@ def write_figure(
     return paths
 
 
-def heading(row: RescalingScores) -> str:
+def heading(row: "RescalingScores") -> str:
     """Name a rescaling in a table."""
     return f"{row.name}, D = {row.formula}" if row.rescaling else "Eq. 2, unique"
 
 
 def show_comparison(
-    comparison: Comparison, written: Sequence[Path], parameters: dict[str, Any], *, as_json: bool
+    comparison: "Comparison", written: Sequence[Path], parameters: dict[str, Any], *, as_json: bool
 ) -> None:
     """Print the table of rescalings and its conclusion, or the JSON document."""
     if as_json:
@@ -107,7 +109,7 @@ def show_comparison(
     say("wrote " + ", ".join(str(path) for path in written))
 
 
-def show_leaderboard(leaderboard: Leaderboard, name: str = "") -> None:
+def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
     """Print the best row of every measure, and the conclusion."""
     table = []
     for row in leaderboard.best_per_measure():

@@ -86,6 +86,21 @@ print(sorted({"numba", "numpy", "scipy", "sklearn", "matplotlib", "rich"} & set(
     assert stdout_of(code).splitlines()[-1] == "[]"
 
 
+def test_reproduce_speaks_before_its_imports():
+    code = """
+import sys
+from fastcos.cli import main, terminal
+def fail(*_):
+    terminal.say(f"{sorted({'matplotlib', 'scipy.stats', 'sklearn'} & set(sys.modules))}")
+main.fail, sys.stderr = fail, sys.stdout
+main.main(["reproduce", "--users", "0"])
+"""
+    assert stdout_of(code).splitlines() == [
+        "simulating the interactions of 0 users with 1,000 items",
+        "[]",
+    ]
+
+
 def test_importing_fastcos_imports_nothing_heavy():
     code = "import sys, fastcos; print(sorted({'numba', 'numpy', 'scipy'} & set(sys.modules)))"
     assert stdout_of(code) == "[]\n"
