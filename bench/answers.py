@@ -2,7 +2,6 @@
 
 import sys
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 
@@ -73,10 +72,3 @@ def eigen_residual(X, s, Vt):
     """Return the largest |X'Xv - s^2 v| as a share of the largest eigenvalue of X'X."""
     wide, V = X.astype(np.float64), np.asarray(Vt, np.float64).T
     return np.linalg.norm(wide.T @ (wide @ V) - V * s**2, axis=0).max() / s[0] ** 2
-
-
-def resident_mib(field):
-    """Return VmRSS, or the peak VmHWM, of this process in MiB (Linux)."""
-    # ru_maxrss would include the parent's peak before exec
-    text = Path("/proc/self/status").read_text()
-    return int(text.split(f"{field}:")[1].split()[0]) / 1024

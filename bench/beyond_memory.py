@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import fastcos
-from bench.answers import resident_mib
+from bench.worker import resident_mib
 
 K, THREADS = 10, 2
 

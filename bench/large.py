@@ -26,6 +26,7 @@ import scipy.sparse as sp
 
 import fastcos
 from bench import answers
+from bench.worker import resident_mib
 from fastcos.linalg.shards import ENTRIES_PER_SHARD, ShardWriter
 
 K = 10
@@ -132,7 +133,7 @@ def run(path, name, where, rank):
         X = sp.vstack([rows for _, rows in shards.blocks()]).tocsr()
     start = time.perf_counter()
     found = operation.call(X)
-    seconds, peak = time.perf_counter() - start, answers.resident_mib("VmHWM")
+    seconds, peak = time.perf_counter() - start, resident_mib("VmHWM")
     certificate, content = operation.certificate(found, shards)
     return {
         "operation": name, "where": where, "users": n, "items": p, "nnz": shards.nnz,

@@ -6,6 +6,8 @@ returns Calls.
 """
 
 import os
+import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -162,11 +164,18 @@ def scipy_product(arrays, parameters):
     return Calls(lambda: X @ A)
 
 
-def mkl_product(arrays, parameters):
+def mkl_dot():
+    """Return the product of sparse_dot_mkl, which looks for pip's MKL in LD_LIBRARY_PATH only."""
+    for library in Path(sys.prefix, "lib").glob("libmkl_rt.so*"):
+        os.environ.setdefault("MKL_RT", str(library))
     from sparse_dot_mkl import dot_product_mkl
 
-    X, A = matrix(arrays, parameters), arrays["A"]
-    return Calls(lambda: dot_product_mkl(X, A))
+    return dot_product_mkl
+
+
+def mkl_product(arrays, parameters):
+    X, A, dot = matrix(arrays, parameters), arrays["A"], mkl_dot()
+    return Calls(lambda: dot(X, A))
 
 
 def scipy_gram(arrays, parameters):
@@ -177,11 +186,9 @@ def scipy_gram(arrays, parameters):
 
 
 def mkl_gram(arrays, parameters):
-    from sparse_dot_mkl import dot_product_mkl
-
-    X, A = matrix(arrays, parameters), arrays["A"]
+    X, A, dot = matrix(arrays, parameters), arrays["A"], mkl_dot()
     transpose = X.T
-    return Calls(lambda: dot_product_mkl(transpose, dot_product_mkl(X, A)))
+    return Calls(lambda: dot(transpose, dot(X, A)))
 
 
 # items: nearest items of every item, by cosine of the columns of X; to the k-th best scores

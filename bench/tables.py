@@ -8,13 +8,14 @@ the README.
 
 import argparse
 import json
-import os
 import platform
 import re
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+
+from bench.worker import interpreters
 
 ROOT = Path(__file__).parents[1]
 RECORD, MARKDOWN = ROOT / "bench" / "tables.json", ROOT / "bench" / "tables.md"
@@ -48,7 +49,7 @@ def cpu_name():
 
 
 def versions():
-    """Return the versions of fastcos here, and of the competitors in their interpreter."""
+    """Return the versions of fastcos here, and of the competitors in their interpreters."""
     names = ",".join(LIBRARIES)
     code = (
         "import importlib.metadata as m, json\nfound = {}\n"
@@ -56,9 +57,10 @@ def versions():
         "    try: found[name] = m.version(name)\n"
         "    except m.PackageNotFoundError: pass\nprint(json.dumps(found))"
     )
-    other = os.environ.get("FASTCOS_COMPETITORS_PYTHON") or sys.executable
-    run = subprocess.run([other, "-c", code], capture_output=True, text=True, check=True)
-    found = json.loads(run.stdout)
+    found = {}
+    for python in interpreters():
+        run = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+        found = json.loads(run.stdout) | found
     return found | {name: metadata.version(name) for name in ("fastcos", "numba")}
 
 

@@ -2,8 +2,8 @@
 
 Competitor runs in the process of pytest, and starts `python bench/worker.py`. The worker reads one
 JSON request per line from stdin and answers with one line: prepare (task, library, folder of .npy
-arrays, parameters), call, answer. FASTCOS_COMPETITORS_PYTHON names an interpreter that has the
-competitors, if this one does not: some need other versions of NumPy or Numba.
+arrays, parameters), call, answer. FASTCOS_COMPETITORS_PYTHON names interpreters that have the
+libraries, separated as in PATH, if this one does not: some need other versions of NumPy.
 """
 
 import contextlib
@@ -42,13 +42,18 @@ class Competitor:
 
     def __init__(self, library, core_type=""):
         self.library, self.core_type = library, core_type
+        self.interpreters = interpreters()
+        self.start()
+
+    def start(self):
+        """Start a process of the next interpreter."""
         # threads of OpenMP that spin after a call would slow down what runs next
-        environment = os.environ | {"OMP_WAIT_POLICY": "passive", "OPENBLAS_CORETYPE": core_type}
-        if not core_type:
-            del environment["OPENBLAS_CORETYPE"]
-        python = os.environ.get("FASTCOS_COMPETITORS_PYTHON", sys.executable)
+        environment = os.environ | {"OMP_WAIT_POLICY": "passive"}
+        environment.pop("OPENBLAS_CORETYPE", None)
+        if self.core_type:
+            environment["OPENBLAS_CORETYPE"] = self.core_type
         self.process = subprocess.Popen(
-            [python, str(HERE / "worker.py")],
+            [self.interpreters.pop(0), str(HERE / "worker.py")],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -65,6 +70,16 @@ class Competitor:
 
     def prepare(self, task, arrays, parameters):
         """Prepare a job and call it once; return its answer and its peak memory in MiB."""
+        while True:
+            try:
+                return self._prepare(task, arrays, parameters)
+            except Missing:
+                if not self.interpreters:
+                    raise
+                self.close()
+                self.start()
+
+    def _prepare(self, task, arrays, parameters):
         with tempfile.TemporaryDirectory() as folder:
             for name, array in arrays.items():
                 np.save(Path(folder, name), array)
@@ -81,6 +96,11 @@ class Competitor:
         """Close its stdin and wait until it ends."""
         with contextlib.suppress(BrokenPipeError):
             self.process.communicate()
+
+
+def interpreters():
+    """Return the interpreters to look for competitors in; this one by default."""
+    return os.environ.get("FASTCOS_COMPETITORS_PYTHON", sys.executable).split(os.pathsep)
 
 
 def fastest(library, task, arrays, parameters):

@@ -6,6 +6,9 @@ import inspect
 from bench import answers
 from bench.workloads import WORKLOADS, in_turns, prepared
 
+# seconds of the turns of call and limit: one call at least
+BUDGET = 0.5
+
 
 class _View:
     """How asv samples every workload.
@@ -26,7 +29,7 @@ class _View:
         self.workload.call()
 
     def track_percent_of_limit(self, *_):
-        return in_turns(self.workload)[1]
+        return in_turns(self.workload, BUDGET)[1]
 
     track_percent_of_limit.unit = "percent"
 
@@ -40,7 +43,7 @@ def view(name, kind):
     """Return the class that asv finds; its version changes with the source of the workload."""
 
     def track_throughput(self, *_):
-        return self.workload.work().units / in_turns(self.workload)[0]
+        return self.workload.work().units / in_turns(self.workload, BUDGET)[0]
 
     track_throughput.unit = f"{kind.unit}/s"
     lineage = [one for one in kind.__mro__ if one.__module__.startswith("bench.")]

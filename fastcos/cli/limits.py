@@ -22,6 +22,8 @@ from fastcos.kernels import probes, tiles
 _PROBE_SECONDS = 2e-3
 # bytes that a probe of the bandwidth reads: a first-level cache, and twice the largest last level
 _LEAST_BYTES, _MOST_BYTES = 2**16, 2**28
+# probes of a roof
+_ROOF_PROBES = 20
 # values that one call of a bandwidth probe reads: 0.2 ms at 80 GB/s
 _PASS_VALUES = 2**22
 # rows and columns of the matrices of the gemm probes: near their best rate, 10 ms at 100 GFLOP/s
@@ -94,8 +96,12 @@ def roofs() -> tuple[dict[str, float], float]:
     """Measure the peaks in operations per second, and the bytes per second read from memory."""
     layout = tile_layout(config.isa(), _TILE_DEPTH)
     tile = f"{'int8' if layout.quantised else 'float32'} tile, {layout.isa}"
-    peaks = {tile: 2 * _tile_rate(), "float32 gemm": 2 * _gemm_rate("float32")()}
-    return peaks, _read_rate(_MOST_BYTES // 4)
+    rates: list[Callable[[], float]] = [
+        _tile_rate, _gemm_rate("float32"), functools.partial(_read_rate, _MOST_BYTES // 4),
+    ]  # fmt: skip
+    # the best of several: the first compiles, and other work on the machine lowers a rate
+    best = [max(rate() for _ in range(_ROOF_PROBES)) for rate in rates]
+    return {tile: 2 * best[0], "float32 gemm": 2 * best[1]}, best[2]
 
 
 class Limit:

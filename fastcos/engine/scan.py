@@ -26,7 +26,7 @@ from fastcos.engine.packing import (
 from fastcos.kernels import exhaustive_top_k, packing, tile_top_k, tiles
 
 # up to this many queries threads share the items instead of the queries: at 64 both ways take the
-# same time on 1,000,000 x 128 (bench: IndexSearch)
+# same time on 1,000,000 x 128 (bench.search_plan)
 _FEW_QUERIES = 64
 # panels from which few queries share the items: fewer are read in 0.1 ms
 _PANELS_TO_SHARE = 512

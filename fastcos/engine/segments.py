@@ -27,7 +27,7 @@ from fastcos.kernels.tile_top_k import search_rows
 # find(queries, exclusions, k, options) returns columns and raw scores (n, k), best first
 Search = Callable[[EncodedRows, ExcludedItems, int, ExecutionOptions], scan.Found]
 
-# packing a row costs as much as this many float64 scores of it (bench: Packing, OneShot)
+# packing a row costs as much as this many float64 scores of it (bench.search_plan)
 QUERIES_TO_PACK = 20
 # segments of memory-mapped items begin at multiples: a transform that multiplies so many rows at a
 # time has the same bits in a segment as in the whole
