@@ -64,9 +64,10 @@ Queries = namedtuple(
     "excluded_indices permitted",
 )
 
-# packed: queries in panels of `size` words; lanes (panels, 4, 32) and scales (panels, 32) float32;
+# packed: queries in panels of `size` words; used: queries of the panel, 32 if there
+# are many panels; lanes (panels, 4, 32) and scales (panels, 32) float32;
 # starts (32 panels,) int32; of the current tile: scores (1024,) and hits (1024,)
-Block = namedtuple("Block", "packed size lanes scales starts scores hits")
+Block = namedtuple("Block", "packed size used lanes scales starts scores hits")
 
 # a threshold that no score reaches
 NEVER = np.float32(3e38)
@@ -107,8 +108,10 @@ def pack_block(lo, hi, isa, batch, queries, items, score_type):
         lanes[p, RESIDUAL, lane] = (residual + SLACK * norm) * unit
         lanes[p, CODED, lane] = (norm + residual) * unit
         lanes[p, WEIGHT, lane] = queries.weights[query] * unit
+    used = min(hi - lo, PANEL)
     scores, hits = aligned_empty(PANEL * PANEL, score_type), np.empty(PANEL * PANEL, np.int32)
-    return Block(packed, size, lanes, scales, starts, scores, hits)
+    scores[:] = 0
+    return Block(packed, size, used, lanes, scales, starts, scores, hits)
 
 
 @relaxed_kernel
@@ -139,7 +142,7 @@ def estimate_thresholds(isa, items, first_panel, last_panel, stride, rank, block
         for q in range(n_queries):
             score_panel(
                 isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
-                block.starts, q * PANEL, block.scores,
+                block.starts, q * PANEL, block.used, block.scores,
             )  # fmt: skip
             largest_scores(block.scores, top)
             for i in range(PANEL):
@@ -198,14 +201,16 @@ def pass_rows(
     # plain arrays: access to a member of a tuple counts references, 5 times the cost of a hit
     rows, words, statistics, order = items.packed, items.words, items.statistics, items.order
     packed, lanes, scores, hits = block.packed, block.lanes, block.scores, block.hits
-    first_sums, size = block.starts, block.size
+    first_sums, size, used = block.starts, block.size, block.used
     own, permitted = queries.own, queries.permitted
     indptr, excluded = queries.excluded_indptr, queries.excluded_indices
     restricted = permitted.shape[0] > 0 or excluded.shape[0] > 0
     start_tiles(isa, items.isa_state)
     for p in range(statistics.shape[0]):
         for q in range(lanes.shape[0]):
-            score_panel(isa, rows, p * size, packed, q * size, words, first_sums, q * PANEL, scores)
+            score_panel(
+                isa, rows, p * size, packed, q * size, words, first_sums, q * PANEL, used, scores
+            )
             n_hits = passing(
                 scores, lanes, q * 4 * PANEL, statistics, p, order.shape[0] - p * PANEL, hits
             )

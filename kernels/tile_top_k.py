@@ -284,7 +284,7 @@ def search_rows(
         for q in range(block.lanes.shape[0]):
             score_panel(
                 isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
-                block.starts, q * PANEL, block.scores,
+                block.starts, q * PANEL, block.used, block.scores,
             )  # fmt: skip
             n_hits = passing(
                 block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,

@@ -67,6 +67,8 @@ _FLOAT_SHAPES = {3: (8, 16, 2), 4: (4, 8, 2), 5: (4, 4, 2)}
 _STEP_BYTES = 2048
 # items of a group, whose sums with 32 queries fill 16 registers
 GROUP = 8
+# queries up to which each reads the panel anew, from the first-level cache: 16 take the time of 4
+_FEW = 4
 # columns up to which a sum of products of -127 .. 127 and 1 .. 255 fits in int32
 MOST_CODES = 65_000
 _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
@@ -124,54 +126,71 @@ def end_tiles(typingctx, isa):
 
 
 @intrinsic
-def score_panel(typingctx, isa, items, item0, queries, query0, words, starts, start0, scores):
+def score_panel(typingctx, isa, items, item0, queries, query0, words, starts, start0, used, scores):
     """Scores (32, 32) of one panel of items with one panel of queries.
 
     items, queries, starts, scores are flat; item0, query0 and start0 count elements. starts: -128
-    times the sum of each query's codes, for vnni only.
+    times the sum of each query's codes, for vnni only. used: queries that are no padding; scores
+    of others may be left out, so that few queries take less time.
     """
-    signature = types.void(isa, items, item0, queries, query0, words, starts, start0, scores)
+    signature = types.void(isa, items, item0, queries, query0, words, starts, start0, used, scores)
 
     def codegen(context, builder, sig, a):
         number = _isa_number(sig.args[0])
         left = pointer(context, builder, sig.args[1], a[1], a[2])
         right = pointer(context, builder, sig.args[3], a[3], a[4])
-        out = pointer(context, builder, sig.args[8], a[8], I64(0))
-        if number == 1:
-            _emit_amx(builder, left, right, builder.lshr(a[5], I64(4)), out)
-        elif number == 2:
-            offsets = pointer(context, builder, sig.args[6], a[6], a[7])
-            _emit_vnni(builder, left, right, a[5], offsets, out)
-        else:
+        out = pointer(context, builder, sig.args[9], a[9], I64(0))
+        if number > 2:
             _emit_float(builder, _FLOAT_SHAPES[number], left, a[5], right, a[5], out)
+            return context.get_dummy_value()
+        is_full = builder.icmp_signed(">", a[8], I64(PANEL // 2))
+        with builder.if_else(is_full) as (full, half):
+            for branch, halves in ((full, (0, 1)), (half, (0,))):
+                with branch:
+                    if number == 1:
+                        _emit_amx(builder, left, right, builder.lshr(a[5], I64(4)), halves, out)
+                        continue
+                    offsets = pointer(context, builder, sig.args[6], a[6], a[7])
+                    if halves == (0, 1):
+                        _emit_vnni(builder, left, right, a[5], offsets, halves, out)
+                        continue
+                    is_few = builder.icmp_signed("<=", a[8], I64(_FEW))
+                    with builder.if_else(is_few) as (few, more):
+                        with few:
+                            _emit_vnni_few(builder, left, right, a[5], offsets, a[8], out)
+                        with more:
+                            _emit_vnni(builder, left, right, a[5], offsets, halves, out)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
-def _emit_amx(builder, items, queries, steps, out):
+def _emit_amx(builder, items, queries, steps, halves, out):
     """Tiles 0..3 are 2 x 2 blocks of 16 x 16 sums; 4, 5 hold items and 6, 7 queries."""
+    sums = [tile for tile in range(4) if tile % 2 in halves]
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
     write = function(builder, "llvm.x86.tilestored64", _VOID, [I8, BYTES, I64])
     clear = function(builder, "llvm.x86.tilezero", _VOID, [I8])
     multiply = function(builder, "llvm.x86.tdpbssd", _VOID, [I8, I8, I8])
     items, queries, out = (builder.bitcast(p, BYTES) for p in (items, queries, out))
-    for tile in range(4):
+    for tile in sums:
         builder.call(clear, [I8(tile)])
     with cgutils.for_range(builder, steps) as step:
         at = builder.mul(step.index, I64(_STEP_BYTES))
         for tile, start in ((4, items), (6, queries), (5, items), (7, queries)):
+            if tile == 7 and 1 not in halves:
+                continue
             offset = builder.add(at, I64(1024 * (tile % 2)))
             builder.call(read, [I8(tile), builder.gep(start, [offset]), I64(64)])
-        for tile in range(4):
+        for tile in sums:
             builder.call(multiply, [I8(tile), I8(4 + tile // 2), I8(6 + tile % 2)])
-    for tile in range(4):
+    for tile in sums:
         at = tile // 2 * 16 * PANEL * 4 + tile % 2 * 64
         builder.call(write, [I8(tile), builder.gep(out, [I64(at)]), I64(PANEL * 4)])
 
 
-def _emit_vnni(builder, items, queries, words, starts, out):
-    """Four groups of 8 items x 32 queries, each in 16 registers; two words a step."""
+def _emit_vnni(builder, items, queries, words, starts, halves, out):
+    """Four groups of 8 items x 16 queries or 32, each in 8 or 16 registers; two words a step."""
     # the i32 spelling is accepted by LLVM before and after 22
     multiply = function(builder, "llvm.x86.avx512.vpdpbusd.512", _V_I32, [_V_I32] * 3)
     with cgutils.for_range(builder, I64(PANEL // GROUP)) as part:
@@ -182,24 +201,60 @@ def _emit_vnni(builder, items, queries, words, starts, out):
             item_at = builder.gep(group, [builder.mul(k, I64(2 * GROUP))])
             query_at = builder.gep(queries, [builder.mul(k, I64(2 * PANEL))])
             for word in (0, 1):
-                halves = [
-                    load(builder, query_at, _V_I32, word * PANEL + half * 16) for half in (0, 1)
+                lanes = [
+                    load(builder, query_at, _V_I32, word * PANEL + half * 16) for half in halves
                 ]
                 results = []
                 for row in range(GROUP):
                     code = builder.load(builder.gep(item_at, [I64(word * GROUP + row)]))
                     item = broadcast(builder, code, _V_I32)
                     results += [
-                        builder.call(multiply, (sums[2 * row + h], item, halves[h])) for h in (0, 1)
+                        builder.call(multiply, (sums[len(lanes) * row + h], item, lanes[h]))
+                        for h in halves
                     ]
                 sums = results
             return sums
 
-        first = [load(builder, starts, _V_I32, half * 16) for half in (0, 1)]
+        first = [load(builder, starts, _V_I32, half * 16) for half in halves]
         sums = loop(builder, builder.lshr(words, I64(1)), first * GROUP, step)
         target = builder.gep(out, [builder.mul(part.index, I64(GROUP * PANEL))])
         for t, value in enumerate(sums):
-            _store(builder, value, target, t // 2 * PANEL + t % 2 * 16)
+            row, half = divmod(t, len(halves))
+            _store(builder, value, target, row * PANEL + half * 16)
+
+
+def _emit_vnni_few(builder, items, queries, words, starts, used, out):
+    """Query by query, 8 items x 2 words a register: bound by memory, not by multiplications."""
+    multiply = function(builder, "llvm.x86.avx512.vpdpbusd.512", _V_I32, [_V_I32] * 3)
+    first_lanes, last_lanes = (
+        ir.Constant(ir.VectorType(I32, GROUP), list(range(first, first + GROUP)))
+        for first in (0, GROUP)
+    )
+    alternate = ir.Constant(_V_I32, [0] * GROUP + [16] * GROUP)
+    groups = [builder.gep(items, [builder.mul(words, I64(i))]) for i in range(0, PANEL, GROUP)]
+    with cgutils.for_range(builder, used) as query:
+
+        def step(k, sums):
+            at = builder.add(builder.mul(k, I64(2 * PANEL)), query.index)
+            pair = [
+                broadcast(builder, builder.load(builder.gep(queries, [place])), _V_I32)
+                for place in (at, builder.add(at, I64(PANEL)))
+            ]
+            codes = builder.shuffle_vector(*pair, alternate)
+            place = builder.mul(k, I64(2 * GROUP))
+            rows = [load(builder, builder.gep(group, [place]), _V_I32, None) for group in groups]
+            return [builder.call(multiply, (s, r, codes)) for s, r in zip(sums, rows, strict=True)]
+
+        zero = broadcast(builder, I32(0), _V_I32)
+        sums = loop(builder, builder.lshr(words, I64(1)), [zero] * len(groups), step)
+        start = builder.load(builder.gep(starts, [query.index]))
+        for number, value in enumerate(sums):
+            halves = [builder.shuffle_vector(value, value, to) for to in (first_lanes, last_lanes)]
+            totals = builder.add(*halves)
+            for i in range(GROUP):
+                total = builder.add(builder.extract_element(totals, I32(i)), start)
+                at = builder.add(query.index, I64((number * GROUP + i) * PANEL))
+                builder.store(total, builder.gep(out, [at]))
 
 
 def _emit_float(builder, shape, items, stride, queries, depth, out):

@@ -25,7 +25,7 @@ def tile_scores(isa, queries, items, score_type):
     for p in range(m // 32):
         tiles.score_panel(
             isa, items.packed, p * block.size, block.packed, 0, items.words, block.starts, 0,
-            scores[p],
+            block.used, scores[p],
         )  # fmt: skip
     tiles.end_tiles(isa)
     return block, scores

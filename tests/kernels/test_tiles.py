@@ -9,9 +9,9 @@ if not tiles.AVAILABLE:
 
 
 @kernel
-def one_panel(isa, items, queries, words, starts, state, scores):
+def one_panel(isa, items, queries, words, starts, state, used, scores):
     tiles.start_tiles(isa, state)
-    tiles.score_panel(isa, items, 0, queries, 0, words, starts, 0, scores)
+    tiles.score_panel(isa, items, 0, queries, 0, words, starts, 0, used, scores)
     tiles.end_tiles(isa)
 
 
@@ -46,7 +46,8 @@ def laid_out(isa, items, queries):
 
 @pytest.mark.parametrize("isa", ["amx", "vnni"])
 @pytest.mark.parametrize("depth", [1, 4, 5, 63, 64, 65, 300, tiles.MOST_CODES])
-def test_score_panel_int8_is_exact(isa, depth):
+@pytest.mark.parametrize("used", [1, 3, 4, 5, 16, 17, 32])
+def test_score_panel_int8_is_exact(isa, depth, used):
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
     items, queries = codes(depth, 0), codes(depth, 1)
@@ -54,9 +55,10 @@ def test_score_panel_int8_is_exact(isa, depth):
     scores = np.full(1024, -7, np.int32)
     one_panel(
         tiles.ISA_TUPLES[isa], packed, query_panel, words, (-128 * queries.sum(1)).astype(np.int32),
-        tiles.configuration(), scores,
+        tiles.configuration(), used, scores,
     )  # fmt: skip
-    np.testing.assert_array_equal(scores.reshape(32, 32), items @ queries.T)
+    found = scores.reshape(32, 32)
+    np.testing.assert_array_equal(found[:, :used], (items @ queries.T)[:, :used])
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "generic"])
@@ -69,7 +71,7 @@ def test_score_panel_float32_is_within_its_bound(isa, depth):
     scores = np.full(1024, np.nan, np.float32)
     one_panel(
         tiles.ISA_TUPLES[isa], items.reshape(-1), queries.T.reshape(-1).copy(), depth,
-        np.zeros(32, np.int32), tiles.configuration(), scores,
+        np.zeros(32, np.int32), tiles.configuration(), 32, scores,
     )  # fmt: skip
     exact = items.astype(float) @ queries.astype(float).T
     norms = np.linalg.norm(items.astype(float), axis=1)[:, None]
