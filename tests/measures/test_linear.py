@@ -187,7 +187,10 @@ def test_soft_cosine_null_space_rows_become_zero():
         (lambda: "x", "got str"),
         (lambda: np.ones(3), "got ndarray"),
         (lambda: fastcos.LinearMF(3), "got LinearMF without fit"),
-        (lambda: fastcos.LinearMF(2, objective="weight_decay").fit(np.diag([3, 2, 1])), "'weight_decay'"),
+        (
+            lambda: fastcos.LinearMF(2, objective="weight_decay").fit(np.diag([3, 2, 1])),
+            "'weight_decay'",
+        ),
     ],
 )
 def test_model_not_of_eq1_is_refused(name, make, came):

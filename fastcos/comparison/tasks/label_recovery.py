@@ -121,7 +121,7 @@ class LabelTask:
             ),
             other_scores={"AUC": auc, "P@10": precision, "accuracy": accuracy},
             failure="No measure recovers these labels",
-            success="The labels are recovered",
+            success="The labels are recovered better than by chance",
         )
 
 
