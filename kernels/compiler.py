@@ -3,12 +3,15 @@
 Imported when the first kernel compiles, or is loaded from the cache: Numba takes 0.3 s to import.
 """
 
+import contextlib
 import functools
+import sys
 import threading
 
 import numba
+from llvmlite import ir
 from numba import prange, types
-from numba.core import caching, cgutils, serialize
+from numba.core import caching, cgutils, event, serialize
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 from numba.extending import intrinsic
@@ -29,6 +32,40 @@ def compiled(function, flags):
     dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
     dispatcher._cache = CodeCache(function)
     return dispatcher
+
+
+class Stopwatch(event.TimingListener):
+    """Seconds of compiling kernels; the first one is announced on stderr."""
+
+    is_announced = False
+
+    def on_start(self, event):
+        """Start, at the outermost kernel."""
+        if _is_kernel(event):
+            if not self.is_announced:
+                self.is_announced = True
+                _announce()
+            super().on_start(event)
+
+    def on_end(self, event):
+        """Stop, at the outermost kernel."""
+        if _is_kernel(event):
+            super().on_end(event)
+
+
+def _is_kernel(event):
+    return isinstance(event.data["dispatcher"]._cache, CodeCache)
+
+
+def _announce():
+    with contextlib.suppress(OSError, ValueError):  # stderr is full or closed
+        if sys.stderr is not None:
+            text = "fastcos: compiling kernels once, for up to 2 minutes; later processes load them"
+            print(text, file=sys.stderr, flush=True)
+
+
+stopwatch = Stopwatch()
+event.register("numba:compile", stopwatch)
 
 
 def dispatcher_type(dispatcher):
@@ -209,6 +246,53 @@ def _place(typing_context, arguments):
         return builder.ptrtoint(place, context.get_value_type(types.uintp))
 
     return types.uintp(arguments), generate
+
+
+def slots_entry(kernel, kinds):
+    """Compile entry(lo, hi, place): the kernel with arguments in 8-byte slots at place.
+
+    An array takes the fields of Numba's array structure, without owner: see native.c.
+    """
+    signature = types.int64, types.int64, *kinds
+    kernel.compile(signature)
+    compiled = kernel.overloads[signature]
+
+    @intrinsic
+    def run_rows(typing_context, lo, hi, place):
+        def generate(context, builder, _, values):
+            slot = builder.inttoptr(values[2], ir.IntType(64).as_pointer())
+            arguments = list(values[:2])
+            for kind in kinds:
+                value, slot = _from_slots(builder, context.get_value_type(kind), slot)
+                arguments.append(value)
+            context.active_code_library.add_linking_library(compiled.library)
+            context.call_internal(builder, compiled.fndesc, compiled.signature, arguments)
+            return context.get_dummy_value()
+
+        return types.none(*_BLOCK), generate
+
+    @numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    def entry(lo, hi, place):
+        run_rows(lo, hi, place)
+
+    entry.compile(_BLOCK)
+    return entry.overloads[_BLOCK]
+
+
+def _from_slots(builder, kind, slot):
+    """Emit the value of an LLVM type from slots; return it and the next slot."""
+    if isinstance(kind, ir.Aggregate):
+        value = ir.Constant(kind, ir.Undefined)
+        for position in range(len(kind)):
+            member, slot = _from_slots(builder, kind.gep(ir.IntType(32)(position)), slot)
+            value = builder.insert_value(value, member, position)
+        return value, slot
+    following = builder.gep(slot, [ir.IntType(64)(1)])
+    if isinstance(kind, ir.PointerType):
+        return builder.inttoptr(builder.load(slot), kind), following
+    if isinstance(kind, ir.IntType) and kind.width < 64:
+        return builder.trunc(builder.load(slot), kind), following
+    return builder.load(builder.bitcast(slot, kind.as_pointer())), following
 
 
 def _call(context, builder, address, signature, values):

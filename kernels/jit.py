@@ -104,6 +104,12 @@ def is_ready(function):
     return Files(function.py_func).exist()
 
 
+def seconds_compiling():
+    """Seconds that this process has spent compiling kernels."""
+    compiler = sys.modules.get(f"{__package__}.compiler")
+    return compiler.stopwatch.duration if compiler and compiler.stopwatch.done else 0.0
+
+
 def kernel(function):
     """Compile with the written order of operations: bits are reproducible on every CPU."""
     return function if DISABLE_JIT else Kernel(function)

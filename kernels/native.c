@@ -92,9 +92,17 @@ typedef struct {
     void *external;
 } MemInfo;
 
+void *NRT_Allocate(size_t size) {
+    void *memory = malloc(size);
+    if (!memory) out_of_memory = 1;
+    return memory;
+}
+
+void NRT_Free(void *memory) { free(memory); }
+
 MemInfo *NRT_MemInfo_alloc_aligned(size_t size, uint32_t align) {
     size_t extra = sizeof(MemInfo) + 2 * (size_t)align;
-    MemInfo *info = size > SIZE_MAX - extra ? NULL : malloc(size + extra);
+    MemInfo *info = size > SIZE_MAX - extra ? NULL : NRT_Allocate(size + extra);
     if (!info) {
         out_of_memory = 1;
         return NULL;
@@ -104,7 +112,19 @@ MemInfo *NRT_MemInfo_alloc_aligned(size_t size, uint32_t align) {
     return info;
 }
 
+MemInfo *NRT_MemInfo_alloc(size_t size) { return NRT_MemInfo_alloc_aligned(size, 16); }
+
 void NRT_MemInfo_call_dtor(MemInfo *info) { free(info); }
+
+/* Numba formats the message of an error in lists and strings, which fc_call never reads. There is no
+ * memory for lists: the kernel then ends with another error. The functions of Python are not called. */
+void *NRT_MemInfo_new_varsize_dtor(void) { return NULL; }
+void *NRT_MemInfo_varsize_realloc(void) { return NULL; }
+void PyErr_SetString(void) { abort(); }
+void PyObject_Hash(void) { abort(); }
+void PyTuple_Pack(void) { abort(); }
+void PyUnicode_FromKindAndData(void) { abort(); }
+void *PyExc_RuntimeError;
 
 /* Strides of a contiguous array in another shape; 0, an error in the kernel, for other arrays. */
 int numba_attempt_nocopy_reshape(intptr_t nd, const intptr_t *shape, const intptr_t *strides,

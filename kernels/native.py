@@ -39,10 +39,16 @@ _HARMLESS = {
 }
 # flags of a NumPy array: C order, Fortran order, aligned, writeable
 _C, _F, _ALIGNED, _WRITEABLE = 0x1, 0x2, 0x100, 0x400
-# format of struct for the numbers that kernels take, each in 8 bytes
-_NUMBERS = {"bool": "q", "int": "q", "int64": "q", "uint64": "Q", "float": "d", "float64": "d"}
-_NUMBERS |= {"float32": "f4x", "int32": "i4x", "NoneType": "q"}
-_TYPES = {"bool": bool, "int": int, "float": float, "NoneType": type(None)}
+# types of Python that kernels take beside those of NumPy, and their formats in struct
+_PYTHON = {
+    "bool": (bool, "q"),
+    "int": (int, "q"),
+    "float": (float, "d"),
+    "NoneType": (type(None), "q"),
+}
+# formats of struct by kind and size of a number
+_FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
+_FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
 # set by the build: recorder(kernel, arrays) sees every call
 recorder = None
@@ -79,7 +85,7 @@ def find(kernel, arrays):
                 return call
     if os.environ.get("FASTCOS_REQUIRE_NATIVE") == "1":
         kinds = json.dumps([describe(argument) for argument in arrays])
-        raise RuntimeError(f"{_name(kernel)} must be in a native library, got {kinds}")
+        raise RuntimeError(f"{kernel_name(kernel)} must be in a native library, got {kinds}")
     return None
 
 
@@ -139,8 +145,9 @@ class _Entry:
                 self._n_slots += 5 + 2 * n_dims
             else:
                 numbers += [-1, 0, 0, 0, 0]
-                self.kinds.append(_TYPES.get(name) or getattr(np, name))
-                formats.append(_NUMBERS[name])
+                kind, code = _PYTHON.get(name) or _of_numpy(name)
+                self.kinds.append(kind)
+                formats.append(code)
                 self._n_slots += 1
 
     def bind(self, arrays, values):
@@ -161,6 +168,12 @@ class _Entry:
                 raise RuntimeError("a native kernel failed; please report it")
 
         return run
+
+
+def _of_numpy(name):
+    """Type of NumPy's numbers of this name, and its format in 8 bytes."""
+    dtype = np.dtype(name)
+    return dtype.type, f"{_FORMATS[dtype.str[1:]]}{8 - dtype.itemsize}x"
 
 
 def _flatten(arguments, kinds, values):
@@ -184,13 +197,14 @@ def _entries(kernel):
     """Entries of a kernel by the types of their arguments, of the widest tier first."""
     entries = {}
     for library in _libraries():
-        for arguments, symbol in library.table.get(_name(kernel), ()):
+        for arguments, symbol in library.table.get(kernel_name(kernel), ()):
             entry = _Entry(library, arguments, symbol)
             entries.setdefault(tuple(entry.kinds), []).append(entry)
     return entries
 
 
-def _name(kernel):
+def kernel_name(kernel):
+    """Name of a kernel in the tables."""
     return f"{kernel.__module__.rpartition('.')[2]}.{kernel.__name__}"
 
 
@@ -216,4 +230,4 @@ def _numba_differs():
 
 
 def _text(library, name):
-    return ctypes.c_char_p.in_dll(library, name).value.decode()
+    return ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, name))).decode()

@@ -33,26 +33,13 @@ def say(message: str) -> None:
 
 @contextlib.contextmanager
 def compilation_reported() -> Iterator[None]:
-    """Report the first compilation of a kernel in the block, and its total time at the end."""
-    from numba.core import event
+    """Report the time of compiling kernels in the block at its end."""
+    from fastcos.kernels.jit import seconds_compiling
 
-    class Listener(event.TimingListener):  # type: ignore[misc]
-        reported = False
-
-        def on_start(self, started: Any) -> None:
-            from fastcos.kernels import code_cache
-
-            if not self.reported:
-                self.reported = True
-                folder = code_cache.cache_directory()
-                say(f"compiling kernels once, for up to 2 minutes; later runs load them: {folder}")
-            super().on_start(started)
-
-    listener = Listener()
-    with event.install_listener("numba:compile", listener):
-        yield
-    if listener.done:
-        say(f"compiled for {listener.duration:.1f} s")
+    before = seconds_compiling()
+    yield
+    if seconds_compiling() > before:
+        say(f"compiled for {seconds_compiling() - before:.1f} s")
 
 
 @contextlib.contextmanager

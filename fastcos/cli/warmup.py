@@ -103,6 +103,12 @@ def compile_now() -> None:
     uncompiled.work_left = 0
 
 
+def native_operations() -> None:
+    """Run the operations that kernels.build compiles into the libraries of a wheel."""
+    for job in (_search, _index, _products):
+        job()
+
+
 def _interactions(dtype: str = "float32", *, rated: bool = False) -> Any:
     """Interactions (500, 80): ones, or ratings from 1 to 5."""
     from fastcos.datasets.simulation import simulate_interactions
