@@ -113,7 +113,11 @@ def test_wheel_holds_each_module_once(tmp_path):
         names = wheel.namelist()
         assert len(names) == len(set(names))
         code = {name for name in names if ".dist-info/" not in name}
-        assert code == modules() | {"fastcos/py.typed", "fastcos/plots/html/style.css"}
+        assert code == modules() | {
+            "fastcos/py.typed",
+            "fastcos/kernels/native.c",
+            "fastcos/plots/html/style.css",
+        }
         info = next(name.split("/")[0] for name in names if ".dist-info/" in name)
         assert wheel.read(f"{info}/top_level.txt").split() == [b"fastcos"]
         metadata = email.message_from_bytes(wheel.read(f"{info}/METADATA"))

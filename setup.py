@@ -1,0 +1,59 @@
+"""Wheels with compiled kernels: FASTCOS_BUILD_NATIVE=1 pip wheel . (else a wheel of Python only).
+
+The variable may also name tiers of CPUs, separated by commas; see docs/dev/native.md.
+"""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+TIERS = [tier for tier in os.environ.get("FASTCOS_BUILD_NATIVE", "0").split(",") if tier]
+IS_NATIVE = TIERS not in ([], ["0"])
+
+
+class BuildWithLibraries(build_py):
+    """Compile the copy of the sources that goes into the wheel."""
+
+    def run(self):
+        """Copy the sources, remove libraries of an earlier build, then compile if asked."""
+        super().run()
+        for left_over in Path(self.build_lib, "fastcos", "kernels").glob("*.so"):
+            left_over.unlink()
+        if not IS_NATIVE:
+            return
+        tiers = [] if TIERS == ["1"] else TIERS
+        subprocess.run(
+            [sys.executable, "-m", "fastcos.kernels.build", "fastcos/kernels", *tiers],
+            cwd=self.build_lib,
+            env={**os.environ, "PYTHONPATH": "."},
+            check=True,
+        )
+
+
+class PlatformWheel(bdist_wheel):
+    """With libraries, a wheel of one platform for every Python: they do not call it."""
+
+    def finalize_options(self):
+        """Mark the wheel as one of a platform."""
+        super().finalize_options()
+        self.root_is_pure = not IS_NATIVE
+
+    def get_tag(self):
+        """Return Python, ABI and platform."""
+        return ("py3", "none", super().get_tag()[2]) if IS_NATIVE else super().get_tag()
+
+
+requirements = []
+if IS_NATIVE:  # operations are run, to learn what they compile
+    text = Path(__file__).with_name("pyproject.toml").read_text("utf8")
+    requirements = tomllib.loads(text)["project"]["dependencies"]
+setup(
+    cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": PlatformWheel},
+    setup_requires=requirements,
+)

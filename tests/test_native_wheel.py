@@ -1,0 +1,158 @@
+"""The wheel with native code: small, for its CPUs only, bits of Numba's code, no compiler needed.
+
+FASTCOS_WHEEL names the wheel; without it, one is built for the tiers of this CPU: minutes each.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from fastcos.kernels import cpu, native
+
+ROOT = Path(__file__).parents[1]
+TIERS = cpu.supported_tiers()
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        sys.platform != "linux" or shutil.which("cc") is None or not TIERS,
+        reason="needs Linux, a C compiler and a CPU of some tier",
+    ),
+]
+# first calls of a process: NumPy is there, as wherever rows come from
+FIRST_CALLS = {
+    "search": "from fastcos import top_k; top_k(rows, k=10)",
+    "index": "from fastcos import SimilarityIndex as S; S().fit(rows).search(rows[:1], 10)",
+    "product": "from fastcos import matmul; matmul(table(500, 64), rows[:64, :8])",
+    "svd": "from fastcos import randomized_svd; randomized_svd(table(500, 64), 5)",
+    "sparse": "from fastcos import top_k; top_k(table(5_000, 640), k=10)",
+}
+TABLE = """
+import sys, time
+import numpy as np
+rows = np.random.default_rng(0).standard_normal((5_000, 64)).astype(np.float32)
+def table(n, m):
+    import scipy.sparse as sp
+    return sp.random_array((n, m), density=0.05, format="csr", rng=0, dtype=np.float32)
+"""
+# instructions that no tier without the feature may have
+INSTRUCTIONS = {"avx512f": "%zmm", "avx512vnni": "vpdpbusd", "amx-int8": "tdpbssd"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    if os.environ.get("FASTCOS_WHEEL"):
+        return Path(os.environ["FASTCOS_WHEEL"])
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    for name in ("fastcos", "kernels"):
+        shutil.copytree(ROOT / name, source / name, symlinks=True)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps",
+         "--wheel-dir", folder, source],
+        check=True, env={**os.environ, "FASTCOS_BUILD_NATIVE": "1"},
+    )  # fmt: skip
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def site(wheel, tmp_path_factory):
+    """The wheel's content, as pip installs it."""
+    folder = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def run(*words, folder=ROOT, check=True, **environment):
+    """Run Python with no setting but these."""
+    return subprocess.run(
+        [sys.executable, "-B", *words],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environment},
+        check=check,
+    )
+
+
+def digests(**environment):
+    return json.loads(run("-m", "tests.native_calls", **environment).stdout)
+
+
+def libraries(site):
+    return sorted((site / "fastcos" / "kernels").glob("*.so"))
+
+
+def test_wheel_is_small_and_serves_every_python(wheel, site):
+    assert re.search(r"-py3-none-(many)?linux\w*\.whl$", wheel.name)
+    assert wheel.stat().st_size < 8 * 2**20
+    assert set(TIERS) <= {path.stem for path in libraries(site)} <= set(native.TIERS)
+
+
+@pytest.mark.parametrize("call", FIRST_CALLS)
+def test_first_call_compiles_and_writes_nothing(site, tmp_path, call):
+    home = tmp_path / "home"
+    home.mkdir(mode=0o500)
+    before = sorted(site.rglob("*"))
+    done = run(
+        "-c",
+        f"{TABLE}{FIRST_CALLS[call]}\nprint(time.process_time(), 'numba' in sys.modules)",
+        folder=home,
+        HOME=str(home),
+        PYTHONPATH=str(site),
+        OPENBLAS_NUM_THREADS="1",
+    )
+    assert done.stderr == ""
+    seconds, is_imported = done.stdout.split()
+    assert is_imported == "False"
+    assert float(seconds) < 1.0
+    assert not list(home.iterdir())
+    assert sorted(site.rglob("*")) == before
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """Digests of the calls with Numba's code, of these sources."""
+    cache = str(tmp_path_factory.mktemp("cache"))
+    return digests(FASTCOS_NATIVE="0", FASTCOS_CACHE_DIR=cache)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_native_code_gives_the_bits_of_numba(site, compiled, tmp_path, tier):
+    shutil.copy(site / "fastcos" / "kernels" / f"{tier}.so", tmp_path)
+    assert digests(FASTCOS_NATIVE=str(tmp_path), FASTCOS_REQUIRE_NATIVE="1") == compiled
+
+
+def test_interpreted_kernels_give_the_bits_of_numba(compiled):
+    interpreted = digests(NUMBA_DISABLE_JIT="1")
+    assert len(interpreted) > 40
+    assert interpreted == {name: compiled[name] for name in interpreted}
+
+
+def test_searches_find_all_their_code_in_the_wheel(site):
+    done = run(
+        "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "tests/neighbors",
+        "tests/linalg/test_products.py", "tests/linalg/test_svd.py",
+        FASTCOS_NATIVE=str(site / "fastcos" / "kernels"), FASTCOS_REQUIRE_NATIVE="1", check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
+def test_no_tier_has_instructions_of_a_wider_one(site):
+    for path in libraries(site):
+        listed = subprocess.run(
+            ["objdump", "-d", path], capture_output=True, text=True, check=True
+        ).stdout
+        for feature, instruction in INSTRUCTIONS.items():
+            if feature not in native.TIERS[path.stem][1]:
+                assert instruction not in listed, path.stem
