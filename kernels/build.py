@@ -1,6 +1,6 @@
 """Build the libraries of ``native``: python -m fastcos.kernels.build FOLDER [TIER ...].
 
-One process per tier tells Numba to compile for the tier's CPU, runs the public operations, and
+One process per tier makes Numba compile for the tier's CPU, runs the public operations, and
 records which kernels they call with which types. Each of these gets an entry (lo, hi, place) that
 reads its arguments from 8-byte slots at place. The entries are emitted as objects and linked with
 native.c. Needs a C compiler, and a CPU that can run the tier: others are left out, with a message.

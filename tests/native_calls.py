@@ -48,6 +48,14 @@ def saved(items, queries):
     return [part for result in found for part in (result.indices, result.scores)]
 
 
+def all_scores(items):
+    return np.concatenate([scores for _, scores in similarity_blocks(items)])
+
+
+def residuals(X):
+    return svd_residuals(X, randomized_svd(X, 5, random_state=0))
+
+
 def small_calls():
     """Yield name and call; each also runs where kernels are interpreted."""
     for dtype, measure in itertools.product(DTYPES, MEASURES):
@@ -79,9 +87,7 @@ def large_calls():
         yield f"{name} one", functools.partial(top_k, items[5], items, 10, measure=measure)
         yield f"{name} above", functools.partial(neighbors_above, items, least, measure=measure)
     for dtype in DTYPES:
-        yield f"{dtype} blocks", lambda items=dense(dtype, 3_000, 70): np.concatenate(
-            [scores for _, scores in similarity_blocks(items)]
-        )
+        yield f"{dtype} blocks", functools.partial(all_scores, dense(dtype, 3_000, 70))
     yield "index", functools.partial(saved, dense("float32", 3_000, 70), dense("float32", 300, 70))
     for dtype, values in itertools.product(DTYPES, ("ones", "whole", "others")):
         X = sparse(dtype, 1_500, 400, values)
@@ -92,9 +98,7 @@ def large_calls():
         wide = dense(dtype, 400, 32)
         yield f"{dtype} {values} matmul", functools.partial(matmul, X, wide)
         yield f"{dtype} {values} svd", functools.partial(randomized_svd, X, 5, random_state=0)
-        yield f"{dtype} {values} residuals", lambda X=X: svd_residuals(
-            X, randomized_svd(X, 5, random_state=0)
-        )
+        yield f"{dtype} {values} residuals", functools.partial(residuals, X)
 
 
 def parts(result):
