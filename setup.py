@@ -21,7 +21,7 @@ class BuildWithLibraries(build_py):
     """Compile the copy of the sources that goes into the wheel."""
 
     def run(self):
-        """Copy the sources without libraries of an earlier build; compile if the variable is set."""
+        """Copy the sources without libraries of an earlier build; compile where required."""
         super().run()
         for left_over in Path(self.build_lib, "fastcos", "kernels").glob("*.so"):
             left_over.unlink()

@@ -104,9 +104,11 @@ def compile_now() -> None:
 
 
 def native_operations() -> None:
-    """Run the operations that kernels.build compiles into the libraries of a wheel."""
-    for job in (_search, _index, _products):
-        job()
+    """Run the jobs that kernels.build compiles into the libraries of a wheel."""
+    compile_now()
+    for name, job in JOBS.items():
+        if name.partition(" of ")[0] in NATIVE_JOBS:
+            job()
 
 
 def _interactions(dtype: str = "float32", *, rated: bool = False) -> Any:
@@ -144,6 +146,7 @@ def _search(dtype: str) -> None:
         neighbors_above(items, 0.5, measure=measure)
     list(similarity_blocks(items, measure="cosine"))
     top_k(np.repeat(items, 2, axis=0), k=5)  # duplicates
+    top_k(items + 3, k=5)  # a shared direction
 
 
 def _sparse_search(dtype: str) -> None:
@@ -167,6 +170,9 @@ def _index() -> None:
         for searched in (made, SimilarityIndex.load(Path(folder) / "index")):
             searched.search(items[:1], 5)
             searched.search(items, 5)
+    for dtype in DTYPES:  # threads share the panels for few queries
+        many = _vectors(dtype, 512 * tiles.PANEL)
+        SimilarityIndex().fit(many).search(many[:1], 5)
 
 
 def _measures(dtype: str) -> None:
@@ -213,8 +219,12 @@ def _products(dtype: str) -> None:
     X = _interactions(dtype, rated=True)
     left, right = _vectors(dtype, X.shape[0]), _vectors(dtype, X.shape[1])
     matmul(X, right), rmatmul(X, left), gram_matmul(X, right)
-    matmul(_interactions(), right), rmatmul(_interactions(), left)
+    for rated in (False, True):
+        narrow = _interactions(rated=rated)
+        matmul(narrow, right), rmatmul(narrow, left)
     svd_residuals(X, randomized_svd(X, 5))
+    tall = sp.csr_array(_vectors(dtype, 500) @ _vectors(dtype, 500).T)
+    randomized_svd(tall, 2), randomized_svd(tall, 2, tol=1e-9)
     # large enough to be validated while it is multiplied
     matmul(sp.csr_array(np.ones((2**11, 2**9), dtype)), _vectors(dtype, 2**9))
     # a dense factor larger than the cache
@@ -224,7 +234,7 @@ def _products(dtype: str) -> None:
     for value in (1, 2):
         data = np.full(n * per_row, value, dtype)
         X = sp.csr_array((data, columns.ravel(), indptr), shape=(n, p))
-        factor = np.ones((p, 64), dtype)
+        factor = np.ones((p, 70), dtype)
         matmul(X, factor), gram_matmul(X, factor)
 
 
@@ -239,3 +249,4 @@ JOBS: dict[str, Callable[[], None]] = {
     **{f"measures of {dtype}": functools.partial(_measures, dtype) for dtype in DTYPES},
     "index": _index,
 }
+NATIVE_JOBS = ("search", "sparse search", "products", "measures", "index")
