@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import sys
 
 from . import native
 from .code_cache import Files, numba_setting
