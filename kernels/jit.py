@@ -61,6 +61,7 @@ class Kernel:
     def dispatcher(self):
         """Numba's dispatcher; it compiles, or loads from the cache, at its first call."""
         if self._dispatcher is None:
+            native.check_allowed(self, ())
             from . import compiler
 
             with compiler.lock:

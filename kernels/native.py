@@ -83,10 +83,15 @@ def find(kernel, arrays):
             call = entry.bind(arrays, values)
             if call is not None:
                 return call
+    check_allowed(kernel, arrays)
+    return None
+
+
+def check_allowed(kernel, arrays):
+    """Raise with FASTCOS_REQUIRE_NATIVE=1: Numba would compile or load a kernel."""
     if os.environ.get("FASTCOS_REQUIRE_NATIVE") == "1":
         kinds = json.dumps([describe(argument) for argument in arrays])
         raise RuntimeError(f"{kernel_name(kernel)} must be in a native library, got {kinds}")
-    return None
 
 
 def holds(kernel):

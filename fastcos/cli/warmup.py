@@ -170,6 +170,8 @@ def _index() -> None:
         for searched in (made, SimilarityIndex.load(Path(folder) / "index")):
             searched.search(items[:1], 5)
             searched.search(items, 5)
+    made.add(items)
+    made.search(items, 5)
     for dtype in DTYPES:  # threads share the panels for few queries
         many = _vectors(dtype, 512 * tiles.PANEL)
         SimilarityIndex().fit(many).search(many[:1], 5)

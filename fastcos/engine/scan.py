@@ -161,7 +161,8 @@ def best_of_parts(columns: Integers, scores: Floats) -> Found:
     n, _, k = columns.shape
     parts = (validation.read_only(part.reshape(n, -1)) for part in (scores, columns))
     best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
-    exhaustive_top_k.merge_rows(0, n, *parts, best_scores, best)
+    block = parallel.row_blocks(n, n)
+    parallel.run(exhaustive_top_k.merge_rows, block, *parts, best_scores, best)
     return best, best_scores
 
 

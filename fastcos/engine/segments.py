@@ -170,4 +170,5 @@ def _merge_rows(
         validation.read_only(np.concatenate([one[lo:hi], other[lo:hi]], axis=1))
         for one, other in zip(some, others, strict=True)
     )
-    merge_rows(0, hi - lo, both_scores, both_columns, scores[lo:hi], columns[lo:hi])
+    block = parallel.row_blocks(hi - lo, hi - lo)
+    parallel.run(merge_rows, block, both_scores, both_columns, scores[lo:hi], columns[lo:hi])

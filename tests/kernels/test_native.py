@@ -203,6 +203,12 @@ def test_other_types_have_no_native_code(built, change):
     assert "must be in a native library, got" in error
 
 
+def test_call_without_native_code_is_refused_if_required(built):
+    code = "from fastcos.kernels import sample; sample.divide(0, 0, 1, None)"
+    _, error = process(built, code, FASTCOS_REQUIRE_NATIVE="1")
+    assert error == "RuntimeError: sample.divide must be in a native library, got []"
+
+
 def test_native_kernel_raises_memory_error(built):
     code = """
 from fastcos.cli.warmup import native_operations
