@@ -30,8 +30,7 @@ class BuildWithLibraries(build_py):
         tiers = [] if TIERS == ["1"] else TIERS
         subprocess.run(
             [sys.executable, "-m", "fastcos.kernels.build", "fastcos/kernels", *tiers],
-            cwd=self.build_lib,
-            env={**os.environ, "PYTHONPATH": "."},
+            cwd=self.build_lib,  # whose fastcos is imported
             check=True,
         )
 

@@ -56,8 +56,7 @@ def wheel(tmp_path_factory):
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps",
-         "--wheel-dir", folder, source],
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source],
         check=True, env={**os.environ, "FASTCOS_BUILD_NATIVE": "1"},
     )  # fmt: skip
     (built,) = folder.glob("*.whl")
