@@ -56,9 +56,10 @@ def wheel(tmp_path_factory):
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source],
-        check=True, env={**os.environ, "FASTCOS_BUILD_NATIVE": "1"},
-    )  # fmt: skip
+        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, source],
+        check=True,
+        env={**os.environ, "FASTCOS_BUILD_NATIVE": "1"},
+    )
     (built,) = folder.glob("*.whl")
     return built
 
