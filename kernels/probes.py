@@ -62,6 +62,6 @@ def multiply_tiles(lo, hi, isa, words, registers, like, sums):
     queries[:] = 1
     tiles.start_tiles(isa, registers)
     for _ in range(lo, hi):
-        tiles.score_panel(isa, items, 0, queries, 0, words, starts, 0, scores)
+        tiles.score_panel(isa, items, 0, queries, 0, words, starts, 0, tiles.PANEL, scores)
     tiles.end_tiles(isa)
     sums[lo] = scores[0]
