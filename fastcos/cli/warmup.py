@@ -223,7 +223,7 @@ def _products(dtype: str) -> None:
     matmul(X, right), rmatmul(X, left), gram_matmul(X, right)
     for rated in (False, True):
         narrow = _interactions(rated=rated)
-        matmul(narrow, right), rmatmul(narrow, left)
+        matmul(narrow, right), rmatmul(narrow, left), gram_matmul(narrow, right)
     svd_residuals(X, randomized_svd(X, 5))
     tall = sp.csr_array(_vectors(dtype, 500) @ _vectors(dtype, 500).T)
     randomized_svd(tall, 2), randomized_svd(tall, 2, tol=1e-9)
