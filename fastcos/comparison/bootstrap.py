@@ -96,7 +96,8 @@ def balanced_estimate(values: Floats, classes: Integers) -> Estimate:
         counts = weights @ members
         present = counts > 0
         shares = present / np.where(present, counts, 1) / present.sum(axis=1, keepdims=True)
-        means = [(((weights * values[c]) @ members) * shares).sum(axis=1) for c in some]
+        sums = [weights @ (values[c][:, np.newaxis] * members) for c in some]
+        means = [(of_class * shares).sum(axis=1) for of_class in sums]
         return np.stack(means, axis=1)
 
     return estimate
