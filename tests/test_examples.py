@@ -232,7 +232,7 @@ def test_audit_your_embeddings_finds_known_answers(tmp_path):
 
     # undone, a planted rescaling changes the neighbours: the report shows it
     planted, plain = "simulation-planted-d", "simulation-eq-1"
-    assert jaccard(planted, "balanced") < jaccard(plain, "balanced") - 0.1
+    assert jaccard(planted, "balanced") < 0.8 < jaccard(plain, "balanced")
     # noise carries no labels under any rescaling
     recovery = reports["isotropic-noise"]["label_recovery"]
     assert 0.47 < recovery["low"] <= recovery["high"] < 0.53
