@@ -9,7 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
@@ -35,13 +35,16 @@ class BuildWithLibraries(build_py):
         )
 
 
+class NativeDistribution(Distribution):
+    """Libraries belong where a platform's files are installed."""
+
+    def has_ext_modules(self):
+        """Return whether files are of a platform."""
+        return IS_NATIVE
+
+
 class PlatformWheel(bdist_wheel):
     """With libraries, a wheel of one platform for every Python: they do not call it."""
-
-    def finalize_options(self):
-        """Mark the wheel as one of a platform."""
-        super().finalize_options()
-        self.root_is_pure = not IS_NATIVE
 
     def get_tag(self):
         """Return Python, ABI and platform."""
@@ -53,6 +56,7 @@ if IS_NATIVE:  # operations are run, to learn what they compile
     text = Path(__file__).with_name("pyproject.toml").read_text("utf8")
     requirements = tomllib.loads(text)["project"]["dependencies"]
 setup(
+    distclass=NativeDistribution,
     cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": PlatformWheel},
     setup_requires=requirements,
 )
