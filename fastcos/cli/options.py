@@ -238,10 +238,9 @@ def add_candidates(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("candidates")
     group.add_argument(
         "--measures",
-        default="all",
         metavar="A,B,...",
-        help="measures besides the cosine (default all that the data can serve; a wrong name "
-        f"lists them); {MEASURE_SYNTAX}",
+        help="measures besides the cosine (default, for interactions, a dozen that differ; all; "
+        f"a wrong name lists them); {MEASURE_SYNTAX}",
     )
     group.add_argument(
         "--preprocessing",
@@ -253,8 +252,8 @@ def add_candidates(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_measures(given: argparse.Namespace) -> "list[str | Measure] | None":
-    """Return the measures of --measures, None for all."""
-    if given.measures == "all":
+    """Return the measures of --measures, None for all or the default."""
+    if given.measures in (None, "all"):
         return None
     return [as_measure("--measures", text) for text in given.measures.split(",")]
 

@@ -24,6 +24,7 @@ COLUMNS = (
     ("d'", "contrast"),
     ("eff. rank", "effective_rank"),
     ("Jaccard@10", "jaccard_at_10"),
+    ("±", "jaccard_error"),
 )
 # of the png files: print quality at the sizes of the figures
 DOTS_PER_INCH = 200
@@ -80,24 +81,32 @@ def heading(row: "RescalingScores") -> str:
     return f"{row.name}, D = {row.formula}" if row.rescaling else "Eq. 2, unique"
 
 
+def show_rescalings(named: Sequence["RescalingScores"]) -> None:
+    """Print the table of rescalings."""
+    columns = [  # without labels most of them are empty
+        (name, attribute)
+        for name, attribute in COLUMNS
+        if any(getattr(row, attribute) is not None for row in named)
+    ]
+    rows = [[heading(row), *(getattr(row, attribute) for _, attribute in columns)] for row in named]
+    title = "Item-item cosine under every rescaling D of one model (Eq. 1), and under Eq. 2"
+    print_table(title, ["rescaling", *(name for name, _ in columns)], rows)
+
+
 def show_comparison(
-    comparison: "Comparison", written: Sequence[Path], parameters: dict[str, Any], *, as_json: bool
+    comparison: "Comparison",
+    written: Sequence[Path],
+    parameters: dict[str, Any],
+    *,
+    as_json: bool,
+    table: bool = True,
 ) -> None:
-    """Print the table of rescalings and its conclusion, or the JSON document."""
+    """Print the table of rescalings, unless it stands there, and its conclusion, or JSON."""
     if as_json:
         print_json(comparison_document(comparison, parameters))
     else:
-        columns = [  # without labels most of them are empty
-            (name, attribute)
-            for name, attribute in COLUMNS
-            if any(getattr(row, attribute) is not None for row in comparison.named)
-        ]
-        rows = [
-            [heading(row), *(getattr(row, attribute) for _, attribute in columns)]
-            for row in comparison.named
-        ]
-        title = "Item-item cosine under every rescaling D of one model (Eq. 1), and under Eq. 2"
-        print_table(title, ["rescaling", *(name for name, _ in columns)], rows)
+        if table:
+            show_rescalings(comparison.named)
         if zero := comparison.named[0].zero_items:
             print(f"{zero} items have no direction (no interactions): left out of every score.")
         named, grid = comparison.auc_range(), comparison.auc_range(grid=True)

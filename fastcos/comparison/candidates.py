@@ -17,12 +17,27 @@ from fastcos.validation import Rows, as_rows
 # the name of the second objective among the rescalings, and what its measure requires
 EQ2 = "eq2"
 BASELINE = "cosine"
+# a dozen that differ, and of which none searches neighbours to be fitted
+DEFAULT = "default"
+DEFAULT_MEASURES = frozenset((
+    BASELINE, "dot", "neg_euclidean", "centered_cosine", "zscore_cosine", "all_but_the_top",
+    "layer_norm_cosine", "whitened_cosine", "query_metric_cosine", "project_back_items",
+    "user_item_dot", "project_back_users",
+))  # fmt: skip
 # score a user's row against an item's: no similarity of two items
 USER_ITEM = ("user_item_dot", "user_item_cosine")
 # compare users' rows with each other
 USER_USER = ("project_back_users",)
 # the cosine under a rescaling: equal to the candidate "cosine" under that rescaling
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
+# same order of the items for every query as another measure, by construction: monotone in its
+# score, or a rotation of its rows; the rows of weight_cosine are [b_i, b_i] here
+_EQUAL = {
+    "angular": "cosine",
+    "query_normalized": "cosine",
+    "weight_cosine": "cosine",
+    "ica_cosine": "whitened_cosine",
+}
 # what these measures require where there is a model; without one they take the rows as they are
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
 # requirements of measure classes that embeddings meet
@@ -180,7 +195,7 @@ class Candidate:
 
 
 def select_candidates(
-    chosen: Sequence[str | Measure] | None,
+    chosen: Sequence[str | Measure] | str | None,
     embeddings: Embeddings,
     *,
     with_users: bool = False,
@@ -188,14 +203,16 @@ def select_candidates(
 ) -> tuple[list[Candidate], dict[str, str]]:
     """The chosen measures, the plain cosine first; and the requirements of measures left out.
 
-    None chooses all that the embeddings can serve; a chosen measure that they cannot is refused.
-    Measures of users, with items or with each other, need ``with_users``; given rows without a
-    model may be anybody's.
+    None chooses all that the embeddings can serve, "default" a dozen of them; a chosen measure
+    that they cannot serve is refused. Measures of users, with items or with each other, need
+    ``with_users``; given rows without a model may be anybody's.
     """
     left_out: dict[str, str] = {}
-    if chosen is None:
+    if chosen is None or chosen == DEFAULT:
         of_users = () if with_users else (*USER_ITEM, *USER_USER)
         names = [one for one in list_measures() if one.partition(":")[0] not in _DUPLICATES]
+        if chosen == DEFAULT:
+            names = [one for one in names if one in DEFAULT_MEASURES]
         selected = [_candidate(name) for name in names if name not in of_users]
         missing = [one for one in selected if not embeddings.provide(one.requires)]
         left_out = {one.measure: one.requires for one in missing}
@@ -246,6 +263,14 @@ def _candidate(choice: str | Measure) -> Candidate:
         return Candidate(choice, source=choice)
     made = get_measure(choice)
     return Candidate(label_of(made), source=made)
+
+
+def representative(candidate: Candidate) -> Candidate:
+    """The candidate whose scores are those of this one, by construction."""
+    name = candidate.source
+    if not isinstance(name, str) or name not in _EQUAL:
+        return candidate
+    return replace(candidate, measure=_EQUAL[name], source=_EQUAL[name])
 
 
 def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str]) -> list[Candidate]:

@@ -1,14 +1,20 @@
 """compare: which similarity to use for the items of interactions."""
 
 import itertools
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fastcos import validation
-from fastcos.comparison.candidates import select_candidates, under_rescalings
+from fastcos.comparison.candidates import (
+    DEFAULT,
+    representative,
+    select_candidates,
+    under_rescalings,
+)
 from fastcos.comparison.models import (
     PREPROCESSINGS,
     Settings,
@@ -17,7 +23,7 @@ from fastcos.comparison.models import (
     named_variants,
 )
 from fastcos.comparison.rescaled import score_rescalings
-from fastcos.comparison.result import Comparison
+from fastcos.comparison.result import Comparison, RescalingScores
 from fastcos.comparison.runner import (
     Executor,
     ModelEmbeddings,
@@ -48,7 +54,11 @@ def compare(
     objective: str = "both",
     rescalings: Sequence[str | Rescaling] | None = None,
     preprocessing: Sequence[str] = ("none",),
-    measures: Sequence[str | Measure] | None = None,
+    measures: Sequence[str | Measure] | str | None = None,
+    grid: bool = True,
+    n_sampled: int | None = None,
+    budget: float | None = None,
+    on_rescalings: Callable[[Sequence[RescalingScores]], None] | None = None,
     progress: Progress | None = None,
     random_state: int = 0,
     executor: Executor = run_here,
@@ -97,16 +107,25 @@ def compare(
     objective : {"both", "dropout", "weight_decay"}, default "both"
         Which of Eq. 1 and Eq. 2 to compare.
     rescalings : sequence of str or Rescaling, optional
-        Default: every named one. The grid of exponents is scored in any case.
+        Default: every named one.
     preprocessing : sequence of str, default ("none",)
         Transformations of X before the model, of ``none``, ``standardize_columns``,
         ``center_columns``, ``center_rows``, ``double_center``, ``normalize_rows``, ``ips_columns``,
         ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. The leaderboard has models of
         each.
-    measures : sequence of str or Measure, optional
+    measures : sequence of str or Measure, or "default", optional
         The measures of the leaderboard, to which the cosine is added. Default: all that the model
-        can serve. A measure that requires more is given as an object, such as
-        ``get_measure("soft_cosine", matrix=S)``.
+        can serve; "default" are a dozen of them that differ and take O(queries p k). A measure
+        that requires more is given as an object: ``get_measure("soft_cosine", matrix=S)``.
+    grid : bool, default True
+        Whether to score the grid of exponents too.
+    n_sampled : int, optional
+        Score the rescalings by the neighbours and the labels of this many items, drawn at random,
+        and held-out interactions by users who have seen this many items. Default: all.
+    budget : float, optional
+        Seconds after which no further candidate is evaluated; those are ``left_out``.
+    on_rescalings : callable, optional
+        Called with the scores of the named rescalings, before the measures are evaluated.
     progress : callable, optional
         progress(done, total), in columns of the factorisations as in :meth:`fastcos.LinearMF.fit`,
         then, from 0 again, in embeddings and candidates.
@@ -145,7 +164,11 @@ def compare(
     >>> comparison.leaderboard.beats_chance
     True
     """
+    started, chosen = time.monotonic(), measures not in (None, DEFAULT)
     validation.check_progress(progress)
+    grid = validation.as_flag("grid", grid)
+    if budget is not None:
+        budget = validation.as_real("budget", budget, above=0)
     X = as_interactions("X", X)
     n, p = X.shape
     rank = min(N_COMPONENTS, n, p) if n_components is None else n_components
@@ -160,30 +183,34 @@ def compare(
         random_state=validation.as_count("random_state", random_state, low=0),
     )
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
-    chosen = [preprocessing] if isinstance(preprocessing, str) else preprocessing
-    known = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in chosen]
+    listed = [preprocessing] if isinstance(preprocessing, str) else preprocessing
+    known = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in listed]
     preprocessings = list(dict.fromkeys(["none", *known]))  # the baseline is of "none"
     named = [one for one in named_variants(rescalings) if objective in ("both", one.objective)]
-    grid = grid_variants() if objective != "weight_decay" else []
-    seeds = np.random.SeedSequence(settings.random_state).spawn(2)
-    sampling, resampling = map(np.random.default_rng, seeds)
+    on_grid = grid_variants() if grid and objective != "weight_decay" else []
+    seeds = np.random.SeedSequence(settings.random_state).spawn(3)
+    sampling, resampling, drawing = map(np.random.default_rng, seeds)
+    sampled = None
+    if n_sampled is not None and validation.as_count("n_sampled", n_sampled, 2) < p:
+        sampled = np.sort(drawing.permutation(p)[:n_sampled])
     popularity = np.bincount(X.indices, minlength=p).astype(np.int64)
     fitted = fit_models(X, settings, progress=progress)
     if codes is None:
-        task: Task = (held_out := HeldOutTask(X, sampling))
-        seen, of_seen = held_out.rest, fit_models(held_out.rest, settings, progress=progress)
+        task: Task = (held_out := HeldOutTask(X, sampling, n_items=n_sampled))
+        seen = held_out.rest
     else:
-        task, seen, of_seen = LabelTask(codes, popularity > 0, sampling), X, fitted
+        task, seen = LabelTask(codes, popularity > 0, sampling), X
     names = [variant.name for variant in named]
     selected, left_out = select_candidates(
-        measures, ModelEmbeddings(of_seen, named, seen)(names[0]), with_users=codes is None
+        measures, ModelEmbeddings(fitted, named, X)(names[0]), with_users=codes is None
     )
     candidates = [
         replace(one, preprocessing=name)
         for name in preprocessings
         for one in under_rescalings(selected, names)
     ]
-    total, done = len(named) + len(grid) + len(candidates), itertools.count()
+    works = list(dict.fromkeys(map(representative, candidates)))
+    total, done = len(named) + len(on_grid) + len(works), itertools.count()
 
     def tick() -> None:
         if progress is not None:
@@ -191,15 +218,29 @@ def compare(
 
     tick()
     tables = score_rescalings(
-        fitted.models, named, grid, codes, popularity, settings.random_state, tick, executor
-    )
-    results = []
-    for result in evaluate_models(task, seen, of_seen, named, settings, candidates, executor):
-        results.append(result)
+        fitted.models, named, on_grid, codes, popularity, settings.random_state, tick, executor,
+        sampled,
+    )  # fmt: skip
+    if on_rescalings is not None:
+        on_rescalings(tables.named)
+    of_seen = fitted if seen is X else fit_models(seen, settings)
+    scores = {}
+    for work, result in evaluate_models(task, seen, of_seen, named, settings, works, executor):
+        scores[work] = result
         tick()
+        if budget is not None and time.monotonic() - started > budget:
+            break
+    results = [(one, scores[representative(one)]) for one in candidates
+               if representative(one) in scores]  # fmt: skip
+    left_out |= {
+        str(one): f"more than {budget:g} s"
+        for one in candidates
+        if representative(one) not in scores
+    }
     return Comparison(
-        leaderboard=rank_results(task, results, left_out, resampling, chosen=measures is not None),
+        leaderboard=rank_results(task, results, left_out, resampling, chosen=chosen),
         **tables._asdict(),
+        sampled=sampled,
         labels=codes,
         popularity=popularity,
         parameters={
@@ -211,6 +252,7 @@ def compare(
             "regularization": fitted.regularization,
             "weight_decay": fitted.weight_decay,
             "preprocessing": preprocessings,
+            "n_sampled": n_sampled,
         },
         models=fitted.models,
     )

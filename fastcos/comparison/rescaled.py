@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
 
 from fastcos import metrics
 from fastcos.comparison.models import ModelVariant
@@ -37,6 +40,7 @@ def score_rescalings(
     random_state: int,
     tick: Callable[[], None],
     executor: Executor,
+    sampled: Integers | None = None,
 ) -> Tables:
     """Score the cosines of every variant; one that is also on the grid is evaluated once."""
     tables = Tables([], [], {})
@@ -45,7 +49,7 @@ def score_rescalings(
     every = list(grid)
     works += [_Work(one, cluster=False) for one in every if one.rescaling not in of_named]
     scored: dict[Rescaling | None, RescalingScores] = {}
-    evaluator = _RescalingEvaluator(models, codes, popularity, random_state)
+    evaluator = _RescalingEvaluator(models, codes, popularity, random_state, sampled)
     for work, (row, lists) in zip(works, executor(evaluator, works), strict=True):
         scored[work.variant.rescaling] = row
         if work.cluster:
@@ -76,9 +80,14 @@ class _RescalingEvaluator:
         codes: Integers | None,
         popularity: Integers,
         random_state: int,
+        sampled: Integers | None,
     ) -> None:
         self._models, self._codes, self._random_state = models, codes, random_state
-        self._popularity = popularity
+        self._popularity, self._sampled = popularity, sampled
+        if codes is not None and sampled is not None:
+            self._codes = np.full_like(codes, -1)
+            labelled = np.random.default_rng(random_state).permutation(np.flatnonzero(codes >= 0))
+            self._codes[labelled[: len(sampled)]] = codes[labelled[: len(sampled)]]
         reference_items = next(iter(models.values())).item_embeddings()
         self._k = min(N_NEIGHBORS, len(reference_items) - 1)
         self._reference = self._neighbors(reference_items)
@@ -96,15 +105,30 @@ class _RescalingEvaluator:
             spectrum=None if D is None else D.spectrum,
             **self._recovery(items, work.cluster),
             effective_rank=metrics.effective_rank(items),
-            jaccard_at_10=metrics.jaccard_at_k(lists, self._reference),
+            **self._overlap(lists),
             zero_items=int((~items.any(axis=1)).sum()),
         )
         return scores, lists
 
     def _neighbors(self, items: Items) -> Lists:
-        return top_k(items, k=self._k).indices
+        if self._sampled is None:
+            return top_k(items, k=self._k).indices
+        m = len(self._sampled)
+        own = sp.csr_array((np.ones(m), self._sampled, np.arange(m + 1)), shape=(m, len(items)))
+        return top_k(items[self._sampled], items, self._k, exclude=own).indices
 
-    def _recovery(self, items: Items, cluster: bool) -> dict[str, float | None]:
+    def _overlap(self, lists: Lists) -> dict[str, Any]:
+        """The mean overlap with the reference, and its standard error over sampled items."""
+        mean = metrics.jaccard_at_k(lists, self._reference)
+        if self._sampled is None:
+            return {"jaccard_at_10": mean, "jaccard_error": None}
+        of_items = [
+            metrics.jaccard_at_k(lists[[row]], self._reference[[row]]) for row in range(len(lists))
+        ]
+        error = float(np.std(of_items, ddof=1) / np.sqrt(len(lists)))
+        return {"jaccard_at_10": mean, "jaccard_error": error}
+
+    def _recovery(self, items: Items, cluster: bool) -> dict[str, Any]:
         if self._codes is None:
             return {}
         kept = self._codes >= 0

@@ -42,6 +42,8 @@ class RescalingScores:
     jaccard_at_10 : float
         Overlap of the ten nearest neighbours with those under D = I (of Eq. 2 itself where Eq. 1
         is not compared), mean over items.
+    jaccard_error : float or None
+        Its standard error over the items that were sampled; None for all items.
     zero_items : int
         Items whose embedding is zero: without interactions, or without a column of the model.
 
@@ -73,6 +75,7 @@ class RescalingScores:
     contrast: float | None = None
     effective_rank: float
     jaccard_at_10: float
+    jaccard_error: float | None = None
     zero_items: int
 
     @property
@@ -101,7 +104,9 @@ class Comparison:
     grid : list of RescalingScores
         Objective (1) under D = S^shrinkage Σ^spectrum over a grid of exponents.
     neighbors : dict of str to ndarray (p, 10), int64
-        Ten nearest neighbours under the named ones, by cosine.
+        Ten nearest neighbours under the named ones, by cosine; of the sampled items only.
+    sampled : ndarray (m,), int64, or None
+        Items whose neighbours and labels score the rescalings; None for all.
     labels : ndarray (p,), int64, or None
         Label numbers by sorted value; -1 for items that were left out.
     popularity : ndarray (p,), int64
@@ -130,6 +135,7 @@ class Comparison:
     popularity: npt.NDArray[np.int64] = field(repr=False)
     parameters: dict[str, Any]
     models: dict[str, LinearMF] = field(repr=False)
+    sampled: npt.NDArray[np.int64] | None = field(default=None, repr=False)
 
     def item_embeddings(self, row: RescalingScores) -> Items:
         """Return the item embeddings (p, k) behind a row of scores."""

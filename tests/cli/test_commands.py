@@ -147,7 +147,7 @@ def test_compare_of_simulated_files_equals_reproduce(reproduced, tmp_path, capsy
         capsys,
         *("compare", tmp_path / "s" / "interactions.npz", "--labels", tmp_path / "s" / "items.csv"),
         *("--label-column", "cluster", "--rank", 8, "--regularization", 150),
-        *("--measures", "cosine", "--out", tmp_path / "c"),
+        *("--measures", "cosine", "--all", "--out", tmp_path / "c"),
     )
     assert status == 0, err
     assert (tmp_path / "c" / "comparison.csv").read_bytes() == (

@@ -4,7 +4,7 @@ import scipy.sparse as sp
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from fastcos import Rescaling, compare, metrics
+from fastcos import Rescaling, compare, metrics, top_k
 from fastcos.comparison import EQ2
 
 N_ITEMS, RANK = 60, 12
@@ -188,3 +188,97 @@ def test_compare_is_identical_on_one_and_two_threads(data, comparison, monkeypat
 def test_compare_refuses_wrong_arguments(data, arguments, message):
     with pytest.raises(ValueError, match=message):
         compare(data[0], **arguments)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_compare_of_sampled_items_estimates_all(data, labelled):
+    X, clusters = data
+    chosen = {"n_components": RANK, "regularization": 30.0, "measures": ["dot"], "grid": False}
+    labels = clusters if labelled else None
+    everything = compare(X, labels, **chosen)
+    found = compare(X, labels, n_sampled=40, **chosen)
+    assert everything.sampled is None
+    assert found.grid == []
+    assert len(np.unique(found.sampled)) == len(found.sampled) == 40
+    for one, other in zip(found.named, everything.named, strict=True):
+        listed = everything.neighbors[one.name][found.sampled]
+        np.testing.assert_array_equal(found.neighbors[one.name], listed)
+        error = max(one.jaccard_error, 1e-9)
+        assert abs(one.jaccard_at_10 - other.jaccard_at_10) < 4 * error
+        if labelled:
+            assert abs(one.pair_auc - other.pair_auc) < 0.1
+    assert found.leaderboard.score == everything.leaderboard.score
+    assert compare(X, labels, n_sampled=N_ITEMS, **chosen).sampled is None
+
+
+def test_compare_of_few_items_evaluates_fewer_users(data):
+    X, _ = data
+    few = compare(X, n_components=RANK, measures=["dot"], grid=False, n_sampled=30)
+    assert 2 <= few.leaderboard.n_units < X.shape[0]
+
+
+def test_compare_scores_equal_measures_once(data):
+    X, clusters = data
+    works = []
+
+    def executor(evaluator, some):
+        works.extend(some)
+        return map(evaluator.evaluate, some)
+
+    found = compare(
+        X, clusters, n_components=RANK, grid=False, rescalings=["identity", "data"],
+        objective="dropout", measures=["angular", "ica_cosine", "weight_cosine", "csls"],
+        executor=executor,
+    )  # fmt: skip
+    scored = [str(work) for work in works if hasattr(work, "measure")]
+    assert sorted(scored) == sorted(
+        [f"{name} under {D}" for name in ("cosine", "csls") for D in ("identity", "data")]
+        + ["whitened_cosine under identity"]
+    )
+    rows = {str(row.candidate): row.score for row in found.leaderboard.rows}
+    for D in ("identity", "data"):
+        assert rows[f"angular under {D}"] == rows[f"cosine under {D}"]
+    assert "ica_cosine under identity" in rows
+    assert "whitened_cosine under identity" not in rows
+
+
+def test_equal_measures_have_equal_neighbours():
+    rows = np.random.default_rng(0).standard_normal((300, 6))
+    lists = {
+        name: top_k(rows, k=5, measure=name).indices
+        for name in ("cosine", "angular", "query_normalized", "whitened_cosine", "ica_cosine")
+    }
+    twice = np.hstack([rows, rows])
+    lists["weight_cosine"] = top_k(twice, k=5, measure="weight_cosine").indices
+    for name, other in (
+        ("angular", "cosine"),
+        ("query_normalized", "cosine"),
+        ("weight_cosine", "cosine"),
+        ("ica_cosine", "whitened_cosine"),
+    ):
+        np.testing.assert_array_equal(lists[name], lists[other], err_msg=name)
+
+
+def test_compare_stops_at_its_budget(data):
+    X, clusters = data
+    shown = []
+    found = compare(
+        X, clusters, n_components=RANK, grid=False, measures=["dot", "zscore_cosine"],
+        budget=1e-6, on_rescalings=shown.append,
+    )  # fmt: skip
+    assert [row.candidate.measure for row in found.leaderboard.rows] == ["cosine"]
+    assert found.leaderboard.left_out["zscore_cosine under identity"] == "more than 1e-06 s"
+    assert [rows[0].name for rows in shown] == ["identity"]
+    with pytest.raises(ValueError, match="budget must be a finite number > 0, got 0"):
+        compare(X, clusters, budget=0)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_compare_default_measures_need_no_choice(data, labelled):
+    X, clusters = data
+    labels = clusters if labelled else None
+    found = compare(X, labels, n_components=RANK, grid=False, measures="default", n_sampled=40)
+    names = {row.candidate.measure for row in found.leaderboard.rows}
+    assert {"cosine", "dot", "query_metric_cosine", "whitened_cosine"} <= names
+    assert "csls" not in names
+    assert ("user_item_dot" in names) == (not labelled)

@@ -52,12 +52,23 @@ class HeldOutTask:
     """
 
     def __init__(
-        self, X: sp.csr_array, random: np.random.Generator, n_users: int = N_USERS
+        self,
+        X: sp.csr_array,
+        random: np.random.Generator,
+        n_users: int = N_USERS,
+        n_items: int | None = None,
     ) -> None:
         self.rest, held = split_held_out(X, HELD_OUT_SHARE, random)
         able = np.flatnonzero(np.diff(held.indptr))
         check_enough("X", len(able), 2, "users with interactions to hold out")
-        self.users = np.sort(random.permutation(able)[:n_users])
+        drawn = random.permutation(able)[:n_users]
+        if n_items is not None:  # the first users, who have seen so many items together
+            seen = sp.csr_array(self.rest[drawn])
+            _, first = np.unique(seen.indices, return_index=True)
+            n_seen = np.searchsorted(np.sort(first), seen.indptr[1:])
+            drawn = drawn[: max(2, np.searchsorted(n_seen, n_items, side="right"))]
+        self.users = np.sort(drawn)
+        self._only_seen = n_items is not None
         self._seen = sp.csr_array(self.rest[self.users])
         self._held = sp.csr_array(held[self.users])
         self._k = min(N_RECOMMENDED, X.shape[1])
@@ -79,13 +90,21 @@ class HeldOutTask:
         if candidate.compares_users:
             lists = top_k(
                 rows[self.users], rows, min(N_VOTES, n - 1), measure=measure,
-                exclude=self._themselves(n),
+                exclude=_themselves(self.users, n),
             ).indices  # fmt: skip
             return self._recommended(
                 knn_vote.recommend_by_users, validation.read_only(self.users), *_votes(lists),
                 *_row_starts_and_items(self.rest), self.rest.shape[1],
             )  # fmt: skip
-        lists = top_k(rows, k=min(N_VOTES, n - 1), measure=measure).indices
+        k = min(N_VOTES, n - 1)
+        if self._only_seen:  # nobody else's neighbours vote
+            voters = np.unique(self._seen.indices)
+            lists = np.zeros((n, k), np.int64)
+            lists[voters] = top_k(
+                rows[voters], rows, k, measure=measure, exclude=_themselves(voters, n)
+            ).indices
+        else:
+            lists = top_k(rows, k=k, measure=measure).indices
         seen = _row_starts_and_items(self._seen)
         return self._recommended(knn_vote.recommend_by_items, *seen, *_votes(lists))
 
@@ -120,14 +139,15 @@ class HeldOutTask:
         parallel.run(kernel, parallel.row_blocks(len(best), 32), *arguments, best)
         return self._scores(best)
 
-    def _themselves(self, n_users: int) -> sp.csr_array:
-        """Each user excluded from its own neighbours, as the argument ``exclude`` of top_k."""
-        m = len(self.users)
-        return sp.csr_array((np.ones(m), self.users, np.arange(m + 1)), shape=(m, n_users))
-
     def _scores(self, recommended: Integers) -> UserScores:
         hits, n_held = hits_of(recommended, self._held)
         return UserScores(ndcgs_at_k(hits, n_held), recalls_at_k(hits, n_held))
+
+
+def _themselves(rows: Integers, n: int) -> sp.csr_array:
+    """Each of these rows excluded from its own neighbours, as the argument exclude of top_k."""
+    m = len(rows)
+    return sp.csr_array((np.ones(m), rows, np.arange(m + 1)), shape=(m, n))
 
 
 def _row_starts_and_items(X: sp.csr_array) -> tuple[Integers, Any]:
