@@ -19,6 +19,7 @@ from fastcos.kernels import cpu, native
 ROOT = Path(__file__).parents[1]
 TIERS = cpu.supported_tiers()
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.long,
     pytest.mark.skipif(
         sys.platform != "linux" or shutil.which("cc") is None or not TIERS,
