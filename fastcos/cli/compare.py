@@ -43,7 +43,7 @@ EPILOG = f"""\
 examples:
   fastcos compare ratings.csv --labels movies.csv --label-column genres
   fastcos compare clicks.npz --budget 60s
-  fastcos compare clicks.npz --all --rank 128 --regularization 5000 --out compared
+  fastcos compare clicks.npz --all --rank 128 --regularization 5000 --out all
   fastcos compare clicks.npz --preprocessing all --measures csls:n_neighbors=5
   fastcos compare words.npz --pairs MEN.txt SimLex.txt
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,

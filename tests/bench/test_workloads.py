@@ -42,6 +42,7 @@ def test_benchmark_imports_no_optional_package(path):
 
 def collected(which):
     """Return the cases that the pytest-benchmark view makes of a set."""
+    pytest.importorskip("pytest_benchmark", reason="its marker needs pytest-benchmark")
     found = []
     config = SimpleNamespace(
         getoption=lambda _: which, pluginmanager=SimpleNamespace(get_plugins=lambda: ())

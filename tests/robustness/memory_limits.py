@@ -102,6 +102,9 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     "ShiftedPPMI": (
         lambda n: (sparse(n),), lambda X: fastcos.models.ShiftedPPMI().fit_transform(X),
     ),
+    "choose_rank": (
+        lambda n: (sparse(n),), lambda X: fastcos.comparison.choose_rank(X, ranks=[2, 5]),
+    ),
     "certified_neighbors": (
         lambda n: (rows(n),), lambda X: fastcos.certified_neighbors(X, 5, rows=range(50)),
     ),
