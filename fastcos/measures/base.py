@@ -291,7 +291,7 @@ def summaries() -> dict[str, str]:
     --------
     >>> from fastcos.measures import summaries
     >>> summaries()["csls"]
-    '2 cosine - r(x) - r(y), with r the mean cosine to the K nearest of the other side.'
+    '2 cosine - r(x) - r(y), with r the mean cosine to the K nearest.'
     """
     lines = {}
     for name in list_measures():
