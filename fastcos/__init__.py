@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastcos.comparison import compare as compare, compare_vectors as compare_vectors
     from fastcos.config import get_config as get_config, set_config as set_config
     from fastcos.datasets.simulation import simulate_interactions as simulate_interactions
-    from fastcos.io import read_interactions as read_interactions
+    from fastcos.io import from_model as from_model, read_interactions as read_interactions
     from fastcos.linalg.products import (
         gram_matmul as gram_matmul,
         matmul as matmul,
@@ -60,7 +60,10 @@ _MODULES = {
         "set_config",
     ),
     "datasets.simulation": ("simulate_interactions",),
-    "io": ("read_interactions",),
+    "io": (
+        "from_model",
+        "read_interactions",
+    ),
     "linalg.products": (
         "matmul",
         "rmatmul",

@@ -6,6 +6,7 @@ A reader recognises the format by the suffix, converts it and aligns it with ids
     Parquet                 -> parquet -----------> columns -> the same
     sparse matrices         -> arrays, matrices -------------> Interactions
     npy, npz, safetensors, word vectors, tables -------------> Vectors, Factors
+    fitted models of other libraries (from_model) -----------> Factors
 
 ``read_interactions`` returns a sparse matrix with the ids of its rows and columns;
 ``ingest_interactions`` writes the same matrix as shards without holding it in memory. ``items`` has
@@ -15,6 +16,7 @@ validated before memory is allocated. Writers replace a file atomically (``atomi
 """
 
 from fastcos.io.factors import Factors, common_rows, read_factors
+from fastcos.io.fitted_models import from_model
 from fastcos.io.ingest import ingest_interactions
 from fastcos.io.interactions import Interactions, read_interactions
 from fastcos.io.items import (
@@ -48,6 +50,7 @@ __all__ = [
     "Vectors",
     "atomic_path",
     "common_rows",
+    "from_model",
     "holds_vectors",
     "ingest_interactions",
     "read_factors",

@@ -139,6 +139,8 @@ def _from_objects(name: str, array: Array) -> Array:
         if not isinstance(one, Real):
             has_vectors = hasattr(one, "__len__") and not isinstance(one, (str, bytes, dict))
             hint = " (give that column alone)" if has_vectors else ""
+            if array.ndim == 0 and type(one).__module__ != "builtins":
+                hint = " (a model? use fastcos.from_model)"
             raise TypeError(
                 f"{name} must hold real numbers, got dtype object with {type(one).__name__}{hint}"
             )

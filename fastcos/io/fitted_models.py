@@ -1,0 +1,122 @@
+"""Item and user embeddings of fitted models of other libraries, recognised by their attributes."""
+
+from typing import Any
+
+import numpy as np
+
+from fastcos.io.columns import as_ids
+from fastcos.io.factors import Factors, Rows, strip_biases
+from fastcos.validation import as_rows, check_length, check_none, check_same_width
+
+_KNOWN = "a fitted model of implicit, scikit-learn, gensim or PyTorch"
+_TRANSPOSED = "transposed components_: its items do not carry the singular values, the users do"
+
+
+def from_model(model: Any, users: Any = None) -> Factors:
+    """Take item and user embeddings out of a fitted model of another library.
+
+    The model is recognised by its attributes, so that no library is imported:
+
+    - implicit: ``item_factors`` and ``user_factors``, without the columns of biases and of ones
+      that BPR and logistic factorisation append;
+    - scikit-learn (TruncatedSVD, NMF, PCA): the transpose of ``components_``;
+    - gensim: ``vectors`` with ``index_to_key``, of KeyedVectors or of the ``wv`` of a model; the
+      output side ``syn1neg`` of negative sampling becomes the users;
+    - PyTorch: the ``weight`` of an nn.Embedding or nn.EmbeddingBag.
+
+    Parameters
+    ----------
+    model : object
+        A fitted model.
+    users : object, optional
+        The other side, if the model does not hold it: an nn.Embedding or KeyedVectors, or rows
+        (n, d) such as ``svd.transform(X)``.
+
+    Returns
+    -------
+    Factors
+        items (p, d) and users (n, d) or None, float32 or float64; the ids of the items, which are
+        0 .. p-1 if the model has none; notes on what was converted. Arrays are not copied if they
+        have the right type and order.
+
+    Raises
+    ------
+    TypeError
+        The model is not recognised, or not fitted.
+    ValueError
+        Values that are not finite; sides of different width; users given although the model holds
+        them.
+
+    See Also
+    --------
+    fastcos.io.read_factors : the same from files.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> from sklearn.decomposition import TruncatedSVD
+    >>> X = fastcos.simulate_interactions(200, 30, random_state=0).X
+    >>> svd = TruncatedSVD(4, random_state=0).fit(X)
+    >>> items, users, ids, notes = fastcos.from_model(svd, svd.transform(X))
+    >>> items.shape, users.shape
+    ((30, 4), (200, 4))
+    """
+    items, own_users, ids, notes = _sides(model)
+    if own_users is not None:
+        check_none("users", users, f"for {type(model).__name__}, which holds its users")
+    elif users is not None:
+        is_model = hasattr(users, "embedding_dim") or hasattr(users, "index_to_key")
+        own_users = _sides(users, "users")[0] if is_model else as_rows("users", users)
+    if own_users is not None:
+        check_same_width("users", own_users, "items", items)
+    if hasattr(model, "item_factors"):
+        items, own_users, notes = strip_biases(items, own_users)
+    if ids is None:
+        return Factors(items, own_users, np.arange(len(items)), notes)
+    check_length("ids of the model", ids, len(items), "its items")
+    return Factors(items, own_users, ids, notes)
+
+
+def _sides(model: Any, name: str = "model") -> tuple[Rows, Rows | None, Any, tuple[str, ...]]:
+    """Items, users and ids, None where the model has none, and notes."""
+    what = type(model).__name__
+    if hasattr(model, "scoring_embeddings"):  # LinearMF and CosineMF have components_ as well
+        raise TypeError(
+            f"{name} must be {_KNOWN}, got {what}: use its item_embeddings() and user_embeddings(X)"
+        )
+    if hasattr(model, "item_factors") and hasattr(model, "user_factors"):
+        if model.item_factors is None or model.user_factors is None:
+            raise TypeError(f"{name} must be fitted, got {what} without factors")
+        items = _rows(f"{name}.item_factors", model.item_factors)
+        return items, _rows(f"{name}.user_factors", model.user_factors), None, ()
+    if hasattr(model, "wv") and hasattr(model, "dv"):
+        raise TypeError(f"{name} must have one kind of vectors, got {what}: give its .wv or .dv")
+    words = getattr(model, "wv", model)
+    if hasattr(words, "vectors") and hasattr(words, "index_to_key"):
+        outputs = getattr(model, "syn1neg", None)
+        users = None if outputs is None else as_rows(f"{name}.syn1neg", outputs)
+        note = () if users is None else ("users: the output vectors of negative sampling",)
+        ids = as_ids([str(key) for key in words.index_to_key])
+        return as_rows(f"{name}.vectors", words.vectors), users, ids, note
+    if hasattr(model, "num_embeddings") and hasattr(model, "weight"):
+        return as_rows(f"{name}.weight", model.weight), None, None, ()
+    if np.ndim(getattr(model, "components_", None)) == 2:
+        items = as_rows(f"{name}.components_", model.components_)
+        named = getattr(model, "feature_names_in_", None)
+        ids = None if named is None else as_ids([str(one) for one in named])
+        return as_rows(name, items.T), None, ids, (_TRANSPOSED,)
+    raise TypeError(f"{name} must be {_KNOWN}, got {what}{_hint(model)}")
+
+
+def _rows(name: str, factors: Any) -> Rows:
+    """Factors of implicit as rows; those of a GPU have to_numpy."""
+    return as_rows(name, factors.to_numpy() if hasattr(factors, "to_numpy") else factors)
+
+
+def _hint(model: Any) -> str:
+    """Name what a model with several embeddings holds, or say that it is not fitted."""
+    named = getattr(model, "named_modules", None)
+    if callable(named):
+        held = [name for name, one in named() if hasattr(one, "num_embeddings")]
+        return f" (give one of its embeddings: {', '.join(held)})" if held else ""
+    return " (fit it first)" if hasattr(model, "fit") else ""

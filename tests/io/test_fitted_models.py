@@ -1,0 +1,158 @@
+"""from_model: embeddings of fitted models, recognised by their attributes alone."""
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.decomposition import NMF, TruncatedSVD
+
+import fastcos
+
+RNG = np.random.default_rng(0)
+ITEMS = RNG.standard_normal((7, 3)).astype(np.float32)
+USERS = RNG.standard_normal((9, 3)).astype(np.float32)
+X = RNG.random((12, 7))
+
+
+class OnGpu:
+    """A matrix of implicit.gpu."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def to_numpy(self):
+        return self.values
+
+
+def implicit(items=ITEMS, users=USERS):
+    return SimpleNamespace(item_factors=items, user_factors=users)
+
+
+def keyed(vectors=ITEMS, keys=tuple("abcdefg")):
+    return SimpleNamespace(vectors=vectors, index_to_key=list(keys))
+
+
+def embedding(weight=ITEMS):
+    return SimpleNamespace(weight=weight, num_embeddings=len(weight), embedding_dim=3)
+
+
+@pytest.mark.parametrize("wrap", [lambda rows: rows, OnGpu])
+def test_from_model_takes_factors_of_implicit(wrap):
+    items, users, ids, notes = fastcos.from_model(implicit(wrap(ITEMS), wrap(USERS)))
+    np.testing.assert_array_equal(items, ITEMS)
+    np.testing.assert_array_equal(users, USERS)
+    assert ids.tolist() == list(range(7))
+    assert notes == ()
+
+
+def test_from_model_strips_biases_of_implicit():
+    with_bias = implicit(
+        np.column_stack([ITEMS, RNG.random(7)]), np.column_stack([USERS, np.ones(9)])
+    )
+    items, users, _, notes = fastcos.from_model(with_bias)
+    np.testing.assert_array_equal(items, ITEMS)
+    np.testing.assert_array_equal(users, USERS)
+    assert "BPR" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "model", [TruncatedSVD(3, random_state=0), NMF(3, random_state=0, tol=0.01, max_iter=1000)]
+)
+def test_from_model_predicts_as_scikit_learn_does(model):
+    with_users = fastcos.from_model(model.fit(X), model.transform(X))
+    predicted = model.inverse_transform(model.transform(X))
+    np.testing.assert_allclose(with_users.users @ with_users.items.T, predicted, atol=1e-9)
+    assert fastcos.from_model(model).users is None
+
+
+def test_from_model_takes_words_as_ids():
+    found = fastcos.from_model(keyed())
+    assert found.ids.tolist() == list("abcdefg")
+    assert found.users is None
+    numbers = fastcos.from_model(keyed(keys=range(10, 17)))
+    assert numbers.ids.tolist() == list(range(10, 17))
+
+
+def test_from_model_takes_both_sides_of_word2vec():
+    found = fastcos.from_model(SimpleNamespace(wv=keyed(), syn1neg=ITEMS[::-1]))
+    np.testing.assert_array_equal(found.items, ITEMS)
+    np.testing.assert_array_equal(found.users, ITEMS[::-1])
+
+
+def test_from_model_takes_two_embeddings():
+    found = fastcos.from_model(embedding(), embedding(USERS))
+    np.testing.assert_array_equal(found.items, ITEMS)
+    np.testing.assert_array_equal(found.users, USERS)
+
+
+def test_from_model_feeds_an_audit():
+    found = fastcos.from_model(implicit())
+    assert fastcos.audit(found.items, found.users, k=2).n_items == 7
+
+
+LINES = [
+    (lambda: fastcos.from_model(ITEMS), "model must be a fitted model of implicit, scikit-learn"),
+    (lambda: fastcos.from_model(None), "model must be a fitted model of implicit"),
+    (lambda: fastcos.from_model(TruncatedSVD()), "PyTorch, got TruncatedSVD (fit it first)"),
+    (lambda: fastcos.from_model(KMeans(2).fit(X)), "PyTorch, got KMeans"),
+    (lambda: fastcos.from_model(implicit(None)), "model must be fitted, got SimpleNamespace"),
+    (
+        lambda: fastcos.from_model(fastcos.LinearMF(2).fit(X)),
+        "got LinearMF: use its item_embeddings() and user_embeddings(X)",
+    ),
+    (
+        lambda: fastcos.from_model(SimpleNamespace(wv=keyed(), dv=keyed())),
+        "model must have one kind of vectors, got SimpleNamespace: give its .wv or .dv",
+    ),
+    (
+        lambda: fastcos.from_model(
+            SimpleNamespace(named_modules=lambda: [("item", embedding()), ("out", None)])
+        ),
+        "(give one of its embeddings: item)",
+    ),
+    (lambda: fastcos.from_model(implicit(), USERS), "users must be None for SimpleNamespace"),
+    (lambda: fastcos.from_model(embedding(), USERS[:, :2]), "users must have as many columns as"),
+    (lambda: fastcos.from_model(keyed(), "users"), "users must hold real numbers"),
+    (lambda: fastcos.from_model(keyed(ITEMS * np.nan)), "model.vectors must be finite, got NaN"),
+    (lambda: fastcos.from_model(keyed(keys="ab")), "ids of the model must have as many rows"),
+    (lambda: fastcos.from_model(embedding(ITEMS[0])), "model.weight must be 2-dimensional"),
+    (lambda: fastcos.top_k(implicit(), k=2), "(a model? use fastcos.from_model)"),
+]
+
+
+@pytest.mark.parametrize(("call", "line"), LINES, ids=[line[:40] for _, line in LINES])
+def test_from_model_refuses_in_one_line(call, line):
+    with pytest.raises((TypeError, ValueError), match=re.escape(line)) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_from_model_of_installed_implicit():
+    als = pytest.importorskip("implicit.als")
+    import scipy.sparse as sp
+
+    model = als.AlternatingLeastSquares(4, iterations=2, use_gpu=False, random_state=0)
+    model.fit(sp.csr_matrix(X), show_progress=False)
+    found = fastcos.from_model(model)
+    assert found.items.shape == (7, 4)
+    assert found.users.shape == (12, 4)
+
+
+@pytest.mark.slow
+def test_from_model_of_installed_gensim():
+    word2vec = pytest.importorskip("gensim.models").Word2Vec
+    model = word2vec([list("abcd"), list("dcba")] * 5, vector_size=4, min_count=1, workers=1)
+    found = fastcos.from_model(model)
+    assert found.items.shape == found.users.shape == (4, 4)
+    assert sorted(found.ids) == list("abcd")
+    assert fastcos.from_model(model.wv).users is None
+
+
+@pytest.mark.slow
+def test_from_model_of_installed_torch():
+    torch = pytest.importorskip("torch")
+    weight = torch.nn.Embedding(7, 3)
+    np.testing.assert_array_equal(fastcos.from_model(weight).items, weight.weight.detach().numpy())
