@@ -89,6 +89,7 @@ def vertex_attack(
     >>> round(float(found.radius[0, 0]), 1), found.rescaling[0, 0].round(2)
     (1.5, array([1.  , 0.65, 1.  ]))
     """
+    validation.check_progress(progress)
     sample, k, condition = certificates.as_edges(items, k, condition, rows, working_memory)
     length = min(len(sample.items) - 1, k + N_LISTED)
     neighbors = certificates.nearest(sample, length, n_threads).indices

@@ -186,9 +186,9 @@ def query_metric(
     validation.check_scorable("users", P, P)
     n, k = P.shape
     chosen: Any = slice(None)
+    generator = validation.as_generator("random_state", random_state)
     if sample is not None:
         sample = validation.as_count("sample", sample, high=n)
-        generator = validation.as_generator("random_state", random_state)
         chosen = np.sort(generator.choice(n, sample, replace=False))
     P = P[chosen]
     n = len(P)

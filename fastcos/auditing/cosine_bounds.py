@@ -354,7 +354,7 @@ def _as_pairs(x: Any, y: Any) -> tuple[list[Floats], bool]:
 def _as_metric(name: str, metric: Any, size: int | None = None) -> Floats:
     """Return a symmetric positive definite matrix (d, d), or the diagonal of one as (d,)."""
     if np.ndim(metric) == 1:
-        length = np.size(metric) if size is None else size
+        length = max(1, np.size(metric)) if size is None else size
         return validation.as_positive_diagonal(name, metric, length)
     matrix: Floats = validation.as_rows(name, metric, dtype=np.float64).astype(np.float64)
     d = len(matrix) if size is None else size

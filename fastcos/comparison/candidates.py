@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastcos import validation
 from fastcos.measures import Measure, get_measure, list_measures
 from fastcos.measures.base import REGISTRY, Invariances, Plain
 from fastcos.measures.serialization import label_of, parameters_of
@@ -217,7 +218,7 @@ def select_candidates(
         missing = [one for one in selected if not embeddings.provide(one.requires)]
         left_out = {one.measure: one.requires for one in missing}
     else:
-        selected = [_candidate(one) for one in chosen]
+        selected = [_candidate(one, argument) for one in validation.as_list(argument, chosen)]
         for one in selected:
             _check_served(argument, one, embeddings, with_users)
         objects = [one.measure for one in selected if not isinstance(one.source, str)]
@@ -257,11 +258,14 @@ def check_known(argument: str, name: str) -> None:
             raise ValueError(str(error).replace("measure", argument, 1)) from None
 
 
-def _candidate(choice: str | Measure) -> Candidate:
+def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:
     if isinstance(choice, str):
-        check_known("measures", choice)
+        check_known(argument, choice)
         return Candidate(choice, source=choice)
-    made = get_measure(choice)
+    try:
+        made = get_measure(choice)
+    except TypeError as error:
+        raise TypeError(str(error).replace("measure", argument, 1)) from None
     return Candidate(label_of(made), source=made)
 
 

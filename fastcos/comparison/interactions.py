@@ -166,6 +166,9 @@ def compare(
     """
     started, chosen = time.monotonic(), measures not in (None, DEFAULT)
     validation.check_progress(progress)
+    validation.check_callable("executor", executor)
+    if on_rescalings is not None:
+        validation.check_callable("on_rescalings", on_rescalings)
     grid = validation.as_flag("grid", grid)
     if budget is not None:
         budget = validation.as_real("budget", budget, above=0)
@@ -183,7 +186,8 @@ def compare(
         random_state=validation.as_count("random_state", random_state, low=0),
     )
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
-    listed = [preprocessing] if isinstance(preprocessing, str) else preprocessing
+    is_one = isinstance(preprocessing, str)
+    listed = [preprocessing] if is_one else validation.as_list("preprocessing", preprocessing)
     known = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in listed]
     preprocessings = list(dict.fromkeys(["none", *known]))  # the baseline is of "none"
     named = [one for one in named_variants(rescalings) if objective in ("both", one.objective)]

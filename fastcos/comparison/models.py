@@ -112,7 +112,7 @@ def named_variants(chosen: Sequence[str | Rescaling] | None) -> list[ModelVarian
     """The chosen rescalings of Eq. 1 (default: all that have a name), and Eq. 2."""
     known = {named.name: named.rescaling for named in rescalings()}
     variants = []
-    for choice in known if chosen is None else chosen:
+    for choice in known if chosen is None else validation.as_list("rescalings", chosen):
         if isinstance(choice, Rescaling):
             variants.append(ModelVariant(choice.name, "dropout", choice))
         else:

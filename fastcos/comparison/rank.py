@@ -106,9 +106,14 @@ def choose_rank(
     """
     X = as_interactions("X", X)
     most = min(X.shape)
-    given = [rank for rank in RANKS if rank <= most] if ranks is None else list(ranks)
+    given = (
+        [rank for rank in RANKS if rank <= most]
+        if ranks is None
+        else validation.as_list("ranks", ranks)
+    )
     chosen = sorted({validation.as_count("ranks", rank, 2, most) for rank in given})
-    validation.as_count("number of ranks", len(chosen))
+    if not chosen:
+        raise ValueError("ranks must have at least one rank, got none")
     if regularization is not None:
         regularization = validation.as_real("regularization", regularization, low=0)
     random_state = validation.as_count("random_state", random_state, low=0)

@@ -88,6 +88,7 @@ def compare_vectors(
     """
     rows = memmap.as_mapped_rows("vectors", vectors)
     validation.check_progress(progress)
+    validation.check_callable("executor", executor)
     random_state = validation.as_count("random_state", random_state, low=0)
     if (labels is None) == (pairs is None):
         given = "neither" if labels is None else "both"
@@ -99,7 +100,10 @@ def compare_vectors(
         present = np.concatenate([some.any(axis=1) for _, some in blocks_of(rows)])
         task: Task = LabelTask(codes, present, sampling)
     else:
-        numbers, ratings = pairs
+        both = validation.as_list("pairs", pairs)
+        if len(both) != 2:
+            raise ValueError(f"pairs must be (pairs, ratings), got {len(both)} values")
+        numbers, ratings = both
         numbers = as_pairs("pairs", numbers, len(rows))
         ratings = validation.as_vector("ratings", ratings, len(numbers))
         check_varied("ratings", ratings)

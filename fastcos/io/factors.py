@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.io.vectors import as_vectors, of_export, read_arrays, read_vectors
+from fastcos.io.vectors import as_vectors, check_columns, of_export, read_arrays, read_vectors
 from fastcos.storage import FastcosFormatError
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
-from fastcos.validation import Rows, check_none, check_same_width
+from fastcos.validation import Rows, as_path, check_none, check_same_width, format_value
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -89,7 +89,8 @@ def read_factors(
     >>> found.items.shape, found.notes
     ((4, 2), ('stripped the bias column of the items (BPR)',))
     """
-    path = Path(path)
+    path = as_path("path", path)
+    check_columns(vector_column, id_column)
     arrays = read_arrays(path, vector_column, id_column)
     if vector_column is None:
         items, own_users, ids, notes = _sides(path, arrays, id_column)
@@ -99,7 +100,7 @@ def read_factors(
     if own_users is not None:
         check_none("--users", users, f"where {path} holds the users")
     elif users is not None:
-        own_users = read_vectors(users).vectors
+        own_users = read_vectors(as_path("users", users)).vectors
     if own_users is not None:
         check_same_width("users", own_users, "items", items)
     stripped: tuple[str, ...] = ()
@@ -133,6 +134,9 @@ def common_rows(
 
     Files without a common id, or without ids and of different lengths, raise FastcosFormatError.
     """
+    for name, side in (("ids", ids), ("old_ids", old_ids)):
+        if not isinstance(side, np.ndarray) or side.ndim != 1:
+            raise TypeError(f"{name} must be a 1-dimensional array, got {format_value(side)}")
     rows, old_rows = (np.arange(len(side), dtype=np.int64) for side in (ids, old_ids))
     if len(ids) == len(old_ids) and np.array_equal(ids, old_ids):
         return rows, old_rows

@@ -104,7 +104,7 @@ def ingest_interactions(
     """
     as_choice("duplicates", duplicates, _DUPLICATES)
     entries = as_count("entries_per_shard", entries_per_shard)
-    path, target = Path(path), as_path("out", out).absolute()
+    path, target = as_path("path", path), as_path("out", out).absolute()
     check_new_directory("out", target)
     with (
         temporary_directory(target) as folder,

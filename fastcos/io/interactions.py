@@ -20,7 +20,7 @@ from fastcos.io.tables import open_table
 from fastcos.linalg.csr import as_interactions
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import as_choice, check_none
+from fastcos.validation import as_choice, as_path, check_none
 
 Ids = npt.NDArray[Any]
 
@@ -118,7 +118,7 @@ def read_interactions(
     ([7, 10], [3, 12], [[1.0, 4.5], [0.0, 2.0]])
     """
     as_choice("duplicates", duplicates, DUPLICATES)
-    path = Path(path)
+    path = as_path("path", path)
     kind = "".join(path.suffixes[-2:]).lower()
     if kind.endswith((".npz", ".mtx", ".mtx.gz")):
         for name, given in (("user", user), ("item", item), ("value", value), ("member", member)):

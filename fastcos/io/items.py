@@ -19,7 +19,16 @@ from fastcos.io.columns import (
 )
 from fastcos.io.tables import Table, open_table
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import ITEM_WORDS, NAME_WORDS, VALUE_WORDS, read_only
+from fastcos.validation import (
+    ITEM_WORDS,
+    NAME_WORDS,
+    VALUE_WORDS,
+    as_list,
+    as_path,
+    check_text,
+    format_value,
+    read_only,
+)
 
 Texts = npt.NDArray[np.str_]
 # cells that mean no label; the second is MovieLens'
@@ -119,9 +128,10 @@ def read_labels(
     >>> found.n_several, found.n_unknown
     (1, 1)
     """
-    path = Path(path)
+    path = as_path("path", path)
     if only is not None:
-        only = {only} if isinstance(only, str) else set(only)
+        only = {only} if isinstance(only, str) else set(as_list("only", only))
+    check_text("separator", separator)
     positions = _Positions(item_ids)
     with open_table(path, member=member, delimiter=delimiter, header=header) as table:
         item = _item_column(item, table, path)
@@ -213,7 +223,7 @@ def read_names(
     ...     read_names(file, [4, 3]).tolist()
     ['4', 'Casablanca']
     """
-    path = Path(path)
+    path = as_path("path", path)
     positions = _Positions(item_ids)
     with open_table(path, member=None, delimiter=None, header=True) as table:
         item = _item_column(item, table, path)
@@ -287,7 +297,7 @@ def read_popularity(
     ...     read_popularity(file, [4, 5, 3])
     Popularity(values=array([ 2.,  0., 10.]), n_missing=1, n_unknown=0)
     """
-    path = Path(path)
+    path = as_path("path", path)
     positions = _Positions(item_ids)
     with open_table(path, member=None, delimiter=None, header=True) as table:
         item = _item_column(item, table, path)
@@ -364,7 +374,7 @@ def read_pairs(
     >>> found.pairs.tolist(), found.ratings.tolist(), found.n_unknown
     ([[2, 1], [2, 0]], [6.5, 1.0], 1)
     """
-    path = Path(path)
+    path = as_path("path", path)
     with open_table(path, member=member, delimiter=delimiter, header=header) as table:
         if len(table.names) < 3:
             raise FastcosFormatError(
@@ -402,7 +412,10 @@ class _Positions:
     """Positions of item ids, matched as text."""
 
     def __init__(self, item_ids: npt.ArrayLike) -> None:
-        self.ids: Texts = np.array([str(one) for one in np.asarray(item_ids).tolist()], np.str_)
+        listed = np.asarray(item_ids)
+        if listed.ndim != 1 or listed.dtype.kind not in "iuUO" or not len(listed):
+            raise TypeError(f"item_ids must be a list of ids, got {format_value(item_ids)}")
+        self.ids: Texts = np.array([str(one) for one in listed.tolist()], np.str_)
         self._of = {one: position for position, one in enumerate(self.ids.tolist())}
 
     def match(self, path: Path, column: TextColumn) -> tuple[Integers, Integers, int]:

@@ -25,7 +25,7 @@ from fastcos.io.parquet import ARROW_SUFFIXES, PARQUET_SUFFIXES, ParquetTable
 from fastcos.io.streams import open_bytes
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import as_flag, check_none, check_progress
+from fastcos.validation import as_flag, check_none, check_progress, check_text
 
 # rows of one chunk: larger chunks cost time in the garbage collector
 _CHUNK = 512
@@ -193,6 +193,10 @@ def open_table(
 ) -> Iterator[Table]:
     """Open a table by its suffix and read its header; progress counts the bytes of a text file."""
     header = as_flag("header", header)
+    check_text("member", member)
+    check_text("delimiter", delimiter)
+    if delimiter is not None and len(delimiter) > 1:
+        raise ValueError(f"delimiter must be one letter, got {delimiter!r}")
     check_progress(progress)
     if path.suffix.lower() in (*PARQUET_SUFFIXES, *ARROW_SUFFIXES):
         check_none("member", member, "for Parquet")

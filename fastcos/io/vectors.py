@@ -24,7 +24,7 @@ from fastcos.io.streams import open_bytes
 from fastcos.io.tables import DelimitedTable
 from fastcos.storage import FastcosFormatError
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
-from fastcos.validation import check_none
+from fastcos.validation import as_path, check_none, check_text
 
 Array = npt.NDArray[Any]
 
@@ -73,7 +73,7 @@ def holds_vectors(path: str | os.PathLike[str]) -> bool:
     >>> holds_vectors("vectors.npy"), holds_vectors("ratings.txt")
     (True, False)
     """
-    path = Path(path)
+    path = as_path("path", path)
     kind = _kind(path)
     if kind == ".npz":
         return any(array.ndim == 2 for array in read_npz(path).values())
@@ -133,9 +133,16 @@ def read_vectors(
     >>> vectors.shape, ids.tolist()
     ((2, 2), ['a', 'b'])
     """
-    path = Path(path)
+    path = as_path("path", path)
+    check_columns(vector_column, id_column)
     arrays = read_arrays(path, vector_column, id_column)
     return as_vectors(path, arrays, vector_column, id_column)
+
+
+def check_columns(vector_column: Any, id_column: Any) -> None:
+    """Refuse columns that are no texts; an empty id_column is none."""
+    check_text("vector_column", vector_column)
+    check_text("id_column", None if id_column == "" else id_column)
 
 
 def read_arrays(
@@ -233,7 +240,7 @@ def read_ids(path: str | os.PathLike[str], length: int) -> npt.NDArray[Any]:
 
     Raises FastcosFormatError if the file is damaged, or does not have length ids.
     """
-    path = Path(path)
+    path = as_path("path", path)
     ids = read_npz(path).get("ids")
     if ids is None or ids.shape != (length,):
         what = "none" if ids is None else f"shape {ids.shape}"

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.storage import FastcosFormatError
+from fastcos.validation import as_instance, as_list, as_path
 
 PathLike = str | os.PathLike[str]
 
@@ -52,7 +53,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     ...     before, Path(f"{folder}/answer.txt").read_text()
     (False, '42')
     """
-    target = Path(os.path.realpath(path))  # still a link if links are circular
+    target = Path(os.path.realpath(as_path("path", path)))  # still a link if links are circular
     if (target.exists() or target.is_symlink()) and not target.is_file():
         raise OSError(f"path must be a regular file or a new one, got {path}")
     if not target.parent.is_dir():
@@ -97,29 +98,44 @@ def write_json(path: PathLike, value: Any) -> None:
       "k": 50
     }
     """
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"value must have a JSON form, got {error}") from None
+    write_text(path, text + "\n")
 
 
 def write_text(path: PathLike, text: str) -> None:
     """Write text as UTF-8, atomically; OSError as :func:`atomic_path`."""
+    as_instance("text", text, str, "a text")
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
+def _check_saved(name: str, array: Any) -> None:
+    if np.asarray(array).dtype.hasobject:
+        raise ValueError(f"{name} must not hold objects, which need pickle, got {type(array)}")
+
+
 def write_npy(path: PathLike, array: npt.NDArray[Any]) -> None:
     """Write an array as .npy, atomically; ValueError for arrays of objects, which need pickle."""
+    _check_saved("array", array)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.save(file, array, allow_pickle=False)
 
 
 def write_npz(path: PathLike, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write arrays as uncompressed .npz, atomically; ValueError for arrays of objects."""
+    for name, array in as_instance("arrays", arrays, Mapping, "a mapping of arrays").items():
+        as_instance("arrays", name, str, "a mapping of texts to arrays")
+        _check_saved(f"arrays[{name!r}]", array)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
 def write_parquet(path: PathLike, columns: Mapping[str, Sequence[Any]]) -> None:
     """Write columns as Parquet, atomically; FastcosFormatError without pyarrow."""
+    as_instance("columns", columns, Mapping, "a mapping of names to values")
     try:
         import pyarrow as arrow
         from pyarrow import parquet
@@ -147,6 +163,8 @@ def write_csv(path: PathLike, header: Sequence[str], rows: Iterable[Sequence[Any
     identity,0.75
     eq2,
     """
+    header = as_list("header", header)
+    as_instance("rows", rows, Iterable, "rows of values")
     with (
         atomic_path(path) as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,

@@ -90,6 +90,7 @@ class InteractionShards:
 
     def __init__(self, path: storage.PathLike, *, verify: bool = True) -> None:
         self.path = validation.as_path("path", path)
+        verify = validation.as_flag("verify", verify)
         stored = storage.load_arrays(self.path / _MANIFEST, _KIND)
         n, p = stored.fields["shape"]
         self.shape: tuple[int, int] = (int(n), int(p))

@@ -251,7 +251,7 @@ def svd_residuals(
     try:
         U, s, Vt = svd[:3]
     except (TypeError, ValueError, IndexError, KeyError):
-        what = validation.format_value(svd)
+        what = type(svd).__name__ if isinstance(svd, list) else validation.format_value(svd)
         raise TypeError(f"svd must be (U, s, Vt, ...), got {what}") from None
     rows = validation.as_rows("svd.Vt", Vt, dtype=np.float64)
     validation.check_same_width("svd.Vt", rows, "X", operator)

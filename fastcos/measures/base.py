@@ -214,6 +214,8 @@ _SCORERS = {
 
 def register(measure: type[Any]) -> type[Any]:
     """Class decorator: make a measure known by its name."""
+    if not isinstance(getattr(measure, "name", None), str):
+        raise TypeError(f"measure must be a class with a name, got {measure!r}")
     REGISTRY[measure.name] = measure
     return measure
 

@@ -172,7 +172,9 @@ def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
 
 def _n_parts(n_threads: int | None) -> int:
     """Number of histograms filled in parallel; counts are integers, so it does not change sums."""
-    return 2 * (config.num_threads() if n_threads is None else n_threads)
+    if n_threads is None:
+        return 2 * config.num_threads()
+    return 2 * validation.as_thread_count("n_threads", n_threads)
 
 
 def _pair_scores(grouped: LabelledRows, n_threads: int | None) -> tuple[Floats, Floats]:

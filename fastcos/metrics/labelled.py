@@ -36,7 +36,7 @@ def as_neighbor_lists(
     name: str, indices: Any, k: Any = None, *, n_items: int | None = None, padded: bool = False
 ) -> Integers:
     """Return the first k columns of lists (n, K) as int64; no repeated item, -1 only if padded."""
-    array = np.asarray(indices)
+    array = validation.as_array(name, indices)
     if array.dtype.kind not in "iu" or array.ndim != 2 or 0 in array.shape:
         raise ValueError(
             f"{name} must be a two-dimensional array of integers (lists, items), got shape "

@@ -115,8 +115,8 @@ def neighbor_purity(
     >>> neighbor_purity([[1], [0], [1], [2]], ["a", "a", "b", "b"])
     NeighborPurity(value=0.75, baseline=0.3333333333333333)
     """
+    codes = validation.as_labels("labels", labels, np.size(labels))
     names = np.asarray(labels)
-    codes = validation.as_labels("labels", names, len(names))
     lists = as_neighbor_lists("neighbors", neighbors, k, n_items=len(codes))
     if query_labels is None:
         check_same_length("labels", len(codes), "neighbors", len(lists))

@@ -20,6 +20,8 @@ Floats = npt.NDArray[np.float32]
 
 SIMILARITIES = ("cosine", "layer_norm", "dot")
 LOSSES = ("info_nce", "negative_sampling")
+# components: no embeddings are as wide, and a mistyped number would be a MemoryError
+_MOST_COMPONENTS = 2**16
 # ends of the real parameters: beyond them the training is useless or overflows float32
 _RANGES = {
     "temperature": (0.01, 100),
@@ -300,7 +302,9 @@ class CosineMF(
         }
         # a row of one number that sums to 0 is zero
         fewest = 2 if checked["similarity"] == "layer_norm" else 1
-        checked["n_components"] = validation.as_count("n_components", self.n_components, fewest)
+        checked["n_components"] = validation.as_count(
+            "n_components", self.n_components, fewest, _MOST_COMPONENTS
+        )
         for name in ("n_negatives", "batch_size", "max_iter", "n_iter_no_change"):
             checked[name] = validation.as_count(name, getattr(self, name))
         for name, (low, high) in _RANGES.items():

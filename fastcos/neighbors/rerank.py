@@ -64,6 +64,7 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
     """
     validation.check_progress(progress)
     given = validation.as_instance("neighbors", neighbors, Neighbors, "what top_k returns")
+    validation.check_callable("scorer", scorer)
     indices = np.array(given.indices, np.int64)
     scores = np.full(indices.shape, -np.inf, np.float32)
     for query in range(len(indices)):

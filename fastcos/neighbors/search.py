@@ -124,6 +124,7 @@ def top_k(
         from fastcos.neighbors.sparse import sparse_top_k
 
         validation.check_none("out", out, "for sparse rows")
+        as_options(n_threads, working_memory, progress)
         return sparse_top_k(
             queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
             exclude=exclude, min_score=min_score, n_threads=n_threads, progress=progress,

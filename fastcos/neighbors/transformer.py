@@ -93,7 +93,10 @@ class NeighborsTransformer(
         """
         check_is_fitted(self)
         rows = estimator_rows(self, X, reset=False)
-        k = self.n_neighbors + (self.mode == "distance")
+        with_itself = self.mode == "distance"
+        k = with_itself + validation.as_count(
+            "n_neighbors", self.n_neighbors, high=self.n_samples_fit_ - with_itself
+        )
         found = self._index.search(rows, k)
         values = np.ones(found.scores.shape)
         if self.mode == "distance":

@@ -109,7 +109,7 @@ def save_arrays(
     >>> stored.arrays["rows"], stored.fields
     (array([0., 1., 2.]), {'unit': 'cosine'})
     """
-    target = Path(path)
+    target = validation.as_path("path", path)
     check_replaceable("path", target, _HEADER)
     if target.is_dir():
         with _one_writer(target):
@@ -148,7 +148,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
     --------
     See :func:`save_arrays`.
     """
-    directory = Path(path)
+    directory = validation.as_path("path", path)
     if not directory.exists():
         raise FileNotFoundError(f"path must be a saved {kind}, got no such directory: {directory}")
     content, header = _read_header(directory, kind)

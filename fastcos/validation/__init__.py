@@ -25,6 +25,7 @@ from fastcos.validation.arguments import (
     as_instance as as_instance,
     as_item_numbers as as_item_numbers,
     as_labels as as_labels,
+    as_list as as_list,
     as_neighbor_count as as_neighbor_count,
     as_number as as_number,
     as_partial_labels as as_partial_labels,
@@ -36,6 +37,7 @@ from fastcos.validation.arguments import (
     as_rows as as_rows,
     as_thread_count as as_thread_count,
     as_vector as as_vector,
+    check_callable as check_callable,
     check_fitted as check_fitted,
     check_length as check_length,
     check_memory as check_memory,
@@ -45,6 +47,7 @@ from fastcos.validation.arguments import (
     check_scorable as check_scorable,
     check_shape as check_shape,
     check_squarable as check_squarable,
+    check_text as check_text,
     format_value as format_value,
     read_only as read_only,
 )

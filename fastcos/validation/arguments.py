@@ -6,7 +6,7 @@ A message names the argument, the rule and the value. `as_x` converts, `check_x`
 import math
 import operator
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,6 +58,25 @@ def check_progress(progress: Any) -> None:
     """Refuse what cannot be called as progress(done, total), before any work."""
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable or None, got {format_value(progress)}")
+
+
+def check_callable(name: str, function: Any) -> None:
+    """Refuse what cannot be called, before any work."""
+    if not callable(function):
+        raise TypeError(f"{name} must be callable, got {format_value(function)}")
+
+
+def check_text(name: str, value: Any) -> None:
+    """Refuse what is neither None nor a text of at least one letter."""
+    if value is not None and not (isinstance(value, str) and value):
+        raise TypeError(f"{name} must be a text or None, got {format_value(value)}")
+
+
+def as_list(name: str, values: Any) -> list[Any]:
+    """Return an iterable as a list; a text or a mapping is none."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list, got {format_value(values)}")
+    return list(values)
 
 
 def as_number(name: str, text: Any) -> float:

@@ -49,7 +49,7 @@ def test_largest_gap_leaves_popularity_out():
     ("arguments", "message"),
     [
         ({"ranks": [1]}, "ranks must be a whole number from 2 to 20, got 1"),
-        ({"ranks": []}, "number of ranks must be"),
+        ({"ranks": []}, "ranks must have at least one rank"),
         ({"regularization": -1}, "regularization must be a finite number >= 0, got -1"),
         ({"random_state": -1}, "random_state must be"),
     ],

@@ -227,7 +227,7 @@ def test_cosine_mf_progress_counts_passes(simulation):
 @pytest.mark.parametrize(
     ("parameter", "value", "rule"),
     [
-        ("n_components", 0, "n_components must be a whole number of at least 1"),
+        ("n_components", 0, "n_components must be a whole number from 1 to 65536"),
         ("similarity", "l2", "similarity must be one of cosine, layer_norm, dot"),
         ("loss", "mse", "loss must be one of info_nce, negative_sampling"),
         ("temperature", 0, "temperature must be a finite number >= 0.01"),
@@ -253,7 +253,7 @@ def test_cosine_mf_refuses_invalid_interactions():
         CosineMF().fit(np.zeros((3, 4)))
     with pytest.raises(ValueError, match="Negative values in data"):
         CosineMF().fit(sp.csr_array(-np.eye(3)))
-    with pytest.raises(ValueError, match="n_components must be a whole number of at least 2"):
+    with pytest.raises(ValueError, match="n_components must be a whole number from 2 to 65536"):
         CosineMF(1, similarity="layer_norm").fit(np.eye(3))
 
 
