@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     )
     from fastcos.auditing.certificates import certified_neighbors as certified_neighbors
     from fastcos.auditing.item_audit import audit as audit
+    from fastcos.calibration.calibrate import calibrate as calibrate
     from fastcos.comparison import compare as compare, compare_vectors as compare_vectors
     from fastcos.config import get_config as get_config, set_config as set_config
     from fastcos.datasets.simulation import simulate_interactions as simulate_interactions
@@ -51,6 +52,7 @@ _MODULES = {
     ),
     "auditing.certificates": ("certified_neighbors",),
     "auditing.item_audit": ("audit",),
+    "calibration.calibrate": ("calibrate",),
     "comparison": (
         "compare",
         "compare_vectors",
@@ -96,8 +98,8 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 # reached as attributes, so that "import fastcos" is enough
 _PACKAGES = {
-    "auditing", "comparison", "datasets", "distributed", "io", "linalg", "measures", "metrics",
-    "models", "neighbors", "plots", "storage",
+    "auditing", "calibration", "comparison", "datasets", "distributed", "io", "linalg", "measures",
+    "metrics", "models", "neighbors", "plots", "storage",
 }  # fmt: skip
 
 __all__ = [*sorted(_MODULE_OF), "metrics"]

@@ -26,6 +26,7 @@ ORDER = (
     "models datasets metrics",
     "io",
     "auditing comparison",
+    "calibration",
     "plots distributed",
     "cli",
 )

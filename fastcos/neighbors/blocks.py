@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.engine.packing import EncodedRows, encode_rows
-from fastcos.measures.base import Measure, UpperBounded, get_measure
+from fastcos.measures.base import Floats, Measure, UpperBounded, get_measure
 from fastcos.neighbors.search import as_options
 
 # bytes of a score: the product in float64, the score, and what to_score makes of it
@@ -69,23 +69,31 @@ def similarity_blocks(
         block = max(1, min(len(Q), int(fits)))
     block = validation.as_count("block", block)
     fitted = get_measure(measure).fit(X)
-    blocks = _refined_blocks if isinstance(fitted, UpperBounded) else _product_blocks
-    return blocks(fitted, Q, X, block)
+    blocks = score_blocks(fitted, Q, X, block)
+    return ((rows, scores.astype(np.float32)) for rows, scores in blocks)
+
+
+def score_blocks(
+    measure: Measure, queries: validation.Rows, items: validation.Rows, block: int
+) -> Iterator[tuple[slice, Floats]]:
+    """Yield the float64 scores of checked rows by a measure fitted to the items."""
+    blocks = _refined_blocks if isinstance(measure, UpperBounded) else _product_blocks
+    return blocks(measure, queries, items, block)
 
 
 def _refined_blocks(
     measure: Any, queries: validation.Rows, items: validation.Rows, block: int
-) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
+) -> Iterator[tuple[slice, Floats]]:
     precomputed, every = measure.precompute(items), np.arange(len(items))
     for first in range(0, len(queries), block):
         Q = queries[first : first + block]
         exact = measure.rescore(Q, precomputed, np.tile(every, (len(Q), 1)))
-        yield slice(first, first + len(Q)), measure.to_score(exact, Q).astype(np.float32)
+        yield slice(first, first + len(Q)), measure.to_score(exact, Q)
 
 
 def _product_blocks(
     measure: Measure, queries: validation.Rows, items: validation.Rows, block: int
-) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
+) -> Iterator[tuple[slice, Floats]]:
     kind, bias = measure.metric_type, measure.item_bias(items)
     right = encode_rows(measure.encode_items(items), bias, None, kind)
     if kind == "cosine":
@@ -103,8 +111,7 @@ def _product_blocks(
             np.minimum(raw, 0.0, out=raw)
         elif bias is not None:
             raw = raw + bias
-        scores = measure.to_score(raw.astype(np.float64, copy=False), Q)
-        yield slice(first, first + len(Q)), scores.astype(np.float32)
+        yield slice(first, first + len(Q)), measure.to_score(raw.astype(np.float64, copy=False), Q)
 
 
 def _unit(encoded: EncodedRows) -> validation.Rows:

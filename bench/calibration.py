@@ -1,0 +1,324 @@
+"""What fastcos.calibrate promises, measured: python -m bench.calibration EXPERIMENT.
+
+null       counts of 20,000 x 64 rows against a float64 matrix, and the time
+sampled    1,000,000 x 128 rows, sampled: the time, and the error against a larger sample
+held_out   thresholds of one half of the rows, observed on the other half; five data sets
+tail       the tail model of a tenth of the rows against all pairs of all rows
+fdr        share of false discoveries among planted relevant pairs, 200 simulations
+transfer   one number and one rate on two versions of a model
+rescaling  the range of the threshold against 10,000 random D, and against a grid of all D
+hubs       rates of single queries by the cosine and by query_normalized
+"""
+
+import argparse
+import platform
+import time
+import zipfile
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from scipy.stats import norm
+
+from bench import inputs
+from fastcos import LinearMF, calibrate, read_interactions, top_k
+from fastcos.calibration import threshold_range
+from fastcos.storage.provenance import versions
+
+RATES = (1e-2, 1e-3, 1e-4, 1e-5)
+# dimensions of the models that are trained here
+RANK = 64
+
+
+def unit(rows):
+    rows = np.asarray(rows, np.float64)
+    return rows / np.maximum(np.linalg.norm(rows, axis=1), 1e-300)[:, None]
+
+
+def pair_cosines(rows):
+    """Return the cosines of all pairs of different rows."""
+    X = unit(rows)
+    return np.clip((X @ X.T)[np.triu_indices(len(X), 1)], -1, 1)
+
+
+def item_embeddings(X, rank=RANK, **parameters):
+    """Return items of a linear model, of items that somebody has."""
+    X = sp.csr_array(X, dtype=np.float32)
+    X = X[:, np.flatnonzero(X.sum(axis=0))]
+    return LinearMF(n_components=rank, random_state=0, **parameters).fit(X).item_embeddings()
+
+
+def anime():
+    with zipfile.ZipFile(inputs.DATA / "anime" / "anime.zip") as archive:
+        table = pd.read_csv(archive.open("anime/anime_history.dat"), sep="\t")
+    users, items = (pd.factorize(table.iloc[:, column])[0] for column in (0, 1))
+    return sp.csr_array((np.ones(len(users)), (users, items)))
+
+
+def movielens():
+    return read_interactions(inputs.DATA / "ml-latest-small" / "ratings.csv.zip").X
+
+
+def words():
+    """Return the GloVe vectors of the words in the lists of categories and of similarities."""
+    listed = set()
+    for name in ("battig.csv", "bless.csv"):
+        listed |= set(pd.read_csv(inputs.DATA / "words" / name)["word"])
+    for path in (inputs.DATA / "words").glob("EN-*.txt"):
+        listed |= set(pd.read_csv(path, sep="\t", header=None)[[0, 1]].to_numpy().ravel())
+    parts = np.load(inputs.DATA / "glove50" / "glove50.npz", allow_pickle=False)
+    names = parts["words"]
+    return inputs.required(inputs.glove())[np.isin(names, list(listed))]
+
+
+SETS = {
+    "cards": lambda: inputs.required(inputs.deck_embeddings())[1],
+    "anime": lambda: item_embeddings(anime()),
+    "MovieLens": lambda: item_embeddings(movielens()),
+    "GloVe": lambda: inputs.required(inputs.glove()),
+    "words": words,
+}
+
+
+def chosen(names):
+    return {name: SETS[name]() for name in (names or SETS)}
+
+
+def null(given):
+    rows = inputs.gaussian(20_000, 64)
+    start = time.perf_counter()
+    found = calibrate(rows)
+    seconds = time.perf_counter() - start
+    # the oracle bins with other code: by sorted edges
+    truth, moved = np.zeros(2**16, np.int64), 0
+    X, edges = unit(rows), np.arange(-(2**15), 2**15 + 1) / 2**15
+    for first in range(0, len(X), 500):
+        scores = X[first : first + 500] @ X.T
+        scores[np.arange(500), first + np.arange(500)] = np.nan
+        scores = np.clip(scores[~np.isnan(scores)], -1, 1)
+        truth += np.histogram(scores, edges)[0]
+        moved += int((np.abs(scores * 2**15 - np.rint(scores * 2**15)) < 72 * 2.0**-37).sum())
+    print(f"pairs {found.n_pairs:,}; {seconds:.1f} s")
+    print(f"bins with other counts: {(found.counts != truth).sum()} of {len(truth):,}")
+    print(f"pairs counted elsewhere: {np.abs(found.counts - truth).sum() // 2}")
+    print(f"pairs within rounding, (d + 8) 2^-52, of an edge: {moved}")
+
+
+def sampled(given):
+    rows = inputs.gaussian(1_000_000, 128) + 1.5 * np.eye(128, dtype=np.float32)[0]
+    for size in (5_000, 20_000):
+        start = time.perf_counter()
+        found = calibrate(rows, sample=size, random_state=size)
+        seconds = time.perf_counter() - start
+        print(f"sample {size:,}: {found.n_pairs:,} pairs, {seconds:.0f} s")
+        for rate in (*RATES, 1e-6):
+            low, high = found.threshold_interval(rate, confidence=0.99)
+            print(f"  {rate:g}: {found.threshold(rate):.4f} ({low:.4f} .. {high:.4f})")
+
+
+def held_out(given):
+    print("| data set | rows | rate | inside | median observed / promised | pairs per one |")
+    print("|---|---|---|---|---|---|")
+    for name, rows in chosen(given.sets).items():
+        given_rows = len(rows)
+        # equal up to the rounding of training: what the notes say to remove
+        _, first = np.unique(np.round(unit(rows), 5), axis=0, return_index=True)
+        rows = rows[np.sort(first)]
+        print(f"{name}: {given_rows:,} rows, {len(rows):,} different; each split {given.rows:,}")
+        inside, ratios = dict.fromkeys(RATES, 0), {rate: [] for rate in RATES}
+        shared = {rate: [] for rate in RATES}
+        for split in range(given.repeats):
+            order = np.random.default_rng(split).permutation(len(rows))[: given.rows]
+            half = len(order) // 2
+            fitted = calibrate(rows[order[:half]])
+            scores = pair_cosines(rows[order[half : 2 * half]])
+            for rate in RATES:
+                threshold = fitted.threshold(rate)
+                promised = float(fitted.p_value(threshold))
+                observed = float((scores >= threshold).mean())
+                low, high = fitted.rate_interval(promised, confidence=0.99, held_out=True)
+                inside[rate] += low <= observed <= high
+                ratios[rate].append(observed / promised)
+                pairs = promised * fitted.n_pairs / 2
+                shared[rate].append(pairs / fitted.independent_pairs(promised))
+        for rate in RATES:
+            print(
+                f"| {name} | {half:,} | {rate:g} | {inside[rate]} of {given.repeats} "
+                f"| {np.median(ratios[rate]):.2f} | {np.median(shared[rate]):.1f} |",
+                flush=True,
+            )
+        print(f"{name}: {' '.join(fitted.notes) or 'no notes'}", flush=True)
+
+
+def tail(given):
+    print("| data set | observed share | modelled / observed, median (5 % .. 95 %) | distance |")
+    print("|---|---|---|---|")
+    for name, rows in chosen(given.sets).items():
+        whole = calibrate(rows)
+        ratios, distances, shares = [], [], []
+        for seed in range(given.repeats):
+            small = calibrate(rows, sample=max(300, len(rows) // 10), random_state=seed)
+            # one pair of the small sample: far beyond what it observes well
+            threshold = small.threshold(2 / small.n_pairs)
+            observed = float(whole.pairs_above[np.searchsorted(whole.edges, threshold)])
+            shares.append(observed / whole.n_pairs)
+            ratios.append(2 / small.n_pairs / max(shares[-1], 1 / whole.n_pairs))
+            distances.append(np.nan if small.tail is None else small.tail.distance)
+        low, middle, high = np.quantile(ratios, (0.05, 0.5, 0.95))
+        print(
+            f"| {name} | {np.median(shares):.1e} | {middle:.2f} ({low:.2f} .. {high:.2f}) "
+            f"| {np.nanmedian(distances):.2f} |",
+            flush=True,
+        )
+
+
+def fdr(given):
+    """Queries with planted relevant items, against a null of queries without any."""
+    d, n_items, n_queries, planted = 32, 2_000, 100, 5
+    levels, found = (0.05, 0.2), {0.05: [], 0.2: []}
+    power = {0.05: [], 0.2: []}
+    for seed in range(given.repeats):
+        rng = np.random.default_rng(seed)
+        items = rng.standard_normal((n_items, d))
+        queries = rng.standard_normal((n_queries, d))
+        relevant = rng.permutation(n_items)[: n_queries * planted].reshape(n_queries, planted)
+        noise = rng.standard_normal((n_queries, planted, d))
+        items[relevant] = queries[:, None] + 0.7 * noise
+        null_queries = rng.standard_normal((2_000, d))
+        fitted = calibrate(items, null_queries)
+        neighbors = top_k(queries, items, k=20)
+        q = fitted.false_discovery_rate(neighbors.scores, n_items=n_items)
+        true = (neighbors.indices[:, :, None] == relevant[:, None, :]).any(axis=2)
+        for level in levels:
+            kept = q <= level
+            found[level].append((kept & ~true).sum() / max(1, kept.sum()))
+            power[level].append((kept & true).sum() / relevant.size)
+    unrelated = 1 - planted / n_items
+    for level in levels:
+        values = np.array(found[level])
+        error = norm.ppf(0.995) * values.std(ddof=1) / np.sqrt(len(values))
+        print(
+            f"FDR {level:g}: observed {values.mean():.4f} ± {error:.4f} (99 %), expected "
+            f"{level * unrelated:.4f}; {np.mean(power[level]):.0%} of the relevant pairs found"
+        )
+
+
+def transfer(given):
+    """Train two versions of a model, with other ranks and regularisation, on MovieLens."""
+    X = sp.csr_array(movielens(), dtype=np.float32)
+    X = X[:, np.flatnonzero(np.diff(sp.csc_array(X).indptr) >= 3)]
+    versions_ = {
+        "version 1": LinearMF(n_components=128, regularization=100.0, random_state=0),
+        "version 2": LinearMF(n_components=16, regularization=3000.0, random_state=0),
+    }
+    number = 0.6
+    calibrations = {}
+    print("| model | share of pairs at 0.6 or more | threshold for 1e-3 | observed, held out |")
+    print("|---|---|---|---|")
+    half = np.random.default_rng(0).permutation(X.shape[1])
+    for name, model in versions_.items():
+        items = model.fit(X).item_embeddings()
+        first, second = items[half[: len(half) // 2]], items[half[len(half) // 2 :]]
+        calibrations[name] = fitted = calibrate(first, model="films", model_version=name)
+        scores = pair_cosines(second)
+        print(
+            f"| {name} | {float(fitted.p_value(number)):.2e} | {fitted.threshold(1e-3):.3f} "
+            f"| {float((scores >= fitted.threshold(1e-3)).mean()):.2e} |"
+        )
+    old, new = calibrations.values()
+    moved = float(new.p_value(old.threshold(1e-3)))
+    print(f"the old threshold {old.threshold(1e-3):.3f} on version 2: {moved:.2e}")
+
+
+def rescaling(given):
+    """Compare with random D, and with a grid over all D where there are few columns."""
+    cases = {name: (rows, 1e-3, 1.2) for name, rows in chosen(given.sets or ["GloVe"]).items()}
+    print("| rows | given | found | bound | 10,000 random D |")
+    print("|---|---|---|---|---|")
+    for name, (rows, rate, condition) in cases.items():
+        rng = np.random.default_rng(0)
+        some = rows[rng.choice(len(rows), 400, replace=False)].astype(np.float64)
+        found = threshold_range(some, rate, condition=condition, sample=None)
+        seen = []
+        for trial in range(given.random):
+            # uniform logarithms, or their vertices: the extreme half
+            logs = rng.uniform(0, np.log(condition), some.shape[1])
+            if trial % 2:
+                logs = np.log(condition) * (logs > np.log(condition) / 2)
+            cosines = pair_cosines(some * np.exp(logs))
+            rank = int(rate * len(cosines))
+            seen.append(np.partition(cosines, -rank)[-rank])
+        print(
+            f"| {name}, 400 | {found.given:.4f} | {found.low:.4f} .. {found.high:.4f} "
+            f"| {found.bound_low:.4f} .. {found.bound_high:.4f} "
+            f"| {min(seen):.4f} .. {max(seen):.4f} |",
+            flush=True,
+        )
+    for d in (2, 3):
+        worst = 0.0
+        for seed in range(20):
+            some = np.random.default_rng(seed).standard_normal((8, d))
+            found = threshold_range(some, 0.2, condition=2.0, sample=None)
+            low, high = every_rescaling(some, 0.2, 2.0)
+            worst = max(worst, abs(found.low - low), abs(found.high - high))
+        print(f"{d} columns, 20 cases: largest difference to a grid of all D {worst:.1e}")
+
+
+def every_rescaling(rows, rate, condition, steps=400):
+    """Return the extremes of the threshold over a grid of all D, by enumeration."""
+    n, d = rows.shape
+    line = np.linspace(0, 2 * np.log(condition), steps if d == 3 else 20 * steps)
+    # up to its scale, one weight is 1
+    if d == 2:
+        logs = np.concatenate([np.stack([line, 0 * line], 1), np.stack([0 * line, line], 1)])
+    else:
+        a, b = (grid.ravel() for grid in np.meshgrid(line, line))
+        zero = np.zeros_like(a)
+        logs = np.concatenate(
+            [np.stack(order, 1) for order in ((zero, a, b), (a, zero, b), (a, b, zero))]
+        )
+    left, right = np.triu_indices(n, 1)
+    weights = np.exp(logs)
+    dots = weights @ (rows[left] * rows[right]).T
+    squares = weights @ (rows**2).T
+    cosines = dots / np.sqrt(squares[:, left] * squares[:, right])
+    rank = int(rate * len(left))
+    thresholds = np.partition(cosines, -rank, axis=1)[:, -rank]
+    return thresholds.min(), thresholds.max()
+
+
+def hubs(given):
+    print("| data set | measure | rate of a query, 5 % .. 95 % | highest 1 % |")
+    print("|---|---|---|---|")
+    for name, rows in chosen(given.sets).items():
+        for measure in ("cosine", "query_normalized", "mutual_proximity"):
+            fitted = calibrate(rows, measure=measure, sample=2_000)
+            rates = fitted.query_counts[2] / (fitted.n_items - 1)
+            low, high, top = np.quantile(rates, (0.05, 0.95, 0.99))
+            print(f"| {name} | {measure} | {low:.1e} .. {high:.1e} | {top:.1e} |", flush=True)
+
+
+EXPERIMENTS = (null, sampled, held_out, tail, fdr, transfer, rescaling, hubs)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Plain)
+    parser.add_argument("experiment", choices=[one.__name__ for one in EXPERIMENTS])
+    parser.add_argument("--sets", nargs="+", choices=SETS, help="data sets (default all)")
+    parser.add_argument("--repeats", type=int, default=100, help="splits or simulations")
+    parser.add_argument("--rows", type=int, default=5000, help="rows of a split, both halves")
+    parser.add_argument("--random", type=int, default=10_000, help="random D")
+    given = parser.parse_args()
+    found = versions()
+    print(f"{platform.processor() or platform.machine()}; " + ", ".join(
+        f"{name} {found[name]}" for name in ("python", "numpy", "scipy", "fastcos")
+    ))  # fmt: skip
+    next(one for one in EXPERIMENTS if one.__name__ == given.experiment)(given)
+
+
+class _Plain(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of the docstring."""
+
+
+if __name__ == "__main__":
+    main()

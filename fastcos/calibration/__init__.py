@@ -1,0 +1,38 @@
+"""Calibration: what a score means, as the share of random pairs that have it or more.
+
+Unrelated texts have a cosine of 0.7 by one model and of 0.1 by another. A threshold is therefore
+given as a false-positive rate, and read off the distribution of all pairs of the model's own
+vectors::
+
+    items, queries
+      |
+    calibrate                 samples of rows, passes over the scores of all their pairs
+      +-- histogram           exact counts in 2^16 bins; scores of each row above some levels
+      +-- tail                generalised Pareto distribution, beyond the observed scores
+      +-- rescaled            how far rescalings D move the threshold: threshold_range
+      |
+    Calibration (result)      threshold, p_value, expected_false, false_discovery_rate, intervals;
+                              save and load as JSON
+
+    labelled                  calibrate_pairs: error rates and probabilities from labelled pairs
+
+A threshold is an ordinary score, for ``min_score`` of :func:`fastcos.top_k` or ``threshold`` of
+:func:`fastcos.neighbors_above`. Intervals are over rows drawn again: pairs share rows, and many
+pairs of few rows tell little.
+"""
+
+from fastcos.calibration.calibrate import calibrate
+from fastcos.calibration.labelled import LabelledCalibration, calibrate_pairs
+from fastcos.calibration.rescaled import ThresholdRange, threshold_range
+from fastcos.calibration.result import Calibration
+from fastcos.calibration.tail import Tail
+
+__all__ = [
+    "Calibration",
+    "LabelledCalibration",
+    "Tail",
+    "ThresholdRange",
+    "calibrate",
+    "calibrate_pairs",
+    "threshold_range",
+]

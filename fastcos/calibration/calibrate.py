@@ -1,0 +1,192 @@
+"""Calibrate scores: draws rows, counts the scores of their pairs, fits the tail."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from fastcos import parallel, validation
+from fastcos.auditing.cosine_bounds import as_condition
+from fastcos.calibration.histogram import (
+    Pairs,
+    bins_of,
+    count_rows,
+    count_scores,
+    independent_pairs,
+)
+from fastcos.calibration.rescaled import threshold_range
+from fastcos.calibration.result import RATES, Calibration, Integers
+from fastcos.calibration.tail import fit_tail
+from fastcos.measures.base import Measure, get_measure
+from fastcos.measures.row_transforms import fingerprints
+from fastcos.storage import memmap
+
+# rows that are hashed at once
+_HASHED_AT_ONCE = 8192
+# the rate whose threshold is moved by rescalings
+_RESCALED_RATE = 1e-4
+
+
+def calibrate(
+    items: Any,
+    queries: Any = None,
+    *,
+    measure: str | Measure = "cosine",
+    sample: int | None = None,
+    condition: float | None = None,
+    model: str | None = None,
+    model_version: str | None = None,
+    progress: parallel.Progress | None = None,
+    random_state: int | np.random.Generator = 0,
+) -> Calibration:
+    """The distribution of the scores of random pairs, which says what one score means.
+
+    Every pair is scored in float64 and counted in one of 2^16 bins. Time O(n m d) twice, and three
+    times for measures that are no plain cosines; memory O(bins + n + m) and a block of scores. The
+    products use the threads of NumPy's BLAS.
+
+    Give queries that are related to no item, or to few: what is related counts as random here.
+
+    Parameters
+    ----------
+    items : array_like (m, d), float32 or float64; a memory map may be sampled
+        Zero rows have no direction: they are counted and left out.
+    queries : array_like (n, d), optional
+        None: the items themselves; a row is then not paired with itself.
+    measure : str or Measure
+        As in :func:`fastcos.top_k`. It is fitted to the items that are scored.
+    sample : int, optional
+        Rows drawn without replacement from each side. None: all rows, exactly. The error of a
+        sample is that of ``rate_interval``.
+    condition : float, optional
+        Also search how far rescalings D of this condition move the threshold for a rate of 1e-4,
+        see :func:`fastcos.calibration.threshold_range`. For the cosine of items.
+    model, model_version : str, optional
+        Kept with the result.
+    progress : callable, optional
+        Called as progress(done, total) with numbers of queries, over all passes.
+    random_state : int or Generator
+        Seed of the sample.
+
+    Returns
+    -------
+    Calibration
+        ``threshold(fpr)``, ``p_value(scores)``, ``expected_false``, ``false_discovery_rate``, and
+        intervals.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity, rows of different width, sample, condition or random_state out of range,
+        a side without pairs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos import calibrate, top_k
+    >>> rng = np.random.default_rng(0)
+    >>> items, queries = rng.standard_normal((1000, 32)), rng.standard_normal((20, 32))
+    >>> found = calibrate(items)
+    >>> least = found.threshold(fpr=1e-3)
+    >>> neighbors = top_k(queries, items, k=5, min_score=least)
+    >>> bool((found.p_value(neighbors.scores)[neighbors.indices >= 0] <= 1e-3).all())
+    True
+    """
+    validation.check_progress(progress)
+    given = get_measure(measure)
+    generator = validation.as_generator("random_state", random_state)
+    if sample is not None:
+        sample = validation.as_count("sample", sample, low=2)
+    if condition is not None:
+        condition = as_condition("condition", condition)
+        if given.name != "cosine" or queries is not None:
+            raise ValueError("condition must be None but for cosines of items, got a number")
+    for name, value in (("model", model), ("model_version", model_version)):
+        if value is not None:
+            validation.as_instance(name, value, str, "text")
+    X = memmap.as_mapped_rows("items", items)
+    Q = X if queries is None else memmap.as_mapped_rows("queries", queries)
+    validation.check_same_width("queries", Q, "items", X)
+    some_items, zero = _drawn("items", X, sample, generator)
+    some_queries = some_items
+    if queries is not None:
+        some_queries, more = _drawn("queries", Q, sample, generator)
+        zero += more
+    own = queries is None
+    if not len(some_queries) or len(some_items) < 1 + own:
+        raise ValueError(f"items must have at least {1 + own} rows that are not zero, got fewer")
+    validation.check_scorable("queries", some_queries, some_items)
+    # in float64: what is counted is then the order of a search
+    left, right = (np.asarray(side, np.float64) for side in (some_queries, some_items))
+    pairs = Pairs(given.fit(validation.read_only(right)), left, right, own)
+    report = _Passes(progress, len(left))
+    bins = bins_of(pairs, report)
+    counts = count_scores(pairs, bins, report)
+    above = np.append(np.cumsum(counts[::-1])[::-1], 0)
+    # a level is an edge: the least one above which the rate is at most the promised one
+    levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
+    of_queries, of_items = count_rows(pairs, levels, report)
+    moved = None
+    if condition is not None:
+        fpr = max(_RESCALED_RATE, 2 / pairs.total)
+        moved = threshold_range(
+            some_items, min(fpr, 1.0), condition=condition, random_state=generator
+        )
+    return Calibration(
+        measure=given.name,
+        low=bins.low,
+        width=bins.width,
+        counts=counts,
+        n_queries=len(left),
+        n_items=len(right),
+        self_join=own,
+        n_given=(len(Q), len(X)),
+        n_zero=zero,
+        n_duplicates=len(right) - len(np.unique(fingerprints(validation.read_only(some_items)))),
+        levels=levels,
+        query_counts=of_queries,
+        independent=np.array(
+            [independent_pairs(*row, own=own) for row in zip(of_queries, of_items, strict=True)]
+        ),
+        tail=fit_tail(bins.edges, counts),
+        rescaling=moved,
+        dataset=_digest(X, None if own else Q),
+        model=model,
+        model_version=model_version,
+    )
+
+
+class _Passes:
+    """Adds up the queries of several passes, of which the last may not be the last planned."""
+
+    def __init__(self, progress: parallel.Progress | None, n: int) -> None:
+        self._progress, self._n, self._done = progress, n, 0
+
+    def __call__(self, n: int) -> None:
+        self._done += n
+        if self._progress is not None:
+            passes = max(2, -(-self._done // self._n))
+            self._progress(self._done, passes * self._n)
+
+
+def _drawn(
+    name: str, rows: Any, sample: int | None, generator: np.random.Generator
+) -> tuple[validation.Rows, int]:
+    """Return a sample of the rows without zero rows, in order, and the number of those."""
+    numbers: Integers = np.arange(len(rows))
+    if sample is not None and sample < len(rows):
+        numbers = np.sort(generator.choice(len(rows), sample, replace=False))
+    drawn = memmap.take_rows(name, rows, numbers)
+    directed = drawn.any(axis=1)
+    return drawn[directed], int((~directed).sum())
+
+
+def _digest(items: Any, queries: Any) -> str:
+    """SHA-256 of shape, type and values of both sides."""
+    digest = hashlib.sha256()
+    for name, side in (("items", items), ("queries", queries)):
+        if side is not None:
+            digest.update(f"{name} {side.shape} {side.dtype.str}".encode())
+            for _, rows in memmap.iter_blocks(name, side, _HASHED_AT_ONCE):
+                digest.update(np.ascontiguousarray(rows).data)
+    return digest.hexdigest()

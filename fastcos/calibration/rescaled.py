@@ -1,0 +1,211 @@
+"""How far rescalings of the columns, which no prediction shows, move a threshold."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import validation
+from fastcos.auditing.cosine_bounds import CONDITION, as_condition, fisher_z_interval, tv_index
+from fastcos.auditing.report import Record
+from fastcos.measures.row_transforms import unit_rows
+
+Floats = npt.NDArray[np.float64]
+
+# rows whose pairs are searched: 500,000 pairs, 20 ms for each D of 64 columns
+SAMPLE = 1000
+# pairs next to the threshold whose derivatives say where it moves
+_NEAR = 200
+# steps to a vertex of the box; they seldom help after the third (bench/calibration.py, rescaling)
+_VERTEX_STEPS = 8
+# values of D that Powell's method may try for each end, after the steps
+_TRIALS = 400
+# up to so many columns DIRECT searches the whole box first, with so many values of D
+_FEW_COLUMNS = 4
+_GLOBAL_TRIALS = 1500
+
+
+@dataclass(frozen=True)
+class ThresholdRange(Record):
+    """Thresholds of one false-positive rate over the rescalings D of at most a condition.
+
+    Attributes
+    ----------
+    fpr, condition : float
+    n_rows : int
+        Rows whose pairs were searched.
+    given : float
+        The threshold of these pairs as given.
+    low, high : float
+        The least and the greatest threshold found by a search over D, each attained.
+    bound_low, bound_high : float
+        No linear map of the condition moves the threshold beyond these, hence no D.
+    low_rescaling, high_rescaling : ndarray (d,), float64
+        Diagonals of the D that attain low and high, for rows / D; from 1 / condition to 1.
+    """
+
+    fpr: float
+    condition: float
+    n_rows: int
+    given: float
+    low: float
+    high: float
+    bound_low: float
+    bound_high: float
+    low_rescaling: Floats
+    high_rescaling: Floats
+
+    @property
+    def verdict(self) -> str:
+        """The range in a sentence."""
+        return (
+            f"Rescalings D of condition {self.condition:g}, which change no dot product of a "
+            f"model, move the threshold for a rate of {self.fpr:g} from {self.low:.3f} to "
+            f"{self.high:.3f} at least (as given {self.given:.3f})."
+        )
+
+    def spans(self, score: float) -> bool:
+        """Whether D decides on which side of the threshold this score is."""
+        return self.low <= validation.as_real("score", score) < self.high
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> "ThresholdRange":
+        """Return the range whose ``to_dict`` this is."""
+        arrays = {
+            name: np.array(values[name], np.float64) for name in ("low_rescaling", "high_rescaling")
+        }
+        return cls(**{**values, **arrays})
+
+
+def threshold_range(
+    items: Any,
+    fpr: float,
+    *,
+    condition: float = CONDITION,
+    sample: int | None = SAMPLE,
+    random_state: int | np.random.Generator = 0,
+) -> ThresholdRange:
+    """How far rescalings D of at most this condition move the cosine threshold of a rate.
+
+    The threshold is the least cosine of the share fpr of all pairs of rows. A search finds D that
+    move it far down and up: steps to the vertex of the box of D that the derivatives of the pairs
+    near the threshold point to, then Powell's method; for at most 4 columns, DIRECT first searches
+    the whole box. So the ends are attained, and the true range is at least as wide. The bounds hold
+    for every linear map of the condition.
+
+    Parameters
+    ----------
+    items : array_like (p, d), float32 or float64
+        At least two rows that are not zero.
+    fpr : float
+        From 1 over the number of pairs to 1.
+    condition : float
+        Largest entry of D over its smallest, from 1 to 1e15.
+    sample : int, optional
+        Rows drawn without replacement. None: all; time and memory grow with their square.
+    random_state : int or Generator
+
+    Returns
+    -------
+    ThresholdRange
+
+    Raises
+    ------
+    ValueError
+        fpr, condition or sample out of range; NaN or infinity; fewer than two directed rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.calibration import threshold_range
+    >>> found = threshold_range(np.random.default_rng(0).standard_normal((80, 4)), 0.01)
+    >>> found.bound_low <= found.low < found.given < found.high <= found.bound_high
+    True
+    """
+    from scipy.optimize import direct, minimize
+
+    condition = as_condition("condition", condition)
+    generator = validation.as_generator("random_state", random_state)
+    rows = validation.as_rows("items", items)
+    rows = rows[rows.any(axis=1)]
+    if len(rows) < 2:
+        raise ValueError(f"items must have at least 2 rows that are not zero, got {len(rows)}")
+    if sample is not None:
+        sample = validation.as_count("sample", sample, low=2)
+        rows = rows[np.sort(generator.choice(len(rows), min(sample, len(rows)), replace=False))]
+    unit = unit_rows(rows)
+    pairs = _RankedPairs(unit, fpr)
+    largest = 2 * np.log(condition)
+    given = pairs.threshold(np.zeros(unit.shape[1]))
+    ends = []
+    for sign in (-1.0, 1.0):
+        best, at = given, np.zeros(unit.shape[1])
+        for _ in range(_VERTEX_STEPS):
+            # the weights w = D^-2 by their logarithms, in a box from 0 to ln condition^2
+            vertex = np.where(sign * pairs.derivatives(at) > 0, largest, 0.0)
+            tried = [at + share * (vertex - at) for share in (1.0, 0.5, 0.25)]
+            values = [pairs.threshold(point) for point in tried]
+            number = int(np.argmax(sign * np.array(values)))
+            if not sign * values[number] > sign * best:
+                break
+            best, at = values[number], tried[number]
+        if condition > 1:
+            box = [(0.0, largest)] * len(at)
+
+            def loss(logs: Floats, sign: float = sign) -> float:
+                return -sign * float(np.arctanh(_inside(pairs.threshold(logs))))
+
+            if len(at) <= _FEW_COLUMNS:
+                start = direct(loss, box, maxfun=_GLOBAL_TRIALS, locally_biased=False).x
+                at = min(at, start, key=loss)
+            limits = {"maxfev": _TRIALS, "xtol": 1e-4, "ftol": 1e-9}
+            found = minimize(loss, at, method="Powell", bounds=box, options=limits)
+            at = min(at, np.clip(found.x, 0.0, largest), key=loss)
+            best = pairs.threshold(at)
+        # D up to its scale: its largest entry is 1
+        ends.append((best, np.exp(-0.5 * (at - at.min()))))
+    bounds = fisher_z_interval(min(max(given, -1.0), 1.0), condition)
+    (low, low_rescaling), (high, high_rescaling) = ends
+    return ThresholdRange(
+        fpr, condition, len(unit), given, low, high, float(bounds.low), float(bounds.high),
+        low_rescaling, high_rescaling,
+    )  # fmt: skip
+
+
+class _RankedPairs:
+    """All pairs of unit rows, and the one of a rank under weights of the columns."""
+
+    def __init__(self, unit: Floats, fpr: float) -> None:
+        self._unit = unit
+        self._pairs = np.triu_indices(len(unit), 1)
+        n_pairs = len(self._pairs[0])
+        fpr = validation.as_real("fpr", fpr, low=1 / n_pairs, high=1)
+        # 1e-9 forgives the rounding of fpr times the pairs
+        self._rank = n_pairs - int(fpr * n_pairs * (1 + 1e-9))
+
+    def threshold(self, logs: Floats) -> float:
+        """Return the cosine of that rank, by weights exp(logs)."""
+        return float(np.partition(self._cosines(logs), self._rank)[self._rank])
+
+    def derivatives(self, logs: Floats) -> Floats:
+        """Mean derivatives of Fisher's z by logs, of the pairs near that rank."""
+        cosines = self._cosines(logs)
+        near = min(_NEAR, len(cosines))
+        first = min(max(self._rank - near // 2, 0), len(cosines) - near)
+        order = np.argpartition(cosines, (first, first + near - 1))[first : first + near]
+        left, right = (side[order] for side in self._pairs)
+        weights = np.exp(0.5 * logs)
+        found = tv_index(self._unit[left] * weights, self._unit[right] * weights)
+        derivatives: Floats = found.contributions.mean(axis=0)
+        return derivatives
+
+    def _cosines(self, logs: Floats) -> Floats:
+        rows = unit_rows(self._unit * np.exp(0.5 * logs))
+        cosines: Floats = (rows @ rows.T)[self._pairs]
+        return cosines
+
+
+def _inside(cosine: float) -> float:
+    """Keep Fisher's z finite."""
+    return min(max(cosine, -1 + 2.0**-52), 1 - 2.0**-52)

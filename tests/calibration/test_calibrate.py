@@ -1,0 +1,315 @@
+"""Calibration: counts, thresholds, p-values, intervals, files; against plain NumPy and loops."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import genpareto
+
+from fastcos import calibrate, neighbors_above, top_k
+from fastcos.calibration import Calibration
+from fastcos.calibration.tail import fit_tail
+from fastcos.io import FastcosFormatError
+
+EDGES = np.arange(-(2**15), 2**15 + 1) / 2**15
+
+
+def unit(rows):
+    rows = np.asarray(rows, np.float64)
+    return rows / np.linalg.norm(rows, axis=1)[:, None]
+
+
+def cosines(items, queries=None):
+    """Cosines of all pairs; of different rows where there are no queries."""
+    if queries is not None:
+        return np.clip(unit(queries) @ unit(items).T, -1, 1).ravel()
+    scores = np.clip(unit(items) @ unit(items).T, -1, 1)
+    return scores[~np.eye(len(items), dtype=bool)]
+
+
+def clusters(seed=0, n=240, d=8):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((6, d))[rng.integers(0, 6, n)] + 0.7 * rng.standard_normal((n, d))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return np.random.default_rng(0).standard_normal((300, 8))
+
+
+@pytest.fixture(scope="module")
+def found(rows):
+    return calibrate(rows)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_counts_equal_brute_force(rows, dtype):
+    given = rows.astype(dtype)
+    found = calibrate(given)
+    assert found.n_pairs == found.counts.sum() == 300 * 299
+    np.testing.assert_array_equal(found.counts, np.histogram(cosines(given), EDGES)[0])
+
+
+def test_counts_of_queries_equal_brute_force(rows):
+    queries = np.random.default_rng(1).standard_normal((70, 8))
+    found = calibrate(rows, queries)
+    assert found.n_pairs == 70 * 300
+    np.testing.assert_array_equal(found.counts, np.histogram(cosines(rows, queries), EDGES)[0])
+    assert found.query_counts.shape == (6, 70)
+
+
+def test_counts_are_exact_for_ties_on_edges():
+    # cosines of these are 0 and 1 and -1 exactly, on edges of bins
+    items = np.repeat(np.vstack([np.eye(3), -np.eye(3)]), 2, axis=0)
+    found = calibrate(items)
+    used = np.flatnonzero(found.counts)
+    assert used.tolist() == [0, 2**15, 2**16 - 1]
+    assert found.counts[used].tolist() == [24, 96, 12]
+    assert found.n_duplicates == 6
+
+
+def test_counts_by_dot_products_of_integers():
+    items = np.random.default_rng(2).integers(-4, 5, (50, 3)).astype(float)
+    items = items[items.any(axis=1)]
+    found = calibrate(items, measure="dot")
+    scores = (items @ items.T)[~np.eye(len(items), dtype=bool)]
+    values, counts = np.unique(scores, return_counts=True)
+    for value, count in zip(values, counts, strict=True):
+        place = round((value - found.low) / found.width)
+        assert found.edges[place] == value
+        assert found.counts[min(place, 2**16 - 1)] == count
+
+
+def test_zero_rows_are_left_out(rows):
+    with_zeros = np.insert(rows, [0, 5, 300], 0.0, axis=0)
+    found = calibrate(with_zeros)
+    assert (found.n_zero, found.n_items, found.n_given) == (3, 300, (303, 303))
+    np.testing.assert_array_equal(found.counts, calibrate(rows).counts)
+
+
+def test_row_counts_equal_brute_force(rows, found):
+    scores = unit(rows) @ unit(rows).T
+    np.fill_diagonal(scores, -2)
+    for level, counts in zip(found.levels, found.query_counts, strict=True):
+        np.testing.assert_array_equal(counts, (scores >= level).sum(axis=1))
+
+
+@pytest.mark.parametrize("fpr", [0.5, 0.1, 0.01, 0.002])
+def test_threshold_is_the_least_edge_of_its_rate(rows, found, fpr):
+    scores, threshold = cosines(rows), found.threshold(fpr)
+    assert (scores >= threshold).mean() <= fpr < (scores >= threshold - found.width).mean()
+    assert found.p_value(threshold) == pytest.approx((scores >= threshold).mean(), rel=1e-12)
+
+
+def test_threshold_works_as_min_score_and_in_range_search(rows, found):
+    threshold = found.threshold(0.01)
+    expected = int((cosines(rows) >= threshold).sum())
+    assert neighbors_above(rows, threshold).nnz == expected
+    assert int((top_k(rows, k=299, min_score=threshold).indices >= 0).sum()) == expected
+
+
+def test_threshold_is_beyond_ties_that_are_too_many():
+    items = np.repeat(np.random.default_rng(0).standard_normal((20, 4)), 12, axis=0)
+    found = calibrate(items)
+    threshold = found.threshold(0.01)
+    assert threshold == np.nextafter(1.0, 2)
+    assert neighbors_above(items, threshold).nnz == 0
+    assert any("duplicates" in note for note in found.notes)
+    assert any("last bin" in note for note in found.notes)
+
+
+def test_p_value_decreases_and_is_one_for_padding(found):
+    scores = np.linspace(-1.1, 1.1, 4001)
+    p = found.p_value(scores)
+    assert (np.diff(p) <= 0).all()
+    assert p[0] == 1
+    assert p[-1] >= found.smallest_fpr
+    assert found.p_value([[-np.inf, 0.9]]).tolist()[0][0] == 1
+    assert found.p_value(0.3).shape == ()
+
+
+def test_threshold_inverts_the_tail(found):
+    rates = [3e-4, 1e-4, 1e-5, 2e-7]
+    thresholds = [found.threshold(rate) for rate in rates]
+    assert thresholds == sorted(set(thresholds))
+    np.testing.assert_allclose(found.p_value(thresholds), rates, rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [-0.3, 0.0, 0.2])
+def test_tail_recovers_a_generalized_pareto(shape):
+    scores = 0.5 + genpareto.rvs(shape, scale=0.02, size=20_000, random_state=0)
+    edges = np.arange(0, 2**14 + 1) / 2**13
+    tail = fit_tail(edges, np.histogram(scores, edges)[0])
+    assert tail.n_pairs >= 1000
+    assert tail.shape == pytest.approx(shape, abs=0.15)
+    assert tail.distance < 0.05
+    # an excess over a later start has a scale that grows with it
+    assert tail.scale == pytest.approx(0.02 + shape * (tail.start - 0.5), rel=0.15)
+
+
+def test_tail_is_none_without_spread():
+    counts = np.zeros(100, np.int64)
+    counts[99] = 5000
+    assert fit_tail(np.arange(101) / 100, counts) is None
+
+
+def test_independent_pairs_are_those_of_a_bootstrap_of_rows():
+    items = clusters()
+    found = calibrate(items)
+    above = unit(items) @ unit(items).T >= found.levels[1]
+    np.fill_diagonal(above, False)
+    rng, n = np.random.default_rng(0), len(items)
+    weights = rng.multinomial(n, np.full(n, 1 / n), 4000).astype(float)
+    rates = np.einsum("ri,ij,rj->r", weights, above.astype(float), weights, optimize=True)
+    literal = rates.mean() ** 2 / rates.var()
+    assert found.independent[1] == pytest.approx(literal, rel=0.15)
+    # clusters: far fewer than the pairs themselves
+    assert found.independent[1] < above.sum() / 2 / 3
+
+
+def test_rate_interval_holds_in_new_samples():
+    inside, n_trials = 0, 60
+    for seed in range(n_trials):
+        rng = np.random.default_rng(seed)
+        first, second = rng.standard_normal((2, 120, 6))
+        found = calibrate(first)
+        low, high = found.rate_interval(0.02, confidence=0.9, held_out=True)
+        inside += low <= (cosines(second) >= found.threshold(0.02)).mean() <= high
+    # 54 expected; fewer than 46 in one of a thousand
+    assert inside >= 46
+
+
+def test_intervals_nest_and_contain_the_estimate(found):
+    for rate in (0.1, 0.01, 1e-4):
+        low, high = found.rate_interval(rate)
+        wide_low, wide_high = found.rate_interval(rate, confidence=0.999)
+        assert wide_low < low < rate < high < wide_high
+        below, above = found.threshold_interval(rate)
+        assert below <= found.threshold(rate) <= above
+
+
+def test_expected_false_is_the_number_of_pairs_times_p(found):
+    threshold = found.threshold(0.01)
+    p = float(found.p_value(threshold))
+    assert found.expected_false(threshold, n_items=500, n_queries=3) == pytest.approx(1500 * p)
+
+
+def test_false_discovery_rate_equals_a_loop_over_all_pairs(rows):
+    queries = np.random.default_rng(3).standard_normal((12, 8))
+    found = calibrate(rows, np.random.default_rng(4).standard_normal((200, 8)))
+    everything = top_k(queries, rows, k=300).scores
+    p = np.sort(found.p_value(everything).ravel())
+    order = np.argsort(found.p_value(everything).ravel(), kind="stable")
+    expected, least = np.empty(len(p)), 1.0
+    for rank in range(len(p), 0, -1):
+        least = min(least, p[rank - 1] * len(p) / rank)
+        expected[order[rank - 1]] = least
+    adjusted = found.false_discovery_rate(everything, n_items=300)
+    np.testing.assert_allclose(adjusted.ravel(), expected, rtol=1e-12)
+    # the best of each list alone: the tests that are left out only raise the rate
+    few = found.false_discovery_rate(everything[:, :20], n_items=300)
+    assert (few >= adjusted[:, :20] * (1 - 1e-12)).all()
+
+
+def test_sample_draws_rows_and_maps_are_read(rows, tmp_path):
+    np.save(tmp_path / "rows.npy", rows)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    found = calibrate(mapped, sample=100, random_state=5)
+    again = calibrate(rows, sample=100, random_state=5)
+    assert (found.n_items, found.n_given) == (100, (300, 300))
+    np.testing.assert_array_equal(found.counts, again.counts)
+    assert found.dataset == again.dataset == calibrate(rows).dataset
+    assert calibrate(rows, sample=1000).n_items == 300
+
+
+def test_dataset_changes_with_any_value(rows, found):
+    other = rows.copy()
+    other[17, 3] = np.nextafter(other[17, 3], 9)
+    assert calibrate(other).dataset != found.dataset
+
+
+def test_json_is_readable_with_the_standard_library(found, tmp_path):
+    found.save(tmp_path / "c.json")
+    data = json.loads((tmp_path / "c.json").read_text("utf8"))
+    above, place = 0, len(data["counts"])
+    while above + data["counts"][place - 1] <= 0.01 * data["n_pairs"]:
+        place -= 1
+        above += data["counts"][place]
+    edge = data["low"] + (data["first_bin"] + place) * data["width"]
+    assert edge == found.threshold(0.01)
+    assert "n_pairs" in data["reading"]
+
+
+def test_saved_calibration_gives_the_same_answers(rows, tmp_path):
+    found = calibrate(rows, condition=1.1, sample=60, model="m", model_version="2")
+    found.save(tmp_path / "c.json")
+    loaded = Calibration.load(tmp_path / "c.json")
+    assert loaded.to_dict() == found.to_dict()
+    assert loaded.threshold(1e-4) == found.threshold(1e-4)
+    assert (loaded.model, loaded.model_version) == ("m", "2")
+
+
+@pytest.mark.parametrize(
+    "change", [{"format": "x"}, {"counts": [1]}, {"first_bin": 70_000}, {"tail": {"a": 1}}]
+)
+def test_damaged_file_is_refused(found, tmp_path, change):
+    (tmp_path / "c.json").write_text(json.dumps({**found.to_dict(), **change}))
+    with pytest.raises(FastcosFormatError, match="is no calibration"):
+        Calibration.load(tmp_path / "c.json")
+
+
+def test_notes_report_rows_that_share_high_scores():
+    rng = np.random.default_rng(0)
+    hub = np.ones(16) + 0.15 * rng.standard_normal((25, 16))
+    items = np.vstack([rng.standard_normal((800, 16)), hub])
+    assert any("not exchangeable" in note for note in calibrate(items).notes)
+    assert not calibrate(items[:800]).notes
+
+
+def test_reading_names_probability_and_expected_number(found):
+    text = found.reading(0.9, n_items=1000)
+    assert f"{float(found.p_value(0.9)):.2g}" in text
+    assert "1,000 items" in text
+
+
+def test_progress_ends_at_its_total(rows):
+    seen = []
+    calibrate(rows, measure="dot", progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (900, 900)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"sample": 1}, "sample"),
+        ({"condition": 0.5}, "condition"),
+        ({"condition": 1.2, "measure": "dot"}, "condition"),
+        ({"measure": "cosin"}, "measure"),
+        ({"queries": np.ones((2, 3))}, "queries"),
+        ({"random_state": -1}, "random_state"),
+    ],
+)
+def test_calibrate_refuses_wrong_arguments(rows, arguments, name):
+    with pytest.raises(ValueError, match=name):
+        calibrate(rows, **arguments)
+
+
+@pytest.mark.parametrize("items", [np.zeros((5, 3)), np.ones((1, 3)), [[np.nan, 1.0]] * 3])
+def test_calibrate_refuses_items_without_pairs(items):
+    with pytest.raises(ValueError, match="items"):
+        calibrate(items)
+
+
+def test_methods_refuse_wrong_arguments(found):
+    for fpr in (0, 1.5, found.smallest_fpr / 2, np.nan):
+        with pytest.raises(ValueError, match="fpr"):
+            found.threshold(fpr)
+    with pytest.raises(ValueError, match="scores"):
+        found.p_value([0.5, np.nan])
+    with pytest.raises(ValueError, match="confidence"):
+        found.rate_interval(0.01, confidence=1)
+    with pytest.raises(ValueError, match="n_items"):
+        found.expected_false(0.5, n_items=0)
+    with pytest.raises(ValueError, match="scores"):
+        found.false_discovery_rate([0.5, 0.6], n_items=10)

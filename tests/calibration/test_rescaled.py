@@ -1,0 +1,106 @@
+"""The range of a threshold over rescalings: against enumeration, random D, and the bound."""
+
+import numpy as np
+import pytest
+
+from fastcos import calibrate
+from fastcos.calibration import threshold_range
+
+
+def threshold_of(rows, rate):
+    X = rows / np.linalg.norm(rows, axis=1)[:, None]
+    scores = np.sort((X @ X.T)[np.triu_indices(len(X), 1)])
+    return scores[-int(rate * len(scores) * (1 + 1e-9))]
+
+
+def every_diagonal(condition, d, steps):
+    """All D of the condition on a grid of logarithms, up to scale."""
+    line = np.linspace(0, np.log(condition), steps)
+    for fixed in range(d):
+        for rest in np.stack(np.meshgrid(*[line] * (d - 1)), -1).reshape(-1, d - 1):
+            yield np.exp(np.insert(rest, fixed, 0.0))
+
+
+@pytest.mark.parametrize(("d", "steps"), [(2, 800), (3, 40)])
+@pytest.mark.parametrize("seed", range(3))
+def test_range_equals_the_extremes_of_all_rescalings(d, steps, seed):
+    rows = np.random.default_rng(seed).standard_normal((6, d))
+    found = threshold_range(rows, 0.2, condition=2.0)
+    seen = [threshold_of(rows / D, 0.2) for D in every_diagonal(2.0, d, steps)]
+    # a grid misses the extremes by about its step, and a search may not exceed them
+    assert found.low == pytest.approx(min(seen), abs=0.02)
+    assert found.high == pytest.approx(max(seen), abs=0.02)
+    assert found.low <= min(seen) + 1e-3
+    assert found.high >= max(seen) - 1e-3
+
+
+def test_range_of_one_pair_is_the_exact_interval():
+    from fastcos.auditing import cosine_interval
+
+    x, y = np.random.default_rng(3).standard_normal((2, 5))
+    exact = cosine_interval(x, y, 1.5)
+    found = threshold_range([x, y], 1.0, condition=1.5)
+    assert found.low == pytest.approx(exact.low, abs=1e-3)
+    assert found.high == pytest.approx(exact.high, abs=1e-3)
+
+
+def test_range_contains_random_rescalings_and_is_attained():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((60, 6)) * [3, 2, 1, 1, 1, 1]
+    found = threshold_range(rows, 0.01, condition=1.5)
+    assert found.bound_low <= found.low < found.given < found.high <= found.bound_high
+    assert threshold_of(rows / found.low_rescaling, 0.01) == pytest.approx(found.low, abs=1e-12)
+    assert threshold_of(rows / found.high_rescaling, 0.01) == pytest.approx(found.high, abs=1e-12)
+    for D in (found.low_rescaling, found.high_rescaling):
+        assert D.max() == 1
+        assert D.min() >= 1 / 1.5 - 1e-12
+    for _ in range(1000):
+        D = np.exp(rng.uniform(0, np.log(1.5), 6))
+        assert found.low <= threshold_of(rows / D, 0.01) <= found.high
+
+
+def test_range_of_condition_one_is_a_point():
+    rows = np.random.default_rng(1).standard_normal((20, 4))
+    found = threshold_range(rows, 0.1, condition=1.0)
+    assert found.low == found.given == found.high
+    assert not found.spans(0.5)
+
+
+def test_verdict_begins_with_the_range():
+    rows = np.random.default_rng(2).standard_normal((80, 4))
+    found = calibrate(rows, condition=1.3)
+    assert found.verdict.startswith("Rescalings D of condition 1.3")
+    middle = (found.rescaling.low + found.rescaling.high) / 2
+    assert found.rescaling.spans(middle)
+    assert not found.rescaling.spans(-0.5)
+
+
+def test_rates_bound_what_a_linear_map_does():
+    rng = np.random.default_rng(4)
+    rows, condition = rng.standard_normal((80, 4)), 1.4
+    found = calibrate(rows)
+    low, high = found.rate_range(0.7, condition)
+    for _ in range(50):
+        U, _ = np.linalg.qr(rng.standard_normal((4, 4)))
+        V, _ = np.linalg.qr(rng.standard_normal((4, 4)))
+        G = U * np.exp(rng.uniform(0, np.log(condition), 4)) @ V
+        X = rows @ G
+        X /= np.linalg.norm(X, axis=1)[:, None]
+        rate = ((X @ X.T)[np.triu_indices(80, 1)] >= 0.7).mean()
+        # a p-value is that of the bin's lower edge
+        assert low - 1e-3 <= rate <= high + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"fpr": 0}, "fpr"),
+        ({"fpr": 2}, "fpr"),
+        ({"fpr": 1e-6}, "fpr"),
+        ({"fpr": 0.1, "condition": 0.9}, "condition"),
+        ({"fpr": 0.1, "sample": 1}, "sample"),
+    ],
+)
+def test_range_refuses_wrong_arguments(arguments, name):
+    with pytest.raises(ValueError, match=name):
+        threshold_range(np.eye(6), **arguments)
