@@ -57,7 +57,7 @@ def publish(folder: Path, items: np.ndarray, ids: np.ndarray) -> None:
 def loaded(folder: Path) -> Retrieval:
     """Map the current version and search once, so that no request waits for anything."""
     version = (folder / "current").resolve(strict=True)
-    index = fastcos.SimilarityIndex.load(version / "index")
+    index = fastcos.SimilarityIndex.open(version / "index")
     items = np.load(version / "items.npy", mmap_mode="r")
     ids = np.load(version / "ids.npy").tolist()
     index.search(items[:1], k=1, n_threads=1)

@@ -44,7 +44,7 @@ def saved(items, queries):
     index = SimilarityIndex().fit(items)
     with tempfile.TemporaryDirectory() as folder:
         index.save(Path(folder) / "index")
-        loaded = SimilarityIndex.load(Path(folder) / "index")
+        loaded = SimilarityIndex.open(Path(folder) / "index")
         found = [index.search(queries, 7), loaded.search(queries, 7), index.search(queries[:1], 3)]
     return [part for result in found for part in (result.indices, result.scores)]
 

@@ -101,7 +101,7 @@ CLASSES = [0, 1, 0, 1, 0, 1]
 
 def index(X):
     made = fastcos.SimilarityIndex().fit(X)
-    made.add(X), made.replace(range(6), X)
+    made.add(X), made.upsert(X, range(6))
     return *made.search(X, 3), *made.search(OTHER, 3)
 
 

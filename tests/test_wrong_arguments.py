@@ -89,7 +89,7 @@ def test_fewer_allowed_items_than_k_are_padded(allowed, own, kind):
         found = fastcos.top_k(rows, items, 5, allowed=allowed)
     assert found.indices.shape == found.scores.shape == (20, 5)
     units = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
-    for query, (indices, scores) in enumerate(zip(*found, strict=True)):
+    for query, (indices, scores) in enumerate(zip(found.indices, found.scores, strict=True)):
         left = [item for item in allowed.tolist() if not (own and item == query)]
         left.sort(key=lambda item: -units[item] @ units[query])
         assert indices.tolist() == left + [-1] * (5 - len(left))
@@ -97,9 +97,9 @@ def test_fewer_allowed_items_than_k_are_padded(allowed, own, kind):
         assert np.isfinite(scores[: len(left)]).all()
 
 
-def test_index_changes_refuse_repeated_numbers():
+def test_index_changes_refuse_repeated_ids():
     index = fastcos.SimilarityIndex().fit(ROWS)
-    for change in (index.remove, lambda numbers: index.replace(numbers, ROWS[:3])):
-        with pytest.raises(ValueError, match=r"^numbers must be distinct, got 0 more than once$"):
+    for change in (index.remove, lambda ids: index.upsert(ROWS[:3], ids)):
+        with pytest.raises(ValueError, match=r"^ids must be distinct, got 0 more than once$"):
             change([0, 0, 1])
     assert index.n_items_ == 20

@@ -239,8 +239,8 @@ def nearest(
     own = longer.indices == sample.rows[:, np.newaxis]
     # among many duplicates the row itself may be missing: then drop the last item
     own[~own.any(axis=1), -1] = True
-    indices, scores = (part[~own].reshape(len(sample.rows), length) for part in longer)
-    return Neighbors(indices, scores)
+    shape = len(sample.rows), length
+    return Neighbors(longer.indices[~own].reshape(shape), longer.scores[~own].reshape(shape))
 
 
 def linear_radii(sample: ItemRows, neighbors: Integers, k: int, n_threads: int | None) -> Floats:

@@ -167,7 +167,7 @@ def _index() -> None:
     made = SimilarityIndex().fit(items)
     with tempfile.TemporaryDirectory() as folder:
         made.save(Path(folder) / "index")
-        for searched in (made, SimilarityIndex.load(Path(folder) / "index")):
+        for searched in (made, SimilarityIndex.open(Path(folder) / "index")):
             searched.search(items[:1], 5)
             searched.search(items, 5)
     made.add(items)

@@ -116,7 +116,7 @@ def top_k(
     memory = _memory_per_task(client, working_memory)
     search = _check_search(queries, items, k, measure, exclude_self, memory)
     fitted, request = search.open()
-    n, m = len(request.queries), len(fitted.rows)
+    n, m = len(request.queries), fitted.n_items
     run = Checkpoint(
         out,
         {**fingerprint(request, fitted.rows, fitted.measure), "exclude_self": search.exclude_self},
@@ -314,7 +314,7 @@ class _Search(NamedTuple):
         queries = _open_rows("queries", self.queries)
         items = queries if self.items is None else _open_rows("items", self.items)
         request = SearchRequest(queries, self.k, None, None, None)
-        return FittedItems(items, get_measure(self.measure), None), request
+        return FittedItems(get_measure(self.measure), len(items), (), items), request
 
     def options(self) -> ExecutionOptions:
         """Return threads and memory of the worker that calls."""

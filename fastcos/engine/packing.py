@@ -88,6 +88,20 @@ class ExcludedItems(NamedTuple):
         return ExcludedItems(*map(validation.read_only, parts))
 
 
+class PermittedItems(NamedTuple):
+    """Items of a segment that may be found: ascending numbers, and a mask (p,) with 1 for each."""
+
+    numbers: Integers
+    mask: npt.NDArray[np.uint8]
+
+
+def permit(numbers: Integers, n_rows: int) -> PermittedItems:
+    """Return the items of these ascending numbers among n_rows as what may be found."""
+    mask = np.zeros(n_rows, np.uint8)
+    mask[numbers] = 1
+    return PermittedItems(validation.read_only(numbers), mask)
+
+
 def no_exclusions(n: int, *, own: bool = False, first: int = 0) -> ExcludedItems:
     """Exclude nothing for n queries; with own, item first + i for query i."""
     itself = np.arange(first, first + n, dtype=np.int64) if own else np.full(n, -1, np.int64)

@@ -10,6 +10,7 @@ from fastcos.engine.packing import (
     Floats,
     Integers,
     PackedItems,
+    PermittedItems,
     pack_queries,
 )
 from fastcos.kernels import candidate_filter, tiles
@@ -27,21 +28,18 @@ def find_candidates(
     starts: Integers,
     columns: Integers,
     options: ExecutionOptions,
-    permitted: Integers | None = None,
+    permitted: PermittedItems | None = None,
 ) -> Integers:
     """Return how many items of each query may have a raw score of at least thresholds (n,).
 
     columns is filled with the first ``capacity`` of them, unordered, from starts (n,) on. No item
     that qualifies is left out; some may be there that do not. O(n m d) operations of the tiles.
-    permitted: ascending numbers of the items that may be found, all packed ones if None.
+    permitted: items that may be found, all packed ones if None.
     """
     n = len(thresholds)
     if not tiles.AVAILABLE:
         return _everything(packed, exclusions, capacity, starts, columns, permitted)
-    mask = np.zeros(0, np.uint8)
-    if permitted is not None:
-        mask = np.zeros(len(packed.arrays.rows), np.uint8)
-        mask[permitted] = 1
+    mask = np.zeros(0, np.uint8) if permitted is None else permitted.mask
     counts = parallel.unfilled(n, np.int64)
     parallel.run(
         candidate_filter.pass_rows, parallel.row_blocks(n, _BLOCK), *packed.kernel_code,
@@ -58,10 +56,10 @@ def _everything(
     capacity: int,
     starts: Integers,
     columns: Integers,
-    permitted: Integers | None,
+    permitted: PermittedItems | None,
 ) -> Integers:
     """Take every item that a query may find: the way without compiled tiles."""
-    found = np.sort(packed.arrays.order) if permitted is None else permitted
+    found = np.sort(packed.arrays.order) if permitted is None else permitted.numbers
     counts = np.empty(len(starts), np.int64)
     for i, start in enumerate(starts):
         excluded = exclusions.indices[exclusions.indptr[i] : exclusions.indptr[i + 1]]

@@ -20,6 +20,7 @@ from fastcos.engine.packing import (
     Floats,
     Integers,
     PackedItems,
+    PermittedItems,
     Rows,
     pack_queries,
 )
@@ -50,12 +51,12 @@ def search(
     exclusions: ExcludedItems,
     k: int,
     options: ExecutionOptions,
-    permitted: Integers | None = None,
+    permitted: PermittedItems | None = None,
     thresholds: Floats | None = None,
 ) -> Found:
     """Columns (n, k) and raw scores (n, k) of the best items of every query, padded by -1 and -inf.
 
-    permitted: ascending numbers of the items that may be found, all packed ones if None.
+    permitted: items that may be found, all packed ones if None.
     thresholds (n,): items with lower raw scores need not be found, and may be or not.
 
     Threads share the queries, and each sweeps all items. The symmetry of a self-join is not used:
@@ -64,17 +65,14 @@ def search(
     """
     items = packed.arrays
     n_items, n_panels = len(items.order), len(items.statistics)
-    share = 1.0 if permitted is None else max(1, len(permitted)) / n_items
+    share = 1.0 if permitted is None else max(1, len(permitted.numbers)) / n_items
     wanted = k / share
     few = wanted > n_items / 8 or n_items < 4 * tiles.PANEL
     if few or n_items > MAX_ITEMS or not tiles.AVAILABLE:
-        numbers = np.sort(items.order) if permitted is None else permitted
+        numbers = np.sort(items.order) if permitted is None else permitted.numbers
         rows = EncodedRows(items.rows, items.norms, items.offsets)
         return score_all(packed.metric_type, rows, numbers, queries, exclusions, k, options)
-    mask = np.zeros(0, np.uint8)
-    if permitted is not None:
-        mask = np.zeros(len(items.rows), np.uint8)
-        mask[permitted] = 1
+    mask = np.zeros(0, np.uint8) if permitted is None else permitted.mask
     scaled = pack_queries(packed, as_wide(queries, items.rows), exclusions, mask)
     n = len(scaled.norms)
     if n <= _FEW_QUERIES and n_panels >= _PANELS_TO_SHARE:
@@ -88,7 +86,7 @@ def search(
         zero = zero[~scaled.rows[zero].any(axis=1)]
         left = np.delete(left, zero)
         if len(zero):
-            numbers = np.sort(items.order) if permitted is None else permitted
+            numbers = np.sort(items.order) if permitted is None else permitted.numbers
             for query in zero:
                 columns[query], scores[query] = _lowest(numbers, exclusions, int(query), k)
     known, again = np.full(n, _NO_THRESHOLD), np.zeros(n, np.uint8)

@@ -1,13 +1,15 @@
 """Segments: blocks of items that are searched one after the other, and what each one plans.
 
 A segment never changes. It packs its rows when a search first needs that, so that a call with few
-queries packs nothing. Items in memory are one segment; memory-mapped items are read as many.
+queries packs nothing. Items in memory are one segment, or as many as an index that grows has;
+memory-mapped items are read as many. Numbers count the rows of a segment, positions those of all.
 """
 
 import functools
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.engine import duplicates, scan, uncompiled
@@ -18,8 +20,11 @@ from fastcos.engine.packing import (
     Floats,
     Integers,
     PackedItems,
+    PermittedItems,
+    Rows,
     no_exclusions,
     pack_items,
+    permit,
 )
 from fastcos.kernels.exhaustive_top_k import merge_rows, score_all_rows
 from fastcos.kernels.tile_top_k import search_rows
@@ -47,8 +52,14 @@ class Segment:
         Of all items, removed ones included.
     numbers : ndarray (m,), int64
         Ascending numbers of the items that can be found.
+    rows : ndarray (p, d)
+        The items as given, which no inner product needs.
     first : int
-        Number of the segment's item 0 among all items.
+        Position of the segment's item 0 among all items.
+    positions : ndarray (p,), int64, or None
+        Ascending positions of the items among all, None where they are first, first + 1, ...
+    left : PermittedItems or None
+        The items that can be found, where packed ones were removed; None where all packed ones can.
     """
 
     def __init__(
@@ -58,14 +69,16 @@ class Segment:
         numbers: Integers,
         n_threads: int | None = None,
         *,
+        rows: Rows | None = None,
         first: int = 0,
-        packed: PackedItems | None = None,
+        positions: Integers | None = None,
     ) -> None:
         self.metric_type, self.encoded, self.first = metric_type, encoded, first
+        self.rows = encoded.rows if rows is None else rows
         self.numbers = validation.read_only(numbers)
+        self.positions = validation.read_only(positions)
+        self.left: PermittedItems | None = None
         self._n_threads = n_threads
-        if packed is not None:
-            self.packed = packed
 
     @functools.cached_property
     def packed(self) -> PackedItems:
@@ -86,7 +99,56 @@ class Segment:
 
     def only(self, numbers: Integers) -> "Segment":
         """Return a segment in which only the items of these ascending numbers can be found."""
-        return Segment(self.metric_type, self.encoded, numbers, self._n_threads, first=self.first)
+        return Segment(
+            self.metric_type, self.encoded, numbers, self._n_threads, rows=self.rows,
+            first=self.first, positions=self.positions,
+        )  # fmt: skip
+
+    def without(self, gone: Integers) -> "Segment":
+        """Return a segment in which the items of these numbers cannot be found.
+
+        What is packed is shared, and searches skip the removed items: O(p) bytes. Where one item of
+        every group of duplicates is packed, the result packs anew.
+        """
+        mask = np.zeros(len(self.encoded.rows), np.uint8)
+        mask[self.numbers] = 1
+        mask[gone] = 0
+        fewer = self.only(np.flatnonzero(mask))
+        if "packed" in vars(self):
+            fewer.packed, fewer.duplicates = self.packed, None
+            fewer.left = PermittedItems(fewer.numbers, mask)
+        return fewer
+
+    def locate(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
+        """Return the numbers of positions among all items, and whether each is of this segment."""
+        n = len(self.encoded.rows)
+        if self.positions is None:
+            numbers = positions - self.first
+            return numbers, (numbers >= 0) & (numbers < n)
+        numbers = np.minimum(np.searchsorted(self.positions, positions), n - 1)
+        return numbers, self.positions[numbers] == positions
+
+    def positions_of(self, numbers: Integers) -> Integers:
+        """Return the positions of numbers; -1 stands for no item."""
+        if self.positions is None:
+            return numbers + self.first * (numbers >= 0)
+        return np.where(numbers < 0, -1, self.positions[numbers])
+
+    def permit(self, positions: Integers | None) -> PermittedItems | None:
+        """Return which items may be found of those at ascending positions, None for all packed."""
+        if positions is None:
+            return self.left
+        if self.positions is None:
+            first, last = np.searchsorted(
+                positions, [self.first, self.first + len(self.encoded.rows)]
+            )
+            numbers = positions[first:last] - self.first
+        else:
+            numbers, is_here = self.locate(positions)
+            numbers = numbers[is_here]
+        if len(self.numbers) < len(self.encoded.rows):
+            numbers = np.intersect1d(numbers, self.numbers, assume_unique=True)
+        return permit(numbers, len(self.encoded.rows))
 
     @property
     def packed_forms(self) -> list[PackedItems]:
@@ -103,17 +165,19 @@ class Segment:
         self,
         n_queries: int,
         exclusions: ExcludedItems,
-        permitted: Integers | None = None,
+        permitted: PermittedItems | None = None,
         thresholds: Floats | None = None,
     ) -> Search:
         """Choose how this many queries search the segment; call it as Search says.
+
+        permitted: as permit returns.
 
         Few queries score all pairs, unless the items are packed already. Where items repeat and no
         filter separates copies, one of each is searched. Otherwise the tiles filter. Small searches
         do without kernels while these are not compiled.
         """
         is_unpacked, few = not self.packed_forms, n_queries <= QUERIES_TO_PACK
-        numbers = self.numbers if permitted is None else permitted
+        numbers = self.numbers if permitted is None else permitted.numbers
         kernel = score_all_rows if few else search_rows
         size = n_queries, len(numbers), self.encoded.rows.shape[1]
         if is_unpacked and uncompiled.takes(kernel, *size) and self.duplicates is None:
@@ -141,16 +205,14 @@ def nearest(
     return find(queries, exclusions, k, options)
 
 
-def exclusions_within(exclusions: ExcludedItems, first: int, last: int) -> ExcludedItems:
-    """Return the exclusions that lie in the items [first, last), as numbers within them."""
-    inside = (exclusions.own >= first) & (exclusions.own < last)
-    own = np.where(inside, exclusions.own - first, -1)
+def exclusions_within(exclusions: ExcludedItems, segment: Segment) -> ExcludedItems:
+    """Return the exclusions that lie in a segment, as numbers within it."""
+    own, is_own = segment.locate(exclusions.own)
     start, end = exclusions.indptr[0], exclusions.indptr[-1]
-    indices = exclusions.indices[start:end]
-    kept = (indices >= first) & (indices < last)
+    indices, kept = segment.locate(exclusions.indices[start:end])
     counts = np.concatenate([[0], np.cumsum(kept)])
     indptr = counts[exclusions.indptr - start].astype(np.int64)
-    parts = (own, indptr, indices[kept] - first)
+    parts = (np.where(is_own, own, -1), indptr, indices[kept])
     return ExcludedItems(*map(validation.read_only, parts))
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.engine.packing import EncodedRows, encode_rows
+from fastcos.engine.segments import Segment
 from fastcos.storage import memmap
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -97,22 +98,32 @@ class Capabilities(NamedTuple):
         Rows may be sparse.
     save : bool
         An index with this measure can be saved: it is registered by name.
+    append : bool
+        Nothing is learned from items, and their rows are used as given. So an index takes up or
+        removes some items without touching the others.
     """
 
     blocks: bool
     sparse: bool
     save: bool
+    append: bool
 
 
 def capabilities(measure: Any) -> Capabilities:
     """Return what a measure can be used for, also one that is no subclass of Plain."""
     kind = type(measure)
-    fits_nothing = getattr(kind, "_fit", None) is Plain._fit
+    fits_nothing = _inherits(kind, "_fit")
     return Capabilities(
         blocks=fits_nothing or getattr(kind, "fits_in_blocks", False),
         sparse=getattr(kind, "takes_sparse_rows", False),
         save=measure.name in REGISTRY,
+        append=fits_nothing and _inherits(kind, "fit", "encode_items", "item_bias"),
     )
+
+
+def _inherits(kind: type[Any], *methods: str) -> bool:
+    """Whether a class has these methods of Plain."""
+    return all(getattr(kind, method, None) is getattr(Plain, method) for method in methods)
 
 
 def require(measure: Any, capability: str, argument: str = "measure") -> None:
@@ -126,6 +137,24 @@ def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRow
     validation.check_scorable("items", B, B)
     transformed, bias = measure.encode_items(B), measure.item_bias(B)
     return encode_rows(transformed, bias, n_threads, measure.metric_type)
+
+
+def encode_segment(
+    measure: Measure,
+    B: Rows,
+    n_threads: int | None,
+    *,
+    numbers: npt.NDArray[np.int64] | None = None,
+    first: int = 0,
+    positions: npt.NDArray[np.int64] | None = None,
+) -> Segment:
+    """Encode items by a fitted measure as one segment; only those of numbers can be found."""
+    encoded = encode_items(measure, B, n_threads)
+    if numbers is None:
+        numbers = np.arange(len(B), dtype=np.int64)
+    return Segment(
+        measure.metric_type, encoded, numbers, n_threads, rows=B, first=first, positions=positions
+    )
 
 
 class Invariances(NamedTuple):

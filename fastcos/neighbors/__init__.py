@@ -4,15 +4,18 @@ One pipeline serves every entry point. ``top_k(Q, X)`` gives the bits of
 ``SimilarityIndex().fit(X).search(Q)``, and rows may lie in memory, in a file or on a cluster::
 
     top_k ------------.                                            .-> inner-product scan (engine)
-    SimilarityIndex ---+-> SearchRequest, FittedItems -> search --<
-    distributed.top_k -'    (types)              (search)          `-> filter_and_refine
+    SimilarityIndex ---+-> SearchRequest, FittedItems -> search --<--> filter_and_refine
+    distributed.top_k -'    (types)              (search)          `-> rescoring (listed items only)
                                                    |
                      batches of queries x segments of items, best k merged, finished once
 
 ``search`` cuts the queries into batches that fit ``working_memory``. Each batch meets each segment
-of the items: one in memory, many where ``out_of_core`` reads memory-mapped rows. A measure that is
-an inner product after encoding is scanned by the engine; one with an upper bound goes through
-``filter_refine``. ``finish`` alone turns raw scores into results.
+of the items: one in memory, several of an index that changed, many where ``out_of_core`` reads
+memory-mapped rows. A measure that is an inner product after encoding is scanned by the engine; one
+with an upper bound goes through ``filter_refine``. ``finish`` alone turns raw scores into results.
+
+An index has parts, each a segment with ``ids``: ``index_parts`` merges them, ``index_files`` writes
+and maps them, ``index`` replaces all of them at once where one changes.
 
 ``radius`` lists all pairs from a threshold on, ``blocks`` yields all scores, ``sparse`` searches
 sparse rows by inverted lists, ``transformer`` is a step of scikit-learn's pipelines, ``rerank``
@@ -20,13 +23,15 @@ reorders candidates by a score that exists for pairs only.
 """
 
 from fastcos.neighbors.blocks import similarity_blocks
-from fastcos.neighbors.index import SimilarityIndex
+from fastcos.neighbors.index import IndexMemory, IndexNeighbors, SimilarityIndex
 from fastcos.neighbors.radius import neighbors_above
 from fastcos.neighbors.rerank import STSScorer, WordRotatorsScorer, rerank
 from fastcos.neighbors.search import top_k
 from fastcos.neighbors.types import Neighbors
 
 __all__ = [
+    "IndexMemory",
+    "IndexNeighbors",
     "Neighbors",
     "STSScorer",
     "SimilarityIndex",

@@ -20,6 +20,7 @@ from fastcos.engine.packing import (
     ExecutionOptions,
     Floats,
     Integers,
+    PermittedItems,
 )
 from fastcos.engine.range_candidates import find_candidates
 from fastcos.engine.segments import Segment
@@ -61,23 +62,22 @@ class _Queries(NamedTuple):
 def filter_and_refine(
     measure: UpperBounded,
     segment: Segment,
-    rows: validation.Rows,
     Q: validation.Rows,
     encoded: EncodedRows,
     exclusions: ExcludedItems,
     k: int,
     options: ExecutionOptions,
-    permitted: Integers | None = None,
+    permitted: PermittedItems | None = None,
     best: scan.Found | None = None,
 ) -> scan.Found:
     """Columns and exact raw scores (n, k) of a segment's best items for the queries Q.
 
-    rows: the segment's items as given; best: what earlier segments found. In the worst case O(m)
+    permitted: as Segment.permit returns; best: what earlier segments found. In the worst case O(m)
     exact scores a query; memory stays within working_memory.
     """
     n, queries = len(Q), _Queries(Q, encoded, exclusions)
-    precomputed = measure.precompute(rows)
-    n_items = len(segment.numbers if permitted is None else permitted)
+    precomputed = measure.precompute(segment.rows)
+    n_items = len(segment.numbers if permitted is None else permitted.numbers)
     width = min(n_items, k + _EXTRA_CANDIDATES)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     last = parallel.unfilled(n, np.float64)
@@ -147,10 +147,11 @@ def _refine_all(
     least: Floats,
     k: int,
     options: ExecutionOptions,
-    permitted: Integers | None,
+    permitted: PermittedItems | None,
 ) -> scan.Found:
     """Columns and exact raw scores of the k best of all items with raw scores from least on."""
-    n, n_items = len(queries.rows), len(segment.numbers if permitted is None else permitted)
+    n = len(queries.rows)
+    n_items = len(segment.numbers if permitted is None else permitted.numbers)
     quiet = options._replace(progress=None)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     left, capacity = np.arange(n, dtype=np.int64), min(_CAPACITY, n_items)

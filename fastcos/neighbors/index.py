@@ -1,37 +1,103 @@
-"""An exact index of dense rows, packed once and searched many times."""
+"""An exact index of dense rows: packed once, searched many times, changed in O(new)."""
 
-from typing import Any, cast
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import config, parallel, storage, validation
-from fastcos.engine.packing import packed_items, tile_layout
-from fastcos.engine.segments import Segment
+from fastcos import parallel, storage, validation
 from fastcos.measures import serialization
-from fastcos.measures.base import Measure, get_measure, require
+from fastcos.measures.base import Measure, capabilities, get_measure, require
+from fastcos.neighbors import index_files
+from fastcos.neighbors.ids import NO_ID, Ids, as_ids
+from fastcos.neighbors.index_parts import Contents, IndexPart, contents_of, merged, new_part
 from fastcos.neighbors.out_of_core import results_in_directory
-from fastcos.neighbors.search import (
-    as_items,
-    as_options,
-    as_request,
-    fit_items,
-    search,
-)
+from fastcos.neighbors.search import as_items, as_options, as_request, search
 from fastcos.neighbors.types import FittedItems, Neighbors, no_neighbors, padded
 
+Integers = npt.NDArray[np.int64]
+
 _KIND = "SimilarityIndex"
-# arrays of a packed index that are saved, by their names in the kernels' Items
-_PACKED = ("order", "packed", "small_offsets", "statistics", "shift")
+
+
+class IndexNeighbors(NamedTuple):
+    """The neighbours of every query in an index, best first.
+
+    Attributes
+    ----------
+    indices : ndarray (n, k), int64
+        Positions of items by descending score; equal scores by lower position. -1 where fewer than
+        k qualify.
+    scores : ndarray (n, k), float32
+        Their scores; -inf where fewer than k qualify.
+    ids : ndarray (n, k), int64 or str
+        Their ids; -1 or "" where fewer than k qualify.
+    """
+
+    indices: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+    ids: npt.NDArray[Any]
+
+
+class IndexMemory(NamedTuple):
+    """Bytes of an index.
+
+    Attributes
+    ----------
+    codes : int
+        What searches read of all items: codes, norms, biases. About 1.1 bytes a column and 30 an
+        item; 4 a column on CPUs without int8 instructions.
+    rows : int
+        Rows as given. Searches read only those of the few items that the codes do not exclude.
+    mapped : int
+        How much of both lies in files, which the system reads when needed and may drop.
+    """
+
+    codes: int
+    rows: int
+    mapped: int
+
+
+class _State(NamedTuple):
+    """What a search reads, replaced as a whole by every change."""
+
+    fitted: FittedItems
+    parts: tuple[IndexPart, ...]
+    width: int
+    has_names: bool = False
+
+    @property
+    def no_id(self) -> int | str:
+        """What stands for no item among ids: strings, or numbers."""
+        return "" if self.has_names else NO_ID
+
+
+class _Saved(NamedTuple):
+    """What a directory held when it was read or written last."""
+
+    path: Path
+    checksum: str
+    parts: dict[str, index_files.Fields]
 
 
 class SimilarityIndex:
-    """Exact nearest neighbours of queries among items that are packed once.
+    """Exact nearest neighbours among items that have ids and can change.
 
-    Many threads may search at once, also while another adds, replaces or removes items: a search
-    sees the items as they were before a change or after it. Works after fork. Needs the rows, and
-    beside them ``bytes_per_item_`` bytes an item: one a column, or 4 on CPUs without int8
-    instructions, and about 30.
+    An item has an id, which the caller gives, and a position, which counts items in the order in
+    which they came. Both stay with it until it is removed, and no position is used twice. Searches
+    return both. Equal scores are ordered by position. Results are bit-identical to those of a new
+    index of the same rows in the order of their positions.
+
+    ``add``, ``upsert`` and ``remove`` cost O(new) on average, by measures with the capability
+    ``append``, which learn nothing from items and use rows as given (cosine, dot, neg_euclidean,
+    angular). By other measures every change fits and packs all items. Many threads may search, also
+    while another changes the index: a search sees all items as they were before a change or after.
+    Works after fork.
+
+    A saved index is a directory. ``open`` maps it, ``save`` writes what changed, and ``refresh``
+    takes up what another process saved.
 
     Memory-mapped rows (``np.load(path, mmap_mode="r")``) stay on disk, by measures with the
     capability ``blocks``: nothing is packed, and every search reads all rows once, in blocks that
@@ -49,43 +115,68 @@ class SimilarityIndex:
     ----------
     n_items_ : int
         Items that can be found.
+    n_positions_ : int
+        Positions given so far: the length of a mask for ``allowed``.
     n_features_in_ : int
         Columns of the items.
-    bytes_per_item_ : float
-        Memory of the packed index beside the rows, per item.
+    memory_ : IndexMemory
+        Bytes of codes and rows, and how many are mapped.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fastcos import SimilarityIndex
-    >>> index = SimilarityIndex().fit(np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]]))
-    >>> index.search(np.array([[1.0, 0.1]]), k=2).indices.tolist()
-    [[1, 0]]
+    >>> items = np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]])
+    >>> index = SimilarityIndex().fit(items, ids=["a", "b", "c"])
+    >>> index.search(np.array([[1.0, 0.1]]), k=2).ids.tolist()
+    [['b', 'a']]
+    >>> index.remove(["b"])
+    >>> index.add(np.array([[1.0, 0.1]]), ids=["d"]).tolist()
+    ['d']
+    >>> index.search(np.array([[1.0, 0.1]]), k=2).ids.tolist()
+    [['d', 'a']]
     """
 
     def __init__(self, measure: str | Measure = "cosine", *, n_threads: int | None = None) -> None:
         self.measure = measure
         self.n_threads = n_threads
-        self._items: FittedItems | None = None
+        self._state: _State | None = None
+        self._saved: _Saved | None = None
 
-    def fit(self, items: Any) -> "SimilarityIndex":
-        """Fit the measure and pack the items, which become numbers 0 .. p-1. O(p d).
+    def fit(self, items: Any, ids: Any = None) -> "SimilarityIndex":
+        """Fit the measure and pack the items, which get the positions 0 .. p-1. O(p d).
 
         Parameters
         ----------
         items : array_like (p, d), float32 or float64
             Kept, not copied, where they are C-contiguous: do not change them afterwards. Those of a
-            memory map are checked as they are read, that is by every search.
+            memory map are checked as they are read, that is by every search. ``np.empty((0, d))``
+            makes an empty index.
+        ids : array_like (p,), int64 or str, optional
+            All different; not -1 or "". Default: the positions.
 
         Returns
         -------
         SimilarityIndex
             Itself.
+
+        Raises
+        ------
+        ValueError
+            NaN or infinity, or an id that occurs twice.
         """
         measure = get_measure(self.measure)
-        rows = as_items("items", items, measure)
+        rows = _as_item_rows("items", items, measure)
+        if isinstance(rows, np.memmap):
+            validation.check_none("ids", ids, "for memory-mapped items")
+            state = _State(FittedItems(measure.fit(rows), len(rows), (), rows), (), rows.shape[1])
+        else:
+            positions = np.arange(len(rows), dtype=np.int64)
+            named = positions if ids is None else as_ids("ids", ids, len(rows))
+            contents = Contents(rows, named, positions)
+            state = self._fitted_to(contents, len(rows))
         with parallel.writer_lock():
-            self._items = self._fitted_to(rows, None)
+            self._state, self._saved = state, None
         return self
 
     def search(
@@ -100,114 +191,174 @@ class SimilarityIndex:
         working_memory: float | None = None,
         progress: parallel.Progress | None = None,
         out: storage.PathLike | None = None,
-    ) -> Neighbors:
+    ) -> IndexNeighbors:
         """The k items most similar to every query, as :func:`fastcos.top_k` finds them.
 
         Parameters
         ----------
         queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
-            One row per query.
+            One row per query; n may be 0.
         k : int
-            From 1 to the number of items in the index.
-        allowed : array_like, optional
-            A mask over all item numbers, or item numbers: only these can be found. Fewer
-            than k of them: padded.
+            Neighbours per query. Where fewer can be found: padded.
+        allowed : array_like, or sparse (n, p), optional
+            A mask over all positions, or positions (``positions_of(ids)``): only these can be
+            found. The non-zeros of a sparse matrix: those that each query may find, all of which
+            are scored.
         exclude : sparse (n, p), optional
-            Its non-zeros are pairs that must not be found.
-        min_score, n_threads, working_memory, progress, out
+            Its non-zeros are pairs of queries and positions that must not be found.
+        min_score, n_threads, working_memory, progress
             As in :func:`fastcos.top_k`.
+        out : path-like, optional
+            As in :func:`fastcos.top_k`; k must not exceed the number of items.
 
         Returns
         -------
-        Neighbors
-            indices (n, k) int64 and scores (n, k) float32.
+        IndexNeighbors
+            indices (n, k) int64, scores (n, k) float32 and ids (n, k).
 
         Raises
         ------
         ValueError
-            NaN or infinity, k out of range, queries of another width, or nothing was fitted.
+            NaN or infinity, k below 1, queries of another width, or nothing was fitted.
         """
-        fitted = self._fitted()
-        Q = as_items("queries", queries, fitted.measure, or_vector=True)
+        state = self._current()
+        fitted, k = state.fitted, validation.as_count("k", k)
+        Q = _as_item_rows("queries", queries, fitted.measure, or_vector=True)
+        _check_width("queries", Q, state)
         options = as_options(n_threads, working_memory, progress)
+        if not len(Q) or not fitted.n_live:
+            return _with_ids(state, padded(no_neighbors(len(Q)), k))
         request = as_request(
-            Q, fitted.rows, k, live=fitted.numbers, allowed=allowed, exclude=exclude,
+            Q, fitted.n_items, min(k, fitted.n_live), allowed=allowed, exclude=exclude,
             min_score=min_score,
         )  # fmt: skip
         if not request.k:
-            return padded(no_neighbors(len(Q)), k)
+            return _with_ids(state, padded(no_neighbors(len(Q)), k))
         results = None
         if out is not None:
             validation.as_count("k", k, high=request.k)
             require(fitted.measure, "blocks")
-            kept = request
-            if request.permitted is None:
-                kept = request._replace(permitted=fitted.numbers)
+            kept, rows = request, fitted.mapped
+            if rows is None:
+                rows, _, positions = contents_of(state.parts)
+                if request.permitted is not None:
+                    positions = np.intersect1d(request.permitted, positions, assume_unique=True)
+                kept = request._replace(permitted=positions)
             measure = get_measure(self.measure)
-            results = results_in_directory(kept, fitted.rows, measure, options, out)
+            results = results_in_directory(kept, rows, measure, options, out)
             if results.is_complete:
-                return Neighbors(**results.finish())
-        return padded(search(fitted, request, options, results), k)
+                return _with_ids(state, Neighbors(**results.finish()))
+        return _with_ids(state, padded(search(fitted, request, options, results), k))
 
-    def add(self, items: Any) -> npt.NDArray[np.int64]:
-        """Add items under the next numbers. O((p + new) d).
+    def add(self, items: Any, ids: Any = None) -> Ids:
+        """Add items, which get the next positions.
 
         Parameters
         ----------
         items : array_like (new, d)
-            More rows.
+            More rows; float32 and float64 may differ from those in the index.
+        ids : array_like (new,), int64 or str as those of the index
+            None of them in the index. Default: the positions.
 
         Returns
         -------
-        ndarray (new,), int64
-            Their numbers.
-        """
-        new = validation.as_rows("items", items)
-        with parallel.writer_lock():
-            old, numbers = self._in_memory()
-            validation.check_same_width("items", new, "the items of the index", old)
-            added = np.arange(len(old), len(old) + len(new), dtype=np.int64)
-            rows = np.concatenate([old, new.astype(old.dtype, copy=False)])
-            self._items = self._fitted_to(rows, np.concatenate([numbers, added]))
-        return added
+        ndarray (new,), int64 or str
+            Their ids.
 
-    def replace(self, numbers: Any, items: Any) -> None:
-        """Give the items of these numbers new rows; removed ones come back. O(p d).
+        Raises
+        ------
+        ValueError
+            An id occurs twice or is in the index already, which then stays as it was.
+        """
+        return self._changed_by(items, ids, may_replace=False)
+
+    def upsert(self, items: Any, ids: Any) -> None:
+        """Add items, or replace those that have these ids, which keep their positions.
 
         Parameters
         ----------
-        numbers : array_like (m,), int
-            Different item numbers.
-        items : array_like (m, d)
-            Their new rows, in the order of numbers.
-        """
-        new = validation.as_rows("items", items)
-        with parallel.writer_lock():
-            old, live = self._in_memory()
-            validation.check_same_width("items", new, "the items of the index", old)
-            unique = validation.as_item_numbers("numbers", numbers, len(old), distinct=True)
-            validation.check_shape("items", new.shape, (len(unique), old.shape[1]))
-            rows = old.copy()
-            rows[np.asarray(numbers)] = new
-            self._items = self._fitted_to(rows, np.union1d(live, unique))
+        items : array_like (new, d)
+            Their rows.
+        ids : array_like (new,), int64 or str as those of the index
+            All different.
 
-    def remove(self, numbers: Any) -> None:
-        """Let the items of these numbers be found no more; the others keep their numbers. O(p d).
+        Raises
+        ------
+        ValueError
+            An id occurs twice; the index stays as it was.
+        """
+        if ids is None:
+            raise TypeError("ids must be given to replace items, got None")
+        self._changed_by(items, ids, may_replace=True)
+
+    def remove(self, ids: Any) -> None:
+        """Remove items; the others keep their positions. The index may become empty.
 
         Parameters
         ----------
-        numbers : array_like (m,), int
-            Different item numbers; at least one item must be left.
+        ids : array_like (m,), int64 or str as those of the index
+            All different, all in the index.
+
+        Raises
+        ------
+        ValueError
+            An id occurs twice or is not in the index, which then stays as it was.
         """
+        gone = as_ids("ids", ids)
         with parallel.writer_lock():
-            rows, live = self._in_memory()
-            gone = validation.as_item_numbers("numbers", numbers, len(rows), distinct=True)
-            left = np.setdiff1d(live, gone, assume_unique=True)
-            validation.as_count("items left", len(left))
-            self._items = self._fitted_to(rows, left)
+            state = self._in_memory()
+            found = _find(state, gone)
+            _check_all("ids", gone, found, "in the index")
+            if len(gone):
+                parts = _without(state.parts, found)
+                self._state = self._with_parts(state, parts, state.fitted.n_items)
+
+    def positions_of(self, ids: Any) -> Integers:
+        """Return the positions of items, for ``allowed`` and ``exclude``.
+
+        Parameters
+        ----------
+        ids : array_like (m,), int64 or str as those of the index
+            All different, all in the index.
+
+        Returns
+        -------
+        ndarray (m,), int64
+            In the order of ids.
+
+        Raises
+        ------
+        ValueError
+            An id is not in the index.
+        """
+        state, wanted = self._in_memory(), as_ids("ids", ids)
+        found = _find(state, wanted)
+        _check_all("ids", wanted, found, "in the index")
+        return _positions(state.parts, found, len(wanted))
+
+    def ids_of(self, positions: Any) -> Ids:
+        """Return the ids at positions, as searches return them.
+
+        Parameters
+        ----------
+        positions : array_like of int64
+            Any shape. -1, and a position whose item is gone, have the id -1 or "".
+
+        Returns
+        -------
+        ndarray, int64 or str
+            In the shape of positions.
+        """
+        places = np.asarray(positions)
+        if places.dtype.kind not in "iu":
+            raise TypeError(f"positions must be whole numbers, got dtype {places.dtype}")
+        return _ids_at(self._current(), places.astype(np.int64))
 
     def save(self, path: storage.PathLike) -> None:
-        """Write the index to a directory, whole or not at all.
+        """Write the index to a directory, whole or not at all, and through to the disk.
+
+        A directory that this index was opened from or saved to gets only what is new. Writers wait
+        for each other. Who would overwrite what another writer saved meanwhile gets an error.
 
         Parameters
         ----------
@@ -218,29 +369,45 @@ class SimilarityIndex:
         ------
         TypeError
             The measure is an object of a class that is not registered, or made with a model: only
-            names, numbers and arrays can be stored.
+            names, numbers and arrays can be stored. Or the rows are memory-mapped.
+        ValueError
+            path holds something else, or what another writer saved since this index was opened.
         """
-        rows, numbers = self._in_memory()
-        measure, of_measure = serialization.to_parts(self.measure)
-        packed = cast(Segment, self._fitted().segment).packed
-        fields = {
-            "measure": measure,
-            "layout": list(packed.layout),
-            "unit": packed.unit,
-            "bias_unit": packed.bias_unit,
-        }
-        arrays = {name: getattr(packed.arrays, name) for name in _PACKED}
-        arrays |= {"rows": rows, "numbers": numbers, **of_measure}
-        storage.save_arrays(path, _KIND, arrays, fields)
+        with parallel.writer_lock():
+            state, saved = self._in_memory(), self._saved
+            target = validation.as_path("path", path).absolute()
+            if saved is not None and (saved.path != target or not target.exists()):
+                saved = None
+            measure, of_measure = serialization.to_parts(self.measure)
+            arrays, parts, kept = index_files.to_stored(
+                state.parts, {} if saved is None else saved.parts
+            )
+            fields = {
+                "measure": measure,
+                "width": state.width,
+                "has_names": state.has_names,
+                "positions": state.fitted.n_items,
+                "parts": parts,
+            }
+            checksum = storage.save_arrays(
+                target, _KIND, arrays | of_measure, fields, kept=kept,
+                expected=None if saved is None else saved.checksum,
+            )  # fmt: skip
+            self._saved = _Saved(target, checksum, {part["key"]: part for part in parts})
 
     @classmethod
-    def load(cls, path: storage.PathLike) -> "SimilarityIndex":
+    def open(cls, path: storage.PathLike, *, verify: bool = False) -> "SimilarityIndex":
         """Return a saved index; its arrays are memory maps that threads and processes share.
+
+        By measures with the capability ``append`` no row is read: sizes of files are checked, and
+        the norms and codes are those that were saved. Other measures are fitted again.
 
         Parameters
         ----------
         path : path-like
             What ``save`` wrote. An index saved on a CPU with other tiles is packed anew.
+        verify : bool
+            Read every file and compare its checksum.
 
         Returns
         -------
@@ -254,79 +421,285 @@ class SimilarityIndex:
         FastcosFormatError
             It is damaged, or holds something else.
         """
-        stored = storage.load_arrays(path, _KIND)
+        verify = validation.as_flag("verify", verify)
+        target = validation.as_path("path", path).absolute()
+        stored = storage.load_arrays(target, _KIND, verify=verify)
         index = cls(serialization.from_parts(stored.fields["measure"], stored.arrays))
-        arrays, fields = stored.arrays, stored.fields
-        fitted = fit_items(
-            arrays["rows"], get_measure(index.measure), None, numbers=arrays["numbers"]
-        )
-        segment = cast(Segment, fitted.segment)
-        here = tile_layout(config.isa(), segment.encoded.rows.shape[1])
-        if fields["layout"] == list(here):
-            segment.packed = packed_items(
-                segment.metric_type, here, segment.encoded, [arrays[name] for name in _PACKED],
-                fields["unit"], fields["bias_unit"],
-            )  # fmt: skip
-        else:
-            segment.pack()
-        index._items = fitted
+        index._take_up(target, stored, {})
         return index
+
+    def refresh(self) -> bool:
+        """Take up what another process has saved since this index was opened or saved.
+
+        Searches that run finish on what they started with. What was changed here and not saved is
+        dropped. The arrays of parts that stay are not mapped again.
+
+        Returns
+        -------
+        bool
+            Whether there was anything new.
+
+        Raises
+        ------
+        ValueError
+            The index was not opened from a directory or saved to one.
+        """
+        with parallel.writer_lock():
+            saved = self._saved
+            if saved is None:
+                raise ValueError("SimilarityIndex must be opened or saved before refresh")
+            if storage.read_checksum(saved.path, _KIND) == saved.checksum:
+                return False
+            stored = storage.load_arrays(saved.path, _KIND, verify=False)
+            self.measure = serialization.from_parts(stored.fields["measure"], stored.arrays)
+            self._take_up(saved.path, stored, saved.parts)
+        return True
 
     @property
     def n_items_(self) -> int:
         """Items that can be found."""
-        fitted = self._fitted()
-        return len(fitted.rows if fitted.numbers is None else fitted.numbers)
+        return self._current().fitted.n_live
+
+    @property
+    def n_positions_(self) -> int:
+        """Positions given so far, those of removed items included."""
+        return self._current().fitted.n_items
 
     @property
     def n_features_in_(self) -> int:
         """Columns of the items."""
-        return int(self._fitted().rows.shape[1])
+        return self._current().width
 
     @property
-    def bytes_per_item_(self) -> float:
-        """Memory of the packed index beside the rows, per item."""
-        fitted = self._fitted()
-        if fitted.segment is None:
-            return 0.0
-        encoded = fitted.segment.encoded
-        arrays = [
-            getattr(packed.arrays, name)
-            for packed in fitted.segment.packed_forms
-            for name in _PACKED
-        ]
-        size = sum(array.nbytes for array in [*arrays, encoded.norms, encoded.bias])
-        return float(size / len(fitted.rows))
+    def memory_(self) -> IndexMemory:
+        """Bytes of codes and rows, and how many of them are mapped."""
+        state = self._current()
+        if state.fitted.mapped is not None:
+            size = state.fitted.mapped.nbytes
+            return IndexMemory(0, size, size)
+        codes = rows = mapped = 0
+        for part in state.parts:
+            encoded, shared = part.segment.encoded, part.segment.rows
+            arrays = [
+                getattr(packed.arrays, name)
+                for packed in part.segment.packed_forms
+                for name in index_files.PACKED
+            ]
+            arrays += [encoded.norms, encoded.bias]
+            size = sum(array.nbytes for array in arrays)
+            codes, rows = codes + size, rows + shared.nbytes
+            mapped += size - encoded.bias.nbytes + shared.nbytes if part.is_mapped else 0
+        return IndexMemory(codes, rows, mapped)
 
     def __getstate__(self) -> dict[str, Any]:
         # rows alone: packed arrays would come back writable, which compiles every kernel once more
-        state = vars(self) | {"_items": None}
-        if self._items is not None:
-            state["_kept"] = self._items.rows, self._items.numbers
-        return state
+        fields = vars(self) | {"_state": None, "_saved": None}
+        state = self._state
+        if state is not None:
+            contents = state.fitted.mapped
+            if contents is None:
+                contents = contents_of(state.parts) if state.parts else _nothing(state.width)
+            fields["_kept"] = contents, state.fitted.n_items
+        return fields
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        kept = state.pop("_kept", None)
-        self.__dict__.update(state)
+    def __setstate__(self, fields: dict[str, Any]) -> None:
+        kept = fields.pop("_kept", None)
+        self.__dict__.update(fields)
         if kept is not None:
-            rows, numbers = kept
-            self._items = self._fitted_to(validation.read_only(rows), numbers)
+            contents, n_items = kept
+            if not isinstance(contents, Contents):
+                positions = np.arange(n_items, dtype=np.int64)
+                contents = Contents(np.asarray(contents), positions, positions)
+            rows = validation.read_only(contents.rows)
+            self._state = self._fitted_to(contents._replace(rows=rows), n_items)
 
-    def _fitted(self) -> FittedItems:
-        return validation.check_fitted(_KIND, self._items)
+    def _current(self) -> _State:
+        return validation.check_fitted(_KIND, self._state)
 
-    def _in_memory(self) -> tuple[validation.Rows, npt.NDArray[np.int64]]:
-        """Return rows and numbers of the items, unless they are memory-mapped."""
-        fitted = self._fitted()
-        if fitted.numbers is None:
+    def _in_memory(self) -> _State:
+        """Return the state, unless the items are memory-mapped."""
+        state = self._current()
+        if state.fitted.mapped is not None:
             raise TypeError(
                 "the index must hold rows in memory to be changed or saved, got a memory map"
             )
-        return fitted.rows, fitted.numbers
+        return state
 
-    def _fitted_to(self, rows: Any, numbers: npt.NDArray[np.int64] | None) -> FittedItems:
+    def _changed_by(self, items: Any, ids: Any, *, may_replace: bool) -> Ids:
+        """Add or replace items; return their ids."""
+        measure = get_measure(self.measure)
+        rows = _as_item_rows("items", items, measure, in_memory=True)
+        given = None if ids is None else as_ids("ids", ids, len(rows))
+        with parallel.writer_lock():
+            state = self._in_memory()
+            _check_width("items", rows, state)
+            n_items, parts = state.fitted.n_items, state.parts
+            new = given
+            if new is None:
+                if state.has_names:
+                    raise TypeError("ids must be strings as those of the index, got None")
+                new = np.arange(n_items, n_items + len(rows), dtype=np.int64)
+            found = _find(state, new)
+            if not may_replace:
+                _check_none("ids", new, found)
+            if not len(rows):
+                return new
+            positions = _positions(parts, found, len(new))
+            is_new = positions < 0
+            positions[is_new] = n_items + np.arange(is_new.sum())
+            order = np.argsort(positions)
+            # a copy: the caller may use the memory of the rows again
+            contents = Contents(validation.read_only(rows[order]), new[order], positions[order])
+            self._state = self._with_parts(
+                state, _without(parts, found), n_items + int(is_new.sum()), contents
+            )
+        return new
+
+    def _with_parts(
+        self,
+        state: _State,
+        parts: Sequence[IndexPart],
+        n_items: int,
+        new: Contents | None = None,
+    ) -> _State:
+        """Return the state with these parts and new contents."""
+        measure = state.fitted.measure
+        if capabilities(measure).append:
+            if new is not None:
+                parts = [*parts, new_part(new, measure, self.n_threads)]
+            parts = merged(parts, measure, self.n_threads)
+            segments = tuple(part.segment for part in parts)
+            fitted = FittedItems(measure, n_items, segments)
+            has_names = state.has_names if new is None else new.ids.dtype.kind == "U"
+            return _State(fitted, parts, state.width, has_names)
+        contents = [contents_of([part]) for part in parts if len(part.segment.numbers)]
+        contents += [] if new is None else [new]
+        if not contents:
+            return state._replace(fitted=FittedItems(measure, n_items, ()), parts=())
+        rows, ids, positions = map(np.concatenate, zip(*contents, strict=True))
+        order = np.argsort(positions)
+        all_rows = validation.read_only(rows[order])
+        return self._fitted_to(Contents(all_rows, ids[order], positions[order]), n_items)
+
+    def _fitted_to(self, contents: Contents, n_items: int) -> _State:
         """Fit the measure to these items, encode and pack them."""
-        fitted = fit_items(rows, get_measure(self.measure), self.n_threads, numbers)
-        if fitted.segment is not None:
-            fitted.segment.pack()
-        return fitted
+        measure, width = get_measure(self.measure), contents.rows.shape[1]
+        if not len(contents.rows):
+            return _State(FittedItems(measure, n_items, ()), (), width)
+        fitted = measure.fit(contents.rows)
+        part = new_part(contents, fitted, self.n_threads)
+        has_names = contents.ids.dtype.kind == "U"
+        return _State(FittedItems(fitted, n_items, (part.segment,)), (part,), width, has_names)
+
+    def _take_up(
+        self, path: Path, stored: storage.Stored, known: dict[str, index_files.Fields]
+    ) -> None:
+        """Replace the state by what a directory holds; parts of known keys may be reused."""
+        arrays, fields = stored.arrays, stored.fields
+        have = {} if self._state is None else {part.key: part for part in self._state.parts}
+        measure, parts = get_measure(self.measure), []
+        if len(fields["parts"]) == 1:  # a measure that learns has one part
+            measure = measure.fit(arrays[f"rows_{fields['parts'][0]['key']}"])
+        for field in fields["parts"]:
+            key = field["key"]
+            part = have.get(key)
+            # removed items only become more: as many are the same
+            if part is None or not part.n_removed == field["removed"] == known[key]["removed"]:
+                part = index_files.from_stored(field, arrays, measure)
+            parts.append(part)
+        fitted = FittedItems(measure, fields["positions"], tuple(part.segment for part in parts))
+        self._state = _State(fitted, tuple(parts), fields["width"], fields["has_names"])
+        by_key = {field["key"]: field for field in fields["parts"]}
+        self._saved = _Saved(path, stored.checksum, by_key)
+
+
+def _nothing(width: int) -> Contents:
+    none = np.zeros(0, np.int64)
+    return Contents(np.empty((0, width), np.float32), none, none)
+
+
+def _as_item_rows(
+    name: str, X: Any, measure: Measure, *, or_vector: bool = False, in_memory: bool = False
+) -> Any:
+    """Return X as as_items does; no rows (0, d) are rows, too."""
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
+        return np.empty(shape, np.float32)
+    if in_memory:
+        return validation.as_rows(name, X)
+    return as_items(name, X, measure, or_vector=or_vector)
+
+
+def _check_width(name: str, rows: Any, state: _State) -> None:
+    validation.check_same_width(name, rows, "the items of the index", np.empty((0, state.width)))
+
+
+class _Found(NamedTuple):
+    """Which of some ids are in which part, with their numbers there."""
+
+    places: list[npt.NDArray[np.intp]]
+    numbers: list[Integers]
+
+
+def _find(state: _State, ids: Ids) -> _Found:
+    """Find ids in every part; they must be of the type of those in the index."""
+    places, numbers = [], []
+    if state.parts and len(ids) and (ids.dtype.kind == "U") != state.has_names:
+        rule = "strings" if state.has_names else "whole numbers"
+        raise TypeError(f"ids must be {rule} as those of the index, got {ids[0].item()!r}")
+    for part in state.parts:
+        some, found = part.find(ids) if len(ids) else (np.zeros(0, np.int64), np.zeros(0, bool))
+        places.append(np.flatnonzero(found))
+        numbers.append(some[found])
+    return _Found(places, numbers)
+
+
+def _check_all(name: str, ids: Ids, found: _Found, rule: str) -> None:
+    """Refuse ids that are in no part."""
+    missing = np.ones(len(ids), np.bool_)
+    for places in found.places:
+        missing[places] = False
+    if missing.any():
+        raise ValueError(f"{name} must be {rule}, got {ids[missing][0].item()!r}")
+
+
+def _check_none(name: str, ids: Ids, found: _Found) -> None:
+    """Refuse ids that are in the index."""
+    known = [place for places in found.places for place in places[:1]]
+    if known:
+        one = ids[min(known)].item()
+        raise ValueError(f"{name} must be new to the index (use upsert), got {one!r}")
+
+
+def _positions(parts: Sequence[IndexPart], found: _Found, n: int) -> Integers:
+    """Return the positions (n,) of what was found, -1 for the rest."""
+    positions = np.full(n, -1, np.int64)
+    for part, places, numbers in zip(parts, found.places, found.numbers, strict=True):
+        positions[places] = part.segment.positions_of(numbers)
+    return positions
+
+
+def _without(parts: Sequence[IndexPart], found: _Found) -> list[IndexPart]:
+    """Return the parts without what was found."""
+    return [
+        part.without(numbers) if len(numbers) else part
+        for part, numbers in zip(parts, found.numbers, strict=True)
+    ]
+
+
+def _ids_at(state: _State, positions: Integers) -> Ids:
+    """Return the ids at positions, -1 or "" where there is no item."""
+    if state.fitted.mapped is not None:
+        return positions.copy()
+    kinds = [part.ids.values.dtype for part in state.parts]
+    kind = np.result_type(*kinds) if kinds else np.dtype(np.str_ if state.has_names else np.int64)
+    ids = np.full(positions.shape, state.no_id, kind)
+    for part in state.parts:
+        numbers, found = part.segment.locate(positions)
+        found[found] = part.is_live(numbers[found])
+        ids[found] = part.ids.values[numbers[found]]
+    return ids
+
+
+def _with_ids(state: _State, found: Neighbors) -> IndexNeighbors:
+    return IndexNeighbors(*found, _ids_at(state, np.asarray(found.indices)))

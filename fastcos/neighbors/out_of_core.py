@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validation
 from fastcos.engine.packing import ExecutionOptions
 from fastcos.engine.segments import SEGMENT_MULTIPLE, Segment
-from fastcos.measures.base import Measure, Plain, encode_items
+from fastcos.measures.base import Measure, Plain, encode_segment
 from fastcos.neighbors.types import MAPPED_SEARCH_SHARE, FittedItems, SearchRequest
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint, rows_per_block
@@ -66,9 +65,9 @@ def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
 
 def read_segments(
     items: FittedItems, request: SearchRequest, options: ExecutionOptions, within: range | None
-) -> Iterator[tuple[Segment, validation.Rows, tuple[float, float]]]:
-    """Yield segments of the permitted items, their rows, and which share of all items each is."""
-    X, n_threads = items.rows, options.n_threads
+) -> Iterator[tuple[Segment, tuple[float, float]]]:
+    """Yield segments of the permitted items, and which share of all items each is."""
+    X, n_threads = items.mapped, options.n_threads
     size = block_sizes(X, request, items.measure, options).items
     within = range(len(X)) if within is None else within
     for first in range(within.start, within.stop, size):
@@ -80,11 +79,9 @@ def read_segments(
         if not len(numbers):
             continue
         B = memmap.read_rows("items", X, first, last, n_threads)
-        encoded = encode_items(items.measure, B, n_threads)
-        kind = items.measure.metric_type
-        segment = Segment(kind, encoded, numbers, n_threads, first=first)
+        segment = encode_segment(items.measure, B, n_threads, numbers=numbers, first=first)
         share = (first - within.start) / len(within), (last - within.start) / len(within)
-        yield segment, B, share
+        yield segment, share
 
 
 def results_in_directory(
@@ -111,7 +108,7 @@ def fingerprint(request: SearchRequest, X: Any, measure: Measure) -> dict[str, A
         "items": "the queries" if same else memmap.fingerprint(X),
         "k": request.k,
         "measure": [measure.name, joblib.hash(vars(measure))],
-        "permitted": _fingerprints(request.permitted),
+        "permitted": _fingerprints(request.permitted, *(request.lists or ())),
         "exclusions": _fingerprints(*(request.exclusions or ())),
         "min_score": request.min_score,
     }

@@ -23,7 +23,7 @@ from fastcos.measures.base import (
     Measure,
     Plain,
     UpperBounded,
-    encode_items,
+    encode_segment,
     get_measure,
     require,
 )
@@ -80,8 +80,9 @@ def top_k(
         A name of ``fastcos.list_measures()``, or an object like them.
     exclude_self : bool
         With items=None, whether a row is kept from being its own neighbour.
-    allowed : array_like, optional
-        A mask (m,) or item numbers: only these can be found. Fewer than k of them: padded.
+    allowed : array_like or sparse (n, m), optional
+        A mask (m,) or item numbers: only these can be found. The non-zeros of a sparse matrix: the
+        items that each query may find, all of which are scored. Fewer than k of them: padded.
     exclude : sparse (n, m), optional
         Its non-zeros are pairs that must not be found, such as what a user has seen already. A
         query with fewer than k other items is padded.
@@ -135,10 +136,12 @@ def top_k(
     Q = as_items("queries", queries, given, or_vector=items is not None)
     X = Q if items is None else as_items("items", items, given)
     options = as_options(n_threads, working_memory, progress)
+    validation.check_same_width("items", X, "queries", Q)
+    own = items is None and exclude_self
+    k = validation.as_neighbor_count(k, X.shape[0], without_itself=own)
     request = as_request(
-        Q, X, k, own=items is None and exclude_self, allowed=allowed, exclude=exclude,
-        min_score=min_score,
-    )  # fmt: skip
+        Q, X.shape[0], k, own=own, allowed=allowed, exclude=exclude, min_score=min_score
+    )
     if not request.k:
         return padded(no_neighbors(len(Q)), k)
     results = None
@@ -150,10 +153,10 @@ def top_k(
         if results.is_complete:
             return Neighbors(**results.finish())
     fitted = fit_items(X, given, options.n_threads)
-    if fitted.segment is not None and request.permitted is not None:
+    if fitted.mapped is None and request.permitted is not None:
         # pack only what may be found
-        fitted = fitted._replace(segment=fitted.segment.only(request.permitted))
-        request = request._replace(permitted=None)
+        some = fitted.segments[0].only(request.permitted)
+        fitted, request = fitted._replace(segments=(some,)), request._replace(permitted=None)
     return padded(search(fitted, request, options, results), k)
 
 
@@ -184,31 +187,25 @@ def as_options(
 
 def as_request(
     Q: Any,
-    X: Any,
+    n_items: int,
     k: int,
     *,
     own: bool = False,
-    live: Integers | None = None,
     allowed: Any = None,
     exclude: Any = None,
     min_score: float | None = None,
 ) -> SearchRequest:
-    """Check the arguments of a search of the items X, of which only `live` ones can be found.
+    """Check the filters of a search of n_items items for the k best; a lower k is padded later.
 
     own: query i is item i and must not find itself.
     """
-    n, n_items = Q.shape[0], X.shape[0]
-    if live is None:
-        validation.check_same_width("items", X, "queries", Q)
-    else:
-        validation.check_same_width("queries", Q, "the items of the index", X)
-    permitted = None
-    k = validation.as_neighbor_count(k, n_items if live is None else len(live), without_itself=own)
-    if allowed is not None:
+    n, permitted, lists = Q.shape[0], None, None
+    if validation.is_sparse(allowed):
+        lists = _as_lists(allowed, n, n_items)
+        k = min(k, int(np.diff(lists[0]).max(initial=0)))
+    elif allowed is not None:
         permitted = validation.as_item_numbers("allowed", allowed, n_items)
-        if live is not None:
-            permitted = np.intersect1d(permitted, live, assume_unique=True)
-        k = min(k, len(permitted))  # the caller pads
+        k = min(k, len(permitted))
     exclusions = no_exclusions(n, own=own) if own else None
     if exclude is not None:
         from fastcos.linalg.csr import as_interactions
@@ -220,21 +217,39 @@ def as_request(
         exclusions = ExcludedItems(*map(validation.read_only, arrays))
     if min_score is not None:
         min_score = validation.as_real("min_score", min_score)
-    return SearchRequest(Q, k, permitted, exclusions, min_score)
+    if lists is not None and exclusions is not None:
+        lists, exclusions = _without(lists, exclusions, n_items), None
+    return SearchRequest(Q, k, permitted, exclusions, min_score, lists)
 
 
-def fit_items(
-    X: Any, measure: Measure, n_threads: int | None, numbers: Integers | None = None
-) -> FittedItems:
-    """Fit the measure to the items of these numbers (all if None) and encode them."""
-    live = X if numbers is None or len(numbers) == len(X) else X[numbers]
-    fitted = measure.fit(live)
+def _as_lists(allowed: Any, n: int, n_items: int) -> tuple[Integers, Integers]:
+    """Return the non-zeros of a sparse matrix as the items that each query may find."""
+    from fastcos.linalg.csr import as_interactions
+
+    pairs = as_interactions("allowed", allowed)
+    validation.check_shape("allowed", pairs.shape, (n, n_items))
+    return pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
+
+
+def _without(
+    lists: tuple[Integers, Integers], exclusions: ExcludedItems, n_items: int
+) -> tuple[Integers, Integers]:
+    """Return the lists without what each query may not find."""
+    indptr, positions = lists
+    queries = np.arange(len(indptr) - 1)
+    pairs = np.repeat(queries, np.diff(indptr)) * n_items + positions
+    excluded = np.repeat(queries, np.diff(exclusions.indptr)) * n_items + exclusions.indices
+    own = (queries * n_items + exclusions.own)[exclusions.own >= 0]
+    kept = ~np.isin(pairs, np.concatenate([excluded, own]))
+    return np.concatenate([[0], np.cumsum(kept)])[indptr], positions[kept]
+
+
+def fit_items(X: Any, measure: Measure, n_threads: int | None) -> FittedItems:
+    """Fit the measure to the items and encode them: one segment, or none of a memory map."""
+    fitted = measure.fit(X)
     if isinstance(X, np.memmap):
-        return FittedItems(X, fitted, None)
-    if numbers is None:
-        numbers = np.arange(len(X), dtype=np.int64)
-    encoded = encode_items(fitted, X, n_threads)
-    return FittedItems(X, fitted, Segment(fitted.metric_type, encoded, numbers, n_threads))
+        return FittedItems(fitted, len(X), (), X)
+    return FittedItems(fitted, len(X), (encode_segment(fitted, X, n_threads),))
 
 
 def search(
@@ -265,7 +280,7 @@ def search(
 
 def batch_size(items: FittedItems, request: SearchRequest, options: ExecutionOptions) -> int:
     """Queries whose encoded rows and results fit their share of the working memory."""
-    if isinstance(items.rows, np.memmap) or isinstance(request.queries, np.memmap):
+    if items.mapped is not None or isinstance(request.queries, np.memmap):
         from fastcos.neighbors.out_of_core import block_sizes
 
         return block_sizes(items.rows, request, items.measure, options).queries
@@ -299,20 +314,26 @@ def best_of_items(
     """
     measure, k, n = items.measure, request.k, request.queries.shape[0]
     validation.check_scorable("queries", Q, Q)
+    if request.lists is not None:
+        from fastcos.neighbors.rescoring import best_of_lists
+
+        queries = _encoded_queries(items, request, Q, first, options)
+        return best_of_lists(items, request, Q, queries, first, options)
     exclusions = no_exclusions(len(Q))
     if request.exclusions is not None:
         exclusions = request.exclusions.of_range(first, first + len(Q))
     queries = _encoded_queries(items, request, Q, first, options)
     report = _query_progress(options.progress, first, first + len(Q), n)
-    memory = options.working_memory * (1 if items.segment is not None else MAPPED_SEARCH_SHARE)
-    # segments that are read hold only permitted items
-    permitted = request.permitted if items.segment is not None else None
+    memory = options.working_memory * (1 if items.mapped is None else MAPPED_SEARCH_SHARE)
     best: tuple[Integers, Floats] | None = None
-    for segment, rows, share in _segments(items, request, options, within):
-        start, stop = segment.first, segment.first + len(segment.encoded.rows)
+    for segment, share in _segments(items, request, options, within):
         here = exclusions
-        if (start, stop) != (0, len(items.rows)):
-            here = segments.exclusions_within(exclusions, start, stop)
+        if len(segment.encoded.rows) < items.n_items:
+            here = segments.exclusions_within(exclusions, segment)
+        # segments that are read hold only permitted items
+        permitted = segment.permit(request.permitted if items.mapped is None else None)
+        if permitted is not None and not len(permitted.numbers):
+            continue
         limited = ExecutionOptions(
             options.n_threads, memory, None if report is None else report(share)
         )
@@ -320,14 +341,13 @@ def best_of_items(
             from fastcos.neighbors.filter_refine import filter_and_refine
 
             find: segments.Search = functools.partial(
-                filter_and_refine, measure, segment, rows, Q, permitted=permitted, best=best
+                filter_and_refine, measure, segment, Q, permitted=permitted, best=best
             )
         else:
             thresholds = None if best is None else best[1][:, -1]
             find = segment.plan(len(Q), here, permitted, thresholds)
-        found = find(queries, here, k, limited)
-        if start:
-            found[0][found[0] >= 0] += start
+        columns, raw = find(queries, here, k, limited)
+        found = segment.positions_of(columns), raw
         best = found if best is None else segments.merge(best, found, options.n_threads)
     if best is None:
         return np.full((len(Q), k), -1, np.int64), np.full((len(Q), k), -np.inf)
@@ -358,21 +378,24 @@ def _encoded_queries(
     options: ExecutionOptions,
 ) -> EncodedRows:
     """Encode the queries; where they are the items, encoded alike, take those."""
-    measure, segment = items.measure, items.segment
+    measure = items.measure
     alike = getattr(type(measure), "encode_queries", None) is Plain.encode_queries
-    if segment is not None and request.queries is items.rows and alike:
-        if len(Q) == len(items.rows):
-            return segment.encoded
-        return segment.encoded.take(slice(first, first + len(Q)))
+    if len(items.segments) == 1 and request.queries is items.rows and alike:
+        encoded = items.segments[0].encoded
+        return encoded if len(Q) == len(items.rows) else encoded.take(slice(first, first + len(Q)))
     return encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
 
 
 def _segments(
     items: FittedItems, request: SearchRequest, options: ExecutionOptions, within: range | None
-) -> Iterator[tuple[Segment, validation.Rows, tuple[float, float]]]:
-    """Yield each segment, its rows as given, and which share of all items it is."""
-    if items.segment is not None:
-        yield items.segment, items.rows, (0.0, 1.0)
+) -> Iterator[tuple[Segment, tuple[float, float]]]:
+    """Yield each segment, and which share of all items it is."""
+    if items.mapped is None:
+        before, n = 0, items.n_live
+        for segment in items.segments:
+            share = before / n, (before + len(segment.numbers)) / n
+            before += len(segment.numbers)
+            yield segment, share
         return
     from fastcos.neighbors.out_of_core import read_segments
 

@@ -39,25 +39,34 @@ class Neighbors(NamedTuple):
 class FittedItems(NamedTuple):
     """What a search reads of the items; never changed, only replaced as a whole.
 
-    rows (p, d) as given, removed ones included; segment None where rows are memory-mapped and read
-    in blocks.
+    n_items counts positions, those of removed items included. mapped: memory-mapped rows (p, d)
+    that every search reads in blocks, without segments.
     """
 
-    rows: Any
     measure: Measure
-    segment: Segment | None
+    n_items: int
+    segments: tuple[Segment, ...]
+    mapped: Any = None
 
     @property
-    def numbers(self) -> Integers | None:
-        """Ascending numbers of the items that can be found; None for all."""
-        return None if self.segment is None else self.segment.numbers
+    def n_live(self) -> int:
+        """Items that can be found."""
+        if self.mapped is not None:
+            return self.n_items
+        return sum(len(segment.numbers) for segment in self.segments)
+
+    @property
+    def rows(self) -> Any:
+        """The rows as given where they are one array: those of a map, or of the first segment."""
+        return self.segments[0].rows if self.mapped is None else self.mapped
 
 
 class SearchRequest(NamedTuple):
     """A checked question: what every entry point hands to the pipeline.
 
-    permitted: ascending numbers of the items that may be found, None for all; exclusions: of each
-    query, None for nothing.
+    permitted: ascending positions of the items that may be found, None for all; lists (indptr,
+    positions): those that each query may find, None for all; exclusions: of each query, None for
+    nothing.
     """
 
     queries: Any
@@ -65,6 +74,7 @@ class SearchRequest(NamedTuple):
     permitted: Integers | None
     exclusions: ExcludedItems | None
     min_score: float | None
+    lists: tuple[Integers, Integers] | None = None
 
 
 def padded(found: Neighbors, k: int) -> Neighbors:

@@ -23,6 +23,7 @@ from fastcos.storage.directory import (
     check_new_directory as check_new_directory,
     check_replaceable as check_replaceable,
     load_arrays as load_arrays,
+    read_checksum as read_checksum,
     save_arrays as save_arrays,
     sync_directory as sync_directory,
     temporary_directory as temporary_directory,

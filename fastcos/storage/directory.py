@@ -18,7 +18,7 @@ import platform
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ class FastcosFormatError(ValueError):
     >>> from fastcos.storage import FastcosFormatError
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     try:
-    ...         SimilarityIndex.load(folder)
+    ...         SimilarityIndex.open(folder)
     ...     except FastcosFormatError:
     ...         print("not an index")
     not an index
@@ -69,15 +69,24 @@ class Stored(NamedTuple):
     arrays : dict of str to ndarray
         Read-only, memory-mapped.
     fields : dict of str to JSON values
+    checksum : str
+        Of the header, and so of all content.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
     fields: dict[str, Any]
+    checksum: str
 
 
 def save_arrays(
-    path: PathLike, kind: str, arrays: Mapping[str, npt.NDArray[Any]], fields: Mapping[str, Any]
-) -> None:
+    path: PathLike,
+    kind: str,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    fields: Mapping[str, Any],
+    *,
+    kept: Collection[str] = (),
+    expected: str | None = None,
+) -> str:
     """Write arrays and fields to the directory path, replacing what was saved there before.
 
     Atomic: path appears, or changes, in one step. Writers wait for each other (not on
@@ -93,32 +102,60 @@ def save_arrays(
         Names are Python identifiers; any type but object.
     fields : mapping of str to JSON values
         No NaN and no infinity.
+    kept : collection of str
+        Names of arrays that path holds already and that stay as they are; not written again.
+    expected : str, optional
+        The checksum that path must have: so no writer overwrites what it has not read.
+
+    Returns
+    -------
+    str
+        The checksum of what path holds now.
 
     Raises
     ------
     ValueError
-        path holds something else.
+        path holds something else, or has another checksum than expected.
 
     Examples
     --------
     >>> import numpy as np, tempfile, pathlib
     >>> from fastcos.storage import load_arrays, save_arrays
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "example"
-    >>> save_arrays(path, "example", {"rows": np.arange(3.0)}, {"unit": "cosine"})
+    >>> checksum = save_arrays(path, "example", {"rows": np.arange(3.0)}, {"unit": "cosine"})
     >>> stored = load_arrays(path, "example")
-    >>> stored.arrays["rows"], stored.fields
-    (array([0., 1., 2.]), {'unit': 'cosine'})
+    >>> stored.arrays["rows"], stored.fields, stored.checksum == checksum
+    (array([0., 1., 2.]), {'unit': 'cosine'}, True)
     """
     target = validation.as_path("path", path)
     check_replaceable("path", target, _HEADER)
     if target.is_dir():
         with _one_writer(target):
-            _write(target, kind, arrays, fields)
-        return
+            entries = {} if expected is None else _kept_entries(target, kind, kept, expected)
+            return _write(target, kind, arrays, fields, entries)
     with temporary_directory(target) as temporary:
-        _write(temporary, kind, arrays, fields)
+        checksum = _write(temporary, kind, arrays, fields, {})
         temporary.rename(target)
     sync_directory(target.parent)
+    return checksum
+
+
+def read_checksum(path: PathLike, kind: str) -> str:
+    """Return the checksum of what path holds, from its header alone."""
+    return str(_read_header(Path(path), kind)[1]["sha256"])
+
+
+def _kept_entries(
+    directory: Path, kind: str, kept: Collection[str], expected: str
+) -> dict[str, Any]:
+    """Return the header's entries of the arrays that stay, if the directory is as expected."""
+    header = _read_header(directory, kind)[1]
+    if header["sha256"] != expected:
+        raise OccupiedError(
+            f"path must be as it was read or saved last, got {str(directory)!r} changed by another "
+            "writer; read it again, and repeat the change"
+        )
+    return {name: header["arrays"][name] for name in kept}
 
 
 def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
@@ -156,7 +193,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
         try:
             entries = header["arrays"].items()
             arrays = {name: _read_array(directory, entry, verify) for name, entry in entries}
-            return Stored(arrays, header["fields"])
+            return Stored(arrays, header["fields"], header["sha256"])
         except FileNotFoundError as error:
             # a writer may have replaced the header and removed the files of the previous one
             newer, header = _read_header(directory, kind)
@@ -234,9 +271,16 @@ def _one_writer(directory: Path) -> Iterator[None]:
 
 
 def _write(
-    directory: Path, kind: str, arrays: Mapping[str, npt.NDArray[Any]], fields: Mapping[str, Any]
-) -> None:
-    entries = {name: _write_array(directory, name, array) for name, array in arrays.items()}
+    directory: Path,
+    kind: str,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    fields: Mapping[str, Any],
+    kept: Mapping[str, Any],
+) -> str:
+    """Write arrays and a header that names them and those that are kept; return its checksum."""
+    entries = dict(kept)
+    for name, array in arrays.items():
+        entries[name] = _write_array(directory, name, array)
     header = {
         "format": "fastcos",
         "format_version": FORMAT_VERSION,
@@ -251,6 +295,7 @@ def _write(
     }
     header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    sync_directory(directory)  # the files that the header names must not come after it
     _replace(directory / _HEADER, [text.encode()])
     sync_directory(directory)
     current = {entry["file"] for entry in entries.values()}
@@ -258,6 +303,7 @@ def _write(
         ours = _ARRAY_FILE.fullmatch(file.name) or _UNIQUE.fullmatch(file.name)
         if ours and file.name not in current:
             file.unlink(missing_ok=True)
+    return str(header["sha256"])
 
 
 def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[str, Any]:
@@ -335,7 +381,7 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
         )
     if found_kind != kind:
         raise FastcosFormatError(f"path must be a saved {kind}, got a saved {found_kind}")
-    return content, header
+    return content, header | {"sha256": digest}
 
 
 def _read_array(directory: Path, entry: Mapping[str, Any], verify: bool) -> npt.NDArray[Any]:

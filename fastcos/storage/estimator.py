@@ -67,7 +67,7 @@ class SavedModelMixin:
         FastcosFormatError
             It is damaged, or holds another kind.
         """
-        arrays, fields = storage.load_arrays(path, cls._saved_as)
+        arrays, fields, _ = storage.load_arrays(path, cls._saved_as)
         model: Any = cls(**fields["parameters"])
         for name in cls._fitted_arrays:
             setattr(model, f"{name}_", arrays.get(name))

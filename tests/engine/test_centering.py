@@ -128,7 +128,7 @@ def test_saved_indexes_keep_their_centre(cluster, tmp_path):
     X = cluster(1500, 40)
     index = fastcos.SimilarityIndex().fit(X)
     index.save(tmp_path / "index")
-    loaded = fastcos.SimilarityIndex.load(tmp_path / "index")
+    loaded = fastcos.SimilarityIndex.open(tmp_path / "index")
     expected, found = index.search(X, 9), loaded.search(X, 9)
     assert_same_bits(found.indices, expected.indices)
     assert_same_bits(found.scores, expected.scores)

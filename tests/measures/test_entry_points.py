@@ -89,7 +89,7 @@ def test_index_save_and_blocks_agree_with_top_k(name, tmp_path):
     np.testing.assert_allclose(-np.sort(-block, axis=1)[:, :4], found.scores, rtol=1e-5, atol=1e-5)
     index = SimilarityIndex(measure).fit(rows)
     index.save(tmp_path / "index")
-    for one in (index, SimilarityIndex.load(tmp_path / "index")):
+    for one in (index, SimilarityIndex.open(tmp_path / "index")):
         again = one.search(queries, 4)
         np.testing.assert_array_equal(again.indices, found.indices)
         np.testing.assert_array_equal(again.scores, found.scores)

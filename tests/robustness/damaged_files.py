@@ -186,7 +186,7 @@ FORMATS = {
     ),
     "index": Format(
         lambda path: SimilarityIndex().fit(ROWS).save(path),
-        lambda path: SimilarityIndex.load(path).search(ROWS, 3).indices.tolist(),
+        lambda path: SimilarityIndex.open(path, verify=True).search(ROWS, 3).indices.tolist(),
         True,
     ),
     "shards": Format(saved_table, shards, True),

@@ -101,7 +101,7 @@ KINDS = {
     "index": Kind(
         (SimilarityIndex().fit(ROWS), SimilarityIndex().fit(-ROWS)),
         lambda index, path: index.save(path),
-        lambda path: SimilarityIndex.load(path).search(ROWS[:4], 3).scores.tobytes(),
+        lambda path: SimilarityIndex.open(path).search(ROWS[:4], 3).scores.tobytes(),
     ),
     "json": Kind(
         ([1] * 40_000, [2] * 50_000),

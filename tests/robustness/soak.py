@@ -60,7 +60,7 @@ def soak(seconds: float, items: Any, queries: Any, every: float = 0.0) -> dict[s
     numbers, replacements, before = np.arange(len(items)), 0, None
     while time.monotonic() < stop:
         replacements += 1
-        index.replace(numbers, items[::-1] if replacements % 2 else items)
+        index.upsert(items[::-1] if replacements % 2 else items, numbers)
         time.sleep(min(every, max(0.0, stop - time.monotonic())))
         if before is None and time.monotonic() > started + seconds / 10 and sys.platform == "linux":
             before = resources()

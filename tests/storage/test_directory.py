@@ -289,3 +289,25 @@ def test_writers_remove_what_killed_ones_left(tmp_path):
             assert living.is_dir()
         assert sorted(tmp_path.iterdir()) == sorted([living, tmp_path / ".new.backup"])
     assert [path.name for path in tmp_path.iterdir()] == [".new.backup"]
+
+
+def test_save_arrays_keeps_named_arrays_unwritten(saved):
+    before = load_arrays(saved, "Example")
+    changed = {path.name: path.stat().st_mtime_ns for path in saved.glob("rows*.npy")}
+    checksum = save_arrays(
+        saved, "Example", {"new": np.ones(3)}, {}, kept=["rows"], expected=before.checksum
+    )
+    stored = load_arrays(saved, "Example")
+    assert stored.checksum == checksum == directory.read_checksum(saved, "Example")
+    assert_same_arrays(stored.arrays, {"rows": ARRAYS["rows"], "new": np.ones(3)})
+    assert {path.name: path.stat().st_mtime_ns for path in saved.glob("rows*.npy")} == changed
+
+
+def test_save_arrays_refuses_what_another_writer_changed(saved):
+    before = load_arrays(saved, "Example").checksum
+    save_arrays(saved, "Example", {"rows": np.ones(3)}, {"version": 2})
+    with pytest.raises(
+        ValueError, match=r"path must be as it was read or saved last, got .* changed"
+    ):
+        save_arrays(saved, "Example", {}, {}, kept=["rows"], expected=before)
+    assert load_arrays(saved, "Example").fields == {"version": 2}
