@@ -56,12 +56,12 @@ def fitted_index(rng, X, measure, folder):
     index = fastcos.SimilarityIndex(measure).fit(X)
     if rng.random() < 0.25:
         index.save(folder / "index")
-        index = fastcos.SimilarityIndex.load(folder / "index")
+        index = fastcos.SimilarityIndex.open(folder / "index")
     return index, np.arange(len(X)), len(X)
 
 
 def changed_index(rng, X, measure, folder):
-    """Return an index after fit, add, remove and replace, the rows' numbers and how many there are.
+    """Return an index after fit, add, remove and upsert, the rows' numbers and how many there are.
 
     The other items were removed. They are copies of rows of X, so that one of them would take the
     place of a neighbour if a search ignored the removal.
@@ -69,7 +69,7 @@ def changed_index(rng, X, measure, folder):
     n = len(X)
     total = n + int(rng.integers(1, n + 2))
     numbers = np.sort(rng.choice(total, n, replace=False))
-    is_late = rng.random(n) < 0.3  # rows that replace brings in
+    is_late = rng.random(n) < 0.3  # rows that upsert brings in
     rows = X[rng.integers(n, size=total)]
     rows[numbers[~is_late]] = X[~is_late]
     first, second = np.sort(rng.integers(1, total + 1, size=2))
@@ -77,11 +77,10 @@ def changed_index(rng, X, measure, folder):
     for part in (rows[first:second], rows[second:]):
         if len(part):
             index.add(part)
-    restored = numbers[is_late][: n // 4]  # removed first
-    index.remove(rng.permutation(np.union1d(np.setdiff1d(np.arange(total), numbers), restored)))
+    index.remove(rng.permutation(np.setdiff1d(np.arange(total), numbers)))
     late = rng.permutation(np.flatnonzero(is_late))
     if len(late):
-        index.replace(numbers[late], X[late])
+        index.upsert(X[late], numbers[late])
     return index, numbers, total
 
 

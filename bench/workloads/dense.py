@@ -276,7 +276,7 @@ class IndexFit(_IndexChange):
 
 class IndexReplace(_IndexChange):
     def call(self):
-        self.index.replace(np.arange(100), self.rows[:100])
+        self.index.upsert(self.rows[:100], np.arange(100))
         return self.index
 
     def work(self):
@@ -291,7 +291,7 @@ class IndexSave(_IndexChange):
 
 class IndexLoad(_IndexChange):
     def call(self):
-        return fastcos.SimilarityIndex.load(self.path)
+        return fastcos.SimilarityIndex.open(self.path, verify=True)
 
     def work(self):
         n, d = self.rows.shape

@@ -20,6 +20,8 @@ from fastcos.neighbors.types import FittedItems, Neighbors, no_neighbors, padded
 Integers = npt.NDArray[np.int64]
 
 _KIND = "SimilarityIndex"
+# neighbours that any index may be searched for: beyond, a wrong number would fill the memory
+_LARGEST_PADDED = 65_536
 
 
 class IndexNeighbors(NamedTuple):
@@ -199,7 +201,8 @@ class SimilarityIndex:
         queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
             One row per query; n may be 0.
         k : int
-            Neighbours per query. Where fewer can be found: padded.
+            Neighbours per query, at most 65,536 or the number of positions. Where fewer can be
+            found: padded.
         allowed : array_like, or sparse (n, p), optional
             A mask over all positions, or positions (``positions_of(ids)``): only these can be
             found. The non-zeros of a sparse matrix: those that each query may find, all of which
@@ -222,7 +225,8 @@ class SimilarityIndex:
             NaN or infinity, k below 1, queries of another width, or nothing was fitted.
         """
         state = self._current()
-        fitted, k = state.fitted, validation.as_count("k", k)
+        fitted = state.fitted
+        k = validation.as_count("k", k, high=max(fitted.n_items, _LARGEST_PADDED))
         Q = _as_item_rows("queries", queries, fitted.measure, or_vector=True)
         _check_width("queries", Q, state)
         options = as_options(n_threads, working_memory, progress)
@@ -349,7 +353,7 @@ class SimilarityIndex:
         ndarray, int64 or str
             In the shape of positions.
         """
-        places = np.asarray(positions)
+        places = validation.as_array("positions", positions)
         if places.dtype.kind not in "iu":
             raise TypeError(f"positions must be whole numbers, got dtype {places.dtype}")
         return _ids_at(self._current(), places.astype(np.int64))

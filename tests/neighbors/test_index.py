@@ -215,7 +215,7 @@ def test_wrong_use_is_refused_by_name(items):
     index.fit(items)
     with pytest.raises(ValueError, match="queries must have as many columns as the items of"):
         index.search(np.ones((1, 3)))
-    with pytest.raises(ValueError, match="k must be a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match="k must be a whole number from 1 to 65536, got 0"):
         index.search(items, 0)
 
 

@@ -241,14 +241,14 @@ WRONG = {
     "width": (lambda i: i.add(gaussian(2, 3), [700, 701]), "^items must have as many columns as"),
     "NaN": (lambda i: i.upsert(gaussian(1) * np.nan, [700]), "^items must be finite, got NaN"),
     "no ids": (lambda i: i.upsert(gaussian(1), None), "^ids must be given to replace items"),
-    "k": (lambda i: i.search(gaussian(1), 0), "^k must be a whole number of at least 1, got 0"),
+    "k": (lambda i: i.search(gaussian(1), 0), "^k must be a whole number from 1 to 65536, got 0"),
     "mask": (lambda i: i.search(gaussian(1), allowed=[True]), r"^allowed must be of shape \(100,"),
     "lists": (
         lambda i: i.search(gaussian(1), allowed=sp.csr_array((2, 100))),
         r"^allowed must be of shape \(1, 100\), got \(2, 100\)",
     ),
     "query width": (lambda i: i.search(gaussian(0, 3)), "^queries must have as many columns as"),
-    "positions": (lambda i: i.ids_of(["a"]), "^positions must be whole numbers, got dtype <U1"),
+    "positions": (lambda i: i.ids_of(["a"]), "^positions must hold real numbers, got dtype <U1"),
 }
 
 

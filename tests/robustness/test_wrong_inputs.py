@@ -49,6 +49,12 @@ NO_ROWS = [
 NO_ROWS = [
     value for value in NO_ROWS if not (isinstance(value, np.ndarray) and value.dtype == bool)
 ]
+# an index may be empty, and so may a batch of queries
+SOME_ROWS = [value for value in NO_ROWS if getattr(value, "shape", None) != (0, 4)]
+NO_IDS = [
+    None, [0, 0] * 10, [-1] * 20, [0.5] * 20, ["a"] * 20, [True] * 20, ROWS, 5, "a", Odd(), {},
+    [2**64 + i for i in range(20)], [None] * 20, [Odd()] * 20, [*"abcdefghijklmnopqrs", 1],
+]  # fmt: skip
 NO_COUNT = [0, -1, 2.5, "3", None, float("nan"), 10**12, [1], True, Odd()]
 NO_OPTIONAL_COUNT = [value for value in NO_COUNT if value is not None]
 NO_THREADS = NO_OPTIONAL_COUNT
@@ -182,22 +188,30 @@ GROUPS = {
         block=NO_OPTIONAL_COUNT[:4],
     ),
     "SimilarityIndex": cases(
-        lambda items=ROWS, **given: fastcos.SimilarityIndex(**given).fit(items),
-        items=NO_ROWS, measure=NO_MEASURE, n_threads=NO_THREADS,
+        lambda items=ROWS, ids=None, **given: fastcos.SimilarityIndex(**given).fit(items, ids),
+        items=SOME_ROWS, ids=NO_IDS[1:], measure=NO_MEASURE, n_threads=NO_THREADS,
     ),
     "SimilarityIndex.search": cases(
         indexed("search", ROWS, 2),
-        queries=[*NO_ROWS, ROWS[:, :3]], k=NO_COUNT, allowed=NO_ITEMS, exclude=NO_EXCLUSIONS,
+        queries=[*SOME_ROWS, ROWS[:, :3]], k=NO_COUNT, allowed=NO_ITEMS, exclude=NO_EXCLUSIONS,
         min_score=NO_OPTIONAL_REAL, progress=NO_CALL,
     ),
-    "SimilarityIndex.add": cases(indexed("add", ROWS), items=[*NO_ROWS, ROWS[:, :3]]),
-    "SimilarityIndex.remove": cases(indexed("remove", [0]), numbers=[None, [0, 0], *NO_ITEMS]),
-    "SimilarityIndex.replace": cases(
-        indexed("replace", [0], ROWS[:1]),
-        numbers=[None, [0, 0], *NO_ITEMS], items=[*NO_ROWS, ROWS[:1, :3], ROWS],
+    "SimilarityIndex.add": cases(
+        indexed("add", ROWS, range(20, 40)),
+        items=[*SOME_ROWS, ROWS[:, :3]], ids=[*NO_IDS[1:], range(20)],
+    ),
+    "SimilarityIndex.upsert": cases(
+        indexed("upsert", ROWS, range(20)),
+        items=[*SOME_ROWS, ROWS[:, :3]], ids=[*NO_IDS, range(19)],
+    ),
+    "SimilarityIndex.remove": cases(indexed("remove", [0]), ids=[*NO_IDS, [20]]),
+    "SimilarityIndex.positions_of": cases(indexed("positions_of", [0]), ids=[*NO_IDS, [20]]),
+    "SimilarityIndex.ids_of": cases(
+        indexed("ids_of", [0]),
+        positions=[None, "a", ["a"], [0.5], 1.5, [None], {}, Odd(), [Odd()], ROWS, [[1], [2, 3]]],
     ),
     "SimilarityIndex.save": cases(indexed("save", "x"), path=NO_PATH),
-    "SimilarityIndex.load": cases(base(fastcos.SimilarityIndex.load), path=NO_PATH),
+    "SimilarityIndex.open": cases(base(fastcos.SimilarityIndex.open), path=NO_PATH),
     "NeighborsTransformer": cases(
         lambda X=ROWS, **given: fastcos.NeighborsTransformer(**given).fit_transform(X),
         X=[v for v in NO_ROWS if not isinstance(v, np.ndarray) or v.dtype != np.uint8],
