@@ -14,6 +14,7 @@ PACKAGE = [path for path in sorted((ROOT / "fastcos").rglob("*.py")) if "kernels
 
 # from the bottom up; packages on one line may not import each other
 ORDER = (
+    "display",
     "kernels",
     "validation",
     "config",

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.auditing import certificates
 from fastcos.auditing.cosine_bounds import CONDITION
+from fastcos.display import as_table
 from fastcos.kernels import attacks
 
 Floats = npt.NDArray[np.float64]
@@ -24,6 +25,7 @@ N_LISTED = 48
 _LEVEL_STEP = 0.03
 
 
+@as_table
 class Attack(NamedTuple):
     """For every edge, a rescaling under which the neighbour is not among the k nearest.
 

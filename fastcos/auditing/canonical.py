@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+from fastcos.display import as_table
 
 Matrix = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float64]
@@ -20,6 +21,7 @@ Floats = npt.NDArray[np.float64]
 _BLOCK = 65_536
 
 
+@as_table
 class CanonicalFactors(NamedTuple):
     """The balanced factors of a product, users @ items.T.
 
@@ -37,6 +39,7 @@ class CanonicalFactors(NamedTuple):
     singular_values: Floats
 
 
+@as_table
 class QueryMetric(NamedTuple):
     """The inner product b'Cb' of items that a distribution of users or queries defines.
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fastcos import config, parallel, validation
 from fastcos.auditing.cosine_bounds import CONDITION, as_condition
+from fastcos.display import as_table
 from fastcos.engine.packing import encode_rows
 from fastcos.kernels import certificates
 from fastcos.neighbors.index import SimilarityIndex
@@ -38,6 +39,7 @@ _ROWS_SHARE = 0.8
 _BYTES_BESIDE = 4
 
 
+@as_table
 class CertifiedNeighbors(NamedTuple):
     """Nearest neighbours of items, each with the condition that it is certified to survive.
 

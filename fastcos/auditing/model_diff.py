@@ -17,6 +17,7 @@ from fastcos.auditing import certificates
 from fastcos.auditing.canonical import query_metric
 from fastcos.auditing.report import Floats, Record
 from fastcos.auditing.robustness import standard_error
+from fastcos.display import Table, as_table
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.metrics.spectrum import triangle
 
@@ -32,6 +33,7 @@ _MOST_CHANGED = 20
 _ROUNDING = 1e-6
 
 
+@as_table
 @dataclass(frozen=True)
 class ModelDiff(Record):
     """Overlap of the neighbours of the same items in two versions of a model.
@@ -91,6 +93,17 @@ class ModelDiff(Record):
             f"{changed:.1%} of the {self.k} nearest neighbours differ from the old version: "
             f"{changed - real:.1%} explained by a linear change of basis, {real:.1%} not."
         )
+
+    def table(self) -> Table:
+        """The overlaps, for ``repr``, with the verdict."""
+        rows = [
+            ("as it is", self.overlap),
+            ("columns rescaled to fit", self.overlap_after_rescaling),
+            ("mapped linearly to fit", self.overlap_after_linear_map),
+            ("by each version's query metric", self.query_metric_overlap),
+        ]
+        title = f"Overlap of the {self.k} nearest with the old version, {self.n_listed:,} items"
+        return Table(title, ("old version", "overlap"), rows, self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
         """Fields as plain Python values, with the verdict."""

@@ -1,12 +1,14 @@
 """The report of an audit: its numbers as records, a verdict in one sentence, and advice."""
 
 from dataclasses import dataclass, fields
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import metrics
+from fastcos.display import Table, as_table
 
 Floats = npt.NDArray[np.float64]
 
@@ -119,6 +121,7 @@ class LabelRecovery(Record):
     high_rescaling: Floats
 
 
+@as_table
 @dataclass(frozen=True)
 class Audit(Record):
     """The report of :func:`fastcos.audit`: how far the cosines depend on the parametrisation.
@@ -337,6 +340,33 @@ class Audit(Record):
                 "popularity of neighbours over that of items": self.popularity.lift,
             }
         return statistics
+
+    def table(self) -> Table:
+        """The robustness curve, for ``repr``, with the verdict."""
+        header = ("condition", "lower bound (proved)", "upper bound (no counterexample)")
+        rows = [(f"{p.condition:g}", p.certified, p.unbroken) for p in self.robustness]
+        title = f"Audit of {self.summary}: share of the {self.k} nearest that stay"
+        return Table(title, header, rows, self.verdict)
+
+    def to_html(self, *, name: str = "item embeddings", diff: Any = None) -> str:
+        """Return the report as one self-contained HTML page: no network, no script.
+
+        Parameters
+        ----------
+        name : str
+            What was audited, such as a file name.
+        diff : ModelDiff, optional
+            The result of :func:`fastcos.auditing.diff_models`.
+
+        Returns
+        -------
+        str
+            The page; ``Path("audit.html").write_text(report.to_html(), "utf8")`` saves it.
+        """
+        # drawing is above reports in the order of packages, and imports matplotlib
+        html = import_module("fastcos.plots.html")
+        page: str = html.audit_page(self, name=name, diff=diff)
+        return page
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain Python values, with the verdict and the advice."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fastcos.comparison.candidates import Candidate
+from fastcos.display import MAX_ROWS, Table, as_table
 
 
 class BootstrapInterval(NamedTuple):
@@ -50,6 +51,7 @@ class LeaderboardRow(NamedTuple):
         }
 
 
+@as_table
 @dataclass(frozen=True)
 class Leaderboard:
     """Candidates by descending score; equal scores in the order of evaluation.
@@ -110,6 +112,17 @@ class Leaderboard:
         for row in self.rows:
             best.setdefault(row.candidate.measure, row)
         return list(best.values())
+
+    def table(self) -> Table:
+        """The best row of the first measures, for ``repr``, with the conclusion."""
+        best = self.best_per_measure()
+        rows = [
+            (row.candidate.measure, row.candidate.rescaling, row.score.value,
+             f"{row.score.low:.3f} .. {row.score.high:.3f}", row.gain.value)
+            for row in best[:MAX_ROWS]
+        ]  # fmt: skip
+        title = f"Leaderboard: {self.task}, {self.n_units:,} {self.unit}"
+        return Table(title, ("measure", "under", self.score, "95 %", "gain"), rows, self.conclusion)
 
     def row(self, candidate: Candidate) -> LeaderboardRow:
         """The row of a candidate."""

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from fastcos import validation
 from fastcos.comparison.tasks.held_out import HeldOutTask
+from fastcos.display import as_table
 from fastcos.linalg.csr import as_interactions
 from fastcos.models.linear_mf import LinearMF
 
@@ -20,6 +21,7 @@ Integers = npt.NDArray[np.int64]
 RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 35, 50, 100)
 
 
+@as_table
 @dataclass(frozen=True)
 class RankChoice:
     """Three recommendations of the number of dimensions, and the numbers behind them.

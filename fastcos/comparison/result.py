@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from fastcos.comparison.candidates import EQ2
 from fastcos.comparison.leaderboard import Leaderboard
+from fastcos.display import Table, as_table
 from fastcos.measures.rescaling import Rescaling
 from fastcos.models.linear_mf import LinearMF
 
@@ -90,6 +91,7 @@ class RescalingScores:
         return asdict(self)
 
 
+@as_table
 @dataclass(frozen=True)
 class Comparison:
     """The items of one model under every rescaling, and by every measure.
@@ -146,6 +148,16 @@ class Comparison:
         rows = self.grid if grid else [row for row in self.named if row.name != EQ2]
         values = [row.pair_auc for row in rows if row.pair_auc is not None]
         return max(values) - min(values) if values else None
+
+    def table(self) -> Table:
+        """The rescalings, for ``repr``, with the conclusion."""
+        header = ("rescaling", "D", "AUC", "MAP@R", "Jaccard@10")
+        rows = [
+            (one.name, one.formula, one.pair_auc, one.map_at_r, one.jaccard_at_10)
+            for one in self.named
+        ]
+        title = "Comparison: cosine under every rescaling D of one model, and under Eq. 2"
+        return Table(title, header, rows, self.leaderboard.conclusion)
 
     def to_dict(self) -> dict[str, Any]:
         """The scores of all rescalings and the leaderboard, as dicts, lists, numbers and texts."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import parallel, validation
+from fastcos.display import as_table
 from fastcos.kernels.sampling import Clusters, sample_rows
 
 Vector = npt.NDArray[np.float64]
@@ -56,6 +57,7 @@ _RACE_SHARE = 4
 _WORK_PER_BLOCK = 100_000
 
 
+@as_table
 class Simulation(NamedTuple):
     """Simulated interactions and the truth behind them.
 

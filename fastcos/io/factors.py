@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastcos.display import as_table
 from fastcos.io.vectors import as_vectors, check_columns, of_export, read_arrays, read_vectors
 from fastcos.storage import FastcosFormatError
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
@@ -26,6 +27,7 @@ _SIDES = (
 )
 
 
+@as_table
 class Factors(NamedTuple):
     """Item embeddings, user embeddings if there are any, and notes on their conversion.
 

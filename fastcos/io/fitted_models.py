@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from fastcos.io.columns import as_ids
-from fastcos.io.factors import Factors, Rows, strip_biases
-from fastcos.validation import as_rows, check_length, check_none, check_same_width
+from fastcos.io.factors import Factors, strip_biases
+from fastcos.validation import Rows, as_rows, check_length, check_none, check_same_width
 
 _KNOWN = "a fitted model of implicit, scikit-learn, gensim or PyTorch"
 _TRANSPOSED = "transposed components_: its items do not carry the singular values, the users do"
@@ -100,11 +100,12 @@ def _sides(model: Any, name: str = "model") -> tuple[Rows, Rows | None, Any, tup
         return as_rows(f"{name}.vectors", words.vectors), users, ids, note
     if hasattr(model, "num_embeddings") and hasattr(model, "weight"):
         return as_rows(f"{name}.weight", model.weight), None, None, ()
-    if np.ndim(getattr(model, "components_", None)) == 2:
-        items = as_rows(f"{name}.components_", model.components_)
+    components = getattr(model, "components_", np.zeros(0))
+    if np.ndim(components) == 2:
+        items = as_rows(f"{name}.components_", components)
         named = getattr(model, "feature_names_in_", None)
-        ids = None if named is None else as_ids([str(one) for one in named])
-        return as_rows(name, items.T), None, ids, (_TRANSPOSED,)
+        features = None if named is None else as_ids([str(one) for one in named])
+        return as_rows(name, items.T), None, features, (_TRANSPOSED,)
     raise TypeError(f"{name} must be {_KNOWN}, got {what}{_hint(model)}")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from fastcos.display import as_table
 from fastcos.io.columns import (
     Integers,
     as_ids,
@@ -27,6 +28,7 @@ Ids = npt.NDArray[Any]
 DUPLICATES = ("sum", "last", "max", "error")
 
 
+@as_table
 class Interactions(NamedTuple):
     r"""Interactions of users with items.
 

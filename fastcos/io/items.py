@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastcos.display import as_table
 from fastcos.io.columns import (
     LONGEST_ID,
     Integers,
@@ -39,6 +40,7 @@ LONGEST_NAME = 200
 POPULARITY_WORDS = VALUE_WORDS | {"popularity", "users", "n", "nusers", "decks", "ndecks"}
 
 
+@as_table
 class ItemLabels(NamedTuple):
     """One label per item, and counts of the items without one.
 
@@ -242,6 +244,7 @@ def _named(ids: Texts, at: Integers, column: TextColumn, rows: Integers) -> list
     return names
 
 
+@as_table
 class Popularity(NamedTuple):
     """One number per item.
 
@@ -294,8 +297,9 @@ def read_popularity(
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder) / "counts.csv"
     ...     _ = file.write_text("item,count\n3,10\n4,2\n")
-    ...     read_popularity(file, [4, 5, 3])
-    Popularity(values=array([ 2.,  0., 10.]), n_missing=1, n_unknown=0)
+    ...     found = read_popularity(file, [4, 5, 3])
+    >>> found.values.tolist(), found.n_missing
+    ([2.0, 0.0, 10.0], 1)
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)
@@ -317,6 +321,7 @@ def read_popularity(
     return Popularity(read_only(values), len(values) - len(at), n_unknown)
 
 
+@as_table
 class ItemPairs(NamedTuple):
     """Rated pairs of known items.
 

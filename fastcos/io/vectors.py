@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastcos.display import as_table
 from fastcos.io.arrays import read_npy, read_npz, read_safetensors
 from fastcos.io.columns import LONGEST_ID, as_ids, choose_vector_columns, names_pairs
 from fastcos.io.parquet import (
@@ -44,6 +45,7 @@ SUFFIXES = (
 EXPORT_FILE = "export.json"
 
 
+@as_table
 class Vectors(NamedTuple):
     """One vector per row.
 

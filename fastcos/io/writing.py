@@ -5,7 +5,7 @@ import errno
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -124,18 +124,18 @@ def write_npy(path: PathLike, array: npt.NDArray[Any]) -> None:
         np.save(file, array, allow_pickle=False)
 
 
-def write_npz(path: PathLike, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+def write_npz(path: PathLike, arrays: dict[str, Any]) -> None:
     """Write arrays as uncompressed .npz, atomically; ValueError for arrays of objects."""
-    for name, array in as_instance("arrays", arrays, Mapping, "a mapping of arrays").items():
-        as_instance("arrays", name, str, "a mapping of texts to arrays")
+    for name, array in as_instance("arrays", arrays, dict, "a dict of arrays").items():
+        as_instance("arrays", name, str, "a dict of texts to arrays")
         _check_saved(f"arrays[{name!r}]", array)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
-def write_parquet(path: PathLike, columns: Mapping[str, Sequence[Any]]) -> None:
+def write_parquet(path: PathLike, columns: dict[str, Any]) -> None:
     """Write columns as Parquet, atomically; FastcosFormatError without pyarrow."""
-    as_instance("columns", columns, Mapping, "a mapping of names to values")
+    as_instance("columns", columns, dict, "a dict of names to values")
     try:
         import pyarrow as arrow
         from pyarrow import parquet
@@ -164,7 +164,8 @@ def write_csv(path: PathLike, header: Sequence[str], rows: Iterable[Sequence[Any
     eq2,
     """
     header = as_list("header", header)
-    as_instance("rows", rows, Iterable, "rows of values")
+    if not isinstance(rows, Iterable):
+        raise TypeError(f"rows must be rows of values, got {rows!r}")
     with (
         atomic_path(path) as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+from fastcos.display import as_table
 from fastcos.linalg import block_lanczos
 from fastcos.linalg.block_lanczos import SVDProgress
 from fastcos.linalg.operators import Floats, Matrix, Operator, as_operator
@@ -26,6 +27,7 @@ _ROWS_AT_ONCE = 1024
 _WORKING_PRECISION = 1e-11
 
 
+@as_table
 class SVD(NamedTuple):
     """The leading singular triplets of X.
 

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import validation
+from fastcos.display import as_table
 from fastcos.linalg.csr import as_interactions
 from fastcos.neighbors.search import top_k
 from fastcos.neighbors.types import Neighbors
@@ -35,6 +36,7 @@ class SparseInputMixin:
         return tags
 
 
+@as_table
 class ScoringEmbeddings(NamedTuple):
     """Rows whose inner products are a model's scores of items for users.
 

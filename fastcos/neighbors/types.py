@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastcos.display import MAX_ROWS, Table, as_table
 from fastcos.engine.packing import ExcludedItems, Integers
 from fastcos.engine.segments import Segment
 from fastcos.measures.base import Measure
@@ -12,8 +13,11 @@ from fastcos.measures.base import Measure
 # share of the working memory for searching a segment that was read from disk; the rest is for the
 # segment and the batch
 MAPPED_SEARCH_SHARE = 0.25
+# neighbours of a query that repr shows
+_LISTED = 5
 
 
+@as_table
 class Neighbors(NamedTuple):
     """The neighbours of every query, best first.
 
@@ -34,6 +38,81 @@ class Neighbors(NamedTuple):
 
     indices: npt.NDArray[np.int64]
     scores: npt.NDArray[np.float32]
+
+    def table(self) -> Table:
+        """The first lists, for ``repr``: items with their scores."""
+        n, k = self.indices.shape
+        shown = [slice(MAX_ROWS), slice(_LISTED)]
+        rows = [
+            (query, ", ".join(f"{item} ({score:.3f})" for item, score in zip(*one, strict=True)))
+            for query, one in enumerate(
+                zip(self.indices[*shown].tolist(), self.scores[*shown].tolist(), strict=True)
+            )
+        ]
+        left = [
+            f"{count:,} more {what}"
+            for count, what in ((n - MAX_ROWS, "queries"), (k - _LISTED, "neighbours of each"))
+            if count > 0
+        ]
+        return Table(
+            f"Neighbors of {n:,} queries, k = {k}", ("query", "item (score)"), rows,
+            ", ".join(left),
+        )  # fmt: skip
+
+    def to_pandas(self, *, ids: Any = None, query_ids: Any = None) -> Any:
+        """Return the lists as a pandas DataFrame: query, rank, neighbor, score. No padding.
+
+        Parameters
+        ----------
+        ids : array_like (p,), optional
+            Ids of the items. Default: their numbers.
+        query_ids : array_like (n,), optional
+            Ids of the queries. Default: their numbers.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per neighbour; rank counts from 1.
+
+        Raises
+        ------
+        ImportError
+            pandas is not installed.
+        ValueError
+            Fewer ids than items or queries.
+
+        Examples
+        --------
+        >>> import fastcos
+        >>> found = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
+        >>> found.to_pandas(ids=["a", "b", "c"])["neighbor"].tolist()
+        ['c', 'c', 'a']
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_pandas needs pandas: pip install pandas") from None
+        queries, columns = np.nonzero(self.indices >= 0)
+        items = self.indices[queries, columns]
+        return pd.DataFrame(
+            {
+                "query": _named("query_ids", query_ids, queries, len(self.indices)),
+                "rank": columns + 1,
+                "neighbor": _named("ids", ids, items, int(items.max(initial=-1)) + 1),
+                "score": self.scores[queries, columns],
+            }
+        )
+
+
+def _named(name: str, ids: Any, numbers: npt.NDArray[np.int64], least: int) -> npt.NDArray[Any]:
+    """Return the ids of these numbers; the numbers themselves without ids."""
+    if ids is None:
+        return numbers
+    array = np.asarray(ids)
+    if array.ndim != 1 or len(array) < least:
+        raise ValueError(f"{name} must be of at least {least} ids, got shape {array.shape}")
+    found: npt.NDArray[Any] = array[numbers]
+    return found
 
 
 class FittedItems(NamedTuple):

@@ -1,0 +1,83 @@
+"""Results as small tables, in a terminal and in a notebook.
+
+A result has the decorator :func:`as_table` and a method ``table``; without one it is listed by its
+fields. ``repr`` is the table as text, ``_repr_html_`` the same for notebooks.
+"""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any, NamedTuple, TypeVar
+
+Result = TypeVar("Result", bound=type)
+
+# rows that a table of many shows: a screen has 24 lines
+MAX_ROWS = 10
+# letters of a cell
+_WIDEST = 60
+
+
+class Table(NamedTuple):
+    """A title, names of columns, and rows of values; more says what is left out."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    more: str = ""
+
+    def text(self) -> str:
+        """The table as lines of text, numbers to the right."""
+        cells = [list(self.header), *(list(map(as_cell, row)) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        right = [any(isinstance(v, (int, float)) for v in column) for column in self._columns()]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if is_right else cell.ljust(width)
+                for cell, width, is_right in zip(line, widths, right, strict=True)
+            ).rstrip()
+            for line in cells
+        ]
+        return "\n".join([self.title, *lines, *filter(None, [self.more])])
+
+    def html(self) -> str:
+        """The table as HTML; texts are escaped."""
+        header = "".join(f"<th>{escape(name)}</th>" for name in self.header)
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(as_cell(value))}</td>' for value in row)}</tr>"
+            for row in self.rows
+        )
+        more = f"<p>{escape(self.more)}</p>" if self.more else ""
+        return (
+            f"<table><caption>{escape(self.title)}</caption><thead><tr>{header}</tr></thead>"
+            f"<tbody>{rows}</tbody></table>{more}"
+        )
+
+    def _columns(self) -> list[Sequence[Any]]:
+        return list(zip(*self.rows, strict=True)) if self.rows else [()] * len(self.header)
+
+
+def as_cell(value: Any) -> str:
+    """A value as text: three decimals, an array by its shape and type, a record by its fields."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if hasattr(value, "shape") and value.shape:
+        return f"{' x '.join(f'{n:,}' for n in value.shape)}, {value.dtype}"
+    text = " ".join(str(value).split())
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+
+
+def as_table(kind: Result) -> Result:
+    """Class decorator: give a result a repr and a form for notebooks, from its ``table``."""
+    if not hasattr(kind, "table"):
+        kind.table = _fields  # type: ignore[attr-defined]
+    kind.__repr__ = lambda self: self.table().text()  # type: ignore[assignment, method-assign, misc]
+    kind._repr_html_ = lambda self: self.table().html()  # type: ignore[attr-defined]
+    return kind
+
+
+def _fields(record: Any) -> Table:
+    """The fields of a record, one a row."""
+    names = getattr(record, "_fields", None) or vars(record)
+    rows = [(name, getattr(record, name)) for name in names]
+    return Table(type(record).__name__, ("field", "value"), rows)

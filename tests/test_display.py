@@ -1,0 +1,139 @@
+"""Results as small tables: text for a terminal, HTML for a notebook."""
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+import fastcos
+from fastcos import comparison, io
+from fastcos.auditing.model_diff import ModelDiff
+from fastcos.display import Table
+
+ROWS = np.random.default_rng(0).standard_normal((30, 4))
+NEIGHBORS = fastcos.Neighbors(
+    np.array([[2, 1], [0, -1]]), np.array([[0.5, 0.25], [1, -np.inf]], np.float32)
+)
+X = sp.csr_array(np.eye(30, 6))
+INTERVAL = comparison.leaderboard.BootstrapInterval(0.5, 0.4, 0.6)
+COSINE = comparison.Candidate("cosine")
+LEADERBOARD = comparison.Leaderboard(
+    "which items have the label <b>", "MAP@R",
+    [comparison.LeaderboardRow(COSINE, INTERVAL, INTERVAL, {})], COSINE, {"chance": 0.1}, 30,
+    "items", True, COSINE, None, "Use cosine.", {},
+)  # fmt: skip
+RESULTS = {
+    "neighbors": NEIGHBORS,
+    "many neighbors": fastcos.Neighbors(np.zeros((10**5, 9), int), np.zeros((10**5, 9), "f4")),
+    "audit": fastcos.audit(ROWS, k=2),
+    "diff": ModelDiff(30, 30, 2, 0.5, None, 0.7, 0.1, 0.1, 1, 1, 2, None, None, np.ones(2)),
+    "leaderboard": LEADERBOARD,
+    "comparison": comparison.Comparison(
+        LEADERBOARD,
+        [
+            comparison.RescalingScores(
+                name="eq2", formula="I", objective="weight_decay", shrinkage=None, spectrum=None,
+                effective_rank=2.0, jaccard_at_10=0.5, zero_items=0,
+            )
+        ],
+        [], {}, None, np.ones(3, int), {}, {},
+    ),
+    "svd": fastcos.SVD(None, np.ones(3), np.ones((3, 6)), np.zeros(3)),
+    "factors": io.Factors(ROWS, None, np.arange(30), ("a note",)),
+    "interactions": io.Interactions(X, np.arange(30), np.arange(6)),
+}  # fmt: skip
+
+
+class Balanced(HTMLParser):
+    """Collects texts; every element must be closed in its order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.texts = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_result_fits_a_screen(name):
+    lines = repr(RESULTS[name]).splitlines()
+    assert 2 <= len(lines) <= 24
+    assert all(len(line) <= 1000 and line == line.rstrip() for line in lines)
+    assert all(len(line) <= 140 for line in lines[:-1])
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_result_has_the_same_texts_as_html(name):
+    page = Balanced()
+    page.feed(RESULTS[name]._repr_html_())
+    assert page.open == []
+    words = re.findall(r"\w+", repr(RESULTS[name]))
+    assert sorted(re.findall(r"\w+", " ".join(page.texts))) == sorted(words)
+
+
+def test_neighbors_show_items_and_scores():
+    assert repr(NEIGHBORS).splitlines() == [
+        "Neighbors of 2 queries, k = 2",
+        "query  item (score)",
+        "    0  2 (0.500), 1 (0.250)",
+        "    1  0 (1.000), -1 (-inf)",
+    ]
+    assert "99,990 more queries, 4 more neighbours" in repr(RESULTS["many neighbors"])
+
+
+def test_text_table_aligns_numbers_to_the_right():
+    table = Table("title", ("name", "n"), [("a", 5), ("bc", 123)], "more")
+    assert table.text() == "title\nname    n\na       5\nbc    123\nmore"
+
+
+def test_html_table_escapes_texts():
+    table = Table("<b>", ("&",), [("<script>",)], "<i>")
+    for text in ("<b>", "<script>", "<i>"):
+        assert text not in table.html()
+    assert "which items have the label &lt;b&gt;" in LEADERBOARD._repr_html_()
+
+
+def test_neighbors_to_pandas_leaves_padding_out():
+    frame = NEIGHBORS.to_pandas()
+    assert frame.to_dict("list") == {
+        "query": [0, 0, 1], "rank": [1, 2, 1], "neighbor": [2, 1, 0], "score": [0.5, 0.25, 1.0],
+    }  # fmt: skip
+    named = NEIGHBORS.to_pandas(ids=["a", "b", "c"], query_ids=pd.Index(["x", "y"]))
+    assert named["neighbor"].tolist() == ["c", "b", "a"]
+    assert named["query"].tolist() == ["x", "x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"ids": ["a", "b"]}, r"^ids must be of at least 3 ids, got shape \(2,\)$"),
+        ({"query_ids": ["a"]}, r"^query_ids must be of at least 2 ids, got shape \(1,\)$"),
+        ({"ids": 5}, r"^ids must be of at least 3 ids, got shape \(\)$"),
+    ],
+)
+def test_neighbors_to_pandas_refuses_too_few_ids(given, line):
+    with pytest.raises(ValueError, match=line):
+        NEIGHBORS.to_pandas(**given)
+
+
+def test_audit_is_a_page():
+    page = RESULTS["audit"].to_html(name="a < b")
+    assert page.lower().startswith("<!doctype html>")
+    assert "a &lt; b" in page
+    assert RESULTS["audit"].verdict in page
+
+
+def test_tables_leave_records_as_they_are():
+    assert fastcos.Neighbors(*NEIGHBORS) == NEIGHBORS
+    assert dataclasses.replace(LEADERBOARD, unit="users").unit == "users"
