@@ -17,13 +17,14 @@ with an upper bound goes through ``filter_refine``. ``finish`` alone turns raw s
 An index has parts, each a segment with ``ids``: ``index_parts`` merges them, ``index_files`` writes
 and maps them, ``index`` replaces all of them at once where one changes.
 
-``radius`` lists all pairs from a threshold on, ``blocks`` yields all scores, ``sparse`` searches
-sparse rows by inverted lists, ``transformer`` is a step of scikit-learn's pipelines, ``rerank``
-reorders candidates by a score that exists for pairs only.
+``radius`` lists all pairs from a threshold on, ``near_duplicates`` connects them, ``blocks`` yields
+all scores, ``sparse`` searches sparse rows by inverted lists, ``transformer`` is a step of
+scikit-learn's pipelines, ``rerank`` reorders candidates by a score that exists for pairs only.
 """
 
 from fastcos.neighbors.blocks import similarity_blocks
 from fastcos.neighbors.index import IndexMemory, IndexNeighbors, SimilarityIndex
+from fastcos.neighbors.near_duplicates import NearDuplicates, near_duplicates
 from fastcos.neighbors.radius import neighbors_above
 from fastcos.neighbors.rerank import STSScorer, WordRotatorsScorer, rerank
 from fastcos.neighbors.search import top_k
@@ -32,10 +33,12 @@ from fastcos.neighbors.types import Neighbors
 __all__ = [
     "IndexMemory",
     "IndexNeighbors",
+    "NearDuplicates",
     "Neighbors",
     "STSScorer",
     "SimilarityIndex",
     "WordRotatorsScorer",
+    "near_duplicates",
     "neighbors_above",
     "rerank",
     "similarity_blocks",

@@ -2,20 +2,25 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, storage, validation
+from fastcos.engine.packing import no_exclusions
 from fastcos.measures import serialization
 from fastcos.measures.base import Measure, capabilities, get_measure, require
 from fastcos.neighbors import index_files
 from fastcos.neighbors.ids import NO_ID, Ids, as_ids
 from fastcos.neighbors.index_parts import Contents, IndexPart, contents_of, merged, new_part
 from fastcos.neighbors.out_of_core import results_in_directory
+from fastcos.neighbors.radius import pairs_above
 from fastcos.neighbors.search import as_items, as_options, as_request, search
 from fastcos.neighbors.types import FittedItems, Neighbors, no_neighbors, padded
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 Integers = npt.NDArray[np.int64]
 
@@ -254,6 +259,57 @@ class SimilarityIndex:
                 return _with_ids(state, Neighbors(**results.finish()))
         return _with_ids(state, padded(search(fitted, request, options, results), k))
 
+    def radius(
+        self,
+        queries: Any,
+        threshold: float,
+        *,
+        allowed: Any = None,
+        n_threads: int | None = None,
+        working_memory: float | None = None,
+    ) -> "sp.csr_array":
+        """All items with a score of at least threshold, as :func:`fastcos.neighbors_above`.
+
+        Parameters
+        ----------
+        queries : array_like (n, d) or (d,)
+            One row per query; n may be 0.
+        threshold : float
+            Least score of a pair.
+        allowed : array_like, optional
+            A mask over all positions, or positions: only these can be found.
+        n_threads, working_memory
+            As in :func:`fastcos.neighbors_above`.
+
+        Returns
+        -------
+        csr_array (n, p), float32
+            The scores, a column for each position given so far; columns ascend within a row.
+            ``ids_of(found.indices)`` are their ids.
+
+        Raises
+        ------
+        ValueError
+            More pairs than working_memory holds, NaN or infinity, queries of another width.
+        TypeError
+            The items are memory-mapped.
+        """
+        state = self._in_memory("for a radius search")
+        Q = _as_item_rows("queries", queries, state.fitted.measure, or_vector=True)
+        _check_width("queries", Q, state)
+        least = validation.as_real("threshold", threshold)
+        options, n_items = as_options(n_threads, working_memory), state.fitted.n_items
+        permitted = None
+        if allowed is not None:
+            permitted = validation.as_item_numbers("allowed", allowed, n_items)
+        if not len(Q) or not state.parts:
+            import scipy.sparse as sp
+
+            return sp.csr_array((len(Q), n_items), dtype=np.float32)
+        Q = validation.as_rows("queries", Q)
+        validation.check_scorable("queries", Q, Q)
+        return pairs_above(state.fitted, Q, least, no_exclusions(len(Q)), options, permitted)
+
     def add(self, items: Any, ids: Any = None) -> Ids:
         """Add items, which get the next positions.
 
@@ -335,7 +391,7 @@ class SimilarityIndex:
         ValueError
             An id is not in the index.
         """
-        state, wanted = self._in_memory(), as_ids("ids", ids)
+        state, wanted = self._in_memory("to look up ids"), as_ids("ids", ids)
         found = _find(state, wanted)
         _check_all("ids", wanted, found, "in the index")
         return _positions(state.parts, found, len(wanted))
@@ -520,13 +576,11 @@ class SimilarityIndex:
     def _current(self) -> _State:
         return validation.check_fitted(_KIND, self._state)
 
-    def _in_memory(self) -> _State:
+    def _in_memory(self, purpose: str = "to be changed or saved") -> _State:
         """Return the state, unless the items are memory-mapped."""
         state = self._current()
         if state.fitted.mapped is not None:
-            raise TypeError(
-                "the index must hold rows in memory to be changed or saved, got a memory map"
-            )
+            raise TypeError(f"the index must hold rows in memory {purpose}, got a memory map")
         return state
 
     def _changed_by(self, items: Any, ids: Any, *, may_replace: bool) -> Ids:

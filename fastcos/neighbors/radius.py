@@ -9,21 +9,25 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
+from fastcos.engine import scan
 from fastcos.engine.packing import (
     METRIC_TYPES,
     EncodedRows,
     ExcludedItems,
     ExecutionOptions,
     Floats,
+    Integers,
     PackedItems,
+    PermittedItems,
     encode_rows,
     no_exclusions,
-    pack_items,
 )
 from fastcos.engine.range_candidates import find_candidates
+from fastcos.engine.segments import exclusions_within
 from fastcos.kernels import exhaustive_top_k
 from fastcos.measures.base import Measure, UpperBounded, get_measure
-from fastcos.neighbors.search import as_options
+from fastcos.neighbors.search import as_options, fit_items
+from fastcos.neighbors.types import FittedItems
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -93,48 +97,80 @@ def neighbors_above(
     validation.check_scorable("queries", Q, X)
     least = validation.as_real("threshold", threshold)
     options = as_options(n_threads, working_memory, progress)
-    fitted = get_measure(measure).fit(X)
-    kind = fitted.metric_type
-    right = encode_rows(fitted.encode_items(X), fitted.item_bias(X), n_threads, kind)
-    left = encode_rows(fitted.encode_queries(Q), None, n_threads, kind)
-    exclusions = no_exclusions(len(Q), own=items is None)
-    exact = _least_raw_scores(
-        lambda raw: fitted.to_score(raw[:, None], Q)[:, 0] >= least, len(Q), kind
-    )
+    fitted = fit_items(X, get_measure(measure), n_threads)
+    return pairs_above(fitted, Q, least, no_exclusions(len(Q), own=items is None), options)
+
+
+def pairs_above(
+    items: FittedItems,
+    Q: validation.Rows,
+    least: float,
+    exclusions: ExcludedItems,
+    options: ExecutionOptions,
+    permitted: Integers | None = None,
+) -> sp.csr_array:
+    """All pairs of queries and positions with a score of at least `least`, of every segment.
+
+    permitted: ascending positions of the items that may be found, None for all.
+    """
+    measure, n = items.measure, len(Q)
+    kind = measure.metric_type
+    queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, kind)
+    exact = _least_raw_scores(lambda raw: measure.to_score(raw[:, None], Q)[:, 0] >= least, n, kind)
     thresholds = exact
-    if isinstance(fitted, UpperBounded):
-        thresholds = _least_raw_scores(
-            lambda raw: fitted.upper_bound(Q, raw) >= exact, len(Q), kind
+    if isinstance(measure, UpperBounded):
+        thresholds = _least_raw_scores(lambda raw: measure.upper_bound(Q, raw) >= exact, n, kind)
+    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+    for segment in items.segments:
+        here = exclusions
+        if len(segment.encoded.rows) < items.n_items:
+            here = exclusions_within(exclusions, segment)
+        some = segment.permit(permitted)
+        if some is not None and not len(some.numbers):
+            continue
+        left = scan.as_wide(queries, segment.encoded.rows)
+        starts, columns = _candidates(segment.packed, left, here, thresholds, options, some)
+        if isinstance(measure, UpperBounded):
+            counts, raw = _refine(measure, Q, segment.rows, exact, starts, columns)
+        else:
+            counts, raw = np.diff(starts), parallel.unfilled(len(columns), np.float64)
+            parallel.run(
+                exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
+                METRIC_TYPES[kind], left.rows, left.norms, *segment.encoded, thresholds,
+                starts[:-1], counts, columns, raw,
+                n_threads=options.n_threads,
+            )  # fmt: skip
+        before = np.cumsum(counts) - counts
+        kept = np.repeat(starts[:-1] - before, counts) + np.arange(counts.sum())
+        positions = segment.positions_of(columns[kept])
+        found.append((np.repeat(np.arange(n), counts), positions, raw[kept]))
+        options = options._replace(
+            working_memory=options.working_memory - _BYTES_PER_PAIR * len(kept)
         )
-    packed = pack_items(kind, right, np.arange(len(X), dtype=np.int64), n_threads)
-    starts, columns = _candidates(packed, left, exclusions, thresholds, options)
-    if isinstance(fitted, UpperBounded):
-        counts, raw = _refine(fitted, Q, X, exact, starts, columns)
-    else:
-        counts, raw = np.diff(starts), parallel.unfilled(len(columns), np.float64)
-        parallel.run(
-            exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-            METRIC_TYPES[kind], left.rows, left.norms, *right, thresholds, starts[:-1], counts,
-            columns, raw,
-            n_threads=n_threads,
-        )  # fmt: skip
-    indptr = np.append(0, np.cumsum(counts))
-    kept = np.repeat(starts[:-1] - indptr[:-1], counts) + np.arange(indptr[-1])
-    indices, values = columns[kept], raw[kept]
-    scores = np.empty(len(values), np.float32)
+    rows, positions, raw = map(np.concatenate, zip(*found, strict=True))
+    order = np.lexsort((positions, rows))
+    rows, positions, raw = rows[order], positions[order], raw[order]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
+    import scipy.sparse as sp
+
+    scores = _finished(measure, Q, indptr, raw)
+    return sp.csr_array((scores, positions, indptr), shape=(n, items.n_items))
+
+
+def _finished(
+    measure: Measure, Q: validation.Rows, indptr: Integers, raw: Floats
+) -> npt.NDArray[np.float32]:
+    """Return the scores of pairs from their raw scores; indptr (n + 1,) as in CSR."""
+    scores, counts = np.empty(len(raw), np.float32), np.diff(indptr)
     for first in range(0, len(Q), _FINISHED_ROWS):
         last = min(first + _FINISHED_ROWS, len(Q))
         part = slice(indptr[first], indptr[last])
         listed = np.arange(counts[first:last].max()) < counts[first:last, None]
         padded = np.full(listed.shape, -np.inf)
-        padded[listed] = values[part]
+        padded[listed] = raw[part]
         with np.errstate(all="ignore"):  # of the padding
-            scores[part] = fitted.to_score(padded, Q[first:last])[listed]
-    import scipy.sparse as sp
-
-    pairs = sp.csr_array((scores, indices, indptr), shape=(len(Q), len(X)))
-    pairs.sort_indices()
-    return pairs
+            scores[part] = measure.to_score(padded, Q[first:last])[listed]
+    return scores
 
 
 def _least_raw_scores(
@@ -202,12 +238,13 @@ def _candidates(
     exclusions: ExcludedItems,
     thresholds: Floats,
     options: ExecutionOptions,
+    permitted: PermittedItems | None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Starts (n + 1,) and columns of all pairs that may qualify: counted, then kept."""
     n = len(thresholds)
     starts, columns = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
     counts = find_candidates(
-        packed, queries, exclusions, thresholds, 0, starts[:-1], columns, options
+        packed, queries, exclusions, thresholds, 0, starts[:-1], columns, options, permitted
     )
     np.cumsum(counts, out=starts[1:])
     needed = float(starts[-1] * _BYTES_PER_PAIR)
@@ -215,6 +252,7 @@ def _candidates(
     columns = parallel.unfilled(int(starts[-1]), np.int64)
     everything = len(packed.arrays.rows)
     find_candidates(
-        packed, queries, exclusions, thresholds, everything, starts[:-1], columns, options
-    )
+        packed, queries, exclusions, thresholds, everything, starts[:-1], columns, options,
+        permitted,
+    )  # fmt: skip
     return starts, columns

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from fastcos import neighbors_above, similarity_blocks
+from fastcos import SimilarityIndex, neighbors_above, similarity_blocks
 from fastcos.measures import Plain
+from fastcos.neighbors import near_duplicates
 from tests.oracles import dense as dense_oracle
 
 
@@ -102,3 +103,44 @@ def test_pairs_by_norm_and_angle_are_those_of_all_scores():
     np.fill_diagonal(truth, -np.inf)
     found = neighbors_above(rows, -1.1, measure="norm_angle_distance")
     np.testing.assert_array_equal(found.toarray() != 0, truth >= -1.1)
+
+
+@pytest.mark.parametrize("measure", ["cosine", "neg_euclidean", "csls"])
+def test_index_radius_finds_all_pairs_of_what_is_left(measure):
+    random = np.random.default_rng(0)
+    rows, queries = random.integers(-2, 3, (400, 6)) + 0.5, random.integers(-2, 3, (30, 6)) + 0.5
+    index = SimilarityIndex(measure).fit(rows[:300], [f"{i}" for i in range(300)])
+    index.add(rows[300:], [f"{i}" for i in range(300, 400)])
+    gone = np.arange(0, 400, 5)
+    index.remove([f"{i}" for i in gone])
+    left = np.setdiff1d(np.arange(400), gone)
+    threshold = {"cosine": 0.5, "neg_euclidean": -4.0, "csls": 0.0}[measure]
+    expected = neighbors_above(queries, threshold, rows[left], measure=measure)
+    found = index.radius(queries, threshold)
+    assert found.shape == (30, 400)
+    assert expected.nnz > 100
+    np.testing.assert_array_equal(found.indices, left[expected.indices])
+    np.testing.assert_array_equal(found.indptr, expected.indptr)
+    np.testing.assert_array_equal(found.data, expected.data)
+    assert index.ids_of(found.indices).tolist() == [f"{i}" for i in found.indices]
+    allowed = np.arange(400) % 2 == 0
+    some = index.radius(queries, threshold, allowed=allowed)
+    assert (some != found * allowed).nnz == 0
+    assert index.radius(np.empty((0, 6)), 0.5).shape == (0, 400)
+
+
+def test_near_duplicates_are_components_of_similar_pairs():
+    random = np.random.default_rng(1)
+    rows = random.standard_normal((120, 8))
+    rows[60:] = rows[random.integers(60, size=60)] * random.uniform(1, 2, (60, 1))
+    rows += 0.02 * random.standard_normal(rows.shape)
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    linked = units @ units.T >= 0.99
+    # repeated spread of the lowest number along the links
+    expected = np.arange(120)
+    for _ in range(120):
+        expected = np.where(linked, expected[None], 120).min(axis=1)
+    found = near_duplicates(rows, 0.99)
+    np.testing.assert_array_equal(found.representatives[found.labels], expected)
+    np.testing.assert_array_equal(found.representatives, np.unique(expected))
+    assert 1 < len(found.representatives) < 120

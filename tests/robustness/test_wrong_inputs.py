@@ -196,6 +196,15 @@ GROUPS = {
         queries=[*SOME_ROWS, ROWS[:, :3]], k=NO_COUNT, allowed=NO_ITEMS, exclude=NO_EXCLUSIONS,
         min_score=NO_OPTIONAL_REAL, progress=NO_CALL,
     ),
+    "SimilarityIndex.radius": cases(
+        indexed("radius", ROWS, 0.9),
+        queries=[*SOME_ROWS, ROWS[:, :3]], threshold=NO_REAL, allowed=NO_ITEMS,
+        n_threads=NO_THREADS, working_memory=NO_MEMORY,
+    ),
+    "near_duplicates": cases(
+        base(neighbors.near_duplicates, items=ROWS, threshold=0.9), items=NO_ROWS,
+        threshold=NO_REAL, measure=NO_MEASURE, n_threads=NO_THREADS, working_memory=NO_MEMORY,
+    ),
     "SimilarityIndex.add": cases(
         indexed("add", ROWS, range(20, 40)),
         items=[*SOME_ROWS, ROWS[:, :3]], ids=[*NO_IDS[1:], range(20)],
