@@ -313,8 +313,8 @@ class Audit(Record):
         recovery = self.label_recovery
         if recovery is not None and recovery.high < 0.55:
             found.append(
-                "Do not expect the labels from these embeddings: over all rescalings tried, cosine "
-                f"recovers them with an AUC of {recovery.high:.2f} at best; 0.5 is chance level."
+                "Do not expect the labels from these embeddings. Over all rescalings tried, the "
+                f"best AUC of the cosine is {recovery.high:.2f}; 0.5 is chance level."
             )
         if recovery is not None and recovery.high - recovery.low > 0.1:
             found.append(

@@ -6,9 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastcos import io, validation
+from fastcos.auditing.cosine_bounds import CONDITION
 from fastcos.cli import options
 from fastcos.cli.model_folder import read_factors
-from fastcos.cli.terminal import DECISION_PAGE, print_json, print_table, progress_bar, say
+from fastcos.cli.terminal import (
+    DECISION_PAGE,
+    print_json,
+    print_next,
+    print_table,
+    progress_bar,
+    say,
+)
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -32,6 +40,10 @@ examples:
 input: a folder of fastcos fit or export, or
 {options.VECTOR_FORMATS}"""
 LIMITS = ("certified", "jaccard", "unchanged")
+# certified shares at the default condition, from the table of docs/howto/audit.md
+_COMPARED_WITH = (
+    "for comparison, certified there: noise 4%, MovieLens 22%, GloVe 20%, Magic cards 48%"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -130,6 +142,7 @@ def run(given: argparse.Namespace) -> int:
         print_json(document)
     else:
         show(report)
+        print_next(_next_commands(report, given))
         if diff is not None:
             _show_diff(diff, model.ids)
     say(f"wrote {folder / 'audit.json'} and {folder / 'audit.html'}")
@@ -152,6 +165,8 @@ def _old_version(given: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, 
 def show(report: "Audit") -> None:
     """Print the report."""
     print(report.verdict)
+    if report.condition == CONDITION:
+        print(_COMPARED_WITH)
     print(report.summary)
     for form in report.parametrizations:
         if form.name == report.parametrization:
@@ -189,6 +204,29 @@ def show(report: "Audit") -> None:
     for number, line in enumerate(report.advice, 1):
         print(f"{number}. {line}")
     say(DECISION_PAGE)
+
+
+def _next_commands(report: "Audit", given: argparse.Namespace) -> list[tuple[list[str], str]]:
+    """Commands that follow from the report, each with what it gains."""
+    audited = ["fastcos", "audit", given.items]
+    users = [] if given.users is None else ["--users", given.users]
+    if report.trained_on == "cosine":
+        return [
+            (["fastcos", "neighbors", given.items], "neighbours by the cosine that was trained")
+        ]
+    found = []
+    if report.equal_norms and report.trained_on == "unknown":
+        again = [*audited, *users, "--trained-on", "cosine"]
+        found.append((again, "if it was: D is not free, and the cosine can stay"))
+    metrics = {row.name: row for row in report.invariant_baselines}
+    if "query_metric" not in metrics:
+        return [*found, ([*audited, "--users", "users.npy"], "finds what no rescaling changes")]
+    row = metrics["query_metric"]
+    gain = f"no rescaling changes it; {row.overlap:.0%} of today's neighbours stay"
+    if row.auc is not None and report.given.auc is not None:
+        gain += f"; AUC of the labels {row.auc:.2f} in place of {report.given.auc:.2f}"
+    export = ["fastcos", "export", given.items, *users, "--out", "served"]
+    return [*found, (export, gain), (["fastcos", "neighbors", "served"], "their exact neighbours")]
 
 
 def _show_diff(diff: "ModelDiff", ids: Any) -> None:

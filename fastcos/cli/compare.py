@@ -18,7 +18,7 @@ from fastcos.cli.results import (
     write_comparison,
     write_leaderboard,
 )
-from fastcos.cli.terminal import print_json, print_table, progress_bar, say, spinner
+from fastcos.cli.terminal import print_json, print_next, print_table, progress_bar, say, spinner
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -135,7 +135,31 @@ def _compare_interactions(given: argparse.Namespace) -> int:
         for item in popular_items(comparison, given.show):
             _print_neighbors(comparison, names, item)
         show_leaderboard(leaderboard)
+        print_next(_next_commands(leaderboard, given))
     return 0 if leaderboard.beats_chance else 1
+
+
+def _next_commands(
+    leaderboard: "Leaderboard", given: argparse.Namespace
+) -> list[tuple[list[str], str]]:
+    """Commands for the recommended candidate; none after preprocessing, which fit does not do."""
+    from fastcos.comparison import EQ2
+
+    best = leaderboard.recommended
+    if best is None or best.preprocessing != "none":
+        return []
+    is_eq2 = best.rescaling == EQ2
+    fit = ["fastcos", "fit", given.interactions, "--out", "model"]
+    fit += [] if given.rank is None else ["--rank", str(given.rank)]
+    strength = given.weight_decay if is_eq2 else given.regularization
+    fit += [] if strength is None else ["--regularization", f"{strength:g}"]
+    fit += ["--objective", "weight_decay"] if is_eq2 else []
+    search = ["fastcos", "neighbors", "model", "--measure", best.measure]
+    search += [] if is_eq2 else ["--rescaling", best.rescaling]
+    gain = "the recommended neighbours"
+    if leaderboard.gain is not None:
+        gain += f"; {leaderboard.score} {leaderboard.gain.value:+.3f} over the plain cosine"
+    return [(fit, "the model that was compared"), (search, gain)]
 
 
 def _compare_vectors(given: argparse.Namespace) -> int:

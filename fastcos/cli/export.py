@@ -2,6 +2,7 @@
 
 import argparse
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import is_model_folder, read_factors
-from fastcos.cli.terminal import print_json, say
+from fastcos.cli.terminal import print_json, print_next, say
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
@@ -95,8 +96,25 @@ def run(given: argparse.Namespace) -> int:
     io.write_json(folder / "export.json", document)
     if given.json:
         print_json(document)
+    else:
+        print_next(_next_commands(folder, form, unit_rows=given.unit_rows))
     say(f"wrote {', '.join(f'{name}.npy' for name in arrays)} and export.json to {folder}")
     return 0
+
+
+def _next_commands(folder: Path, form: str, *, unit_rows: bool) -> list[tuple[list[str], str]]:
+    """Commands for what was written, each with what it gains."""
+    items, users = str(folder / "items.npy"), str(folder / "users.npy")
+    if form == "canonical":
+        audit = ["fastcos", "audit", items, "--users", users]
+        return [(audit, "the same report for every parametrisation of the model")]
+    index = f"import faiss, numpy; rows = numpy.load({items!r})"
+    index += "" if unit_rows else "; faiss.normalize_L2(rows)"
+    index += "; index = faiss.IndexFlatIP(rows.shape[1]); index.add(rows)"
+    return [
+        (["fastcos", "neighbors", str(folder)], "exact neighbours, the same for every rescaling"),
+        (["python", "-c", index], "the same neighbours from FAISS"),
+    ]
 
 
 def _arrays(

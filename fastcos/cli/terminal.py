@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -96,6 +97,14 @@ def _console(**options: Any) -> "Console":
     from rich.console import Console
 
     return Console(markup=False, emoji=False, highlight=False, **options)
+
+
+def print_next(commands: Sequence[tuple[Sequence[str], str]]) -> None:
+    """Print commands to copy, each with what it gains; its words are quoted for a shell."""
+    if commands:
+        print("next:")
+    for words, gain in commands:
+        print(f"  {shlex.join(words)}  # {gain}")
 
 
 def print_table(

@@ -1,6 +1,7 @@
 """The command audit: what it prints and writes, and how it fails."""
 
 import json
+import shlex
 from contextlib import redirect_stdout
 from io import StringIO
 
@@ -52,6 +53,24 @@ def test_audit_prints_and_writes_the_same_report(files, capsys):
         *written["audit"]["invariant_baselines"],
     ):
         assert row["name"] in printed
+
+
+def test_audit_ends_with_commands_that_parse(files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    for users, wanted in ([], "audit items.npy --users users.npy"), (["--users", "users.npy"], ""):
+        assert run("items.npy", *users, "--k", 5, "--out", "out") == 0
+        printed = capsys.readouterr().out
+        assert "for comparison, certified there: noise 4%" in printed
+        commands = [
+            shlex.split(line.partition("  # ")[0])
+            for line in printed.partition("next:\n")[2].splitlines()
+            if line.startswith("  fastcos ")
+        ]
+        assert commands
+        assert not wanted or commands[0][1:] == wanted.split()
+        for _, *words in commands:
+            assert whole_parser(words).parse_args(words).command == words[0]
+    assert commands[0][1:4] == ["export", "items.npy", "--users"]
 
 
 def test_json_on_stdout_is_the_file(audited):

@@ -1,6 +1,7 @@
 import csv
 import json
 import re
+import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -12,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import cosine_similarity
 
-from fastcos.cli.main import main
+from fastcos.cli.main import main, whole_parser
 from tests.comparison.test_compare import clustered_interactions
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -53,6 +54,11 @@ def quiet_call(*arguments):
     with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         status = main([str(argument) for argument in arguments])
     return status, out.getvalue(), err.getvalue()
+
+
+def conclusion_of(printed):
+    """The last line before the commands to copy."""
+    return printed.partition("\nnext:\n")[0].splitlines()[-1]
 
 
 @pytest.fixture(scope="module")
@@ -155,13 +161,22 @@ def test_compare_of_simulated_files_equals_reproduce(reproduced, tmp_path, capsy
     ).read_bytes()
 
 
+def test_compare_ends_with_commands_that_parse(compared):
+    _, _, printed, _ = compared
+    lines = printed.partition("next:\n")[2].splitlines()
+    commands = [shlex.split(line.partition("  # ")[0])[1:] for line in lines[:2]]
+    assert [words[0] for words in commands] == ["fit", "neighbors"]
+    for words in commands:
+        assert whole_parser(words).parse_args(words).command == words[0]
+
+
 def test_compare_writes_and_prints_the_leaderboard(compared):
     folder, _, out, _ = compared
-    assert out.splitlines()[-1].startswith("The labels are recovered ")
-    assert re.search(r"\. (Use|Stay with) ", out.splitlines()[-1])
+    assert conclusion_of(out).startswith("The labels are recovered ")
+    assert re.search(r"\. (Use|Stay with) ", conclusion_of(out))
     leaderboard = json.loads((folder / "comparison.json").read_text())["leaderboard"]
     assert leaderboard["beats_chance"]
-    assert leaderboard["conclusion"] == out.splitlines()[-1]
+    assert leaderboard["conclusion"] == conclusion_of(out)
     with (folder / "measures.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["measure"] for row in rows} == {"cosine", "dot", "csls"}
@@ -186,7 +201,7 @@ def test_compare_of_shuffled_labels_exits_with_one(files, tmp_path, capsys):
         *("--label-column", "kind", "--rank", 6, "--measures", "dot", "--out", tmp_path / "c"),
     )
     assert status == 1  # the answer is no
-    assert out.splitlines()[-1].startswith("No measure recovers these labels: ")
+    assert conclusion_of(out).startswith("No measure recovers these labels: ")
 
 
 def test_compare_of_vectors_by_labels_and_pairs(tmp_path, capsys):
@@ -445,7 +460,7 @@ def test_compare_anime_by_type(tmp_path, capsys):
         *("--label-member", "anime/anime_info.dat", "--label-column", "type", "--out", tmp_path),
     )
     assert status == 0, err
-    assert ". Use " in out.splitlines()[-1]
+    assert ". Use " in conclusion_of(out)
 
 
 @pytest.mark.slow
@@ -462,7 +477,7 @@ def test_compare_baskets_by_department(tmp_path, capsys):
         *("--labels", folder / "completejourney_products.csv.gz", "--out", tmp_path),
     )
     assert status == 1, err
-    assert out.splitlines()[-1].startswith("No measure recovers these labels: ")
+    assert conclusion_of(out).startswith("No measure recovers these labels: ")
 
 
 @pytest.mark.slow

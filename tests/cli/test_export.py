@@ -1,11 +1,12 @@
 """The command export: its files are equal for every parametrisation and ready for an index."""
 
 import json
+import shlex
 
 import numpy as np
 import pytest
 
-from fastcos.cli.main import whole_parser
+from fastcos.cli.main import main, whole_parser
 from fastcos.neighbors.search import top_k
 from tests.oracles.audit import cosine_matrix, random_map
 
@@ -100,3 +101,19 @@ def test_export_reports_lost_columns(files, capsys):
     sides = (files / "flat.npy", "--users", files / "users.npy", "--form", "canonical")
     assert run(*sides, "--out", files / "out") == 0
     assert "rank 4: 1 of 5 columns are zero" in capsys.readouterr().err
+
+
+def test_export_ends_with_commands_that_run(files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    assert run("items.npy", "--users", "users.npy", "--out", "a folder") == 0
+    *_, search, index = capsys.readouterr().out.splitlines()
+    command, _, gain = search.partition("  # ")
+    assert gain == "exact neighbours, the same for every rescaling"
+    words = shlex.split(command)[1:]
+    assert words == ["neighbors", "a folder"]
+    assert main(words) == 0
+    code = shlex.split(index.partition("  # ")[0])[2]
+    compile(code, "command", "exec")
+    assert "normalize_L2" in code
+    assert run("items.npy", "--users", "users.npy", "--unit-rows", "--out", "unit") == 0
+    assert "normalize_L2" not in capsys.readouterr().out
