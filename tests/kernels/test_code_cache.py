@@ -155,6 +155,7 @@ print(*values, sum(reverse._cache_hits.values()))
 """
 
 
+@pytest.mark.slow
 def test_cached_code_runs_without_numbas_registries(package, tmp_path):
     (package / "fastcos" / "kernels" / "allocates.py").write_text(ALLOCATES)
     assert use(package, tmp_path / "c", REVERSE)[0] == ["2.0", "0", "True"]
@@ -204,6 +205,7 @@ matmul(X, np.eye(3)); rmatmul(X, np.eye(2)); gram_matmul(X, np.eye(3))
     assert entries(tmp_path / "c") == files, warned
 
 
+@pytest.mark.slow
 def test_edited_callee_recompiles_its_caller(package, tmp_path):
     assert use(package, tmp_path / "c")[0] == ["20.0", "0"]
     callee = package / "fastcos/kernels/callee.py"
