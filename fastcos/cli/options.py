@@ -199,8 +199,8 @@ def use_labels(labelled: "ItemLabels") -> tuple[list[str | None], dict[str, Any]
     say(
         f"labels: {counts['labelled']:,} items in {len(labelled.classes)} classes; left out "
         f"{labelled.n_several:,} with several labels, {labelled.n_none:,} with none, "
-        f"{labelled.n_other:,} with another; {labelled.n_unknown:,} items of the file have no "
-        "interactions"
+        f"{labelled.n_other:,} with another; {labelled.n_unknown:,} items of the file are not "
+        "among them"
     )
     return _names(labelled), counts
 
