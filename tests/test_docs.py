@@ -56,7 +56,7 @@ REFERENCE = "".join(
 
 
 # compiles the certificates for float32 too; docs/howto/audit.md for float64
-LONG_PAGES = {ROOT / "docs/tutorial/simulated.md"}
+LONG_PAGES = {ROOT / "docs/tutorial/simulated.md", ROOT / "docs/howto/audit.md"}
 
 
 @pytest.mark.parametrize(

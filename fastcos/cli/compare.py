@@ -63,6 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_vectors(parser)
     options.add_labels(parser)
     parser.add_argument(
+        "--label-stratum",
+        metavar="C",
+        help="column of strata, such as decades: stratified AUC of pairs of one stratum",
+    )
+    parser.add_argument(
         "--pairs",
         nargs="+",
         metavar="FILE",
@@ -88,6 +93,8 @@ def run(given: argparse.Namespace) -> int:
     options.apply_common(given)
     options.out_directory(given)
     options.check_labels(given)
+    if given.labels is None:
+        validation.check_none("--label-stratum", given.label_stratum, "without --labels")
     validation.as_count("--show", given.show, low=0)
     of_vectors = (given.pairs, given.vector_column, given.id_column) != (None, None, None)
     of_vectors = of_vectors or is_model_folder(given.interactions)
@@ -114,9 +121,12 @@ def _compare_interactions(given: argparse.Namespace) -> int:
     model = options.model_arguments(given)
     labelled = options.read_labels(given, data.item_ids)
     labels, counts = (None, None) if labelled is None else options.use_labels(labelled)
+    chosen["strata"] = options.read_strata(given, data.item_ids)
     with progress_bar("factorising, then comparing measures") as progress:
         comparison = compare(data.X, labels, **model, **chosen, progress=progress)
     files = {"interactions": given.interactions, "labels": given.labels}
+    if given.label_stratum is not None:
+        files["label_stratum"] = given.label_stratum
     parameters: dict[str, Any] = {"files": files, "model": comparison.parameters}
     if counts is not None:
         parameters["labels"] = counts
@@ -167,6 +177,7 @@ def _compare_vectors(given: argparse.Namespace) -> int:
     from fastcos.comparison import compare_vectors
 
     validation.check_none("--budget", given.budget, "for vectors")
+    validation.check_none("--label-stratum", given.label_stratum, "for vectors")
     measures = options.chosen_measures(given)
     validation.as_choice("--preprocessing", given.preprocessing, ("none",))
     if given.labels is None and not given.pairs:

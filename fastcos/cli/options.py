@@ -150,25 +150,39 @@ def check_labels(given: argparse.Namespace) -> None:
 
 def read_labels(given: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
     """Read the file of labels, once its arguments are checked; None without a file."""
-    from fastcos.io import read_labels
-
     if given.labels is None:
         return None
+    only = None if given.only is None else given.only.split(",")
+    return _read_column(given, item_ids, "column", given.label_column, only)
+
+
+def read_strata(given: argparse.Namespace, item_ids: Any) -> list[str | None] | None:
+    """Read the strata of the items from the file of labels; None without a column of strata."""
+    if given.label_stratum is None:
+        return None
+    return _names(_read_column(given, item_ids, "stratum", given.label_stratum, None))
+
+
+def _read_column(
+    given: argparse.Namespace, item_ids: Any, option: str, column: str, only: Any
+) -> "ItemLabels":
+    from fastcos.io import read_labels
+
     try:
         return read_labels(
             given.labels,
             item_ids,
-            column=given.label_column,
+            column=column,
             item=given.label_item,
             name=given.label_name,
             separator=given.label_separator or None,
-            only=None if given.only is None else given.only.split(","),
+            only=only,
             member=given.label_member,
         )
     except ValueError as error:
         # --item and --member are arguments of the interactions
-        message = re.sub(r"^(column|item|name|member)(?= must)", r"--label-\1", str(error))
-        error.args = (message,)
+        message = re.sub(r"^column(?= must)", f"--label-{option}", str(error))
+        error.args = (re.sub(r"^(item|name|member)(?= must)", r"--label-\1", message),)
         raise
 
 
@@ -185,11 +199,14 @@ def use_labels(labelled: "ItemLabels") -> tuple[list[str | None], dict[str, Any]
     say(
         f"labels: {counts['labelled']:,} items in {len(labelled.classes)} classes; left out "
         f"{labelled.n_several:,} with several labels, {labelled.n_none:,} with none, "
-        f"{labelled.n_other:,} with another; {labelled.n_unknown:,} items of the file have no "
-        "interactions"
+        f"{labelled.n_other:,} with another; {labelled.n_unknown:,} items of the file are not "
+        "among them"
     )
-    labels = [None if code < 0 else str(labelled.classes[code]) for code in labelled.labels]
-    return labels, counts
+    return _names(labelled), counts
+
+
+def _names(labelled: "ItemLabels") -> list[str | None]:
+    return [None if code < 0 else str(labelled.classes[code]) for code in labelled.labels]
 
 
 def add_rank(group: "argparse._ArgumentGroup") -> None:

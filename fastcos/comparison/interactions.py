@@ -55,6 +55,7 @@ def compare(
     rescalings: Sequence[str | Rescaling] | None = None,
     preprocessing: Sequence[str] = ("none",),
     measures: Sequence[str | Measure] | str | None = None,
+    strata: Any = None,
     grid: bool = True,
     n_sampled: int | None = None,
     budget: float | None = None,
@@ -117,6 +118,9 @@ def compare(
         The measures of the leaderboard, to which the cosine is added. Default: all that the model
         can serve; "default" are a dozen of them that differ and take O(queries p k). A measure
         that requires more is given as an object: ``get_measure("soft_cosine", matrix=S)``.
+    strata : sequence (p,) of int or str, optional
+        The stratum of every item, such as its decade or language: ``stratified_auc`` is then over
+        pairs of one stratum. None leaves an item out of that score. Default: by popularity.
     grid : bool, default True
         Whether to score the grid of exponents too.
     n_sampled : int, optional
@@ -186,6 +190,10 @@ def compare(
         random_state=validation.as_count("random_state", random_state, low=0),
     )
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
+    if strata is not None:
+        if codes is None:
+            validation.check_none("strata", strata, "without labels")
+        strata = validation.as_partial_labels("strata", strata, p)
     is_one = isinstance(preprocessing, str)
     listed = [preprocessing] if is_one else validation.as_list("preprocessing", preprocessing)
     known = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in listed]
@@ -222,8 +230,8 @@ def compare(
 
     tick()
     tables = score_rescalings(
-        fitted.models, named, on_grid, codes, popularity, settings.random_state, tick, executor,
-        sampled,
+        fitted.models, named, on_grid, codes, strata, popularity, settings.random_state, tick,
+        executor, sampled,
     )  # fmt: skip
     if on_rescalings is not None:
         on_rescalings(tables.named)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import metrics
@@ -36,6 +37,7 @@ def score_rescalings(
     named: Iterable[ModelVariant],
     grid: Iterable[ModelVariant],
     codes: Integers | None,
+    strata: Integers | None,
     popularity: Integers,
     random_state: int,
     tick: Callable[[], None],
@@ -49,7 +51,7 @@ def score_rescalings(
     every = list(grid)
     works += [_Work(one, cluster=False) for one in every if one.rescaling not in of_named]
     scored: dict[Rescaling | None, RescalingScores] = {}
-    evaluator = _RescalingEvaluator(models, codes, popularity, random_state, sampled)
+    evaluator = _RescalingEvaluator(models, codes, strata, popularity, random_state, sampled)
     for work, (row, lists) in zip(works, executor(evaluator, works), strict=True):
         scored[work.variant.rescaling] = row
         if work.cluster:
@@ -78,12 +80,13 @@ class _RescalingEvaluator:
         self,
         models: Mapping[str, LinearMF],
         codes: Integers | None,
+        strata: Integers | None,
         popularity: Integers,
         random_state: int,
         sampled: Integers | None,
     ) -> None:
         self._models, self._codes, self._random_state = models, codes, random_state
-        self._popularity, self._sampled = popularity, sampled
+        self._strata, self._popularity, self._sampled = strata, popularity, sampled
         if codes is not None and sampled is not None:
             self._codes = np.full_like(codes, -1)
             labelled = np.random.default_rng(random_state).permutation(np.flatnonzero(codes >= 0))
@@ -140,13 +143,11 @@ class _RescalingEvaluator:
             else None
         )
         means = metrics.within_between(rows, labels)
-        n_strata = N_STRATA if len(rows) >= LEAST_ITEMS_FOR_STRATA else 1
-        of_strata = metrics.stratified_auc(rows, labels, self._popularity[kept], n_strata=n_strata)
         return {
             "pair_auc": auc.value,
             "pair_auc_low": auc.low,
             "pair_auc_high": auc.high,
-            "stratified_auc": of_strata.value,
+            "stratified_auc": self._stratified_auc(rows, labels, kept),
             "map_at_r": metrics.map_at_r(rows, labels).value,
             "ami": None if found is None else found.ami,
             "ari": None if found is None else found.ari,
@@ -155,3 +156,10 @@ class _RescalingEvaluator:
             "between": means.between,
             "contrast": means.contrast,
         }
+
+    def _stratified_auc(self, rows: Items, labels: Integers, kept: npt.NDArray[np.bool_]) -> float:
+        if self._strata is not None:
+            of_items = [None if code < 0 else code for code in self._strata[kept].tolist()]
+            return metrics.stratified_auc(rows, labels, strata=of_items).value
+        n_strata = N_STRATA if len(rows) >= LEAST_ITEMS_FOR_STRATA else 1
+        return metrics.stratified_auc(rows, labels, self._popularity[kept], n_strata=n_strata).value

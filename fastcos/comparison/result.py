@@ -34,8 +34,9 @@ class RescalingScores:
         Probability that a pair with one label has a larger cosine than a pair with two, and the
         interval that certainly holds it.
     stratified_auc : float or None
-        pair_auc within ten strata of the pairs by popularity, so that popular pairs alone do not
-        decide it; one stratum for fewer than 50 labelled items.
+        pair_auc within the strata that are given, else within ten strata of the pairs by
+        popularity, so that popular pairs alone do not decide it; one stratum for fewer than 50
+        labelled items.
     map_at_r, ami, ari, silhouette, within, between, contrast : float or None
         See fastcos.metrics. No clustering for the grid: ami and ari are None there.
     effective_rank : float

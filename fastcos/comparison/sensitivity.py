@@ -99,11 +99,16 @@ def score_simulation(simulation: Simulation, preset: str, seed: int) -> list[Sen
                 ("by_gap", largest_gap(values.astype(np.float64))),
                 ("by_parallel_analysis", n_above(values, noise.singular_values_)),
             ]
+        recovery = {
+            (rank, form): _recovery(embeddings[form](rank), clusters, with_map=strength == 1)
+            for rank in dict.fromkeys(rank for _, rank in works)  # a chosen one may be on the grid
+            for form in forms
+        }
         for criterion, rank in works:
             for form in forms:
-                recovery = _recovery(embeddings[form](rank), clusters, with_map=strength == 1)
                 place = preset, seed, criterion, rank, strength, form
-                rows.append(SensitivityRow(*place, *recovery, means.get(rank, np.nan)))
+                ndcg_here = means.get(rank, np.nan)
+                rows.append(SensitivityRow(*place, *recovery[rank, form], ndcg_here))
     return rows
 
 

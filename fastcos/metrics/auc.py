@@ -204,7 +204,7 @@ def _auc_of_scores(same: Floats, other: Floats, tolerance: float) -> float:
 
 
 class StratifiedAUC(NamedTuple):
-    """AUC among pairs of similar popularity.
+    """AUC among pairs of similar popularity, or of items of one stratum.
 
     Attributes
     ----------
@@ -215,9 +215,10 @@ class StratifiedAUC(NamedTuple):
     worst : float
         Smallest AUC of a stratum.
     strata : tuple of float
-        AUC by stratum, rarest pairs first; NaN for a stratum with pairs of one kind only.
+        AUC by stratum, rarest pairs first, or in the order of the sorted strata; NaN for a
+        stratum with pairs of one kind only.
     n_left_out : int
-        Zero rows and items of popularity 0.
+        Zero rows, and items of popularity 0 or without a stratum.
     """
 
     value: float
@@ -229,22 +230,35 @@ class StratifiedAUC(NamedTuple):
 
 
 def stratified_auc(
-    items: Any, labels: Any, popularity: Any, *, n_strata: int = 10, n_threads: int | None = None
+    items: Any,
+    labels: Any,
+    popularity: Any = None,
+    *,
+    strata: Any = None,
+    n_strata: int = 10,
+    n_threads: int | None = None,
 ) -> StratifiedAUC:
-    """pair_auc within strata of the geometric mean of the pair's popularities.
+    """pair_auc within strata of the pair's popularity, or within strata of items that are given.
 
-    Popular pairs alone cannot decide the score. The strata hold equally many pairs (deciles by
-    default), except that pairs of equal popularity share a stratum. Binned as :func:`pair_auc`, in
-    2^14 bins. O(p p k) time, O(p k) memory.
+    Popular pairs alone cannot decide the score. The strata are of the geometric mean of the pair's
+    popularities and hold equally many pairs (deciles by default), except that pairs of equal
+    popularity share a stratum. Binned as :func:`pair_auc`, in 2^14 bins. O(p p k) time, O(p k)
+    memory.
+
+    Given strata, such as the decade of a film or the language of a word, compare items of one
+    stratum only: pairs of two strata cannot decide the score. Each stratum is one
+    :func:`pair_auc`.
 
     Parameters
     ----------
     items, labels, n_threads
         As in :func:`pair_auc`.
-    popularity : array_like (p,), numbers of at least 0
-        For example the number of users of every item.
+    popularity : array_like (p,), numbers of at least 0, optional
+        For example the number of users of every item. Either this or strata.
+    strata : sequence (p,) of int or str, optional
+        The stratum of every item; None leaves an item out.
     n_strata : int
-        Number of strata.
+        Number of strata of popularity.
 
     Returns
     -------
@@ -253,7 +267,8 @@ def stratified_auc(
     Raises
     ------
     ValueError
-        As pair_auc; negative popularity; no stratum with pairs of both kinds.
+        As pair_auc; negative popularity; no stratum with pairs of both kinds; both popularity and
+        strata, or neither.
 
     Examples
     --------
@@ -264,8 +279,12 @@ def stratified_auc(
     """
     n_strata = validation.as_count("n_strata", n_strata)
     rows = validation.as_rows("items", items)
-    counted = as_popularity("popularity", popularity, len(rows))
     codes = validation.as_labels("labels", labels, len(rows))
+    if strata is not None:
+        validation.check_none("popularity", popularity, "with strata")
+        stratum_of = validation.as_partial_labels("strata", strata, len(rows))
+        return _auc_within(rows, codes, stratum_of, n_threads)
+    counted = as_popularity("popularity", popularity, len(rows))
     # neighbouring rows of a label are alike in popularity: the kernel then seldom changes stratum
     order = np.argsort(counted, kind="stable")
     counted = counted[order]
@@ -290,9 +309,33 @@ def stratified_auc(
     aucs = np.full((n_strata, 3), np.nan)
     for stratum in both:
         aucs[stratum] = auc_of_counts(counts[:, stratum].sum(axis=0), near[:, stratum].sum(axis=0))
+    return _mean_auc(aucs, weights, grouped.n_left_out)
+
+
+def _auc_within(
+    rows: Any, codes: Integers, stratum_of: Integers, n_threads: int | None
+) -> StratifiedAUC:
+    """The AUC of the pairs within each stratum of items; -1 is no stratum."""
+    used = (stratum_of >= 0) & rows.any(axis=1)
+    n_strata = int(stratum_of.max(initial=-1)) + 1
+    aucs, weights = np.full((n_strata, 3), np.nan), np.zeros(n_strata)
+    for stratum in range(n_strata):
+        inside = np.flatnonzero(used & (stratum_of == stratum))
+        counts = np.unique(codes[inside], return_counts=True)[1].astype(np.float64)
+        same = float((counts * (counts - 1) / 2).sum())
+        weights[stratum] = same * (len(inside) * (len(inside) - 1) / 2 - same)
+        if weights[stratum]:
+            aucs[stratum] = pair_auc(rows[inside], codes[inside], n_threads=n_threads)[:3]
+    check_enough("labels", int(np.count_nonzero(weights)), 1, "strata with pairs of both kinds")
+    return _mean_auc(aucs, weights, len(rows) - int(used.sum()))
+
+
+def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
+    """The mean AUC and bounds (strata, 3) of strata with weight."""
+    both = np.flatnonzero(weights)
     value, low, high = (weights[both, None] * aucs[both]).sum(axis=0) / weights.sum()
     worst, strata = float(aucs[both, 0].min()), tuple(aucs[:, 0].tolist())
-    return StratifiedAUC(float(value), float(low), float(high), worst, strata, grouped.n_left_out)
+    return StratifiedAUC(float(value), float(low), float(high), worst, strata, n_left_out)
 
 
 def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:

@@ -148,7 +148,7 @@ def test_items_beyond_the_longest_list_bound_the_radius():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_selects_rows_of_the_full_result(family):
-    items = clustered(9, p=90).astype(np.float32)
+    items = clustered(9, p=90)
     everything = certified_neighbors(items, 6, 1.4, family=family)
     chosen = np.array([3, 4, 50, 89])
     some = certified_neighbors(items, 6, 1.4, family=family, rows=chosen)
@@ -206,7 +206,7 @@ def test_radii_ignore_item_order_and_norms():
 
 @pytest.mark.parametrize("search", [certified_neighbors, vertex_attack])
 def test_results_are_bit_identical_for_any_threads(search):
-    items = clustered(15, p=300, d=12).astype(np.float32)
+    items = clustered(15, p=300, d=12)
     extra = {"family": "rescaling"} if search is certified_neighbors else {}
     results = [search(items, 5, 1.5, n_threads=n, **extra) for n in (1, 4)]
     for one, other in zip(*results, strict=True):
@@ -227,6 +227,7 @@ def test_errors_name_the_argument(arguments, message):
         certified_neighbors(np.eye(5), **arguments)
 
 
+@pytest.mark.slow
 def test_float32_rows_have_the_radii_of_float64():
     items = clustered(16, p=200, d=16)
     whole = certified_neighbors(items.astype(np.float32), 5)

@@ -74,6 +74,7 @@ def test_product_operations_reject_wrong_answers(interactions):
         assert not is_right(operation, "fastcos", right)
 
 
+@pytest.mark.slow
 def test_measure_does_not_time_wrong_answers():
     calls = {"fastcos": lambda: 0.0, "numpy": lambda: 0.0, "faiss": lambda: 1.0}
     work = limits.Work(1, multiply_adds=10.0)

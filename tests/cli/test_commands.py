@@ -35,8 +35,8 @@ def files(tmp_path_factory):
     (folder / "seen.csv").write_text("user,item,count\n" + "\n".join(lines) + "\n")
     kinds = ["abc"[c] for c in clusters]
     kinds[columns[0]] = "a|b"
-    labels = [f"{i},item {i},{kind}" for i, kind in enumerate(kinds)]
-    (folder / "items.csv").write_text("item,name,kind\n" + "\n".join(labels) + "\n")
+    labels = [f"{i},item {i},{kind},{1970 + i % 2}s" for i, kind in enumerate(kinds)]
+    (folder / "items.csv").write_text("item,name,kind,era\n" + "\n".join(labels) + "\n")
     return folder
 
 
@@ -73,7 +73,8 @@ def compared(files, tmp_path_factory):
     """The folder of fastcos compare by labels, and its output."""
     folder = tmp_path_factory.mktemp("compared")
     labels = ("--labels", files / "items.csv", "--label-column", "kind")
-    words = (*labels, "--rank", 6, "--measures", "dot,csls", "--out", folder)
+    words = (*labels, "--label-stratum", "era", "--rank", 6, "--measures", "dot,csls")
+    words = (*words, "--out", folder)
     return folder, *quiet_call("compare", files / "seen.csv", *words)
 
 
@@ -137,6 +138,9 @@ def test_compare_writes_scores_and_neighbours(compared):
     assert "nearest to item " in out
     document = json.loads((folder / "comparison.json").read_text())
     assert document["parameters"]["labels"]["classes"] == ["a", "b", "c"]
+    assert document["parameters"]["files"]["label_stratum"] == "era"
+    scores = document["scores"]["named"]
+    assert max(row["stratified_auc"] for row in scores) > 0.9
     with (folder / "neighbors.csv").open() as file:
         rows = list(csv.DictReader(file))
     n_items = document["parameters"]["model"]["n_items"]
@@ -356,6 +360,14 @@ WRONG = [
         "--label-column must be left out",
     ),
     (["compare", "{}/seen.csv", "--labels", "{}/items.csv"], "--label-column must be given with"),
+    (["compare", "{}/seen.csv", "--label-stratum", "era"], "--label-stratum must be left out with"),
+    (
+        [
+            *("compare", "{}/seen.csv", "--labels", "{}/items.csv", "--label-column", "kind"),
+            *("--label-stratum", "x"),
+        ],
+        "--label-stratum must name one column of",
+    ),
     (
         ["compare", "{}/seen.csv", "--labels", "{}/items.csv", "--label-column", "colour"],
         "colour",

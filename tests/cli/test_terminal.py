@@ -383,7 +383,7 @@ def compiled_files(folder):
     return {path.relative_to(folder) for path in folder.rglob("*-*")}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_warmup_for_tiers_serves_this_cpu(monkeypatch, tmp_path, capsys):
     if not cpu.supported_tiers():
         pytest.skip("this CPU is of no tier")

@@ -150,20 +150,20 @@ print(digest.hexdigest())
 @pytest.mark.slow
 @pytest.mark.skipif(jit.DISABLE_JIT, reason="nothing is compiled")
 def test_first_calls_compile_nothing(tmp_path):
-    def digest(code):
+    def digest(code, **environment):
         done = subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
             text=True,
             timeout=300,
             check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "FASTCOS_CACHE_DIR": str(tmp_path / "c")},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    uncompiled_digest = digest(FIRST_CALLS)
+    uncompiled_digest = digest(FIRST_CALLS, FASTCOS_CACHE_DIR=str(tmp_path / "c"))
     assert not (tmp_path / "c").exists()
     compile_at_once = "from fastcos.engine import uncompiled; uncompiled.work_left = 0\n"
-    assert digest(compile_at_once + FIRST_CALLS) == uncompiled_digest
-    assert (tmp_path / "c").exists()
+    check = "\nassert fastcos.kernels.tile_top_k.search_rows.overloads"
+    assert digest(compile_at_once + FIRST_CALLS + check) == uncompiled_digest

@@ -14,10 +14,13 @@ from fastcos.kernels import cpu
 ROOT = Path(__file__).parents[2]
 INFRASTRUCTURE = ("__init__", "build", "code_cache", "compiler", "cpu", "jit", "native")
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None or not cpu.supported_tiers(),
-    reason="needs Linux, a C compiler and a CPU of some tier",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        sys.platform != "linux" or shutil.which("cc") is None or not cpu.supported_tiers(),
+        reason="needs Linux, a C compiler and a CPU of some tier",
+    ),
+]
 
 TIER = next(iter(cpu.supported_tiers()), None)
 KERNELS = """

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import packing, rotation, tiles
+from fastcos.kernels import cpu, packing, rotation, tiles
 from fastcos.kernels.jit import kernel
 from tests.kernels.inputs import frozen
 
@@ -67,7 +67,11 @@ def test_quantise_row_returns_sums():
     np.testing.assert_allclose(largest[0], (left**2).sum(), rtol=1e-4)
 
 
-ISAS = ["amx", "vnni", "avx512"]
+# others than this CPU's compile code that no other test needs
+ISAS = [
+    pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
+    for isa in ("amx", "vnni", "avx512")
+]
 WORDS = {"amx": 16, "vnni": 10, "avx512": 40}
 
 

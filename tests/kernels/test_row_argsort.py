@@ -8,6 +8,8 @@ from fastcos.kernels import row_argsort
 from tests.oracles import metrics as oracles
 
 
+# metrics that sort are tested by default; alone it takes 4 s to compile
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-300, 1e-12, 1e-3, 1.0, 1e300])
 def test_argsort_row_sorts_by_score_then_column(scale):
     # many equal scores, and many that differ by less than a level of the radix sort
@@ -23,6 +25,7 @@ def test_argsort_row_sorts_by_score_then_column(scale):
             assert ranked[:k].tolist() == oracles.ranked(scores, own)[:k]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", [-np.inf, np.inf, np.nan])
 def test_argsort_row_handles_non_finite_scores(odd):
     """Infinite scores are ranked; a row with NaN loses no column."""

@@ -34,7 +34,7 @@ HANG = 900
 # gunicorn brings handlers of its own
 APPLICATION = """
 import json
-from tests import guard_calls
+from tests.robustness import guard_calls
 expected = guard_calls.warmed()  # in the master
 def app(environ, start_response):
     body = json.dumps(guard_calls.wrong(5, expected)).encode()
