@@ -174,7 +174,10 @@ def show(report: "Audit") -> None:
     print_table(
         f"share of the {report.k} nearest that survive every map of at most this condition; "
         f"rescalings: {report.n_sampled} sampled items",
-        ["condition", "linear, certified", "rescaling, certified", "±", "unbroken", "±"],
+        [
+            "condition", "any linear map: lower bound (proved)", "rescaling: lower bound (proved)",
+            "±", "upper bound (no counterexample found)", "±",
+        ],
         [
             [f"{point.condition:g}", point.certified_linear, point.certified,
              point.certified_error, point.unbroken, point.unbroken_error]

@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds", type=float, default=1.0, metavar="S", help="per library (default 1)"
     )
     parser.add_argument(
-        "--competitors", metavar="A,B,...", help="only these; '' for none (default: all installed)"
+        "--libraries", metavar="A,B,...", help="only these; '' for none (default: all installed)"
     )
     parser.add_argument("--roofline", metavar="FILE", help="draw the limits and these results")
     options.add_json(parser)
@@ -80,8 +80,8 @@ def run(given: argparse.Namespace) -> int:
     options.apply_common(given)
     uncompiled.work_left = 0  # the kernels are timed, not their stand-in
     seconds = validation.as_real("--seconds", given.seconds, above=0)
-    names = COMPETITORS if given.competitors is None else given.competitors.split(",")
-    chosen = [validation.as_choice("--competitors", name, COMPETITORS) for name in names if name]
+    names = COMPETITORS if given.libraries is None else given.libraries.split(",")
+    chosen = [validation.as_choice("--libraries", name, COMPETITORS) for name in names if name]
     missing = [name for name in chosen if importlib.util.find_spec(name) is None]
     data, source = _read(given)
     libraries = {OURS, *chosen}.difference(missing)

@@ -43,6 +43,12 @@ class _Parser(argparse.ArgumentParser):
     """Reports a wrong argument in one line instead of with the whole usage."""
 
     def error(self, message: str) -> NoReturn:
+        from fastcos.validation import did_you_mean  # imports NumPy
+
+        wrong = re.fullmatch(r"(.*invalid choice: '(.*)') \(choose from (.*)\)", message)
+        if wrong is not None:
+            choices = [one.strip("' ") for one in wrong[3].split(",")]
+            message = f"{wrong[1]}{did_you_mean(wrong[2], choices) or message[len(wrong[1]) :]}"
         fail(self.prog, f"{message} (see {self.prog} --help)")
         raise SystemExit(2)
 
@@ -131,7 +137,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     given, unknown = whole_parser(words).parse_known_args(words)
     if unknown:
-        given.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        from fastcos.validation import did_you_mean
+
+        flag = unknown[0].partition("=")[0]
+        hint = did_you_mean(flag, given.parser._option_string_actions)
+        given.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     program = f"fastcos {given.command}"
     try:
         from fastcos import config

@@ -65,6 +65,10 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
             count = f"{done:,} of {total:,}"
             bar.update(task.id, completed=done / max(1, total), count=count)
             before, now, left = done, time.monotonic(), task.time_remaining
+            if task.speed:
+                rate = task.speed * total
+                count += f", {rate:,.0f} a second" if rate >= 10 else f", {rate:.2g} a second"
+                bar.update(task.id, count=count)
             if bar.disable and done and now - printed >= SECONDS_PER_LINE:
                 printed = now
                 say(f"{name}: {count}" + ("" if left is None else f", about {left:,.0f} s left"))
@@ -96,7 +100,11 @@ def _console(**options: Any) -> "Console":
     """A console that prints names with square brackets as they are."""
     from rich.console import Console
 
-    return Console(markup=False, emoji=False, highlight=False, **options)
+    class _Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # for the exit status of a closed pipe; rich would exit with 1
+
+    return _Plain(markup=False, emoji=False, highlight=False, **options)
 
 
 def print_next(commands: Sequence[tuple[Sequence[str], str]]) -> None:

@@ -8,6 +8,7 @@ blocks runs or writes into the caller's arrays.
 
 import itertools
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, validation
-from fastcos.kernels.jit import Kernel, kernel
+from fastcos.kernels.jit import Kernel, is_ready, kernel
 
 Progress = Callable[[int, int], object]
 Blocks = npt.NDArray[np.int64]
@@ -38,6 +39,9 @@ class _State:
         self.n_threads = 0
         self.is_forked = is_forked
         self.prange_fault: str | None = None  # None: not tried yet, "": safe
+        # kernels that were called, and whether a person knows that they are compiled
+        self.seen: set[Kernel] = set()
+        self.has_reported = False
 
 
 _state = _State()
@@ -118,6 +122,7 @@ def run(
     that it raises stops the call.
     """
     size = None if n_threads is None else validation.as_thread_count("n_threads", n_threads)
+    _report_compilation(rows_kernel)
     if len(blocks) <= 2 or getattr(_inside, "busy", False):
         _Job(rows_kernel, blocks, arrays).run_here(progress)
         return
@@ -128,6 +133,17 @@ def run(
         _Job(rows_kernel, blocks, arrays).run_here(progress)
     else:
         _Job(rows_kernel, blocks, arrays).run_on_pool(size, progress)
+
+
+def _report_compilation(rows_kernel: Callable[..., None]) -> None:
+    """Say once, to a person who waits, that the first call of a kernel compiles it."""
+    if _state.has_reported or rows_kernel in _state.seen or not isinstance(rows_kernel, Kernel):
+        return
+    _state.seen.add(rows_kernel)
+    is_watched = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+    if is_watched and not is_ready(rows_kernel):
+        _state.has_reported = True
+        print("fastcos: compiling kernels, once on this machine: half a minute", file=sys.stderr)
 
 
 class _Job:

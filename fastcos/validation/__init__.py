@@ -48,6 +48,7 @@ from fastcos.validation.arguments import (
     check_shape as check_shape,
     check_squarable as check_squarable,
     check_text as check_text,
+    did_you_mean as did_you_mean,
     format_value as format_value,
     read_only as read_only,
 )

@@ -3,6 +3,7 @@
 A message names the argument, the rule and the value. `as_x` converts, `check_x` refuses.
 """
 
+import difflib
 import math
 import operator
 import os
@@ -129,8 +130,17 @@ def as_real(
 def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
     """Return value if it is one of choices."""
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {format_value(value)}")
+        raise ValueError(
+            f"{name} must be one of {', '.join(choices)}, got {format_value(value)}"
+            f"{did_you_mean(value, choices)}"
+        )
     return value
+
+
+def did_you_mean(value: Any, choices: Collection[str]) -> str:
+    """The end of a message: the choice that is nearly written so, if there is one."""
+    found = difflib.get_close_matches(value, choices, 1) if isinstance(value, str) else []
+    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def as_rows(

@@ -91,7 +91,7 @@ def test_measure_does_not_time_wrong_answers():
 def test_bench_prints_a_table_of_searches(rows, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     np.save(tmp_path / "rows.npy", rows)
-    words = ("--k", 5, "--seconds", 0.001, "--competitors", "faiss,numpy,sklearn", "--threads", 1)
+    words = ("--k", 5, "--seconds", 0.001, "--libraries", "faiss,numpy,sklearn", "--threads", 1)
     assert run(tmp_path / "rows.npy", *words) == 0
     printed = capsys.readouterr()
     assert "rows.npy, 300 x 8" in printed.out

@@ -130,6 +130,7 @@ def test_completion_without_shtab_names_the_extra(capsys, monkeypatch):
     [
         "--version",
         pytest.param("doctor --json", marks=pytest.mark.slow),
+        pytest.param("doctor", marks=pytest.mark.slow),
         pytest.param("compare --help", marks=pytest.mark.slow),
         pytest.param("--completion zsh", marks=pytest.mark.slow),
     ],
@@ -263,7 +264,7 @@ def follow(clock, steps):
 
 def test_progress_bar_writes_lines_to_a_log(capsys, clock):
     follow(clock, [(5.0, 50, 400), (10.0, 100, 400), (11.0, 110, 400)])
-    assert capsys.readouterr().err == "[searching]: 100 of 400, about 30 s left\n"
+    assert capsys.readouterr().err == "[searching]: 100 of 400, 10 a second, about 30 s left\n"
 
 
 def test_progress_bar_estimates_without_the_first_step(capsys, clock):
@@ -271,7 +272,7 @@ def test_progress_bar_estimates_without_the_first_step(capsys, clock):
     follow(clock, [(0.0, 0, 32), (40.0, 1, 32), (41.0, 2, 32), (51.0, 12, 32)])
     first, second = capsys.readouterr().err.splitlines()
     assert first == "[searching]: 1 of 32"
-    assert second == "[searching]: 12 of 32, about 20 s left"
+    assert second == "[searching]: 12 of 32, 1 a second, about 20 s left"
 
 
 def test_progress_bar_estimates_anew_when_counting_restarts(capsys, clock):
@@ -279,9 +280,9 @@ def test_progress_bar_estimates_anew_when_counting_restarts(capsys, clock):
     follow(clock, steps)
     lines = capsys.readouterr().err.splitlines()
     assert lines[1:] == [
-        "[searching]: 200 of 200, about 0 s left",
+        "[searching]: 200 of 200, 10 a second, about 0 s left",
         "[searching]: 8 of 32",
-        "[searching]: 16 of 32, about 20 s left",
+        "[searching]: 16 of 32, 0.8 a second, about 20 s left",
     ]
 
 
@@ -370,7 +371,7 @@ for words in (
     ["audit", "f8.npy", "--out", "a"],
     ["audit", "f4.npy", "--against", "f4.npy", "--out", "a"],
     ["export", "f4.npy", "--users", "f8.npy"],
-    ["bench", "f4.npy", "--seconds", "0.01", "--competitors", ""],
+    ["bench", "f4.npy", "--seconds", "0.01", "--libraries", ""],
 ):
     assert main(words) == 0, words
 """

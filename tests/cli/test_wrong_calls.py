@@ -43,6 +43,8 @@ compare seen.csv --labels kinds.csv --label-column kind --label-item no | --labe
 compare seen.csv --labels kinds.csv --label-column kind --label-member a | --label-member must be
 compare seen.csv --rank 100                          | --rank must be a whole number from 1 to 9, g
 compare seen.csv --measures cosin                    | --measures must be one of all_but_the_top,
+compare seen.csv --mesures dot                       | --mesures dot (did you mean '--measures'?)
+fit seen.csv --objective dropot                      | 'dropot' (did you mean 'dropout'?)
 compare seen.csv --preprocessing tfidf               | --preprocessing must be one of all, none,
 compare items.npy                                    | --labels or --pairs must be given for vector
 compare seen.csv --out items.npy                     | --out must be a directory
@@ -122,7 +124,7 @@ bench line.npy                                       | line.npy must hold one 2-
 bench --k 0                                          | --k must be a whole number from 1 to 19999
 bench items.npy --k 500                              | --k must be a whole number from 1 to 49, got
 bench --seconds 0                                    | --seconds must be a finite number > 0, got 0
-bench --competitors fais                             | --competitors must be one of faiss,
+bench --libraries fais                               | --libraries must be one of faiss,
 bench items.npy --seconds soon                       | --seconds: invalid float value: 'soon'
 bench --threads 0                                    | --threads must be a whole number from 1 to 4
 bench --seed -1                                      | --seed must be a whole number of at least 0
@@ -180,3 +182,13 @@ def test_wrong_call_prints_one_line(call, words, folder, capsys, monkeypatch):
     assert words in line
     assert not any(one.startswith("fastcos ") for one in talk)
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [("adit x", "invalid choice: 'adit' (did you mean 'audit'?)"), ("x y", "(choose from ")],
+)
+def test_wrong_command_names_the_nearest(call, words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(call.split())
+    assert words in capsys.readouterr().err
