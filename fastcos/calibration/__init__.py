@@ -15,6 +15,7 @@ vectors::
                               save and load as JSON
 
     labelled                  calibrate_pairs: error rates and probabilities from labelled pairs
+    pairs                     pairs_near: examples next to a threshold; score_pairs
 
 A threshold is an ordinary score, for ``min_score`` of :func:`fastcos.top_k` or ``threshold`` of
 :func:`fastcos.neighbors_above`. Intervals are over rows drawn again: pairs share rows, and many
@@ -23,6 +24,7 @@ pairs of few rows tell little.
 
 from fastcos.calibration.calibrate import calibrate
 from fastcos.calibration.labelled import LabelledCalibration, calibrate_pairs
+from fastcos.calibration.pairs import NearPairs, pairs_near, score_pairs
 from fastcos.calibration.rescaled import ThresholdRange, threshold_range
 from fastcos.calibration.result import Calibration
 from fastcos.calibration.tail import Tail
@@ -30,9 +32,12 @@ from fastcos.calibration.tail import Tail
 __all__ = [
     "Calibration",
     "LabelledCalibration",
+    "NearPairs",
     "Tail",
     "ThresholdRange",
     "calibrate",
     "calibrate_pairs",
+    "pairs_near",
+    "score_pairs",
     "threshold_range",
 ]

@@ -14,8 +14,8 @@ from fastcos.calibration.histogram import (
     count_scores,
     independent_pairs,
 )
-from fastcos.calibration.rescaled import threshold_range
-from fastcos.calibration.result import RATES, Calibration, Integers
+from fastcos.calibration.rescaled import SAMPLE, threshold_range
+from fastcos.calibration.result import EXTRAPOLATED, RATES, Calibration, Integers
 from fastcos.calibration.tail import fit_tail
 from fastcos.measures.base import Measure, get_measure
 from fastcos.measures.row_transforms import fingerprints
@@ -23,8 +23,6 @@ from fastcos.storage import memmap
 
 # rows that are hashed at once
 _HASHED_AT_ONCE = 8192
-# the rate whose threshold is moved by rescalings
-_RESCALED_RATE = 1e-4
 
 
 def calibrate(
@@ -32,6 +30,7 @@ def calibrate(
     queries: Any = None,
     *,
     measure: str | Measure = "cosine",
+    fpr: float = 1e-4,
     sample: int | None = None,
     condition: float | None = None,
     model: str | None = None,
@@ -55,11 +54,13 @@ def calibrate(
         None: the items themselves; a row is then not paired with itself.
     measure : str or Measure
         As in :func:`fastcos.top_k`. It is fitted to the items that are scored.
+    fpr : float
+        False-positive rate of the verdict, and of ``threshold()``.
     sample : int, optional
         Rows drawn without replacement from each side. None: all rows, exactly. The error of a
         sample is that of ``rate_interval``.
     condition : float, optional
-        Also search how far rescalings D of this condition move the threshold for a rate of 1e-4,
+        Also search how far rescalings D of this condition move the threshold for the rate fpr,
         see :func:`fastcos.calibration.threshold_range`. For the cosine of items.
     model, model_version : str, optional
         Kept with the result.
@@ -77,8 +78,8 @@ def calibrate(
     Raises
     ------
     ValueError
-        NaN or infinity, rows of different width, sample, condition or random_state out of range,
-        a side without pairs.
+        NaN or infinity; rows of different width; fpr, sample, condition or random_state out of
+        range; fewer than two items, or one with queries, that are not zero rows.
 
     Examples
     --------
@@ -95,6 +96,7 @@ def calibrate(
     validation.check_progress(progress)
     given = get_measure(measure)
     generator = validation.as_generator("random_state", random_state)
+    fpr = validation.as_real("fpr", fpr, above=0, high=1)
     if sample is not None:
         sample = validation.as_count("sample", sample, low=2)
     if condition is not None:
@@ -128,12 +130,13 @@ def calibrate(
     of_queries, of_items = count_rows(pairs, levels, report)
     moved = None
     if condition is not None:
-        fpr = max(_RESCALED_RATE, 2 / pairs.total)
+        n_pairs = min(len(right), SAMPLE) * (min(len(right), SAMPLE) - 1) // 2
         moved = threshold_range(
-            some_items, min(fpr, 1.0), condition=condition, random_state=generator
+            some_items, max(fpr, 1 / n_pairs), condition=condition, random_state=generator
         )
     return Calibration(
         measure=given.name,
+        fpr=max(fpr, EXTRAPOLATED / pairs.total),
         low=bins.low,
         width=bins.width,
         counts=counts,

@@ -66,13 +66,13 @@ def test_range_of_condition_one_is_a_point():
     assert not found.spans(0.5)
 
 
-def test_verdict_begins_with_the_range():
+def test_reading_begins_with_what_rescalings_leave_undecided():
     rows = np.random.default_rng(2).standard_normal((80, 4))
-    found = calibrate(rows, condition=1.3)
-    assert found.verdict.startswith("Rescalings D of condition 1.3")
+    found = calibrate(rows, condition=1.3, fpr=0.01)
+    assert f"from {found.rescaling.low:.3f} to {found.rescaling.high:.3f}" in found.verdict
     middle = (found.rescaling.low + found.rescaling.high) / 2
-    assert found.rescaling.spans(middle)
-    assert not found.rescaling.spans(-0.5)
+    assert found.reading(middle).startswith("Undecided")
+    assert not found.reading(-0.5).startswith("Undecided")
 
 
 def test_rates_bound_what_a_linear_map_does():

@@ -1,0 +1,150 @@
+"""Single pairs: those with scores next to a threshold, and scores of given ones."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import validation
+from fastcos.calibration.histogram import BLOCK
+from fastcos.measures.base import Measure, get_measure
+from fastcos.neighbors.blocks import score_blocks
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+# queries among whose pairs examples are chosen
+_QUERIES = 500
+
+
+class NearPairs(NamedTuple):
+    """Pairs with scores near a threshold, highest score first.
+
+    Attributes
+    ----------
+    queries, items : ndarray (n,), int64
+        Row numbers.
+    scores : ndarray (n,), float64
+    """
+
+    queries: Integers
+    items: Integers
+    scores: Floats
+
+
+def pairs_near(
+    items: Any,
+    threshold: float,
+    queries: Any = None,
+    *,
+    n_each: int = 5,
+    measure: str | Measure = "cosine",
+    random_state: int | np.random.Generator = 0,
+) -> NearPairs:
+    """Examples of pairs just above and just below a threshold.
+
+    Parameters
+    ----------
+    items : array_like (m, d)
+    threshold : float
+    queries : array_like (n, d), optional
+        None: pairs of different items. Of more than 500 queries, 500 are drawn.
+    n_each : int
+        Pairs on each side, at most.
+    measure : str or Measure
+        As in :func:`fastcos.top_k`.
+    random_state : int or Generator
+
+    Returns
+    -------
+    NearPairs
+        No more than one pair of each query; fewer where there are no others.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity, rows of different width, a threshold that is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.calibration import pairs_near
+    >>> found = pairs_near(np.random.default_rng(0).standard_normal((100, 8)), 0.5, n_each=2)
+    >>> (found.scores >= 0.5).tolist()
+    [True, True, False, False]
+    """
+    threshold = validation.as_real("threshold", threshold)
+    n_each = validation.as_count("n_each", n_each)
+    generator = validation.as_generator("random_state", random_state)
+    X = validation.as_rows("items", items)
+    Q = X if queries is None else validation.as_rows("queries", queries)
+    validation.check_same_width("queries", Q, "items", X)
+    validation.check_scorable("queries", Q, X)
+    drawn = np.sort(generator.choice(len(Q), min(_QUERIES, len(Q)), replace=False))
+    fitted = get_measure(measure).fit(X)
+    nearest = []
+    for rows, scores in score_blocks(fitted, validation.read_only(Q[drawn]), X, BLOCK):
+        numbers = drawn[rows]
+        if queries is None:
+            # each pair once, and none of a row with itself
+            scores[np.arange(len(X)) <= numbers[:, None]] = np.nan
+        for above in (True, False):
+            wanted = np.where((scores >= threshold) == above, np.abs(scores - threshold), np.inf)
+            wanted[np.isnan(scores)] = np.inf
+            columns = wanted.argmin(axis=1)
+            distances = wanted[np.arange(len(numbers)), columns]
+            kept = np.isfinite(distances)
+            nearest.append((above, numbers[kept], columns[kept], distances[kept]))
+    chosen = []
+    for side in (True, False):
+        parts = [part[1:] for part in nearest if part[0] == side]
+        query, item, distance = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        best = np.argsort(distance, kind="stable")[:n_each]
+        score = threshold + distance[best] * (1 if side else -1)
+        chosen.append((query[best], item[best], score))
+    query, item, score = (np.concatenate(arrays) for arrays in zip(*chosen, strict=True))
+    order = np.argsort(-score, kind="stable")
+    return NearPairs(query[order], item[order], score[order])
+
+
+def score_pairs(items: Any, pairs: Any, *, measure: str | Measure = "cosine") -> Floats:
+    """Scores of pairs of items, such as labelled ones.
+
+    Parameters
+    ----------
+    items : array_like (m, d)
+    pairs : array_like (n, 2), int
+        Row numbers.
+    measure : str or Measure
+        As in :func:`fastcos.top_k`.
+
+    Returns
+    -------
+    ndarray (n,), float64
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity, pairs of another shape or beyond the items.
+
+    Examples
+    --------
+    >>> from fastcos.calibration import score_pairs
+    >>> score_pairs([[1.0, 0.0], [3.0, 4.0], [0.0, 1.0]], [[0, 1], [2, 0]]).round(3).tolist()
+    [0.6, 0.0]
+    """
+    X = validation.as_rows("items", items)
+    numbers = np.asarray(pairs)
+    if numbers.ndim != 2 or numbers.shape[1] != 2 or numbers.dtype.kind not in "iu":
+        raise ValueError(f"pairs must be integers of shape (n, 2), got shape {numbers.shape}")
+    if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(X)):
+        raise ValueError(f"pairs must hold rows from 0 to {len(X) - 1}, got others")
+    fitted = get_measure(measure).fit(X)
+    first, places = np.unique(numbers[:, 0], return_inverse=True)
+    found = np.empty(len(numbers))
+    if not len(numbers):
+        return found
+    for rows, scores in score_blocks(fitted, validation.read_only(X[first]), X, BLOCK):
+        here = np.flatnonzero((places >= rows.start) & (places < rows.stop))
+        found[here] = scores[places[here] - rows.start, numbers[here, 1]]
+    return found
