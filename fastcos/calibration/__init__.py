@@ -19,17 +19,19 @@ vectors::
 
 A threshold is an ordinary score, for ``min_score`` of :func:`fastcos.top_k` or ``threshold`` of
 :func:`fastcos.neighbors_above`. Intervals are over rows drawn again: pairs share rows, and many
-pairs of few rows tell little.
+pairs of few rows are little evidence.
 """
 
 from fastcos.calibration.calibrate import calibrate
-from fastcos.calibration.labelled import LabelledCalibration, calibrate_pairs
+from fastcos.calibration.labelled import METHODS, LabelledCalibration, calibrate_pairs
 from fastcos.calibration.pairs import NearPairs, pairs_near, score_pairs
 from fastcos.calibration.rescaled import ThresholdRange, threshold_range
-from fastcos.calibration.result import Calibration
+from fastcos.calibration.result import RATES, Calibration
 from fastcos.calibration.tail import Tail
 
 __all__ = [
+    "METHODS",
+    "RATES",
     "Calibration",
     "LabelledCalibration",
     "NearPairs",

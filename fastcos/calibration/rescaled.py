@@ -21,9 +21,10 @@ _NEAR = 200
 _VERTEX_STEPS = 8
 # values of D that Powell's method may try for each end, after the steps
 _TRIALS = 400
-# up to so many columns DIRECT searches the whole box first, with so many values of D
-_FEW_COLUMNS = 4
-_GLOBAL_TRIALS = 1500
+# up to so many columns DIRECT searches the whole box first, with so many values of D for each
+# column (bench/calibration.py, rescaling)
+_FEW_COLUMNS = 3
+_GLOBAL_TRIALS = 1000
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class ThresholdRange(Record):
         """The range in a sentence."""
         return (
             f"Rescalings D of condition {self.condition:g}, which change no dot product of a "
-            f"model, move the threshold for a rate of {self.fpr:g} from {self.low:.3f} to "
-            f"{self.high:.3f} at least (as given {self.given:.3f})."
+            f"model, move the threshold for a rate of {self.fpr:g} from {self.given:.3f} to "
+            f"anything between {self.low:.3f} and {self.high:.3f} (pairs of {self.n_rows:,} items)."
         )
 
     def spans(self, score: float) -> bool:
@@ -90,7 +91,7 @@ def threshold_range(
 
     The threshold is the least cosine of the share fpr of all pairs of rows. A search finds D that
     move it far down and up: steps to the vertex of the box of D that the derivatives of the pairs
-    near the threshold point to, then Powell's method; for at most 4 columns, DIRECT first searches
+    near the threshold point to, then Powell's method; for at most 3 columns, DIRECT first searches
     the whole box. So the ends are attained, and the true range is at least as wide. The bounds hold
     for every linear map of the condition.
 
@@ -157,8 +158,14 @@ def threshold_range(
                 return -sign * float(np.arctanh(_inside(pairs.threshold(logs))))
 
             if len(at) <= _FEW_COLUMNS:
-                start = direct(loss, box, maxfun=_GLOBAL_TRIALS, locally_biased=False).x
-                at = min(at, start, key=loss)
+                # up to the scale of D one of its weights is the least: a face of the box each
+                for column in range(len(at)):
+
+                    def on_face(logs: Floats, column: int = column) -> float:
+                        return loss(np.insert(logs, column, 0.0))
+
+                    face = direct(on_face, box[1:], maxfun=_GLOBAL_TRIALS, locally_biased=False)
+                    at = min(at, np.insert(face.x, column, 0.0), key=loss)
             limits = {"maxfev": _TRIALS, "xtol": 1e-4, "ftol": 1e-9}
             found = minimize(loss, at, method="Powell", bounds=box, options=limits)
             at = min(at, np.clip(found.x, 0.0, largest), key=loss)
@@ -201,7 +208,8 @@ class _RankedPairs:
         return derivatives
 
     def _cosines(self, logs: Floats) -> Floats:
-        rows = unit_rows(self._unit * np.exp(0.5 * logs))
+        rows = self._unit * np.exp(0.5 * logs)
+        rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
         cosines: Floats = (rows @ rows.T)[self._pairs]
         return cosines
 

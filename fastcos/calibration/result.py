@@ -79,8 +79,8 @@ class Calibration(Record):
     query_counts : ndarray (6, n_queries), int64
         Scores of each query that reach each of the levels.
     independent : ndarray (6,), float64
-        How many independent pairs tell as much about the rate as the pairs above each level,
-        which share rows.
+        How many independent pairs would determine the rate as well as the pairs above each
+        level, which share rows.
     tail : Tail or None
         None where the tail has no spread.
     rescaling : ThresholdRange or None
@@ -315,7 +315,7 @@ class Calibration(Record):
         )
 
     def independent_pairs(self, fpr: float) -> float:
-        """How many independent pairs would tell as much about this rate.
+        """How many independent pairs would determine this rate as well.
 
         The pairs above the threshold, over how many of them count as one. That ratio is the one at
         about 3 times the rate: at the rate itself it is too small in just those samples that
@@ -412,11 +412,10 @@ class Calibration(Record):
                 low, high = np.quantile(counts, (0.05, 0.95)) / (self.n_items - self.self_join)
                 found.append(
                     f"Rows are not exchangeable at a rate of {RATES[level]:g}: hubs or clusters "
-                    f"share the high scores, and {shared:,.0f} pairs tell as much as one "
+                    f"share the high scores, and {shared:,.0f} pairs count as one "
                     f"independent pair. The busiest 1 % of the queries have {busiest:.0%} of "
                     f"them; the rate of a single query is from {low:.2g} to {high:.2g} (5 % to "
-                    "95 % of the queries). Calibrate measure='query_normalized' for thresholds "
-                    "by query."
+                    "95 % of the queries). The measure query_normalized corrects for each query."
                 )
         if self.n_duplicates:
             found.append(

@@ -22,6 +22,7 @@ from fastcos.storage import provenance
 if TYPE_CHECKING:
     from fastcos.auditing.model_diff import ModelDiff
     from fastcos.auditing.report import Audit
+    from fastcos.calibration import Calibration
 
 DESCRIPTION = """\
 Report how far the cosine similarities of item embeddings depend on the parametrisation of their
@@ -39,6 +40,8 @@ examples:
   fastcos audit items.npy --fail-under certified=0.2,jaccard=0.5
 input: a folder of fastcos fit or export, or
 {options.VECTOR_FORMATS}"""
+# rows whose pairs are scored for the thresholds: 4 million pairs, 0.3 s
+_CALIBRATED = 2000
 LIMITS = ("certified", "jaccard", "unchanged")
 # certified shares at the default condition, from the table of docs/howto/audit.md
 _COMPARED_WITH = (
@@ -85,6 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Read, audit, write, show, compare with the limits."""
     from fastcos.auditing import audit, diff_models
+    from fastcos.calibration import calibrate
     from fastcos.plots.html import audit_page
 
     options.apply_common(given)
@@ -120,6 +124,9 @@ def run(given: argparse.Namespace) -> int:
             old_users=factors.users, k=given.k, random_state=given.seed,
         )  # fmt: skip
         diff = dataclasses.replace(diff, most_changed=rows[diff.most_changed])
+    calibration = calibrate(
+        model.items, sample=_CALIBRATED, condition=report.condition, random_state=given.seed
+    )
     names = ("items", "users", "labels", "popularity", "against", "old_users")
     parameters = {
         "files": {name: getattr(given, name) for name in names},
@@ -130,11 +137,17 @@ def run(given: argparse.Namespace) -> int:
         "trained_on": report.trained_on,
     }
     facts = provenance.provenance(parameters)
-    document = {**facts, "audit": provenance.json_ready(report.to_dict())}
+    document = {
+        **facts,
+        "audit": provenance.json_ready(report.to_dict()),
+        "calibration": _thresholds(calibration),
+    }
     if diff is not None:
         changed = [str(model.ids[item]) for item in diff.most_changed]
         document["diff"] = provenance.json_ready({**diff.to_dict(), "most_changed": changed})
-    page = audit_page(report, name=Path(given.items).name, diff=diff, provenance=facts)
+    page = audit_page(
+        report, name=Path(given.items).name, diff=diff, calibration=calibration, provenance=facts
+    )
     folder.mkdir(parents=True, exist_ok=True)
     io.write_json(folder / "audit.json", document)
     io.write_text(folder / "audit.html", page)
@@ -147,6 +160,18 @@ def run(given: argparse.Namespace) -> int:
             _show_diff(diff, model.ids)
     say(f"wrote {folder / 'audit.json'} and {folder / 'audit.html'}")
     return _status(report, diff, limits)
+
+
+def _thresholds(calibration: "Calibration") -> dict[str, Any]:
+    """Return the thresholds by rate; the whole distribution is for fastcos calibrate."""
+    from fastcos.calibration import RATES
+
+    rates = [rate for rate in RATES if rate >= calibration.smallest_fpr]
+    return {
+        "verdict": calibration.verdict,
+        "n_pairs": calibration.n_pairs,
+        "thresholds": {f"{rate:g}": calibration.threshold(rate) for rate in rates},
+    }
 
 
 def _old_version(given: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, Any] | None:

@@ -24,6 +24,7 @@ COMMANDS = {
     "ingest": "a table larger than memory as shards on disk",
     "fit": "a linear model of your interactions, saved on disk",
     "neighbors": "exact nearest neighbours, of a model or of vectors",
+    "calibrate": "what a score means: thresholds by false-positive rate",
     "audit": "how arbitrary are the cosines of your embeddings",
     "export": "embeddings that no rescaling changes, ready for an index",
     "bench": "time fastcos and other installed libraries",

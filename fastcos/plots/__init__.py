@@ -14,10 +14,17 @@ A display is made from a result, drawn by ``plot``, which returns it, and never 
 
 ``style`` holds the colours, the base class ``Display`` and the rc parameters, which are in force
 only while a figure is drawn. Figures are made without pyplot, so importing or drawing changes no
-global state of matplotlib. :func:`fastcos.plots.html.audit_page` writes the page of an audit.
+global state of matplotlib. :func:`fastcos.plots.html.audit_page` writes the page of an audit, and
+:func:`fastcos.plots.html.calibration_page` that of a calibration, with
+``ScoreDistributionDisplay``, ``TailDisplay`` and ``OperatingCurveDisplay``.
 ``RooflineDisplay`` shows timed operations below the limits of a machine.
 """
 
+from fastcos.plots.calibration import (
+    OperatingCurveDisplay,
+    ScoreDistributionDisplay,
+    TailDisplay,
+)
 from fastcos.plots.comparison import (
     ExponentGridDisplay,
     LeaderboardDisplay,
@@ -38,11 +45,14 @@ __all__ = [
     "ExponentGridDisplay",
     "LabelRecoveryDisplay",
     "LeaderboardDisplay",
+    "OperatingCurveDisplay",
     "RescalingsDisplay",
     "RobustnessDisplay",
     "RooflineDisplay",
     "RooflinePoint",
+    "ScoreDistributionDisplay",
     "SensitivityDisplay",
     "SimilarityMapsDisplay",
+    "TailDisplay",
     "similarity_image",
 ]

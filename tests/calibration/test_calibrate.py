@@ -168,15 +168,15 @@ def test_independent_pairs_are_those_of_a_bootstrap_of_rows():
 
 
 def test_rate_interval_holds_in_new_samples():
-    inside, n_trials = 0, 60
+    inside, n_trials = 0, 30
     for seed in range(n_trials):
         rng = np.random.default_rng(seed)
         first, second = rng.standard_normal((2, 120, 6))
         found = calibrate(first)
         low, high = found.rate_interval(0.02, confidence=0.9, held_out=True)
         inside += low <= (cosines(second) >= found.threshold(0.02)).mean() <= high
-    # 54 expected; fewer than 46 in one of a thousand
-    assert inside >= 46
+    # at least 27 expected; fewer than 22 in one of a hundred such tests
+    assert inside >= 22
 
 
 def test_intervals_nest_and_contain_the_estimate(found):
@@ -241,7 +241,7 @@ def test_json_is_readable_with_the_standard_library(found, tmp_path):
 
 
 def test_saved_calibration_gives_the_same_answers(rows, tmp_path):
-    found = calibrate(rows, condition=1.1, sample=60, model="m", model_version="2")
+    found = calibrate(rows, condition=1.1, sample=30, model="m", model_version="2")
     found.save(tmp_path / "c.json")
     loaded = Calibration.load(tmp_path / "c.json")
     assert loaded.to_dict() == found.to_dict()

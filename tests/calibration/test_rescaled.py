@@ -22,7 +22,7 @@ def every_diagonal(condition, d, steps):
 
 
 @pytest.mark.parametrize(("d", "steps"), [(2, 800), (3, 40)])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_range_equals_the_extremes_of_all_rescalings(d, steps, seed):
     rows = np.random.default_rng(seed).standard_normal((6, d))
     found = threshold_range(rows, 0.2, condition=2.0)
@@ -67,9 +67,9 @@ def test_range_of_condition_one_is_a_point():
 
 
 def test_reading_begins_with_what_rescalings_leave_undecided():
-    rows = np.random.default_rng(2).standard_normal((80, 4))
+    rows = np.random.default_rng(2).standard_normal((40, 4))
     found = calibrate(rows, condition=1.3, fpr=0.01)
-    assert f"from {found.rescaling.low:.3f} to {found.rescaling.high:.3f}" in found.verdict
+    assert f"between {found.rescaling.low:.3f} and {found.rescaling.high:.3f}" in found.verdict
     middle = (found.rescaling.low + found.rescaling.high) / 2
     assert found.reading(middle).startswith("Undecided")
     assert not found.reading(-0.5).startswith("Undecided")

@@ -1,14 +1,16 @@
 """The page of an audit: verdict and advice, then the evidence section by section."""
 
 from collections.abc import Iterable, Mapping
-from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from fastcos.auditing.model_diff import ModelDiff
 from fastcos.auditing.report import Audit, VariantScores
+from fastcos.calibration.result import Calibration
+from fastcos.plots.html.calibration_page import threshold_section
 from fastcos.plots.html.markup import Markup, element, figure, joined, table
+from fastcos.plots.html.page import document, facts, optional, section
 from fastcos.plots.report import (
     MAX_BARS,
     DimensionSharesDisplay,
@@ -22,6 +24,7 @@ def audit_page(
     *,
     name: str = "item embeddings",
     diff: ModelDiff | None = None,
+    calibration: Calibration | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the report of an audit as one self-contained HTML page: no network, no script.
@@ -34,6 +37,8 @@ def audit_page(
         What was audited, such as a file name.
     diff : ModelDiff, optional
         The result of :func:`fastcos.auditing.diff_models`.
+    calibration : Calibration, optional
+        The result of :func:`fastcos.calibrate`, for a table of thresholds.
     provenance : mapping, optional
         Parameters, versions and machine, for the foot of the page.
 
@@ -56,6 +61,7 @@ def audit_page(
         _header(report, name),
         _model_diff(diff),
         _robustness(report),
+        Markup("") if calibration is None else threshold_section(calibration),
         _dimensions(report),
         _parametrizations(report),
         _invariants(report),
@@ -63,16 +69,7 @@ def audit_page(
         _shape(report),
         _method(report),
     )
-    style = resources.files("fastcos.plots.html").joinpath("style.css").read_text("utf8")
-    head = element(
-        "head",
-        Markup('<meta charset="utf-8">'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        element("title", f"Audit of {name}"),
-        element("style", Markup(style)),
-    )
-    body = element("body", element("main", *sections), _footer(provenance))
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    return document(f"Audit of {name}", sections, provenance)
 
 
 def _header(report: Audit, name: str) -> Markup:
@@ -94,13 +91,13 @@ def _model_diff(diff: ModelDiff | None) -> Markup:
         ("mapped linearly to fit", diff.overlap_after_linear_map, diff.linear_error),
         ("by each version's query metric", diff.query_metric_overlap, 0.0),
     ]
-    facts = {
+    changes = {
         "of the new items, linear image of the old": f"{diff.explained_new:.1%}",
         "of the old items, linear image of the new": f"{diff.explained_old:.1%}",
         "condition of the linear map": f"{diff.condition:.3g}",
-        "relative change of predictions": _optional(diff.prediction_change, ".2%"),
+        "relative change of predictions": optional(diff.prediction_change, ".2%"),
     }
-    return _section(
+    return section(
         "Since the old version",
         element("p", element("strong", diff.verdict)),
         table(
@@ -109,7 +106,7 @@ def _model_diff(diff: ModelDiff | None) -> Markup:
             ("old version", "overlap"),
             [(row, _meter(share, error)) for row, share, error in rows if share is not None],
         ),
-        _facts(facts),
+        facts(changes),
     )
 
 
@@ -130,7 +127,7 @@ def _robustness(report: Audit) -> Markup:
         f"at {p.condition:g} between {p.certified:.0%} and {p.unbroken:.0%}"
         for p in report.robustness
     )
-    return _section(
+    return section(
         "How much rescaling do the neighbours survive?",
         element(
             "p",
@@ -164,7 +161,7 @@ def _dimensions(report: Audit) -> Markup:
         f"Share of each latent dimension in the sensitivity index: the largest is {largest[0][1]}, "
         f"of dimension {largest[0][0]}; an equal share would be {1 / report.n_dimensions:.1%}"
     )
-    return _section(
+    return section(
         "Which dimensions does it come from?",
         element(
             "p",
@@ -187,7 +184,7 @@ def _dimensions(report: Audit) -> Markup:
 def _parametrizations(report: Audit) -> Markup:
     forms = report.parametrizations
     known = next((one.meaning for one in forms if one.name == report.parametrization), None)
-    return _section(
+    return section(
         "The same model under other parametrisations",
         element(
             "p",
@@ -210,7 +207,7 @@ def _parametrizations(report: Audit) -> Markup:
 def _invariants(report: Audit) -> Markup:
     rows = report.invariant_baselines
     with_users = any(row.name == "query_metric" for row in rows)
-    return _section(
+    return section(
         "What no rescaling changes",
         element(
             "p",
@@ -230,10 +227,10 @@ def _variants(caption: str, kind: str, rows: Iterable[VariantScores]) -> Markup:
         (
             joined([row.name.replace("_", " "), element("small", row.meaning)]),
             _meter(row.jaccard, row.jaccard_error),
-            _optional(row.rsa, ".2f"),
+            optional(row.rsa, ".2f"),
             f"{row.hubness:.1f}",
-            *(_optional(row.auc, ".3f") for _ in auc),
-            _optional(row.condition, ".3g"),
+            *(optional(row.auc, ".3f") for _ in auc),
+            optional(row.condition, ".3g"),
         )
         for row in rows
     )
@@ -248,7 +245,7 @@ def _label_recovery(report: Audit) -> Markup:
         f"Scale of each dimension under the worst rescaling found, with an AUC of {found.low:.3f}, "
         f"and under the best, with {found.high:.3f}; as given it is {found.given:.3f}"
     )
-    return _section(
+    return section(
         "How far a rescaling moves label recovery",
         element(
             "p",
@@ -263,15 +260,15 @@ def _label_recovery(report: Audit) -> Markup:
 
 
 def _shape(report: Audit) -> Markup:
-    return _section(
+    return section(
         "Shape",
         element("p", "Statistics of the embeddings as given; a rescaling changes each of them."),
-        _facts({name: _optional(value, ".3g") for name, value in report.shape().items()}),
+        facts({name: optional(value, ".3g") for name, value in report.shape().items()}),
     )
 
 
 def _method(report: Audit) -> Markup:
-    return _section(
+    return section(
         "How to read this",
         element(
             "p",
@@ -290,32 +287,6 @@ def _method(report: Audit) -> Markup:
     )
 
 
-def _footer(provenance: Mapping[str, Any] | None) -> Markup:
-    lines, provenance = [], provenance or {}
-    for part in ("parameters", "versions", "machine"):
-        values = "; ".join(f"{key} {value}" for key, value in _flat(provenance.get(part, {})))
-        if values:
-            lines.append(element("p", f"{part}: {values}"))
-    return element("footer", *lines) if lines else Markup("")
-
-
-def _flat(values: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value)
-        elif value is not None:
-            yield key, value
-
-
-def _section(title: str, *children: object) -> Markup:
-    return element("section", element("h2", title), *children)
-
-
-def _facts(facts: Mapping[str, str]) -> Markup:
-    entries = (element("div", element("dt", key), element("dd", facts[key])) for key in facts)
-    return element("dl", *entries, class_="facts")
-
-
 def _meter(share: float, error: float) -> Markup:
     """A bar from 0 to 1 with its number, for a table."""
     fill = element("span", style=f"width:{100 * min(max(share, 0.0), 1.0):.1f}%")
@@ -325,7 +296,3 @@ def _meter(share: float, error: float) -> Markup:
 
 def _estimate(share: float, error: float) -> str:
     return f"{share:.1%} ± {error:.1%}" if error > 0 else f"{share:.1%}"
-
-
-def _optional(value: float | None, form: str) -> str:
-    return "-" if value is None or np.isnan(value) else format(value, form)

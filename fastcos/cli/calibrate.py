@@ -1,0 +1,192 @@
+"""fastcos calibrate: what a similarity score of a file of embeddings means."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastcos import io, validation
+from fastcos.cli import options
+from fastcos.cli.model_folder import read_factors
+from fastcos.cli.terminal import print_json, print_table, progress_bar, say
+from fastcos.storage import provenance
+
+if TYPE_CHECKING:
+    from fastcos.calibration import Calibration, LabelledCalibration
+
+DESCRIPTION = """\
+Report what a similarity score means: the share of random pairs that have it or more, thresholds by
+false-positive rate with their intervals, and pairs just above and below the threshold. With
+--condition, also how far rescalings of the latent dimensions move the threshold; with --labelled,
+error rates and probabilities from pairs that are known to be relevant or not. Writes
+calibration.json, which needs no fastcos to be read, and calibration.html, a page that needs no
+network."""
+EPILOG = f"""\
+examples:
+  fastcos calibrate items.npy
+  fastcos calibrate texts.parquet --score 0.72
+  fastcos calibrate films --condition 1.2 --names movies.csv
+  fastcos calibrate items.npy --queries queries.npy --fpr 1e-5
+  fastcos calibrate items.npy --labelled pairs.csv --method platt
+  fastcos calibrate items.npy --measure query_normalized
+input: a folder of fastcos fit or export, or
+{options.VECTOR_FORMATS}"""
+# rows drawn from each side by default: 400 million pairs, half a minute
+SAMPLE = 20_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("items", metavar="ITEMS", help="file of item embeddings, or a model")
+    parser.add_argument(
+        "--queries", metavar="FILE", help="vectors that search the items (default: the items)"
+    )
+    parser.add_argument(
+        "--measure",
+        default="cosine",
+        metavar="NAME",
+        help=f"default cosine; a wrong name lists all; {options.MEASURE_SYNTAX}",
+    )
+    parser.add_argument(
+        "--fpr", type=float, default=1e-4, metavar="P", help="false-positive rate (default 1e-4)"
+    )
+    parser.add_argument("--score", type=float, metavar="S", help="a score in use, to be explained")
+    parser.add_argument(
+        "--condition",
+        type=float,
+        metavar="C",
+        help="also search rescalings D whose largest entry over the smallest is up to C",
+    )
+    parser.add_argument(
+        "--sample",
+        type=int,
+        default=SAMPLE,
+        metavar="N",
+        help=f"rows drawn from each side (default {SAMPLE:,}; 0 for all)",
+    )
+    parser.add_argument(
+        "--labelled", metavar="FILE", help="table of item, item and 1 if relevant, 0 if not"
+    )
+    parser.add_argument(
+        "--method",
+        default="isotonic",
+        metavar="NAME",
+        help="probabilities by isotonic or platt (default isotonic), for --labelled",
+    )
+    parser.add_argument("--names", metavar="FILE", help="table of item ids and names")
+    parser.add_argument("--model-name", metavar="NAME", help="of the model, kept with the result")
+    parser.add_argument("--model-version", metavar="V", help="of the model, kept with the result")
+    options.add_vectors(parser)
+    options.add_output(parser, "calibration")
+    options.add_common(parser)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Read, calibrate, write, show."""
+    from fastcos.calibration import METHODS, calibrate, pairs_near
+    from fastcos.plots.html import calibration_page
+
+    options.apply_common(given)
+    folder = options.out_directory(given)
+    validation.as_choice("--method", given.method, METHODS)
+    if given.score is not None:
+        validation.as_real("--score", given.score)
+    measure = options.as_measure("--measure", given.measure)
+    sample = validation.as_count("--sample", given.sample, low=0) or None
+    if given.queries is not None:
+        validation.check_none("--labelled", given.labelled, "with --queries")
+    model = read_factors(given.items, None, given.vector_column, given.id_column)
+    for note in model.notes:
+        say(note)
+    queries = query_ids = None
+    if given.queries is not None:
+        found = io.read_vectors(
+            given.queries, vector_column=given.vector_column, id_column=given.id_column
+        )
+        queries, query_ids = found.vectors, found.ids
+    names = model.ids if given.names is None else io.read_names(given.names, model.ids)
+    labelled = None if given.labelled is None else _labelled(given, model, measure)
+    with progress_bar("scoring pairs") as progress:
+        calibration = calibrate(
+            model.items, queries, measure=measure, fpr=given.fpr, sample=sample,
+            condition=given.condition, model=given.model_name, model_version=given.model_version,
+            progress=progress, random_state=given.seed,
+        )  # fmt: skip
+    examples = pairs_near(
+        model.items, calibration.threshold(), queries, measure=measure, random_state=given.seed
+    )
+    files = ("items", "queries", "labelled", "names")
+    parameters = {
+        "files": {name: getattr(given, name) for name in files},
+        "read": list(model.notes),
+        "measure": given.measure,
+        "fpr": given.fpr,
+        "sample": sample,
+        "condition": given.condition,
+        "seed": given.seed,
+    }
+    facts = provenance.provenance(parameters)
+    page = calibration_page(
+        calibration, name=Path(given.items).name, score=given.score, examples=examples,
+        labels=(names if query_ids is None else query_ids, names), labelled=labelled,
+        provenance=facts,
+    )  # fmt: skip
+    document = {**facts, "calibration": calibration.to_dict()}
+    if labelled is not None:
+        document["labelled"] = labelled.to_dict()
+    folder.mkdir(parents=True, exist_ok=True)
+    calibration.save(folder / "calibration.json")
+    io.write_text(folder / "calibration.html", page)
+    written = [folder / "calibration.json", folder / "calibration.html"]
+    if labelled is not None:
+        io.write_json(folder / "labelled.json", labelled.to_dict())
+        written.append(folder / "labelled.json")
+    if given.json:
+        print_json(provenance.json_ready(document))
+    else:
+        _show(calibration, labelled, given.score)
+    say("wrote " + ", ".join(map(str, written)))
+    return 0
+
+
+def _labelled(given: argparse.Namespace, model: io.Factors, measure: Any) -> "LabelledCalibration":
+    """Calibrate by the labelled pairs of a table."""
+    from fastcos.calibration import calibrate_pairs, score_pairs
+
+    found = io.read_pairs(given.labelled, model.ids)
+    if not np.isin(found.ratings, (0, 1)).all():
+        odd = found.ratings[~np.isin(found.ratings, (0, 1))][0]
+        raise ValueError(f"--labelled must hold 1 or 0 in its third column, got {odd:g}")
+    say(f"labelled pairs: {len(found.pairs):,}, {found.n_unknown:,} of unknown items")
+    scores = score_pairs(model.items, found.pairs, measure=measure)
+    return calibrate_pairs(scores, found.ratings, method=given.method)
+
+
+def _show(
+    calibration: "Calibration", labelled: "LabelledCalibration | None", score: float | None
+) -> None:
+    from fastcos.calibration import RATES
+
+    if score is not None:
+        print(calibration.reading(score))
+    print(calibration.verdict)
+    rows: list[list[Any]] = []
+    for rate in RATES:
+        if rate >= calibration.smallest_fpr:
+            low, high = calibration.threshold_interval(rate, confidence=0.99)
+            by_chance = f"{rate * calibration.n_given[1]:,.3g}"
+            rows.append([f"{rate:g}", calibration.threshold(rate), low, high, by_chance])
+    print_table(
+        f"thresholds of the {calibration.measure} by false-positive rate, "
+        f"{calibration.n_pairs:,} pairs",
+        ["rate", "threshold", "99 % from", "to", f"by chance in {calibration.n_given[1]:,}"],
+        rows,
+    )
+    if labelled is not None:
+        print(
+            f"labelled pairs: {labelled.n_relevant:,} relevant, {labelled.n_other:,} not; a "
+            f"relevant one scores higher with probability {labelled.auc:.3f}"
+        )
+    for note in calibration.notes:
+        print(note)

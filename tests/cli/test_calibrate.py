@@ -1,0 +1,71 @@
+"""The command calibrate: what it prints and writes, and how it fails."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fastcos.calibration import Calibration
+from fastcos.cli.main import main
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(1)
+    np.save(tmp_path / "items.npy", rng.standard_normal((120, 6)).astype(np.float32))
+    np.save(tmp_path / "queries.npy", rng.standard_normal((30, 6)).astype(np.float32))
+    pairs = rng.integers(0, 120, (40, 2))
+    lines = [f"{a},{b},{number % 2}" for number, (a, b) in enumerate(pairs.tolist())]
+    (tmp_path / "pairs.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_calibrate_prints_and_writes_the_same_result(files, capsys):
+    out = files / "out"
+    words = ["--score", "0.7", "--fpr", "0.01", "--labelled", str(files / "pairs.csv")]
+    assert main(["calibrate", str(files / "items.npy"), *words, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    found = Calibration.load(out / "calibration.json")
+    assert found.verdict in printed
+    assert found.reading(0.7) in printed
+    assert f"{found.threshold(0.001):.3f}" in printed
+    assert json.loads((out / "labelled.json").read_text())["n_relevant"] == 20
+    assert "<title>Calibration of items.npy" in (out / "calibration.html").read_text()
+
+
+def test_json_holds_the_result_of_queries(files, capsys):
+    words = [str(files / "items.npy"), "--queries", str(files / "queries.npy"), "--json"]
+    assert main(["calibrate", *words, "--sample", "0", "--out", str(files / "out")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["calibration"]["n_pairs"] == 30 * 120
+    assert document["parameters"]["measure"] == "cosine"
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (["--fpr", "0"], "--fpr"),
+        (["--condition", "0.5"], "--condition"),
+        (["--sample", "1"], "--sample"),
+        (["--measure", "cosin"], "--measure"),
+        (["--score", "nan"], "--score"),
+        (["--method", "linear"], "--method"),
+        (["--queries", "queries.npy", "--labelled", "pairs.csv"], "--labelled"),
+        (["--labelled", "items.npy"], "items.npy"),
+        (["--queries", "none.npy"], "none.npy"),
+    ],
+)
+def test_wrong_calls_end_in_one_line_and_no_file(files, monkeypatch, capsys, words, flag):
+    monkeypatch.chdir(files)
+    assert main(["calibrate", "items.npy", *words, "--out", "out"]) == 2
+    captured = capsys.readouterr()
+    assert flag in captured.err
+    assert captured.out == ""
+    assert not (files / "out").exists()
+
+
+def test_labels_other_than_0_and_1_are_refused(files, capsys):
+    (files / "pairs.csv").write_text("1,2,0.5\n3,4,1\n")
+    words = [str(files / "items.npy"), "--labelled", str(files / "pairs.csv")]
+    assert main(["calibrate", *words, "--out", str(files / "out")]) == 2
+    assert "--labelled must hold 1 or 0" in capsys.readouterr().err
