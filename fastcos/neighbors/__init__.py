@@ -5,7 +5,7 @@ One pipeline serves every entry point. ``top_k(Q, X)`` gives the bits of
 
     top_k ------------.                                            .-> inner-product scan (engine)
     SimilarityIndex ---+-> SearchRequest, FittedItems -> search --<--> filter_and_refine
-    distributed.top_k -'    (types)              (search)          `-> rescoring (listed items only)
+    distributed.top_k -'    (types)              (search)          `-> lists (of allowed items)
                                                    |
                      batches of queries x segments of items, best k merged, finished once
 
@@ -19,7 +19,8 @@ and maps them, ``index`` replaces all of them at once where one changes.
 
 ``radius`` lists all pairs from a threshold on, ``near_duplicates`` connects them, ``blocks`` yields
 all scores, ``sparse`` searches sparse rows by inverted lists, ``transformer`` is a step of
-scikit-learn's pipelines, ``rerank`` reorders candidates by a score that exists for pairs only.
+scikit-learn's pipelines, ``rerank`` reorders candidates by a score that exists for pairs only,
+``rescoring`` by the exact score of a measure.
 """
 
 from fastcos.neighbors.blocks import similarity_blocks
@@ -27,7 +28,9 @@ from fastcos.neighbors.index import IndexMemory, IndexNeighbors, SimilarityIndex
 from fastcos.neighbors.near_duplicates import NearDuplicates, near_duplicates
 from fastcos.neighbors.radius import neighbors_above
 from fastcos.neighbors.rerank import STSScorer, WordRotatorsScorer, rerank
+from fastcos.neighbors.rescoring import Rescored, rescore
 from fastcos.neighbors.search import top_k
+from fastcos.neighbors.semantic_search import semantic_search
 from fastcos.neighbors.types import Neighbors
 
 __all__ = [
@@ -35,12 +38,15 @@ __all__ = [
     "IndexNeighbors",
     "NearDuplicates",
     "Neighbors",
+    "Rescored",
     "STSScorer",
     "SimilarityIndex",
     "WordRotatorsScorer",
     "near_duplicates",
     "neighbors_above",
     "rerank",
+    "rescore",
+    "semantic_search",
     "similarity_blocks",
     "top_k",
 ]

@@ -16,7 +16,8 @@ from fastcos.neighbors.ids import NO_ID, Ids, as_ids
 from fastcos.neighbors.index_parts import Contents, IndexPart, contents_of, merged, new_part
 from fastcos.neighbors.out_of_core import results_in_directory
 from fastcos.neighbors.radius import pairs_above
-from fastcos.neighbors.search import as_items, as_options, as_request, search
+from fastcos.neighbors.rescoring import Rescored, as_candidates, best_of_candidates
+from fastcos.neighbors.search import as_items, as_options, as_request, finish, search
 from fastcos.neighbors.types import FittedItems, Neighbors, no_neighbors, padded
 
 if TYPE_CHECKING:
@@ -309,6 +310,60 @@ class SimilarityIndex:
         Q = validation.as_rows("queries", Q)
         validation.check_scorable("queries", Q, Q)
         return pairs_above(state.fitted, Q, least, no_exclusions(len(Q)), options, permitted)
+
+    def rescore(
+        self,
+        queries: Any,
+        candidates: Any,
+        k: int = 10,
+        *,
+        n_threads: int | None = None,
+        working_memory: float | None = None,
+    ) -> Rescored:
+        """The k best of each query's candidates, and how many of the true k nearest they miss.
+
+        As :func:`fastcos.neighbors.rescore`, but ``missing`` is exact: the index searches its codes
+        of all items, so that this costs as much as ``search``.
+
+        Parameters
+        ----------
+        queries : array_like (n, d) or (d,)
+            One row per query.
+        candidates : array_like (n, c), int
+            Positions of each query's candidates; -1 stands for none. Repeated ones count once.
+        k : int
+            Neighbours per query, at most c.
+        n_threads, working_memory
+            As in :func:`fastcos.top_k`.
+
+        Returns
+        -------
+        Rescored
+            indices (n, k) int64 are positions; scores (n, k) float32 and missing (n,) int64.
+
+        Raises
+        ------
+        ValueError
+            A candidate out of range, k out of range, queries of another width.
+        """
+        state = self._in_memory("to score candidates")
+        Q = as_items("queries", queries, state.fitted.measure, or_vector=True)
+        Q = validation.as_rows("queries", Q)
+        _check_width("queries", Q, state)
+        validation.check_scorable("queries", Q, Q)
+        lists = as_candidates(candidates, len(Q), state.fitted.n_items)
+        k = validation.as_count("k", k, high=lists.shape[1])
+        options = as_options(n_threads, working_memory)
+        columns, raw = best_of_candidates(state.fitted, Q, lists, k, options)
+        indices, scores = finish(state.fitted.measure, Q, columns, raw, None)
+        n_live = state.fitted.n_live
+        missing = np.zeros(len(Q), np.int64)
+        if n_live:
+            request = as_request(Q, state.fitted.n_items, min(k, n_live))
+            nearest = search(state.fitted, request, options).indices
+            is_found = (nearest[:, :, None] == indices[:, None]).any(axis=2)
+            missing[:] = (~is_found).sum(axis=1)
+        return Rescored(indices, scores, missing)
 
     def add(self, items: Any, ids: Any = None) -> Ids:
         """Add items, which get the next positions.

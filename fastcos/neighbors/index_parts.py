@@ -22,7 +22,7 @@ from fastcos.neighbors.ids import Ids, ItemIds
 
 Integers = npt.NDArray[np.int64]
 
-# rows below which parts are merged at once: packing so many of 128 columns takes 4 ms
+# rows below which parts are merged at once: adding one row to so many of 128 columns takes 15 ms
 # (bench.index_changes)
 _SMALL = 4096
 # how many parts of a tier are merged, and how much larger a part of the next tier is

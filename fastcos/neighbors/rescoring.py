@@ -1,6 +1,9 @@
-"""Exact scores and order of candidate lists: what each query may find, or what others found."""
+"""Exact scores and order of candidates that something else found, and what may be missing."""
+
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.engine import scan
@@ -10,140 +13,225 @@ from fastcos.engine.packing import (
     ExecutionOptions,
     Floats,
     Integers,
+    encode_rows,
+    row_norms,
 )
-from fastcos.engine.segments import Segment
+from fastcos.engine.safe_norms import find_small
 from fastcos.kernels import exhaustive_top_k
-from fastcos.measures.base import UpperBounded, encode_segment, require
-from fastcos.neighbors.types import FittedItems, SearchRequest
+from fastcos.measures.base import Measure, capabilities, get_measure
+from fastcos.neighbors.lists import best_of_scored, score_lists
+from fastcos.neighbors.search import as_items, as_options, finish, fit_items
+from fastcos.neighbors.types import FittedItems
 from fastcos.storage import memmap
 
-# pairs that a thread scores at once
-_PAIRS_PER_BLOCK = 20_000
-# queries whose lists are scored together by a measure of pairs, padded to one length
-_RESCORED_QUERIES = 256
-# position, number, score and flags of a pair, in its list and padded
-_BYTES_PER_PAIR = 96
+# bytes of the rows that a thread copies and scores at once: they stay in its second cache
+_BLOCK_BYTES = 1 << 20
 
 
-def best_of_lists(
-    items: FittedItems, request: SearchRequest, Q: validation.Rows, queries: EncodedRows,
-    first: int, options: ExecutionOptions,
-) -> scan.Found:  # fmt: skip
-    """Positions and raw scores (m, k) of the best of each list, for the queries from first on.
+class Rescored(NamedTuple):
+    """The best candidates of every query, best first.
 
-    O(L d) for L entries of all lists: the other items are not looked at.
+    Attributes
+    ----------
+    indices : ndarray (n, k), int64
+        Items by descending score; equal scores by lower index. -1 where there are fewer than k.
+    scores : ndarray (n, k), float32
+        Their scores; -inf where there are fewer than k.
+    missing : ndarray (n,), int64
+        At most so many of the true k nearest are not in the row. 0: certainly none.
     """
-    indptr, positions = request.lists or (np.zeros(1, np.int64), np.zeros(0, np.int64))
-    indptr = indptr[first : first + len(Q) + 1]
-    positions = positions[indptr[0] : indptr[-1]]
-    indptr = indptr - indptr[0]
-    if items.mapped is not None:
-        items = _read_listed(items, positions, options)
+
+    indices: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+    missing: npt.NDArray[np.int64]
+
+
+def rescore(
+    queries: Any,
+    items: Any,
+    candidates: Any,
+    k: int = 10,
+    *,
+    measure: str | Measure = "cosine",
+    upper_bounds: Any = None,
+    n_threads: int | None = None,
+    working_memory: float | None = None,
+) -> Rescored:
+    """The k best of each query's candidates by exact score, wherever the candidates come from.
+
+    For lists of an approximate index, a vector database or binary codes. Reads the candidates' rows
+    alone, by measures with the capability ``append`` (cosine, dot, neg_euclidean, angular); others
+    are fitted to all items. O(n c d). The bits are those of :func:`fastcos.top_k`.
+
+    A row is certainly right if its k-th score exceeds what any other item could have. Give that as
+    upper_bounds: for example the last approximate score of the list plus the largest error.
+    :meth:`fastcos.SimilarityIndex.rescore` needs no bounds.
+
+    Parameters
+    ----------
+    queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
+        One row per query.
+    items : array_like (m, d)
+        All items, also memory-mapped.
+    candidates : array_like (n, c), int
+        Item numbers of each query; -1 stands for none. Repeated ones count once.
+    k : int
+        Neighbours per query, at most c.
+    measure : str or Measure
+        As in :func:`fastcos.top_k`.
+    upper_bounds : array_like (n,), optional
+        No item that is missing from a query's candidates has a higher score. inf where nothing is
+        known, -inf where nothing is missing. Default: nothing is known.
+    n_threads : int, optional
+        Default: the setting ``num_threads``.
+    working_memory : float, optional
+        MiB for buffers.
+
+    Returns
+    -------
+    Rescored
+        indices (n, k) int64, scores (n, k) float32 and missing (n,) int64.
+
+    Raises
+    ------
+    ValueError
+        A candidate out of range, NaN or infinity in its row, k out of range, bounds that are NaN.
+
+    Examples
+    --------
+    >>> from fastcos.neighbors import rescore
+    >>> items = [[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [-1.0, 0.0]]
+    >>> found = rescore([[1.0, 0.0]], items, [[2, 0, 3]], k=2, upper_bounds=[0.5])
+    >>> found.indices.tolist(), found.missing.tolist()
+    ([[0, 2]], [0])
+    """
+    given = get_measure(measure)
+    Q = validation.as_rows("queries", queries, or_vector=True)
+    X = _as_listed_items(items, given)
+    validation.check_same_width("items", X, "queries", Q)
+    validation.check_scorable("queries", Q, Q)
+    lists = as_candidates(candidates, len(Q), X.shape[0])
+    k = validation.as_count("k", k, high=lists.shape[1])
+    options = as_options(n_threads, working_memory)
+    bounds = np.full(len(Q), np.inf)
+    if upper_bounds is not None:
+        bounds = _as_bounds(upper_bounds, len(Q))
+    if capabilities(given).append:
+        columns, raw = _best_of_rows(X, given, Q, lists, k, options)
+        fitted = given
+    else:
+        items_read = fit_items(X, given, options.n_threads)
+        columns, raw = best_of_candidates(items_read, Q, lists, k, options)
+        fitted = items_read.measure
+    indices, scores = finish(fitted, Q, columns, raw, None)
+    exact = np.where(columns < 0, -np.inf, fitted.to_score(raw, Q))
+    # an item that ties with a bound may have a lower number
+    missing = (exact <= bounds[:, None]).sum(axis=1)
+    others = X.shape[0] - (lists >= 0).sum(axis=1)
+    return Rescored(indices, scores, np.minimum(missing, others))
+
+
+def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
+    """Return item numbers (n, c), ascending in each row; repeated ones are -1."""
+    array = validation.as_array("candidates", candidates)
+    if array.ndim != 2 or array.shape[0] != n or not array.shape[1]:
+        raise ValueError(
+            f"candidates must be of shape ({n}, c) with c of at least 1, got {array.shape}"
+        )
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"candidates must hold whole numbers, got dtype {array.dtype}")
+    if array.min() < -1 or array.max() >= n_items:
+        raise ValueError(
+            f"candidates must hold item numbers from 0 to {n_items - 1} or -1, got "
+            f"{int(array.min())} to {int(array.max())}"
+        )
+    lists = np.sort(array.astype(np.int64), axis=1)
+    lists[:, 1:][lists[:, 1:] == lists[:, :-1]] = -1
+    return lists
+
+
+def best_of_candidates(
+    items: FittedItems, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
+) -> tuple[Integers, Floats]:
+    """Positions and raw scores (n, k) of the best of each list (n, c), -1 for no item."""
+    measure, listed = items.measure, lists >= 0
+    queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
+    indptr = np.concatenate([[0], np.cumsum(listed.sum(axis=1))])
+    positions = lists[listed]
     raw = score_lists(items, Q, queries, indptr, positions, options)
-    if options.progress is not None:
-        options.progress(first + len(Q), len(request.queries))
-    return best_of_scored(indptr, positions, raw, request.k, options)
+    return best_of_scored(indptr, positions, raw, k, options)
 
 
-def _read_listed(items: FittedItems, positions: Integers, options: ExecutionOptions) -> FittedItems:
-    """Read the listed rows of a memory map, as one segment."""
-    require(items.measure, "append")
-    listed = np.unique(positions)
-    X = items.mapped
-    needed = float(len(listed) * X.shape[1] * X.itemsize)
-    validation.check_memory("working_memory", options.working_memory, needed)
-    if not len(listed):
-        return items._replace(mapped=None)
-    rows = memmap.take_rows("items", X, listed, options.n_threads)
-    segment = encode_segment(items.measure, rows, options.n_threads, positions=listed)
-    return items._replace(segments=(segment,), mapped=None)
+def _as_listed_items(items: Any, measure: Measure) -> Any:
+    """Return items whose values are not read yet, unless the measure needs all of them."""
+    if capabilities(measure).append:
+        return validation.as_row_shape("items", items)
+    return as_items("items", items, measure)
 
 
-def score_lists(
-    items: FittedItems, Q: validation.Rows, queries: EncodedRows, indptr: Integers,
-    positions: Integers, options: ExecutionOptions,
-) -> Floats:  # fmt: skip
-    """Raw scores (L,) of the items at the positions in each query's list, -inf of removed ones.
+def _as_bounds(upper_bounds: Any, n: int) -> npt.NDArray[np.float64]:
+    bounds = validation.as_array("upper_bounds", upper_bounds).astype(np.float64)
+    validation.check_shape("upper_bounds", bounds.shape, (n,))
+    if np.isnan(bounds).any():
+        at = int(np.flatnonzero(np.isnan(bounds))[0])
+        raise ValueError(f"upper_bounds must not be NaN, got NaN at position {at}")
+    return bounds
 
-    indptr (n + 1,): where the list of each of n queries starts; positions (L,).
+
+def _best_of_rows(
+    X: Any, measure: Measure, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
+) -> tuple[Integers, Floats]:
+    """Positions and raw scores (n, k) of the best of each list, from the listed rows alone.
+
+    In the order of the items, so that each row is read once, for all queries that list it.
     """
-    raw = np.full(len(positions), -np.inf)
-    for segment in items.segments:
-        numbers, found = segment.locate(positions)
-        if len(segment.numbers) < len(segment.encoded.rows):
-            some = np.flatnonzero(found)
-            found[some] = np.isin(numbers[some], segment.numbers)
-        places = np.flatnonzero(found)
-        if len(places):
-            starts = np.concatenate([[0], np.cumsum(found)])[indptr].astype(np.int64)
-            here = numbers[places]
-            raw[places] = _score(items, segment, Q, queries, starts, here, options)
-    return raw
+    import scipy.sparse as sp
 
-
-def _score(
-    items: FittedItems, segment: Segment, Q: validation.Rows, queries: EncodedRows,
-    starts: Integers, numbers: Integers, options: ExecutionOptions,
-) -> Floats:  # fmt: skip
-    """Raw scores of the numbers within a segment; those of query i from starts[i] on."""
-    measure = items.measure
-    if isinstance(measure, UpperBounded):
-        return _score_by_measure(measure, segment.rows, Q, starts, numbers)
-    n, right = len(Q), segment.encoded
-    left = scan.as_wide(queries, right.rows)
-    raw = parallel.unfilled(len(numbers), np.float64)
-    # bounds of -inf keep every pair where it is
+    queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
+    listed = lists >= 0
+    indptr = np.concatenate([[0], np.cumsum(listed.sum(axis=1))])
+    positions = lists[listed]
+    entries = np.arange(len(positions))
+    by_item = sp.csr_array((entries, positions, indptr), shape=(len(Q), len(X))).tocsc()
+    items = np.flatnonzero(np.diff(by_item.indptr))
+    starts = np.append(by_item.indptr[items], len(positions)).astype(np.int64)
+    numbers, raw = by_item.indices.astype(np.int64), np.empty(len(positions))
+    size = max(1, _BLOCK_BYTES // (X.shape[1] * max(4, X.dtype.itemsize)))
     parallel.run(
-        exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-        METRIC_TYPES[segment.metric_type], left.rows, left.norms, *right, np.full(n, -np.inf),
-        starts[:-1], np.diff(starts), numbers, raw,
+        _score_items, parallel.row_blocks(len(items), size), X, measure.metric_type, queries,
+        items, starts, numbers, raw,
         n_threads=options.n_threads,
     )  # fmt: skip
-    return raw
+    scores = np.empty(len(raw))
+    scores[by_item.data] = raw
+    return best_of_scored(indptr, positions, scores, k, options)
 
 
-def _score_by_measure(
-    measure: UpperBounded, rows: validation.Rows, Q: validation.Rows, starts: Integers,
-    numbers: Integers,
-) -> Floats:  # fmt: skip
-    """Raw scores of pairs that only the measure can score."""
-    precomputed, counts, raw = measure.precompute(rows), np.diff(starts), np.empty(len(numbers))
-    for first in range(0, len(Q), _RESCORED_QUERIES):
-        some = slice(first, first + _RESCORED_QUERIES)
-        listed = np.arange(counts[some].max(initial=0)) < counts[some, None]
-        if not listed.any():
-            continue
-        lists = np.zeros(listed.shape, np.int64)
-        part = slice(starts[first], starts[min(first + _RESCORED_QUERIES, len(Q))])
-        lists[listed] = numbers[part]
-        raw[part] = measure.rescore(Q[some], precomputed, lists)[listed]
-    return raw
-
-
-def best_of_scored(
-    indptr: Integers, positions: Integers, raw: Floats, k: int, options: ExecutionOptions
-) -> scan.Found:
-    """Positions and raw scores (n, k) of the best of each scored list; entries of -inf are none."""
-    n, lengths = len(indptr) - 1, np.diff(indptr)
-    columns, scores = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
-    order, at = np.argsort(-lengths, kind="stable"), 0
-    while at < n and lengths[order[at]]:
-        # lists of similar length are padded to one
-        width = int(lengths[order[at]])
-        size = max(1, int(options.working_memory / (_BYTES_PER_PAIR * width)))
-        some = order[at : at + size]
-        at += size
-        places = indptr[some, None] + np.arange(width)
-        listed = np.arange(width) < lengths[some, None]
-        places = np.where(listed, places, 0)
-        keys = np.where(listed, raw[places], -np.inf)
-        numbers = np.where(keys > -np.inf, positions[places], -1)
-        best, best_keys = parallel.unfilled((len(some), k), np.int64), np.empty((len(some), k))
-        parallel.run(
-            exhaustive_top_k.merge_rows,
-            parallel.row_blocks(len(some), max(1, _PAIRS_PER_BLOCK // width)),
-            validation.read_only(keys), validation.read_only(numbers), best_keys, best,
-            n_threads=options.n_threads,
-        )  # fmt: skip
-        columns[some], scores[some] = best, best_keys
-    return columns, scores
+def _score_items(
+    lo: int, hi: int, X: Any, metric_type: str, queries: EncodedRows, items: Integers,
+    starts: Integers, numbers: Integers, raw: Floats,
+) -> None:  # fmt: skip
+    """Score items lo .. hi with the queries that list them; their copies stay in a cache."""
+    rows = memmap.take_rows("items", X, items[lo:hi])
+    if rows.dtype.char not in "fd":
+        rows = validation.as_rows("items", rows)
+    if rows.dtype != queries.rows.dtype:  # one signature of the kernel
+        rows = validation.read_only(rows.astype(np.float64))
+        queries = scan.as_wide(queries, rows)
+    norms = row_norms(rows, 1)
+    if not np.isfinite(norms).all():
+        broken = items[lo:hi][~np.isfinite(norms)]
+        raise ValueError(
+            "items must be finite, with squares that can be summed, got other values in "
+            f"{validation.format_rows(broken)} (counted from 0)"
+        )
+    if rows.dtype == np.float64 and len(find_small(norms)):
+        rows, norms, _ = encode_rows(rows, None, 1, metric_type)
+    part = slice(starts[lo], starts[hi])
+    # a score is the same with query and item exchanged
+    nothing = validation.read_only(np.zeros(len(queries.rows)))
+    exhaustive_top_k.keep_above(
+        0, hi - lo, METRIC_TYPES[metric_type], rows, norms, queries.rows, queries.norms, nothing,
+        np.full(hi - lo, -np.inf), starts[lo:hi] - starts[lo], np.diff(starts[lo : hi + 1]),
+        numbers[part], raw[part],
+    )  # fmt: skip

@@ -315,7 +315,7 @@ def best_of_items(
     measure, k, n = items.measure, request.k, request.queries.shape[0]
     validation.check_scorable("queries", Q, Q)
     if request.lists is not None:
-        from fastcos.neighbors.rescoring import best_of_lists
+        from fastcos.neighbors.lists import best_of_lists
 
         queries = _encoded_queries(items, request, Q, first, options)
         return best_of_lists(items, request, Q, queries, first, options)

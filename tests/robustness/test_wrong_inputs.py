@@ -201,6 +201,23 @@ GROUPS = {
         queries=[*SOME_ROWS, ROWS[:, :3]], threshold=NO_REAL, allowed=NO_ITEMS,
         n_threads=NO_THREADS, working_memory=NO_MEMORY,
     ),
+    "SimilarityIndex.rescore": cases(
+        indexed("rescore", ROWS, LISTS, 2),
+        queries=[*NO_ROWS, ROWS[:, :3]], candidates=NO_LISTS, k=NO_COUNT, n_threads=NO_THREADS,
+        working_memory=NO_MEMORY,
+    ),
+    "rescore": cases(
+        base(neighbors.rescore, queries=ROWS, items=ROWS, candidates=LISTS, k=2),
+        queries=NO_ROWS, items=[*NO_ROWS, ROWS[:, :3]], candidates=NO_LISTS, k=NO_COUNT,
+        measure=NO_MEASURE, n_threads=NO_THREADS, working_memory=NO_MEMORY,
+        upper_bounds=[5, "a", [1.0], [np.nan] * 20, ROWS, Odd(), {}, ["a"] * 20, [None] * 20, [1j]],
+    ),
+    "semantic_search": cases(
+        base(neighbors.semantic_search, query_embeddings=ROWS, corpus_embeddings=ROWS),
+        query_embeddings=[*NO_ROWS, ROWS[:, :3]], corpus_embeddings=NO_ROWS, top_k=NO_COUNT[:-4],
+        query_chunk_size=NO_COUNT[:6], corpus_chunk_size=NO_COUNT[:6],
+        score_function=["cosine", None, 5, [], Odd(), len, b"cos_sim", 1.5, {}, ("dot",)],
+    ),
     "near_duplicates": cases(
         base(neighbors.near_duplicates, items=ROWS, threshold=0.9), items=NO_ROWS,
         threshold=NO_REAL, measure=NO_MEASURE, n_threads=NO_THREADS, working_memory=NO_MEMORY,
