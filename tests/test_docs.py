@@ -198,3 +198,9 @@ def test_proofs_name_tests_that_exist():
     sources = "".join(path.read_text("utf8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert len(named) > 25
     assert [name for name in named if f"\ndef {name}(" not in sources] == []
+
+
+def test_figures_are_below_500_kb():
+    figures = [path for path in (ROOT / "docs").rglob("*.png") if "_build" not in path.parts]
+    assert len(figures) > 5
+    assert [path.name for path in figures if path.stat().st_size >= 500_000] == []

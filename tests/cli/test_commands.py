@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from PIL import Image
 from sklearn.metrics.pairwise import cosine_similarity
 
 from fastcos.cli.main import main, whole_parser
@@ -85,7 +86,11 @@ def test_reproduce_writes_figure_table_and_provenance(reproduced):
         *(f"figure1.{kind}" for kind in ("png", "svg", "csv", "json")),
         "exponents.png",
     }
-    assert (folder / "figure1.png").read_bytes().startswith(b"\x89PNG")
+    with Image.open(folder / "figure1.png") as image:
+        colours = {colour for _, colour in image.convert("RGB").getcolors(10**6)}
+    assert len(colours) <= 256
+    # both ends of the scale, black texts, white between the panels
+    assert colours >= {(103, 0, 31), (5, 48, 97), (0, 0, 0), (255, 255, 255)}
     document = json.loads((folder / "figure1.json").read_text())
     assert document["parameters"]["simulation"]["random_state"] == 0
     assert document["parameters"]["model"]["regularization"] == 150.0
