@@ -39,8 +39,9 @@ class LabelledCalibration(Record):
     >>> found = calibrate_pairs([0.9, 0.8, 0.3, 0.7, 0.2, 0.1], [1, 1, 1, 0, 0, 0])
     >>> found.probability([0.15, 0.85]).tolist()
     [0.0, 1.0]
-    >>> found.error_rates(0.75)
-    (0.0, 0.3333333333333333)
+    >>> false_positive, false_negative = found.error_rates(0.75)
+    >>> round(false_positive, 3), round(false_negative, 3)
+    (0.0, 0.333)
     """
 
     method: str

@@ -16,6 +16,7 @@ from fastcos.storage import OccupiedError
 from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
+    from fastcos.calibration import Calibration
     from fastcos.comparison.candidates import Embeddings
     from fastcos.neighbors.types import Neighbors
 
@@ -31,6 +32,7 @@ examples:
   fastcos neighbors films --rescaling balanced --show 318 296 --names movies.csv
   fastcos neighbors films --measure query_metric_cosine --show 318
   fastcos neighbors texts.parquet --queries queries.jsonl --min-score 0.7
+  fastcos neighbors items.npy --calibration calibration/calibration.json --fpr 1e-4
   fastcos neighbors vectors.npz --measure soft_cosine:matrix=S.npy
   fastcos neighbors large.npy --checkpoint parts --out neighbors.npz
 input: a folder of fastcos fit or export, or
@@ -46,25 +48,36 @@ class _Found(NamedTuple):
     ids: Any
     names: Any
     of_queries: bool
+    calibration: "Calibration | None" = None
 
     @property
     def header(self) -> tuple[str, ...]:
         """The columns of the table."""
         named = () if self.names is None else ("name",)
         first = ("query",) if self.of_queries else ("item", *named)
-        return *first, "rank", "neighbor", *(f"neighbor_{one}" for one in named), "score"
+        last = () if self.calibration is None else ("p_value",)
+        return *first, "rank", "neighbor", *(f"neighbor_{one}" for one in named), "score", *last
+
+    @property
+    def p_values(self) -> tuple[Any, ...]:
+        """The p-values of the scores (n, k), where there is a calibration."""
+        if self.calibration is None:
+            return ()
+        return (self.calibration.p_value(self.neighbors.scores),)
 
     def lines(self) -> Iterator[tuple[Any, ...]]:
         """The rows of the table, without padding."""
         named = self.names is not None
         names = dict(zip(self.ids.tolist(), self.names, strict=True)) if named else {}
-        for query, columns, scores in zip(self.query_ids, *self.neighbors, strict=True):
+        for query, columns, *values in zip(
+            self.query_ids, *self.neighbors, *self.p_values, strict=True
+        ):
             first = (query, names[query.item()]) if named and not self.of_queries else (query,)
-            for rank, (column, score) in enumerate(zip(columns, scores, strict=True), 1):
+            for rank, (column, *numbers) in enumerate(zip(columns, *values, strict=True), 1):
                 if column < 0:
                     break
                 found = (self.ids[column], self.names[column]) if named else (self.ids[column],)
-                yield *first, rank, *found, float(score)
+                yield *first, rank, *found, *map(float, numbers)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +88,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
     parser.add_argument("--min-score", type=float, metavar="S", help="only neighbours of score S")
+    parser.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="calibration.json of fastcos calibrate, for p-values beside the scores",
+    )
+    parser.add_argument(
+        "--fpr",
+        type=float,
+        metavar="P",
+        help="only neighbours that a random pair reaches with this probability, by --calibration",
+    )
     parser.add_argument(
         "--measure",
         default="cosine",
@@ -121,12 +145,13 @@ def run(given: argparse.Namespace) -> int:
     names = None if given.names is None else io.read_names(given.names, ids)
     *_, candidate = select_candidates([named], embeddings, argument="--measure")[0]
     items, measure = candidate.rows(embeddings), candidate.make(embeddings)
+    calibration, min_score = _calibration(given, measure)
     own = given.queries is None
     k = validation.as_count("--k", given.k, high=len(items) - own)
-    wanted: dict[str, Any] = {"measure": measure, "min_score": given.min_score}
+    wanted: dict[str, Any] = {"measure": measure, "min_score": min_score}
     if given.show:
         found = _search_shown(given.show, items, ids, k, wanted)
-        _show(_Found(*found, ids, names, False), given)
+        _show(_Found(*found, ids, names, False, calibration), given)
         return 0
     queries, query_ids = _queries(given, items, ids)
     try:
@@ -135,13 +160,31 @@ def run(given: argparse.Namespace) -> int:
     except OccupiedError as error:  # "out must ..."
         raise ValueError(str(error).replace("out", "--checkpoint", 1)) from None
     out.resolve().parent.mkdir(parents=True, exist_ok=True)
-    _write(out, _Found(neighbors, query_ids, ids, names, not own))
+    _write(out, _Found(neighbors, query_ids, ids, names, not own, calibration))
     if given.json:
         files = {"source": given.source, "queries": given.queries, "out": given.out}
         print_json(provenance({**files, "k": k, "measure": given.measure}))
     what = f"{len(items):,} items" if own else f"{len(query_ids):,} queries"
     say(f"wrote the {k} nearest of {what} to {out}")
     return 0
+
+
+def _calibration(
+    given: argparse.Namespace, measure: Any
+) -> tuple["Calibration | None", float | None]:
+    """Read --calibration; return it and the least score, of --fpr or of --min-score."""
+    if given.calibration is None:
+        validation.check_none("--fpr", given.fpr, "without --calibration")
+        return None, given.min_score
+    from fastcos.calibration import Calibration
+
+    calibration = Calibration.load(given.calibration)
+    if calibration.measure != measure.name:
+        raise ValueError(f"--calibration must be of {measure.name}, got {calibration.measure}")
+    if given.fpr is None:
+        return calibration, given.min_score
+    validation.check_none("--min-score", given.min_score, "with --fpr")
+    return calibration, calibration.threshold(given.fpr)
 
 
 def _search(
@@ -210,6 +253,8 @@ def _position(name: str, text: str, ids: Any) -> int:
 def _write(out: Path, found: _Found) -> None:
     if out.suffix == ".npz":
         arrays = {"ids": found.ids, **found.neighbors._asdict()}
+        if found.calibration is not None:
+            arrays["p_values"] = found.p_values[0]
         if found.of_queries:
             arrays["query_ids"] = found.query_ids
         if found.names is not None:

@@ -137,4 +137,5 @@ class OperatingCurveDisplay(Display):
         ax.set_title("Error rates of labelled pairs")
         ax.set_ylim(0, 1.02)
         ax.grid(visible=True)
-        ax.legend()
+        # above the curves, which cross the whole drawing
+        ax.legend(bbox_to_anchor=(0, 1.02), loc="lower left", ncols=2, borderaxespad=0)

@@ -21,7 +21,7 @@ def every_diagonal(condition, d, steps):
             yield np.exp(np.insert(rest, fixed, 0.0))
 
 
-@pytest.mark.parametrize(("d", "steps"), [(2, 800), (3, 40)])
+@pytest.mark.parametrize(("d", "steps"), [(2, 800), pytest.param(3, 40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", range(2))
 def test_range_equals_the_extremes_of_all_rescalings(d, steps, seed):
     rows = np.random.default_rng(seed).standard_normal((6, d))

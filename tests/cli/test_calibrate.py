@@ -1,10 +1,12 @@
 """The command calibrate: what it prints and writes, and how it fails."""
 
+import csv
 import json
 
 import numpy as np
 import pytest
 
+from fastcos import calibrate
 from fastcos.calibration import Calibration
 from fastcos.cli.main import main
 
@@ -33,6 +35,7 @@ def test_calibrate_prints_and_writes_the_same_result(files, capsys):
     assert "<title>Calibration of items.npy" in (out / "calibration.html").read_text()
 
 
+@pytest.mark.slow
 def test_json_holds_the_result_of_queries(files, capsys):
     words = [str(files / "items.npy"), "--queries", str(files / "queries.npy"), "--json"]
     assert main(["calibrate", *words, "--sample", "0", "--out", str(files / "out")]) == 0
@@ -69,3 +72,20 @@ def test_labels_other_than_0_and_1_are_refused(files, capsys):
     words = [str(files / "items.npy"), "--labelled", str(files / "pairs.csv")]
     assert main(["calibrate", *words, "--out", str(files / "out")]) == 2
     assert "--labelled must hold 1 or 0" in capsys.readouterr().err
+
+
+def test_neighbors_have_p_values_and_a_rate(files, capsys):
+    items = str(files / "items.npy")
+    found = calibrate(np.load(files / "items.npy"))
+    found.save(files / "c.json")
+    words = ["neighbors", items, "--k", "119", "--calibration", str(files / "c.json")]
+    out = str(files / "n.csv")
+    assert main([*words, "--fpr", "0.01", "--out", out]) == 0
+    lines = list(csv.DictReader((files / "n.csv").read_text().splitlines()))
+    assert len(lines) == round(float(found.p_value(found.threshold(0.01))) * found.n_pairs)
+    for line in lines:
+        assert float(line["p_value"]) == found.p_value(float(line["score"])) <= 0.01
+    for wrong in (["--fpr", "2"], ["--fpr", "0.1", "--min-score", "1"], ["--measure", "dot"]):
+        assert main([*words, *wrong, "--out", out]) == 2
+    assert main(["neighbors", items, "--fpr", "0.1", "--out", out]) == 2
+    assert "--calibration" in capsys.readouterr().err

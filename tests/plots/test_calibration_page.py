@@ -6,7 +6,7 @@ import pytest
 from fastcos import audit, calibrate
 from fastcos.calibration import calibrate_pairs, pairs_near
 from fastcos.plots.html import audit_page, calibration_page
-from tests.plots.test_html import read
+from tests.plots.test_html import check_fits_the_window, read
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +20,7 @@ def text_of(page):
     return " ".join("".join(read(page).text).split())
 
 
+@pytest.mark.slow
 def test_page_has_all_sections_and_numbers(found):
     calibration, rows = found
     examples = pairs_near(rows, calibration.threshold())
@@ -42,6 +43,7 @@ def test_page_has_all_sections_and_numbers(found):
     assert "http" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_page_of_a_bare_calibration_leaves_sections_out(found):
     page = calibration_page(calibrate(found[1], measure="dot"))
     text = text_of(page)
@@ -50,11 +52,13 @@ def test_page_of_a_bare_calibration_leaves_sections_out(found):
     assert "just above" not in text
 
 
+@pytest.mark.slow
 def test_page_without_a_tail_says_so():
     found = calibrate(np.repeat(np.eye(4), 30, axis=0))
     assert "no model of it" in text_of(calibration_page(found))
 
 
+@pytest.mark.slow
 def test_audit_page_shows_thresholds_beside_certificates(found):
     calibration, rows = found
     report = audit(rows, k=3, condition=1.3)
@@ -62,3 +66,13 @@ def test_audit_page_shows_thresholds_beside_certificates(found):
     assert "What threshold for what error?" in text
     assert f"{calibration.threshold(0.01):.3f}" in text
     assert "What threshold" not in text_of(audit_page(report))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [400, 1400])
+def test_page_fits_the_browser_window(found, tmp_path, width):
+    calibration, rows = found
+    labelled = calibrate_pairs([0.9, 0.8, 0.3, 0.7, 0.2, 0.1], [1, 1, 1, 0, 0, 0])
+    examples = pairs_near(rows, calibration.threshold())
+    page = calibration_page(calibration, score=0.7, examples=examples, labelled=labelled)
+    check_fits_the_window(page, tmp_path, width)

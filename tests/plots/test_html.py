@@ -151,6 +151,10 @@ def test_element_escapes_text():
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 1400])
 def test_page_fits_the_browser_window(page, tmp_path, width):
+    check_fits_the_window(page, tmp_path, width)
+
+
+def check_fits_the_window(page, tmp_path, width):
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
         pytest.skip("chromium is not there")
