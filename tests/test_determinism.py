@@ -75,6 +75,12 @@ PROMISED = {
     "top_k": searches,
     "neighbors_above": lambda d: fastcos.neighbors_above(d.rows, 0.3),
     "SimilarityIndex": lambda d: fastcos.SimilarityIndex().fit(d.rows).search(d.rows[:50], 5),
+    "near_duplicates": lambda d: fastcos.neighbors.near_duplicates(d.rows, 0.6),
+    "rescore": lambda d: fastcos.neighbors.rescore(
+        d.rows[:40], d.rows, fastcos.top_k(d.rows, k=9).indices[:40], 5
+    ),
+    "semantic_search": lambda d: fastcos.neighbors.semantic_search(d.rows[:40], d.rows),
+    "calibrate": lambda d: fastcos.calibrate(d.items),
     "NeighborsTransformer": lambda d: fastcos.NeighborsTransformer(4).fit_transform(d.rows),
     "matmul": lambda d: fastcos.matmul(d.X, d.right, center=d.counts / 600),
     "rmatmul": lambda d: fastcos.rmatmul(d.X, d.left),

@@ -26,7 +26,8 @@ INSTALLED = {"numpy", "scipy", "sklearn", "rich", "fastcos"}
 ALLOWED = {"bench", "tests", *INSTALLED, *sys.stdlib_module_names}
 # functions that compute nothing
 NO_WORK = {
-    "fastcos.get_config", "fastcos.set_config", "fastcos.get_measure", "fastcos.list_measures"
+    "fastcos.from_model", "fastcos.get_config", "fastcos.set_config", "fastcos.get_measure",
+    "fastcos.list_measures",
 }  # fmt: skip
 
 

@@ -87,6 +87,7 @@ def test_from_model_takes_two_embeddings():
     np.testing.assert_array_equal(found.users, USERS)
 
 
+@pytest.mark.slow
 def test_from_model_feeds_an_audit():
     found = fastcos.from_model(implicit())
     assert fastcos.audit(found.items, found.users, k=2).n_items == 7
