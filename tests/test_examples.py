@@ -1,5 +1,6 @@
 """The examples run as their pages say."""
 
+import ast
 import contextlib
 import importlib.util
 import json
@@ -269,3 +270,43 @@ def test_deep_models_measure_what_separates_two_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["x", "--seeds", "2", "--output", str(tmp_path / "runs.csv")])
     deep.main()
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 1 + 2 * 10
+
+
+NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
+
+
+def cells_of(path):
+    """The code cells of a notebook."""
+    cells = json.loads(path.read_text("utf8"))["cells"]
+    return [cell for cell in cells if cell["cell_type"] == "code"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_is_executed_in_order(path):
+    assert len(NOTEBOOKS) == 3
+    assert path.stat().st_size < 500_000
+    cells = cells_of(path)
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert outputs
+    assert {one["output_type"] for one in outputs} <= {"execute_result", "stream", "display_data"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs_within_two_minutes(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names, started = {}, time.monotonic()
+    for cell in cells_of(path):
+        # the value of the last line is what a notebook shows
+        *before, last = ast.parse("".join(cell["source"])).body
+        exec(compile(ast.Module(before, []), path.name, "exec"), names)
+        shown = isinstance(last, ast.Expr)
+        kind = ast.Expression(last.value) if shown else ast.Module([last], [])
+        value = eval(compile(kind, path.name, "eval" if shown else "exec"), names)
+        texts = [out["data"]["text/plain"] for out in cell["outputs"] if "data" in out]
+        if isinstance(value, bool):
+            assert texts == [["True"]]
+        if hasattr(value, "_repr_png_"):
+            assert value._repr_png_().startswith(b"\x89PNG")
+    assert time.monotonic() - started < 120

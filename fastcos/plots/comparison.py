@@ -11,7 +11,14 @@ from fastcos import validation
 from fastcos.comparison import EQ2, Comparison, Leaderboard, LeaderboardRow, RescalingScores
 from fastcos.measures.rescaling import rescaling_grid, rescalings
 from fastcos.models.linear_mf import LinearMF
-from fastcos.plots.style import COLOURS, MAP_COLOURS, Display, figure_style, line_style
+from fastcos.plots.style import (
+    COLOURS,
+    MAP_COLOURS,
+    Display,
+    NotebookFigure,
+    figure_style,
+    line_style,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +73,7 @@ def similarity_image(items: Any, order: Any, *, pixels: int = _MAX_PIXELS) -> Fl
 
 
 @dataclass
-class SimilarityMapsDisplay:
+class SimilarityMapsDisplay(NotebookFigure):
     """Figure 1 of the paper: heat maps of item-item cosines under several rescalings.
 
     Attributes
@@ -89,7 +96,7 @@ class SimilarityMapsDisplay:
     9
     """
 
-    images: list[Floats]
+    images: list[Floats] = field(repr=False)
     titles: list[str]
     boundaries: npt.NDArray[np.float64]
     figure_: Any = field(default=None, init=False, repr=False)

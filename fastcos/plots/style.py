@@ -6,6 +6,7 @@ dashes and markers too, so that they differ in grey print.
 
 import contextlib
 from collections.abc import Iterator
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GRID_COLOUR = "#D9D9D9"
 # diverging, zero is white
 MAP_COLOURS = "RdBu_r"
+# dots per inch of a figure in a notebook: nine maps take 300 kB
+_NOTEBOOK_DPI = 50
 _STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -43,7 +46,24 @@ def figure_style(**changes: Any) -> Iterator[None]:
         yield
 
 
-class Display:
+class NotebookFigure:
+    """Base of displays: a notebook shows their figure."""
+
+    figure_: Any = None
+
+    def plot(self) -> Any:
+        """Draw the figure; see the subclass."""
+        raise NotImplementedError
+
+    def _repr_png_(self) -> bytes:
+        if self.figure_ is None:
+            self.plot()
+        written = BytesIO()
+        self.figure_.savefig(written, format="png", dpi=_NOTEBOOK_DPI)
+        return written.getvalue()
+
+
+class Display(NotebookFigure):
     """A figure of a result in scikit-learn's manner: drawn by ``plot``, never shown by itself.
 
     ``display.plot().figure_.savefig("name.png")`` saves it. Subclasses are dataclasses with
@@ -55,7 +75,6 @@ class Display:
         The figure and axes of the last ``plot``.
     """
 
-    figure_: Any = None
     ax_: Any = None
 
     def plot(self, ax: "Axes | None" = None) -> Self:
