@@ -24,6 +24,7 @@ COMMANDS = {
     "ingest": "a table larger than memory as shards on disk",
     "fit": "a linear model of your interactions, saved on disk",
     "neighbors": "exact nearest neighbours, of a model or of vectors",
+    "groundtruth": "exact neighbours for approximate indexes, and recall",
     "calibrate": "what a score means: thresholds by false-positive rate",
     "audit": "how arbitrary are the cosines of your embeddings",
     "export": "embeddings that no rescaling changes, ready for an index",
@@ -35,9 +36,8 @@ COMMANDS = {
 CLOSED_PIPE = 141
 SHELLS = ("bash", "zsh", "tcsh")
 DESCRIPTION = """\
-Exact similarity at scale, and what the cosines of your embeddings mean."""
-EPILOG = """\
-fastcos COMMAND --help has examples. Exit status: 0 fine, 1 no, 2 bad input."""
+Exact similarity at scale, and what the cosines of your embeddings mean. fastcos COMMAND --help has
+examples. Exit status: 0 fine, 1 no, 2 bad input."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -104,7 +104,9 @@ class _Version(argparse.Action):
 
 def whole_parser(called: Collection[str]) -> argparse.ArgumentParser:
     """Return the parser of all commands, with the arguments of those that are called."""
-    top = _Parser(prog="fastcos", description=DESCRIPTION, epilog=EPILOG, formatter_class=_Help)
+    top = _Parser(prog="fastcos", description=DESCRIPTION, formatter_class=_Help, add_help=False)
+    # known to all, and the help of all commands fits one screen
+    top.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     top.add_argument("--version", action=_Version, nargs=0, help="print the version")
     top.add_argument(
         "--completion",

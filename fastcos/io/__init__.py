@@ -6,6 +6,7 @@ A reader recognises the format by the suffix, converts it and aligns it with ids
     Parquet                 -> parquet -----------> columns -> the same
     sparse matrices         -> arrays, matrices -------------> Interactions
     npy, npz, safetensors, word vectors, tables -------------> Vectors, Factors
+    fvecs, fbin, ivecs, ibin (ann_files) --------------------> memory maps
     fitted models of other libraries (from_model) -----------> Factors
 
 ``read_interactions`` returns a sparse matrix with the ids of its rows and columns;

@@ -1,0 +1,98 @@
+"""The command groundtruth: files of benchmarks, exact neighbours, recall with ties."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fastcos.cli.main import main
+from tests.oracles import dense as dense_oracle
+
+RANDOM = np.random.default_rng(0)
+# small integers: many scores tie
+ITEMS = RANDOM.integers(-2, 3, (200, 6)).astype(np.float32)
+QUERIES = RANDOM.integers(-2, 3, (15, 6)).astype(np.float32)
+TRUTH = dense_oracle.top_k(QUERIES, ITEMS, 5, "dot")[0]
+
+
+def write_vecs(path, rows):
+    width = np.full((len(rows), 1), rows.shape[1], "<i4")
+    kind = "<f4" if rows.dtype.kind == "f" else "<i4"
+    path.write_bytes(np.hstack([width, rows.astype(kind).view("<i4")]).tobytes())
+
+
+def write_bin(path, rows):
+    kind = "<f4" if rows.dtype.kind == "f" else "<i4"
+    path.write_bytes(np.array(rows.shape, "<i4").tobytes() + rows.astype(kind).tobytes())
+
+
+WRITERS = {"vecs": write_vecs, "bin": write_bin}
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, rows in (("items", ITEMS), ("queries", QUERIES)):
+        np.save(f"{name}.npy", rows)
+        for kind, write in WRITERS.items():
+            write(tmp_path / f"{name}.f{kind}", rows)
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", ["fvecs", "fbin", "npy"])
+def test_groundtruth_writes_exact_neighbors(files, kind):
+    out = {"fvecs": "truth.ivecs", "fbin": "truth.ibin", "npy": "truth.npy"}[kind]
+    words = [f"items.{kind}", f"queries.{kind}", "--k", "5", "--measure", "dot", "--out", out]
+    assert main(["groundtruth", *words]) == 0
+    if kind == "npy":
+        np.testing.assert_array_equal(np.load("truth.npy"), TRUTH)
+        return
+    WRITERS[kind[1:]](files / "expected", TRUTH)
+    assert (files / out).read_bytes() == (files / "expected").read_bytes()
+
+
+def test_recall_counts_ties_and_repeated_numbers_once(files, capsys):
+    keys = dense_oracle.keys(QUERIES, ITEMS, "dot")
+    # the highest of equal scores, where the truth has the lowest; it counts as well
+    order = np.argsort(-keys[:, ::-1], axis=1, kind="stable")[:, :5]
+    other = keys.shape[1] - 1 - order
+    assert (other != TRUTH).any()
+    wrong = np.argsort(keys, axis=1)[:, :5]
+    repeated = np.repeat(TRUTH[:, :1], 5, axis=1)
+    for found, expected in ((other, 1.0), (wrong, 0.0), (repeated, 0.2), (TRUTH[:, ::-1], 1.0)):
+        write_vecs(files / "found.ivecs", np.ascontiguousarray(found, "<i4"))
+        words = ["items.fbin", "queries.fvecs", "--k", "5", "--measure", "dot"]
+        assert main(["groundtruth", *words, "--result", "found.ivecs", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["recall"] == pytest.approx(expected)
+    assert main(["groundtruth", *words, "--result", "found.ivecs"]) == 0
+    assert capsys.readouterr().out == "recall@5: 1.0000\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        ([], "--out must be given where --result is not"),
+        (["--out", "truth.csv"], "the suffix of --out must be one of .ivecs, .ibin, .npy"),
+        (["--out", "truth.npy", "--k", "0"], "--k must be a whole number from 1 to 200, got 0"),
+        (["--out", "truth.npy", "--measure", "cosin"], "--measure must be"),
+        (["--result", "items.npy"], "items.npy must hold whole numbers, got dtype float32"),
+        (["--result", "few.npy"], "--result must have at least 10 neighbours of 15 queries"),
+        (["--result", "far.npy"], "--result must hold item numbers from 0 to 199 or -1"),
+        (["--result", "cut.ivecs"], "cut.ivecs is damaged: all rows must have 5 entries"),
+        (["--result", "cut.ibin"], "cut.ibin is damaged: 15 rows of 5 are 308 bytes, not 307"),
+        (["--result", "none.ivecs"], "none.ivecs: no such file"),
+        (["--result", "empty.ibin"], "empty.ibin is damaged: it must begin with sizes above 0"),
+    ],
+)
+def test_wrong_files_end_in_one_line_and_write_nothing(files, capsys, words, start):
+    np.save("few.npy", TRUTH)
+    np.save("far.npy", np.tile(np.arange(195, 205), (15, 1)))
+    for kind, write in WRITERS.items():
+        write(files / f"cut.i{kind}", TRUTH.astype("<i4"))
+        content = (files / f"cut.i{kind}").read_bytes()
+        (files / f"cut.i{kind}").write_bytes(content[:-1])
+    (files / "empty.ibin").write_bytes(b"")
+    before = sorted(files.iterdir())
+    assert main(["groundtruth", "items.npy", "queries.npy", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"fastcos groundtruth: {start}")
+    assert sorted(files.iterdir()) == before
