@@ -45,6 +45,10 @@ class Bins(NamedTuple):
         return kept
 
 
+# of cosines: no score is outside
+COSINE_BINS = Bins(-1.0, 2.0 / N_BINS)
+
+
 class Pairs(NamedTuple):
     """Pairs to score: every query with every item; own: rows are no pair with themselves."""
 
@@ -71,7 +75,7 @@ def bins_of(pairs: Pairs, progress: Callable[[int], None]) -> Bins:
     """Return bins that hold all scores; a pass over the pairs unless they are cosines."""
     kind = type(pairs.measure)
     if pairs.measure.metric_type == "cosine" and getattr(kind, "to_score", None) is Plain.to_score:
-        return Bins(-1.0, 2.0 / N_BINS)
+        return COSINE_BINS
     low, high = np.inf, -np.inf
     for _, scores in pairs.blocks(progress):
         finite = scores[np.isfinite(scores)]

@@ -151,7 +151,7 @@ def threshold_range(
             if not sign * values[number] > sign * best:
                 break
             best, at = values[number], tried[number]
-        if condition > 1:
+        if condition > 1 and len(at) > 1:
             box = [(0.0, largest)] * len(at)
 
             def loss(logs: Floats, sign: float = sign) -> float:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fastcos import io, validation
 from fastcos.auditing.cosine_bounds import fisher_z_interval
 from fastcos.auditing.report import Record
-from fastcos.calibration.histogram import N_BINS, Bins
+from fastcos.calibration.histogram import COSINE_BINS, N_BINS, Bins
 from fastcos.calibration.rescaled import ThresholdRange
 from fastcos.calibration.tail import Tail
 from fastcos.storage import FastcosFormatError
@@ -164,13 +164,21 @@ class Calibration(Record):
         fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)
         allowed, above = fpr * self.n_pairs, self.pairs_above
         # 1e-9 forgives the rounding of fpr times the pairs
-        first = int(np.argmax(above <= allowed * (1 + 1e-9)))
-        edge = float(self.edges[first])
-        end = float(np.nextafter(self.edges[-1], np.inf))
-        if allowed >= _OBSERVED or self.tail is None:
-            return end if first == N_BINS else edge
-        observed = float(self.edges[np.argmax(above <= _OBSERVED)])
-        return min(max(self.tail.threshold(fpr), observed), end)
+        edges = self.edges
+        edges[-1] = np.nextafter(edges[-1], np.inf)  # the last bin holds its upper edge
+        allowed *= 1 + 1e-9
+        if self.tail is None:
+            return float(edges[np.argmax(above <= allowed)])
+        first = int(np.argmax(above <= max(allowed, _OBSERVED)))
+        if allowed >= _OBSERVED <= above[first]:
+            return float(edges[first])
+        found = max(self.tail.threshold(fpr), float(edges[first]))
+        return min(found, float(edges[-1])) if self._is_bounded else found
+
+    @property
+    def _is_bounded(self) -> bool:
+        """Whether no score can be beyond the last edge."""
+        return Bins(self.low, self.width) == COSINE_BINS
 
     def p_value(self, scores: Any) -> Floats:
         """The probability that a random pair has a score at least as high.
@@ -204,7 +212,11 @@ class Calibration(Record):
         elif rare.any():
             least = above[above >= _OBSERVED].min(initial=self.n_pairs) / self.n_pairs
             start = np.maximum(values, self.tail.start)
+            # beyond the highest of N scores a further one is with probability 1 / (N + 1)
+            least = np.where(counts == 0, min(least, 1 / (self.n_pairs + 1)), least)
             p = np.where(rare, np.minimum(self.tail.p_value(start), least), p)
+        if self._is_bounded:
+            p = np.where(values > self.edges[-1], 0.0, p)
         return np.maximum(p, self.smallest_fpr)
 
     def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:

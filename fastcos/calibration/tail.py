@@ -50,15 +50,15 @@ class Tail(Record):
         """Return the modelled share of pairs at or above scores of at least start."""
         from scipy.stats import genpareto
 
-        above: Floats = genpareto.sf(scores - self.start, self.shape, scale=self.scale)
+        above: Floats = genpareto.sf((scores - self.start) / self.scale, self.shape)
         return self.share * above
 
     def threshold(self, share: float) -> float:
         """Return the score that this share of all pairs reaches by the model."""
         from scipy.stats import genpareto
 
-        excess = genpareto.isf(min(share / self.share, 1.0), self.shape, scale=self.scale)
-        return self.start + float(excess)
+        excess = genpareto.isf(min(share / self.share, 1.0), self.shape)
+        return self.start + float(excess) * self.scale
 
 
 def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
@@ -75,9 +75,9 @@ def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
     cumulative = np.cumsum(counts[first:])
     bins = np.searchsorted(cumulative, steps, side="right")
     before = cumulative[bins] - counts[first + bins]
-    width = edges[1] - edges[0]
-    excess = (bins + (steps - before) / counts[first + bins]) * width
-    if not excess[-1] > 2 * width:
+    # in bins: scores may be so large or small that their squares are not numbers
+    excess = bins + (steps - before) / counts[first + bins]
+    if not excess[-1] > 2:
         return None
     shape, _, scale = genpareto.fit(excess, floc=0)
     fitted = genpareto(shape, scale=scale)
@@ -86,6 +86,6 @@ def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
         share=in_tail / n_pairs,
         n_pairs=in_tail,
         shape=float(shape),
-        scale=float(scale),
+        scale=float(scale * (edges[1] - edges[0])),
         distance=float(kstest(excess, fitted.cdf).statistic),
     )

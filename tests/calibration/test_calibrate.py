@@ -314,3 +314,15 @@ def test_methods_refuse_wrong_arguments(found):
         found.expected_false(0.5, n_items=0)
     with pytest.raises(ValueError, match="scores"):
         found.false_discovery_rate([0.5, 0.6], n_items=10)
+
+
+@pytest.mark.parametrize("measure", ["cosine", "dot"])
+@pytest.mark.parametrize("scale", [1e-150, 1.0, 1e140])
+def test_thresholds_keep_their_promise_on_few_tied_rows(measure, scale):
+    items = np.random.default_rng(0).integers(-2, 3, (20, 1)).astype(float) * scale
+    found = calibrate(items, measure=measure)
+    for fpr in (1.0, 0.5, 0.1, 0.01):
+        if found.tail is not None:
+            assert found.p_value(found.threshold(fpr)) <= fpr * (1 + 1e-9)
+    assert json.dumps(found.to_dict(), allow_nan=False)
+    assert found.verdict
