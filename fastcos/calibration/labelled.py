@@ -151,6 +151,8 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
     from sklearn.metrics import roc_auc_score, roc_curve
 
     values = validation.as_vector("scores", scores)
+    if len(values) < 2:
+        raise ValueError(f"scores must be of at least 2 pairs, got {len(values)}")
     labels = validation.as_vector("relevant", relevant, len(values))
     method = validation.as_choice("method", method, METHODS)
     if not np.isin(labels, (0, 1)).all() or len(np.unique(labels)) < 2:

@@ -14,7 +14,18 @@ import pytest
 import scipy.sparse as sp
 
 import fastcos
-from fastcos import auditing, comparison, datasets, io, linalg, measures, metrics, models, neighbors
+from fastcos import (
+    auditing,
+    calibration,
+    comparison,
+    datasets,
+    io,
+    linalg,
+    measures,
+    metrics,
+    models,
+    neighbors,
+)
 from fastcos.auditing import report
 from fastcos.io import FastcosFormatError
 
@@ -270,6 +281,31 @@ GROUPS = {
         users=NO_ROWS[1:], labels=NO_LABELS, popularity=[5, "a", *NO_VECTOR[3:], [1.0] * 3],
         trained_on=NO_NAME, random_state=NO_SEED,
         **{name: values for name, values in EDGES.items() if name != "rows"},
+    ),
+    "calibrate": cases(
+        base(fastcos.calibrate, items=ROWS),
+        items=NO_ROWS, queries=NO_ROWS[1:], measure=NO_MEASURE, fpr=[*NO_REAL, 0, -1, 2],
+        sample=[*NO_OPTIONAL_COUNT[:5], 1, Odd()], condition=[*NO_OPTIONAL_REAL, 0.5],
+        model=[5, [], Odd()], model_version=[5, [], Odd()], progress=NO_CALL, random_state=NO_SEED,
+    ),
+    "threshold_range": cases(
+        base(calibration.threshold_range, items=ROWS, fpr=0.1),
+        items=NO_ROWS, fpr=[*NO_REAL, 0, 2, 1e-9], condition=[*NO_REAL, 0.5],
+        sample=[*NO_OPTIONAL_COUNT[:5], 1], random_state=NO_SEED,
+    ),
+    "calibrate_pairs": cases(
+        base(calibration.calibrate_pairs, scores=[0.1, 0.5, 0.7], relevant=[0, 1, 1]),
+        scores=NO_VECTOR, relevant=[*NO_VECTOR, [0, 1], [1, 1, 1], [0, 1, 2]], method=NO_NAME,
+    ),
+    "pairs_near": cases(
+        base(calibration.pairs_near, items=ROWS, threshold=0.5),
+        items=NO_ROWS, threshold=NO_REAL, queries=NO_ROWS[1:], n_each=NO_COUNT[:6],
+        measure=NO_MEASURE, random_state=NO_SEED,
+    ),
+    "score_pairs": cases(
+        base(calibration.score_pairs, items=ROWS, pairs=[[0, 1]]),
+        items=NO_ROWS, pairs=[None, 5, "a", [0, 1], [[0, 20]], [[-1, 0]], [[0.5, 1]], Odd(), {}],
+        measure=NO_MEASURE,
     ),
     "certified_neighbors": cases(
         base(fastcos.certified_neighbors, items=ROWS, k=2), family=NO_NAME, **EDGES
