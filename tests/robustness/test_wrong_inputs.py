@@ -356,11 +356,6 @@ GROUPS = {
         pairs=[5, "a", [], (1, 2), ([[0, 1]], ["a"]), ([[0, 99]], [1.0]), Odd(), ([[0, 1]], []),
                ([[0.5, 1]], [1.0]), ([[0, 1, 2]], [1.0])],
     ),
-    "calibrate": cases(
-        base(fastcos.calibrate, items=RNG.standard_normal((300, 4))),
-        items=NO_ROWS, queries=NO_ROWS[1:], measure=NO_MEASURE, fpr=[0, 2, *NO_REAL],
-        condition=[0.5, *NO_OPTIONAL_REAL], progress=NO_CALL, random_state=NO_SEED,
-    ),
     "choose_rank": cases(
         base(comparison.choose_rank, X=COUNTS, ranks=(2, 3)),
         X=NO_MATRIX, ranks=[5, "a", [], [0], [2.5], [99], Odd(), [None], ["2"], [True]],
