@@ -32,7 +32,7 @@ examples:
   fastcos neighbors films --rescaling balanced --show 318 296 --names movies.csv
   fastcos neighbors films --measure query_metric_cosine --show 318
   fastcos neighbors texts.parquet --queries queries.jsonl --min-score 0.7
-  fastcos neighbors items.npy --calibration calibration/calibration.json --fpr 1e-4
+  fastcos neighbors items.npy --calibration calibration.json --fpr 1e-4
   fastcos neighbors vectors.npz --measure soft_cosine:matrix=S.npy
   fastcos neighbors large.npy --checkpoint parts --out neighbors.npz
 input: a folder of fastcos fit or export, or

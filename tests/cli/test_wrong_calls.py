@@ -118,6 +118,17 @@ export items.npy --users huge.npy                    | --users must have entries
 export huge.npy --users items.npy                    | of the form must fit in float32 (scale
 export seen.csv --users items.npy                    | seen.csv must have a row per vector, got a
 export items.npy --users items.npy --out items.npy   | --out must be a directory
+calibrate                                            | arguments are required: ITEMS
+calibrate missing.npy                                | missing.npy: no such file or directory
+calibrate nan.npy                                    | nan.npy: vectors must be finite
+calibrate items.npy --queries five.npy               | --queries must have as many columns as items
+calibrate items.npy --measure cosin                  | (did you mean 'cosine'?)
+calibrate items.npy --fpr 2                          | --fpr must be a
+calibrate items.npy --fpr many                       | --fpr: invalid float value: 'many'
+calibrate items.npy --condition 0.5                  | --condition must be a finite number >= 1
+calibrate items.npy --labelled missing.csv           | missing.csv: no such file or directory
+calibrate items.npy --out items.npy                  | --out must be a directory
+calibrate items.npy --names missing.csv              | missing.csv: no such file or directory
 bench missing.npy                                    | missing.npy: no such file or directory
 bench nan.npy                                        | nan.npy: vectors must be finite
 bench line.npy                                       | line.npy must hold one 2-dimensional array
