@@ -129,6 +129,17 @@ calibrate items.npy --condition 0.5                  | --condition must be a fin
 calibrate items.npy --labelled missing.csv           | missing.csv: no such file or directory
 calibrate items.npy --out items.npy                  | --out must be a directory
 calibrate items.npy --names missing.csv              | missing.csv: no such file or directory
+groundtruth                                          | arguments are required: ITEMS, QUERIES
+groundtruth missing.npy items.npy --out o.npy        | missing.npy
+groundtruth items.npy missing.npy --out o.npy        | missing.npy
+groundtruth items.npy five.npy --out o.npy           | must have as many columns as
+groundtruth items.npy items.npy --k 0 --out o.npy    | --k must be a whole number
+groundtruth items.npy items.npy --k 60 --out o.npy   | --k must be a whole number
+groundtruth items.npy items.npy --measure cosin --out o.npy | (did you mean 'cosine'?)
+groundtruth items.npy items.npy --out o.txt          | --out must
+groundtruth nan.npy items.npy --out o.npy            | must be finite
+groundtruth items.npy items.npy --result missing.npy | missing.npy
+groundtruth items.npy items.npy --threads 0 --out o.npy | --threads must be a whole number
 bench missing.npy                                    | missing.npy: no such file or directory
 bench nan.npy                                        | nan.npy: vectors must be finite
 bench line.npy                                       | line.npy must hold one 2-dimensional array
