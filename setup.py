@@ -28,7 +28,7 @@ class BuildWithLibraries(build_py):
         if not IS_NATIVE:
             return
         tiers = [] if TIERS == ["1"] else TIERS
-        # saving an index asks for the version, which an isolated build finds in the egg-info here
+        # saving an index reads the version, which an isolated build finds in the egg-info here
         paths = [os.environ.get("PYTHONPATH", ""), str(Path(__file__).parent.absolute())]
         subprocess.run(
             [sys.executable, "-m", "fastcos.kernels.build", "fastcos/kernels", *tiers],
