@@ -84,6 +84,16 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     "SimilarityIndex": (
         lambda n: (rows(n),), lambda X: fastcos.SimilarityIndex().fit(X).search(X, 10),
     ),
+    "near_duplicates": (
+        lambda n: (rows(n),), lambda X: fastcos.neighbors.near_duplicates(X, 0.9),
+    ),
+    "rescore": (
+        lambda n: (rows(n), lists(n)), lambda X, near: fastcos.neighbors.rescore(X, X, near, 5),
+    ),
+    "semantic_search": (
+        lambda n: (rows(n),), lambda X: fastcos.neighbors.semantic_search(X[:100], X),
+    ),
+    "calibrate": (lambda n: (rows(n),), lambda X: fastcos.calibrate(X)),
     "NeighborsTransformer": (
         lambda n: (rows(n),), lambda X: fastcos.NeighborsTransformer(10).fit_transform(X),
     ),
