@@ -207,12 +207,13 @@ def _fit() -> None:
 
 
 def _audit(dtype: str) -> None:
-    from fastcos import auditing
+    from fastcos import auditing, calibration
 
     # few items, and as many as make a search for few queries share panels among threads
     for n in (60, 512 * tiles.PANEL):
         labels = [str(i % 3) for i in range(n)]
         auditing.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)
+    calibration.calibrate(_vectors(dtype, 60), condition=1.2)
 
 
 def _products(dtype: str) -> None:

@@ -36,8 +36,8 @@ def files(tmp_path_factory):
     (folder / "seen.csv").write_text("user,item,count\n" + "\n".join(lines) + "\n")
     kinds = ["abc"[c] for c in clusters]
     kinds[columns[0]] = "a|b"
-    labels = [f"{i},item {i},{kind},{1970 + i % 2}s" for i, kind in enumerate(kinds)]
-    (folder / "items.csv").write_text("item,name,kind,era\n" + "\n".join(labels) + "\n")
+    labels = [f"{i},item {i},{1970 + i % 2}s,{kind}" for i, kind in enumerate(kinds)]
+    (folder / "items.csv").write_text("item,name,era,kind\n" + "\n".join(labels) + "\n")
     return folder
 
 
@@ -199,7 +199,7 @@ def test_compare_writes_and_prints_the_leaderboard(compared):
 @pytest.mark.slow
 def test_compare_of_shuffled_labels_exits_with_one(files, tmp_path, capsys):
     lines = (files / "items.csv").read_text().splitlines()
-    kinds = np.random.default_rng(3).permutation([line.split(",")[2] for line in lines[1:]])
+    kinds = np.random.default_rng(3).permutation([line.split(",")[-1] for line in lines[1:]])
     body = [
         f"{line.rpartition(',')[0]},{kind}" for line, kind in zip(lines[1:], kinds, strict=True)
     ]
