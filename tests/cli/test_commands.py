@@ -497,7 +497,7 @@ def test_compare_baskets_by_department(tmp_path, capsys):
     assert conclusion_of(out).startswith("No measure recovers these labels: ")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs("glove50/glove50.npz", "words/battig.csv", "words/bless.csv", "words/EN-MEN-TR-3k.txt")
 @pytest.mark.parametrize("categories", ["battig", "bless"])
 def test_compare_words_by_category_and_ratings(tmp_path, capsys, categories):

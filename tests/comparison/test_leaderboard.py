@@ -232,7 +232,7 @@ def test_labels_of_scattered_groups_are_recovered_locally():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_shuffled_labels_are_rarely_accepted():
     accepted = 0
     for seed in range(60):
