@@ -15,6 +15,8 @@ def same_isa_afterwards():
     fastcos.set_config(isa=isa)
 
 
+# other instruction sets than this CPU's compile code that no other test needs
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [True, False], ids=["self-join", "queries"])
 @pytest.mark.parametrize("entry_point", dense_exactness.ENTRY_POINTS)
 def test_neighbors_by_equals_the_oracle(entry_point, own, tmp_path):

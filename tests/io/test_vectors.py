@@ -255,7 +255,7 @@ def test_small_floats_in_safetensors(tmp_path):
             read_vectors(path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_npz_of_many_bombs_is_refused(tmp_path):
     """Each array expands to less than is allowed, all of them to more."""
     with zipfile.ZipFile(tmp_path / "v.npz", "w", zipfile.ZIP_DEFLATED) as archive:
