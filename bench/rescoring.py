@@ -5,14 +5,10 @@ query's candidates in float32 and in float64 (as exact as ours) and sorts them. 
 calls, after one that compiles; the answers are compared first.
 """
 
-import statistics
-import time
-
 import numpy as np
 
+from bench.search_plan import milliseconds
 from fastcos.neighbors import rescore
-
-CALLS = 5
 
 
 def loop(queries, items, candidates, k, dtype):
@@ -24,16 +20,6 @@ def loop(queries, items, candidates, k, dtype):
         scores /= np.sqrt(np.einsum("ij,ij->i", rows, rows))
         best[i] = listed[np.argsort(-scores, kind="stable")[:k]]
     return best
-
-
-def milliseconds(call):
-    call()
-    times = []
-    for _ in range(CALLS):
-        start = time.perf_counter()
-        call()
-        times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times)
 
 
 if __name__ == "__main__":

@@ -563,11 +563,12 @@ ESTIMATORS = {
 # functions without an argument, and records that a call returns
 NOT_CALLED = {
     "get_config", "rescalings", "list_measures", "presets", "summaries", "invariances", "Neighbors",
-    "SVD", "atomic_path", "EQ2", "metrics", "Measure", "Plain", "UpperBounded",
+    "SVD", "atomic_path", "EQ2", "METHODS", "RATES", "metrics", "Measure", "Plain", "UpperBounded",
 }  # fmt: skip
 PACKAGES = (
     fastcos,
     auditing,
+    calibration,
     comparison,
     datasets,
     io,
