@@ -68,7 +68,7 @@ def set_config(
     backend : {"pool", "prange"}, optional
         "prange" drives the kernels by one OpenMP or TBB loop, if a trial shows that it is safe.
         Variable: ``FASTCOS_BACKEND``.
-    isa : {"amx", "vnni", "avx512", "avx2", "generic"}, optional
+    isa : {"amx", "vnni", "avx512", "avxvnni", "avx2", "generic"}, optional
         Widest instruction set to use; the CPU must have it. Results are bit-identical.
         Variable: ``FASTCOS_ISA``.
     cache_dir : path-like, optional

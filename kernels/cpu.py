@@ -12,6 +12,7 @@ ISA_FEATURES = {
     "amx": ("avx512f", "avx512bw", "avx512vl", "amx-tile", "amx-int8"),
     "vnni": ("avx512f", "avx512bw", "avx512vl", "avx512vnni"),
     "avx512": ("avx512f", "avx512bw", "avx512vl"),
+    "avxvnni": ("avx2", "fma", "avxvnni"),
     "avx2": ("avx2", "fma"),
     "generic": (),
 }

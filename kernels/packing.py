@@ -20,8 +20,8 @@ SLACK = np.float32(2.0**-16)
 _ROUND_UP = np.float32(1.0 + 2.0**-12)
 # bound on the norm of entries whose squares underflow in float32; items have norms of at most 1
 _UNDERFLOW = np.float32(1e-18)
-# largest magnitude of an int8 code
-_LARGEST_CODE = np.float32(127.0)
+# largest magnitude of an int8 code; of queries with avx2, where two products fit in int16
+_LARGEST_CODE, _LARGEST_OF_AVX2 = np.float32(127.0), np.float32(64.0)
 # rows whose panels are formed together: their offsets differ by little, and their buffer of 1 kB a
 # column stays in the second-level cache
 CHUNK = 8 * PANEL
@@ -34,7 +34,7 @@ _TO_UNSIGNED = np.int32(-0x7F7F7F80)
 @kernel
 def is_quantised(isa):
     """Whether rows are packed as int8 codes."""
-    return len(isa) <= 2
+    return len(isa) <= 4
 
 
 @kernel
@@ -70,9 +70,9 @@ def shift_products(lo, hi, rows, factors, shift, products):
 
 
 @kernel
-def _step_of(largest):
+def _step_of(largest, largest_code):
     """Step of quantisation of numbers up to this magnitude; 1 where all are zero."""
-    return largest / _LARGEST_CODE if largest > np.float32(1e-30) else np.float32(1.0)
+    return largest / largest_code if largest > np.float32(1e-30) else np.float32(1.0)
 
 
 @kernel
@@ -118,7 +118,7 @@ def prepare_item_panels(
             start, count = p * PANEL - first, min(PANEL, last - p * PANEL)
             scale, residual, norm = np.float32(1.0), np.float32(0.0), np.float32(0.0)
             if is_quantised(isa):
-                scale = _step_of(np.float32(largest[start]))
+                scale = _step_of(np.float32(largest[start]), _LARGEST_CODE)
             inverse = np.float32(1.0) / scale
             target = packed[p * PANEL * words : (p + 1) * PANEL * words]
             target[:] = 0
@@ -186,7 +186,7 @@ def pack_query(
     measure_row(buffer, measured)
     norm, scale = _above(measured[1]), np.float32(1.0)
     if is_quantised(isa):
-        scale = _step_of(measured[0])
+        scale = _step_of(measured[0], _LARGEST_OF_AVX2 if len(isa) == 4 else _LARGEST_CODE)
         total = quantise_row(buffer, scale, np.float32(1.0) / scale, codes, measured)
         _place_query(isa, codes.view(np.int32), query, words, target)
         return scale, norm, _above(measured[0]), np.int32(-128) * total

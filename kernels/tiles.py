@@ -8,8 +8,9 @@ isa      instruction                                                           s
 ======== ===================================================================== =================
 amx      tdpbssd: 16 x 16 x 64 signed bytes at once; queries signed            int32
 vnni     vpdpbusd: 4 multiply-adds a lane; items offset by 128 to unsigned     int32
+avxvnni  the same in registers of 8 lanes instead of 16                        int32
+avx2     vpmaddubsw, vpmaddwd: the same with query codes up to 64, not 127     int32
 avx512   float32, 8 items x 32 queries in 16 registers of 16 lanes             float32
-avx2     float32, 4 items x 16 queries in 8 registers of 8 lanes               float32
 generic  float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU       float32
 ======== ===================================================================== =================
 
@@ -23,11 +24,11 @@ float32. A panel is read from its beginning to its end, so that the CPU fetches 
 isa      words of a row   items                                              queries
 ======== ================ ================================================== =====================
 amx      16 (d / 64)      step of 16 words, item, word                       step, half, word, query
-vnni     2 (d / 8)        group of 8 items, word, item                       word, query
-float    d                item, word                                         word, query
+others   2 (d / 8)        group of 8 items, word, item                       word, query
+float32  d                item, word                                         word, query
 ======== ================ ================================================== =====================
 
-Both int8 instructions give the same integers, exact up to ``MOST_CODES`` columns.
+Sums of int8 codes are exact up to ``MOST_CODES`` columns. Items have the same codes for all.
 """
 
 import numpy as np
@@ -57,15 +58,19 @@ AVAILABLE = not DISABLE_JIT
 ISA_TUPLES = {
     "amx": (0,),
     "vnni": (0,) * 2,
-    "avx512": (0,) * 3,
+    "avxvnni": (0,) * 3,
     "avx2": (0,) * 4,
-    "generic": (0,) * 5,
+    "avx512": (0,) * 5,
+    "generic": (0,) * 6,
 }
-# by isa number: items, lanes of queries, registers of queries that fit into the CPU's registers
-_FLOAT_SHAPES = {3: (8, 16, 2), 4: (4, 8, 2), 5: (4, 4, 2)}
+_AVX2 = 4
+# by isa number: lanes of a register, and registers of sums, half of the CPU's
+_INT8_SHAPES = {2: (16, 16), 3: (8, 8), _AVX2: (8, 8)}
+# by isa number: items and lanes of a block with two registers of queries
+_FLOAT_SHAPES = {5: (8, 16), 6: (4, 4)}
 # bytes of 64 dimensions of 32 packed rows
 _STEP_BYTES = 2048
-# items of a group, whose sums with 32 queries fill 16 registers
+# items of a group: their words lie together
 GROUP = 8
 # queries up to which each reads the panel anew, from the first-level cache: 16 take the time of 4
 _FEW = 4
@@ -130,8 +135,8 @@ def score_panel(typingctx, isa, items, item0, queries, query0, words, starts, st
     """Scores (32, 32) of one panel of items with one panel of queries.
 
     items, queries, starts, scores are flat; item0, query0 and start0 count elements. starts: -128
-    times the sum of each query's codes, for vnni only. used: queries that are no padding; scores
-    of others may be left out, so that few queries take less time.
+    times the sum of each query's codes, for int8 without amx. used: queries that are no padding;
+    scores of others may be left out, so that few queries take less time.
     """
     signature = types.void(isa, items, item0, queries, query0, words, starts, start0, used, scores)
 
@@ -140,9 +145,10 @@ def score_panel(typingctx, isa, items, item0, queries, query0, words, starts, st
         left = pointer(context, builder, sig.args[1], a[1], a[2])
         right = pointer(context, builder, sig.args[3], a[3], a[4])
         out = pointer(context, builder, sig.args[9], a[9], I64(0))
-        if number > 2:
+        if number in _FLOAT_SHAPES:
             _emit_float(builder, _FLOAT_SHAPES[number], left, a[5], right, a[5], out)
             return context.get_dummy_value()
+        offsets = pointer(context, builder, sig.args[6], a[6], a[7])
         is_full = builder.icmp_signed(">", a[8], I64(PANEL // 2))
         with builder.if_else(is_full) as (full, half):
             for branch, halves in ((full, (0, 1)), (half, (0,))):
@@ -150,16 +156,15 @@ def score_panel(typingctx, isa, items, item0, queries, query0, words, starts, st
                     if number == 1:
                         _emit_amx(builder, left, right, builder.lshr(a[5], I64(4)), halves, out)
                         continue
-                    offsets = pointer(context, builder, sig.args[6], a[6], a[7])
                     if halves == (0, 1):
-                        _emit_vnni(builder, left, right, a[5], offsets, halves, out)
+                        _emit_int8(builder, number, left, right, a[5], offsets, PANEL, out)
                         continue
                     is_few = builder.icmp_signed("<=", a[8], I64(_FEW))
                     with builder.if_else(is_few) as (few, more):
                         with few:
-                            _emit_vnni_few(builder, left, right, a[5], offsets, a[8], out)
+                            _emit_few(builder, number, left, right, a[5], offsets, a[8], out)
                         with more:
-                            _emit_vnni(builder, left, right, a[5], offsets, halves, out)
+                            _emit_int8(builder, number, left, right, a[5], offsets, PANEL // 2, out)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -189,79 +194,99 @@ def _emit_amx(builder, items, queries, steps, halves, out):
         builder.call(write, [I8(tile), builder.gep(out, [I64(at)]), I64(PANEL * 4)])
 
 
-def _emit_vnni(builder, items, queries, words, starts, halves, out):
-    """Four groups of 8 items x 16 queries or 32, each in 8 or 16 registers; two words a step."""
-    # the i32 spelling is accepted by LLVM before and after 22
-    multiply = function(builder, "llvm.x86.avx512.vpdpbusd.512", _V_I32, [_V_I32] * 3)
-    with cgutils.for_range(builder, I64(PANEL // GROUP)) as part:
-        size = builder.mul(words, I64(GROUP))
-        group = builder.gep(items, [builder.mul(part.index, size)])
+def _emit_int8(builder, number, items, queries, words, starts, n_queries, out):
+    """Blocks of items x all queries, with as many items as have registers; two words a step."""
+    lanes, registers = _INT8_SHAPES[number]
+    kind, columns = ir.VectorType(I32, lanes), range(0, n_queries, lanes)
+    rows = min(GROUP, registers // len(columns))
+    with cgutils.for_range(builder, I64(PANEL // rows)) as part:
+        first = builder.mul(part.index, I64(rows))
+        group = builder.mul(builder.udiv(first, I64(GROUP)), builder.mul(words, I64(GROUP)))
+        block = builder.gep(items, [builder.add(group, builder.urem(first, I64(GROUP)))])
 
-        def step(k, sums, group=group):
-            item_at = builder.gep(group, [builder.mul(k, I64(2 * GROUP))])
+        def step(k, sums, block=block):
+            item_at = builder.gep(block, [builder.mul(k, I64(2 * GROUP))])
             query_at = builder.gep(queries, [builder.mul(k, I64(2 * PANEL))])
             for word in (0, 1):
-                lanes = [
-                    load(builder, query_at, _V_I32, word * PANEL + half * 16) for half in halves
-                ]
+                codes = [load(builder, query_at, kind, word * PANEL + at) for at in columns]
                 results = []
-                for row in range(GROUP):
+                for row in range(rows):
                     code = builder.load(builder.gep(item_at, [I64(word * GROUP + row)]))
-                    item = broadcast(builder, code, _V_I32)
+                    item = broadcast(builder, code, kind)
                     results += [
-                        builder.call(multiply, (sums[len(lanes) * row + h], item, lanes[h]))
-                        for h in halves
+                        _add_products(builder, number, sums[len(codes) * row + v], item, query)
+                        for v, query in enumerate(codes)
                     ]
                 sums = results
             return sums
 
-        first = [load(builder, starts, _V_I32, half * 16) for half in halves]
-        sums = loop(builder, builder.lshr(words, I64(1)), first * GROUP, step)
-        target = builder.gep(out, [builder.mul(part.index, I64(GROUP * PANEL))])
+        zero = [load(builder, starts, kind, at) for at in columns]
+        sums = loop(builder, builder.lshr(words, I64(1)), zero * rows, step)
+        target = builder.gep(out, [builder.mul(first, I64(PANEL))])
         for t, value in enumerate(sums):
-            row, half = divmod(t, len(halves))
-            _store(builder, value, target, row * PANEL + half * 16)
+            row, vector = divmod(t, len(columns))
+            _store(builder, value, target, row * PANEL + columns[vector])
 
 
-def _emit_vnni_few(builder, items, queries, words, starts, used, out):
-    """Query by query, 8 items x 2 words a register: bound by memory, not by multiplications."""
-    multiply = function(builder, "llvm.x86.avx512.vpdpbusd.512", _V_I32, [_V_I32] * 3)
-    first_lanes, last_lanes = (
-        ir.Constant(ir.VectorType(I32, GROUP), list(range(first, first + GROUP)))
-        for first in (0, GROUP)
-    )
-    alternate = ir.Constant(_V_I32, [0] * GROUP + [16] * GROUP)
+def _emit_few(builder, number, items, queries, words, starts, used, out):
+    """Query by query, 8 items a register: bound by memory, not by multiplications."""
+    lanes, _ = _INT8_SHAPES[number]
+    kind, wide = ir.VectorType(I32, lanes), lanes // GROUP
     groups = [builder.gep(items, [builder.mul(words, I64(i))]) for i in range(0, PANEL, GROUP)]
+    parts = [
+        ir.Constant(ir.VectorType(I32, GROUP), list(range(first, first + GROUP)))
+        for first in range(0, lanes, GROUP)
+    ]
+    # of two registers, each with a word in all lanes
+    of_both = ir.Constant(kind, [lanes * (lane // GROUP) for lane in range(lanes)])
     with cgutils.for_range(builder, used) as query:
 
         def step(k, sums):
-            at = builder.add(builder.mul(k, I64(2 * PANEL)), query.index)
-            pair = [
-                broadcast(builder, builder.load(builder.gep(queries, [place])), _V_I32)
-                for place in (at, builder.add(at, I64(PANEL)))
+            at = builder.add(builder.mul(k, I64(wide * PANEL)), query.index)
+            codes = [
+                broadcast(builder, builder.load(builder.gep(queries, [place])), kind)
+                for place in (at, builder.add(at, I64((wide - 1) * PANEL)))
             ]
-            codes = builder.shuffle_vector(*pair, alternate)
-            place = builder.mul(k, I64(2 * GROUP))
-            rows = [load(builder, builder.gep(group, [place]), _V_I32, None) for group in groups]
-            return [builder.call(multiply, (s, r, codes)) for s, r in zip(sums, rows, strict=True)]
+            codes = builder.shuffle_vector(*codes, of_both)
+            place = builder.mul(k, I64(lanes))
+            rows = [load(builder, builder.gep(group, [place]), kind, None) for group in groups]
+            return [
+                _add_products(builder, number, total, row, codes)
+                for total, row in zip(sums, rows, strict=True)
+            ]
 
-        zero = broadcast(builder, I32(0), _V_I32)
-        sums = loop(builder, builder.lshr(words, I64(1)), [zero] * len(groups), step)
+        zero = broadcast(builder, I32(0), kind)
+        sums = loop(builder, builder.udiv(words, I64(wide)), [zero] * len(groups), step)
         start = builder.load(builder.gep(starts, [query.index]))
-        for number, value in enumerate(sums):
-            halves = [builder.shuffle_vector(value, value, to) for to in (first_lanes, last_lanes)]
-            totals = builder.add(*halves)
+        for group, value in enumerate(sums):
+            pieces = [builder.shuffle_vector(value, value, part) for part in parts]
+            totals = pieces[0] if wide == 1 else builder.add(*pieces)
             for i in range(GROUP):
                 total = builder.add(builder.extract_element(totals, I32(i)), start)
-                at = builder.add(query.index, I64((number * GROUP + i) * PANEL))
+                at = builder.add(query.index, I64((group * GROUP + i) * PANEL))
                 builder.store(total, builder.gep(out, [at]))
 
 
+def _add_products(builder, number, sums, item, query):
+    """Emit sums + products of 4 unsigned and 4 signed bytes of each lane."""
+    kind = sums.type
+    if number != _AVX2:
+        # the i32 spelling is accepted by LLVM before and after 22
+        name = f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}"
+        return builder.call(function(builder, name, kind, [kind] * 3), (sums, item, query))
+    # |query code| <= 64: two products of 255 and 64 fit in int16
+    codes, pairs = ir.VectorType(I8, 32), ir.VectorType(I16, 16)
+    multiply = function(builder, "llvm.x86.avx2.pmadd.ub.sw", pairs, [codes] * 2)
+    add_pairs = function(builder, "llvm.x86.avx2.pmadd.wd", kind, [pairs] * 2)
+    products = builder.call(multiply, [builder.bitcast(side, codes) for side in (item, query)])
+    return builder.add(sums, builder.call(add_pairs, [products, ir.Constant(pairs, [1] * 16)]))
+
+
 def _emit_float(builder, shape, items, stride, queries, depth, out):
-    """Sub-panels of `rows` items x `vectors * lanes` queries; mul and add may be contracted."""
-    rows, lanes, vectors = shape
+    """Blocks of items x two registers of queries; mul and add may be contracted."""
+    rows, lanes = shape
     kind = ir.VectorType(F32, lanes)
-    width = lanes * vectors
+    width = 2 * lanes
     with cgutils.for_range(builder, I64(PANEL // rows)) as part:
         first = builder.mul(part.index, I64(rows))
         block = builder.gep(items, [builder.mul(first, stride)])
@@ -272,21 +297,21 @@ def _emit_float(builder, shape, items, stride, queries, depth, out):
 
             def step(k, sums, row_starts=row_starts, panel=panel):
                 at = builder.gep(panel, [builder.mul(k, I64(PANEL))])
-                columns = [load(builder, at, kind, v * lanes) for v in range(vectors)]
+                columns = [load(builder, at, kind, v * lanes) for v in (0, 1)]
                 results = []
                 for row, start in enumerate(row_starts):
                     item = broadcast(builder, builder.load(builder.gep(start, [k])), kind)
-                    for v in range(vectors):
+                    for v in (0, 1):
                         product = builder.fmul(item, columns[v], flags=("contract",))
-                        total = sums[row * vectors + v]
+                        total = sums[2 * row + v]
                         results.append(builder.fadd(total, product, flags=("contract",)))
                 return results
 
             zero = broadcast(builder, F32(0.0), kind)
-            sums = loop(builder, depth, [zero] * (rows * vectors), step)
+            sums = loop(builder, depth, [zero] * (2 * rows), step)
             target = builder.gep(out, [builder.add(builder.mul(first, I64(PANEL)), column)])
             for t, value in enumerate(sums):
-                _store(builder, value, target, t // vectors * PANEL + t % vectors * lanes)
+                _store(builder, value, target, t // 2 * PANEL + t % 2 * lanes)
 
 
 def _store(builder, value, start, offset):

@@ -324,14 +324,14 @@ class Packing(Workload):
         packed = np.asarray(arrays.packed)[: panels * 32 * layout.words]
         if layout.isa == "amx":
             blocks = packed.reshape(panels, -1, 32, 16).transpose(0, 2, 1, 3)
-        elif layout.isa == "vnni":
+        elif layout.quantised:
             blocks = packed.reshape(panels, 4, layout.words, 8).transpose(0, 1, 3, 2)
         else:
             blocks = packed
         rows = np.ascontiguousarray(blocks).reshape(panels, 32, layout.words)
         if layout.quantised:
-            rows = rows.view(np.uint8).astype(np.float64) - 128 if layout.isa == "vnni" else (
-                rows.view(np.int8).astype(np.float64)
+            rows = rows.view(np.int8).astype(np.float64) if layout.isa == "amx" else (
+                rows.view(np.uint8).astype(np.float64) - 128
             )  # fmt: skip
         lengths = np.linalg.norm(rows, axis=2) / arrays.statistics[:panels, :1]
         return abs(lengths - 1).max()

@@ -137,15 +137,14 @@ class TileLayout(NamedTuple):
 def tile_layout(isa: str, depth: int) -> TileLayout:
     """Return the layout of an instruction set for rows of this depth.
 
-    Wider rows than int32 sums can hold are compared in float32, which any CPU with int8
-    instructions can do.
+    Wider rows than int32 sums can hold are compared in float32.
     """
-    if isa in ("amx", "vnni") and depth > tiles.MOST_CODES:
-        isa = "avx512"
+    if depth > tiles.MOST_CODES:
+        isa = "avx512" if isa in ("amx", "vnni", "avx512") else "generic"
     rotated = max(depth, 16)
     if isa == "amx":
         return TileLayout(isa, True, 16 * -(-rotated // 64), 0)
-    if isa == "vnni":
+    if isa in ("vnni", "avxvnni", "avx2"):
         return TileLayout(isa, True, 2 * -(-rotated // 8), 0)
     return TileLayout(isa, False, depth, 1.1 * (depth + 8) * 2.0**-24)
 

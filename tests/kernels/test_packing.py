@@ -70,9 +70,9 @@ def test_quantise_row_returns_sums():
 # others than this CPU's compile code that no other test needs
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
-    for isa in ("amx", "vnni", "avx512")
+    for isa in ("amx", "vnni", "avx2", "avx512")
 ]
-WORDS = {"amx": 16, "vnni": 10, "avx512": 40}
+WORDS = {"amx": 16, "vnni": 10, "avx2": 10, "avx512": 40}
 
 
 def packed(isa, X, factor, shift, offsets):
@@ -94,7 +94,7 @@ def packed(isa, X, factor, shift, offsets):
     if isa == "amx":
         codes = out.view(np.int8).reshape(panels * words // 16, 32, 64)
         rows = codes.reshape(panels, -1, 32, 64).swapaxes(1, 2).reshape(32 * panels, -1)
-    elif isa == "vnni":
+    elif isa in ("vnni", "avx2"):
         codes = out.view(np.uint8).reshape(panels, 4, words, 8, 4).swapaxes(2, 3)
         rows = codes.reshape(32 * panels, -1).astype(int) - 128
     else:
