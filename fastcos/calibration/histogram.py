@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastcos import config
 from fastcos.measures.base import Measure, Plain
 from fastcos.neighbors.blocks import score_blocks
 
@@ -15,9 +16,11 @@ Integers = npt.NDArray[np.int64]
 
 # bins of a histogram: a bin of cosines is 2^-15 wide, 3e-5, less than the third decimal
 N_BINS = 2**16
-# queries scored at once: the fastest of 32 .. 512 for 20,000 items of 64 columns, where a block
-# of scores takes 20 MB; 60 million pairs a second (bench/calibration.py, null)
-BLOCK = 128
+# queries scored at once, at most: the fastest of 32 .. 512 for 20,000 items of 64 columns, where a
+# block of scores takes 20 MB; 60 million pairs a second (bench/calibration.py, null)
+_BLOCK = 128
+# bytes of a score while it is counted: the product, and up to five float64 arrays made of it
+_BYTES_PER_SCORE = 48
 
 
 class Bins(NamedTuple):
@@ -49,6 +52,12 @@ class Bins(NamedTuple):
 COSINE_BINS = Bins(-1.0, 2.0 / N_BINS)
 
 
+def queries_per_block(n_items: int) -> int:
+    """Return how many queries to score at once, so that their block fits working_memory."""
+    fits = config.working_memory() * 2**20 / (_BYTES_PER_SCORE * n_items)
+    return max(1, min(_BLOCK, int(fits)))
+
+
 class Pairs(NamedTuple):
     """Pairs to score: every query with every item; own: rows are no pair with themselves."""
 
@@ -64,7 +73,8 @@ class Pairs(NamedTuple):
 
     def blocks(self, progress: Callable[[int], None]) -> Iterator[tuple[slice, Floats]]:
         """Yield the scores of some queries with all items; -inf for a row with itself."""
-        for rows, scores in score_blocks(self.measure, self.queries, self.items, BLOCK):
+        block = queries_per_block(len(self.items))
+        for rows, scores in score_blocks(self.measure, self.queries, self.items, block):
             if self.own:
                 scores[np.arange(len(scores)), np.arange(rows.start, rows.stop)] = -np.inf
             yield rows, scores

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.calibration.histogram import BLOCK
+from fastcos.calibration.histogram import queries_per_block
 from fastcos.measures.base import Measure, get_measure
 from fastcos.neighbors.blocks import score_blocks
 
@@ -82,8 +82,8 @@ def pairs_near(
     validation.check_scorable("queries", Q, X)
     drawn = np.sort(generator.choice(len(Q), min(_QUERIES, len(Q)), replace=False))
     fitted = get_measure(measure).fit(X)
-    nearest = []
-    for rows, scores in score_blocks(fitted, validation.read_only(Q[drawn]), X, BLOCK):
+    nearest, block = [], queries_per_block(len(X))
+    for rows, scores in score_blocks(fitted, validation.read_only(Q[drawn]), X, block):
         numbers = drawn[rows]
         if queries is None:
             # each pair once, and none of a row with itself
@@ -144,7 +144,8 @@ def score_pairs(items: Any, pairs: Any, *, measure: str | Measure = "cosine") ->
     found = np.empty(len(numbers))
     if not len(numbers):
         return found
-    for rows, scores in score_blocks(fitted, validation.read_only(X[first]), X, BLOCK):
+    block = queries_per_block(len(X))
+    for rows, scores in score_blocks(fitted, validation.read_only(X[first]), X, block):
         here = np.flatnonzero((places >= rows.start) & (places < rows.stop))
         found[here] = scores[places[here] - rows.start, numbers[here, 1]]
     return found

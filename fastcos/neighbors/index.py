@@ -18,7 +18,14 @@ from fastcos.neighbors.out_of_core import results_in_directory
 from fastcos.neighbors.radius import pairs_above
 from fastcos.neighbors.rescoring import Rescored, as_candidates, best_of_candidates
 from fastcos.neighbors.search import as_items, as_options, as_request, finish, search
-from fastcos.neighbors.types import FittedItems, Neighbors, no_neighbors, padded
+from fastcos.neighbors.types import (
+    FittedItems,
+    Neighbors,
+    Threshold,
+    as_threshold,
+    no_neighbors,
+    padded,
+)
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -263,7 +270,7 @@ class SimilarityIndex:
     def radius(
         self,
         queries: Any,
-        threshold: float,
+        threshold: float | Threshold,
         *,
         allowed: Any = None,
         n_threads: int | None = None,
@@ -275,8 +282,8 @@ class SimilarityIndex:
         ----------
         queries : array_like (n, d) or (d,)
             One row per query; n may be 0.
-        threshold : float
-            Least score of a pair.
+        threshold : float or Calibration
+            As in :func:`fastcos.neighbors_above`.
         allowed : array_like, optional
             A mask over all positions, or positions: only these can be found.
         n_threads, working_memory
@@ -298,7 +305,7 @@ class SimilarityIndex:
         state = self._in_memory("for a radius search")
         Q = _as_item_rows("queries", queries, state.fitted.measure, or_vector=True)
         _check_width("queries", Q, state)
-        least = validation.as_real("threshold", threshold)
+        least = as_threshold("threshold", threshold, state.fitted.measure)
         options, n_items = as_options(n_threads, working_memory), state.fitted.n_items
         permitted = None
         if allowed is not None:

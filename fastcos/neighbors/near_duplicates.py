@@ -8,6 +8,7 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.measures.base import Measure
 from fastcos.neighbors.radius import neighbors_above
+from fastcos.neighbors.types import Threshold
 
 
 class NearDuplicates(NamedTuple):
@@ -33,7 +34,7 @@ class NearDuplicates(NamedTuple):
 
 def near_duplicates(
     items: Any,
-    threshold: float,
+    threshold: float | Threshold,
     *,
     measure: str | Measure = "cosine",
     n_threads: int | None = None,
@@ -47,8 +48,8 @@ def near_duplicates(
     ----------
     items : array_like (m, d)
         One row per item.
-    threshold : float
-        Score from which two items are connected.
+    threshold : float or Calibration
+        Score from which two items are connected, as in :func:`fastcos.neighbors_above`.
     measure, n_threads, working_memory
         As in :func:`fastcos.neighbors_above`.
 

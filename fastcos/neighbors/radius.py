@@ -27,7 +27,7 @@ from fastcos.engine.segments import exclusions_within
 from fastcos.kernels import exhaustive_top_k
 from fastcos.measures.base import Measure, UpperBounded, get_measure
 from fastcos.neighbors.search import as_options, fit_items
-from fastcos.neighbors.types import FittedItems
+from fastcos.neighbors.types import FittedItems, Threshold, as_threshold
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -44,7 +44,7 @@ _FINISHED_ROWS = 256
 
 def neighbors_above(
     queries: Any,
-    threshold: float,
+    threshold: float | Threshold,
     items: Any = None,
     *,
     measure: str | Measure = "cosine",
@@ -60,8 +60,9 @@ def neighbors_above(
     ----------
     queries : array_like (n, d), or (d,) where items are given, as for :func:`fastcos.top_k`
         One row per query.
-    threshold : float
-        Least score of a pair.
+    threshold : float or Calibration
+        Least score of a pair. Of a :class:`fastcos.calibration.Calibration` of this measure: its
+        threshold for its false-positive rate ``fpr``.
     items : array_like (m, d), optional
         None: the queries themselves; a row is then not paired with itself.
     measure : str or Measure
@@ -81,23 +82,31 @@ def neighbors_above(
     Raises
     ------
     ValueError
-        More pairs than working_memory holds, NaN or infinity, rows of different width.
+        More pairs than working_memory holds, NaN or infinity, rows of different width, a
+        calibration of another measure.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from fastcos import neighbors_above
+    >>> from fastcos import calibrate, neighbors_above
     >>> X = np.array([[3.0, 4.0], [4.0, 3.0], [0.0, 1.0]])
     >>> neighbors_above(X, 0.9).toarray().astype(float).round(2).tolist()
     [[0.0, 0.96, 0.0], [0.96, 0.0, 0.0], [0.0, 0.0, 0.0]]
+
+    At most one random pair in a hundred:
+
+    >>> items = np.random.default_rng(0).standard_normal((200, 8))
+    >>> neighbors_above(items, calibrate(items, fpr=0.01)).nnz / (200 * 199) <= 0.01
+    True
     """
     Q = validation.as_rows("queries", queries, or_vector=items is not None)
     X = Q if items is None else validation.as_rows("items", items)
     validation.check_same_width("items", X, "queries", Q)
     validation.check_scorable("queries", Q, X)
-    least = validation.as_real("threshold", threshold)
+    given = get_measure(measure)
+    least = as_threshold("threshold", threshold, given)
     options = as_options(n_threads, working_memory, progress)
-    fitted = fit_items(X, get_measure(measure), n_threads)
+    fitted = fit_items(X, given, n_threads)
     return pairs_above(fitted, Q, least, no_exclusions(len(Q), own=items is None), options)
 
 

@@ -1,10 +1,11 @@
 """What goes into the search pipeline, and what comes out."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from fastcos import validation
 from fastcos.display import MAX_ROWS, Table, as_table
 from fastcos.engine.packing import ExcludedItems, Integers
 from fastcos.engine.segments import Segment
@@ -168,3 +169,26 @@ def padded(found: Neighbors, k: int) -> Neighbors:
 def no_neighbors(n: int) -> Neighbors:
     """Return the neighbours of n queries that may find nothing."""
     return Neighbors(np.empty((n, 0), np.int64), np.empty((n, 0), np.float32))
+
+
+class Threshold(Protocol):
+    """A threshold that knows its measure, such as ``fastcos.calibration.Calibration``."""
+
+    @property
+    def measure(self) -> str:
+        """Name of the measure."""
+
+    def threshold(self) -> float:
+        """Return the least score of a pair."""
+
+
+def as_threshold(name: str, value: object, measure: Measure) -> float:
+    """Return a score as it is, and the score of a calibration of the same measure."""
+    if not callable(getattr(value, "threshold", None)):
+        return validation.as_real(name, value)
+    calibrated: Threshold = value  # type: ignore[assignment]
+    if calibrated.measure != measure.name:
+        raise ValueError(
+            f"{name} must be calibrated for {measure.name}, got one for {calibrated.measure}"
+        )
+    return float(calibrated.threshold())

@@ -1,8 +1,11 @@
 """Pairs next to a threshold, and scores of given pairs, against plain NumPy."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from fastcos import calibrate
 from fastcos.calibration import pairs_near, score_pairs
 
 
@@ -43,3 +46,18 @@ def test_score_pairs_equals_numpy():
 def test_score_pairs_refuses_wrong_pairs(pairs):
     with pytest.raises(ValueError, match="pairs"):
         score_pairs(np.eye(3), pairs)
+
+
+@pytest.mark.parametrize("call", [calibrate, lambda rows: pairs_near(rows, 0.5)])
+def test_blocks_of_pairs_fit_working_memory(monkeypatch, call):
+    rows = np.random.default_rng(3).standard_normal((4000, 4))
+    call(rows[:10])  # imports
+    monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "1")
+    tracemalloc.start()
+    try:
+        call(rows)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # copies of the rows, and the bins; a block of 128 queries took 20 MiB
+    assert peak < 2**20 + 8 * rows.nbytes + 6 * 8 * 2**16

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastcos import SimilarityIndex, neighbors_above, similarity_blocks
+from fastcos import SimilarityIndex, calibrate, neighbors_above, similarity_blocks
 from fastcos.measures import Plain
 from fastcos.neighbors import near_duplicates
 from tests.oracles import dense as dense_oracle
@@ -144,3 +144,30 @@ def test_near_duplicates_are_components_of_similar_pairs():
     np.testing.assert_array_equal(found.representatives[found.labels], expected)
     np.testing.assert_array_equal(found.representatives, np.unique(expected))
     assert 1 < len(found.representatives) < 120
+
+
+def test_thresholds_may_be_calibrations():
+    X = gaussian(700, 16, seed=1)
+    rate = calibrate(X, fpr=1e-3)
+    # the rate is counted by other code than the calibration's
+    cosines = dense_oracle.keys(X, X, "cosine")
+    wanted = (cosines >= rate.threshold(1e-3)) & ~np.eye(700, dtype=bool)
+    assert 0 < wanted.sum() <= 1e-3 * 700 * 699
+    found = neighbors_above(X, rate)
+    np.testing.assert_array_equal(found.indices, np.nonzero(wanted)[1])
+    index = SimilarityIndex().fit(X)
+    np.testing.assert_array_equal(
+        index.radius(X, rate).indices, index.radius(X, rate.threshold(1e-3)).indices
+    )
+    labels = near_duplicates(X, rate).labels
+    first, second = np.nonzero(wanted)
+    assert (labels[first] == labels[second]).all()
+    assert len(np.unique(labels)) < 700
+
+
+def test_calibrations_of_another_measure_are_refused():
+    X = gaussian(40, 4)
+    with pytest.raises(ValueError, match="threshold must be calibrated for dot, got one for cos"):
+        neighbors_above(X, calibrate(X), measure="dot")
+    with pytest.raises(ValueError, match="threshold must be a"):
+        neighbors_above(X, "0.5")
