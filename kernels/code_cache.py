@@ -10,16 +10,22 @@ alone, and a file of another user (root excepted) is not read. The digest in a f
 not attacks. ``compiler`` makes Numba use these files.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
 import pickle
 import sys
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
 import numpy as np
+
+# A process waits so long at most for another one that compiles the same kernel, for that one may
+# be stopped. The largest kernel takes 20 s on a busy machine.
+LONGEST_WAIT = 120.0
 
 # directory of set_cache_directory; None: from the environment
 _directory = None
@@ -91,6 +97,21 @@ class Files:
         """Whether there is a file of any signature."""
         return any((cache_directory() / self._folder).glob(f"{self._name}-*"))
 
+    @contextlib.contextmanager
+    def turn(self, keys):
+        """Unless a key has its file, wait while another process has the turn, then hold it.
+
+        Processes that start together compile each kernel once: eight test workers took eight times
+        the processor time. Where files cannot be locked nobody waits.
+        """
+        with contextlib.ExitStack() as stack:
+            # ImportError: no fcntl on Windows; RuntimeError: no home directory
+            with contextlib.suppress(ImportError, OSError, RuntimeError):
+                paths = list(map(self._path, keys))
+                if not any(path.exists() for path in paths):
+                    _wait_for_lock(stack, paths[0])
+            yield
+
     def load(self, key):
         """Return what was saved under key, or None."""
         path = self._path(key)
@@ -119,6 +140,23 @@ class Files:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _wait_for_lock(stack, path):
+    """Lock the byte of a path in the file of locks, until the stack is closed."""
+    import fcntl
+
+    _make_private(path.parent.parent)
+    file = stack.enter_context((path.parent.parent / "lock").open("ab"))
+    # the system unlocks it when the file is closed or the process is killed
+    byte = int.from_bytes(_digest(path, b"")[:7])
+    end = time.monotonic() + LONGEST_WAIT
+    while time.monotonic() < end:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+            break
+        except (BlockingIOError, PermissionError):  # another process has it: either, by POSIX
+            time.sleep(0.05)
 
 
 def _digest(path, payload):

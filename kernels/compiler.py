@@ -12,6 +12,7 @@ import numba
 from llvmlite import ir
 from numba import prange, types
 from numba.core import caching, cgutils, event, serialize
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 from numba.extending import intrinsic
@@ -31,7 +32,20 @@ def compiled(function, flags):
     # kernels are not called from C: without that entry the first audit is 5 % faster
     dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
     dispatcher._cache = CodeCache(function)
+    dispatcher.compile = functools.partial(_compile_in_turn, dispatcher, dispatcher.compile)
     return dispatcher
+
+
+def _compile_in_turn(dispatcher, compile_here, signature):
+    """Load the code of a signature, or compile it while no other process compiles the same.
+
+    The turn is taken under Numba's lock and by the outermost kernel only, so that no process waits
+    for another one while it holds a turn.
+    """
+    if global_compiler_lock.is_locked():
+        return compile_here(signature)
+    with global_compiler_lock, dispatcher._cache.turn(signature, dispatcher.targetctx):
+        return compile_here(signature)
 
 
 class Stopwatch(event.TimingListener):
@@ -142,7 +156,14 @@ class CodeCache(caching.FunctionCache):
             return None
 
     def _load(self, sig, target_context):
-        """Return code for this CPU, or for the widest tier of CPUs to which it belongs, or None.
+        for key in self._keys(sig, target_context):
+            data = self._cache_file.load(key)
+            if data is not None:
+                return self._impl.rebuild(target_context, data)
+        return None
+
+    def _keys(self, sig, target_context):
+        """Yield the key of code for this CPU, then of the tiers it belongs to, widest first.
 
         Code for another CPU gives the same bits: every tier has fused multiply-add, and what else
         differs is an argument, or within the code of one kernel and all that it calls.
@@ -150,10 +171,11 @@ class CodeCache(caching.FunctionCache):
         target = target_context.codegen().magic_tuple()
         sig, _, rest = self._index_key(sig, target_context.codegen())
         for cpu in (target[1:], *map(code_name, supported_tiers())):
-            data = self._cache_file.load((sig, (target[0], *cpu), rest))
-            if data is not None:
-                return self._impl.rebuild(target_context, data)
-        return None
+            yield sig, (target[0], *cpu), rest
+
+    def turn(self, sig, target_context):
+        """Hold the turn to compile a signature; see Files.turn."""
+        return self._cache_file.turn(self._keys(sig, target_context))
 
     def save_overload(self, sig, data):
         """Save compiled code, or warn."""

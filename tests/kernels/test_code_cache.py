@@ -84,7 +84,7 @@ def use(site, cache, code=USE, **environment):
 
 
 def entries(cache):
-    return sorted(p for p in Path(cache).rglob("*") if p.is_file())
+    return sorted(p for p in Path(cache).rglob("*") if p.is_file() and p.name != "lock")
 
 
 def double(lo, hi, x):
@@ -478,6 +478,59 @@ def test_concurrent_processes_share_the_cache(package, tmp_path):
     assert not [path for path in entries(tmp_path / "c") if path.name.startswith(".")]
     printed, _ = use(package, tmp_path / "c", several)
     assert printed == ["20.0", "3"]
+
+
+@pytest.mark.slow
+def test_processes_that_start_together_compile_once(package, tmp_path):
+    # four seconds in the compiler: all are there before the first has finished
+    slow = USE.replace("import numpy", "import time, numba, numpy", 1).replace(
+        "out = ",
+        """
+from numba.core import event
+class Late(event.Listener):
+    def on_start(self, event): time.sleep(2)
+    def on_end(self, event): pass
+event.register("numba:compile", Late())
+out = """,
+    )
+    running = [process(package, tmp_path / "c", slow) for _ in range(3)]
+    printed = []
+    for one in running:
+        with one:
+            words, warned = one.communicate(timeout=60)
+        assert (one.returncode, warned.replace(ANNOUNCED, "")) == (0, ""), warned
+        printed.append(words.split())
+    assert sorted(printed) == [["20.0", "0"], ["20.0", "1"], ["20.0", "1"]]
+
+
+@pytest.mark.slow
+def test_stopped_compiler_does_not_stop_others(package, tmp_path):
+    stopped = process(
+        package,
+        tmp_path / "c",
+        USE.replace(
+            "out = ",
+            """
+import os, signal
+from numba.core import event
+class Stop(event.Listener):
+    def on_start(self, event): print("stopped", flush=True); os.kill(os.getpid(), signal.SIGSTOP)
+    def on_end(self, event): pass
+event.register("numba:compile", Stop())
+out = """,
+        ),
+    )
+    with stopped:
+        assert stopped.stdout.readline() == "stopped\n"
+        brief = USE.replace(
+            "out = ",
+            """
+from fastcos.kernels import code_cache
+code_cache.LONGEST_WAIT = 0.5
+out = """,
+        )
+        assert use(package, tmp_path / "c", brief)[0] == ["20.0", "0"]
+        stopped.kill()
 
 
 def test_cache_directory_follows_setting_environment_home(monkeypatch):
