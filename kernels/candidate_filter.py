@@ -35,7 +35,7 @@ from collections import namedtuple
 import numpy as np
 
 from .exhaustive_top_k import is_excluded
-from .jit import kernel, relaxed_kernel
+from .jit import borrowing_kernel, kernel, relaxed_kernel
 from .packing import LANES, SLACK, pack_query, padded_width
 from .tiles import (
     PANEL,
@@ -133,9 +133,14 @@ def _offer(top, best):
 @kernel
 def estimate_thresholds(isa, items, first_panel, last_panel, stride, rank, block):
     """Set every tau to the rank-th best of the largest scores of every stride-th panel."""
-    lanes, n_queries = block.lanes, block.lanes.shape[0]
-    best = np.full((n_queries, rank, PANEL), -NEVER)
+    best = np.full((block.lanes.shape[0], rank, PANEL), -NEVER)
     top = np.empty(PANEL, np.float32)
+    _rank_samples(isa, items, first_panel, last_panel, stride, block, best, top)
+
+
+@borrowing_kernel
+def _rank_samples(isa, items, first_panel, last_panel, stride, block, best, top):
+    lanes, n_queries = block.lanes, block.lanes.shape[0]
     for p in range(first_panel + stride // 2, last_panel, stride):
         scale = np.float32(1.0) / items.statistics[p, 0]
         most, least = items.statistics[p, 3], items.statistics[p, 4]
@@ -155,7 +160,7 @@ def estimate_thresholds(isa, items, first_panel, last_panel, stride, rank, block
                 lanes[q, TAU, i] = best[q, -1, i]
 
 
-@kernel
+@borrowing_kernel
 def threshold_of(query, queries, score, unit):
     """The score as a tau in units of the query's scale, rounded down."""
     bound = queries.slopes[query] * score + queries.intercepts[query]
@@ -163,7 +168,7 @@ def threshold_of(query, queries, score, unit):
     return np.float32(max((bound - score_rounding(query, queries)) * unit, -3e38))
 
 
-@kernel
+@borrowing_kernel
 def score_rounding(query, queries):
     """Bound on the difference of K and of the K of the float64 score, by rounding."""
     return (
@@ -173,7 +178,7 @@ def score_rounding(query, queries):
     )
 
 
-@kernel
+@borrowing_kernel
 def may_find(column, query, own, permitted, excluded_indptr, excluded_indices):
     """Whether the item is permitted, not the query itself and not excluded."""
     if column == own[query] or (permitted.shape[0] > 0 and permitted[column] == 0):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .jit import kernel
+from .jit import borrowing_kernel, kernel
 from .pair_scores import score_pairs
 from .select import keep_best
 
@@ -10,7 +10,7 @@ from .select import keep_best
 _CHUNK = 256
 
 
-@kernel
+@borrowing_kernel
 def is_excluded(column, indices, first, last):
     """Whether column is in the sorted indices[first:last]."""
     while first < last:
@@ -24,7 +24,7 @@ def is_excluded(column, indices, first, last):
     return False
 
 
-@kernel
+@borrowing_kernel
 def write_run(scores, columns, count, score_row, column_row):
     """Copy count <= k sorted pairs to an output row, padded by -inf and -1."""
     for j in range(column_row.shape[0]):

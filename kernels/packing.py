@@ -9,7 +9,7 @@ load, on both sides). SLACK is more than three times that.
 import numpy as np
 
 from .intrinsics import prefetch_row
-from .jit import kernel
+from .jit import borrowing_kernel, kernel
 from .rotation import LANES, measure_row, quantise_row, rotate_row
 from .select import sort_best_first
 from .tiles import GROUP, PANEL
@@ -43,7 +43,7 @@ def padded_width(depth):
     return (depth + LANES - 1) // LANES * LANES
 
 
-@kernel
+@borrowing_kernel
 def load_row(rows, row, factor, coefficient, shift, out):
     """out[j] = factor rows[row, j] - coefficient shift[j], rounded once; zeros from d on.
 
@@ -101,45 +101,59 @@ def prepare_item_panels(
     largest, squares = np.empty(CHUNK), np.empty(CHUNK, np.float32)
     places, numbers = np.empty(CHUNK, np.int64), np.empty(CHUNK, np.int64)
     for chunk in range(lo, hi):
-        first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, order.shape[0])
-        for i in range(last - first):
-            _load_item(rows, order, first + i, factors, coefficients, shift, buffer[i])
-            if is_quantised(isa):
-                rotate_row(buffer[i], width, signs)
-            measure_row(buffer[i], measured)
-            largest[i], squares[i] = measured[0], measured[1]
-            places[i], numbers[i] = i, order[first + i]
+        _pack_chunk(
+            chunk, isa, rows, factors, coefficients, shift, offsets, signs, words, order,
+            small_offsets, packed, statistics, buffer, codes, measured, largest, squares, places,
+            numbers,
+        )  # fmt: skip
+
+
+@borrowing_kernel
+def _pack_chunk(
+    chunk, isa, rows, factors, coefficients, shift, offsets, signs, words, order, small_offsets,
+    packed, statistics, buffer, codes, measured, largest, squares, places, numbers,
+):  # fmt: skip
+    width = max(rows.shape[1], LANES)
+    first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, order.shape[0])
+    for i in range(last - first):
+        _load_item(rows, order, first + i, factors, coefficients, shift, buffer[i])
         if is_quantised(isa):
-            sort_best_first(largest, places, last - first)
-        for i in range(last - first):
-            order[first + i] = numbers[places[i]]
-            small_offsets[first + i] = offsets[numbers[places[i]]]
-        for p in range(first // PANEL, (last + PANEL - 1) // PANEL):
-            start, count = p * PANEL - first, min(PANEL, last - p * PANEL)
-            scale, residual, norm = np.float32(1.0), np.float32(0.0), np.float32(0.0)
+            rotate_row(buffer[i], width, signs)
+        measure_row(buffer[i], measured)
+        largest[i], squares[i] = measured[0], measured[1]
+        places[i], numbers[i] = i, order[first + i]
+    if is_quantised(isa):
+        sort_best_first(largest, places, last - first)
+    for i in range(last - first):
+        order[first + i] = numbers[places[i]]
+        small_offsets[first + i] = offsets[numbers[places[i]]]
+    for p in range(first // PANEL, (last + PANEL - 1) // PANEL):
+        start, count = p * PANEL - first, min(PANEL, last - p * PANEL)
+        scale, residual, norm = np.float32(1.0), np.float32(0.0), np.float32(0.0)
+        if is_quantised(isa):
+            scale = _step_of(np.float32(largest[start]), _LARGEST_CODE)
+        inverse = np.float32(1.0) / scale
+        target = packed[p * PANEL * words : (p + 1) * PANEL * words]
+        target[:] = 0
+        for i in range(count):
+            row = buffer[places[start + i]]
+            norm = max(norm, _above(squares[places[start + i]]))
             if is_quantised(isa):
-                scale = _step_of(np.float32(largest[start]), _LARGEST_CODE)
-            inverse = np.float32(1.0) / scale
-            target = packed[p * PANEL * words : (p + 1) * PANEL * words]
-            target[:] = 0
-            for i in range(count):
-                row = buffer[places[start + i]]
-                norm = max(norm, _above(squares[places[start + i]]))
-                if is_quantised(isa):
-                    quantise_row(row, scale, inverse, codes, measured)
-                    residual = max(residual, _above(measured[0]))
-                    _place_item(isa, codes.view(np.int32), i, words, target)
-                else:
-                    for k in range(words):
-                        target[i * words + k] = row[k]
-            here = small_offsets[p * PANEL : p * PANEL + count]
-            most, least = here.max(), here.min()
-            statistics[p, 0], statistics[p, 1], statistics[p, 2] = inverse, norm, residual
-            statistics[p, 3] = most + abs(most) * SLACK
-            statistics[p, 4] = least - abs(least) * SLACK
+                quantise_row(row, scale, inverse, codes, measured)
+                residual = max(residual, _above(measured[0]))
+                _place_item(isa, codes.view(np.int32), i, words, target)
+            else:
+                for k in range(words):
+                    target[i * words + k] = row[k]
+        most = least = small_offsets[p * PANEL]
+        for position in range(p * PANEL, p * PANEL + count):
+            most, least = max(most, small_offsets[position]), min(least, small_offsets[position])
+        statistics[p, 0], statistics[p, 1], statistics[p, 2] = inverse, norm, residual
+        statistics[p, 3] = most + abs(most) * SLACK
+        statistics[p, 4] = least - abs(least) * SLACK
 
 
-@kernel
+@borrowing_kernel
 def _load_item(rows, order, position, factors, coefficients, shift, out):
     depth = rows.shape[1]
     ahead = order[min(position + _AHEAD, order.shape[0] - 1)]
@@ -148,7 +162,7 @@ def _load_item(rows, order, position, factors, coefficients, shift, out):
     load_row(rows, row, factors[row], coefficients[row], shift, out)
 
 
-@kernel
+@borrowing_kernel
 def _place_item(isa, codes, item, words, target):
     """Write the words of an item's codes to its panel, and codes of zero behind them."""
     amx = len(isa) == 1
@@ -160,7 +174,7 @@ def _place_item(isa, codes, item, words, target):
         target[at] = (codes[k] if k < codes.shape[0] else np.int32(0)) ^ flip
 
 
-@kernel
+@borrowing_kernel
 def _place_query(isa, codes, query, words, target):
     """Write the words of a query's codes to its panel, and codes of zero behind them."""
     amx = len(isa) == 1
@@ -171,7 +185,7 @@ def _place_query(isa, codes, query, words, target):
         target[at] = codes[k] if k < codes.shape[0] else np.int32(0)
 
 
-@kernel
+@borrowing_kernel
 def pack_query(
     isa, rows, row, factor, coefficient, shift, signs, words, query, target, buffer, codes, measured
 ):

@@ -11,7 +11,7 @@ import numpy as np
 from llvmlite import ir
 
 from .intrinsics import prefetch_row
-from .jit import DISABLE_JIT, intrinsic, kernel, types
+from .jit import DISABLE_JIT, borrowing_kernel, intrinsic, kernel, types
 from .vector_ir import F32, F64, I64, broadcast, load, loop, pointer, sum_lanes
 
 # partial sums of an inner product
@@ -109,7 +109,7 @@ else:
     product, squared_distance = _product_compiled, _squared_distance_compiled
 
 
-@kernel
+@borrowing_kernel
 def score_pairs(
     metric_type, queries, query, query_norm, items, norms, offsets, columns, count, scores
 ):
@@ -146,8 +146,9 @@ def _cosine(product, norm):
 
 
 @kernel
-def order_by_item(columns, n_items, order):
-    """Write the numbers of the pairs to order (m,) int32, those of near items together."""
+def order_by_item(columns, n_items):
+    """Return the numbers of the pairs, (m,) int32, those of near items together."""
+    order = np.empty(columns.shape[0], np.int32)
     shift = 0
     while n_items >> shift > _BUCKETS:
         shift += 1
@@ -160,21 +161,20 @@ def order_by_item(columns, n_items, order):
         bucket = columns[entry] >> shift
         order[starts[bucket]] = entry
         starts[bucket] += 1
+    return order
 
 
-@kernel
+@borrowing_kernel
 def score_pairs_by_item(
-    metric_type, numbers, columns, queries, query_norms, items, norms, offsets, scores
+    metric_type, numbers, columns, order, queries, query_norms, items, norms, offsets, scores
 ):
     """scores[e] = score of query numbers[e] and item columns[e], read in the order of the items.
 
-    numbers, columns (m,) int64; scores (m,) float64 out; the others and the scores as in
-    score_pairs. Rows that lie together are read together.
+    numbers, columns (m,) int64; order (m,): as order_by_item returns; scores (m,) float64 out; the
+    others and the scores as in score_pairs. Rows that lie together are read together.
     """
     depth, count = items.shape[1], columns.shape[0]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
-    order = np.empty(count, np.int32)
-    order_by_item(columns, items.shape[0], order)
     for place in range(count):
         if place + AHEAD < count:
             prefetch_row(flat_items, columns[order[place + AHEAD]] * depth, depth)
@@ -240,9 +240,9 @@ def _product_float32(typingctx, x, x0, y, y0, depth):
     return types.float32(x, x0, y, y0, depth), codegen
 
 
-@kernel
+@borrowing_kernel
 def may_reach_by_item(
-    metric_type, numbers, columns, queries, query_norms, items, norms, offsets, least, reach
+    metric_type, numbers, columns, order, queries, query_norms, items, norms, offsets, least, reach
 ):
     """reach[e] (m,) uint8 out: whether query numbers[e] and item columns[e] may score least[e].
 
@@ -253,8 +253,6 @@ def may_reach_by_item(
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
     # single elements behind the last block of 64 are added one by one
     rounding = 1.1 * (depth // 64 + 27 + (depth & 63)) * 2.0**-24
-    order = np.empty(count, np.int32)
-    order_by_item(columns, items.shape[0], order)
     for place in range(count):
         if place + AHEAD < count:
             prefetch_row(flat_items, columns[order[place + AHEAD]] * depth, depth)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .jit import kernel
+from .jit import borrowing_kernel, kernel
 
 # gaps of Shell's sort: Ciura, Best increments for the average case of Shellsort, FCT 2001, and from
 # there on 2.25 times the last
@@ -32,7 +32,7 @@ _FEWEST_COUNTED = 17
 _MOST_COUNTED = 256
 
 
-@kernel
+@borrowing_kernel
 def kth_largest(values, count, k):
     """k-th largest of values[:count] (1 <= k <= count); reorders them. Mean O(count).
 
@@ -77,12 +77,12 @@ def sort_ascending(values):
             values[j] = value
 
 
-@kernel
+@borrowing_kernel
 def _comes_after(key, column, other_key, other_column):
     return key < other_key or (key == other_key and column > other_column)
 
 
-@kernel
+@borrowing_kernel
 def sort_best_first(keys, columns, count):
     """Sort the first count pairs in place, by descending key, equal keys by lower column.
 
@@ -118,7 +118,7 @@ def _sort_by_counting(keys, columns, count):
             ranks[i], ranks[to] = ranks[to], to
 
 
-@kernel
+@borrowing_kernel
 def keep_best(keys, columns, count, k, scratch):
     """Move the best k of the first count pairs to the front, sorted; returns how many there are.
 
@@ -138,7 +138,7 @@ def keep_best(keys, columns, count, k, scratch):
     return count
 
 
-@kernel
+@borrowing_kernel
 def _move_best(keys, columns, count, bound, ties):
     """Move to the front the pairs above the bound, and of those equal the `ties` lowest columns."""
     equal = 0
@@ -155,7 +155,7 @@ def _move_best(keys, columns, count, bound, ties):
             kept += 1
 
 
-@kernel
+@borrowing_kernel
 def _nth_lowest_column(keys, columns, count, bound, n, equal):
     """n-th lowest column among the keys equal to the bound, by bisection; columns differ."""
     low, high = columns[0] * 0, columns[0]

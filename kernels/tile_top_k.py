@@ -30,9 +30,9 @@ from .candidate_filter import (
     threshold_of,
 )
 from .exhaustive_top_k import is_excluded, write_run
-from .jit import kernel
+from .jit import borrowing_kernel, kernel
 from .packing import SLACK
-from .pair_scores import may_reach_by_item, score_pairs, score_pairs_by_item
+from .pair_scores import may_reach_by_item, order_by_item, score_pairs, score_pairs_by_item
 from .select import keep_best, kth_largest
 from .tiles import PANEL, end_tiles, passing, score_panel, start_tiles
 
@@ -58,7 +58,7 @@ def _buffers(n, k, capacity, score_type):
     return found, scratch
 
 
-@kernel
+@borrowing_kernel
 def _estimate(i, query, queries, items, block, found, scratch):
     """Drop excluded entries of query i of the block; write estimates of K of the others."""
     entries, estimates, values = found.entries[i], scratch.estimates, scratch.values
@@ -85,7 +85,7 @@ def _estimate(i, query, queries, items, block, found, scratch):
     found.counts[i] = kept
 
 
-@kernel
+@borrowing_kernel
 def _best_to_front(i, query, queries, items, block, found, scratch):
     """Move the candidates for the k best, by their estimates, to the front; return how many."""
     _estimate(i, query, queries, items, block, found, scratch)
@@ -108,7 +108,7 @@ def _best_to_front(i, query, queries, items, block, found, scratch):
     return front
 
 
-@kernel
+@borrowing_kernel
 def _keep_reaching(front, i, items, block, found, scratch):
     """Of the entries from `front` on keep those whose upper bound reaches tau, and no others."""
     entries, values = found.entries[i], scratch.values
@@ -130,7 +130,7 @@ def _keep_reaching(front, i, items, block, found, scratch):
     found.counts[i] = kept
 
 
-@kernel
+@borrowing_kernel
 def _merge(i, count, scratch, found):
     """Merge the first `count` scores and columns of scratch into the best k of query i."""
     scores, columns = scratch.scores, scratch.columns
@@ -144,7 +144,7 @@ def _merge(i, count, scratch, found):
     found.lengths[i] = total
 
 
-@kernel
+@borrowing_kernel
 def _raise_threshold(i, query, queries, block, found):
     """Raise tau to the k-th best score, once there are k."""
     k = found.scores.shape[1]
@@ -155,7 +155,7 @@ def _raise_threshold(i, query, queries, block, found):
         block.lanes[q, TAU, lane] = max(block.lanes[q, TAU, lane], bound)
 
 
-@kernel
+@borrowing_kernel
 def _score_front(metric_type, i, query, front, queries, items, block, found, scratch):
     """Score the first entries of query i in float64, and raise tau."""
     for entry in range(front):
@@ -168,7 +168,7 @@ def _score_front(metric_type, i, query, front, queries, items, block, found, scr
     _raise_threshold(i, query, queries, block, found)
 
 
-@kernel
+@borrowing_kernel
 def _tighten(metric_type, i, query, queries, items, block, found, scratch):
     """Free entries of the full buffer of query i of the block."""
     front = _best_to_front(i, query, queries, items, block, found, scratch)
@@ -183,27 +183,37 @@ def _tighten(metric_type, i, query, queries, items, block, found, scratch):
 
 @kernel
 def _list_pairs(fronts, lo, batch, items, found):
-    """Queries, and items, of the first fronts[i] entries of every query i."""
+    """Queries, and items, of the first fronts[i] entries of every query i, and their order."""
     total = fronts.sum()
     numbers, columns = np.empty(total, np.int64), np.empty(total, np.int64)
+    _write_pairs(fronts, lo, batch, items, found, numbers, columns)
+    return numbers, columns, order_by_item(columns, items.rows.shape[0])
+
+
+@borrowing_kernel
+def _write_pairs(fronts, lo, batch, items, found, numbers, columns):
     at = 0
     for i in range(fronts.shape[0]):
         for entry in range(fronts[i]):
             numbers[at] = batch[lo + i]
             columns[at] = items.order[found.entries[i, entry] & 0xFFFFFFFF]
             at += 1
-    return numbers, columns
 
 
 @kernel
 def _score_together(metric_type, fronts, lo, batch, queries, items, block, found, scratch):
     """Score the first fronts[i] entries of every query i, and merge them."""
-    numbers, columns = _list_pairs(fronts, lo, batch, items, found)
+    numbers, columns, order = _list_pairs(fronts, lo, batch, items, found)
     scores = np.empty(columns.shape[0])
     score_pairs_by_item(
-        metric_type, numbers, columns, queries.rows, queries.norms, items.rows, items.norms,
+        metric_type, numbers, columns, order, queries.rows, queries.norms, items.rows, items.norms,
         items.offsets, scores,
     )  # fmt: skip
+    _merge_fronts(fronts, lo, batch, columns, scores, queries, block, found, scratch)
+
+
+@borrowing_kernel
+def _merge_fronts(fronts, lo, batch, columns, scores, queries, block, found, scratch):
     at = 0
     for i in range(fronts.shape[0]):
         for entry in range(fronts[i]):
@@ -216,18 +226,27 @@ def _score_together(metric_type, fronts, lo, batch, queries, items, block, found
 @kernel
 def _drop_by_float32(metric_type, fronts, lo, batch, queries, items, found):
     """Drop entries whose float32 products show that they are not among the k best."""
-    numbers, columns = _list_pairs(fronts, lo, batch, items, found)
-    k = found.scores.shape[1]
+    numbers, columns, order = _list_pairs(fronts, lo, batch, items, found)
     least, reach = np.empty(columns.shape[0]), np.empty(columns.shape[0], np.uint8)
     at = 0
     for i in range(fronts.shape[0]):
-        bound = found.scores[i, k - 1] if found.lengths[i] == k else -np.inf
-        least[at : at + fronts[i]] = bound
+        least[at : at + fronts[i]] = _kth_score(i, found)
         at += fronts[i]
     may_reach_by_item(
-        metric_type, numbers, columns, queries.rows, queries.norms, items.rows, items.norms,
+        metric_type, numbers, columns, order, queries.rows, queries.norms, items.rows, items.norms,
         items.offsets, least, reach,
     )  # fmt: skip
+    _keep_marked(fronts, reach, found)
+
+
+@borrowing_kernel
+def _kth_score(i, found):
+    k = found.scores.shape[1]
+    return found.scores[i, k - 1] if found.lengths[i] == k else -np.inf
+
+
+@borrowing_kernel
+def _keep_marked(fronts, reach, found):
     at = 0
     for i in range(fronts.shape[0]):
         kept = 0
@@ -252,6 +271,32 @@ def _finish_block(metric_type, lo, batch, queries, items, block, found, scratch)
         if step == 1:
             _drop_by_float32(metric_type, fronts, lo, batch, queries, items, found)
         _score_together(metric_type, fronts, lo, batch, queries, items, block, found, scratch)
+
+
+@borrowing_kernel
+def _sweep(
+    lo, first_panel, last_panel, isa, metric_type, batch, queries, items, block, found, scratch
+):
+    """Collect what passes the thresholds in a range of panels."""
+    capacity = found.entries.shape[1]
+    bits = block.scores.view(np.int32)
+    for p in range(first_panel, last_panel):
+        for q in range(block.lanes.shape[0]):
+            score_panel(
+                isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
+                block.starts, q * PANEL, block.used, block.scores,
+            )  # fmt: skip
+            n_hits = passing(
+                block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
+                items.order.shape[0] - p * PANEL, block.hits,
+            )  # fmt: skip
+            for at in range(n_hits):
+                hit = block.hits[at]
+                i, position = q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
+                found.entries[i, found.counts[i]] = (np.int64(bits[hit]) << 32) | position
+                found.counts[i] += 1
+                if found.counts[i] == capacity:
+                    _tighten(metric_type, i, batch[lo + i], queries, items, block, found, scratch)
 
 
 @kernel
@@ -279,27 +324,22 @@ def search_rows(
         bound = known[batch[lo + i]] / block.scales[q, lane]
         estimates[i] = max(block.lanes[q, TAU, lane], bound)
         block.lanes[q, TAU, lane] = estimates[i]
-    bits = block.scores.view(np.int32)
-    for p in range(first_panel, last_panel):
-        for q in range(block.lanes.shape[0]):
-            score_panel(
-                isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
-                block.starts, q * PANEL, block.used, block.scores,
-            )  # fmt: skip
-            n_hits = passing(
-                block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
-                items.order.shape[0] - p * PANEL, block.hits,
-            )  # fmt: skip
-            for at in range(n_hits):
-                hit = block.hits[at]
-                i, position = q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
-                found.entries[i, found.counts[i]] = (np.int64(bits[hit]) << 32) | position
-                found.counts[i] += 1
-                if found.counts[i] == capacity:
-                    _tighten(metric_type, i, batch[lo + i], queries, items, block, found, scratch)
+    _sweep(
+        lo, first_panel, last_panel, isa, metric_type, batch, queries, items, block, found, scratch
+    )
     end_tiles(isa)
     _finish_block(metric_type, lo, batch, queries, items, block, found, scratch)
-    for i in range(n):
+    _write_results(
+        lo, batch, queries, block, found, estimates, sample_stride, known, scores, columns, again
+    )
+
+
+@borrowing_kernel
+def _write_results(
+    lo, batch, queries, block, found, estimates, sample_stride, known, scores, columns, again
+):
+    k = columns.shape[1]
+    for i in range(estimates.shape[0]):
         query, scale = batch[lo + i], block.scales[i >> 5, i & 31]
         write_run(
             found.scores[i], found.columns[i], found.lengths[i], scores[query], columns[query]
