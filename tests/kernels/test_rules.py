@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 COMPILERS = {"njit", "jit", "vectorize", "guvectorize", "generated_jit", "stencil", "cfunc"}
 FLAGS = {"fastmath", "parallel", "nogil", "boundscheck", "error_model", "cache", "locals"}
-DECORATORS = {"kernel", "relaxed_kernel"}
+DECORATORS = {"kernel", "borrowing_kernel", "relaxed_kernel"}
 INFRASTRUCTURE = {"__init__", "build", "code_cache", "compiler", "cpu", "jit", "native"}
 
 
