@@ -1,6 +1,7 @@
 """Decorators of the kernels. Numba is imported when the first kernel must be compiled."""
 
 import functools
+import gc
 import importlib
 import sys
 
@@ -26,6 +27,18 @@ class _Module:
 types, cgutils = _Module("numba.types"), _Module("numba.core.cgutils")
 
 
+@functools.cache
+def _compiler():
+    """The module that needs Numba."""
+    was_enabled = gc.isenabled()
+    gc.disable()  # an import makes no garbage, and collections are 0.07 of its 0.35 s
+    try:
+        return importlib.import_module(f"{__package__}.compiler")
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class Intrinsic:
     """A function that emits LLVM IR, for kernels to call; see numba.extending.intrinsic."""
 
@@ -35,12 +48,10 @@ class Intrinsic:
 
     @property
     def _numba_type_(self):
-        from . import compiler
-
-        with compiler.lock:
+        with _compiler().lock:
             if self._made is None:
-                self._made = compiler.intrinsic(self._function)
-        return compiler.intrinsic_type(self._made)
+                self._made = _compiler().intrinsic(self._function)
+        return _compiler().intrinsic_type(self._made)
 
     def __call__(self, *_):
         """Raise: there is no plain version."""
@@ -62,18 +73,14 @@ class Kernel:
         """Numba's dispatcher; it compiles, or loads from the cache, at its first call."""
         if self._dispatcher is None:
             native.check_allowed(self, ())
-            from . import compiler
-
-            with compiler.lock:
+            with _compiler().lock:
                 if self._dispatcher is None:
-                    self._dispatcher = compiler.compiled(self.py_func, self._flags)
+                    self._dispatcher = _compiler().compiled(self.py_func, self._flags)
         return self._dispatcher
 
     @property
     def _numba_type_(self):
-        from . import compiler
-
-        return compiler.dispatcher_type(self.dispatcher)
+        return _compiler().dispatcher_type(self.dispatcher)
 
     def bind(self, *arrays):
         """Return call(lo, hi), which runs the kernel on rows [lo, hi) of these arrays."""

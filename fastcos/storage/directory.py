@@ -19,7 +19,6 @@ import re
 import shutil
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -278,6 +277,8 @@ def _write(
     kept: Mapping[str, Any],
 ) -> str:
     """Write arrays and a header that names them and those that are kept; return its checksum."""
+    from importlib.metadata import version  # 20 ms of every import of a search otherwise
+
     entries = dict(kept)
     for name, array in arrays.items():
         entries[name] = _write_array(directory, name, array)

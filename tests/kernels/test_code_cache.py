@@ -126,6 +126,30 @@ def test_second_process_loads_compiled_code(package, tmp_path):
     assert entries(tmp_path / "c") == files
 
 
+# a caller of a kernel that is in the cache
+NEW_CALLER = """
+from fastcos.kernels.callee import leaf
+from fastcos.kernels.jit import kernel
+
+@kernel
+def caller(x):
+    return leaf(x) * 3
+"""
+LOADED_BEFORE = """
+from new_caller import caller, leaf
+print(leaf(9.0), sum(leaf._cache_hits.values()), caller(9.0))
+"""
+ALONE = "from new_caller import caller; print(caller(9.0), sum(caller._cache_hits.values()))"
+
+
+@pytest.mark.slow
+def test_loaded_code_is_linked_into_new_callers(package, tmp_path):
+    (package / "new_caller.py").write_text(NEW_CALLER)
+    use(package, tmp_path / "c", "from fastcos.kernels.callee import leaf; leaf(1.0)")
+    assert use(package, tmp_path / "c", LOADED_BEFORE)[0] == ["10.0", "1", "30.0"]
+    assert use(package, tmp_path / "c", ALONE) == (["30.0", "1"], "")
+
+
 # a kernel that allocates and takes a minimum: its code calls Numba's runtime and its helpers
 ALLOCATES = """
 import numpy as np
