@@ -83,12 +83,9 @@ class Kernel:
         return _compiler().dispatcher_type(self.dispatcher)
 
     def bind(self, *arrays):
-        """Return call(lo, hi), which runs the kernel on rows [lo, hi) of these arrays."""
+        """Return the code for arrays of these types, and its arguments after lo and hi."""
         call = native.find(self, arrays)
-        if call is not None:
-            return call
-        dispatcher = self.dispatcher
-        return lambda lo, hi: dispatcher(lo, hi, *arrays)
+        return (self.dispatcher, arrays) if call is None else (call, ())
 
     def __call__(self, *arguments):
         """Run Numba's code."""

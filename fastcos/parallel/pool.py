@@ -151,10 +151,9 @@ class _Job:
 
     def __init__(self, rows_kernel: Callable[..., None], blocks: Blocks, arrays: Any) -> None:
         # a kernel looks for the code of these types once, not in every block
-        self._run_block: Callable[[int, int], None] = (
-            rows_kernel.bind(*arrays)
-            if isinstance(rows_kernel, Kernel)
-            else lambda lo, hi: rows_kernel(lo, hi, *arrays)
+        self._function: Callable[..., None]
+        self._function, self._arguments = (
+            rows_kernel.bind(*arrays) if isinstance(rows_kernel, Kernel) else (rows_kernel, arrays)
         )
         self._left = list(itertools.pairwise(blocks.tolist()))[::-1]
         self._total = int(blocks[-1] - blocks[0])
@@ -166,7 +165,7 @@ class _Job:
     def run_here(self, progress: Progress | None) -> None:
         while self._left:
             lo, hi = self._left.pop()
-            self._run_block(lo, hi)
+            self._function(lo, hi, *self._arguments)
             self._done += hi - lo
             if progress is not None:
                 progress(self._done, self._total)
@@ -209,7 +208,7 @@ class _Job:
             self._running += 1
         error: BaseException | None = None
         try:
-            self._run_block(lo, hi)
+            self._function(lo, hi, *self._arguments)
         except BaseException as raised:
             error = raised
         with self._changed:

@@ -61,7 +61,8 @@ from fastcos.kernels.sample import Weights, divide, reverse, weigh
 
 def run(kernel, lo, hi, *arrays):
     if hasattr(kernel, "bind"):
-        kernel.bind(*arrays)(lo, hi)
+        function, arguments = kernel.bind(*arrays)
+        function(lo, hi, *arguments)
     else:
         kernel(lo, hi, *arrays)
 
