@@ -1,5 +1,6 @@
 """One class per workload: seconds, throughput, percent of the machine's limit, memory."""
 
+import functools
 import hashlib
 import inspect
 
@@ -39,6 +40,10 @@ class _View:
     track_peak_bytes.unit = "bytes"
 
 
+# workloads share their bases
+source_of = functools.cache(inspect.getsource)
+
+
 def view(name, kind):
     """Return the class that asv finds; its version changes with the source of the workload."""
 
@@ -47,7 +52,7 @@ def view(name, kind):
 
     track_throughput.unit = f"{kind.unit}/s"
     lineage = [one for one in kind.__mro__ if one.__module__.startswith("bench.")]
-    source = "".join(inspect.getsource(one) for one in lineage)
+    source = "".join(map(source_of, lineage))
     return type(name, (_View,), {
         "kind": kind,
         "params": [list(values) for values in kind.axes.values()],
