@@ -29,6 +29,7 @@ def test_neighbors_by_equals_the_oracle(entry_point, own, tmp_path):
         np.testing.assert_array_equal(found, truth)
 
 
+@pytest.mark.slow
 def test_count_errors_counts_wrong_neighbours(monkeypatch):
     right = dense_exactness.neighbors_by
     monkeypatch.setattr(dense_exactness, "neighbors_by", lambda *case: right(*case) + 1)
