@@ -14,6 +14,7 @@ from fastcos.comparison.result import Items, Lists, RescalingScores
 from fastcos.comparison.runner import Executor
 from fastcos.measures.rescaling import Rescaling
 from fastcos.measures.row_transforms import Integers
+from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.models.linear_mf import LinearMF
 from fastcos.neighbors.search import top_k
 
@@ -122,14 +123,11 @@ class _RescalingEvaluator:
 
     def _overlap(self, lists: Lists) -> dict[str, Any]:
         """The mean overlap with the reference, and its standard error over sampled items."""
-        mean = metrics.jaccard_at_k(lists, self._reference)
-        if self._sampled is None:
-            return {"jaccard_at_10": mean, "jaccard_error": None}
-        of_items = [
-            metrics.jaccard_at_k(lists[[row]], self._reference[[row]]) for row in range(len(lists))
-        ]
-        error = float(np.std(of_items, ddof=1) / np.sqrt(len(lists)))
-        return {"jaccard_at_10": mean, "jaccard_error": error}
+        of_items = jaccard_per_query(lists, self._reference)
+        error = None
+        if self._sampled is not None:
+            error = float(np.std(of_items, ddof=1) / np.sqrt(len(lists)))
+        return {"jaccard_at_10": float(of_items.mean()), "jaccard_error": error}
 
     def _recovery(self, items: Items, cluster: bool) -> dict[str, Any]:
         if self._codes is None:

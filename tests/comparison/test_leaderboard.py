@@ -183,6 +183,18 @@ def test_balanced_estimate_weights_classes_equally():
             assert found[place] == pytest.approx(truth)
 
 
+def test_label_task_of_some_items_ranks_no_others():
+    rng = np.random.default_rng(4)
+    rows, labels = rng.standard_normal((90, 4)), rng.integers(0, 3, 90)
+    some = LabelTask(labels, np.full(90, True), rng, 30)
+    assert len(some.queries) == 30
+    others = ~np.isin(np.arange(90), some.queries)
+    same = LabelTask(np.where(others, -1, labels), np.full(90, True), rng)
+    found, expected = (task.score(Candidate("cosine"), Embeddings(rows)) for task in (some, same))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_label_task_precision_counts_ties_in_part():
     random = np.random.default_rng(4)
     rows, labels = blobs(60)

@@ -29,6 +29,8 @@ from fastcos.metrics.labelled import as_shared_labels
 N_QUERIES = 1000
 # nearest items that vote for a label, as many as the neighbour lists of the paper
 N_VOTERS = 10
+# groups of columns for each voter: so that about one column in twenty more than the voters is kept
+N_GROUPS = 20
 
 
 class LabelScores(NamedTuple):
@@ -53,7 +55,7 @@ class LabelScores(NamedTuple):
 
 
 class LabelTask:
-    """Rank all labelled items for some labelled query items.
+    """Rank all labelled items, or n_items of them, for some labelled query items.
 
     Attributes
     ----------
@@ -62,9 +64,15 @@ class LabelTask:
     """
 
     def __init__(
-        self, codes: Integers, present: npt.NDArray[np.bool_], random: np.random.Generator
+        self,
+        codes: Integers,
+        present: npt.NDArray[np.bool_],
+        random: np.random.Generator,
+        n_items: int | None = None,
     ) -> None:
         self._pool = np.flatnonzero((codes >= 0) & present)
+        if n_items is not None and n_items < len(self._pool):
+            self._pool = np.sort(random.choice(self._pool, n_items, replace=False))
         self._codes = as_shared_labels("labels", codes[self._pool])
         self._sizes = validation.read_only(np.bincount(self._codes).astype(np.int64))
         able = np.flatnonzero(self._sizes[self._codes] > 1)
@@ -128,16 +136,29 @@ class LabelTask:
 def _precisions(scores: Floats, codes: Integers, owns: Integers, k: int) -> Floats:
     """Share of own's label among the k best columns of scores (b, m), own left out.
 
-    Columns that tie at the k-th score share the places that are left.
+    Columns that tie at the k-th score share the places that are left. Scores of own are
+    overwritten.
     """
-    own_codes = codes[owns][:, np.newaxis]
-    scores = scores.copy()
-    scores[np.arange(len(scores)), owns] = -np.inf
-    m = scores.shape[1]
-    least = np.partition(scores, m - k, axis=1)[:, m - k, np.newaxis]
-    same = codes == own_codes
-    above, equal = scores > least, scores == least
-    places = k - above.sum(axis=1)
-    tied = places * (equal & same).sum(axis=1) / equal.sum(axis=1)
-    shares: Floats = ((above & same).sum(axis=1) + tied) / k
+    n, m = scores.shape
+    scores[np.arange(n), owns] = -np.inf
+    # the k-th of the maxima of groups of columns is a lower bound of the k-th score; to partition
+    # all columns took 5 times as long
+    n_groups = min(m, N_GROUPS * k)
+    grouped = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
+    bounds = np.partition(grouped, n_groups - k, axis=1)[:, n_groups - k]
+    found = np.flatnonzero(scores >= bounds[:, np.newaxis])  # 25 times as fast as nonzero
+    (query, column), candidates = np.divmod(found, m), scores.ravel()[found]
+    order, counts = np.lexsort((-candidates, query)), np.bincount(query, minlength=n)
+    least = candidates[order][np.cumsum(counts) - counts + k - 1][query]
+    same, above, equal = (
+        codes[column] == codes[owns][query],
+        candidates > least,
+        candidates == least,
+    )
+
+    def count(flags: npt.NDArray[np.bool_]) -> Integers:
+        return np.bincount(query, flags, n)
+
+    tied = (k - count(above)) * count(equal & same) / count(equal)
+    shares: Floats = (count(above & same) + tied) / k
     return shares
