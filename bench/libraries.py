@@ -304,6 +304,50 @@ def dask_svd(arrays, parameters):
     return Calls(call, singular)
 
 
+# approximate search: a prebuilt index of items (m, d), queries (n, d), to indices (n, k); cosine
+
+
+def faiss_scan(factory):
+    """Return prepare for an index of FAISS by the name of its factory."""
+
+    def prepare_scan(arrays, parameters):
+        import faiss
+
+        items, queries, k = unit(arrays["items"]), unit(arrays["queries"]), parameters["k"]
+        name = factory.format(half=items.shape[1] // 2)
+        index = faiss.index_factory(items.shape[1], name, faiss.METRIC_INNER_PRODUCT)
+        index.train(items)
+        index.add(items)
+        return Calls(lambda: index.search(queries, k), lambda found: found[1])
+
+    return prepare_scan
+
+
+def usearch_scan(arrays, parameters):
+    """Rows of norm 1 as int8, all compared."""
+    from usearch.index import MetricKind, search
+
+    items, queries = (
+        np.rint(127 * unit(arrays[name])).astype(np.int8) for name in ("items", "queries")
+    )
+    k, threads = parameters["k"], n_threads()
+    return Calls(
+        lambda: search(items, queries, k, MetricKind.Cos, exact=True, threads=threads),
+        lambda found: found.keys.astype(np.int64).reshape(-1, k),
+    )
+
+
+def turbovec_scan(arrays, parameters):
+    """Its default of 4 bits; threads are those of RAYON_NUM_THREADS."""
+    os.environ.setdefault("RAYON_NUM_THREADS", str(n_threads()))
+    from turbovec import TurboQuantIndex
+
+    items, queries, k = unit(arrays["items"]), unit(arrays["queries"]), parameters["k"]
+    index = TurboQuantIndex(dim=items.shape[1], bit_width=4)
+    index.add(items)
+    return Calls(lambda: index.search(queries, k=k), lambda found: found[1])
+
+
 TASKS = {
     "search": {
         "faiss": searcher(faiss_search),
@@ -312,6 +356,14 @@ TASKS = {
         "usearch": searcher(usearch_search),
         "chunkdot": searcher(chunkdot_search),
         "implicit": searcher(implicit_search),
+    },
+    "approximate search": {
+        "faiss": faiss_scan("Flat"),
+        "faiss SQ8": faiss_scan("SQ8"),
+        "faiss SQ4": faiss_scan("SQ4"),
+        "faiss PQ fast-scan": faiss_scan("PQ{half}x4fs"),
+        "usearch int8": usearch_scan,
+        "turbovec": turbovec_scan,
     },
     "product": {"scipy": scipy_product, "mkl": mkl_product},
     "gram": {"scipy": scipy_gram, "mkl": mkl_gram},

@@ -47,12 +47,12 @@ def show(title, header, rows):
 
 
 def packing_against_scoring(rng):
-    """Score all pairs, or pack the items and let the tiles filter."""
-    for d in (64, 128, 768):
-        items = encoded(rng.standard_normal((6_400_000 // d, d), dtype=np.float32))
+    """Score all pairs, multiply rows as given, or pack the items and let the tiles filter."""
+    for d in (64, 128, 768, 1536):
+        items = encoded(rng.standard_normal((12_800_000 // d, d), dtype=np.float32))
         numbers = np.arange(len(items.rows))
         table = []
-        for n in (5, 10, 20, 40, 80):
+        for n in (2, 4, 10, 20, 40, 80, 150, 300):
             queries = items.take(slice(0, n))
             nothing = packing.no_exclusions(n)
 
@@ -63,9 +63,13 @@ def packing_against_scoring(rng):
             def score(queries=queries, nothing=nothing, items=items, numbers=numbers):
                 scan.score_all("cosine", items, numbers, queries, nothing, K, options())
 
-            table.append((n, milliseconds(score), milliseconds(pack_and_search)))
-        title = f"QUERIES_TO_PACK: {len(items.rows):,} x {d}, ms"
-        show(title, ("queries", "score all pairs", "pack and search"), table)
+            def search_as_given(queries=queries, nothing=nothing, items=items):
+                unpacked = packing.unpacked_items("cosine", items)
+                scan.search_unpacked(unpacked, queries, nothing, K, options())
+
+            table.append((n, *map(milliseconds, (score, search_as_given, pack_and_search))))
+        title = f"QUERIES_TO_PACK, QUERIES_AS_GIVEN: {len(items.rows):,} x {d}, ms"
+        show(title, ("queries", "score all pairs", "rows as given", "pack and search"), table)
 
 
 def few_queries(rng):

@@ -31,7 +31,7 @@ PARTS = {
 }
 LIBRARIES = (
     "fastcos", "numba", "numpy", "scipy", "scikit-learn", "faiss-cpu", "usearch", "implicit",
-    "chunkdot", "sparse_dot_topn", "sparse_dot_mkl", "torch", "fbpca",
+    "turbovec", "chunkdot", "sparse_dot_topn", "sparse_dot_mkl", "torch", "fbpca",
 )  # fmt: skip
 # the README's rows: a search in a service, a batch, wide rows once they are measured, sparse rows,
 # an SVD, and a case that we lose

@@ -47,12 +47,15 @@ from .tiles import (
     start_tiles,
 )
 
-# rows (p, d), norms and offsets (p,) float64 as given; order (m,): item of each position; packed:
-# panels of 32 rows of `words` words, flat int32 or float32; small_offsets by position; statistics
-# (panels, 5); shift (d,) float64 or empty; signs (2, max(d, 16)); isa_state: configuration of the
-# tile registers
+# rows (p, d), norms and offsets (p,) float64 as given, offsets (0,) where all are 0; order (m,):
+# item of each position; packed: panels of 32 rows of `words` words, flat int32 or float32, or the
+# rows as given; small_offsets by position, or empty where all are 0; statistics (panels, 5); shift
+# (d,) float64 or empty; signs (2, max(d, 16)); isa_state: configuration of the tile registers;
+# scaling (p, 2) float32 of rows as given, else empty: a tile's score v becomes v factor + w offset
+# with the two numbers of the item
 Items = namedtuple(
-    "Items", "rows norms offsets order packed words small_offsets statistics shift signs isa_state"
+    "Items",
+    "rows norms offsets order packed words small_offsets statistics shift signs isa_state scaling",
 )
 # rows (n, d), norms (n,); a' = factor a - coefficient shift; weights w; K = slope score +
 # intercept; error: bound on the rounding of a float32 tile relative to the norms, 0 for integers;
@@ -64,9 +67,8 @@ Queries = namedtuple(
     "excluded_indices permitted",
 )
 
-# packed: queries in panels of `size` words; used: queries of the panel, 32 if there
-# are many panels; lanes (panels, 4, 32) and scales (panels, 32) float32;
-# starts (32 panels,) int32; of the current tile: scores (1024,) and hits (1024,)
+# packed: `used` queries in panels of `size` words; lanes (panels, 4, 32) and scales (panels, 32)
+# float32; starts (32 panels,) int32; of the current tile: scores (1024,) and hits (1024,)
 Block = namedtuple("Block", "packed size used lanes scales starts scores hits")
 
 # a threshold that no score reaches
@@ -108,10 +110,31 @@ def pack_block(lo, hi, isa, batch, queries, items, score_type):
         lanes[p, RESIDUAL, lane] = (residual + SLACK * norm) * unit
         lanes[p, CODED, lane] = (norm + residual) * unit
         lanes[p, WEIGHT, lane] = queries.weights[query] * unit
-    used = min(hi - lo, PANEL)
     scores, hits = aligned_empty(PANEL * PANEL, score_type), np.empty(PANEL * PANEL, np.int32)
     scores[:] = 0
-    return Block(packed, size, used, lanes, scales, starts, scores, hits)
+    return Block(packed, size, hi - lo, lanes, scales, starts, scores, hits)
+
+
+@borrowing_kernel
+def score_tile(isa, p, q, items, block):
+    """Score panel p of the items with panel q of the queries, to block.scores."""
+    score_panel(
+        isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
+        block.starts, q * PANEL, min(block.used - q * PANEL, PANEL), block.scores,
+    )  # fmt: skip
+    if items.scaling.shape[0] > 0:
+        _scale_tile(p, block.lanes[q, WEIGHT], items.scaling, block.scores)
+
+
+@borrowing_kernel
+def _scale_tile(p, weights, scaling, scores):
+    """Multiply scores by the items' factors, and add upper bounds of the rounded offsets."""
+    for i in range(PANEL):
+        factor, offset = scaling[p * PANEL + i, 0], scaling[p * PANEL + i, 1]
+        for lane in range(PANEL):
+            term = weights[lane] * offset
+            at = i * PANEL + lane
+            scores[at] = scores[at] * factor + (term + abs(term) * SLACK)
 
 
 @relaxed_kernel
@@ -145,10 +168,7 @@ def _rank_samples(isa, items, first_panel, last_panel, stride, block, best, top)
         scale = np.float32(1.0) / items.statistics[p, 0]
         most, least = items.statistics[p, 3], items.statistics[p, 4]
         for q in range(n_queries):
-            score_panel(
-                isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
-                block.starts, q * PANEL, block.used, block.scores,
-            )  # fmt: skip
+            score_tile(isa, p, q, items, block)
             largest_scores(block.scores, top)
             for i in range(PANEL):
                 weight = lanes[q, WEIGHT, i]
@@ -203,22 +223,24 @@ def pass_rows(
         unit = np.float32(1.0) / block.scales[q, lane]
         block.lanes[q, TAU, lane] = threshold_of(query, queries, bounds[query], unit)
         counts[query] = 0
-    # plain arrays: access to a member of a tuple counts references, 5 times the cost of a hit
-    rows, words, statistics, order = items.packed, items.words, items.statistics, items.order
-    packed, lanes, scores, hits = block.packed, block.lanes, block.scores, block.hits
-    first_sums, size, used = block.starts, block.size, block.used
+    start_tiles(isa, items.isa_state)
+    _pass_panels(lo, isa, batch, queries, items, block, capacity, starts, counts, columns)
+    end_tiles(isa)
+
+
+@borrowing_kernel
+def _pass_panels(lo, isa, batch, queries, items, block, capacity, starts, counts, columns):
+    order, hits = items.order, block.hits
     own, permitted = queries.own, queries.permitted
     indptr, excluded = queries.excluded_indptr, queries.excluded_indices
     restricted = permitted.shape[0] > 0 or excluded.shape[0] > 0
-    start_tiles(isa, items.isa_state)
-    for p in range(statistics.shape[0]):
-        for q in range(lanes.shape[0]):
-            score_panel(
-                isa, rows, p * size, packed, q * size, words, first_sums, q * PANEL, used, scores
-            )
+    for p in range(items.statistics.shape[0]):
+        for q in range(block.lanes.shape[0]):
+            score_tile(isa, p, q, items, block)
             n_hits = passing(
-                scores, lanes, q * 4 * PANEL, statistics, p, order.shape[0] - p * PANEL, hits
-            )
+                block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
+                order.shape[0] - p * PANEL, hits,
+            )  # fmt: skip
             for at in range(n_hits):
                 hit = hits[at]
                 i = lo + q * PANEL + (hit & 31)
@@ -230,4 +252,3 @@ def pass_rows(
                 if counts[query] < capacity:
                     columns[starts[i] + counts[query]] = column
                 counts[query] += 1
-    end_tiles(isa)

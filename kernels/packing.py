@@ -91,9 +91,9 @@ def prepare_item_panels(
     rows (p, d); factors, coefficients, offsets (p,) float64; shift (d,) float64 or empty; signs (2,
     max(d, 16)). In/out: order (m,) row of each position; the rows of a chunk are brought into the
     order of their largest entries, because a panel has the step of its largest. Out: small_offsets
-    (m,) float32 by position, packed (32 panels words,) int32 or float32, statistics (panels, 5)
-    float32: 1 / scale, largest norm, residual norm and offset, least offset. Allocates 1 kB a
-    column.
+    (m,) float32 by position, or empty where all offsets are 0; packed (32 panels words,) int32 or
+    float32; statistics (panels, 5) float32: 1 / scale, largest norm, residual norm and offset,
+    least offset. Allocates 1 kB a column.
     """
     width = max(rows.shape[1], LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)
@@ -126,7 +126,8 @@ def _pack_chunk(
         sort_best_first(largest, places, last - first)
     for i in range(last - first):
         order[first + i] = numbers[places[i]]
-        small_offsets[first + i] = offsets[numbers[places[i]]]
+        if small_offsets.shape[0] > 0:
+            small_offsets[first + i] = offsets[numbers[places[i]]]
     for p in range(first // PANEL, (last + PANEL - 1) // PANEL):
         start, count = p * PANEL - first, min(PANEL, last - p * PANEL)
         scale, residual, norm = np.float32(1.0), np.float32(0.0), np.float32(0.0)
@@ -145,8 +146,9 @@ def _pack_chunk(
             else:
                 for k in range(words):
                     target[i * words + k] = row[k]
-        most = least = small_offsets[p * PANEL]
-        for position in range(p * PANEL, p * PANEL + count):
+        has_offsets = small_offsets.shape[0] > 0
+        most = least = small_offsets[p * PANEL] if has_offsets else np.float32(0.0)
+        for position in range(p * PANEL, p * PANEL + (count if has_offsets else 0)):
             most, least = max(most, small_offsets[position]), min(least, small_offsets[position])
         statistics[p, 0], statistics[p, 1], statistics[p, 2] = inverse, norm, residual
         statistics[p, 3] = most + abs(most) * SLACK

@@ -115,10 +115,10 @@ def score_pairs(
 ):
     """Scores of the first count columns for one query, float64.
 
-    queries (n, d), items (p, d) of one dtype; norms, offsets (p,); columns (>= count,) item
-    numbers; scores (>= count,) out. DOT: <x, y> + offset. COSINE: <x, y> / (|x| |y|) clipped to
-    [-1, 1], 0 where a norm is 0. EUCLIDEAN: -|x - y|^2, by differences, because |x|^2 + |y|^2 - 2
-    <x, y> cancels for near-duplicates.
+    queries (n, d), items (p, d) of one dtype; norms (p,); offsets (p,), or empty where all are 0;
+    columns (>= count,) item numbers; scores (>= count,) out. DOT: <x, y> + offset. COSINE: <x, y> /
+    (|x| |y|) clipped to [-1, 1], 0 where a norm is 0. EUCLIDEAN: -|x - y|^2, by differences,
+    because |x|^2 + |y|^2 - 2 <x, y> cancels for near-duplicates.
     """
     depth = items.shape[1]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
@@ -133,7 +133,7 @@ def score_pairs(
         else:
             scores[entry] = product(flat_queries, query * depth, flat_items, start, depth)
     if metric_type == DOT:
-        for entry in range(count):
+        for entry in range(count if offsets.shape[0] > 0 else 0):
             scores[entry] += offsets[columns[entry]]
     elif metric_type != EUCLIDEAN:
         for entry in range(count):
@@ -187,7 +187,7 @@ def score_pairs_by_item(
             continue
         score = product(flat_queries, query * depth, flat_items, column * depth, depth)
         if metric_type == DOT:
-            scores[entry] = score + offsets[column]
+            scores[entry] = score + offsets[column] if offsets.shape[0] > 0 else score
         else:
             scores[entry] = _cosine(score, query_norms[query] * norms[column])
 
@@ -271,7 +271,8 @@ def may_reach_by_item(
             squares = query_norm * query_norm + item_norm * item_norm
             score, error = 2.0 * score - squares, 2.0 * error + 1e-13 * squares
         elif metric_type == DOT:
-            score, error = score + offsets[column], error + 1e-13 * abs(offsets[column])
+            offset = offsets[column] if offsets.shape[0] > 0 else 0.0
+            score, error = score + offset, error + 1e-13 * abs(offset)
         else:
             score, error = score / size, rounding
         reach[entry] = score + error >= least[entry]

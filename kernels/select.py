@@ -104,12 +104,19 @@ def sort_best_first(keys, columns, count):
 
 @kernel
 def _sort_by_counting(keys, columns, count):
-    ranks = np.empty(count, np.int64)
+    ranks, total = np.empty(count, np.int64), 0
     for i in range(count):
-        key, column, rank = keys[i], columns[i], 0
+        key, rank = keys[i], 0
         for j in range(count):
-            rank += (keys[j] > key) | ((keys[j] == key) & (columns[j] < column))
+            rank += keys[j] > key
         ranks[i] = rank
+        total += rank
+    # the ranks of different keys sum to this; columns cost as much as keys, and rarely decide
+    if total < count * (count - 1) // 2:
+        for i in range(count):
+            key, column = keys[i], columns[i]
+            for j in range(count):
+                ranks[i] += (keys[j] == key) & (columns[j] < column)
     for i in range(count):
         while ranks[i] != i:
             to = ranks[i]

@@ -27,6 +27,7 @@ from .candidate_filter import (
     WEIGHT,
     estimate_thresholds,
     pack_block,
+    score_tile,
     threshold_of,
 )
 from .exhaustive_top_k import is_excluded, write_run
@@ -34,7 +35,7 @@ from .jit import borrowing_kernel, kernel
 from .packing import SLACK
 from .pair_scores import may_reach_by_item, order_by_item, score_pairs, score_pairs_by_item
 from .select import keep_best, kth_largest
-from .tiles import PANEL, end_tiles, passing, score_panel, start_tiles
+from .tiles import PANEL, end_tiles, passing, start_tiles
 
 # of each query of a block: entries (capacity,): tile score << 32 | position, of `counts`
 # candidates; scores and columns (k,): the best `lengths` of those that were scored in float64
@@ -79,7 +80,9 @@ def _estimate(i, query, queries, items, block, found, scratch):
             continue
         bits[kept] = np.int32(candidate >> 32)
         value = np.float32(values[kept]) / statistics[position >> 5, 0]
-        estimates[kept] = value + weight * offsets[position]
+        estimates[kept] = value
+        if offsets.shape[0] > 0:
+            estimates[kept] += weight * offsets[position]
         entries[kept] = candidate
         kept += 1
     found.counts[i] = kept
@@ -122,7 +125,7 @@ def _keep_reaching(front, i, items, block, found, scratch):
         position = candidate & 0xFFFFFFFF
         panel = position >> 5
         bits[0] = np.int32(candidate >> 32)
-        offset = weight * offsets[position]
+        offset = weight * offsets[position] if offsets.shape[0] > 0 else np.float32(0.0)
         upper = np.float32(values[0]) / statistics[panel, 0] + offset + abs(offset) * SLACK
         upper += residual * statistics[panel, 1] + coded * statistics[panel, 2]
         entries[kept] = candidate
@@ -282,10 +285,7 @@ def _sweep(
     bits = block.scores.view(np.int32)
     for p in range(first_panel, last_panel):
         for q in range(block.lanes.shape[0]):
-            score_panel(
-                isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
-                block.starts, q * PANEL, block.used, block.scores,
-            )  # fmt: skip
+            score_tile(isa, p, q, items, block)
             n_hits = passing(
                 block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
                 items.order.shape[0] - p * PANEL, block.hits,

@@ -147,6 +147,8 @@ def _search(dtype: str) -> None:
     list(similarity_blocks(items, measure="cosine"))
     top_k(np.repeat(items, 2, axis=0), k=5)  # duplicates
     top_k(items + 3, k=5)  # a shared direction
+    if dtype == "float32":  # enough rows to be multiplied as they are
+        top_k(items[:150], _vectors(dtype, 240_000), 5)
 
 
 def _sparse_search(dtype: str) -> None:

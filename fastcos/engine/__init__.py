@@ -4,9 +4,10 @@ Rows arrive encoded: transformed by a measure, with their norms and a bias per i
 is an immutable block of encoded items that packs itself when a search first needs it, and plans
 how a number of queries search it::
 
-    encode_rows -> EncodedRows -> Segment.plan -+-> scan.score_all      few queries: every pair
-                                                +-> duplicates.search   one row of each group
-                                                `-> scan.search         packed items
+    encode_rows -> EncodedRows -> Segment.plan -+-> scan.score_all        few queries: every pair
+                                                +-> scan.search_unpacked  more: rows as given
+                                                +-> duplicates.search     one row of each group
+                                                `-> scan.search           packed items
                                                        |
                     pack_items: scale, centre, rotate, quantise to int8 panels
                     tiles: drop what a rigorous bound excludes -> float64 scores of the rest

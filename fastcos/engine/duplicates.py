@@ -61,7 +61,8 @@ def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
         some = places[at : at + _CHUNK]
         left, right = order[some], order[some + 1]
         same[some] = (encoded.rows[left] == encoded.rows[right]).all(axis=1)
-        same[some] &= encoded.bias[left] == encoded.bias[right]
+        if len(encoded.bias):
+            same[some] &= encoded.bias[left] == encoded.bias[right]
     ends = np.flatnonzero(~same) + 1
     if not _many_copies(ends, n):
         return None
@@ -107,7 +108,8 @@ def _hashes(encoded: EncodedRows) -> npt.NDArray[np.uint64]:
     """Return a random linear map of the bits of every row and its bias, modulo 2^64."""
     words = encoded.rows.view(np.uint32)
     weights = np.random.default_rng(0).integers(2**64, size=words.shape[1] + 1, dtype=np.uint64)
-    hashes: npt.NDArray[np.uint64] = encoded.bias.view(np.uint64) * weights[-1]
+    bias = encoded.bias if len(encoded.bias) else np.zeros(len(words))
+    hashes: npt.NDArray[np.uint64] = bias.view(np.uint64) * weights[-1]
     for at in range(0, len(words), _CHUNK):
         some = slice(at, at + _CHUNK)
         hashes[some] += words[some].astype(np.uint64) @ weights[:-1]

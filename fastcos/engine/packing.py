@@ -31,8 +31,12 @@ _LARGEST_BIAS_WEIGHT = 2.0**20
 _ROTATION_SEED = 20240308
 # shape of the tile registers, for AMX
 _TILE_REGISTERS = validation.read_only(tiles.configuration())
-# no shift: rows are quantised as they are
-_NO_SHIFT = validation.read_only(np.zeros(0))
+# no shift: rows are quantised as they are; no bias: it is 0 for all items
+_NO_SHIFT = NO_BIAS = validation.read_only(np.zeros(0))
+# rows that are packed are scaled already
+_NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
+# norms between which no float32 product overflows, and underflow is less than a bound's tenth
+_SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # items in the samples that decide on a shift: of directions that are compared with each other
 # (128^2 products, less than packing 1,000 items), and of a mean
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
@@ -52,7 +56,8 @@ _ALIKE = 0.5
 class EncodedRows(NamedTuple):
     """Transformed rows of one side with what the exact scores need.
 
-    rows (n, d), C order, read-only; norms (n,); bias (n,), added to each item's inner product.
+    rows (n, d), C order, read-only; norms (n,); bias (n,), added to each item's inner product, or
+    (0,) where it is 0.
     """
 
     rows: Rows
@@ -62,10 +67,8 @@ class EncodedRows(NamedTuple):
     def take(self, numbers: Integers | slice) -> "EncodedRows":
         """Return some of the rows, in the order of numbers."""
         rows, norms, bias = self
-        read_only = validation.read_only
-        return EncodedRows(
-            read_only(rows[numbers]), read_only(norms[numbers]), read_only(bias[numbers])
-        )
+        bias = bias[numbers] if len(bias) else bias
+        return EncodedRows(*map(validation.read_only, (rows[numbers], norms[numbers], bias)))
 
 
 class ExcludedItems(NamedTuple):
@@ -140,12 +143,18 @@ def tile_layout(isa: str, depth: int) -> TileLayout:
     Wider rows than int32 sums can hold are compared in float32.
     """
     if depth > tiles.MOST_CODES:
-        isa = "avx512" if isa in ("amx", "vnni", "avx512") else "generic"
+        return float_layout(isa, depth)
     rotated = max(depth, 16)
     if isa == "amx":
         return TileLayout(isa, True, 16 * -(-rotated // 64), 0)
     if isa in ("vnni", "avxvnni", "avx2"):
         return TileLayout(isa, True, 2 * -(-rotated // 8), 0)
+    return float_layout(isa, depth)
+
+
+def float_layout(isa: str, depth: int) -> TileLayout:
+    """Return the layout of float32 rows that an instruction set can read."""
+    isa = "avx512" if isa in ("amx", "vnni", "avx512") else "generic"
     return TileLayout(isa, False, depth, 1.1 * (depth + 8) * 2.0**-24)
 
 
@@ -157,6 +166,11 @@ class PackedItems(NamedTuple):
     arrays: Any
     unit: float
     bias_unit: float
+
+    @property
+    def numbers(self) -> Integers:
+        """Ascending numbers of the items."""
+        return np.sort(self.arrays.order).astype(np.int64)
 
     @property
     def kernel_code(self) -> tuple[Any, int]:
@@ -186,7 +200,8 @@ def encode_rows(
         if scaled is not None:
             rows = validation.read_only(scaled[0])
             norms = row_norms(rows, n_threads)
-    bias = np.zeros(len(rows)) if bias is None else bias
+    if bias is None or not bias.any():
+        bias = NO_BIAS
     return EncodedRows(rows, norms, validation.read_only(bias))
 
 
@@ -223,30 +238,24 @@ def pack_items(
     """Scale, shift, rotate, quantise and pack the items of these ascending numbers. O(m d)."""
     depth = items.rows.shape[1]
     layout = tile_layout(config.isa(), depth)
-    norms, bias = items.norms, items.bias
-    if metric_type == "euclidean":
-        bias = -0.5 * norms * norms
-    unit = 1.0 if metric_type == "cosine" else _power_of_two(float(norms.max()))
-    bias_unit = _power_of_two(float(np.abs(bias).max()))
-    if metric_type == "cosine":
-        factors = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
-    else:
-        factors = np.full(len(norms), unit)
+    norms = items.norms
+    factors, bias, unit, bias_unit = _scaling(metric_type, items)
     shift, coefficients, order = _NO_SHIFT, _NO_SHIFT, numbers
     alike = metric_type == "cosine" or _are_alike(norms[numbers])
-    if alike and not bias.any():
+    if alike and not len(bias):
         shift = _common_direction(items.rows, factors, numbers)
     if len(shift):
         bias = _shift_products(items.rows, factors, shift, n_threads)
         coefficients = bias + 1.0
     if metric_type != "cosine" or len(shift):
         # a panel is bounded by its largest member: like ones belong together
-        order = numbers[np.argsort(-(bias if bias.any() else norms)[numbers])]
-    order = order.astype(np.int64)  # a copy: each chunk of it is brought into its own order
+        order = numbers[np.argsort(-(bias if len(bias) else norms)[numbers])]
+    # a copy: each chunk of it is brought into its own order
+    order = order.astype(np.int32 if len(norms) < 2**31 else np.int64)
     n_panels = -(-len(order) // tiles.PANEL)
     packed = _aligned(n_panels * tiles.PANEL * layout.words, layout.empty_array().dtype)
     statistics = np.empty((n_panels, 5), np.float32)
-    small_bias = np.empty(len(order), np.float32)
+    small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
     if tiles.AVAILABLE:  # else every pair is scored
         parallel.run(
             packing.prepare_item_panels,
@@ -261,6 +270,46 @@ def pack_items(
     return packed_items(metric_type, layout, items, arrays, unit, bias_unit)
 
 
+def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems | None:
+    """Return whole panels of float32 rows as they are given, for few queries. O(m).
+
+    None where float32 products might overflow or underflow.
+    """
+    norms, depth = items.norms, items.rows.shape[1]
+    if items.rows.dtype != np.float32:
+        return None
+    if norms.max() > _LARGEST_NORM or norms.min(where=norms > 0, initial=1.0) < _SMALLEST_NORM:
+        return None
+    layout = float_layout(config.isa(), depth)
+    n_panels = len(norms) // tiles.PANEL
+    n = n_panels * tiles.PANEL
+    factors, bias, unit, bias_unit = _scaling(metric_type, items)
+    scaling = np.zeros((n, 2), np.float32)
+    scaling[:, 0] = factors[:n]
+    if len(bias):
+        scaling[:, 1] = bias[:n] * bias_unit
+    statistics = np.zeros((n_panels, 5), np.float32)
+    statistics[:, 0] = 1.0
+    largest = (norms[:n] * factors[:n]).reshape(n_panels, -1).max(axis=1)
+    statistics[:, 1] = largest * (1.0 + 2.0**-12)
+    packed = items.rows.reshape(-1)[: n * depth]
+    arrays = (np.arange(n, dtype=np.int32), packed, np.empty(0, np.float32), statistics, _NO_SHIFT)
+    return packed_items(metric_type, layout, items, arrays, unit, bias_unit, scaling)
+
+
+def _scaling(metric_type: str, items: EncodedRows) -> tuple[Floats, Floats, float, float]:
+    """Return the items' factors, their bias (empty for none), and the units of both."""
+    norms, bias = items.norms, items.bias
+    if metric_type == "euclidean":
+        bias = -0.5 * norms * norms
+    bias_unit = _power_of_two(float(np.abs(bias).max(initial=0.0)))
+    if metric_type == "cosine":
+        factors = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
+        return factors, bias, 1.0, bias_unit
+    unit = _power_of_two(float(norms.max()))
+    return np.full(len(norms), unit), bias, unit, bias_unit
+
+
 def packed_items(
     metric_type: str,
     layout: TileLayout,
@@ -268,9 +317,10 @@ def packed_items(
     arrays: Sequence[npt.NDArray[Any]],
     unit: float,
     bias_unit: float,
+    scaling: npt.NDArray[np.float32] = _NO_SCALING,
 ) -> PackedItems:
     """Put together order, packed rows, small bias, statistics and shift."""
-    made = (_signs(items.rows.shape[1]), _TILE_REGISTERS)
+    made = (_signs(items.rows.shape[1]), _TILE_REGISTERS, scaling)
     order, packed, *others = (validation.read_only(array) for array in (*arrays, *made))
     kernel_items = candidate_filter.Items(*items, order, packed, layout.words, *others)
     return PackedItems(metric_type, layout, kernel_items, unit, bias_unit)

@@ -59,7 +59,7 @@ def _everything(
     permitted: PermittedItems | None,
 ) -> Integers:
     """Take every item that a query may find: the way without compiled tiles."""
-    found = np.sort(packed.arrays.order) if permitted is None else permitted.numbers
+    found = packed.numbers if permitted is None else permitted.numbers
     counts = np.empty(len(starts), np.int64)
     for i, start in enumerate(starts):
         excluded = exclusions.indices[exclusions.indptr[i] : exclusions.indptr[i + 1]]

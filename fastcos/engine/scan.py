@@ -69,14 +69,17 @@ def search(
     wanted = k / share
     few = wanted > n_items / 8 or n_items < 4 * tiles.PANEL
     if few or n_items > MAX_ITEMS or not tiles.AVAILABLE:
-        numbers = np.sort(items.order) if permitted is None else permitted.numbers
+        numbers = packed.numbers if permitted is None else permitted.numbers
         rows = EncodedRows(items.rows, items.norms, items.offsets)
         return score_all(packed.metric_type, rows, numbers, queries, exclusions, k, options)
     mask = np.zeros(0, np.uint8) if permitted is None else permitted.mask
     scaled = pack_queries(packed, as_wide(queries, items.rows), exclusions, mask)
     n = len(scaled.norms)
     if n <= _FEW_QUERIES and n_panels >= _PANELS_TO_SHARE:
-        return _search_few(packed, scaled, k, wanted, options)
+        # runs of at least 0.1 ms, at most 64 of them
+        per_run = max(256, -(-n_panels // 64))
+        guess = _guess(min(wanted, per_run * 4), per_run)
+        return best_of_parts(*_scan_runs(packed, scaled, k, wanted, per_run, guess, options))
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     left = np.arange(n, dtype=np.int64)
     if packed.metric_type != "euclidean" and not items.offsets.any():
@@ -86,7 +89,7 @@ def search(
         zero = zero[~scaled.rows[zero].any(axis=1)]
         left = np.delete(left, zero)
         if len(zero):
-            numbers = np.sort(items.order) if permitted is None else permitted.numbers
+            numbers = packed.numbers if permitted is None else permitted.numbers
             for query in zero:
                 columns[query], scores[query] = _lowest(numbers, exclusions, int(query), k)
     known, again = np.full(n, _NO_THRESHOLD), np.zeros(n, np.uint8)
@@ -105,23 +108,58 @@ def search(
     return columns, scores
 
 
-def _search_few(
-    packed: PackedItems, scaled: Any, k: int, wanted: float, options: ExecutionOptions
+def search_unpacked(
+    packed: PackedItems,
+    queries: EncodedRows,
+    exclusions: ExcludedItems,
+    k: int,
+    options: ExecutionOptions,
 ) -> Found:
-    """Search for few queries: threads share the items, and the parts' answers are merged."""
-    n, n_panels = len(scaled.norms), len(packed.arrays.statistics)
-    # runs of at least 0.1 ms, at most 64 of them
-    per_run = max(256, -(-n_panels // 64))
-    runs = parallel.row_blocks(n_panels, per_run)
-    shape = (len(runs) - 1, n, k)
+    """Search rows as they are given, for few queries: float32 tiles, and float64 scores.
+
+    Returns what ``search`` does. The items behind the last whole panel are all scored.
+    """
+    items = packed.arrays
+    n, depth = queries.rows.shape
+    rows = EncodedRows(items.rows, items.norms, items.offsets)
+    of_thread = n * (36 * _capacity(k) + 24 * k + 4 * depth)
+    if k > len(items.order) / 8 or options.working_memory < options.n_threads * of_thread:
+        numbers = np.arange(len(items.rows))
+        return score_all(packed.metric_type, rows, numbers, queries, exclusions, k, options)
+    scaled = pack_queries(packed, queries, exclusions, np.zeros(0, np.uint8))
+    # no guess: a sample of the panels takes longer than the candidates of a first threshold. Every
+    # run scores k items or more for each query
+    per_run = max(_PANELS_TO_SHARE // 2, -(-len(items.statistics) // options.n_threads))
+    columns, scores = _scan_runs(packed, scaled, k, k, per_run, (0, 0), options)
+    numbers = np.arange(len(items.order), len(items.rows))
+    if len(numbers):
+        rest = score_all(packed.metric_type, rows, numbers, queries, exclusions, k, options)
+        columns, scores = (
+            np.concatenate([part, some[:, np.newaxis]], axis=1)
+            for part, some in zip((columns, scores), rest, strict=True)
+        )
+    return best_of_parts(columns, scores)
+
+
+def _scan_runs(
+    packed: PackedItems,
+    scaled: Any,
+    k: int,
+    wanted: float,
+    per_run: int,
+    guess: tuple[int, int],
+    options: ExecutionOptions,
+) -> Found:
+    """Search runs of panels, which threads share: columns and scores (n, runs, k)."""
+    runs = parallel.row_blocks(len(packed.arrays.statistics), per_run)
+    shape = (len(runs) - 1, len(scaled.norms), k)
     scores, columns = parallel.unfilled(shape, np.float64), parallel.unfilled(shape, np.int64)
     parallel.run(
         tile_top_k.scan_panels, runs, *packed.kernel_code, scaled, packed.arrays, _capacity(wanted),
-        *_guess(min(wanted, per_run * 4), per_run), per_run, packed.layout.empty_array(),
-        scores, columns,
+        *guess, per_run, packed.layout.empty_array(), scores, columns,
         n_threads=options.n_threads, progress=options.progress,
     )  # fmt: skip
-    return best_of_parts(columns.swapaxes(0, 1), scores.swapaxes(0, 1))
+    return columns.swapaxes(0, 1), scores.swapaxes(0, 1)
 
 
 def score_all(

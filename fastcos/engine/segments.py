@@ -25,7 +25,9 @@ from fastcos.engine.packing import (
     no_exclusions,
     pack_items,
     permit,
+    unpacked_items,
 )
+from fastcos.kernels import tiles
 from fastcos.kernels.exhaustive_top_k import merge_rows, score_all_rows
 from fastcos.kernels.tile_top_k import search_rows
 
@@ -34,6 +36,11 @@ Search = Callable[[EncodedRows, ExcludedItems, int, ExecutionOptions], scan.Foun
 
 # packing a row costs as much as this many float64 scores of it (bench.search_plan)
 QUERIES_TO_PACK = 20
+# queries for which float32 tiles multiply rows as given: fewer wait for the rows in any case, and
+# more pay for packing
+_QUERIES_AS_GIVEN = range(4, 151)
+# multiply-adds from which they do: fewer take 10 ms, without kernels of their own
+WORK_AS_GIVEN = 2**28
 # segments of memory-mapped items begin at multiples: a transform that multiplies so many rows at a
 # time has the same bits in a segment as in the whole
 SEGMENT_MULTIPLE = 4096
@@ -161,6 +168,12 @@ class Segment:
             return
         _ = self.packed if self.duplicates is None else self.packed_distinct
 
+    def _is_searched_as_given(self, n_queries: int, n_permitted: int) -> bool:
+        """Whether tiles may multiply the rows as they are, all of them."""
+        n, depth = self.encoded.rows.shape
+        is_much = n_queries in _QUERIES_AS_GIVEN and n_queries * n * depth >= WORK_AS_GIVEN
+        return is_much and n_permitted == n and tiles.AVAILABLE
+
     def plan(
         self,
         n_queries: int,
@@ -172,7 +185,8 @@ class Segment:
 
         permitted: as permit returns.
 
-        Few queries score all pairs, unless the items are packed already. Where items repeat and no
+        Few queries score all pairs, or multiply float32 rows as they are given, unless the items
+        are packed already. Where items repeat and no
         filter separates copies, one of each is searched. Otherwise the tiles filter. Small searches
         do without kernels while these are not compiled.
         """
@@ -182,6 +196,10 @@ class Segment:
         size = n_queries, len(numbers), self.encoded.rows.shape[1]
         if is_unpacked and uncompiled.takes(kernel, *size) and self.duplicates is None:
             return functools.partial(uncompiled.search, self.metric_type, self.encoded, numbers)
+        if is_unpacked and self._is_searched_as_given(n_queries, len(numbers)):
+            unpacked = unpacked_items(self.metric_type, self.encoded)
+            if unpacked is not None:
+                return functools.partial(scan.search_unpacked, unpacked)
         if is_unpacked and few:
             return functools.partial(scan.score_all, self.metric_type, self.encoded, numbers)
         if permitted is None and not len(exclusions.indices) and self.duplicates is not None:

@@ -114,7 +114,8 @@ def _approximate(
 ) -> tuple[Floats, Floats]:
     """Return approximate scores (n, m), and 2 c S of every query (n,)."""
     depth = queries.rows.shape[1]
-    sizes, norms, bias = queries.norms, items.norms[numbers], items.bias[numbers]
+    sizes, norms = queries.norms, items.norms[numbers]
+    bias = items.bias[numbers] if len(items.bias) else np.zeros(1)
     left = _scaled(metric_type, queries.rows, sizes)
     near = np.empty((len(left), len(numbers)))
     are_safe = _are_safe(queries.rows, sizes) & bool((np.abs(bias) < _LARGEST).all())
@@ -174,7 +175,8 @@ def _score(metric_type: str, queries: Any, items: Any, row: Any, column: Integer
         else:
             scores[part] = _products(x, y)
     if metric_type == "dot":
-        scores += items.bias[column]
+        if len(items.bias):
+            scores += items.bias[column]
     elif metric_type == "cosine":
         lengths = queries.norms[row] * items.norms[column]
         cosines = np.divide(scores, lengths, out=np.zeros(len(scores)), where=lengths > 0)

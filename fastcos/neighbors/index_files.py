@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import config, validation
+from fastcos import config
 from fastcos.engine.duplicates import DuplicateGroups
-from fastcos.engine.packing import EncodedRows, packed_items, permit, tile_layout
+from fastcos.engine.packing import NO_BIAS, EncodedRows, packed_items, permit, tile_layout
 from fastcos.engine.segments import Segment
 from fastcos.measures.base import Measure, capabilities, encode_items
 from fastcos.neighbors.ids import ItemIds
@@ -100,7 +100,7 @@ def from_stored(
 
     rows, norms = of("rows"), of("norms")
     if norms is not None and capabilities(measure).append:
-        encoded = EncodedRows(rows, norms, validation.read_only(np.zeros(len(rows))))
+        encoded = EncodedRows(rows, norms, NO_BIAS)
     else:
         encoded = encode_items(measure, rows, None)
     numbers = np.arange(len(rows), dtype=np.int64)

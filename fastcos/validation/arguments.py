@@ -158,12 +158,19 @@ def as_rows(
         small = array.dtype in (np.float32, np.float16)
         dtype = np.float32 if small else np.float64
     rows = _converted(array, dtype)
-    if not (np.isfinite(rows.min()) and np.isfinite(rows.max())):
+    if not _are_finite(rows):
         broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         raise ValueError(
             f"{name} must be finite, got NaN or infinity in {format_rows(broken)} (counted from 0)"
         )
     return read_only(rows)
+
+
+def _are_finite(rows: Rows) -> bool:
+    with np.errstate(all="ignore"):
+        total = rows.sum()
+    # one pass over the rows; the sum of finite ones may overflow
+    return bool(np.isfinite(total) or (np.isfinite(rows.min()) and np.isfinite(rows.max())))
 
 
 def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[Any]:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fastcos import Rescaling, SimilarityIndex, get_measure, top_k
+from fastcos import Rescaling, SimilarityIndex, get_config, get_measure, top_k
+from fastcos.engine.packing import tile_layout
 from fastcos.measures import Plain, register
 from fastcos.measures.base import REGISTRY
 from fastcos.storage import FastcosFormatError
@@ -50,6 +51,13 @@ def test_index_memory_is_as_documented(items):
     codes, rows, mapped = index.memory_
     assert codes <= 3000 * (max(64, 4 * 20) + 60)
     assert (rows, mapped) == (items.nbytes, 0)
+
+
+def test_index_adds_20_bytes_to_the_codes_of_an_item():
+    X = np.random.default_rng(0).standard_normal((4096, 384), dtype=np.float32)
+    width = 4 * tile_layout(get_config().isa, 384).words
+    for rows in (X, X + 1):  # without a shared direction, and with one
+        assert SimilarityIndex().fit(rows).memory_.codes <= len(rows) * (width + 20)
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5])
