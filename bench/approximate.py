@@ -54,10 +54,8 @@ def compare(n, d, k):
     for library in TASKS[TASK]:
         with contextlib.suppress(Missing):
             arrays, parameters = {"items": items, "queries": queries}, {"k": k}
-            exact_rival = library == "faiss"  # the others spend no time in BLAS
-            other = (
-                fastest(library, TASK, arrays, parameters) if exact_rival else Competitor(library)
-            )
+            is_flat = library == "faiss"  # the others spend no time in BLAS
+            other = fastest(library, TASK, arrays, parameters) if is_flat else Competitor(library)
             try:
                 share = recall(other.prepare(TASK, arrays, parameters)[0], exact)
                 turns = [
