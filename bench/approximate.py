@@ -1,9 +1,9 @@
 """Exact search beside approximate scans: `python -m bench.approximate [ROWS COLUMNS K]`.
 
 Prints a Markdown table: 1,000 queries on a prebuilt index, cosine, with the recall of the k best.
-Rows have a falling spectrum, clusters and a common mean, as embeddings have, and queries the same
-law. Medians of calls that alternate with ours, each library in its own process with its fastest
-OPENBLAS_CORETYPE. Libraries that FASTCOS_COMPETITORS_PYTHON lacks are left out.
+Rows have a descending spectrum, clusters and a common mean, as embeddings have, and queries the
+same law. Medians of calls that alternate with ours, each library in its own process, FAISS Flat
+with its fastest OPENBLAS_CORETYPE. Libraries that FASTCOS_COMPETITORS_PYTHON lacks are left out.
 """
 
 import contextlib

@@ -67,8 +67,9 @@ class EncodedRows(NamedTuple):
     def take(self, numbers: Integers | slice) -> "EncodedRows":
         """Return some of the rows, in the order of numbers."""
         rows, norms, bias = self
-        bias = bias[numbers] if len(bias) else bias
-        return EncodedRows(*map(validation.read_only, (rows[numbers], norms[numbers], bias)))
+        read_only = validation.read_only
+        bias = read_only(bias[numbers]) if len(bias) else bias
+        return EncodedRows(read_only(rows[numbers]), read_only(norms[numbers]), bias)
 
 
 class ExcludedItems(NamedTuple):
