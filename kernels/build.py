@@ -1,9 +1,10 @@
 """Build the libraries of ``native``: python -m fastcos.kernels.build FOLDER [TIER ...].
 
-One process per tier makes Numba compile for the tier's CPU, runs the public operations, and
-records which kernels they call with which types. Each of these gets an entry (lo, hi, place) that
-reads its arguments from 8-byte slots at place. The entries are emitted as objects and linked with
-native.c. Needs a C compiler, and a CPU that can run the tier: others are left out, with a message.
+One process per tier, as many at once as there are cores, makes Numba compile for the tier's CPU,
+runs the public operations, and records which kernels they call with which types. Each of these gets
+an entry (lo, hi, place) that reads its arguments from 8-byte slots at place. The entries are
+emitted as objects and linked with native.c. Needs a C compiler, and a CPU that can run the tier:
+others are left out, with a message.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 # module with the operations to run, native_operations(): above this package
@@ -30,21 +32,32 @@ def main(folder, *tiers):
     possible = cpu.supported_tiers()
     if not set(possible).intersection(tiers or native.TIERS):
         raise SystemExit(f"tiers must be among {', '.join(possible)} on this CPU, got {tiers}")
-    for tier in tiers or native.TIERS:
-        if tier not in possible:
-            print(f"{tier}: not built, this CPU cannot run it", flush=True)
-            continue
-        name, features = cpu.code_name(tier)
-        environment = {
-            **os.environ,
-            "FASTCOS_NATIVE": "0",
-            "FASTCOS_BACKEND": "pool",
-            "FASTCOS_ISA": "",
-            "NUMBA_CPU_NAME": name,
-            "NUMBA_CPU_FEATURES": features,
-        }
-        code = f"from fastcos.kernels import build; build.build_tier({tier!r}, {str(folder)!r})"
-        subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    builds = []
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for tier in tiers or native.TIERS:
+            if tier in possible:
+                builds.append(pool.submit(_start, tier, folder))
+            else:
+                print(f"{tier}: not built, this CPU cannot run it", flush=True)
+    for build in builds:
+        build.result()  # raises what it raised
+
+
+def _start(tier, folder):
+    """Build a tier in a process of its own, started for it."""
+    from . import cpu
+
+    name, features = cpu.code_name(tier)
+    environment = {
+        **os.environ,
+        "FASTCOS_NATIVE": "0",
+        "FASTCOS_BACKEND": "pool",
+        "FASTCOS_ISA": "",
+        "NUMBA_CPU_NAME": name,
+        "NUMBA_CPU_FEATURES": features,
+    }
+    code = f"from fastcos.kernels import build; build.build_tier({tier!r}, {str(folder)!r})"
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 def build_tier(tier, folder):
