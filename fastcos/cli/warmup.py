@@ -151,6 +151,14 @@ def _search(dtype: str) -> None:
         top_k(items[:150], _vectors(dtype, 240_000), 5)
 
 
+def _rescore(dtype: str) -> None:
+    from fastcos.neighbors import rescore
+
+    items, candidates = _vectors(dtype), np.arange(150).reshape(3, 50)
+    for rows in (items, items.astype(np.float16)):  # scored as they are, and as copies
+        rescore(items[:3], rows, candidates, 5)
+
+
 def _sparse_search(dtype: str) -> None:
     from fastcos.neighbors import top_k
 
@@ -181,12 +189,14 @@ def _index() -> None:
 
 def _measures(dtype: str) -> None:
     from fastcos.measures import list_measures
-    from fastcos.neighbors import top_k
+    from fastcos.neighbors import SimilarityIndex, top_k
 
     # enough rows for the kernels of large searches
     large = _vectors(dtype, 2_000)
     for name in ("csls", "local_scaling", "dis_sim_local"):
         top_k(large, k=5, measure=name)
+    for name in ("csls", "whitened_cosine"):
+        SimilarityIndex(name).fit(large[:300]).search(large[:20], 5)
     if dtype == "float32":
         top_k(large[:64], large, 5, measure="recos")
         for name in list_measures():
@@ -260,7 +270,8 @@ JOBS: dict[str, Callable[[], None]] = {
     **{f"sparse search of {dtype}": functools.partial(_sparse_search, dtype) for dtype in DTYPES},
     **{f"products of {dtype}": functools.partial(_products, dtype) for dtype in DTYPES},
     **{f"measures of {dtype}": functools.partial(_measures, dtype) for dtype in DTYPES},
+    **{f"rescoring of {dtype}": functools.partial(_rescore, dtype) for dtype in DTYPES},
     "index": _index,
     "bench": _bench,
 }
-NATIVE_JOBS = ("search", "sparse search", "products", "measures", "index")
+NATIVE_JOBS = ("search", "sparse search", "products", "measures", "rescoring", "index")
