@@ -34,11 +34,21 @@ from fastcos.kernels.tile_top_k import search_rows
 # find(queries, exclusions, k, options) returns columns and raw scores (n, k), best first
 Search = Callable[[EncodedRows, ExcludedItems, int, ExecutionOptions], scan.Found]
 
-# packing a row costs as much as this many float64 scores of it (bench.search_plan)
-QUERIES_TO_PACK = 20
+# One thread of a Xeon with VNNI, 12,800,000 float32 numbers, ms of CPU (bench.search_plan):
+#                    score all pairs   rows as given   pack and search
+#     64 columns, 2 queries    17             18              69
+#                 4            31             17              67
+#                10            84             18              69
+#               150          1158             83              80
+#    128 columns, 80            495            43              47
+#               150            910            70              54
+#  1,536 columns, 2             16             13              56
+#               150           1181             65              79
+# packing a row costs as much as this many float64 scores of it
+QUERIES_TO_PACK = 7
 # queries for which float32 tiles multiply rows as given: fewer wait for the rows in any case, and
 # more pay for packing
-_QUERIES_AS_GIVEN = range(4, 151)
+_QUERIES_AS_GIVEN = range(4, 129)
 # multiply-adds from which they do: fewer take 10 ms, without kernels of their own
 WORK_AS_GIVEN = 2**28
 # segments of memory-mapped items begin at multiples: a transform that multiplies so many rows at a
