@@ -148,7 +148,7 @@ def _search(dtype: str) -> None:
     top_k(np.repeat(items, 2, axis=0), k=5)  # duplicates
     top_k(items + 3, k=5)  # a shared direction
     if dtype == "float32":  # enough rows to be multiplied as they are
-        top_k(items[:150], _vectors(dtype, 240_000), 5)
+        top_k(items[:120], _vectors(dtype, 280_000), 5)
 
 
 def _rescore(dtype: str) -> None:
