@@ -27,6 +27,13 @@ def emit_multiply_add(builder, a, b, c):
     return builder.call(fma, [a, b, c])
 
 
+def emit_prefetch(builder, at):
+    """Emit the prefetch of the cache line at a pointer to bytes."""
+    fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
+    # for reading, keep in all caches, data
+    builder.call(fetch, [at, I32(0), I32(3), I32(1)])
+
+
 @intrinsic
 def _multiply_add_compiled(typingctx, a, b, c):
     if not all(isinstance(kind, types.Float) for kind in (a, b, c)):
@@ -54,9 +61,7 @@ def _prefetch_compiled(typingctx, array, i):
 
     def codegen(context, builder, sig, arguments):
         at = byte_pointer(context, builder, sig.args[0], arguments[0], arguments[1])
-        fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
-        # for reading, keep in all caches, data
-        builder.call(fetch, [at, I32(0), I32(3), I32(1)])
+        emit_prefetch(builder, at)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -72,11 +77,10 @@ def _prefetch_row_compiled(typingctx, rows, start, size):
 
     def codegen(context, builder, sig, a):
         first = byte_pointer(context, builder, sig.args[0], a[0], a[1])
-        fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
         lines = builder.lshr(builder.mul(a[2], I64(sig.args[0].dtype.bitwidth // 8)), I64(6))
         with cgutils.for_range(builder, builder.add(lines, I64(1))) as line:
             at = builder.gep(first, [builder.mul(line.index, I64(64))])
-            builder.call(fetch, [at, I32(0), I32(3), I32(1)])
+            emit_prefetch(builder, at)
         return context.get_dummy_value()
 
     return types.void(rows, start, size), codegen

@@ -1,8 +1,8 @@
 """The float64 score of a pair of rows, which defines "exact" in every dense search.
 
 Sums have 16 lanes: element j is added to lane j mod 16. The lanes are then added by halves, and the
-last d mod 16 elements one by one. No operation is contracted or reassociated, so the bits are the
-same on every CPU.
+last d mod 16 elements one by one. No operation is reassociated, or fused where that would round
+differently, so the bits are the same on every CPU.
 """
 
 import math
@@ -10,9 +10,9 @@ import math
 import numpy as np
 from llvmlite import ir
 
-from .intrinsics import prefetch_row
+from .intrinsics import emit_multiply_add, emit_prefetch, prefetch_row
 from .jit import DISABLE_JIT, borrowing_kernel, intrinsic, kernel, types
-from .vector_ir import F32, F64, I64, broadcast, load, loop, pointer, sum_lanes
+from .vector_ir import BYTES, F32, F64, I64, broadcast, load, loop, pointer, sum_lanes
 
 # partial sums of an inner product
 LANES = 16
@@ -26,6 +26,43 @@ COSINE = 1
 EUCLIDEAN = 2
 
 
+def _emit_sums(builder, rows, depth, count, add, before=None):
+    """Emit sums of terms over rows, which are pointers: add(sums, elements) adds one of each.
+
+    before(at) is called for every 16 elements.
+    """
+
+    def widened(value, kind):
+        return value if value.type == kind else builder.fpext(value, kind)
+
+    def block(k, sums):
+        at = builder.mul(k, I64(LANES))
+        if before is not None:
+            before(at)
+        elements = [
+            load(builder, builder.gep(row, [at]), ir.VectorType(row.type.pointee, LANES))
+            for row in rows
+        ]
+        return add(sums, [widened(vector, kind) for vector in elements])
+
+    def single(k, sums):
+        at = builder.add(k, builder.mul(blocks, I64(LANES)))
+        return add(sums, [widened(builder.load(builder.gep(row, [at])), F64) for row in rows])
+
+    kind = ir.VectorType(F64, LANES)
+    blocks = builder.lshr(depth, I64(4))
+    lanes = loop(builder, blocks, [broadcast(builder, F64(0.0), kind)] * count, block)
+    rest = builder.and_(depth, I64(LANES - 1))
+    return loop(builder, rest, [sum_lanes(builder, one) for one in lanes], single)
+
+
+def _multiply_add(builder, x, y, total, is_exact):
+    """Emit total + x y. The product of two float32 numbers is exact: fused, the bits are these."""
+    if is_exact:
+        return emit_multiply_add(builder, x, y, total)
+    return builder.fadd(total, builder.fmul(x, y))
+
+
 def _emit(difference):
     """Emit sum x*y or sum (x - y)^2 over two rows of flat arrays, in float64."""
 
@@ -34,38 +71,15 @@ def _emit(difference):
             pointer(context, builder, signature.args[a], arguments[a], arguments[a + 1])
             for a in (0, 2)
         ]
-        depth = arguments[4]
+        is_exact = not difference and all(row.type.pointee == F32 for row in rows)
 
-        def term(x, y):
+        def add(sums, elements):
+            x, y = elements
             if difference:
                 x = y = builder.fsub(x, y)
-            return builder.fmul(x, y)
+            return [_multiply_add(builder, x, y, sums[0], is_exact)]
 
-        def widened(value, kind):
-            return value if value.type == kind else builder.fpext(value, kind)
-
-        def block(k, sums):
-            kind = ir.VectorType(F64, LANES)
-            at = builder.mul(k, I64(LANES))
-            x, y = (
-                widened(
-                    load(builder, builder.gep(row, [at]), ir.VectorType(row.type.pointee, LANES)),
-                    kind,
-                )
-                for row in rows
-            )
-            return [builder.fadd(sums[0], term(x, y))]
-
-        def single(k, sums):
-            at = builder.add(k, builder.mul(blocks, I64(LANES)))
-            x, y = (widened(builder.load(builder.gep(row, [at])), F64) for row in rows)
-            return [builder.fadd(sums[0], term(x, y))]
-
-        blocks = builder.lshr(depth, I64(4))
-        zero = broadcast(builder, F64(0.0), ir.VectorType(F64, LANES))
-        (lanes,) = loop(builder, blocks, [zero], block)
-        rest = builder.and_(depth, I64(LANES - 1))
-        return loop(builder, rest, [sum_lanes(builder, lanes)], single)[0]
+        return _emit_sums(builder, rows, arguments[4], 1, add)[0]
 
     return codegen
 
@@ -78,6 +92,30 @@ def _product_compiled(typingctx, x, x0, y, y0, depth):
 @intrinsic
 def _squared_distance_compiled(typingctx, x, x0, y, y0, depth):
     return types.float64(x, x0, y, y0, depth), _emit(difference=True)
+
+
+@intrinsic
+def _square_and_product_compiled(typingctx, x, x0, later, y, depth):
+    def codegen(context, builder, signature, arguments):
+        row, soon, other = (
+            pointer(context, builder, signature.args[a], arguments[a], start)
+            for a, start in ((0, arguments[1]), (0, arguments[2]), (3, I64(0)))
+        )
+        is_exact = row.type.pointee == F32
+
+        def add(sums, elements):
+            x, y = elements
+            pairs = zip((x, y), sums, strict=True)
+            return [_multiply_add(builder, x, one, total, is_exact) for one, total in pairs]
+
+        def before(at):
+            emit_prefetch(builder, builder.bitcast(builder.gep(soon, [at]), BYTES))
+
+        sums = _emit_sums(builder, (row, other), arguments[4], 2, add, before)
+        return context.make_tuple(builder, signature.return_type, sums)
+
+    pair = types.UniTuple(types.float64, 2)
+    return pair(x, x0, later, y, depth), codegen
 
 
 def _sum_plain(terms):
@@ -103,10 +141,20 @@ def _squared_distance_plain(x, x0, y, y0, depth):
     return _sum_plain([(float(x[x0 + j]) - float(y[y0 + j])) ** 2 for j in range(depth)])
 
 
+def _square_and_product_plain(x, x0, later, y, depth):
+    """Return <x, x> and <x, y>, and prefetch the row of x that is ``later``.
+
+    y (d,) float64; where x is float32, so are the numbers of y, which is widened only once.
+    """
+    return _product_plain(x, x0, x, x0, depth), _product_plain(x, x0, y, 0, depth)
+
+
 if DISABLE_JIT:
     product, squared_distance = _product_plain, _squared_distance_plain
+    square_and_product = _square_and_product_plain
 else:
     product, squared_distance = _product_compiled, _squared_distance_compiled
+    square_and_product = _square_and_product_compiled
 
 
 @borrowing_kernel
@@ -137,11 +185,12 @@ def score_pairs(
             scores[entry] += offsets[columns[entry]]
     elif metric_type != EUCLIDEAN:
         for entry in range(count):
-            scores[entry] = _cosine(scores[entry], query_norm * norms[columns[entry]])
+            scores[entry] = cosine(scores[entry], query_norm * norms[columns[entry]])
 
 
 @kernel
-def _cosine(product, norm):
+def cosine(product, norm):
+    """Cosine of two rows from their product and the product of their norms; 0 where that is 0."""
     return min(max(product / norm, -1.0), 1.0) if norm > 0.0 else 0.0
 
 
@@ -189,7 +238,7 @@ def score_pairs_by_item(
         if metric_type == DOT:
             scores[entry] = score + offsets[column] if offsets.shape[0] > 0 else score
         else:
-            scores[entry] = _cosine(score, query_norms[query] * norms[column])
+            scores[entry] = cosine(score, query_norms[query] * norms[column])
 
 
 # Inner products in float32 take a quarter of the time of float64. They decide about nearly all

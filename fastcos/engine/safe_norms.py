@@ -4,14 +4,14 @@ import numpy as np
 import numpy.typing as npt
 
 # squares of rows with a smaller norm lose digits in float64, or vanish
-_LEAST_NORM = 2.0**-480
+LEAST_NORM = 2.0**-480
 
 Floats = npt.NDArray[np.float64]
 
 
 def find_small(norms: Floats) -> npt.NDArray[np.intp]:
     """Return the numbers of the rows whose squares may underflow, zero rows among them."""
-    return np.flatnonzero(norms < _LEAST_NORM)
+    return np.flatnonzero(norms < LEAST_NORM)
 
 
 def exponents_for(largest: Floats) -> npt.NDArray[np.intc]:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.engine import scan
+from fastcos.engine import safe_norms, scan
 from fastcos.engine.packing import (
     METRIC_TYPES,
     EncodedRows,
@@ -16,8 +16,7 @@ from fastcos.engine.packing import (
     encode_rows,
     row_norms,
 )
-from fastcos.engine.safe_norms import find_small
-from fastcos.kernels import exhaustive_top_k
+from fastcos.kernels import exhaustive_top_k, listed_items
 from fastcos.measures.base import Measure, capabilities, get_measure
 from fastcos.neighbors.lists import best_of_scored, score_lists
 from fastcos.neighbors.search import as_items, as_options, finish, fit_items
@@ -26,6 +25,8 @@ from fastcos.storage import memmap
 
 # bytes of the rows that a thread copies and scores at once: they stay in its second cache
 _BLOCK_BYTES = 1 << 20
+# pairs that a thread scores at once, 0.3 ms for 768 columns
+_PAIRS_PER_BLOCK = 2000
 
 
 class Rescored(NamedTuple):
@@ -165,6 +166,9 @@ def best_of_candidates(
 def _as_listed_items(items: Any, measure: Measure) -> Any:
     """Return items whose values are not read yet, unless the measure needs all of them."""
     if capabilities(measure).append:
+        shared = validation.as_shared_array(items)
+        if memmap.is_narrow(shared):
+            return shared
         return validation.as_row_shape("items", items)
     return as_items("items", items, measure)
 
@@ -181,38 +185,61 @@ def _as_bounds(upper_bounds: Any, n: int) -> npt.NDArray[np.float64]:
 def _best_of_rows(
     X: Any, measure: Measure, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
 ) -> tuple[Integers, Floats]:
-    """Positions and raw scores (n, k) of the best of each list, from the listed rows alone.
-
-    In the order of the items, so that each row is read once, for all queries that list it.
-    """
-    import scipy.sparse as sp
-
+    """Positions and raw scores (n, k) of the best of each list, from the listed rows alone."""
     queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
     listed = lists >= 0
-    indptr = np.concatenate([[0], np.cumsum(listed.sum(axis=1))])
-    positions = lists[listed]
-    entries = np.arange(len(positions))
-    by_item = sp.csr_array((entries, positions, indptr), shape=(len(Q), len(X))).tocsc()
-    items = np.flatnonzero(np.diff(by_item.indptr))
-    starts = np.append(by_item.indptr[items], len(positions)).astype(np.int64)
-    numbers, raw = by_item.indices.astype(np.int64), np.empty(len(positions))
-    size = max(1, _BLOCK_BYTES // (X.shape[1] * max(4, X.dtype.itemsize)))
+    numbers = validation.read_only(np.nonzero(listed)[0])
+    columns = validation.read_only(lists[listed])
+    raw = np.full(lists.shape, -np.inf)
+    raw[listed] = _score_pairs(X, measure.metric_type, queries, numbers, columns, options)
+    best, scores = parallel.unfilled((len(Q), k), np.int64), np.empty((len(Q), k))
     parallel.run(
-        _score_items, parallel.row_blocks(len(items), size), X, measure.metric_type, queries,
-        items, starts, numbers, raw,
+        exhaustive_top_k.merge_rows,
+        parallel.row_blocks(len(Q), max(1, _PAIRS_PER_BLOCK // lists.shape[1])),
+        validation.read_only(raw), validation.read_only(lists), scores, best,
         n_threads=options.n_threads,
     )  # fmt: skip
-    scores = np.empty(len(raw))
-    scores[by_item.data] = raw
-    return best_of_scored(indptr, positions, scores, k, options)
+    return best, scores
 
 
-def _score_items(
-    lo: int, hi: int, X: Any, metric_type: str, queries: EncodedRows, items: Integers,
-    starts: Integers, numbers: Integers, raw: Floats,
+def _score_pairs(
+    X: Any, metric_type: str, queries: EncodedRows, numbers: Integers, columns: Integers,
+    options: ExecutionOptions,
+) -> Floats:  # fmt: skip
+    """Raw scores (m,) of queries numbers (m,) and items columns (m,)."""
+    queries, raw = scan.as_wide(queries, X), np.full(len(columns), np.nan)
+    if not memmap.is_read_in_blocks(X) and X.flags.c_contiguous and X.dtype == queries.rows.dtype:
+        # rows whose squares underflow are left to the copies
+        least = safe_norms.LEAST_NORM if X.dtype == np.float64 else 0.0
+        parallel.run(
+            listed_items.score_listed_items, parallel.row_blocks(len(raw), _PAIRS_PER_BLOCK),
+            METRIC_TYPES[metric_type], queries.rows, queries.norms, validation.read_only(X),
+            numbers, columns, least, raw,
+            n_threads=options.n_threads,
+        )  # fmt: skip
+    left = np.flatnonzero(np.isnan(raw))
+    size = max(1, _BLOCK_BYTES // (X.shape[1] * max(4, X.dtype.itemsize)))
+    parallel.run(
+        _score_copies, parallel.row_blocks(len(left), size), X, metric_type, queries, left,
+        numbers, columns, raw,
+        n_threads=options.n_threads,
+    )  # fmt: skip
+    return raw
+
+
+def _score_copies(
+    lo: int, hi: int, X: Any, metric_type: str, queries: EncodedRows, left: Integers,
+    numbers: Integers, columns: Integers, raw: Floats,
 ) -> None:  # fmt: skip
-    """Score items lo .. hi with the queries that list them; their copies stay in a cache."""
-    rows = memmap.take_rows("items", X, items[lo:hi])
+    """Score pairs left[lo:hi] by copies of the rows, which stay in a cache.
+
+    For rows of maps and of other types, and for those that are not finite or very small.
+    """
+    if lo == hi:
+        return
+    pairs = left[lo:hi]
+    items, places = np.unique(columns[pairs], return_inverse=True)
+    rows = memmap.take_rows("items", X, items)
     if rows.dtype.char not in "fd":
         rows = validation.as_rows("items", rows)
     if rows.dtype != queries.rows.dtype:  # one signature of the kernel
@@ -220,18 +247,17 @@ def _score_items(
         queries = scan.as_wide(queries, rows)
     norms = row_norms(rows, 1)
     if not np.isfinite(norms).all():
-        broken = items[lo:hi][~np.isfinite(norms)]
+        broken = items[~np.isfinite(norms)]
         raise ValueError(
             "items must be finite, with squares that can be summed, got other values in "
             f"{validation.format_rows(broken)} (counted from 0)"
         )
-    if rows.dtype == np.float64 and len(find_small(norms)):
-        rows, norms, _ = encode_rows(rows, None, 1, metric_type)
-    part = slice(starts[lo], starts[hi])
-    # a score is the same with query and item exchanged
-    nothing = validation.read_only(np.zeros(len(queries.rows)))
-    exhaustive_top_k.keep_above(
-        0, hi - lo, METRIC_TYPES[metric_type], rows, norms, queries.rows, queries.norms, nothing,
-        np.full(hi - lo, -np.inf), starts[lo:hi] - starts[lo], np.diff(starts[lo : hi + 1]),
-        numbers[part], raw[part],
+    if rows.dtype == np.float64:
+        rows = encode_rows(rows, None, 1, metric_type).rows
+    scores, block = np.empty(len(pairs)), parallel.row_blocks(len(pairs), len(pairs))
+    parallel.run(
+        listed_items.score_listed_items, block, METRIC_TYPES[metric_type], queries.rows,
+        queries.norms, rows, validation.read_only(numbers[pairs]),
+        validation.read_only(places.astype(np.int64)), 0.0, scores,
     )  # fmt: skip
+    raw[pairs] = scores

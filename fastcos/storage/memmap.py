@@ -1,4 +1,4 @@
-"""Memory-mapped rows: read in blocks, and never held by this process as a whole."""
+"""Rows that are read in blocks: memory-mapped ones, and narrow ones, which are widened by block."""
 
 import hashlib
 import mmap
@@ -25,19 +25,35 @@ def is_memmap(X: Any) -> bool:
     return isinstance(X, np.memmap)
 
 
+def is_narrow(X: Any) -> bool:
+    """Whether X is an array in memory whose type of one or two bytes float32 holds exactly."""
+    if not isinstance(X, np.ndarray) or isinstance(X, (np.memmap, np.ma.MaskedArray)):
+        return False
+    return X.ndim == 2 and X.dtype.itemsize <= 2 and np.can_cast(X.dtype, np.float32)
+
+
+def is_read_in_blocks(X: Any) -> bool:
+    """Whether a search reads X block by block."""
+    return is_memmap(X) or is_narrow(X)
+
+
 def as_mapped_rows(name: str, X: Any) -> Any:
-    """Return X as valid rows; of a memory map only shape and type are checked, no value is read."""
-    if not is_memmap(X):
+    """Return X as valid rows; of what is read in blocks only shape and type are checked."""
+    if not is_read_in_blocks(X):
         return validation.as_rows(name, X)
-    validation.as_row_shape(name, X)
+    # a whole array of ml_dtypes would be widened
+    validation.as_row_shape(name, X[:1] if is_narrow(X) and X.size else X)
     return X
 
 
 def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) -> validation.Rows:
     """Return rows [lo, hi) of X as valid rows; those of a map are copied and their pages released.
 
-    Meanwhile the system reads as many further rows ahead. Rows in memory are valid already.
+    Meanwhile the system reads as many further rows ahead. Narrow rows are widened. Other rows in
+    memory are valid already.
     """
+    if is_narrow(X):
+        return validation.as_rows(f"{name}[{lo}:{hi}]", X[lo:hi], dtype=np.float32)
     if not is_memmap(X):
         rows_in_memory: validation.Rows = X[lo:hi]
         return rows_in_memory
@@ -58,6 +74,8 @@ def take_rows(
     name: str, X: Any, numbers: npt.NDArray[np.integer[Any]], n_threads: int | None = 1
 ) -> validation.Rows:
     """Return the rows of these numbers as valid rows in memory."""
+    if is_narrow(X):
+        return validation.as_rows(name, X[numbers], dtype=np.float32)
     if not is_memmap(X):
         rows_in_memory: validation.Rows = validation.read_only(X[numbers])
         return rows_in_memory

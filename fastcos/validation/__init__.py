@@ -62,6 +62,7 @@ from fastcos.validation.column_names import (
 )
 from fastcos.validation.containers import (
     as_array as as_array,
+    as_shared_array as as_shared_array,
     format_rows as format_rows,
     from_arrow as from_arrow,
     from_container as from_container,

@@ -70,6 +70,26 @@ def from_container(name: str, values: Any) -> Any:
     return values
 
 
+def as_shared_array(values: Any) -> Any:
+    """Return a dense tensor in main memory as an array that shares its memory, others as they are.
+
+    bfloat16 takes the type of ml_dtypes, where that is installed.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(values, torch.Tensor):
+        return values
+    if values.layout != torch.strided or values.device.type != "cpu":
+        return values
+    try:
+        if values.dtype == torch.bfloat16:
+            from ml_dtypes import bfloat16
+
+            return values.detach().view(torch.int16).numpy().view(bfloat16)
+        return values.detach().numpy()
+    except (ImportError, TypeError, RuntimeError):  # types that NumPy lacks
+        return values
+
+
 def from_arrow(name: str, column: Any) -> Array:
     """Return an Arrow column of numbers (n,), or of lists of numbers of one length (n, d)."""
     import pyarrow as arrow
