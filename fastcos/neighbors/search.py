@@ -23,10 +23,12 @@ from fastcos.measures.base import (
     Measure,
     Plain,
     UpperBounded,
+    capabilities,
     encode_segment,
     get_measure,
     require,
 )
+from fastcos.neighbors.bits import BIT_MEASURES, bit_top_k
 from fastcos.neighbors.types import (
     MAPPED_SEARCH_SHARE,
     FittedItems,
@@ -35,11 +37,20 @@ from fastcos.neighbors.types import (
     no_neighbors,
     padded,
 )
+from fastcos.storage.memmap import (
+    as_mapped_rows,
+    is_memmap,
+    is_narrow,
+    is_read_in_blocks,
+    read_rows,
+)
 
 # bytes of a query in a batch beside its columns and results: norms, bias, lanes, candidates
 _BYTES_PER_QUERY = 128
 # queries of a batch at least, so that every thread has some
 _LEAST_BATCH = 1024
+# bytes for blocks of narrow rows, where these have fewer: 4,096 rows of 768 columns and codes
+_LEAST_NARROW_MEMORY = float(1 << 25)
 # share of the working memory for a batch's encoded rows and results
 _BATCH_SHARE = 0.25
 
@@ -69,15 +80,18 @@ def top_k(
     Parameters
     ----------
     queries : array_like (n, d), or (d,) where items are given; or sparse
-        One row per query. A zero row has no direction: its cosine with everything is 0. float32
-        and float64 are used as they are, other real types are converted exactly; also tensors in
-        main memory, Arrow columns, and columns of vectors of a table.
+        One row per query. A zero row has no direction: its cosine with everything is 0. Any real
+        type, exactly; also tensors in main memory, Arrow columns, and columns of vectors of a
+        table. float32 and float64 are used as they are. float16, bfloat16, int8 and int16 are
+        widened block by block, by measures with the capability ``append``.
     items : array_like (m, d), optional
         What is searched. None: the queries themselves.
     k : int
         Neighbours per query, from 1 to the number of items that a query may find.
     measure : str or Measure
-        A name of ``fastcos.list_measures()``, or an object like them.
+        A name of ``fastcos.list_measures()``, or an object like them. For packed bits, uint8 rows
+        of ``np.packbits(rows, axis=1)``: "hamming", minus the number of bits that differ, or
+        "bit_cosine", the cosine of the rows of 0 and 1.
     exclude_self : bool
         With items=None, whether a row is kept from being its own neighbour.
     allowed : array_like or sparse (n, m), optional
@@ -130,12 +144,26 @@ def top_k(
             queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
             exclude=exclude, min_score=min_score, n_threads=n_threads, progress=progress,
         )  # fmt: skip
+    if isinstance(measure, str) and measure in BIT_MEASURES:
+        for name, value in (("allowed", allowed), ("exclude", exclude), ("out", out)):
+            validation.check_none(name, value, "for packed bits")
+        options = as_options(n_threads, working_memory, progress)
+        return bit_top_k(
+            queries, items, k, measure=measure, exclude_self=exclude_self, min_score=min_score,
+            options=options,
+        )  # fmt: skip
     given = get_measure(measure)
     if out is not None:
         require(given, "blocks")
-    Q = as_items("queries", queries, given, or_vector=items is not None)
-    X = Q if items is None else as_items("items", items, given)
+    # what a later call resumes is identified by NumPy's types
+    in_blocks = out is None
+    Q = as_items("queries", queries, given, or_vector=items is not None, in_blocks=in_blocks)
+    X = Q if items is None else as_items("items", items, given, in_blocks=in_blocks)
     options = as_options(n_threads, working_memory, progress)
+    if any(is_narrow(rows) for rows in (Q, X)):
+        options = options._replace(
+            working_memory=min(options.working_memory, max(_LEAST_NARROW_MEMORY, X.nbytes))
+        )
     validation.check_same_width("items", X, "queries", Q)
     own = items is None and exclude_self
     k = validation.as_neighbor_count(k, X.shape[0], without_itself=own)
@@ -160,14 +188,19 @@ def top_k(
     return padded(search(fitted, request, options, results), k)
 
 
-def as_items(name: str, X: Any, measure: Measure, *, or_vector: bool = False) -> Any:
-    """Return X as checked rows; memory-mapped ones are left on disk if the measure allows it."""
-    if isinstance(X, np.memmap) and X.ndim > 1:
-        from fastcos.measures.base import capabilities
-        from fastcos.storage.memmap import as_mapped_rows
+def as_items(
+    name: str, X: Any, measure: Measure, *, or_vector: bool = False, in_blocks: bool = False
+) -> Any:
+    """Return X as checked rows; memory-mapped ones are left on disk if the measure allows it.
 
-        if capabilities(measure).blocks:
-            return as_mapped_rows(name, X)
+    in_blocks: narrow rows are left as they are, if the measure takes rows as given.
+    """
+    if is_memmap(X) and X.ndim > 1 and capabilities(measure).blocks:
+        return as_mapped_rows(name, X)
+    if in_blocks and capabilities(measure).append:
+        narrow = validation.as_shared_array(X)
+        if is_narrow(narrow):
+            return as_mapped_rows(name, narrow)
     return validation.as_rows(name, X, or_vector=or_vector)
 
 
@@ -245,9 +278,9 @@ def _without(
 
 
 def fit_items(X: Any, measure: Measure, n_threads: int | None) -> FittedItems:
-    """Fit the measure to the items and encode them: one segment, or none of a memory map."""
+    """Fit the measure to the items and encode them: one segment, or none where blocks are read."""
     fitted = measure.fit(X)
-    if isinstance(X, np.memmap):
+    if is_read_in_blocks(X):
         return FittedItems(fitted, len(X), (), X)
     return FittedItems(fitted, len(X), (encode_segment(fitted, X, n_threads),))
 
@@ -280,7 +313,7 @@ def search(
 
 def batch_size(items: FittedItems, request: SearchRequest, options: ExecutionOptions) -> int:
     """Queries whose encoded rows and results fit their share of the working memory."""
-    if items.mapped is not None or isinstance(request.queries, np.memmap):
+    if items.mapped is not None or is_read_in_blocks(request.queries):
         from fastcos.neighbors.out_of_core import block_sizes
 
         return block_sizes(items.rows, request, items.measure, options).queries
@@ -291,9 +324,7 @@ def batch_size(items: FittedItems, request: SearchRequest, options: ExecutionOpt
 
 def read_batch(queries: Any, lo: int, hi: int) -> validation.Rows:
     """Return queries [lo, hi) as checked rows."""
-    if isinstance(queries, np.memmap):
-        from fastcos.storage.memmap import read_rows
-
+    if is_read_in_blocks(queries):
         return read_rows("queries", queries, lo, hi)
     Q: validation.Rows = queries if hi - lo == len(queries) else queries[lo:hi]
     return Q

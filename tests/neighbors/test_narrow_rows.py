@@ -1,0 +1,62 @@
+"""Rows of types of one or two bytes: the bits of the same numbers in float64, without a copy."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from fastcos import top_k
+from fastcos.neighbors import rescore
+from tests.oracles.compare import assert_same_bits
+
+TYPES = ["float16", "int8", "int16", "bool", "bfloat16", "float8_e4m3fn"]
+
+
+def rows_of(name, n, d, seed=0):
+    values = 9 * np.random.default_rng(seed).standard_normal((n, d))
+    if name == "bool":
+        return values > 0
+    if name in ("bfloat16", "float8_e4m3fn"):
+        return values.astype(getattr(pytest.importorskip("ml_dtypes"), name))
+    return values.astype(name)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_narrow_rows_have_the_neighbors_of_float64(name):
+    X, Q = rows_of(name, 500, 24), rows_of(name, 30, 24, seed=1)
+    wide, wide_queries = X.astype(np.float64), Q.astype(np.float64)
+    # blocks of 64 rows and more
+    found = top_k(Q, X, 7, working_memory=0.1)
+    expected = top_k(wide_queries, wide, 7)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    assert_same_bits(found.scores, expected.scores)
+    for measure in ("dot", "neg_euclidean"):
+        found, expected = (top_k(rows, k=5, measure=measure) for rows in (X[:90], wide[:90]))
+        np.testing.assert_array_equal(found.indices, expected.indices)
+        assert_same_bits(found.scores, expected.scores)
+    lists = np.arange(30)[:, None] * 11 + np.arange(40)
+    found, expected = rescore(Q, X, lists, 5), rescore(wide_queries, wide, lists, 5)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    assert_same_bits(found.scores, expected.scores)
+
+
+def test_narrow_rows_are_not_copied_as_a_whole():
+    X = rows_of("int8", 60_000, 256)
+    top_k(X[:9], X[:300], 3)
+    tracemalloc.start()
+    try:
+        top_k(X[:9], X, 3)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # a copy in float32 is 61 MB
+    assert peak < 2.2 * X.nbytes < 0.6 * 4 * X.size
+
+
+def test_narrow_rows_with_nan_are_refused():
+    X = rows_of("float16", 200, 8)
+    X[150, 3] = np.nan
+    with pytest.raises(ValueError, match=r"^items.*must be finite, got NaN or infinity"):
+        top_k(X[:5], X, 3)
+    with pytest.raises(ValueError, match=r"got \(0, 8\)$"):
+        top_k(X[:5], X[:0], 3)
