@@ -22,6 +22,7 @@ def truth(Q, X, measure):
     return np.minimum(1.0, np.divide(x @ y.T, norms, out=np.zeros(norms.shape), where=norms > 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["hamming", "bit_cosine"])
 @pytest.mark.parametrize("width", [5, 16])
 def test_bit_neighbors_are_those_of_unpacked_rows(width, measure):
