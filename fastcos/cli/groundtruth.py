@@ -19,7 +19,9 @@ examples:
   fastcos groundtruth base.fbin queries.fbin --k 100 --out truth.ibin
   fastcos groundtruth base.fbin queries.fbin --k 100 --result found.ibin
   fastcos groundtruth base.fvecs queries.fvecs --measure dot --out truth.ivecs
-input: .fvecs, .fbin or .npy, of any size; neighbours: .ivecs, .ibin or .npy"""
+  fastcos groundtruth glove.hdf5 glove.hdf5 --k 100 --result glove.hdf5
+input: .fvecs, .fbin, .npy or .hdf5 (train, test), of any size; neighbours: .ivecs, .ibin, .npy or
+.hdf5 (neighbors)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +54,8 @@ def run(given: argparse.Namespace) -> int:
         suffixes = ann_files.NEIGHBOR_SUFFIXES
         validation.as_choice("the suffix of --out", out.suffix, suffixes)
         options.check_output_file("--out", out)
-    items = ann_files.read_vectors("ITEMS", given.items)
-    queries = ann_files.read_vectors("QUERIES", given.queries)
+    items = ann_files.read_vectors("ITEMS", given.items, "train")
+    queries = ann_files.read_vectors("QUERIES", given.queries, "test")
     measure = options.as_measure("--measure", given.measure)
     result = None
     if given.result is not None:

@@ -5,8 +5,10 @@
     .fvecs  .ivecs   of each row: int32 width, then float32 or int32   (TEXMEX)
     .fbin   .ibin    int32 rows, int32 width, then all rows             (Big ANN Benchmarks)
     .npy             an array of NumPy
+    .hdf5   .h5      items "train", queries "test", neighbours "neighbors"  (ann-benchmarks)
 
-All are little-endian. Vectors are memory-mapped: a search reads them in blocks.
+All but HDF5 are little-endian. Vectors are memory-mapped: a search reads them in blocks. HDF5 needs
+h5py; where it compresses a data set, or stores it in chunks, the data set is read as a whole.
 """
 
 import os
@@ -20,26 +22,27 @@ from fastcos.io.writing import atomic_path
 from fastcos.storage import FastcosFormatError
 from fastcos.validation import as_choice, as_path
 
-VECTOR_SUFFIXES = (".fvecs", ".fbin", ".npy")
-NEIGHBOR_SUFFIXES = (".ivecs", ".ibin", ".npy")
+_HDF5 = (".hdf5", ".h5")
+VECTOR_SUFFIXES = (".fvecs", ".fbin", ".npy", *_HDF5)
+NEIGHBOR_SUFFIXES = (".ivecs", ".ibin", ".npy", *_HDF5)
 # bytes of the rows and the width at the start of a .fbin or .ibin file
 _HEADER_BYTES = 8
 
 PathLike = str | os.PathLike[str]
 
 
-def read_vectors(name: str, path: PathLike) -> Any:
-    """Return the vectors (n, d) of a file as a memory map."""
+def read_vectors(name: str, path: PathLike, dataset: str) -> Any:
+    """Return the vectors (n, d) of a file as a memory map; dataset: their name in HDF5."""
     file = as_path(name, path)
     as_choice(f"the suffix of {name}", file.suffix, VECTOR_SUFFIXES)
-    return _read(file, np.dtype("<f4"))
+    return _read(file, np.dtype("<f4"), dataset)
 
 
 def read_neighbors(name: str, path: PathLike) -> Any:
     """Return the neighbours (n, k) of a file as a memory map of whole numbers."""
     file = as_path(name, path)
     as_choice(f"the suffix of {name}", file.suffix, NEIGHBOR_SUFFIXES)
-    found = _read(file, np.dtype("<i4"))
+    found = _read(file, np.dtype("<i4"), "neighbors")
     if found.dtype.kind not in "iu":
         raise FastcosFormatError(f"{file} must hold whole numbers, got dtype {found.dtype}")
     return found
@@ -49,9 +52,13 @@ def write_neighbors(path: PathLike, indices: npt.NDArray[np.int64]) -> None:
     """Write neighbours (n, k); whole or not at all. -1 stands for none."""
     file = Path(path)
     as_choice("the suffix of --out", file.suffix, NEIGHBOR_SUFFIXES)
-    if file.suffix != ".npy" and indices.max(initial=0) >= 2**31:
+    if file.suffix in (".ivecs", ".ibin") and indices.max(initial=0) >= 2**31:
         raise ValueError(f"--out must be .npy for more than 2^31 items, got {path}")
     n, k = indices.shape
+    if file.suffix in _HDF5:
+        with atomic_path(path) as temporary, _open_hdf5(temporary, "w") as opened:
+            opened["neighbors"] = indices
+        return
     with atomic_path(path) as temporary, temporary.open("wb") as opened:
         if file.suffix == ".npy":
             np.lib.format.write_array(opened, indices, allow_pickle=False)
@@ -63,8 +70,42 @@ def write_neighbors(path: PathLike, indices: npt.NDArray[np.int64]) -> None:
             opened.write(indices.astype("<i4").tobytes())
 
 
-def _read(file: Path, dtype: np.dtype[Any]) -> Any:
+def _open_hdf5(path: Path, mode: str) -> Any:
+    try:
+        import h5py
+    except ImportError:
+        raise FastcosFormatError(f"{path}: HDF5 needs h5py: pip install h5py") from None
+    return h5py.File(path, mode)
+
+
+def _read_hdf5(file: Path, name: str) -> Any:
+    """Map a data set of HDF5; one in chunks is read."""
+    with file.open("rb"):  # the system's error, which names the file
+        pass
+    try:
+        with _open_hdf5(file, "r") as opened:
+            if name not in opened:
+                found = ", ".join(sorted(opened)) or "none"
+                raise FastcosFormatError(f"{file} must have a data set {name!r}, got {found}")
+            data = opened[name]
+            shape = getattr(data, "shape", ())
+            if len(shape) != 2 or 0 in shape or data.dtype.kind not in "iuf":
+                raise FastcosFormatError(
+                    f"{file} must hold rows (n, d) of numbers in {name!r}, got {data}"
+                )
+            offset = data.id.get_offset()
+            if offset is None or data.external is not None:
+                return data[:]
+            return np.memmap(file, data.dtype, "r", offset, shape)
+    except OSError as error:
+        what = str(error).partition("\n")[0]
+        raise FastcosFormatError(f"{file} is damaged: {what}") from None
+
+
+def _read(file: Path, dtype: np.dtype[Any], dataset: str) -> Any:
     """Map a file of rows; its size must be that of its header."""
+    if file.suffix in _HDF5:
+        return _read_hdf5(file, dataset)
     if file.suffix == ".npy":
         try:
             rows = np.load(file, mmap_mode="r", allow_pickle=False)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fastcos.cli.main import main
+from fastcos.io import ann_files
 from tests.oracles import dense as dense_oracle
 
 RANDOM = np.random.default_rng(0)
@@ -51,6 +52,22 @@ def test_groundtruth_writes_exact_neighbors(files, kind):
     assert (files / out).read_bytes() == (files / "expected").read_bytes()
 
 
+def test_groundtruth_maps_hdf5_and_writes_it(files, capsys):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File("both.hdf5", "w") as opened:
+        opened["train"] = ITEMS
+        opened.create_dataset("test", data=QUERIES, chunks=(4, 3), compression="gzip")
+        opened["neighbors"] = TRUTH
+    words = ["both.hdf5", "both.hdf5", "--k", "5", "--measure", "dot"]
+    assert main(["groundtruth", *words, "--out", "truth.h5", "--result", "both.hdf5"]) == 0
+    assert capsys.readouterr().out == "recall@5: 1.0000\n"
+    with h5py.File("truth.h5") as opened:
+        np.testing.assert_array_equal(opened["neighbors"], TRUTH)
+    mapped = ann_files.read_vectors("ITEMS", "both.hdf5", "train")
+    assert isinstance(mapped, np.memmap)
+    np.testing.assert_array_equal(mapped, ITEMS)
+
+
 def test_recall_counts_ties_and_repeated_numbers_once(files, capsys):
     keys = dense_oracle.keys(QUERIES, ITEMS, "dot")
     # the highest of equal scores, where the truth has the lowest; it counts as well
@@ -81,6 +98,9 @@ def test_recall_counts_ties_and_repeated_numbers_once(files, capsys):
         (["--result", "cut.ivecs"], "cut.ivecs is damaged: all rows must have 5 entries"),
         (["--result", "cut.ibin"], "cut.ibin is damaged: 15 rows of 5 are 308 bytes, not 307"),
         (["--result", "none.ivecs"], "none.ivecs: no such file"),
+        (["--result", "truth.h5"], "truth.h5 must have a data set 'neighbors', got train"),
+        (["--result", "cut.hdf5"], "cut.hdf5 is damaged: "),
+        (["--result", "none.hdf5"], "none.hdf5: no such file"),
         (["--result", "empty.ibin"], "empty.ibin is damaged: it must begin with sizes above 0"),
     ],
 )
@@ -92,6 +112,10 @@ def test_wrong_files_end_in_one_line_and_write_nothing(files, capsys, words, sta
         content = (files / f"cut.i{kind}").read_bytes()
         (files / f"cut.i{kind}").write_bytes(content[:-1])
     (files / "empty.ibin").write_bytes(b"")
+    if any(".h" in word for word in words):
+        with pytest.importorskip("h5py").File("truth.h5", "w") as opened:
+            opened["train"] = ITEMS
+        (files / "cut.hdf5").write_bytes((files / "truth.h5").read_bytes()[:999])
     before = sorted(files.iterdir())
     assert main(["groundtruth", "items.npy", "queries.npy", *words]) == 2
     assert capsys.readouterr().err.startswith(f"fastcos groundtruth: {start}")
