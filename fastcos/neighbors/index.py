@@ -14,6 +14,7 @@ from fastcos.measures.base import Measure, capabilities, get_measure, require
 from fastcos.neighbors import index_files
 from fastcos.neighbors.ids import NO_ID, Ids, as_ids
 from fastcos.neighbors.index_parts import Contents, IndexPart, contents_of, merged, new_part
+from fastcos.neighbors.near_duplicates import NearDuplicates, connected
 from fastcos.neighbors.out_of_core import results_in_directory
 from fastcos.neighbors.radius import pairs_above
 from fastcos.neighbors.rescoring import Rescored, as_candidates, best_of_candidates
@@ -317,6 +318,53 @@ class SimilarityIndex:
         Q = validation.as_rows("queries", Q)
         validation.check_scorable("queries", Q, Q)
         return pairs_above(state.fitted, Q, least, no_exclusions(len(Q)), options, permitted)
+
+    def near_duplicates(
+        self,
+        threshold: float | Threshold,
+        *,
+        n_threads: int | None = None,
+        working_memory: float | None = None,
+    ) -> NearDuplicates:
+        """Connected components of the items' pairs with a score of at least threshold.
+
+        As :func:`fastcos.near_duplicates`, without packing. ``remove(ids_of(positions))`` of all
+        but the representatives leaves one item of each group.
+
+        Parameters
+        ----------
+        threshold : float or Calibration
+            Score from which two items are connected, as in :func:`fastcos.neighbors_above`.
+        n_threads, working_memory
+            As in :func:`fastcos.neighbors_above`.
+
+        Returns
+        -------
+        NearDuplicates
+            labels (p,) int64: of every position, -1 where no item is; representatives (g,) int64:
+            the lowest position of each group.
+
+        Raises
+        ------
+        ValueError
+            More pairs than working_memory holds.
+        TypeError
+            The items are memory-mapped.
+        """
+        state = self._in_memory("to connect items")
+        fitted = state.fitted
+        least = as_threshold("threshold", threshold, fitted.measure)
+        options = as_options(n_threads, working_memory)
+        labels = np.full(fitted.n_items, -1, np.int64)
+        if not state.parts:
+            return NearDuplicates(labels, np.zeros(0, np.int64))
+        rows, _, positions = contents_of(state.parts)
+        nothing = no_exclusions(len(rows))
+        own = nothing._replace(own=validation.read_only(positions))
+        pairs = pairs_above(fitted, rows, least, own, options)
+        groups = connected(pairs[:, positions])
+        labels[positions] = groups.labels
+        return NearDuplicates(labels, positions[groups.representatives])
 
     def rescore(
         self,

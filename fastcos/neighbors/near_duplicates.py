@@ -1,6 +1,6 @@
 """Groups of items that are nearly the same."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,9 @@ from fastcos import validation
 from fastcos.measures.base import Measure
 from fastcos.neighbors.radius import neighbors_above
 from fastcos.neighbors.types import Threshold
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 
 class NearDuplicates(NamedTuple):
@@ -43,6 +46,7 @@ def near_duplicates(
     """Connected components of the pairs with a score of at least threshold. Time 2 O(m^2 d).
 
     Two members of a group need not be similar themselves: a chain of similar items connects them.
+    Of an index that exists: :meth:`fastcos.SimilarityIndex.near_duplicates`.
 
     Parameters
     ----------
@@ -69,12 +73,17 @@ def near_duplicates(
     >>> near_duplicates([[1.0, 0.0], [0.0, 1.0], [2.0, 0.1]], 0.9).labels.tolist()
     [0, 1, 0]
     """
-    from scipy.sparse.csgraph import connected_components
-
     X = validation.as_rows("items", items)
     pairs = neighbors_above(
         X, threshold, measure=measure, n_threads=n_threads, working_memory=working_memory
     )
+    return connected(pairs)
+
+
+def connected(pairs: "sp.csr_array") -> NearDuplicates:
+    """Return the connected components of pairs (m, m) of items."""
+    from scipy.sparse.csgraph import connected_components
+
     # a score of 0 connects, too
     pairs.data[:] = 1.0
     components = connected_components(pairs, directed=False)[1]

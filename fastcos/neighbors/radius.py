@@ -58,8 +58,9 @@ def neighbors_above(
 
     Parameters
     ----------
-    queries : array_like (n, d), or (d,) where items are given, as for :func:`fastcos.top_k`
-        One row per query.
+    queries : array_like (n, d), or (d,) where items are given; or sparse
+        One row per query, as for :func:`fastcos.top_k`. Sparse rows: by cosine or dot, and for
+        thresholds above 0.
     threshold : float or Calibration
         Least score of a pair. Of a :class:`fastcos.calibration.Calibration` of this measure: its
         threshold for its false-positive rate ``fpr``.
@@ -99,6 +100,11 @@ def neighbors_above(
     >>> neighbors_above(items, calibrate(items, fpr=0.01)).nnz / (200 * 199) <= 0.01
     True
     """
+    if validation.is_sparse(queries) or validation.is_sparse(items):
+        from fastcos.neighbors.sparse import sparse_neighbors_above
+
+        options = as_options(n_threads, working_memory, progress)
+        return sparse_neighbors_above(queries, threshold, items, measure=measure, options=options)
     Q = validation.as_rows("queries", queries, or_vector=items is not None)
     X = Q if items is None else validation.as_rows("items", items)
     validation.check_same_width("items", X, "queries", Q)

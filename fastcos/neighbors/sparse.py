@@ -1,22 +1,28 @@
 """Exact nearest neighbours among sparse rows: ``top_k`` for SciPy's sparse matrices."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
+from fastcos.engine.packing import ExecutionOptions
 from fastcos.engine.sparse_rows import SparseRows, as_sparse_rows
 from fastcos.kernels import sparse_top_k as sparse_topk
 from fastcos.linalg.csr import as_interactions, csr_arrays
 from fastcos.measures import Measure, get_measure
-from fastcos.neighbors.types import Neighbors, no_neighbors, padded
+from fastcos.neighbors.types import Neighbors, Threshold, as_threshold, no_neighbors, padded
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 MEASURES = ("cosine", "dot")
 
 # a block's non-zeros of queries, where so many sums to read count as one: some milliseconds
 _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
+# bytes of a pair's score, row and column while a block is made
+_BYTES_PER_SUM = 40
 # sums of whole numbers stay below this in int32
 LARGEST_SUM = 2.0**31
 
@@ -94,6 +100,64 @@ def sparse_top_k(
     if allowed is not None:
         indices = np.where(indices < 0, -1, allowed[indices])
     return padded(Neighbors(indices, scores), wanted)
+
+
+def sparse_neighbors_above(
+    queries: Any,
+    threshold: float | Threshold,
+    items: Any,
+    *,
+    measure: str | Measure,
+    options: ExecutionOptions,
+) -> "sp.csr_array":
+    """Do what ``neighbors_above`` says for sparse rows, by SciPy's product of blocks of queries.
+
+    A product is summed in float64 in the order of the columns. Pairs without a common column have
+    no score, so that the threshold must be above 0.
+    """
+    import scipy.sparse as sp
+
+    chosen = get_measure(measure)
+    name = validation.as_choice("measure", chosen.name, MEASURES)
+    least = as_threshold("threshold", threshold, chosen)
+    if least <= 0:
+        raise ValueError(f"threshold must be above 0 for sparse rows, got {least:g}")
+    given = as_sparse_rows("queries", queries, name, options.n_threads)
+    searched = given
+    if items is not None:
+        searched = as_sparse_rows("items", items, name, options.n_threads)
+    validation.check_same_width("items", searched, "queries", given)
+    left = _as_matrix(given)
+    right = left.T if searched is given else _as_matrix(searched).T
+    n, m = left.shape[0], right.shape[1]
+    size = max(1, int(options.working_memory / (_BYTES_PER_SUM * m)))
+    found, held = [sp.csr_array((0, m), dtype=np.float32)], 0.0
+    for lo in range(0, n, size):
+        pairs = (left[lo : lo + size] @ right).tocoo()
+        rows, columns, scores = pairs.coords[0], pairs.coords[1], pairs.data
+        if name == "cosine":
+            scores = np.minimum(scores / (given.norms[lo + rows] * searched.norms[columns]), 1.0)
+        kept = scores >= least
+        if items is None:
+            kept &= lo + rows != columns
+        held += _BYTES_PER_SUM * float(kept.sum())
+        validation.check_memory("working_memory", options.working_memory, held)
+        entries = scores[kept].astype(np.float32), (rows[kept], columns[kept])
+        found.append(sp.csr_array(entries, shape=pairs.shape))
+        if options.progress is not None:
+            options.progress(min(n, lo + size), n)
+    together = sp.vstack(found, format="csr")
+    together.sort_indices()
+    return together
+
+
+def _as_matrix(rows: SparseRows) -> "sp.csr_array":
+    """Return the rows as a matrix of float64."""
+    import scipy.sparse as sp
+
+    indptr, columns, values = rows.by_row
+    values = np.ones(len(columns)) if values is None else values.astype(np.float64)
+    return sp.csr_array((values, columns, indptr), shape=rows.shape)
 
 
 def _kinds(given: SparseRows, searched: SparseRows) -> tuple[npt.DTypeLike, Any, Any]:

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from fastcos import SimilarityIndex, calibrate, neighbors_above, similarity_blocks
 from fastcos.measures import Plain
@@ -171,3 +172,55 @@ def test_calibrations_of_another_measure_are_refused():
         neighbors_above(X, calibrate(X), measure="dot")
     with pytest.raises(ValueError, match="threshold must be a"):
         neighbors_above(X, "0.5")
+
+
+@pytest.mark.parametrize(("measure", "threshold"), [("cosine", 0.5), ("dot", 3.0)])
+def test_sparse_rows_have_the_pairs_of_dense_rows(measure, threshold):
+    random = np.random.default_rng(3)
+    X = random.integers(0, 3, (120, 25)) * (random.random((120, 25)) < 0.2)
+    X[7] = 0
+    Q, rows = sp.csr_array(X[:40].astype(float)), sp.csr_array(X)
+    products = (X @ X.T).astype(float)
+    scores = products
+    if measure == "cosine":
+        norms = np.sqrt(products.diagonal())
+        scores = np.divide(products, np.outer(norms, norms), out=products * 0, where=products > 0)
+    itself = np.eye(120, dtype=bool)
+    for memory in (None, 0.3):
+        found = neighbors_above(rows, threshold, measure=measure, working_memory=memory)
+        expected = np.where((scores >= threshold) & ~itself, scores, 0)
+        np.testing.assert_allclose(found.toarray(), expected, rtol=1e-6)
+        found = neighbors_above(Q, threshold, rows, measure=measure, working_memory=memory)
+        expected = np.where(scores >= threshold, scores, 0)[:40]
+        np.testing.assert_allclose(found.toarray(), expected, rtol=1e-6)
+    for wrong, message in (
+        ({"threshold": 0.0}, "threshold must be above 0 for sparse rows, got 0"),
+        ({"measure": "angular"}, "measure must be one of cosine, dot, got 'angular'"),
+        ({"items": rows[:, :20]}, "items must have as many columns as queries"),
+        ({"working_memory": 1e-4}, "working_memory must be at least"),
+    ):
+        given = {"threshold": threshold, "items": None, "measure": measure} | wrong
+        with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+            neighbors_above(rows, **given)
+
+
+def test_index_near_duplicates_are_those_of_its_items():
+    random = np.random.default_rng(4)
+    X = random.standard_normal((200, 6)).astype(np.float32)
+    X[100:150] = X[:50] + 0.05 * random.standard_normal((50, 6), dtype=np.float32)
+    index = SimilarityIndex().fit(X[:120])
+    index.add(X[120:])
+    gone = np.arange(0, 200, 9)
+    index.remove(gone)
+    left = np.setdiff1d(np.arange(200), gone)
+    expected = near_duplicates(X[left], 0.98)
+    found = index.near_duplicates(0.98)
+    np.testing.assert_array_equal(found.labels[left], expected.labels)
+    assert (found.labels[gone] == -1).all()
+    np.testing.assert_array_equal(found.representatives, left[expected.representatives])
+    assert len(found.representatives) < len(left)
+    index.remove(left)
+    assert len(index.near_duplicates(0.5).representatives) == 0
+    for wrong in ("near", np.nan, None):
+        with pytest.raises(ValueError, match=r"^threshold must be a finite number"):
+            index.near_duplicates(wrong)
