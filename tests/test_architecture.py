@@ -28,7 +28,7 @@ ORDER = (
     "io",
     "auditing comparison",
     "calibration",
-    "plots distributed",
+    "plots distributed integrations",
     "cli",
 )
 LEVEL_OF = {word: level for level, words in enumerate(ORDER) for word in words.split()}

@@ -1,0 +1,79 @@
+"""A backend for vicinity (``pip install vicinity``): its exact search, by our index."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from vicinity.backends.base import AbstractBackend
+from vicinity.backends.basic import BasicArgs, BasicVectorStore
+from vicinity.datatypes import Backend, QueryResult
+from vicinity.utils import Metric
+
+from fastcos.neighbors import SimilarityIndex
+
+_MEASURES = {Metric.COSINE: "cosine", Metric.EUCLIDEAN: "neg_euclidean"}
+
+
+class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ignore[misc]
+    """Vectors in memory, searched exactly; distances as of vicinity's basic backend.
+
+    Its files are those of the basic backend, as which ``Vicinity.load`` reads them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vicinity import Vicinity  # doctest: +SKIP
+    >>> from fastcos.integrations.vicinity import FastcosBackend  # doctest: +SKIP
+    >>> backend = FastcosBackend.from_vectors(np.eye(3, dtype=np.float32))  # doctest: +SKIP
+    >>> Vicinity(["a", "b", "c"], backend).query(np.array([[0, 2.0, 1]]), k=1)  # doctest: +SKIP
+    [[('b', 0.10557281970977783)]]
+    """
+
+    argument_class = BasicArgs
+
+    def __init__(self, vectors: npt.NDArray[Any], arguments: BasicArgs) -> None:
+        super().__init__(vectors=np.asarray(vectors), arguments=arguments)
+        self._update_precomputed_data()
+
+    @classmethod
+    def from_vectors(
+        cls, vectors: npt.NDArray[Any], metric: str | Metric = "cosine", **kwargs: Any
+    ) -> "FastcosBackend":
+        """Return a backend of these vectors; metric: cosine or euclidean."""
+        chosen = Metric.from_string(metric)
+        if chosen not in _MEASURES:
+            names = ", ".join(one.value for one in _MEASURES)
+            raise ValueError(f"metric must be one of {names}, got {chosen.value!r}")
+        return cls(vectors, BasicArgs(metric=chosen))
+
+    @property
+    def backend_type(self) -> Backend:
+        """The basic backend, whose files and distances these are."""
+        return Backend.BASIC
+
+    def _update_precomputed_data(self) -> None:
+        self._index = SimilarityIndex(_MEASURES[self.arguments.metric]).fit(self._vectors)
+
+    def query(self, vectors: npt.NDArray[Any], k: int) -> QueryResult:
+        """Return the numbers and distances of the k nearest of each row, the nearest first."""
+        found = self._index.search(np.asarray(vectors), min(k, len(self)))
+        offset = 1.0 if self.arguments.metric is Metric.COSINE else 0.0
+        return list(zip(found.indices, offset - found.scores, strict=True))
+
+    def threshold(self, vectors: npt.NDArray[Any], threshold: float, max_k: int) -> QueryResult:
+        """Return those of the max_k nearest whose distance is at most threshold."""
+        return [
+            (numbers[distances <= threshold], distances[distances <= threshold])
+            for numbers, distances in self.query(vectors, max_k)
+        ]
+
+    def save(self, path: Path) -> None:
+        """Write vectors and arguments to a folder."""
+        super().save(path)
+        self.arguments.dump(path / "arguments.json")
+
+    @classmethod
+    def load(cls, path: Path) -> "FastcosBackend":
+        """Read the folder that save wrote."""
+        return cls(cls._load_vectors(path), BasicArgs.load(path / "arguments.json"))

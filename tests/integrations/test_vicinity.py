@@ -1,0 +1,55 @@
+"""The backend for vicinity has the answers of its basic backend."""
+
+import numpy as np
+import pytest
+
+vicinity = pytest.importorskip("vicinity", reason="needs vicinity")
+from fastcos.integrations.vicinity import FastcosBackend  # noqa: E402
+
+RANDOM = np.random.default_rng(0)
+ROWS, QUERIES = (RANDOM.standard_normal((n, 12)).astype(np.float32) for n in (90, 7))
+NAMES = [f"item {number}" for number in range(90)]
+
+
+def names_and_distances(results):
+    names = [[name for name, _ in row] for row in results]
+    return names, np.concatenate([[distance for _, distance in row] for row in results])
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_backend_answers_as_the_basic_backend(metric, tmp_path):
+    ours = vicinity.Vicinity(NAMES, FastcosBackend.from_vectors(ROWS, metric=metric))
+    basic = vicinity.Vicinity.from_vectors_and_items(ROWS, NAMES, metric=metric)
+    limit = {"cosine": 0.6, "euclidean": 3.5}[metric]
+    for store in (ours, basic):
+        store.delete(NAMES[10:20])
+        store.insert(["new"], QUERIES[:1])
+    for call in (
+        lambda one: one.query(QUERIES, 8),
+        lambda one: one.query_threshold(QUERIES, limit),
+    ):
+        found, expected = (names_and_distances(call(one)) for one in (ours, basic))
+        if call(ours) and len(found[0][0]) == 8:
+            assert found[0] == expected[0]
+        assert [set(row) for row in found[0]] == [set(row) for row in expected[0]]
+        # the basic backend subtracts squares: an item itself is 0.001 away
+        np.testing.assert_allclose(np.sort(found[1]), np.sort(expected[1]), atol=2e-3)
+    assert len(ours) == 81
+    ours.save(tmp_path / "saved")
+    again = vicinity.Vicinity.load(tmp_path / "saved")
+    assert names_and_distances(again.query(QUERIES, 8))[0] == found_names(ours)
+
+
+def found_names(store):
+    return names_and_distances(store.query(QUERIES, 8))[0]
+
+
+def test_backend_reads_its_own_files(tmp_path):
+    backend = FastcosBackend.from_vectors(ROWS, metric="euclidean")
+    backend.save(tmp_path)
+    for one, other in zip(
+        FastcosBackend.load(tmp_path).query(QUERIES, 3), backend.query(QUERIES, 3), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match="metric must be one of cosine, euclidean"):
+        FastcosBackend.from_vectors(ROWS, metric="hamming")
