@@ -2,7 +2,7 @@
 
 The application of examples/retrieval_service.py with the index of each library in turn (1,000,000 x
 384 by default; clustered items, cosine, k = 10; one thread a request), in a process of its own.
-Clients of examples/load_test.py ask for the neighbours of random items, over 1, 8 and 64
+Clients of examples/load_test.py request the neighbours of random items, over 1, 8 and 64
 connections. Recall: share of 500 answers' items whose exact score reaches the k-th best. hnswlib is
 built with M = 16, ef_construction = 200 and searched with the least ef of a power of 2^(1/2) that
 reaches the recall. Resident memory: of the process after the load, mapped files included.
@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 LIBRARIES = ("fastcos", "faiss", "usearch", "hnswlib-95", "hnswlib-99", "sqlite-vec")
 MODULES = {"hnswlib-95": "hnswlib", "hnswlib-99": "hnswlib", "sqlite-vec": "sqlite_vec"}
-CONNECTIONS, K, ASKED = (1, 8, 64), 10, 500
+CONNECTIONS, K, CHOSEN = (1, 8, 64), 10, 500
 PORT = 8765
 
 
@@ -90,11 +90,11 @@ class Hnswlib:
                 self.index.add_items(items[first : first + (1 << 16)])
             self.index.save_index(str(path))
         self.index.set_num_threads(1)
-        truth, asked = np.load(folder / "truth.npy"), np.load(folder / "asked.npy")
+        truth, chosen = np.load(folder / "truth.npy"), np.load(folder / "chosen.npy")
         for power in range(7, 27):
             self.index.set_ef(int(2 ** (power / 2)))
-            found = self.search(np.array(items[asked]), K + 1, 1)
-            if share_of_scores(found.indices, items, asked, truth) >= recall:
+            found = self.search(np.array(items[chosen]), K + 1, 1)
+            if share_of_scores(found.indices, items, chosen, truth) >= recall:
                 return
         raise SystemExit(f"hnswlib does not reach recall {recall}")
 
@@ -131,8 +131,8 @@ class SqliteVec:
         return self.local.database
 
     def search(self, vectors, k, n_threads):
-        asked = "select rowid, distance from v where e match ? and k = ? order by distance"
-        rows = [self.connect().execute(asked, (row.tobytes(), k)).fetchall() for row in vectors]
+        query = "select rowid, distance from v where e match ? and k = ? order by distance"
+        rows = [self.connect().execute(query, (row.tobytes(), k)).fetchall() for row in vectors]
         found = np.array(rows)
         return Found(found[..., 0].astype(np.int64), 1 - found[..., 1])
 
@@ -140,14 +140,14 @@ class SqliteVec:
 INDEXES = {"faiss": Faiss, "usearch": Usearch, "sqlite-vec": SqliteVec}
 
 
-def share_of_scores(indices, items, asked, truth):
-    """Recall of neighbours found for items `asked`, themselves left out; truth: k-th best score."""
+def share_of_scores(indices, items, chosen, truth):
+    """Recall of neighbours found for items `chosen`, themselves left out; truth: k-th best score."""
     hits = 0
-    for row, item, least in zip(indices, asked, truth, strict=True):
+    for row, item, least in zip(indices, chosen, truth, strict=True):
         others = [other for other in row if other != item][:K]
         rows = unit(items[[item, *others]].astype(np.float64))
         hits += (rows[1:] @ rows[0] >= least - 1e-6).sum()
-    return hits / (K * len(asked))
+    return hits / (K * len(chosen))
 
 
 def serve(library, folder):
@@ -173,7 +173,7 @@ def get(path):
 
 
 def measured(library, folder, seconds):
-    """Print the row of a library: start its process, load it, ask what it answers."""
+    """Print the row of a library: start its process, load it, read its answers."""
     import load_test
 
     items = np.load(folder / "current" / "items.npy", mmap_mode="r")
@@ -196,10 +196,10 @@ def measured(library, folder, seconds):
             cells.append(" / ".join(f"{found[name]:.1f}" for name in names))
         status = Path(f"/proc/{process.pid}/status").read_text().split("\n")
         (resident,) = (int(line.split()[1]) >> 10 for line in status if line.startswith("VmRSS"))
-        asked, truth = np.load(folder / "asked.npy"), np.load(folder / "truth.npy")
-        answers = [get(f"/items/{item}/similar?k={K}") for item in asked]
+        chosen, truth = np.load(folder / "chosen.npy"), np.load(folder / "truth.npy")
+        answers = [get(f"/items/{item}/similar?k={K}") for item in chosen]
         indices = [[int(one["id"]) for one in answer] for answer in answers]
-        recall = share_of_scores(indices, items, asked, truth)
+        recall = share_of_scores(indices, items, chosen, truth)
         print(f"| {library} | {' | '.join(cells)} | {resident} | {recall:.4f} |", flush=True)
     finally:
         process.terminate()
@@ -226,10 +226,10 @@ def main():
         folder = given.folder or Path(temporary)
         retrieval_service.make(folder, given.items, given.dimensions)
         items = np.load(folder / "current" / "items.npy", mmap_mode="r")
-        asked = np.random.default_rng(1).choice(len(items), min(ASKED, len(items)), replace=False)
+        chosen = np.random.default_rng(1).choice(len(items), min(CHOSEN, len(items)), replace=False)
         # an item itself is the first
-        truth = fastcos.top_k(np.array(items[asked]), np.array(items), K + 1).scores[:, -1]
-        np.save(folder / "asked.npy", asked)
+        truth = fastcos.top_k(np.array(items[chosen]), np.array(items), K + 1).scores[:, -1]
+        np.save(folder / "chosen.npy", chosen)
         np.save(folder / "truth.npy", truth)
         print(f"{given.items:,} x {given.dimensions}, k = {K}; p50 ms / p99 ms / requests a second")
         heads = [f"{connections} connections" for connections in CONNECTIONS]
