@@ -159,6 +159,14 @@ def _rescore(dtype: str) -> None:
         rescore(items[:3], rows, candidates, 5)
 
 
+def _bits() -> None:
+    from fastcos.neighbors import top_k
+
+    rows = np.arange(300 * 16, dtype=np.uint32).astype(np.uint8).reshape(300, 16)
+    top_k(rows, k=5, measure="hamming")
+    top_k(rows[:3], rows, 5, measure="hamming")
+
+
 def _sparse_search(dtype: str) -> None:
     from fastcos.neighbors import top_k
 
@@ -271,7 +279,10 @@ JOBS: dict[str, Callable[[], None]] = {
     **{f"products of {dtype}": functools.partial(_products, dtype) for dtype in DTYPES},
     **{f"measures of {dtype}": functools.partial(_measures, dtype) for dtype in DTYPES},
     **{f"rescoring of {dtype}": functools.partial(_rescore, dtype) for dtype in DTYPES},
+    "packed bits": _bits,
     "index": _index,
     "bench": _bench,
 }
-NATIVE_JOBS = ("search", "sparse search", "products", "measures", "rescoring", "index")
+NATIVE_JOBS = (
+    "search", "sparse search", "products", "measures", "rescoring", "packed bits", "index",
+)  # fmt: skip
