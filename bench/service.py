@@ -141,7 +141,7 @@ INDEXES = {"faiss": Faiss, "usearch": Usearch, "sqlite-vec": SqliteVec}
 
 
 def share_of_scores(indices, items, chosen, truth):
-    """Recall of neighbours found for items `chosen`, themselves left out; truth: k-th best score."""
+    """Recall of neighbours of items `chosen`, themselves left out; truth: k-th best score."""
     hits = 0
     for row, item, least in zip(indices, chosen, truth, strict=True):
         others = [other for other in row if other != item][:K]
