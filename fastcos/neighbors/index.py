@@ -328,8 +328,8 @@ class SimilarityIndex:
     ) -> NearDuplicates:
         """Connected components of the items' pairs with a score of at least threshold.
 
-        As :func:`fastcos.neighbors.near_duplicates`, without packing. ``remove(ids_of(positions))`` of all
-        but the representatives leaves one item of each group.
+        As :func:`fastcos.neighbors.near_duplicates`, without packing.
+        ``remove(ids_of(positions))`` of all but the representatives leaves one item of each group.
 
         Parameters
         ----------
