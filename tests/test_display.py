@@ -137,3 +137,15 @@ def test_audit_is_a_page():
 def test_tables_leave_records_as_they_are():
     assert fastcos.Neighbors(*NEIGHBORS) == NEIGHBORS
     assert dataclasses.replace(LEADERBOARD, unit="users").unit == "users"
+
+
+def test_indexes_and_their_neighbors_show_ids():
+    index = fastcos.SimilarityIndex()
+    assert repr(index) == "SimilarityIndex(measure='cosine'), not fitted"
+    index.fit(np.array([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]]), ids=["a", "b", "c"])
+    assert repr(index) == "SimilarityIndex of 3 items x 2, by cosine"
+    found = index.search(np.array([[1.0, 0.0]]), k=2)
+    assert "a (1.000), c (0.999)" in repr(found)
+    frame = found.to_pandas(query_ids=["q"])
+    assert frame["neighbor"].tolist() == ["a", "c"]
+    assert frame["query"].tolist() == ["q", "q"]

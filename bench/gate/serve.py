@@ -21,7 +21,7 @@ from _pytest.runner import runtestprotocol
 # seconds of a turn at a benchmark; one call at least
 TURN = 0.02
 OPTIONS = [
-    "-q", "-p", "no:cacheprovider", "--benchmark-enable", "--benchmark-disable-gc",
+    "-qq", "-p", "no:cacheprovider", "--benchmark-enable", "--benchmark-disable-gc",
     "--benchmark-warmup=off", "--benchmark-min-rounds=1", f"--benchmark-max-time={TURN}",
 ]  # fmt: skip
 # CPU time: other work on the machine adds little to it. For one thread only

@@ -307,7 +307,7 @@ class Audit(Record):
             )
         if self.at_condition.certified < 0.5:
             found.append(
-                "Do not show or count single neighbours by this cosine as facts. Use the ones that "
+                "Do not present individual neighbours by this cosine as facts. Use the ones that "
                 "certified_neighbors certifies, or check them against labels or interactions."
             )
         recovery = self.label_recovery

@@ -432,7 +432,8 @@ class Calibration(Record):
         if self.n_duplicates:
             found.append(
                 f"{self.n_duplicates:,} of {self.n_items:,} items are duplicates of others. Their "
-                "pairs have the largest score and are no false positives: remove duplicates first."
+                "pairs have the largest score and are no false positives. Remove duplicates first: "
+                "items[near_duplicates(items, 0.9999).representatives]."
             )
         top = self.counts[-1] / self.n_pairs
         if top > self.smallest_fpr and self.counts[-1] >= _OBSERVED:

@@ -210,7 +210,7 @@ def show(report: "Audit") -> None:
         ],
     )  # fmt: skip
     print_table(
-        f"variants of the same items, by the lists of {report.n_listed:,} of them",
+        f"neighbour overlap with variants of the items ({report.n_listed:,} sampled items)",
         ["embeddings", "condition", "Jaccard", "±", "overlap", "RSA", "hubness", "AUC", "compares"],
         [
             [row.name, row.condition, row.jaccard, row.jaccard_error, row.overlap, row.rsa,

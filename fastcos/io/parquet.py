@@ -19,6 +19,7 @@ from fastcos.io.columns import (
     choose_vector_columns,
     refuse_rows,
 )
+from fastcos.io.streams import LARGEST_FREE_SIZE, LARGEST_RATIO, largest_size
 from fastcos.storage import FastcosFormatError
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -62,11 +63,13 @@ class ParquetTable:
             ) from None
         self.path = path
         self._arrow = arrow
+        path.stat()  # a missing file is reported in the system's words
         with self._reading():
             if path.suffix.lower() in ARROW_SUFFIXES:
                 self._file: Any = _ArrowFile(arrow, path)
             else:
                 self._file = parquet.ParquetFile(path)
+                self._refuse_bomb(self._file.metadata)
             self.schema = self._file.schema_arrow
             self.names: list[str] = list(self.schema.names)
 
@@ -114,6 +117,21 @@ class ParquetTable:
             if found := [one.name for one in lists if self._is(one.type.value_type, kind)]:
                 return found
         return []
+
+    def _refuse_bomb(self, metadata: Any) -> None:
+        """Refuse a file whose columns expand too far: equal values take nearly no bytes."""
+        chunks = (
+            metadata.row_group(group).column(column)
+            for group in range(metadata.num_row_groups)
+            for column in range(metadata.num_columns)
+        )
+        needed = sum(max(8 * one.num_values, one.total_uncompressed_size) for one in chunks)
+        if needed > largest_size(self.path.stat().st_size):
+            raise FastcosFormatError(
+                f"{self.path} must not expand more than {LARGEST_RATIO}-fold beyond "
+                f"{LARGEST_FREE_SIZE >> 30} GiB, got {needed / 2**30:,.1f} GiB; split it if it is "
+                "genuine"
+            )
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """Dense vectors with their ids or words, from all formats of vectors."""
 
+import errno
 import json
 import mmap
 import os
@@ -180,6 +181,8 @@ def read_arrays(
         what = f"{kind}, a pickle, which may run code: save the array by numpy.save"
     if path.is_dir():
         what = "a folder that is not of fastcos fit or export: save item_embeddings() as .npy"
+    elif not path.exists():
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
     raise FastcosFormatError(
         f"{path} must be a file of vectors ({', '.join(SUFFIXES)}), got {what}"
     )

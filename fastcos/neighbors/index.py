@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, storage, validation
+from fastcos.display import Table, as_table
 from fastcos.engine.packing import no_exclusions
 from fastcos.measures import serialization
 from fastcos.measures.base import Measure, capabilities, get_measure, require
@@ -24,6 +25,7 @@ from fastcos.neighbors.types import (
     Neighbors,
     Threshold,
     as_threshold,
+    listed,
     no_neighbors,
     padded,
 )
@@ -38,6 +40,7 @@ _KIND = "SimilarityIndex"
 _LARGEST_PADDED = 65_536
 
 
+@as_table
 class IndexNeighbors(NamedTuple):
     """The neighbours of every query in an index, best first.
 
@@ -55,6 +58,39 @@ class IndexNeighbors(NamedTuple):
     indices: npt.NDArray[np.int64]
     scores: npt.NDArray[np.float32]
     ids: npt.NDArray[Any]
+
+    def table(self) -> Table:
+        """The first lists, for ``repr``: ids with their scores."""
+        return listed(self.ids, self.scores)
+
+    def to_pandas(self, *, query_ids: Any = None) -> Any:
+        """Return the lists as :meth:`fastcos.Neighbors.to_pandas` does, with the ids.
+
+        Parameters
+        ----------
+        query_ids : array_like (n,), optional
+            Ids of the queries. Default: their numbers.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns query, rank, neighbor, score; one row per neighbour.
+
+        Raises
+        ------
+        ImportError
+            pandas is not installed.
+
+        Examples
+        --------
+        >>> import fastcos
+        >>> index = fastcos.SimilarityIndex().fit([[1.0, 0.0], [0.0, 1.0]], ids=["a", "b"])
+        >>> index.search([[3.0, 0.1]], k=1).to_pandas()["neighbor"].tolist()
+        ['a']
+        """
+        frame = Neighbors(self.indices, self.scores).to_pandas(query_ids=query_ids)
+        frame["neighbor"] = self.ids[self.indices >= 0]
+        return frame
 
 
 class IndexMemory(NamedTuple):
@@ -158,6 +194,13 @@ class SimilarityIndex:
         self.n_threads = n_threads
         self._state: _State | None = None
         self._saved: _Saved | None = None
+
+    def __repr__(self) -> str:
+        """Say how many items there are, of how many columns, and the measure."""
+        if self._state is None:
+            return f"SimilarityIndex(measure={self.measure!r}), not fitted"
+        name = self._state.fitted.measure.name
+        return f"SimilarityIndex of {self.n_items_:,} items x {self.n_features_in_}, by {name}"
 
     def fit(self, items: Any, ids: Any = None) -> "SimilarityIndex":
         """Fit the measure and pack the items, which get the positions 0 .. p-1. O(p d).

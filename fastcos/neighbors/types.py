@@ -42,23 +42,7 @@ class Neighbors(NamedTuple):
 
     def table(self) -> Table:
         """The first lists, for ``repr``: items with their scores."""
-        n, k = self.indices.shape
-        shown = [slice(MAX_ROWS), slice(_LISTED)]
-        rows = [
-            (query, ", ".join(f"{item} ({score:.3f})" for item, score in zip(*one, strict=True)))
-            for query, one in enumerate(
-                zip(self.indices[*shown].tolist(), self.scores[*shown].tolist(), strict=True)
-            )
-        ]
-        left = [
-            f"{count:,} more {what}"
-            for count, what in ((n - MAX_ROWS, "queries"), (k - _LISTED, "neighbours of each"))
-            if count > 0
-        ]
-        return Table(
-            f"Neighbors of {n:,} queries, k = {k}", ("query", "item (score)"), rows,
-            ", ".join(left),
-        )  # fmt: skip
+        return listed(self.indices, self.scores)
 
     def to_pandas(self, *, ids: Any = None, query_ids: Any = None) -> Any:
         """Return the lists as a pandas DataFrame: query, rank, neighbor, score. No padding.
@@ -103,6 +87,23 @@ class Neighbors(NamedTuple):
                 "score": self.scores[queries, columns],
             }
         )
+
+
+def listed(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table:
+    """Return the first lists of items (n, k), and their scores."""
+    (n, k), shown = scores.shape, (slice(MAX_ROWS), slice(_LISTED))
+    rows = [
+        (query, ", ".join(f"{item} ({score:.3f})" for item, score in zip(*one, strict=True)))
+        for query, one in enumerate(zip(names[shown].tolist(), scores[shown].tolist(), strict=True))
+    ]
+    left = [
+        f"{count:,} more {what}"
+        for count, what in ((n - MAX_ROWS, "queries"), (k - _LISTED, "neighbours of each"))
+        if count > 0
+    ]
+    return Table(
+        f"Neighbors of {n:,} queries, k = {k}", ("query", "item (score)"), rows, ", ".join(left)
+    )
 
 
 def _named(name: str, ids: Any, numbers: npt.NDArray[np.int64], least: int) -> npt.NDArray[Any]:

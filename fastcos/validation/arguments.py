@@ -26,8 +26,12 @@ Kind = TypeVar("Kind")
 
 
 def format_value(value: Any) -> str:
-    """Return value as text for a message: an array by its shape."""
-    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
+    """Return value as text for a message, in one line: an array or a table by its shape."""
+    shape = getattr(value, "shape", None)
+    if isinstance(value, np.ndarray) or (isinstance(shape, tuple) and "\n" in repr(value)):
+        kind = "an array" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+        return f"{kind} of shape {shape}"
+    return repr(value)
 
 
 def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:

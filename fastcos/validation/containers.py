@@ -179,7 +179,7 @@ def _check_columns(name: str, columns: list[str]) -> None:
     if users and items:
         raise TypeError(
             f"{name} must have a row per user or item, got a table of pairs ({users[0]}, "
-            f"{items[0]}): use read_interactions"
+            f"{items[0]}): make a scipy.sparse matrix of it, or use read_interactions on its file"
         )
     if ids:
         raise TypeError(

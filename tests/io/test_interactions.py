@@ -186,6 +186,16 @@ def test_endless_lines_and_decompression_bombs_are_refused(tmp_path, monkeypatch
     refused(path, "expand")
 
 
+def test_parquet_bombs_are_refused(tmp_path, monkeypatch):
+    arrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    path = tmp_path / "r.parquet"
+    parquet.write_table(arrow.table({"user": [1] * 10**6, "item": [2] * 10**6}), path)
+    assert path.stat().st_size < 10_000
+    assert io.read_interactions(path).X.nnz == 1
+    monkeypatch.setattr("fastcos.io.streams.LARGEST_FREE_SIZE", 1 << 20)
+    refused(path, "expand more than 100-fold")
+
+
 def test_progress_counts_stored_bytes(tmp_path):
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 10**9, (60_000, 2)).tolist()
