@@ -216,3 +216,12 @@ def test_removed_items_are_not_found(name):
     found, expected = index.search(rows, 6), top_k(rows, rows[rest], 6, measure=name)
     np.testing.assert_array_equal(found.indices, rest[expected.indices])
     np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def test_recos_of_opposite_orders_finds_the_lowest_indices():
+    """Every item has the least score, -1, so that no raw score excludes an item."""
+    scales = np.random.default_rng(5).uniform(0.5, 2, (300, 1))
+    items, queries = scales * [-1.0, 1.0], np.array([[1.0, -1.0], [3.0, -3.0]])
+    found = top_k(queries, items, k=3, measure="recos")
+    np.testing.assert_array_equal(found.indices, [[0, 1, 2]] * 2)
+    np.testing.assert_array_equal(found.scores, -1)
