@@ -230,44 +230,50 @@ class Audit(Record):
 
     @property
     def verdict(self) -> str:
-        """The premise, and three numbers: all D, all linear maps, the nearest parametrisation."""
+        """The premise, and three numbers: all D, all linear maps, the nearest parametrisation.
+
+        Written for readers who know neither D nor condition numbers.
+        """
         point, other = self.at_condition, self.nearest_parametrization
         low = f"{point.certified:.0%} ± {point.certified_error:.0%}"
         high = f"{point.unbroken:.0%} ± {point.unbroken_error:.0%}"
         shares = f"about {low}" if low == high else f"between {low} and {high}"
         sentences = [
             self._premise(),
-            f"Under every rescaling D of condition {self.condition:g}, {shares} of the {self.k} "
-            "nearest neighbours stay.",
-            f"Under every linear map of that condition, at least {point.certified_linear:.0%} "
-            "stay.",
+            f"Whatever factors between 1 and {self.condition:g} rescale the dimensions, {shares} "
+            f"of the {self.k} nearest neighbours stay.",
+            "Under linear maps that stretch directions by factors between 1 and "
+            f"{self.condition:g}, at least {point.certified_linear:.0%} stay.",
         ]
         if other is not None:
             name = other.name.replace("_", " ")
             sentences.append(
-                f"The nearest other parametrisation ({name}, condition {other.condition:.2g}) "
-                f"shares them with a Jaccard index of {other.jaccard:.2f} ± "
+                f"The nearest other form of the same model ({name}, factors up to "
+                f"{other.condition:.2g}) shares them with a Jaccard index of {other.jaccard:.2f} ± "
                 f"{other.jaccard_error:.2f}."
             )
         return " ".join(sentences)
 
     def _premise(self) -> str:
-        """Whether D is free, as far as is known: the vectors alone do not show it."""
+        """Whether rescalings are free, as far as is known: the vectors alone do not show it."""
         if self.trained_on == "dot":
-            return "The model was trained on dot products, which no D and no linear map changes."
+            return (
+                "The model was trained on dot products, which no rescaling and no linear map of "
+                "both sides changes."
+            )
         if self.trained_on == "cosine":
             return (
-                "The model was trained on the cosine, so that D is not free: these numbers are "
-                "sensitivity, not arbitrariness."
+                "The model was trained on the cosine, so that its dimensions cannot be rescaled "
+                "freely: these numbers are sensitivity, not arbitrariness."
             )
         if self.equal_norms:
             return (
-                "All items have the same norm: if the model was trained on the cosine, D is not "
-                "free, and these numbers are sensitivity, not arbitrariness."
+                "All items have the same norm: if the model was trained on the cosine, no "
+                "rescaling is free, and these numbers are sensitivity, not arbitrariness."
             )
         return (
-            "If the model uses these vectors only in dot products with a free other side, no D and "
-            "no linear map changes a prediction."
+            "If predictions are dot products with vectors of users or contexts, no rescaling and "
+            "no linear map of both sides changes one."
         )
 
     @property

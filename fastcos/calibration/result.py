@@ -399,14 +399,16 @@ class Calibration(Record):
             return text
         low, high = self.rate_range(score, self.rescaling.condition)
         text += (
-            f" A linear map of condition {self.rescaling.condition:g} moves this probability to "
-            f"between {low:.2g} and {high:.2g}."
+            f" A linear map that stretches directions by factors between 1 and "
+            f"{self.rescaling.condition:g} moves this probability to between {low:.2g} and "
+            f"{high:.2g}."
         )
         if not self.rescaling.spans(score):
             return text
         return (
-            f"Undecided: rescalings D of condition {self.rescaling.condition:g} put {score:g} on "
-            f"either side of the threshold for a rate of {self.rescaling.fpr:g}. {text}"
+            f"Undecided: rescaling the dimensions by factors between 1 and "
+            f"{self.rescaling.condition:g} puts {score:g} on either side of the threshold for a "
+            f"rate of {self.rescaling.fpr:g}. {text}"
         )
 
     @property

@@ -245,7 +245,7 @@ def _next_commands(report: "Audit", given: argparse.Namespace) -> list[tuple[lis
     found = []
     if report.equal_norms and report.trained_on == "unknown":
         again = [*audited, *users, "--trained-on", "cosine"]
-        found.append((again, "if it was: D is not free, and the cosine can stay"))
+        found.append((again, "if it was: no rescaling is free, and the cosine can stay"))
     metrics = {row.name: row for row in report.invariant_baselines}
     if "query_metric" not in metrics:
         return [*found, ([*audited, "--users", "users.npy"], "finds what no rescaling changes")]

@@ -164,10 +164,10 @@ def test_verdict_has_both_bounds_and_to_dict_is_plain():
     point = next(point for point in report.robustness if point.condition == 1.1)
     low = f"{point.certified:.0%} ± {point.certified_error:.0%}"
     high = f"{point.unbroken:.0%} ± {point.unbroken_error:.0%}"
-    assert f"condition 1.1, between {low} and {high} of the 10" in report.verdict
-    assert f"every linear map of that condition, at least {point.certified_linear:.0%}" in (
+    assert f"factors between 1 and 1.1 rescale the dimensions, between {low} and {high} of" in (
         report.verdict
     )
+    assert f"by factors between 1 and 1.1, at least {point.certified_linear:.0%}" in report.verdict
     nearest = report.nearest_parametrization
     assert nearest.condition == min(row.condition for row in report.parametrizations)
     assert f"Jaccard index of {nearest.jaccard:.2f} ± {nearest.jaccard_error:.2f}" in report.verdict
@@ -254,7 +254,7 @@ def test_advice_follows_from_the_report():
     alone, both = audit(items, k=5), audit(items, users, labels=labels, k=5, condition=4.0)
     assert "--users" in alone.advice[0]
     assert "query metric" in both.advice[0]
-    assert any("single neighbours" in line for line in both.advice)
+    assert any("individual neighbours" in line for line in both.advice)
     U, V = np.linalg.qr(users)[0], np.linalg.qr(items)[0]
     assert "weight decay" in audit(V, U, k=5).advice[0]
     assert audit(V * [9, 5, 4, 3, 2, 1], U, k=5).parametrization == "users_orthonormal"
@@ -267,7 +267,7 @@ def test_verdict_names_its_premise():
     """A model that was trained on the cosine has no free D: predictions change under it."""
     _, users, items, _ = model(18)
     units = items / np.linalg.norm(items, axis=1, keepdims=True)
-    free = "If the model uses these vectors only in dot products with a free other side"
+    free = "If predictions are dot products with vectors of users or contexts, no rescaling"
     not_free = "sensitivity, not arbitrariness"
     verdicts = {
         (name, what): audit(rows, users, k=5, trained_on=what)
@@ -277,7 +277,7 @@ def test_verdict_names_its_premise():
     assert verdicts["raw", "unknown"].verdict.startswith(free)
     assert verdicts["unit", "unknown"].verdict.startswith("All items have the same norm: if")
     for name in ("raw", "unit"):
-        assert "trained on dot products, which no D" in verdicts[name, "dot"].verdict
+        assert "trained on dot products, which no rescaling" in verdicts[name, "dot"].verdict
         assert not_free in verdicts[name, "cosine"].verdict
         assert "query metric" not in " ".join(verdicts[name, "cosine"].advice)
         assert "Keep the cosine" in verdicts[name, "cosine"].advice[0]
