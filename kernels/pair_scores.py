@@ -138,7 +138,9 @@ def _product_plain(x, x0, y, y0, depth):
 
 
 def _squared_distance_plain(x, x0, y, y0, depth):
-    return _sum_plain([(float(x[x0 + j]) - float(y[y0 + j])) ** 2 for j in range(depth)])
+    # not ** 2: the power of the C library may round differently
+    differences = [float(x[x0 + j]) - float(y[y0 + j]) for j in range(depth)]
+    return _sum_plain([one * one for one in differences])
 
 
 def _square_and_product_plain(x, x0, later, y, depth):
