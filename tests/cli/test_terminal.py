@@ -342,6 +342,7 @@ def signatures_compiled(code, folder):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_warmup_compiles_all_that_commands_need(tmp_path):
     jobs = "from fastcos.cli import warmup\nfor job in warmup.JOBS.values():\n    job()"
     warmed = signatures_compiled(jobs, tmp_path)
