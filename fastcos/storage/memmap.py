@@ -27,7 +27,7 @@ def is_memmap(X: Any) -> bool:
 
 def is_narrow(X: Any) -> bool:
     """Whether X is an array in memory whose type of one or two bytes float32 holds exactly."""
-    if not isinstance(X, np.ndarray) or isinstance(X, (np.memmap, np.ma.MaskedArray)):
+    if type(X) is not np.ndarray:  # a map or a masked array
         return False
     return X.ndim == 2 and X.dtype.itemsize <= 2 and np.can_cast(X.dtype, np.float32)
 
