@@ -31,7 +31,7 @@ CURVES = (
      {k: {"rows": "20000 x 128", "k": k} for k in (1, 3, 10, 30, 100, 300, 1000)}),
     ("SelfJoin", "threads", -1, {t: {"rows": "40000 x 128", "k": 10} for t in (1, 2)}),
     ("IndexSearch", "items", 1,
-     {n: {"queries": 1, "items": f"{n} x 768"} for n in (10_000, 40_000, 160_000)}),
+     {n: {"queries": 1, "items": f"{n} x 768", "k": 10} for n in (10_000, 40_000, 160_000)}),
     ("GramMatmul", "non-zeros", 1,
      {z: {"shape": f"{z // 60} x 17000 x {z}", "columns": 64}
       for z in (1_000_000, 4_000_000, 16_000_000)}),

@@ -25,8 +25,8 @@ SPARSE = "40,000 x 20,000"
 CASES = (
     ("SelfJoin", {"rows": "20,000 x 128", "k": 10}),
     *(("SelfJoin", {"rows": f"10,000 x {d}", "k": 10}) for d in (384, 768, 1536)),
-    ("IndexSearch", {"queries": 1, "items": "100,000 x 768"}),
-    ("IndexSearch", {"queries": 256, "items": "100,000 x 768"}),
+    ("IndexSearch", {"queries": 1, "items": "100,000 x 768", "k": 10}),
+    ("IndexSearch", {"queries": 256, "items": "100,000 x 768", "k": 10}),
     ("Packing", {"rows": "20,000 x 768"}),
     ("Selection", {"candidates": 100_000, "k": 100}),
     ("Matmul", {"shape": SPARSE, "columns": 64}),

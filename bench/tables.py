@@ -33,12 +33,26 @@ LIBRARIES = (
     "fastcos", "numba", "numpy", "scipy", "scikit-learn", "faiss-cpu", "usearch", "implicit",
     "turbovec", "chunkdot", "sparse_dot_topn", "sparse_dot_mkl", "torch", "fbpca",
 )  # fmt: skip
-# the README's rows: a search in a service, a batch, wide rows once they are measured, sparse rows,
-# an SVD, and a case that we lose
-README_WORKS = (
-    "1 query x 1,000,000 x 128, k = 10", "10,000 queries x 200,000 x 64, k = 10", "x 768",
-    "decks top-10 of 17,192 items", "decks k = 128 to 1e-2", "decks X A, 64 columns, new memory",
-)  # fmt: skip
+# the README's rows, by case: one query and a batch among wide rows, packed before or in the call;
+# sparse rows, products, an SVD
+README_ROWS = {
+    "IndexSearch queries=1 1,000,000 x 128 k=10": "index of 1,000,000 x 128, 1 query, k = 10"
+}
+for d in (384, 768, 1536):
+    for n, k in ((1, 10), (256, 10), (256, 100)):
+        README_ROWS[f"IndexSearch queries={n} 100,000 x {d} k={k}"] = (
+            f"index of 100,000 x {d}, {n} quer{'y' if n == 1 else 'ies'}, k = {k}"
+        )
+    for k in (10, 100):
+        case = f"OneShot queries=1000 100,000 x {d} cosine k={k}"
+        README_ROWS[case] = f"1,000 queries x 100,000 x {d}, k = {k}"
+README_ROWS |= {
+    "SelfJoin 40,000 x 128 k=10": "all neighbours of 40,000 x 128, k = 10",
+    "ItemNeighbors decks k=10": "17,192 items by 385,215 decks, k = 10",
+    "Matmul ml-32m columns=64": "X A, 32 million non-zeros, 64 columns",
+    "GramMatmul ml-32m columns=64": "X'(X A), the same",
+    "TruncatedSVD decks k=128 0.01": "truncated SVD of decks, k = 128",
+}
 BEGIN, END = "<!-- begin bench/tables.md -->\n", "<!-- end bench/tables.md -->\n"
 
 
@@ -135,20 +149,18 @@ def cost(row, seconds, peak):
     return text
 
 
-def table(rows):
+def table(rows, *, targets=True):
     """Return Markdown lines; a wrong answer is not timed."""
-    lines = [
-        "| case | library | its time | fastcos | ratio | target |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
+    lines = ["| case | library | its time | fastcos | ratio |", "|---|---|---:|---:|---:|"]
     for row in rows:
-        target = f"{row['target']:g}x" if row.get("target") else ""
         its = cost(row, "competitor_s", "competitor_peak_mib") if row["correct"] else "wrong answer"
         ratio = f"{row['ratio']:.2f}x" if row["correct"] else ""
         ours = cost(row, "ours_s", "peak_mib")
-        lines.append(
-            f"| {row['work']} | {row['competitor']} | {its} | {ours} | {ratio} | {target} |"
-        )
+        lines.append(f"| {row['work']} | {row['competitor']} | {its} | {ours} | {ratio} |")
+    if targets:
+        aims = (f"{row['target']:g}x" if row.get("target") else "" for row in rows)
+        cells = (" target |", "---:|", *(f" {aim} |" for aim in aims))
+        lines = [line + cell for line, cell in zip(lines, cells, strict=True)]
     return [*lines, ""]
 
 
@@ -160,22 +172,29 @@ def best_of(rows):
     return best, [row for row in rows if row not in best]
 
 
+def losing(record):
+    """Return the rows of the competitors that are faster, the worst first."""
+    rows = [row for part in record.values() for row in part["rows"]]
+    lost = (row for row in rows if row["correct"] and row["ratio"] < 1)
+    return sorted(lost, key=lambda row: row["ratio"])
+
+
 def short_markdown(record):
-    """Return the README's rows, each with its best competitor, and the machines."""
-    best = [row | {"target": None} for part in record.values() for row in best_of(part["rows"])[0]]
-    rows = [next((row for row in best if work in row["work"]), None) for work in README_WORKS]
+    """Return the README's rows, each with its best competitor, the cases we lose, the machines."""
+    best = {row["work"]: row for part in record.values() for row in best_of(part["rows"])[0]}
+    rows = [best[case] | {"work": name} for case, name in README_ROWS.items() if case in best]
+    rows += [row for row in losing(record) if row["work"] not in README_ROWS]
     machines = {
         f"{part['date']}, {part['cpu']}, {part['threads']} threads" for part in record.values()
     }
-    lines = ["| case | library | its time | fastcos | ratio |", "|---|---|---:|---:|---:|"]
-    # the last cell is the target
-    lines += [line.rpartition(" |")[0][:-1].rstrip() for line in table(filter(None, rows))[2:-1]]
-    return "\n".join([*lines, "", f"{'; '.join(sorted(machines))}.", ""])
+    return "\n".join([*table(rows, targets=False), f"{'; '.join(sorted(machines))}.", ""])
 
 
 def markdown(record):
-    """Return the best competitor of every case, then the others and the versions."""
-    lines = []
+    """Return the cases we lose; of every part the best competitors, the others, the versions."""
+    lost = losing(record)
+    lines = [f"**Cases in which another library is faster: {len(lost)}.**", ""]
+    lines += table(lost) if lost else []
     for part, (_, title) in PARTS.items():
         if part not in record:
             continue

@@ -123,37 +123,50 @@ class OneShot(_Search):
         "queries": [1, 32, 1_000],
         "items": ["20,000 x 64", *(f"4,000 x {d}" for d in WIDE)],
         "measure": ["cosine", "dot", "neg_euclidean"],
+        "k": [K],
     }
     quick = {"queries": [1_000], "items": ["4,000 x 64", "4,000 x 768"], "measure": ["cosine"]}
-    large = {"queries": [10_000], "items": ["200,000 x 64"], "measure": ["cosine"]}
+    large = {
+        "queries": [1_000],
+        "items": ["200,000 x 64", *(f"100,000 x {d}" for d in WIDE)],
+        "measure": ["cosine"],
+        "k": [10, 100],
+    }
     competitors = {"faiss": 2.0, "numpy": None, "sklearn": None, "chunkdot": None, "implicit": None}
 
-    def make(self, queries, items, measure):
+    def make(self, queries, items, measure, k):
         n, d = shape_of(items)
-        self.items, self.measure = inputs.gaussian(n, d), measure
+        self.items, self.measure, self.k = inputs.gaussian(n, d), measure, k
         self.queries = inputs.gaussian(queries, d, seed=1)
 
     def call(self):
-        return fastcos.top_k(self.queries, self.items, K, measure=self.measure)
+        return fastcos.top_k(self.queries, self.items, self.k, measure=self.measure)
 
 
 class IndexSearch(_Search):
     """Queries of a fitted index: one, few and many."""
 
     question = "dense queries, index"
-    axes = {"queries": [1, 16, 256], "items": ["1,000 x 64", "50,000 x 64",
-                                               *(f"10,000 x {d}" for d in WIDE)]}  # fmt: skip
+    axes = {
+        "queries": [1, 16, 256],
+        "items": ["1,000 x 64", "50,000 x 64", *(f"10,000 x {d}" for d in WIDE)],
+        "k": [K],
+    }
     quick = {"queries": [1, 16], "items": ["10,000 x 64", "10,000 x 768"]}
-    large = {"items": ["1,000,000 x 128", *(f"100,000 x {d}" for d in WIDE)]}
+    large = {
+        "queries": [1, 256],
+        "items": ["1,000,000 x 128", *(f"100,000 x {d}" for d in WIDE)],
+        "k": [10, 100],
+    }
     competitors = {"faiss": 2.5, "numpy": None, "sklearn": None, "usearch": 2.5, "implicit": None}
 
-    def make(self, queries, items):
+    def make(self, queries, items, k):
         n, d = shape_of(items)
         self.items, self.queries = inputs.gaussian(n, d), inputs.gaussian(queries, d, seed=1)
-        self.index = fastcos.SimilarityIndex().fit(self.items)
+        self.index, self.k = fastcos.SimilarityIndex().fit(self.items), k
 
     def call(self):
-        return self.index.search(self.queries, K)
+        return self.index.search(self.queries, self.k)
 
     def work(self):
         """Count the packed items: their codes are what an index must read."""
@@ -185,9 +198,10 @@ class FilteredQueries(_Search):
         return fastcos.top_k(self.queries, self.items, K, **self.option)
 
     def error(self, answer):
-        wrong = 0
-        for row in range(0, 500, 20):
-            scores = answers.scores_of(self.queries[row], self.items, "cosine")
+        wrong, rows = 0, range(0, 500, 20)
+        for row, scores in zip(
+            rows, answers.scores_of(self.queries[rows], self.items, "cosine"), strict=True
+        ):
             scores[self.excluded[row] | (scores < self.option.get("min_score", -2))] = -np.inf
             best = np.argsort(-scores, kind="stable")[:K]
             best[scores[best] == -np.inf] = -1

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import tables
+from bench import tables, workloads
 
 ROOT = Path(__file__).parents[2]
 ROW = {
@@ -77,15 +77,33 @@ def test_readme_shows_the_tables():
     assert shown == tables.short_markdown(record)
 
 
-def test_short_markdown_has_few_rows_of_the_best_competitor():
-    few = ROW | {"work": tables.README_WORKS[0]}
+def test_short_markdown_has_best_competitors_and_lost_cases():
+    case, name = next(iter(tables.README_ROWS.items()))
+    few, lost = ROW | {"work": case}, ROW | {"work": "lost", "ratio": 0.5}
     wrong = {"competitor": "x", "correct": False}
-    rows = [ROW, few, few | {"competitor": "numpy", "ratio": 3.0}, few | wrong]
+    rows = [ROW, lost, few, few | {"competitor": "numpy", "ratio": 3.0}, few | wrong]
     text = tables.short_markdown({"dense": PART | {"rows": rows}})
     assert text.splitlines() == [
         "| case | library | its time | fastcos | ratio |",
         "|---|---|---:|---:|---:|",
-        f"| {few['work']} | numpy | 2 s | 500 ms | 3.00x |",
+        f"| {name} | numpy | 2 s | 500 ms | 3.00x |",
+        "| lost | faiss SkylakeX | 2 s | 500 ms | 0.50x |",
         "",
         "2026-01-02, Some CPU, 2 threads.",
     ]
+
+
+def test_markdown_starts_with_the_cases_we_lose():
+    lost = ROW | {"work": "lost", "ratio": 0.5}
+    lines = tables.markdown({"dense": PART | {"rows": [ROW, lost]}}).splitlines()
+    assert lines[0] == "**Cases in which another library is faster: 1.**"
+    assert lines[4] == "| lost | faiss SkylakeX | 2 s | 500 ms | 0.50x | 3x |"
+
+
+def test_readme_rows_are_cases_of_the_workloads():
+    known = {
+        workloads.label(kind, case)
+        for kind in workloads.WORKLOADS.values()
+        for case in workloads.cases("large", kind)
+    }
+    assert set(tables.README_ROWS) <= known
