@@ -18,7 +18,7 @@ def score_listed_items(
 ):
     """scores[e] = score of query numbers[e] and item columns[e], for pairs e in lo .. hi.
 
-    O((hi - lo) d). queries (n, d), items (p, d) of one dtype; query_norms (n,); numbers, columns
+    O((hi - lo) d). queries (n, d), items (p, d); query_norms (n,); numbers, columns
     (m,) int64, pairs of one query beside each other. scores (m,) float64 out: as of
     pair_scores.score_pairs without offsets; NaN where the item's norm is not finite or below
     least_norm. Allocates O(d).

@@ -3,6 +3,9 @@
 Sums have 16 lanes: element j is added to lane j mod 16. The lanes are then added by halves, and the
 last d mod 16 elements one by one. No operation is reassociated, or fused where that would round
 differently, so the bits are the same on every CPU.
+
+Rows of one or two bytes are widened in registers. Numba has neither of the two types of two bytes:
+arrays of uint16 hold the bits of float16, those of int16 the bits of bfloat16.
 """
 
 import math
@@ -12,7 +15,7 @@ from llvmlite import ir
 
 from .intrinsics import emit_multiply_add, emit_prefetch, prefetch_row
 from .jit import DISABLE_JIT, borrowing_kernel, intrinsic, kernel, types
-from .vector_ir import BYTES, F32, F64, I64, broadcast, load, loop, pointer, sum_lanes
+from .vector_ir import BYTES, F32, F64, I32, I64, broadcast, load, loop, pointer, sum_lanes
 
 # partial sums of an inner product
 LANES = 16
@@ -26,28 +29,55 @@ COSINE = 1
 EUCLIDEAN = 2
 
 
-def _emit_sums(builder, rows, depth, count, add, before=None):
+def _emit_float(builder, value, dtype, element):
+    """Emit numbers of rows of this dtype, a scalar or a vector, as floats of a type of elements."""
+
+    def like(kind):
+        return ir.VectorType(kind, value.type.count) if is_vector else kind
+
+    def constant(kind, number):
+        return ir.Constant(like(kind), [number] * value.type.count if is_vector else number)
+
+    is_vector = isinstance(value.type, ir.VectorType)
+    if dtype.bitwidth == 8:
+        return (builder.sitofp if dtype.signed else builder.uitofp)(value, like(element))
+    if isinstance(dtype, types.Integer):
+        bits = builder.zext(value, like(I32))
+        if dtype.signed:
+            bits = builder.shl(bits, constant(I32, 16))
+        else:
+            sign = builder.shl(builder.and_(bits, constant(I32, 0x8000)), constant(I32, 16))
+            bits = builder.shl(builder.and_(bits, constant(I32, 0x7FFF)), constant(I32, 13))
+            # exponents of float16 are counted from 15, those of float32 from 127
+            size = builder.fmul(builder.bitcast(bits, like(F32)), constant(F32, 2.0**112))
+            bits = builder.or_(builder.bitcast(size, like(I32)), sign)
+        value = builder.bitcast(bits, like(F32))
+    if value.type == like(element):
+        return value
+    return (builder.fpext if element == F64 else builder.fptrunc)(value, like(element))
+
+
+def _emit_sums(builder, rows, dtypes, depth, count, add, before=None):
     """Emit sums of terms over rows, which are pointers: add(sums, elements) adds one of each.
 
     before(at) is called for every 16 elements.
     """
 
-    def widened(value, kind):
-        return value if value.type == kind else builder.fpext(value, kind)
-
     def block(k, sums):
         at = builder.mul(k, I64(LANES))
         if before is not None:
             before(at)
-        elements = [
-            load(builder, builder.gep(row, [at]), ir.VectorType(row.type.pointee, LANES))
-            for row in rows
-        ]
-        return add(sums, [widened(vector, kind) for vector in elements])
+        elements = []
+        for row, dtype in zip(rows, dtypes, strict=True):
+            loaded = load(builder, builder.gep(row, [at]), ir.VectorType(row.type.pointee, LANES))
+            elements.append(_emit_float(builder, loaded, dtype, F64))
+        return add(sums, elements)
 
     def single(k, sums):
         at = builder.add(k, builder.mul(blocks, I64(LANES)))
-        return add(sums, [widened(builder.load(builder.gep(row, [at])), F64) for row in rows])
+        loaded = [builder.load(builder.gep(row, [at])) for row in rows]
+        pairs = zip(loaded, dtypes, strict=True)
+        return add(sums, [_emit_float(builder, value, dtype, F64) for value, dtype in pairs])
 
     kind = ir.VectorType(F64, LANES)
     blocks = builder.lshr(depth, I64(4))
@@ -71,7 +101,8 @@ def _emit(difference):
             pointer(context, builder, signature.args[a], arguments[a], arguments[a + 1])
             for a in (0, 2)
         ]
-        is_exact = not difference and all(row.type.pointee == F32 for row in rows)
+        dtypes = [signature.args[a].dtype for a in (0, 2)]
+        is_exact = not difference and all(dtype.bitwidth <= 32 for dtype in dtypes)
 
         def add(sums, elements):
             x, y = elements
@@ -79,7 +110,7 @@ def _emit(difference):
                 x = y = builder.fsub(x, y)
             return [_multiply_add(builder, x, y, sums[0], is_exact)]
 
-        return _emit_sums(builder, rows, arguments[4], 1, add)[0]
+        return _emit_sums(builder, rows, dtypes, arguments[4], 1, add)[0]
 
     return codegen
 
@@ -101,6 +132,7 @@ def _square_and_product_compiled(typingctx, x, x0, later, y, depth):
             pointer(context, builder, signature.args[a], arguments[a], start)
             for a, start in ((0, arguments[1]), (0, arguments[2]), (3, I64(0)))
         )
+        dtypes = signature.args[0].dtype, signature.args[3].dtype
         is_exact = row.type.pointee == F32
 
         def add(sums, elements):
@@ -111,7 +143,7 @@ def _square_and_product_compiled(typingctx, x, x0, later, y, depth):
         def before(at):
             emit_prefetch(builder, builder.bitcast(builder.gep(soon, [at]), BYTES))
 
-        sums = _emit_sums(builder, (row, other), arguments[4], 2, add, before)
+        sums = _emit_sums(builder, (row, other), dtypes, arguments[4], 2, add, before)
         return context.make_tuple(builder, signature.return_type, sums)
 
     pair = types.UniTuple(types.float64, 2)
@@ -133,13 +165,24 @@ def _sum_plain(terms):
     return total
 
 
+def _numbers(row):
+    """Return the numbers that a row stands for."""
+    if row.dtype == np.uint16:
+        row = row.view(np.float16)
+    elif row.dtype == np.int16:
+        row = (row.astype(np.int32) << 16).view(np.float32)
+    return row.astype(np.float64).tolist()
+
+
 def _product_plain(x, x0, y, y0, depth):
-    return _sum_plain([float(x[x0 + j]) * float(y[y0 + j]) for j in range(depth)])
+    pairs = zip(_numbers(x[x0 : x0 + depth]), _numbers(y[y0 : y0 + depth]), strict=True)
+    return _sum_plain([one * other for one, other in pairs])
 
 
 def _squared_distance_plain(x, x0, y, y0, depth):
     # not ** 2: the power of the C library may round differently
-    differences = [float(x[x0 + j]) - float(y[y0 + j]) for j in range(depth)]
+    pairs = zip(_numbers(x[x0 : x0 + depth]), _numbers(y[y0 : y0 + depth]), strict=True)
+    differences = [one - other for one, other in pairs]
     return _sum_plain([one * one for one in differences])
 
 
@@ -165,9 +208,9 @@ def score_pairs(
 ):
     """Scores of the first count columns for one query, float64.
 
-    queries (n, d), items (p, d) of one dtype; norms (p,); offsets (p,), or empty where all are 0;
-    columns (>= count,) item numbers; scores (>= count,) out. DOT: <x, y> + offset. COSINE: <x, y> /
-    (|x| |y|) clipped to [-1, 1], 0 where a norm is 0. EUCLIDEAN: -|x - y|^2, by differences,
+    queries (n, d), items (p, d); norms (p,); offsets (p,), or empty where all are 0; columns
+    (>= count,) item numbers; scores (>= count,) out. DOT: <x, y> + offset. COSINE: <x, y> / (|x|
+    |y|) clipped to [-1, 1], 0 where a norm is 0. EUCLIDEAN: -|x - y|^2, by differences,
     because |x|^2 + |y|^2 - 2 <x, y> cancels for near-duplicates.
     """
     depth = items.shape[1]
@@ -256,30 +299,33 @@ def _product_float32(typingctx, x, x0, y, y0, depth):
     """Inner product of two rows of flat arrays in float32, contracted, in 64 sums."""
 
     def codegen(context, builder, sig, a):
-        rows = [pointer(context, builder, sig.args[i], a[i], a[i + 1]) for i in (0, 2)]
+        rows = [
+            (pointer(context, builder, sig.args[i], a[i], a[i + 1]), sig.args[i].dtype)
+            for i in (0, 2)
+        ]
         kind = ir.VectorType(F32, LANES)
 
-        def narrowed(at, lanes):
-            element = at.type.pointee
+        def numbers(row, dtype, at, lanes):
+            start = builder.gep(row, [at])
             if lanes is None:
-                value, narrow = builder.load(at), F32
+                value = builder.load(start)
             else:
-                value, narrow = load(builder, at, ir.VectorType(element, lanes), None), kind
-            return value if element == F32 else builder.fptrunc(value, narrow)
+                value = load(builder, start, ir.VectorType(row.type.pointee, lanes), None)
+            return _emit_float(builder, value, dtype, F32)
 
         def vectors(k, sums):
             first = builder.mul(k, I64(LANES * len(sums)))
             results = []
             for part, total in enumerate(sums):
                 at = builder.add(first, I64(LANES * part))
-                one, other = (narrowed(builder.gep(row, [at]), LANES) for row in rows)
+                one, other = (numbers(*row, at, LANES) for row in rows)
                 term = builder.fmul(one, other, flags=("contract",))
                 results.append(builder.fadd(total, term, flags=("contract",)))
             return results
 
         def single(k, sums):
             at = builder.add(k, builder.shl(blocks, I64(6)))
-            one, other = (narrowed(builder.gep(row, [at]), None) for row in rows)
+            one, other = (numbers(*row, at, None) for row in rows)
             term = builder.fmul(one, other, flags=("contract",))
             return [builder.fadd(sums[0], term, flags=("contract",))]
 

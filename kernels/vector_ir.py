@@ -30,7 +30,7 @@ def byte_pointer(context, builder, array_type, array, offset):
 def load(builder, start, vector_type, offset=0):
     """Load one vector, `offset` elements after a typed pointer; no alignment is assumed."""
     at = builder.gep(start, [I64(offset)]) if isinstance(offset, int) else start
-    size = {I8: 1, I32: 4, I64: 8, F32: 4, F64: 8}[vector_type.element]
+    size = {I8: 1, I16: 2, I32: 4, I64: 8, F32: 4, F64: 8}[vector_type.element]
     return builder.load(builder.bitcast(at, vector_type.as_pointer()), align=size)
 
 

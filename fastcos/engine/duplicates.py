@@ -106,7 +106,7 @@ def _many_copies(ends: npt.NDArray[np.intp], n: int) -> bool:
 
 def _hashes(encoded: EncodedRows) -> npt.NDArray[np.uint64]:
     """Return a random linear map of the bits of every row and its bias, modulo 2^64."""
-    words = encoded.rows.view(np.uint32)
+    words = encoded.rows.view(f"u{min(4, encoded.rows.itemsize)}")
     weights = np.random.default_rng(0).integers(2**64, size=words.shape[1] + 1, dtype=np.uint64)
     bias = encoded.bias if len(encoded.bias) else np.zeros(len(words))
     hashes: npt.NDArray[np.uint64] = bias.view(np.uint64) * weights[-1]

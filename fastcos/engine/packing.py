@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.engine import safe_norms, uncompiled
+from fastcos.engine import narrow_rows, safe_norms, uncompiled
 from fastcos.kernels import candidate_filter, packing, pair_scores, tiles
+from fastcos.storage import memmap
 
 Rows = validation.Rows
 Integers = npt.NDArray[np.int64]
@@ -56,8 +57,8 @@ _ALIKE = 0.5
 class EncodedRows(NamedTuple):
     """Transformed rows of one side with what the exact scores need.
 
-    rows (n, d), C order, read-only; norms (n,); bias (n,), added to each item's inner product, or
-    (0,) where it is 0.
+    rows (n, d), C order, read-only, narrow ones as bits (engine.narrow_rows); norms (n,); bias
+    (n,), added to each item's inner product, or (0,) where it is 0.
     """
 
     rows: Rows
@@ -187,6 +188,12 @@ def encode_rows(
     The norms show NaN and infinity, so that nothing else needs to look for them. For the cosine,
     float64 rows whose squares would underflow are scaled up, which no cosine sees.
     """
+    if narrow_rows.has_kernels(transformed):
+        blocks = memmap.iter_blocks(
+            "items", transformed, narrow_rows.rows_per_block(transformed.shape[1])
+        )
+        norms = np.concatenate([row_norms(block, n_threads) for _, block in blocks])
+        return EncodedRows(narrow_rows.as_bits(transformed), validation.read_only(norms), NO_BIAS)
     _check_transformed(transformed, bias)
     rows = cast(Rows, validation.read_only(np.ascontiguousarray(transformed)))
     norms = row_norms(rows, n_threads)
@@ -259,7 +266,7 @@ def pack_items(
     small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
     if tiles.AVAILABLE:  # else every pair is scored
         parallel.run(
-            packing.prepare_item_panels,
+            packing.prepare_item_panels if items.rows.dtype.char in "fd" else _pack_widened,
             parallel.row_blocks(-(-len(order) // packing.CHUNK), max(1, 2_000 // depth)),
             tiles.ISA_TUPLES[layout.isa], items.rows, validation.read_only(factors),
             validation.read_only(coefficients if len(shift) else factors), shift,
@@ -269,6 +276,25 @@ def pack_items(
         )  # fmt: skip
     arrays = (order, packed, small_bias, statistics, shift)
     return packed_items(metric_type, layout, items, arrays, unit, bias_unit)
+
+
+def _pack_widened(
+    lo: int, hi: int, isa: Any, rows: Rows, factors: Floats, coefficients: Floats, shift: Floats,
+    bias: Floats, signs: Any, words: int, order: Any, small_bias: Any, packed: Any, statistics: Any,
+) -> None:  # fmt: skip
+    """Pack chunks lo .. hi of narrow rows from a widened copy, as prepare_item_panels does."""
+    first, last = lo * packing.CHUNK, min(hi * packing.CHUNK, len(order))
+    numbers = order[first:last].copy()
+    block = memmap.take_rows("items", narrow_rows.from_bits(rows), numbers)
+    within = np.arange(len(numbers), dtype=order.dtype)
+    bias = bias[numbers] if len(bias) else bias
+    parallel.run(
+        packing.prepare_item_panels, parallel.row_blocks(hi - lo, hi - lo), isa, block,
+        *map(validation.read_only, (factors[numbers], coefficients[numbers], shift, bias)), signs,
+        words, within, small_bias[first:last], packed[first * words :],
+        statistics[first // tiles.PANEL :],
+    )  # fmt: skip
+    order[first:last] = numbers[within]
 
 
 def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems | None:
@@ -403,7 +429,7 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
 
     Decided by a sample of at most 2,048 items. O(128^2 d + 2048 d).
     """
-    n = len(numbers)
+    n, rows = len(numbers), narrow_rows.from_bits(rows)
     if n < _LEAST_ITEMS:
         return _NO_SHIFT
     # steps of the golden ratio share no period with the rows
@@ -431,6 +457,12 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
 def _shift_products(rows: Rows, factors: Floats, shift: Floats, n_threads: int | None) -> Floats:
     """Return <shift, factors row - shift> (n,) of every row. O(n d)."""
     found = parallel.unfilled(len(rows), np.float64)
+    if rows.dtype.char not in "fd":
+        X, size = narrow_rows.from_bits(rows), narrow_rows.rows_per_block(rows.shape[1])
+        for lo, block in memmap.iter_blocks("items", X, size):
+            some = slice(lo, lo + len(block))
+            found[some] = _shift_products(block, factors[some], shift, n_threads)
+        return validation.read_only(found)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(
         packing.shift_products, blocks, rows, validation.read_only(factors), shift, found,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.engine import duplicates, scan, uncompiled
+from fastcos.engine import duplicates, narrow_rows, scan, uncompiled
 from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
@@ -205,7 +205,8 @@ class Segment:
         kernel = score_all_rows if few else search_rows
         size = n_queries, len(numbers), self.encoded.rows.shape[1]
         if is_unpacked and uncompiled.takes(kernel, *size) and self.duplicates is None:
-            return functools.partial(uncompiled.search, self.metric_type, self.encoded, numbers)
+            encoded = self.encoded._replace(rows=narrow_rows.from_bits(self.encoded.rows))
+            return functools.partial(uncompiled.search, self.metric_type, encoded, numbers)
         if is_unpacked and self._is_searched_as_given(n_queries, len(numbers)):
             unpacked = unpacked_items(self.metric_type, self.encoded)
             if unpacked is not None:

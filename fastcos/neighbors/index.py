@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, storage, validation
 from fastcos.display import Table, as_table
+from fastcos.engine import narrow_rows
 from fastcos.engine.packing import no_exclusions
 from fastcos.measures import serialization
 from fastcos.measures.base import Measure, capabilities, get_measure, require
@@ -29,6 +30,7 @@ from fastcos.neighbors.types import (
     no_neighbors,
     padded,
 )
+from fastcos.storage import memmap
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -207,10 +209,11 @@ class SimilarityIndex:
 
         Parameters
         ----------
-        items : array_like (p, d), float32 or float64
-            Kept, not copied, where they are C-contiguous: do not change them afterwards. Those of a
-            memory map are checked as they are read, that is by every search. ``np.empty((0, d))``
-            makes an empty index.
+        items : array_like (p, d), float32, float64, float16, bfloat16 or int8
+            Kept, not copied, where they are C-contiguous: do not change them afterwards. The last
+            three are never widened as a whole, by measures with the capability ``append``. Those of
+            a memory map are checked as they are read, that is by every search.
+            ``np.empty((0, d))`` makes an empty index.
         ids : array_like (p,), int64 or str, optional
             All different; not -1 or "". Default: the positions.
 
@@ -284,8 +287,7 @@ class SimilarityIndex:
         state = self._current()
         fitted = state.fitted
         k = validation.as_count("k", k, high=max(fitted.n_items, _LARGEST_PADDED))
-        Q = _as_item_rows("queries", queries, fitted.measure, or_vector=True)
-        _check_width("queries", Q, state)
+        Q = _as_query_rows(queries, state)
         options = as_options(n_threads, working_memory, progress)
         if not len(Q) or not fitted.n_live:
             return _with_ids(state, padded(no_neighbors(len(Q)), k))
@@ -347,8 +349,7 @@ class SimilarityIndex:
             The items are memory-mapped.
         """
         state = self._in_memory("for a radius search")
-        Q = _as_item_rows("queries", queries, state.fitted.measure, or_vector=True)
-        _check_width("queries", Q, state)
+        Q = _as_query_rows(queries, state)
         least = as_threshold("threshold", threshold, state.fitted.measure)
         options, n_items = as_options(n_threads, working_memory), state.fitted.n_items
         permitted = None
@@ -402,6 +403,7 @@ class SimilarityIndex:
         if not state.parts:
             return NearDuplicates(labels, np.zeros(0, np.int64))
         rows, _, positions = contents_of(state.parts)
+        rows = memmap.read_rows("items", rows, 0, len(rows))
         nothing = no_exclusions(len(rows))
         own = nothing._replace(own=validation.read_only(positions))
         pairs = pairs_above(fitted, rows, least, own, options)
@@ -445,9 +447,7 @@ class SimilarityIndex:
             A candidate out of range, k out of range, queries of another width.
         """
         state = self._in_memory("to score candidates")
-        Q = as_items("queries", queries, state.fitted.measure, or_vector=True)
-        Q = validation.as_rows("queries", Q)
-        _check_width("queries", Q, state)
+        Q = validation.as_rows("queries", _as_query_rows(queries, state))
         validation.check_scorable("queries", Q, Q)
         lists = as_candidates(candidates, len(Q), state.fitted.n_items)
         k = validation.as_count("k", k, high=lists.shape[1])
@@ -469,7 +469,7 @@ class SimilarityIndex:
         Parameters
         ----------
         items : array_like (new, d)
-            More rows; float32 and float64 may differ from those in the index.
+            More rows; their type may differ from that of those in the index.
         ids : array_like (new,), int64 or str as those of the index
             None of them in the index. Default: the positions.
 
@@ -832,13 +832,27 @@ def _nothing(width: int) -> Contents:
 def _as_item_rows(
     name: str, X: Any, measure: Measure, *, or_vector: bool = False, in_memory: bool = False
 ) -> Any:
-    """Return X as as_items does; no rows (0, d) are rows, too."""
+    """Return X as as_items does, narrow where kernels read it; no rows (0, d) are rows, too."""
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
         return np.empty(shape, np.float32)
-    if in_memory:
+    if in_memory and memmap.is_memmap(X):
         return validation.as_rows(name, X)
-    return as_items(name, X, measure, or_vector=or_vector)
+    rows = as_items(name, X, measure, or_vector=or_vector, in_blocks=True)
+    if not memmap.is_narrow(rows):
+        return rows
+    if not narrow_rows.has_kernels(rows):
+        return validation.as_rows(name, rows)
+    return validation.read_only(np.ascontiguousarray(rows))
+
+
+def _as_query_rows(X: Any, state: _State) -> Any:
+    """Return queries as _as_item_rows does, narrow ones in float32."""
+    if type(X) is np.ndarray and X.ndim == 1:
+        X = X[np.newaxis]
+    Q = _as_item_rows("queries", X, state.fitted.measure, or_vector=True)
+    _check_width("queries", Q, state)
+    return validation.as_rows("queries", Q, dtype=np.float32) if memmap.is_narrow(Q) else Q
 
 
 def _check_width(name: str, rows: Any, state: _State) -> None:

@@ -3,7 +3,7 @@
 A part never changes, so that a later save writes new parts, and of an old one at most which of its
 items were removed. The header is replaced last, in one step (:mod:`fastcos.storage.directory`)::
 
-    rows_KEY  ids_KEY  norms_KEY         the items, their ids, their norms
+    rows_KEY  ids_KEY  norms_KEY         the items (narrow ones as bits), their ids, their norms
     positions_KEY  id_order_KEY          where positions have gaps, where ids do not ascend
     removed_KEY                          numbers of the removed items
     order_KEY  packed_KEY  ...           what is packed; groups_... where items repeat
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config
+from fastcos.engine import narrow_rows
 from fastcos.engine.duplicates import DuplicateGroups
 from fastcos.engine.packing import NO_BIAS, EncodedRows, packed_items, permit, tile_layout
 from fastcos.engine.segments import Segment
@@ -59,7 +60,7 @@ def to_stored(
 def _to_stored(part: IndexPart) -> tuple[Arrays, Fields]:
     """Return all arrays of a part by name, and its fields."""
     segment, ids = part.segment, part.ids
-    arrays: Arrays = {"rows": segment.rows, "ids": ids.values}
+    arrays: Arrays = {"rows": narrow_rows.as_bits(segment.rows), "ids": ids.values}
     if ids.order is not None:
         arrays["id_order"] = ids.order
     if segment.positions is not None:
@@ -98,9 +99,10 @@ def from_stored(
     def of(name: str) -> Any:
         return arrays.get(f"{name}_{key}")
 
-    rows, norms = of("rows"), of("norms")
+    bits, norms = of("rows"), of("norms")
+    rows = narrow_rows.from_bits(bits)
     if norms is not None and capabilities(measure).append:
-        encoded = EncodedRows(rows, norms, NO_BIAS)
+        encoded = EncodedRows(bits, norms, NO_BIAS)
     else:
         encoded = encode_items(measure, rows, None)
     numbers = np.arange(len(rows), dtype=np.int64)

@@ -19,6 +19,7 @@ from fastcos import validation
 from fastcos.engine.segments import Segment
 from fastcos.measures.base import Measure, encode_segment
 from fastcos.neighbors.ids import Ids, ItemIds
+from fastcos.storage import memmap
 
 Integers = npt.NDArray[np.int64]
 
@@ -117,6 +118,8 @@ def contents_of(parts: Sequence[IndexPart]) -> Contents:
 
 
 def _joined(rows: list[Any]) -> Any:
+    if len({some.dtype for some in rows}) > 1:  # float16 and bfloat16 have no type in common
+        rows = [memmap.read_rows("items", some, 0, len(some)) for some in rows]
     return validation.read_only(np.concatenate(rows))
 
 

@@ -23,6 +23,28 @@ def test_product_has_the_bits_of_plain_loops(types):
         assert out[1] == pair_scores._squared_distance_plain(x, 1, y, 2, depth)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["int8", "uint8", "float16", "bfloat16"])
+def test_product_of_narrow_rows_is_that_of_float32(kind):
+    # all numbers of the type, in the lanes of a vector and behind the last whole one
+    if kind == "bfloat16":
+        kind = pytest.importorskip("ml_dtypes").bfloat16
+    kind = np.dtype(kind)
+    values = np.arange(2 ** (8 * kind.itemsize)).astype(f"u{kind.itemsize}").view(kind)
+    values = values[np.isfinite(values.astype(np.float32))]
+    bits = {"float16": np.uint16, "bfloat16": np.int16}.get(kind.name, kind)
+    for depth in (16, 17):
+        X = np.zeros((len(values), depth), kind)
+        X[:, -1] = values
+        Q = np.eye(depth, dtype=np.float32)[-1:]
+        scores, columns = np.full(len(X), np.nan), np.arange(len(X))
+        pair_scores.score_pairs(
+            pair_scores.DOT, *frozen(Q), 0, 1.0,
+            *frozen(X.view(bits), np.ones(len(X)), np.zeros(0)), columns, len(X), scores,
+        )  # fmt: skip
+        np.testing.assert_array_equal(scores, values.astype(np.float64))
+
+
 def test_row_norms_equal_numpy():
     X = np.random.default_rng(0).standard_normal((20, 37)).astype(np.float32)
     norms = np.full(20, np.nan)
