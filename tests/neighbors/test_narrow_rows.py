@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from fastcos import top_k
+from fastcos import SimilarityIndex, top_k
 from fastcos.neighbors import rescore
 from tests.oracles import dense as dense_oracle
 
@@ -61,3 +61,61 @@ def test_narrow_rows_with_nan_are_refused():
         top_k(X[:5], X, 3)
     with pytest.raises(ValueError, match=r"got \(0, 8\)$"):
         top_k(X[:5], X[:0], 3)
+
+
+# two minutes of compiling each on a cold cache: one in CI, the others by hand
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("int8", marks=pytest.mark.slow),
+        pytest.param("float16", marks=pytest.mark.long),
+        pytest.param("bfloat16", marks=pytest.mark.long),
+    ],
+)
+def test_index_keeps_narrow_rows(name, tmp_path):
+    X, Q = rows_of(name, 9000, 40), rows_of(name, 200, 40, seed=1)
+    index = SimilarityIndex().fit(X)
+    assert_exact(index.search(Q, 7), *dense_oracle.top_k(Q, X, 7, "cosine"))
+    index.remove(np.arange(100, 400))
+    index.add(Q[:150])
+    index.upsert(Q[150:], np.arange(50))
+    X = np.concatenate([Q[150:], X[50:100], X[400:], Q[:150]])
+    positions = np.r_[0:100, 400:9150]
+    found, scores = dense_oracle.top_k(Q, X, 7, "cosine")
+    index.save(tmp_path / "index")
+    for one in (index, SimilarityIndex.open(tmp_path / "index", verify=True)):
+        assert one.memory_.rows == X.nbytes + 350 * X[0].nbytes
+        assert_exact(one.search(Q, 7), positions[found], scores)
+        near = one.radius(Q, 0.5)
+        expected = dense_oracle.keys(Q, X, "cosine") >= 0.5
+        np.testing.assert_array_equal(near[:, positions].toarray() > 0, expected)
+        exact = one.rescore(Q, positions[found][:, ::-1], 7)
+        assert_exact(exact, positions[found], scores)
+        assert not exact.missing.any()
+
+
+@pytest.mark.slow
+def test_index_of_narrow_rows_makes_no_wide_copy():
+    X = rows_of("int8", 100_000, 128)
+    SimilarityIndex().fit(X[:9000]).search(X[:200], 3)
+    tracemalloc.start()
+    try:
+        index = SimilarityIndex().fit(X)
+        index.search(X[:200], 3)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # codes of a byte a number, 28 bytes an item, and blocks; float32 rows are four times X
+    assert peak < 2 * X.nbytes
+    assert index.memory_.rows == X.nbytes
+
+
+def test_index_refuses_narrow_rows_with_nan():
+    X = rows_of("float16", 200, 8)
+    X[150, 3] = np.nan
+    with pytest.raises(ValueError, match=r"^items.*must be finite, got NaN or infinity"):
+        SimilarityIndex().fit(X)
+    index = SimilarityIndex().fit(X[:100])
+    with pytest.raises(ValueError, match=r"^items.*must be finite, got NaN or infinity"):
+        index.add(X)
+    assert index.n_items_ == index.n_positions_ == 100
