@@ -9,16 +9,16 @@ with its fastest OPENBLAS_CORETYPE. Libraries that FASTCOS_COMPETITORS_PYTHON la
 import contextlib
 import statistics
 import sys
-import time
 
 import numpy as np
 
 import fastcos
+from bench.clock import TURNS, seconds
 from bench.libraries import TASKS
 from bench.tables import cpu_name, versions
 from bench.worker import Competitor, Missing, fastest
 
-TASK, QUERIES, TURNS = "approximate search", 1000, 5
+TASK, QUERIES = "approximate search", 1000
 DEFAULTS = ("60000", "768", "10")
 
 
@@ -34,13 +34,6 @@ def recall(found, exact):
     """Return the share of the exact neighbours (n, k) that were found."""
     both = [len(np.intersect1d(*pair)) for pair in zip(found, exact, strict=True)]
     return statistics.fmean(both) / exact.shape[1]
-
-
-def seconds(call):
-    """Return the seconds of one call."""
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
 
 
 def compare(n, d, k):

@@ -1,25 +1,20 @@
-"""Model of the time that a cluster needs, from the rates of one core; and a check of it.
+"""Model of the time that a cluster needs, from the rates of one core.
 
-    python -m bench.cluster_model                          # the tables of docs/dev/scale.md
-    python -m bench.cluster_model --check ADDRESS FOLDER   # a small job on a Dask cluster
-
-The model: a task reads its rows once and computes at the rate of one core times the worker's
-threads. Reading and computing overlap; communication and scheduling are added. BYTES_PER_SECOND and
-SECONDS_PER_TASK are assumptions. The check writes rows to FOLDER, which every worker must see, and
-compares the time of a search with the model.
+`python -m bench.cluster_model` prints the numbers of the table in docs/dev/scale.md. In the model a
+task reads its rows once and computes at the rate of one core times the worker's threads. Reading
+and computing overlap; communication and scheduling are added. BYTES_PER_SECOND and SECONDS_PER_TASK
+are assumptions.
 """
 
 import argparse
 import json
-import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
 import fastcos
-from bench.beyond_memory import K, write_rows
+from bench.beyond_memory import K
 
 COLUMNS = 128
 # items of the SVD; above some 170,000 a shard has so few entries per column that every pass
@@ -106,36 +101,12 @@ def _times(computing: float, read: float, sent: float, tasks: int) -> dict[str, 
     }
 
 
-def check(address: str, folder: Path, n: int) -> dict[str, float]:
-    """Return the time of a search of n rows on a cluster, and the model's."""
-    from distributed import Client
-
-    from fastcos.distributed import cluster
-
-    with Client(address) as client:
-        rates = list(client.run(core_rates).values())
-        threads = sum(client.nthreads().values())
-        slowest = min(rate["pairs_per_second"] for rate in rates)
-        write_rows(folder / "rows.npy", n, COLUMNS, seed=0)
-        with tempfile.TemporaryDirectory() as out:
-            start = time.perf_counter()
-            cluster.top_k(folder / "rows.npy", k=K, out=Path(out) / "found", client=client)
-            seconds = time.perf_counter() - start
-    model = n * n / (slowest * threads)
-    return {"threads": threads, "seconds": seconds, "model": model, "ratio": seconds / model}
-
-
 def main() -> None:
-    """Print the tables or the check."""
+    """Print the numbers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", nargs=2, metavar=("ADDRESS", "FOLDER"))
-    parser.add_argument("--rows", type=int, default=400_000, help="of the check")
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--cores", type=int, default=16, help="of a worker")
     given = parser.parse_args()
-    if given.check:
-        print(json.dumps(check(given.check[0], Path(given.check[1]), given.rows), indent=1))
-        return
     rates = core_rates()
     size = given.workers, given.cores
     report = {

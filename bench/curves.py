@@ -46,6 +46,8 @@ CURVES = (
       for z in (1_000_000, 4_000_000, 16_000_000)}),
     ("TruncatedSVD", "k", 1,
      {k: {"shape": "100000 x 17000 x 6000000", "k": k, "tol": 1e-2} for k in (16, 64, 128)}),
+    ("Audit", "items", 2,
+     {n: {"items": n, "columns": 128} for n in (5_000, 10_000, 20_000)}),
     ("ItemNeighbors", "non-zeros", 1,
      {z: {"shape": f"{z // 60} x 17000 x {z}", "k": 10}
       for z in (1_000_000, 4_000_000, 16_000_000)}),
@@ -53,12 +55,22 @@ CURVES = (
 
 
 def measure(name, case, threads):
-    """Return median seconds, percent of the limit, and added MiB of a case in this process."""
+    """Return the facts about a case, measured in this process."""
     fastcos.set_config(num_threads=threads)
     workload = prepared(WORKLOADS[name], case)
     seconds, percent, bound = in_turns(workload)
-    mib = peak_of(workload.call)[1]
-    return {"seconds": seconds, "percent": percent, "bound": bound, "mib": mib}
+    mib, work = peak_of(workload.call)[1], workload.work()
+    return {
+        "seconds": seconds, "percent": percent, "bound": bound, "mib": mib,
+        "operations": 2 * work.multiply_adds, "bytes": work.bytes,
+    }  # fmt: skip
+
+
+def point(name, case, threads):
+    """Return the same from a process of its own, whose placement on the machine is new."""
+    command = [sys.executable, "-m", "bench.curves", "--point", json.dumps([name, case, threads])]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
 
 
 def exponent(sizes, values):
@@ -88,12 +100,7 @@ def main():
         seconds = []
         for value, case in points.items():
             threads = value if axis == "threads" else given.threads
-            command = [sys.executable, "-m", "bench.curves", "--point"]
-            done = subprocess.run(
-                [*command, json.dumps([name, case, threads])],
-                check=True, stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
-            found = json.loads(done.stdout)
+            found = point(name, case, threads)
             seconds.append(found["seconds"])
             row = [label(WORKLOADS[name], case), axis, value, threads]
             figures = f"{found['seconds']:.4g} {found['percent']:.0f} {found['mib']:.0f}"

@@ -262,48 +262,6 @@ def arpack_svd(arrays, parameters):
     return Calls(call, singular)
 
 
-def fbpca_svd(arrays, parameters):
-    from fbpca import pca
-
-    X, k = sp.csr_matrix(matrix(arrays, parameters)), parameters["k"]
-    n_iter, width = SVD_SETTING["n_iter"], k + SVD_SETTING["n_oversamples"]
-    return Calls(lambda: pca(X, k, raw=True, n_iter=n_iter, l=width), singular)
-
-
-def torch_svd(arrays, parameters):
-    import torch
-
-    torch.set_num_threads(n_threads())
-    k, width = parameters["k"], parameters["k"] + SVD_SETTING["n_oversamples"]
-    parts = (torch.from_numpy(np.asarray(arrays[name])) for name in ("indptr", "indices", "data"))
-    tensor = torch.sparse_csr_tensor(*parts, size=tuple(parameters["shape"]))
-
-    def call():
-        U, s, V = torch.svd_lowrank(tensor, q=width, niter=SVD_SETTING["n_iter"])
-        return U[:, :k].numpy(), s[:k].numpy(), V[:, :k].numpy().T
-
-    return Calls(call, singular)
-
-
-def dask_svd(arrays, parameters):
-    import dask.array
-    from dask.array.linalg import svd_compressed
-
-    X, k, threads = matrix(arrays, parameters), parameters["k"], n_threads()
-    rows = -(-X.shape[0] // (4 * threads))
-    blocks = [sp.csr_matrix(X[lo : lo + rows]) for lo in range(0, X.shape[0], rows)]
-    lazy = [dask.array.from_array(block, chunks=block.shape, asarray=False) for block in blocks]
-    whole = dask.array.concatenate(lazy, axis=0)
-    passes, more = SVD_SETTING["n_iter"], SVD_SETTING["n_oversamples"]
-
-    def call():
-        # the default iterator never normalises: float32 overflows on the decks, LinAlgError
-        found = svd_compressed(whole, k, "QR", n_power_iter=passes, n_oversamples=more, seed=0)
-        return dask.array.compute(*found, num_workers=threads)
-
-    return Calls(call, singular)
-
-
 # approximate search: a prebuilt index of items (m, d), queries (n, d), to indices (n, k); cosine
 
 
@@ -368,11 +326,5 @@ TASKS = {
     "product": {"scipy": scipy_product, "mkl": mkl_product},
     "gram": {"scipy": scipy_gram, "mkl": mkl_gram},
     "items": {"sparse_dot_topn": sparse_dot_topn_items, "implicit": implicit_items},
-    "svd": {
-        "scikit-learn": sklearn_svd,
-        "arpack": arpack_svd,
-        "fbpca": fbpca_svd,
-        "torch": torch_svd,
-        "dask": dask_svd,
-    },
+    "svd": {"scikit-learn": sklearn_svd, "arpack": arpack_svd},
 }

@@ -12,7 +12,7 @@ import tracemalloc
 
 import numpy as np
 
-from bench.search_plan import milliseconds
+from bench.clock import milliseconds
 from fastcos import top_k
 
 TYPES = ("float32", "float16", "bfloat16", "int8", "bits")

@@ -8,7 +8,7 @@ Medians of five calls, after one that compiles; the answers are compared first.
 
 import numpy as np
 
-from bench.search_plan import milliseconds
+from bench.clock import milliseconds
 from fastcos.neighbors import rescore
 
 

@@ -6,15 +6,13 @@ processes, and the figure docs/figures/roofline.png. `-k REGEX` selects cases an
 """
 
 import argparse
-import json
 import re
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
+from bench.curves import point
 from bench.tables import cpu_name
-from bench.workloads import WORKLOADS, in_turns, label, prepared
+from bench.workloads import WORKLOADS, label
 from fastcos import get_config
 from fastcos.cli import limits
 
@@ -32,7 +30,6 @@ CASES = (
     ("Matmul", {"shape": SPARSE, "columns": 64}),
     ("Rmatmul", {"shape": SPARSE, "columns": 64}),
     ("GramMatmul", {"shape": SPARSE, "columns": 64}),
-    ("Matmul", {"shape": "zipf", "columns": 64}),
     ("GramMatmul", {"shape": "zipf", "columns": 64}),
     ("TruncatedSVD", {"shape": SPARSE, "k": 16, "tol": 1e-2}),
     ("ItemNeighbors", {"shape": "10,000 x 3,000", "k": 10}),
@@ -42,34 +39,11 @@ CASES = (
 )
 
 
-def child(number):
-    """Print seconds, percent, bound, operations and bytes of a case, measured in this process."""
-    name, case = CASES[number]
-    workload = prepared(WORKLOADS[name], case)
-    seconds, percent, bound = in_turns(workload)
-    work = workload.work()
-    print(json.dumps([seconds, percent, bound, 2 * work.multiply_adds, work.bytes]))
-
-
-def measure(number, processes):
-    """Return what some fresh processes print for a case."""
-    command = [sys.executable, "-m", "bench.roofline", "--child", str(number)]
-    outputs = [
-        subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        for _ in range(processes)
-    ]
-    return [json.loads(output) for output in outputs]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("-k", default="", metavar="REGEX")
-    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.child is not None:
-        child(given.child)
-        return
     from fastcos.plots import RooflineDisplay, RooflinePoint
 
     threads = get_config().num_threads
@@ -79,15 +53,16 @@ def main():
     ]  # fmt: skip
     print("\n".join(lines))
     points = []
-    for number, (name, case) in enumerate(CASES):
+    for name, case in CASES:
         title = label(WORKLOADS[name], case)
         if not re.search(given.k, title):
             continue
-        found = measure(number, given.processes)
-        seconds, percent = (statistics.median(one[i] for one in found) for i in (0, 1))
-        percents = [one[1] for one in found]
-        bound = statistics.mode(one[2] for one in found)
-        points.append(RooflinePoint(title, *found[0][3:], seconds, percent, bound))
+        found = [point(name, case, threads) for _ in range(given.processes)]
+        seconds, percents = ([one[key] for one in found] for key in ("seconds", "percent"))
+        seconds, percent = statistics.median(seconds), statistics.median(percents)
+        bound = statistics.mode(one["bound"] for one in found)
+        size = found[0]["operations"], found[0]["bytes"]
+        points.append(RooflinePoint(title, *size, seconds, percent, bound))
         lines.append(
             f"| {title} | {1e3 * seconds:.3g} ms | {percent:.0f}% | "
             f"{min(percents):.0f}%, {max(percents):.0f}% | {bound} |"

@@ -5,30 +5,17 @@ ways is shown with the times of both around it. Fresh random rows, two threads u
 medians of five calls, after one that compiles.
 """
 
-import statistics
-import time
-
 import numpy as np
 import scipy.sparse as sp
 
 import fastcos
+from bench.clock import milliseconds
 from fastcos import config
 from fastcos.engine import packing, scan
 from fastcos.engine.segments import Segment
 from fastcos.measures import get_measure
 
 K = 10
-CALLS = 5
-
-
-def milliseconds(call):
-    call()
-    times = []
-    for _ in range(CALLS):
-        start = time.perf_counter()
-        call()
-        times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times)
 
 
 def encoded(rows):

@@ -31,7 +31,7 @@ PARTS = {
 }
 LIBRARIES = (
     "fastcos", "numba", "numpy", "scipy", "scikit-learn", "faiss-cpu", "usearch", "implicit",
-    "turbovec", "chunkdot", "sparse_dot_topn", "sparse_dot_mkl", "torch", "fbpca",
+    "turbovec", "chunkdot", "sparse_dot_topn", "sparse_dot_mkl",
 )  # fmt: skip
 # the README's rows, by case: one query and a batch among wide rows, packed before or in the call;
 # sparse rows, products, an SVD

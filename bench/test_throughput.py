@@ -10,10 +10,10 @@ and ratio are medians over the turns.
 
 import math
 import statistics
-import time
 
 import pytest
 
+from bench import clock
 from bench.inputs import MissingData
 from bench.worker import Missing, peak_of
 from bench.workloads import WORKLOADS, Limit, WrongAnswer, cases, label, prepared
@@ -25,7 +25,7 @@ LONG = 5.0
 MOST_ROUNDS = 500
 
 
-class Clock:
+class Timer:
     """The timer of the competitors: it advances by the seconds that their process reports."""
 
     now = 0.0
@@ -34,7 +34,7 @@ class Clock:
         return self.now
 
 
-clock = Clock()
+timer = Timer()
 
 
 def pytest_generate_tests(metafunc):
@@ -45,7 +45,7 @@ def pytest_generate_tests(metafunc):
             others = () if is_gate(metafunc.config) else kind.competitors
             for library in (OURS, *others):
                 marks = {"group": f"{kind.question}: {name}"}
-                marks |= {} if library == OURS else {"timer": clock}
+                marks |= {} if library == OURS else {"timer": timer}
                 found.append(pytest.param(
                     kind, case, library, id=f"{name} {library}".replace(" ", "-"),
                     marks=pytest.mark.benchmark(**marks),
@@ -56,13 +56,6 @@ def pytest_generate_tests(metafunc):
 def is_gate(config):
     """Return whether the gate runs the tests: fastcos only, and no limits."""
     return any(type(plugin).__name__ == "Server" for plugin in config.pluginmanager.get_plugins())
-
-
-def timed(call):
-    """Return the seconds of a call in this process."""
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
 
 
 def rounds(config, seconds):
@@ -79,7 +72,7 @@ def run(benchmark, config, call, beside):
     benchmark.pedantic(
         call,
         setup=lambda: others.append(beside()),
-        rounds=rounds(config, beside() + timed(call)),
+        rounds=rounds(config, beside() + clock.seconds(call)),
     )
     return others, benchmark.stats.stats.data if benchmark.enabled else []
 
@@ -112,9 +105,9 @@ def competitor(workload, config, benchmark, worker):
         pytest.skip(f"wrong answer: {error:.3g} times the error that float32 explains")
 
     def call():
-        clock.now += worker.seconds()
+        timer.now += worker.seconds()
 
-    others, seconds = run(benchmark, config, call, lambda: timed(workload.call))
+    others, seconds = run(benchmark, config, call, lambda: clock.seconds(workload.call))
     ratios = [spent / least for least, spent in zip(others, seconds, strict=False)]
     return {
         "error_allowed_share": error,

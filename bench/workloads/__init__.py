@@ -11,8 +11,8 @@ Modules: dense, sparse, models, metrics, auditing. A new workload is a subclass 
 import functools
 import itertools
 import statistics
-import time
 
+from bench import clock
 from fastcos.cli.limits import Limit, Work
 
 __all__ = ["WORKLOADS", "Limit", "Work", "Workload", "WrongAnswer", "cases", "in_turns", "prepared"]
@@ -120,9 +120,7 @@ def in_turns(workload, budget=2.0, most=15):
     limit, taken, shares = Limit(workload.work()), [], []
     while len(taken) < most and sum(taken) < budget:
         least = limit.seconds()
-        started = time.perf_counter()
-        workload.call()
-        taken.append(time.perf_counter() - started)
+        taken.append(clock.seconds(workload.call))
         shares.append(100 * least / taken[-1])
     return statistics.median(taken), statistics.median(shares), limit.bound
 

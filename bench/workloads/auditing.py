@@ -177,6 +177,11 @@ class _EndToEnd(Workload):
 
 
 class Audit(_EndToEnd):
+    axes = {"items": [300], "columns": [32]}
+
+    def make(self, items, columns):
+        self.rows, self.labels, _ = embeddings(items, columns)
+
     def call(self):
         return fastcos.audit(self.rows, labels=self.labels)
 

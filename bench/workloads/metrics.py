@@ -21,12 +21,12 @@ OF_PAIRS = {"pair_auc", "map_at_r", "stratified_auc", "rsa", "trustworthiness"}
 
 
 @functools.cache
-def embeddings(n):
+def embeddings(n, width=WIDTH):
     """Return rows in ten clusters, their labels, and the rows with noise."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, n)
-    rows = inputs.gaussian(n, WIDTH) + 1.5 * inputs.gaussian(10, WIDTH, seed=1)[labels]
-    return rows, labels, rows + 0.5 * inputs.gaussian(n, WIDTH, seed=2)
+    rows = inputs.gaussian(n, width) + 1.5 * inputs.gaussian(10, width, seed=1)[labels]
+    return rows, labels, rows + 0.5 * inputs.gaussian(n, width, seed=2)
 
 
 def as_matrix(lists):

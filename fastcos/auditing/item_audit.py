@@ -19,7 +19,7 @@ from fastcos.storage import memmap
 
 Integers = npt.NDArray[np.int64]
 
-# The cost of an audit against one top_k of all items: python -m bench.audit_cost.
+# The cost of an audit against one top_k of all items: python -m bench.curves Audit.
 # items whose edges are certified and attacked under rescalings
 _CERTIFIED_ROWS = 48
 # items whose lists of neighbours are compared between variants
