@@ -47,10 +47,15 @@ def pytest_generate_tests(metafunc):
                 marks = {"group": f"{kind.question}: {name}"}
                 marks |= {} if library == OURS else {"timer": timer}
                 found.append(pytest.param(
-                    kind, case, library, id=f"{name} {library}".replace(" ", "-"),
+                    kind, case, library, id=f"{identifier(name)}-{library}",
                     marks=pytest.mark.benchmark(**marks),
                 ))  # fmt: skip
     metafunc.parametrize(("kind", "case", "library"), found)
+
+
+def identifier(name):
+    """Return a name in the characters that -k takes: SelfJoin-20000x384-k10."""
+    return name.replace(" x ", "x").replace(",", "").replace("=", "").replace(" ", "-")
 
 
 def is_gate(config):

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,6 +83,13 @@ def test_views_have_the_cases_of_the_workload():
         assert ours == workloads.cases("regular", kind)
         assert len(ours) == np.prod([len(values) for values in kind.axes.values()])
     assert len({case.id for case in regular}) == len(regular)
+
+
+def test_names_of_cases_can_be_selected():
+    names = [case.id for which in workloads.SETS for case in collected(which)]
+    assert "SelfJoin-20000x384-k10-faiss" in names
+    # what an expression of -k may contain
+    assert all(re.fullmatch(r"[\w:+.\[\]/-]+", name) for name in names)
 
 
 def test_quick_cases_have_wide_rows():
