@@ -94,11 +94,12 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         place = {one: number for number, one in enumerate(named)}
         rows = vectors[list(place.values())]
         with self._changing:
-            self._documents |= documents
+            # the index first: it refuses vectors of another width, and then nothing has changed
             if self.index is None:
                 self.index = SimilarityIndex(self._measure).fit(rows, ids=list(place))
             else:
                 self.index.upsert(rows, list(place))
+            self._documents |= documents
         return named
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:

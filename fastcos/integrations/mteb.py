@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fastcos import validation
 from fastcos.measures.base import Measure
 from fastcos.neighbors import SimilarityIndex
 
@@ -34,11 +35,22 @@ class FastcosSearchIndex:
 
     def add_documents(self, embeddings: Any, idxs: list[str]) -> None:
         """Add documents with these ids."""
+        rows = validation.as_rows("embeddings", embeddings)
+        names = validation.as_list("idxs", idxs)
+        known = [one for one in names if one in self._numbers]
+        if len(set(names)) < len(rows) or len(names) != len(rows) or known:
+            got = f"{known[0]!r} again" if known else f"{len(set(names))} of {len(names)}"
+            raise ValueError(f"idxs must be {len(rows)} new and different ids, got {got}")
         if self._index is None:
-            self._index = SimilarityIndex(self._measure).fit(embeddings)
+            self._index = SimilarityIndex(self._measure).fit(rows)
         else:
-            self._index.add(embeddings)
-        self._numbers |= {one: len(self._numbers) + i for i, one in enumerate(idxs)}
+            self._check_width(rows)
+            self._index.add(rows)
+        self._numbers |= {one: len(self._numbers) + i for i, one in enumerate(names)}
+
+    def _check_width(self, rows: Any) -> None:
+        width = np.empty((0, self._index.n_features_in_ if self._index else 0))
+        validation.check_same_width("embeddings", rows, "the documents", width)
 
     def search(
         self,
@@ -55,17 +67,25 @@ class FastcosSearchIndex:
         """
         if self._index is None:
             raise ValueError("documents must be added before a search, got none")
+        rows = validation.as_rows("embeddings", embeddings, or_vector=True)
+        self._check_width(rows)
+        k = validation.as_count("top_k", top_k)
         if top_ranked is None:
-            found = self._index.search(embeddings, min(top_k, self._index.n_items_))
+            found = self._index.search(rows, min(k, self._index.n_items_))
             return found.scores.tolist(), found.indices.tolist()
-        if query_idx_to_id is None:
-            raise ValueError("query_idx_to_id must be given with top_ranked, got None")
-        lists = [top_ranked.get(query_idx_to_id[row]) or [] for row in range(len(embeddings))]
+        if query_idx_to_id is None or not query_idx_to_id.keys() >= set(range(len(rows))):
+            raise ValueError(
+                f"query_idx_to_id must be given with top_ranked for {len(rows)} queries, got "
+                f"{query_idx_to_id}"
+            )
+        lists = [top_ranked.get(query_idx_to_id[row]) or [] for row in range(len(rows))]
+        unknown = [one for names in lists for one in names if one not in self._numbers]
+        if unknown:
+            raise ValueError(f"top_ranked must hold ids of documents, got {unknown[0]!r}")
         candidates = np.full((len(lists), max(1, max(map(len, lists)))), -1, np.int64)
         for row, names in enumerate(lists):
             candidates[row, : len(names)] = [self._numbers[one] for one in names]
-        k = min(top_k, candidates.shape[1])
-        best = self._index.rescore(embeddings, candidates, k)
+        best = self._index.rescore(rows, candidates, min(k, candidates.shape[1]))
         scores, numbers = [], []
         for row, indices in enumerate(best.indices):
             places = {number: place for place, number in enumerate(candidates[row].tolist())}

@@ -64,7 +64,10 @@ def as_ids(name: str, ids: Any, length: int | None = None) -> Ids:
         )
     bad = "" if array.dtype.kind == "U" else NO_ID
     if (array == bad).any():
-        raise ValueError(f"{name} must not hold {bad!r}, which stands for no item")
+        at = int(np.flatnonzero(array == bad)[0])
+        raise ValueError(
+            f"{name} must not hold {bad!r}, which stands for no item, got it at position {at}"
+        )
     return array
 
 

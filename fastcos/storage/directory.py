@@ -203,6 +203,8 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
 
 def check_replaceable(name: str, path: Path, mark: str) -> None:
     """Refuse a path that exists, unless it is a directory that is empty or holds the file mark."""
+    if not next(parent for parent in path.absolute().parents if parent.exists()).is_dir():
+        raise OccupiedError(f"{name} must be in a directory, got {str(path)!r} within a file")
     empty = path.is_dir() and next(path.iterdir(), None) is None
     if path.exists() and not empty and not (path / mark).is_file():
         raise OccupiedError(

@@ -184,8 +184,9 @@ def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[A
         array = array[np.newaxis]
     if array.dtype == np.uint8:
         raise TypeError(
-            f"{name} must not be uint8, which may be packed bits: give .astype('float32'), or "
-            "packed bits to top_k with measure='hamming' (elsewhere np.unpackbits(rows, axis=1))"
+            f"{name} must not be uint8, which may be packed bits, got shape {array.shape}: give "
+            ".astype('float32'), or packed bits to top_k with measure='hamming' (elsewhere "
+            "np.unpackbits(rows, axis=1))"
         )
     if array.ndim != 2:
         raise ValueError(f"{name} must be 2-dimensional (rows, columns), got shape {array.shape}")

@@ -47,6 +47,43 @@ def test_store_orders_by_cosine_among_filtered_documents():
     assert store.similarity_search("x", 3) == [] == store.get_by_ids(TEXTS)
 
 
+class Fixed:
+    """Embeds every text as the same row."""
+
+    def __init__(self, row):
+        self.row = row
+
+    def embed_documents(self, texts):
+        return [self.row] * len(texts)
+
+    def embed_query(self, text):
+        return self.row
+
+
+def test_ten_wrong_calls_change_nothing():
+    store = FastcosVectorStore(Fixed([1.0, 2.0]))
+    store.add_texts(["x", "y"], ids=["a", "b"])
+    more = {"texts": ["new"], "ids": ["a"]}
+    calls = [
+        (row, store.add_texts, more, "items must")
+        for row in ([1.0], [np.nan, 1.0], [np.inf, 1.0], ["1", "2"], [None, 1.0], [[1.0], [2.0]])
+    ] + [
+        (None, store.add_texts, {"texts": ["new"], "ids": [5]}, "ids must"),
+        (None, store.add_texts, {"texts": ["new"], "ids": ["\0"]}, "ids must"),
+        (None, store.similarity_search, {"query": "x", "k": 0}, "k must"),
+        (None, store.similarity_search, {"query": "x", "k": 1.5}, "k must"),
+        ([1.0], store.similarity_search, {"query": "x", "k": 1}, "queries must"),
+        ([np.nan, 1.0], store.similarity_search, {"query": "x", "k": 1}, "queries must"),
+    ]
+    for row, call, given, start in calls:
+        store.embeddings.row = [1.0, 2.0] if row is None else row
+        with pytest.raises((TypeError, ValueError), match=rf"^{start} [^\n]*, got [^\n]*$"):
+            call(**given)
+        store.embeddings.row = [1.0, 2.0]
+        found = store.similarity_search_with_score("x", 5)
+        assert [(one.id, one.page_content) for one, _ in found] == [("a", "x"), ("b", "y")]
+
+
 @pytest.mark.parametrize("wrong", [{"ids": ["a"]}, {"metadatas": [{}]}])
 def test_wrong_lengths_are_refused_and_change_nothing(wrong):
     store = FastcosVectorStore(EMBEDDING)

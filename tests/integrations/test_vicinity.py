@@ -53,3 +53,26 @@ def test_backend_reads_its_own_files(tmp_path):
         np.testing.assert_array_equal(one, other)
     with pytest.raises(ValueError, match="metric must be one of cosine, euclidean"):
         FastcosBackend.from_vectors(ROWS, metric="hamming")
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (lambda one: one.query(QUERIES, 0), "k must be a whole number"),
+        (lambda one: one.query(QUERIES, 1.5), "k must be a whole number"),
+        (lambda one: one.query(QUERIES[:, :3], 2), "queries must have as many columns"),
+        (lambda one: one.query(QUERIES * np.nan, 2), "queries must be finite"),
+        (lambda one: one.query(QUERIES[:, :, None], 2), "queries must be 2-dimensional"),
+        (lambda one: one.query("rows", 2), "queries must hold real numbers"),
+        (lambda one: one.threshold(QUERIES, 0.5, 0), "k must be a whole number"),
+        (lambda one: type(one).from_vectors(ROWS * np.nan), "items must be finite"),
+        (lambda one: type(one).from_vectors(ROWS[0]), "items must be 2-dimensional"),
+        (lambda one: type(one).from_vectors(ROWS, metric="inner_product"), "metric must be one of"),
+    ],
+)
+def test_wrong_call_of_the_backend_is_refused(call, line):
+    backend = FastcosBackend.from_vectors(ROWS)
+    before = backend.query(QUERIES, 3)
+    with pytest.raises((TypeError, ValueError), match=rf"^{line}[^\n]*, got [^\n]*$"):
+        call(backend)
+    np.testing.assert_array_equal(backend.query(QUERIES, 3), before)
