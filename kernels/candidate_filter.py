@@ -35,7 +35,7 @@ from collections import namedtuple
 import numpy as np
 
 from .exhaustive_top_k import is_excluded
-from .jit import borrowing_kernel, kernel, relaxed_kernel
+from .jit import borrowing_kernel, inlined_kernel, kernel, relaxed_kernel
 from .packing import LANES, SLACK, pack_query, padded_width
 from .tiles import (
     PANEL,
@@ -115,7 +115,7 @@ def pack_block(lo, hi, isa, batch, queries, items, score_type):
     return Block(packed, size, hi - lo, lanes, scales, starts, scores, hits)
 
 
-@borrowing_kernel
+@inlined_kernel
 def score_tile(isa, p, q, items, block):
     """Score panel p of the items with panel q of the queries, to block.scores."""
     score_panel(

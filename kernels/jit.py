@@ -130,6 +130,15 @@ def borrowing_kernel(function):
     return function if DISABLE_JIT else Kernel(function, _nrt=False)
 
 
+def inlined_kernel(function):
+    """Compile a borrowing kernel into its callers: a call of it would take longer than its work.
+
+    Members of tuples are arguments of their own: a call with queries, items and buffers pushes 150
+    words on the stack.
+    """
+    return function if DISABLE_JIT else Kernel(function, _nrt=False, forceinline=True)
+
+
 def relaxed_kernel(function):
     """Compile with contraction and reassociation, for candidates and training."""
     return function if DISABLE_JIT else Kernel(function, _nrt=True, fastmath=RELAXED_FLAGS)

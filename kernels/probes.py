@@ -5,6 +5,7 @@ import numpy as np
 from . import tiles
 from .intrinsics import prefetch_row
 from .jit import kernel, relaxed_kernel
+from .packing import is_quantised
 
 # rows that are added at once: their sum is loaded and stored an eighth as often
 _TOGETHER = 8
@@ -49,19 +50,39 @@ def gather_rows(lo, hi, table, order, sums):
 
 
 @kernel
-def multiply_tiles(lo, hi, isa, words, registers, like, sums):
-    """Score a panel of items with a panel of queries hi - lo times; sums[lo] = one of the scores.
+def multiply_registers(lo, hi, isa, registers, score_type, done):
+    """Multiply and add in registers hi - lo times 4,096; done[lo] = number of multiply-adds.
 
-    words: of 4 bytes, in a packed row; like: an empty array of the type of packed rows.
+    score_type: empty array of the type of packed rows. All factors are 1: the sums count.
     """
-    items = tiles.aligned_empty(tiles.PANEL * words, like)
-    queries = tiles.aligned_empty(tiles.PANEL * words, like)
-    scores = tiles.aligned_empty(tiles.PANEL * tiles.PANEL, like)
-    starts = np.zeros(tiles.PANEL, np.int32)
-    items[:] = 1
-    queries[:] = 1
+    factors = tiles.aligned_empty(tiles.PANEL * tiles.PANEL, score_type)
+    sums = tiles.aligned_empty(tiles.PANEL * tiles.PANEL, score_type)
+    factors[:] = 0x01010101 if is_quantised(isa) else 1
+    sums[:] = 0
+    total = 0.0
     tiles.start_tiles(isa, registers)
     for _ in range(lo, hi):
-        tiles.score_panel(isa, items, 0, queries, 0, words, starts, 0, tiles.PANEL, scores)
+        tiles.multiply_registers(isa, 4096, factors, sums)
+        for i in range(sums.shape[0]):
+            total += sums[i]
+    tiles.end_tiles(isa)
+    done[lo] = total
+
+
+@kernel
+def multiply_panels(lo, hi, isa, items, queries, words, registers, sums):
+    """Score panels lo .. hi of packed items with all packed queries; sums[lo] = one of the scores.
+
+    items, queries flat, in panels of rows of ``words`` words.
+    """
+    scores = tiles.aligned_empty(tiles.PANEL * tiles.PANEL, items)
+    starts = np.zeros(tiles.PANEL, np.int32)
+    size = tiles.PANEL * words
+    tiles.start_tiles(isa, registers)
+    for panel in range(lo, hi):
+        for first in range(0, queries.shape[0], size):
+            tiles.score_panel(
+                isa, items, panel * size, queries, first, words, starts, 0, tiles.PANEL, scores
+            )
     tiles.end_tiles(isa)
     sums[lo] = scores[0]

@@ -31,7 +31,7 @@ from .candidate_filter import (
     threshold_of,
 )
 from .exhaustive_top_k import is_excluded, write_run
-from .jit import borrowing_kernel, kernel
+from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
 from .pair_scores import may_reach_by_item, order_by_item, score_pairs, score_pairs_by_item
 from .select import keep_best, kth_largest
@@ -59,7 +59,7 @@ def _buffers(n, k, capacity, score_type):
     return found, scratch
 
 
-@borrowing_kernel
+@inlined_kernel
 def _estimate(i, query, queries, items, block, found, scratch):
     """Drop excluded entries of query i of the block; write estimates of K of the others."""
     entries, estimates, values = found.entries[i], scratch.estimates, scratch.values
@@ -147,7 +147,7 @@ def _merge(i, count, scratch, found):
     found.lengths[i] = total
 
 
-@borrowing_kernel
+@inlined_kernel
 def _raise_threshold(i, query, queries, block, found):
     """Raise tau to the k-th best score, once there are k."""
     k = found.scores.shape[1]

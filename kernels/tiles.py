@@ -170,6 +170,65 @@ def score_panel(typingctx, isa, items, item0, queries, query0, words, starts, st
     return signature, codegen
 
 
+@intrinsic
+def multiply_registers(typingctx, isa, count, factors, sums):
+    """Multiply and add as score_panel does, count times, but registers only: the CPU's peak.
+
+    factors (1024,) and sums (1024,) flat, of the type of packed rows and scores. The sums are the
+    tile's, and each product has one side that changes, so that none can be left out.
+    """
+
+    def codegen(context, builder, sig, a):
+        number = _isa_number(sig.args[0])
+        source, out = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (2, 3))
+        if number == 1:
+            _emit_amx_peak(builder, source, a[1], out)
+            return context.get_dummy_value()
+        is_float = number in _FLOAT_SHAPES
+        lanes, registers = _INT8_SHAPES.get(number, (0, 0))
+        rows, lanes = _FLOAT_SHAPES[number] if is_float else (registers // 2, lanes)
+        kind = ir.VectorType(F32 if is_float else I32, lanes)
+        items = [load(builder, source, kind, row * lanes) for row in range(rows)]
+
+        def step(k, sums):
+            at = builder.gep(source, [builder.mul(builder.and_(k, I64(15)), I64(2 * lanes))])
+            queries = [load(builder, at, kind, part * lanes) for part in (0, 1)]
+            pairs = [(item, query) for item in items for query in queries]
+            if not is_float:
+                return [
+                    _add_products(builder, number, total, *pair)
+                    for total, pair in zip(sums, pairs, strict=True)
+                ]
+            return [
+                builder.fadd(total, builder.fmul(*pair, flags=("contract",)), flags=("contract",))
+                for total, pair in zip(sums, pairs, strict=True)
+            ]
+
+        zero = ir.Constant(kind, [0] * lanes)
+        for place, value in enumerate(loop(builder, a[1], [zero] * (2 * rows), step)):
+            _store(builder, value, out, place * lanes)
+        return context.get_dummy_value()
+
+    return types.void(isa, count, factors, sums), codegen
+
+
+def _emit_amx_peak(builder, source, count, out):
+    """Four tiles of sums, as in _emit_amx: they hide the latency of an instruction."""
+    read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
+    write = function(builder, "llvm.x86.tilestored64", _VOID, [I8, BYTES, I64])
+    clear = function(builder, "llvm.x86.tilezero", _VOID, [I8])
+    multiply = function(builder, "llvm.x86.tdpbssd", _VOID, [I8, I8, I8])
+    for tile in range(4):
+        builder.call(clear, [I8(tile)])
+        builder.call(read, [I8(4 + tile), builder.bitcast(source, BYTES), I64(64)])
+    with cgutils.for_range(builder, count):
+        for tile in range(4):
+            builder.call(multiply, [I8(tile), I8(4 + tile // 2), I8(6 + tile % 2)])
+    for tile in range(4):
+        at = builder.bitcast(builder.gep(out, [I64(256 * tile)]), BYTES)
+        builder.call(write, [I8(tile), at, I64(64)])
+
+
 def _emit_amx(builder, items, queries, steps, halves, out):
     """Tiles 0..3 are 2 x 2 blocks of 16 x 16 sums; 4, 5 hold items and 6, 7 queries."""
     sums = [tile for tile in range(4) if tile % 2 in halves]

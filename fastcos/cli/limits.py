@@ -222,11 +222,10 @@ def _blas() -> ThreadpoolController:
 
 
 def _tile_rate() -> float:
-    """Return multiply-adds per second of the register tile of this instruction set."""
-    layout, panels = tile_layout(config.isa(), _TILE_DEPTH), 4096
-    arrays = (
-        tiles.ISA_TUPLES[layout.isa], layout.words, tiles.configuration(), layout.empty_array(),
-        np.empty(panels, np.float32),
-    )  # fmt: skip
-    amount = float(panels * tiles.PANEL**2 * _TILE_DEPTH)
-    return _rate(amount, lambda: parallel.run(probes.multiply_tiles, _parts(panels), *arrays))
+    """Return multiply-adds per second in the registers of this instruction set."""
+    layout = tile_layout(config.isa(), _TILE_DEPTH)
+    done = np.zeros(512)
+    arrays = tiles.ISA_TUPLES[layout.isa], tiles.configuration(), layout.empty_array(), done
+    run = functools.partial(parallel.run, probes.multiply_registers, _parts(len(done)), *arrays)
+    run()
+    return _rate(float(done.sum()), run)

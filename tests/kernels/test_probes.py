@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import probes, tiles
+from fastcos.kernels import cpu, probes, tiles
 
 
 def test_read_values_sums_its_block():
@@ -27,8 +27,30 @@ def test_gather_rows_sums_whole_groups_of_eight():
 
 
 @pytest.mark.skipif(not tiles.AVAILABLE, reason="vector IR needs the compiler")
-def test_multiply_tiles_scores_a_panel():
-    sums, like = np.zeros(3, np.float32), np.empty(0, np.float32)
+def test_multiply_registers_counts_multiply_adds():
+    done, like = np.zeros(3), np.empty(0, np.float32)
     isa = tiles.ISA_TUPLES["generic"]
-    probes.multiply_tiles(1, 3, isa, 24, tiles.configuration(), like, sums)
+    probes.multiply_registers(1, 3, isa, tiles.configuration(), like, done)
+    # 4 items x 8 queries at once
+    np.testing.assert_array_equal(done, [0, 2 * 4096 * 4 * 8, 0])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not tiles.AVAILABLE, reason="vector IR needs the compiler")
+@pytest.mark.parametrize(("isa", "at_once"), [("vnni", 16 * 16 * 4), ("amx", 4 * 16 * 16 * 64)])
+def test_multiply_registers_counts_those_of_int8(isa, at_once):
+    if isa not in cpu.supported_isas():
+        pytest.skip(f"this CPU has no {isa}")
+    done, like = np.zeros(1), np.empty(0, np.int32)
+    arrays = tiles.ISA_TUPLES[isa], tiles.configuration(), like, done
+    probes.multiply_registers(0, 2, *arrays)
+    assert done[0] == 2 * 4096 * at_once
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not tiles.AVAILABLE, reason="vector IR needs the compiler")
+def test_multiply_panels_scores_a_panel():
+    sums, panel = np.zeros(3, np.float32), np.ones(32 * 24, np.float32)
+    isa = tiles.ISA_TUPLES["generic"]
+    probes.multiply_panels(1, 2, isa, np.tile(panel, 2), panel, 24, tiles.configuration(), sums)
     np.testing.assert_array_equal(sums, [0, 24, 0])
