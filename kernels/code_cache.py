@@ -99,18 +99,20 @@ class Files:
 
     @contextlib.contextmanager
     def turn(self, keys):
-        """Unless a key has its file, wait while another process has the turn, then hold it.
+        """Unless a key has its file, wait while another process has the turn, then hold it: True.
 
         Processes that start together compile each kernel once: eight test workers took eight times
         the processor time. Where files cannot be locked nobody waits.
         """
+        is_missing = True
         with contextlib.ExitStack() as stack:
             # ImportError: no fcntl on Windows; RuntimeError: no home directory
             with contextlib.suppress(ImportError, OSError, RuntimeError):
                 paths = list(map(self._path, keys))
-                if not any(path.exists() for path in paths):
+                is_missing = not any(path.exists() for path in paths)
+                if is_missing:
                     _wait_for_lock(stack, paths[0])
-            yield
+            yield is_missing
 
     def load(self, key):
         """Return what was saved under key, or None."""

@@ -5,8 +5,10 @@ Imported when the first kernel compiles, or is loaded from the cache: Numba take
 
 import contextlib
 import functools
+import os
 import sys
 import threading
+from pathlib import Path
 
 import numba
 from llvmlite import binding, ir
@@ -20,6 +22,8 @@ from numba.extending import intrinsic
 from .code_cache import Files, warn
 from .cpu import code_name, supported_tiers
 
+# LLVM ends the process where it gets no memory; the search for 64 columns takes it 144 MiB more
+_COMPILER_BYTES = 2**28
 # several threads may be the first to need a kernel
 lock = threading.RLock()
 
@@ -33,7 +37,17 @@ def compiled(function, flags):
     dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
     dispatcher._cache = CodeCache(function)
     dispatcher.compile = functools.partial(_compile_in_turn, dispatcher, dispatcher.compile)
+    dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
     return dispatcher
+
+
+def _call_template(template_of, arguments, keywords):
+    """Type a call of a kernel by another one, with constants as numbers of their type.
+
+    Numba would compile a called kernel again for every constant that it is given.
+    """
+    keywords = {name: types.unliteral(kind) for name, kind in keywords.items()}
+    return template_of(tuple(map(types.unliteral, arguments)), keywords)
 
 
 def _compile_in_turn(dispatcher, compile_here, signature):
@@ -44,8 +58,28 @@ def _compile_in_turn(dispatcher, compile_here, signature):
     """
     if global_compiler_lock.is_locked():
         return compile_here(signature)
-    with global_compiler_lock, dispatcher._cache.turn(signature, dispatcher.targetctx):
+    turn = dispatcher._cache.turn(signature, dispatcher.targetctx)
+    with global_compiler_lock, turn as must_compile:
+        if must_compile:
+            _check_address_space()
         return compile_here(signature)
+
+
+def _check_address_space():
+    """Raise MemoryError if the limit of the address space is so near that LLVM would abort."""
+    with contextlib.suppress(ImportError, OSError):  # Windows has no limits, macOS no /proc
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit == resource.RLIM_INFINITY:
+            return
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        left = limit - pages * os.sysconf("SC_PAGESIZE")
+        if left < _COMPILER_BYTES:
+            raise MemoryError(
+                f"compiling a kernel needs {_COMPILER_BYTES >> 20} MiB of address space, got "
+                f"{max(left, 0) >> 20} MiB (ulimit -v); a native wheel needs no compiler"
+            )
 
 
 class Stopwatch(event.TimingListener):

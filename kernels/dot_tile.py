@@ -9,7 +9,7 @@ import numpy as np
 from llvmlite import ir
 
 from .cpu import supported_isas
-from .jit import intrinsic, kernel, types
+from .jit import borrowing_kernel, intrinsic, kernel, types
 from .vector_ir import F64, I64, broadcast, load, loop
 
 # rows of a tile
@@ -70,7 +70,7 @@ def _dots(typing, rows, first_row, panels, panel, column, out):
     return signature, codegen
 
 
-@kernel
+@borrowing_kernel
 def dot_tile(rows, first_row, panels, panel, tile):
     """tile[r, c] = rows[first_row + r] . column c of the panel, for 6 rows and 32 columns.
 
@@ -81,7 +81,7 @@ def dot_tile(rows, first_row, panels, panel, tile):
         _dots(rows, first_row, panels, panel, column, tile)
 
 
-@kernel
+@borrowing_kernel
 def pack_rows(lo, hi, rows, panels):
     """Lay out panels lo .. hi: panels[q, :, c] = rows[32 q + c], zeros past the last row.
 

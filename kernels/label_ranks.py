@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from .jit import kernel
+from .jit import borrowing_kernel, kernel
 from .row_argsort import DIGITS, argsort_row
 
 
-@kernel
+@borrowing_kernel
 def auc_of_ranked(scores, codes, own, relevant, ranked):
     """P(column of own's label scores more than another column); a tie counts one half.
 
@@ -27,7 +27,7 @@ def auc_of_ranked(scores, codes, own, relevant, ranked):
     return doubled / (2.0 * relevant * others)
 
 
-@kernel
+@borrowing_kernel
 def precision_of_ranked(codes, own, relevant, ranked):
     """Average precision at R = relevant: (1/R) sum over ranks r <= R of rel(r) P(r)."""
     total, hits = 0.0, 0
@@ -39,7 +39,7 @@ def precision_of_ranked(codes, own, relevant, ranked):
     return total / relevant
 
 
-@kernel
+@borrowing_kernel
 def majority_code(codes, best, votes):
     """Most frequent code among the best columns (k,); of equally frequent ones the first.
 
@@ -70,7 +70,7 @@ def score_label_ranks(lo, hi, scores, owns, codes, sizes, k, auc, precision, vot
     for i in range(lo, hi):
         own = owns[i]
         relevant = sizes[codes[own]] - 1
-        argsort_row(scores[i], own, m - 1, keys, starts, ranked)
+        argsort_row(scores[i, :m], own, m - 1, keys, starts, ranked)
         auc[i] = auc_of_ranked(scores[i], codes, own, relevant, ranked[: m - 1])
         precision[i] = precision_of_ranked(codes, own, relevant, ranked)
         voted[i] = majority_code(codes, ranked[:k], votes)

@@ -39,6 +39,8 @@ _HARMLESS = {
 }
 # flags of a NumPy array: C order, Fortran order, aligned, writeable
 _C, _F, _ALIGNED, _WRITEABLE = 0x1, 0x2, 0x100, 0x400
+# types of arrays; a subclass of another kind may have another meaning
+_ARRAYS = frozenset((np.ndarray, np.memmap))
 # types of Python that kernels take beside those of NumPy, and their formats in struct
 _PYTHON = {
     "bool": (bool, "q"),
@@ -185,7 +187,7 @@ def _flatten(arguments, kinds, values):
     """Append types of arguments, and numbers or addresses of arrays; tuples member by member."""
     for argument in arguments:
         kind = type(argument)
-        if kind is np.ndarray or kind is np.memmap:
+        if kind in _ARRAYS:
             kinds.append(np.ndarray)
             values.append(id(argument))
         elif issubclass(kind, tuple):

@@ -7,7 +7,7 @@ same bits wherever it is computed. No kernel stores more than the scores of one 
 import numpy as np
 
 from .dot_tile import COLUMNS, ROWS, dot_tile
-from .jit import kernel
+from .jit import borrowing_kernel, kernel
 from .label_ranks import precision_of_ranked
 from .row_argsort import DIGITS, argsort_row, top_k_of_row
 
@@ -17,13 +17,13 @@ STRIP = 16 * ROWS
 OFFSET = 0.3719
 
 
-@kernel
+@borrowing_kernel
 def bin_position(score, n_bins):
     """Position of a score of [-1, 1] on n_bins bins of width 2 / (n_bins - 2), in bins."""
     return (score + 1.0) * (0.5 * n_bins - 1.0) + OFFSET
 
 
-@kernel
+@borrowing_kernel
 def count_score(score, margin, histogram, near):
     """Count a score in its bin, and in near[0] if it is within margin (in bins) of an edge."""
     n_bins = histogram.shape[0]
@@ -33,7 +33,7 @@ def count_score(score, margin, histogram, near):
     near[0] += abs(place - whole - 0.5) > 0.5 - margin
 
 
-@kernel
+@borrowing_kernel
 def _stratum_of(level, boundaries, stratum):
     """Number of boundaries below level, by a search from `stratum` on."""
     while stratum < boundaries.shape[0] and level > boundaries[stratum]:
@@ -101,26 +101,6 @@ def score_strip(first_row, last_row, rows, panels, scores):
 
 
 @kernel
-def write_pair_scores(lo, hi, rows, panels, ends, same_offsets, other_offsets, same, other):
-    """Write the scores of pairs i < j of one and of different clusters, from row i's offsets on.
-
-    same_offsets, other_offsets (n,) int64; same, other float64, out. O((hi - lo) n d) time.
-    """
-    n = rows.shape[0]
-    scores = np.empty((ROWS, panels.shape[0] * COLUMNS))
-    for tile_row in range(lo, hi, ROWS):
-        last = min(tile_row + ROWS, hi)
-        score_strip(tile_row, last, rows, panels, scores)
-        for i in range(tile_row, last):
-            line = scores[i - tile_row]
-            end, s, o = max(ends[i], i + 1), same_offsets[i], other_offsets[i]
-            for j in range(i + 1, end):
-                same[s + j - i - 1] = line[j]
-            for j in range(end, n):
-                other[o + j - end] = line[j]
-
-
-@kernel
 def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values):
     """values[q] = average precision at R of row queries[q] over all rows, for queries lo .. hi.
 
@@ -147,7 +127,7 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
             values[first + r] = precision_of_ranked(codes, i, relevant, ranked)
 
 
-@kernel
+@borrowing_kernel
 def rank_excess(scores, own, neighbors):
     """Sum over k neighbours of max(0, rank in the scores - k); trustworthiness is made of it."""
     total, k = 0, neighbors.shape[0]
@@ -186,7 +166,7 @@ def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
             excess[i, 1] = rank_excess(y_line, i, neighbors)
 
 
-@kernel
+@borrowing_kernel
 def pairs_at_most(levels, bound):
     """Number of pairs i < j with levels[i] + levels[j] <= bound; levels (n,) float64, ascending."""
     total, j = 0, levels.shape[0] - 1

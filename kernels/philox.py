@@ -4,13 +4,13 @@ Source: Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3,
 32 bits are held in int64. A product may overflow; the bits that are used stay correct.
 """
 
-from .jit import kernel
+from .jit import borrowing_kernel
 
 # mask of a 32-bit word
 _WORD = 0xFFFFFFFF
 
 
-@kernel
+@borrowing_kernel
 def philox(word_0, word_1, word_2, word_3, key_0, key_1):
     """Return four random words for a counter of four words and a key of two."""
     for _ in range(10):
@@ -26,7 +26,7 @@ def philox(word_0, word_1, word_2, word_3, key_0, key_1):
     return word_0, word_1, word_2, word_3
 
 
-@kernel
+@borrowing_kernel
 def uniform_pair(step, stream, row, key_0, key_1):
     """Return two independent uniform numbers of 52 bits, strictly between 0 and 1.
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from .jit import kernel
+from .jit import borrowing_kernel
+from .select import GAPS
 
 # scores are quantised to this many levels, for a radix sort
 LEVELS = 2**32
@@ -17,27 +18,24 @@ MOST_RANGE = 2.0**900
 COLUMN_BITS = 31
 
 
-@kernel
+@borrowing_kernel
 def sort_by_score(scores, columns):
-    """Sort columns by descending score, in place; equal scores keep their order."""
-    if columns.shape[0] > 32:
-        keys = np.empty(columns.shape[0])
-        for c in range(columns.shape[0]):
-            keys[c] = -scores[columns[c]]
-        order = np.argsort(keys, kind="mergesort")
-        given = columns.copy()
-        for c in range(columns.shape[0]):
-            columns[c] = given[order[c]]
-        return
-    for c in range(1, columns.shape[0]):
-        column, at = columns[c], c
-        while at > 0 and scores[columns[at - 1]] < scores[column]:
-            columns[at] = columns[at - 1]
-            at -= 1
-        columns[at] = column
+    """Sort columns by descending score, then ascending column, in place, by Shell's sort."""
+    for gap in GAPS:
+        for c in range(gap, columns.shape[0]):
+            column, at = columns[c], c
+            while at >= gap:
+                other = columns[at - gap]
+                if scores[other] > scores[column] or (
+                    not scores[other] < scores[column] and other < column
+                ):
+                    break
+                columns[at] = other
+                at -= gap
+            columns[at] = column
 
 
-@kernel
+@borrowing_kernel
 def level_scale(scores):
     """The highest score, and the number of levels per unit of score, 0 if out of range."""
     lowest = highest = scores[0]
@@ -50,14 +48,14 @@ def level_scale(scores):
     return highest, (LEVELS - 1) / span if LEAST_RANGE < span < MOST_RANGE else 0.0
 
 
-@kernel
+@borrowing_kernel
 def level_of(score, highest, scale):
     """Level of a score, from 0 for the highest up to LEVELS - 1; NaN has the last level."""
     depth = (highest - score) * scale if scale > 0 else 0.0
     return np.int64(depth) if depth < LEVELS else LEVELS - 1
 
 
-@kernel
+@borrowing_kernel
 def _counting_sort(keys, shift, starts, sorted_keys):
     """Write keys to sorted_keys by the digit at shift; the sort is stable. starts: counts, in."""
     total = 0
@@ -70,7 +68,7 @@ def _counting_sort(keys, shift, starts, sorted_keys):
         starts[digit] += 1
 
 
-@kernel
+@borrowing_kernel
 def radix_sort_best(scores, own, k, keys, starts):
     """Sort at least the k columns of best level into keys[1]; return how many there are.
 
@@ -99,7 +97,7 @@ def radix_sort_best(scores, own, k, keys, starts):
     return found
 
 
-@kernel
+@borrowing_kernel
 def argsort_row(scores, own, k, keys, starts, ranked):
     """ranked[:k] = the k best columns other than own, by descending score, then lower column.
 
@@ -126,7 +124,7 @@ def argsort_row(scores, own, k, keys, starts, ranked):
         before = scores[ranked[place - 1]]
 
 
-@kernel
+@borrowing_kernel
 def top_k_of_row(scores, own, k, best):
     """best[:k] = the k best columns other than own, as in argsort_row, by insertion for small k."""
     found = 0

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .jit import kernel
+from .jit import borrowing_kernel, kernel
 from .philox import uniform_pair
 from .select import kth_largest, sort_ascending
 
@@ -40,7 +40,7 @@ class Clusters(NamedTuple):
     log_weight: Any
 
 
-@kernel
+@borrowing_kernel
 def _first_above(cumulative, first, last, target):
     """Return the first t in [first, last) with cumulative[t] > target, or last - 1."""
     last -= 1
@@ -53,7 +53,7 @@ def _first_above(cumulative, first, last, target):
     return first
 
 
-@kernel
+@borrowing_kernel
 def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, taken, drawn):
     """Write distinct items to drawn, in at most max_draws draws; return how many."""
     starts, item_at, cumulative, _ = clusters
@@ -77,7 +77,7 @@ def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, tak
     return count
 
 
-@kernel
+@borrowing_kernel
 def _draw_by_race(i, preference, clusters, key_0, key_1, taken, drawn, racers, keys, order):
     """Fill drawn with items that are not taken."""
     starts, item_at, _, log_weight = clusters
@@ -111,7 +111,7 @@ def _draw_by_race(i, preference, clusters, key_0, key_1, taken, drawn, racers, k
         taken[drawn[t]] = True
 
 
-@kernel
+@borrowing_kernel
 def _sort_and_clear(drawn, taken):
     """Sort drawn and clear its marks in taken."""
     if 16 * len(drawn) < len(taken):
@@ -144,7 +144,9 @@ def sample_rows(
     """
     n_items = len(clusters.item_at)
     mass = np.empty(len(clusters.starts) - 1)
-    taken = np.zeros(n_items, np.bool_)
+    taken = np.empty(n_items, np.bool_)
+    for item in range(n_items):
+        taken[item] = False
     racers = np.empty(n_items, np.int64)
     keys, order = np.empty(n_items), np.empty(n_items)
     for i in range(lo, hi):

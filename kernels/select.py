@@ -65,7 +65,7 @@ def kth_largest(values, count, k):
     return values[low]
 
 
-@kernel
+@borrowing_kernel
 def sort_ascending(values):
     """Sort in place, by Shell's sort: NumPy's sort takes Numba 3 s to compile."""
     for gap in GAPS:

@@ -15,6 +15,7 @@ from fastcos.metrics.labelled import (
     check_enough,
     labelled_rows,
     packed,
+    products,
 )
 
 # bins of pair_auc; the interval is then at most 1e-3 wide (tests/metrics/test_recovery.py)
@@ -25,6 +26,8 @@ _N_STRATUM_BINS = 2**14
 _PAIRS_PER_TASK = 10_000_000
 # up to this number of pairs (2,896 rows) the cosines are sorted by default, about 0.5 s
 _SORTED_PAIRS = 2**22
+# rows whose cosines with all rows are computed at once
+_ROWS = 192
 
 
 class PairAUC(NamedTuple):
@@ -179,16 +182,18 @@ def _n_parts(n_threads: int | None) -> int:
 
 def _pair_scores(grouped: LabelledRows, n_threads: int | None) -> tuple[Floats, Floats]:
     """The cosines of all pairs of the same and of different clusters."""
-    rows, ends = validation.read_only(grouped.rows), _row_ends(grouped)
-    n = len(rows)
+    ends, n = _row_ends(grouped), len(grouped.rows)
     n_same, n_other = ends - np.arange(n) - 1, n - ends
     same = parallel.unfilled(int(n_same.sum()), np.float64)
     other = parallel.unfilled(int(n_other.sum()), np.float64)
-    parallel.run(
-        pair_reductions.write_pair_scores, parallel.row_blocks(n, 48), rows,
-        packed(rows, n_threads), ends, np.cumsum(n_same) - n_same, np.cumsum(n_other) - n_other,
-        same, other, n_threads=n_threads,
-    )  # fmt: skip
+    panels, s, o = packed(grouped.rows, n_threads), 0, 0
+    for first in range(0, n, _ROWS):
+        scores = products(grouped.rows[first : first + _ROWS], panels, n, n_threads)
+        np.clip(scores, -1, 1, out=scores)
+        for i, line in enumerate(scores, first):
+            same[s : s + n_same[i]] = line[i + 1 : ends[i]]
+            other[o : o + n_other[i]] = line[ends[i] :]
+            s, o = s + n_same[i], o + n_other[i]
     return same, other
 
 

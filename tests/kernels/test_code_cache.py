@@ -590,3 +590,20 @@ def test_valid_cache_gives_no_warning(cache):
 def test_import_creates_no_directory(tmp_path):
     use(ROOT, tmp_path / "c", "import fastcos.parallel, fastcos.linalg.products")
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_compiling_without_address_space_raises(package, tmp_path):
+    limited = """
+import os, resource
+import fastcos.kernels.compiler
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 100 * 2**20, resource.RLIM_INFINITY))
+"""
+    with process(package, tmp_path / "empty", limited + USE) as running:
+        _, warned = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert "MemoryError: compiling a kernel needs 256 MiB of address space, got" in warned
+    use(package, tmp_path / "filled")
+    assert use(package, tmp_path / "filled", limited + USE)[0] == ["20.0", "1"]
