@@ -92,6 +92,16 @@ def double(lo, hi, x):
         x[i] = 2 * x[i]
 
 
+@kernel
+def _triple(x):
+    return 3 * x
+
+
+def triple(lo, hi, x):
+    for i in range(lo, hi):
+        x[i] = _triple(x[i])
+
+
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """An empty cache directory for this process."""
@@ -115,6 +125,15 @@ def test_numba_uses_our_cache(cache):
     assert len(entries(cache)) == 1
     assert doubled() == (6.0, True)
     assert len(entries(cache)) == 1
+
+
+def test_private_kernels_are_part_of_their_callers_code(cache):
+    for from_cache in (False, True):
+        fresh = kernel(triple)
+        x = np.array([2.0])
+        fresh(0, 1, x)
+        assert (x[0], bool(sum(fresh._cache_hits.values()))) == (6.0, from_cache)
+        assert [file.name.partition("-")[0] for file in entries(cache)] == ["triple"]
 
 
 @pytest.mark.slow
