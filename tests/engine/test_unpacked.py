@@ -44,6 +44,11 @@ def test_rows_as_given_are_searched_exactly(family, n, d):
         np.testing.assert_array_equal(scores, keys)
 
 
+@pytest.mark.parametrize("n", [1, 31])
+def test_rows_without_a_full_panel_are_packed(n):
+    assert unpacked(gaussian(n, 8).astype(np.float32), "cosine") is None
+
+
 def test_rows_as_given_take_an_item_bias():
     X, bias = gaussian(500, 24).astype(np.float32), np.random.default_rng(1).normal(0, 9, 500)
     columns, scores = found_among(X, X[:40], "dot", bias=bias)
