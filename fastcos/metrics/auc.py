@@ -7,6 +7,7 @@ import numpy as np
 
 from fastcos import config, parallel, validation
 from fastcos.kernels import pair_reductions
+from fastcos.metrics import uncompiled
 from fastcos.metrics.labelled import (
     Floats,
     Integers,
@@ -301,11 +302,17 @@ def stratified_auc(
     unit = validation.read_only(grouped.rows)
     panels, ends = packed(unit, n_threads), _row_ends(grouped)
     quantiles = _pair_quantiles(np.sort(levels), n_strata)
-    for begin, stop in _tasks(len(unit), parts):
+    margin, tasks = _margin_in_bins(unit, _N_STRATUM_BINS), _tasks(len(unit), parts)
+    if uncompiled.takes(pair_reductions.pair_histograms, len(unit), len(unit)):
+        tasks = iter(())
+        uncompiled.pair_histograms(
+            unit, panels, ends, levels, quantiles, margin, counts[0], near[0], n_threads
+        )
+    for begin, stop in tasks:
         parallel.run(
             pair_reductions.pair_histograms, parallel.row_blocks(parts, 1), begin,
-            stop, unit, panels, ends, levels, quantiles, _margin_in_bins(unit, _N_STRATUM_BINS),
-            counts, near, n_threads=n_threads,
+            stop, unit, panels, ends, levels, quantiles, margin, counts, near,
+            n_threads=n_threads,
         )  # fmt: skip
     sizes = counts.sum(axis=(0, 3))
     weights = sizes[:, 0].astype(np.float64) * sizes[:, 1]

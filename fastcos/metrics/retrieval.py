@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from fastcos import parallel, validation
 from fastcos.kernels import pair_reductions
 from fastcos.linalg.csr import as_interactions
+from fastcos.metrics import uncompiled
 from fastcos.metrics.labelled import (
     Floats,
     Integers,
@@ -57,11 +58,17 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     sizes = np.bincount(codes)
     queries = np.flatnonzero(filled & (sizes[codes] > 1))
     rows = validation.read_only(unit_rows(given))
+    panels, counts = packed(rows, n_threads), validation.read_only(sizes.astype(np.int64))
+    if uncompiled.takes(pair_reductions.average_precisions_at_r, len(queries), len(rows)):
+        precisions = uncompiled.average_precisions_at_r(
+            queries, rows, panels, codes, counts, n_threads
+        )
+        return Score(float(precisions.mean()), len(given) - len(queries))
     precisions = parallel.unfilled(len(queries), np.float64)
     parallel.run(
         pair_reductions.average_precisions_at_r, parallel.row_blocks(len(queries), 48),
-        validation.read_only(queries), rows, packed(rows, n_threads), codes,
-        validation.read_only(sizes.astype(np.int64)), precisions, n_threads=n_threads,
+        validation.read_only(queries), rows, panels, codes, counts, precisions,
+        n_threads=n_threads,
     )  # fmt: skip
     return Score(float(precisions.mean()), len(given) - len(queries))
 

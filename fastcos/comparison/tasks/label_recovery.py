@@ -23,6 +23,7 @@ from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.scoring import raw_score_blocks
 from fastcos.kernels import label_ranks
 from fastcos.measures.row_transforms import Floats, Integers
+from fastcos.metrics import uncompiled
 from fastcos.metrics.labelled import as_shared_labels
 
 # query items: the standard error of a mean of scores from 0 to 1 is at most 0.016
@@ -89,12 +90,18 @@ class LabelTask:
         voted, precision = parallel.unfilled(n, np.int64), np.empty(n)
         k = min(N_VOTERS, len(self._pool) - 1)
         for part, scores in raw_score_blocks(measure, rows, self.queries, self._pool):
-            parallel.run(
-                label_ranks.score_label_ranks, parallel.row_blocks(len(scores), 4),
-                validation.read_only(scores), self._places[part], self._codes, self._sizes, k,
-                auc[part], average[part], voted[part],
-            )  # fmt: skip
-            precision[part] = _precisions(scores, self._codes, self._places[part], k)
+            owns = self._places[part]
+            if uncompiled.takes(label_ranks.score_label_ranks, *scores.shape):
+                auc[part], average[part], voted[part] = uncompiled.score_label_ranks(
+                    scores, owns, self._codes, self._sizes, k
+                )
+            else:
+                parallel.run(
+                    label_ranks.score_label_ranks, parallel.row_blocks(len(scores), 4),
+                    validation.read_only(scores), owns, self._codes, self._sizes, k, auc[part],
+                    average[part], voted[part],
+                )  # fmt: skip
+            precision[part] = _precisions(scores, self._codes, owns, k)
         right = voted == self._codes[self._places]
         return LabelScores(average, auc, precision, right.astype(np.float64))
 
