@@ -1,9 +1,10 @@
 """Searches of rows of two bytes, one byte and one bit: `python -m bench.narrow_rows [n_items]`.
 
-1,000 queries of 768 columns among 100,000 items, k = 10, each type in a new process. Time: median
-of five calls, after one that compiles. Peak: bytes that the call allocates at most, by tracemalloc,
-beside the rows and relative to them. The neighbours are compared with those of the same numbers in
-float64 (bits: of unpacked rows by BLAS).
+1,000 queries of 768 columns among 100,000 items, k = 10, each type in a new process: top_k, and an
+index, whose search reads rows as given. Time: median of five calls, after one that compiles. Peak:
+bytes that a call allocates at most, by tracemalloc, beside the rows and relative to them; of the
+index while it is made and searched once, its codes included. The neighbours are compared with those
+of the same numbers in float64 (bits: of unpacked rows by BLAS).
 """
 
 import subprocess
@@ -13,7 +14,7 @@ import tracemalloc
 import numpy as np
 
 from bench.clock import milliseconds
-from fastcos import top_k
+from fastcos import SimilarityIndex, top_k
 
 TYPES = ("float32", "float16", "bfloat16", "int8", "bits")
 QUERIES, COLUMNS, K = 1000, 768, 10
@@ -40,22 +41,41 @@ def expected(queries, items, name):
     return np.argsort(-scores, axis=1, kind="stable")[:, :K]
 
 
+def peak_of(call):
+    """What a call returns, and the bytes that it allocates at most."""
+    tracemalloc.start()
+    try:
+        return call(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 def measure(name, n_items):
     items, queries = rows(name, n_items, 0), rows(name, QUERIES, 1)
+    truth = expected(queries, items, name)
+
+    def show(what, call, found, peak):
+        wrong = int((found.indices != truth).any(axis=1).sum())
+        cells = name, what, items.nbytes >> 20, round(milliseconds(call)), peak >> 20
+        print(
+            f"| {' | '.join(map(str, cells))} | {peak / items.nbytes:.2f} | {wrong} |", flush=True
+        )
 
     def call():
         return top_k(queries, items, K, measure="hamming" if name == "bits" else "cosine")
 
-    seconds = milliseconds(call)
-    tracemalloc.start()
-    found = call()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    wrong = int((found.indices != expected(queries, items, name)).any(axis=1).sum())
-    share = peak / items.nbytes
-    print(
-        f"| {name} | {items.nbytes >> 20} | {seconds:.0f} | {peak >> 20} | {share:.2f} | {wrong} |"
-    )
+    call()
+    show("top_k", call, *peak_of(call))
+    if name == "bits":  # an index has none
+        return
+    SimilarityIndex().fit(items).search(queries, K)
+
+    def made():
+        index = SimilarityIndex().fit(items)
+        return index, index.search(queries, K)
+
+    (index, found), peak = peak_of(made)
+    show("index", lambda: index.search(queries, K), found, peak)
 
 
 if __name__ == "__main__":
@@ -63,8 +83,8 @@ if __name__ == "__main__":
         measure(sys.argv[1], int(sys.argv[2]))
     else:
         n_items = sys.argv[1] if len(sys.argv) > 1 else "100000"
-        print("| type | rows, MiB | ms | peak, MiB | peak / rows | wrong queries |")
-        print("|---|---:|---:|---:|---:|---:|", flush=True)
+        print("| type | | rows, MiB | ms | peak, MiB | peak / rows | wrong queries |")
+        print("|---|---|---:|---:|---:|---:|---:|", flush=True)
         for name in TYPES:
             command = [sys.executable, "-m", "bench.narrow_rows", name, n_items]
             subprocess.run(command, check=True)

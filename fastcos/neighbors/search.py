@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, storage, validation
-from fastcos.engine import segments
+from fastcos.engine import narrow_rows, segments
 from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
@@ -17,6 +17,7 @@ from fastcos.engine.packing import (
     Integers,
     encode_rows,
     no_exclusions,
+    tile_layout,
 )
 from fastcos.engine.segments import Segment
 from fastcos.measures.base import (
@@ -160,7 +161,8 @@ def top_k(
     Q = as_items("queries", queries, given, or_vector=items is not None, in_blocks=in_blocks)
     X = Q if items is None else as_items("items", items, given, in_blocks=in_blocks)
     options = as_options(n_threads, working_memory, progress)
-    if any(is_narrow(rows) for rows in (Q, X)):
+    as_given = _is_searched_narrow(X, options)
+    if not as_given and any(is_narrow(rows) for rows in (Q, X)):
         options = options._replace(
             working_memory=min(options.working_memory, max(_LEAST_NARROW_MEMORY, X.nbytes))
         )
@@ -180,7 +182,7 @@ def top_k(
         results = results_in_directory(request, X, given, options, out)
         if results.is_complete:
             return Neighbors(**results.finish())
-    fitted = fit_items(X, given, options.n_threads)
+    fitted = fit_items(X, given, options.n_threads, as_given=as_given)
     if fitted.mapped is None and request.permitted is not None:
         # pack only what may be found
         some = fitted.segments[0].only(request.permitted)
@@ -202,6 +204,20 @@ def as_items(
         if is_narrow(narrow):
             return as_mapped_rows(name, narrow)
     return validation.as_rows(name, X, or_vector=or_vector)
+
+
+def _is_searched_narrow(X: Any, options: ExecutionOptions) -> bool:
+    """Whether kernels read narrow rows as they are given, packed as a whole.
+
+    Others are widened block by block: a few, for which no kernel is compiled then, and rows whose
+    codes exceed the working memory or are wider than they are.
+    """
+    if not narrow_rows.has_kernels(X):
+        return False
+    layout = tile_layout(config.isa(), X.shape[1])
+    size = len(X) * (4 * layout.words + _BYTES_PER_QUERY)
+    is_large = 4 * X.size > _LEAST_NARROW_MEMORY
+    return is_large and layout.quantised and size <= options.working_memory
 
 
 def as_options(
@@ -277,10 +293,15 @@ def _without(
     return np.concatenate([[0], np.cumsum(kept)])[indptr], positions[kept]
 
 
-def fit_items(X: Any, measure: Measure, n_threads: int | None) -> FittedItems:
-    """Fit the measure to the items and encode them: one segment, or none where blocks are read."""
+def fit_items(
+    X: Any, measure: Measure, n_threads: int | None, *, as_given: bool = False
+) -> FittedItems:
+    """Fit the measure to the items and encode them: one segment, or none where blocks are read.
+
+    as_given: narrow rows are one segment, too.
+    """
     fitted = measure.fit(X)
-    if is_read_in_blocks(X):
+    if is_read_in_blocks(X) and not as_given:
         return FittedItems(fitted, len(X), (), X)
     return FittedItems(fitted, len(X), (encode_segment(fitted, X, n_threads),))
 
@@ -411,7 +432,9 @@ def _encoded_queries(
     """Encode the queries; where they are the items, encoded alike, take those."""
     measure = items.measure
     alike = getattr(type(measure), "encode_queries", None) is Plain.encode_queries
-    if len(items.segments) == 1 and request.queries is items.rows and alike:
+    is_same = len(items.segments) == 1 and request.queries is items.rows and alike
+    # of narrow rows only the queries are widened
+    if is_same and Q.dtype == items.segments[0].encoded.rows.dtype:
         encoded = items.segments[0].encoded
         return encoded if len(Q) == len(items.rows) else encoded.take(slice(first, first + len(Q)))
     return encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)

@@ -95,19 +95,25 @@ def test_index_keeps_narrow_rows(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_index_of_narrow_rows_makes_no_wide_copy():
+def test_large_narrow_rows_make_no_wide_copy():
     X = rows_of("int8", 100_000, 128)
-    SimilarityIndex().fit(X[:9000]).search(X[:200], 3)
-    tracemalloc.start()
-    try:
-        index = SimilarityIndex().fit(X)
-        index.search(X[:200], 3)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    # codes of a byte a number, 28 bytes an item, and blocks; float32 rows are four times X
-    assert peak < 2 * X.nbytes
-    assert index.memory_.rows == X.nbytes
+    own = X[99_000:]
+    Q = own.astype(np.float32)
+    SimilarityIndex().fit(X[:9000]).search(own, 3)
+    for call in (lambda: SimilarityIndex().fit(X).search(own, 3), lambda: top_k(own, X, 3)):
+        tracemalloc.start()
+        try:
+            found = call()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        # codes of a byte a number, 28 bytes an item, and blocks; float32 rows are four times X
+        assert peak < 2 * X.nbytes
+        expected = top_k(Q, X.astype(np.float32), 3)
+        assert_exact(found, *expected)
+    joined = top_k(X, k=2)
+    expected = top_k(X.astype(np.float32), k=2)
+    assert_exact(joined, *expected)
 
 
 def test_index_refuses_narrow_rows_with_nan():
