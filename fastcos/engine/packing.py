@@ -16,7 +16,6 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.engine import narrow_rows, safe_norms, uncompiled
 from fastcos.kernels import candidate_filter, packing, pair_scores, tiles
-from fastcos.storage import memmap
 
 Rows = validation.Rows
 Integers = npt.NDArray[np.int64]
@@ -190,11 +189,9 @@ def encode_rows(
     float64 rows whose squares would underflow are scaled up, which no cosine sees.
     """
     if narrow_rows.has_kernels(transformed):
-        blocks = memmap.iter_blocks(
-            "items", transformed, narrow_rows.rows_per_block(transformed.shape[1])
-        )
-        norms = np.concatenate([row_norms(block, n_threads) for _, block in blocks])
-        return EncodedRows(narrow_rows.as_bits(transformed), validation.read_only(norms), NO_BIAS)
+        narrow_rows.check_finite("items", transformed)
+        narrow: Any = narrow_rows.as_bits(transformed)
+        return EncodedRows(narrow, row_norms(narrow, n_threads), NO_BIAS)
     _check_transformed(transformed, bias)
     rows = cast(Rows, validation.read_only(np.ascontiguousarray(transformed)))
     norms = row_norms(rows, n_threads)
@@ -232,9 +229,9 @@ def _check_transformed(rows: Any, bias: Any) -> None:
 
 
 def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
-    """Return the Euclidean norms (n,) of read-only rows."""
+    """Return the Euclidean norms (n,) of read-only rows, which may be bits of narrow ones."""
     if uncompiled.takes(pair_scores.row_norms, 1, *rows.shape):
-        return validation.read_only(uncompiled.row_norms(rows))
+        return validation.read_only(uncompiled.row_norms(narrow_rows.from_bits(rows)))
     norms = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(pair_scores.row_norms, blocks, rows, norms, n_threads=n_threads)
@@ -286,7 +283,7 @@ def _pack_widened(
     """Pack chunks lo .. hi of narrow rows from a widened copy, as prepare_item_panels does."""
     first, last = lo * packing.CHUNK, min(hi * packing.CHUNK, len(order))
     numbers = order[first:last].copy()
-    block = memmap.take_rows("items", narrow_rows.from_bits(rows), numbers)
+    block = validation.read_only(narrow_rows.widened(rows[numbers]))
     within = np.arange(len(numbers), dtype=order.dtype)
     bias = bias[numbers] if len(bias) else bias
     parallel.run(
@@ -462,9 +459,9 @@ def _shift_products(rows: Rows, factors: Floats, shift: Floats, n_threads: int |
     """Return <shift, factors row - shift> (n,) of every row. O(n d)."""
     found = parallel.unfilled(len(rows), np.float64)
     if rows.dtype.char not in "fd":
-        X, size = narrow_rows.from_bits(rows), narrow_rows.rows_per_block(rows.shape[1])
-        for lo, block in memmap.iter_blocks("items", X, size):
-            some = slice(lo, lo + len(block))
+        for lo in range(0, len(rows), narrow_rows.BLOCK_ROWS):
+            some = slice(lo, lo + narrow_rows.BLOCK_ROWS)
+            block = validation.read_only(narrow_rows.widened(rows[some]))
             found[some] = _shift_products(block, factors[some], shift, n_threads)
         return validation.read_only(found)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
