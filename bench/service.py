@@ -4,9 +4,10 @@ The application of examples/retrieval_service.py with the index of each library 
 384 by default; clustered items, cosine, k = 10; one thread a request), in a process of its own.
 Clients of examples/load_test.py request the neighbours of random items, over 1, 8 and 64
 connections. Recall: share of 500 answers' items whose exact score reaches the k-th best. hnswlib is
-built with M = 16, ef_construction = 200 and searched with the least ef of a power of 2^(1/2) that
+built with M = 16, ef_construction = 100 and searched with the least ef of a power of 2^(1/2) that
 reaches the recall. Resident memory: of the process after the load, mapped files included.
-Needs fastapi and uvicorn; a library that is not installed is left out.
+Needs fastapi and uvicorn, and apsw for sqlite-vec; a library that is not installed is left out.
+With --folder, items, truth and the graph of hnswlib of an earlier call are used again.
 """
 
 import argparse
@@ -39,6 +40,11 @@ class Found(NamedTuple):
 
     indices: np.ndarray
     scores: np.ndarray
+
+    @property
+    def ids(self):
+        """The ids that retrieval_service.make gives."""
+        return self.indices.astype(str)
 
 
 class Faiss:
@@ -85,7 +91,7 @@ class Hnswlib:
         if path.exists():
             self.index.load_index(str(path))
         else:
-            self.index.init_index(len(items), M=16, ef_construction=200)
+            self.index.init_index(len(items), M=16, ef_construction=100)
             for first in range(0, len(items), 1 << 16):
                 self.index.add_items(items[first : first + (1 << 16)])
             self.index.save_index(str(path))
@@ -119,14 +125,13 @@ class SqliteVec:
             database.executemany("insert into v(rowid, e) values (?, ?)", rows)
 
     def connect(self):
-        import sqlite3
-
+        import apsw  # a SQLite that loads extensions, which that of Python may not do
         import sqlite_vec
 
         if not hasattr(self.local, "database"):
-            database = sqlite3.connect(self.path)
+            database = apsw.Connection(str(self.path))
             database.enable_load_extension(True)
-            sqlite_vec.load(database)
+            database.load_extension(sqlite_vec.loadable_path())
             self.local.database = database
         return self.local.database
 
@@ -162,7 +167,7 @@ def serve(library, folder):
             items, folder, int(library[-2:]) / 100 if "-9" in library else 1.0
         )
         numbers = {name: number for number, name in enumerate(ids)}
-        retrieval_service.loaded = lambda _: retrieval_service.Retrieval(made, items, ids, numbers)
+        retrieval_service.loaded = lambda _: retrieval_service.Retrieval(made, items, numbers)
     application = retrieval_service.service(folder)
     uvicorn.run(application, port=PORT, log_level="error", access_log=False)
 
@@ -224,11 +229,12 @@ def main():
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
-        retrieval_service.make(folder, given.items, given.dimensions)
+        if not (folder / "truth.npy").exists():
+            retrieval_service.make(folder, given.items, given.dimensions)
         items = np.load(folder / "current" / "items.npy", mmap_mode="r")
         chosen = np.random.default_rng(1).choice(len(items), min(CHOSEN, len(items)), replace=False)
         # an item itself is the first
-        truth = fastcos.top_k(np.array(items[chosen]), np.array(items), K + 1).scores[:, -1]
+        truth = fastcos.top_k(np.array(items[chosen]), items, K + 1).scores[:, -1]
         np.save(folder / "chosen.npy", chosen)
         np.save(folder / "truth.npy", truth)
         print(f"{given.items:,} x {given.dimensions}, k = {K}; p50 ms / p99 ms / requests a second")

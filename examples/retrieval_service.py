@@ -3,6 +3,8 @@
     python examples/retrieval_service.py make /tmp/index --items 100000 --dimensions 64
     INDEX=/tmp/index uvicorn --app-dir examples retrieval_service:app
     curl 'localhost:8000/items/7/similar?k=3'
+    python examples/retrieval_service.py add /tmp/index --items 1000    # another process
+    curl -X POST localhost:8000/refresh
 
 Needs fastapi and an ASGI server. The folder holds one folder per version (``index``, ``items.npy``,
 ``ids.npy``) and the link ``current``, which ``publish`` moves only when a version is complete.
@@ -22,6 +24,7 @@ from fastapi import FastAPI, HTTPException, Query, Response
 from pydantic import BaseModel
 
 import fastcos
+from fastcos.neighbors import IndexNeighbors
 
 MAX_K = 100
 
@@ -31,7 +34,6 @@ class Retrieval(NamedTuple):
 
     index: fastcos.SimilarityIndex
     items: np.ndarray
-    ids: list[str]
     number_of: dict[str, int]
 
 
@@ -46,12 +48,24 @@ def publish(folder: Path, items: np.ndarray, ids: np.ndarray) -> None:
     """Write a new version beside the old ones, then let ``current`` point to it."""
     folder.mkdir(parents=True, exist_ok=True)
     version = Path(tempfile.mkdtemp(prefix="version-", dir=folder))
-    fastcos.SimilarityIndex().fit(items).save(version / "index")
+    fastcos.SimilarityIndex().fit(items, ids).save(version / "index")
     np.save(version / "items.npy", items)
     np.save(version / "ids.npy", ids)
     link = folder / f"{version.name}.link"
     link.symlink_to(version.name)
     link.replace(folder / "current")  # atomic: readers see the old version or the new one
+
+
+def extend(folder: Path, items: np.ndarray, ids: np.ndarray) -> None:
+    """Add items to the current version, or replace those with these ids; writes only what is new.
+
+    A service takes them up by ``POST /refresh``. They are found from then on; their neighbours are
+    those of their vectors (``POST /search``), until the next ``publish``.
+    """
+    path = (folder / "current").resolve(strict=True) / "index"
+    index = fastcos.SimilarityIndex.open(path)
+    index.upsert(items, ids)
+    index.save(path)  # atomic; refused if another writer saved meanwhile
 
 
 def loaded(folder: Path) -> Retrieval:
@@ -61,7 +75,7 @@ def loaded(folder: Path) -> Retrieval:
     items = np.load(version / "items.npy", mmap_mode="r")
     ids = np.load(version / "ids.npy").tolist()
     index.search(items[:1], k=1, n_threads=1)
-    return Retrieval(index, items, ids, {name: number for number, name in enumerate(ids)})
+    return Retrieval(index, items, {name: number for number, name in enumerate(ids)})
 
 
 def service(folder: Path) -> FastAPI:
@@ -82,14 +96,14 @@ def service(folder: Path) -> FastAPI:
             raise HTTPException(503, "no index is loaded")
         return current[0]
 
-    def answer(found: fastcos.Neighbors, version: Retrieval) -> list[list[dict[str, object]]]:
+    def answer(found: IndexNeighbors) -> list[list[dict[str, object]]]:
         return [
             [
-                {"id": version.ids[item], "score": float(score)}
-                for item, score in zip(items, scores, strict=True)
-                if item >= 0
+                {"id": name, "score": score}
+                for name, score in zip(names, scores, strict=True)
+                if name  # "" stands for no item
             ]
-            for items, scores in zip(found.indices, found.scores, strict=True)
+            for names, scores in zip(found.ids.tolist(), found.scores.tolist(), strict=True)
         ]
 
     @app.get("/health")
@@ -115,7 +129,7 @@ def service(folder: Path) -> FastAPI:
         if number is None:
             raise HTTPException(404, f"no item {name!r}")
         found = version.index.search(version.items[number : number + 1], k + 1, n_threads=1)
-        others = [other for other in answer(found, version)[0] if other["id"] != name]
+        others = [other for other in answer(found)[0] if other["id"] != name]
         return others[:k]
 
     @app.post("/search")
@@ -127,7 +141,18 @@ def service(folder: Path) -> FastAPI:
             found = version.index.search(vectors, queries.k, n_threads=1)
         except ValueError as error:  # the message names argument, rule and what came
             raise HTTPException(422, str(error)) from None
-        return answer(found, version)
+        return answer(found)
+
+    @app.post("/refresh")
+    def refresh() -> dict[str, object]:
+        """Take up what a writer saved to the current version."""
+        version = served()
+        with one_reload:
+            try:
+                is_new = version.index.refresh()
+            except (OSError, ValueError) as error:
+                raise HTTPException(409, f"kept the old items: {error}") from None
+        return {"new": is_new, "items": version.index.n_items_}
 
     @app.post("/reload")
     def reload() -> dict[str, object]:
@@ -143,13 +168,18 @@ def service(folder: Path) -> FastAPI:
     return app
 
 
-def make(folder: Path, n_items: int, n_dimensions: int, seed: int = 0) -> None:
-    """Publish an index of random items, to try the service with."""
+def random_items(n_items: int, n_dimensions: int, seed: int) -> np.ndarray:
+    """Return items in 100 clusters, to try the service with."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((100, n_dimensions))
     noise = rng.standard_normal((n_items, n_dimensions))
-    items = (centres[rng.integers(100, size=n_items)] + noise).astype(np.float32)
-    publish(folder, items, np.arange(n_items).astype(str))
+    items: np.ndarray = (centres[rng.integers(100, size=n_items)] + noise).astype(np.float32)
+    return items
+
+
+def make(folder: Path, n_items: int, n_dimensions: int, seed: int = 0) -> None:
+    """Publish an index of random items."""
+    publish(folder, random_items(n_items, n_dimensions, seed), np.arange(n_items).astype(str))
 
 
 def __getattr__(name: str) -> FastAPI:
@@ -160,10 +190,14 @@ def __getattr__(name: str) -> FastAPI:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Write an index of random items.")
-    parser.add_argument("make", choices=["make"])
+    parser = argparse.ArgumentParser(description="Write an index of random items, or add some.")
+    parser.add_argument("command", choices=["make", "add"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--dimensions", type=int, default=64)
     given = parser.parse_args()
-    make(given.folder, given.items, given.dimensions)
+    if given.command == "make":
+        make(given.folder, given.items, given.dimensions)
+    else:
+        new = random_items(given.items, given.dimensions, seed=1)
+        extend(given.folder, new, np.array([f"new-{number}" for number in range(given.items)]))

@@ -5,6 +5,7 @@ import contextlib
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -97,6 +98,23 @@ def test_service_returns_exact_neighbours(call, folder):
     _, found = call("/search", {"vectors": queries.tolist(), "k": 5})
     for query, hits in zip(queries.astype(np.float32), found, strict=True):
         assert [one["id"] for one in hits] == nearest(items, query, 5)
+
+
+def test_service_takes_up_what_a_writer_process_saved(call, folder):
+    vector = np.random.default_rng(2).standard_normal(8)
+    assert call("/refresh", {}) == (200, {"new": False, "items": 200})
+    command = [sys.executable, EXAMPLES / "retrieval_service.py", "add", folder]
+    subprocess.run([*command, "--items", "40", "--dimensions", "8"], check=True)
+    _, before = call("/search", {"vectors": [vector.tolist()], "k": 100})
+    assert not any(one["id"].startswith("new") for one in before[0])
+    assert call("/refresh", {}) == (200, {"new": True, "items": 240})
+    _, after = call("/search", {"vectors": [vector.tolist()], "k": 100})
+    old = [one for one in after[0] if not one["id"].startswith("new")]
+    assert old == before[0][: len(old)]
+    assert 60 <= len(old) < 100
+    shutil.rmtree((folder / "current").resolve() / "index")
+    assert call("/refresh", {})[0] == 409
+    assert call("/search", {"vectors": [vector.tolist()], "k": 100}) == (200, after)
 
 
 def test_service_reports_health_readiness_and_errors(call):
