@@ -1,18 +1,21 @@
-"""Crossovers of the search plan: `python -m bench.search_plan` prints each one as a table.
+"""Crossovers of the search plan, and percent of peak: `python -m bench.search_plan` prints tables.
 
 Every tuning constant of fastcos.engine and fastcos.neighbors.filter_refine that chooses between two
 ways is shown with the times of both around it. Fresh random rows, two threads unless set otherwise;
 medians of five calls, after one that compiles.
 """
 
+import functools
+
 import numpy as np
 import scipy.sparse as sp
 
 import fastcos
-from bench.clock import milliseconds
-from fastcos import config
+from bench.clock import in_turns, milliseconds
+from fastcos import config, parallel
 from fastcos.engine import packing, scan
 from fastcos.engine.segments import Segment
+from fastcos.kernels import probes
 from fastcos.measures import get_measure
 
 K = 10
@@ -112,6 +115,44 @@ def extra_candidates(rng):
     show(title, ("measure", *(f"{extra} extra" for extra in (0, 6, 14, 30, 62))), table)
 
 
+def percent_of_peak(rng):
+    """Tiles alone, and whole searches, as percent of the multiply-adds that registers do."""
+    n, n_queries, d = 60_000, 1000, 768
+    items = encoded(rng.standard_normal((n, d), dtype=np.float32))
+    packed = Segment("cosine", items, np.arange(n)).packed
+    queries, nothing = items.take(slice(0, n_queries)), packing.no_exclusions(n_queries)
+    arrays, layout, code = packed.arrays, packed.layout, packed.kernel_code[0]
+    done, sums = np.zeros(512), np.empty(len(arrays.statistics), np.float32)
+    block = arrays.packed[: 256 * layout.words].copy()
+
+    def multiply_in_registers():
+        cuts = parallel.row_blocks(len(done), 16)
+        arguments = arrays.isa_state, layout.empty_array(), done
+        parallel.run(probes.multiply_registers, cuts, code, *arguments)
+
+    def multiply_panels():
+        cuts = parallel.row_blocks(len(sums), 64)
+        arguments = arrays.packed, block, layout.words, arrays.isa_state, sums
+        parallel.run(probes.multiply_panels, cuts, code, *arguments)
+
+    calls = [multiply_in_registers, multiply_panels] + [
+        functools.partial(scan.search, packed, queries, nothing, k, options()) for k in (10, 100)
+    ]
+    spent = in_turns(*calls)
+    whole = 1.0 * n_queries * n * d
+    rates = np.array([done.sum(), 256.0 * n * d, whole, whole]) / spent
+    names = ("registers", "tiles of packed rows", "search, k = 10", "search, k = 100")
+    medians = np.median(rates, axis=0) / 1e9, np.median(100 * rates / rates[:, :1], axis=0)
+    title = f"Percent of peak, {layout.isa}: {n_queries:,} queries x {n:,} x {d}"
+    show(title, ("", "multiply-adds, 10^9/s", "percent"), zip(names, *medians, strict=True))
+
+
 if __name__ == "__main__":
-    for part in (packing_against_scoring, few_queries, duplicates, extra_candidates):
+    for part in (
+        percent_of_peak,
+        packing_against_scoring,
+        few_queries,
+        duplicates,
+        extra_candidates,
+    ):
         part(np.random.default_rng(0))
