@@ -187,7 +187,8 @@ def scipy_gram(arrays, parameters):
 
 def mkl_gram(arrays, parameters):
     X, A, dot = matrix(arrays, parameters), arrays["A"], mkl_dot()
-    transpose = X.T
+    # in CSR, for MKL multiplies by a CSC view in 4 times the time
+    transpose = X.T.tocsr()
     return Calls(lambda: dot(transpose, dot(X, A)))
 
 
