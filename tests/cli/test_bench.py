@@ -99,6 +99,7 @@ def test_bench_prints_a_table_of_searches(rows, tmp_path, capsys, monkeypatch):
     assert "not installed: faiss" in printed.err
 
 
+@pytest.mark.slow
 def test_bench_prints_products_as_json(interactions, tmp_path, capsys):
     sp.save_npz(tmp_path / "X.npz", interactions)
     words = ("--seconds", 0.001, "--threads", 1, "--json", "--roofline", tmp_path / "roofline.png")

@@ -380,6 +380,7 @@ def survived(seed, cases, *formats):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space by /proc")
 def test_randomly_damaged_files_do_not_crash():
     found = survived(0, 30, "npy", "npz", "mtx", "csv.gz", "half a search")

@@ -97,6 +97,7 @@ def _triple(x):
     return 3 * x
 
 
+@kernel
 def triple(lo, hi, x):
     for i in range(lo, hi):
         x[i] = _triple(x[i])
@@ -129,7 +130,7 @@ def test_numba_uses_our_cache(cache):
 
 def test_private_kernels_are_part_of_their_callers_code(cache):
     for from_cache in (False, True):
-        fresh = kernel(triple)
+        fresh = kernel(triple.py_func)
         x = np.array([2.0])
         fresh(0, 1, x)
         assert (x[0], bool(sum(fresh._cache_hits.values()))) == (6.0, from_cache)

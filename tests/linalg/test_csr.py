@@ -351,6 +351,7 @@ def crash_free_cases(seed, cases, *forms):
     return refused + accepted
 
 
+@pytest.mark.slow
 def test_400_malformed_matrices_do_not_crash():
     assert crash_free_cases(0, 400, *FORMATS) == 400
 
