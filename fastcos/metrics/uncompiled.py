@@ -98,7 +98,8 @@ def pair_histograms(
 def _ranked(scores: Floats, owns: Integers) -> Integers:
     """Columns without own, by descending score, then lower column."""
     order = np.argsort(-scores, axis=1, kind="stable")
-    return order[order != owns[:, None]].reshape(len(scores), -1)
+    columns: Integers = order[order != owns[:, None]].reshape(len(scores), -1)
+    return columns
 
 
 def _precisions(same: npt.NDArray[np.bool_], relevant: Integers) -> Floats:
