@@ -57,7 +57,7 @@ class PlatformWheel(bdist_wheel):
 requirements = []
 if IS_NATIVE:  # operations are run, to learn what they compile
     text = Path(__file__).with_name("pyproject.toml").read_text("utf8")
-    requirements = tomllib.loads(text)["project"]["dependencies"]
+    requirements = [*tomllib.loads(text)["project"]["dependencies"], "ml_dtypes"]
 setup(
     distclass=NativeDistribution,
     cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": PlatformWheel},

@@ -195,6 +195,22 @@ def _index() -> None:
         SimilarityIndex().fit(many).search(many[:1], 5)
 
 
+def _narrow_index() -> None:
+    from fastcos.neighbors import SimilarityIndex
+
+    items = _vectors("float32", 512 * tiles.PANEL)
+    kinds: list[Any] = [np.int8, np.float16]
+    with contextlib.suppress(ImportError):  # only who has such rows has it
+        from ml_dtypes import bfloat16
+
+        kinds.append(bfloat16)
+    for kind in kinds:
+        rows = (10 * items).astype(kind)
+        made = SimilarityIndex().fit(rows)
+        made.search(items[:1], 5), made.search(items[:100], 5), made.search(rows[:100], 5)
+        SimilarityIndex().fit(rows[:20]).search(rows[:1], 5)
+
+
 def _measures(dtype: str) -> None:
     from fastcos.measures import list_measures
     from fastcos.neighbors import SimilarityIndex, top_k
@@ -281,6 +297,7 @@ JOBS: dict[str, Callable[[], None]] = {
     **{f"rescoring of {dtype}": functools.partial(_rescore, dtype) for dtype in DTYPES},
     "packed bits": _bits,
     "index": _index,
+    "index of narrow rows": _narrow_index,
     "bench": _bench,
 }
 NATIVE_JOBS = (
