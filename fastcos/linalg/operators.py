@@ -41,7 +41,11 @@ _CACHED_BYTES = 1 << 20
 STREAMED_BYTES = 1 << 26
 # non-zeros of a row per cached piece of the factor from which pieces pay: 1.7x with 20 (140,000 x
 # 27,000, 18 M non-zeros), 0.7x with 7 (385,215 x 17,192, 12 M non-zeros; bench/curves.py)
-_NNZ_PER_PIECE = 8
+NNZ_PER_PIECE = 8
+# bytes of a panel's sums from which transposes pay even if rows are short: X'(X Q) with 64 columns
+# takes 0.65 of the time at 84,432 items and 0.8 at 40,000, but 1.9 times as long at 17,192 (ml-32m,
+# 200,000 x 40,000 with 12 M non-zeros, 385,215 x 17,192 with 12 M; bench/curves.py)
+UNCACHED_BYTES = 1 << 23
 # non-zeros in a column of a block of rows from which the transpose of the block pays
 # (bench/curves.py)
 NNZ_PER_BLOCK_COLUMN = 2
@@ -268,7 +272,7 @@ class SparseOperator(Operator):
         for column, width, panel in _panels(Q):
             for first, sums in self._sums_at_once(panel.shape[1], Q.dtype):
                 blocks = first_blocks[first : first + len(sums) + 1]
-                arrays = blocks, transposes, *self._arrays, panel, self._item_rows(Q), sums
+                arrays = blocks, transposes, *self._arrays, panel, _cached_rows(Q), sums
                 self._run(sparse_blocks.gram_blocks, parallel.row_blocks(len(sums), 1), *arrays)
                 partial_sums.add(sums[:, :, :width], column, out, self._n_threads)
         return out
@@ -297,11 +301,10 @@ class SparseOperator(Operator):
         """Whether transposes of blocks repay their construction by now, and fit the memory."""
         n, p = self.shape
         indptr, _, data = self._arrays
-        # with whole rows they gain nothing: 98 and 102 ms on one core for 12 M non-zeros and 64
-        # columns (bench/curves.py)
-        in_pieces = self._item_rows(Q) < p
+        is_uncached = self._item_rows(Q) < p or p * _panel_row_bytes(Q) >= UNCACHED_BYTES
         is_dense = indptr[-1] * sparse_blocks.ROWS >= NNZ_PER_BLOCK_COLUMN * n * p
-        if not (in_pieces and is_dense and self._columns_multiplied >= _COLUMNS_TO_PAY):
+        is_repaid = self._columns_multiplied >= _COLUMNS_TO_PAY
+        if is_plain() or not (is_uncached and is_dense and is_repaid):
             return False
         fits_int32 = np.diff(indptr[self._block_rows[1]]).max() <= LARGEST_INT32
         starts = 4 * p * (n // sparse_blocks.ROWS + len(self._part_rows))
@@ -425,12 +428,20 @@ def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix])
 def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
     """Return how many rows of the factor X is multiplied with at a time: all, or a cached piece."""
     n, p = shape
-    row_bytes = min(_PANEL_BYTES // factor.itemsize, factor.shape[1]) * factor.itemsize
-    rows = _CACHED_BYTES // int(row_bytes)
+    rows = _cached_rows(factor)
     pieces = p / rows
-    if pieces < 2 or nnz < _NNZ_PER_PIECE * pieces * n or is_plain():
+    if pieces < 2 or nnz < NNZ_PER_PIECE * pieces * n or is_plain():
         return p
     return rows
+
+
+def _cached_rows(factor: Matrix) -> int:
+    """Return how many rows of a panel of the factor stay in the second-level cache."""
+    return _CACHED_BYTES // _panel_row_bytes(factor)
+
+
+def _panel_row_bytes(factor: Matrix) -> int:
+    return min(_PANEL_BYTES, int(factor.shape[1] * factor.itemsize))
 
 
 def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:

@@ -262,6 +262,17 @@ def test_gram_matmul_without_transposes_has_the_same_bits(wide, limit, monkeypat
     np.testing.assert_array_equal(operator.gram_matmul(Q), truth)
 
 
+def test_gram_matmul_with_a_large_factor_has_the_same_bits(wide, monkeypatch):
+    monkeypatch.setattr(operators, "NNZ_PER_PIECE", 1000)
+    Q = np.ones((wide.shape[1], 64), np.float32)
+    operator = operators.SparseOperator(wide.astype(np.float32))
+    truth = operator.gram_matmul(Q)
+    assert not operator._transposes_pay(Q)
+    monkeypatch.setattr(operators, "UNCACHED_BYTES", Q.nbytes)
+    assert operator._transposes_pay(Q) or operators.is_plain()
+    np.testing.assert_array_equal(operator.gram_matmul(Q), truth)
+
+
 @pytest.mark.parametrize(
     ("whole", "parts"), [(0, 1), (1, 1), (2, 2), (3, 4), (7, 4), (8, 8), (11, 8), (1000, 64)]
 )
