@@ -37,7 +37,7 @@ def workers():
         if library not in known:
             if library in USE_BLAS:
                 task, arrays, parameters = workload.job()
-                queries = arrays.get("queries", arrays["items"])[:TRIAL_QUERIES]
+                queries = arrays["items"][:TRIAL_QUERIES]
                 known[library] = fastest(library, task, arrays | {"queries": queries}, parameters)
             else:
                 known[library] = Competitor(library)
