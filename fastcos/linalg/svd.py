@@ -325,9 +325,13 @@ def _is_nearly_full(side: int, k: int) -> bool:
 
 def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
     from scipy.linalg import eigh
+    from threadpoolctl import threadpool_limits
 
-    p = side.shape[1]
-    return eigh(side.gram(), subset_by_index=[p - k, p - 1])[1]  # type: ignore[no-any-return]
+    p, gram = side.shape[1], side.gram()
+    # one thread: OpenBLAS's threads wait for each other at every column (two of them, p = 1,000:
+    # 1.0 to 1.5 s instead of 0.2, and 80 s beside other work; bench.first_run)
+    with threadpool_limits(1, "blas"):
+        return eigh(gram, subset_by_index=[p - k, p - 1])[1]  # type: ignore[no-any-return]
 
 
 def _signs(V: Matrix) -> Matrix:
