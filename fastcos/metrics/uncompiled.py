@@ -97,7 +97,12 @@ def pair_histograms(
 
 def _ranked(scores: Floats, owns: Integers) -> Integers:
     """Columns without own, by descending score, then lower column."""
-    order = np.argsort(-scores, axis=1, kind="stable")
+    # NumPy's stable sort takes twice as long as its other one: rows with equal scores alone need it
+    keys = -scores
+    order = np.argsort(keys, axis=1)
+    ordered = np.take_along_axis(keys, order, axis=1)
+    is_tied = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    order[is_tied] = np.argsort(keys[is_tied], axis=1, kind="stable")
     columns: Integers = order[order != owns[:, None]].reshape(len(scores), -1)
     return columns
 
