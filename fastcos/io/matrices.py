@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.io
 import scipy.sparse as sp
 
 from fastcos.io.arrays import Array, read_npz
@@ -68,6 +67,8 @@ def _canonical(
 
 def read_mtx_matrix(path: Path) -> sp.csr_array:
     """Return the matrix of a Matrix Market file, plain or compressed; a pattern's entries are 1."""
+    from scipy.io import mminfo, mmread  # deferred: the import takes 0.1 s
+
     with open_bytes(path) as stream:
         content = stream.read()
     # SciPy's reader crashes on zero bytes and on a missing end of the last line
@@ -76,7 +77,7 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
     try:
         if b"\0" in content:
             raise ValueError("text must hold no zero bytes")
-        rows, columns, entries, layout, field, _ = scipy.io.mminfo(io.BytesIO(content))
+        rows, columns, entries, layout, field, _ = mminfo(io.BytesIO(content))
         if field not in ("real", "double", "integer", "unsigned-integer", "pattern"):
             raise ValueError(f"entries must be real, got {field}")
         # "1 1\n" is the shortest entry of a sparse matrix, "1\n" that of a dense one
@@ -84,7 +85,7 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
         if entries * shortest > len(content) + shortest:
             raise ValueError(f"{entries} entries are declared in {len(content)} bytes")
         check_size(path, (rows, columns), entries)
-        matrix: Any = scipy.io.mmread(io.BytesIO(content), spmatrix=False)
+        matrix: Any = mmread(io.BytesIO(content), spmatrix=False)
         return as_interactions("matrix", matrix)
     except FastcosFormatError:
         raise
