@@ -39,10 +39,10 @@ def cpu_features():
 
 
 @functools.cache
-def has_fma():
-    """Whether a b + c with one rounding is one instruction; on x86 since 2013."""
+def has_instruction(feature):
+    """Whether there is fma (a b + c, rounded once) or f16c (float16 to float32): x86 since 2013."""
     is_x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
-    return not is_x86 or "fma" in cpu_features()
+    return not is_x86 or feature in cpu_features()
 
 
 @functools.cache

@@ -6,7 +6,7 @@ NUMBA_DISABLE_JIT is set, and as the reference of the tests.
 
 from llvmlite import ir
 
-from .cpu import has_fma
+from .cpu import has_instruction
 from .jit import DISABLE_JIT, cgutils, intrinsic, types
 from .vector_ir import BYTES, F64, I32, I64, byte_pointer, function, pointer
 
@@ -18,7 +18,7 @@ def emit_multiply_add(builder, a, b, c):
     instruction would call the C library, which makes X A thirteen times slower: there the product
     is rounded separately.
     """
-    if not has_fma():
+    if not has_instruction("fma"):
         return builder.fadd(builder.fmul(a, b), c)
     kind = c.type
     lanes = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""

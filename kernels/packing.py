@@ -7,12 +7,15 @@ load, on both sides). SLACK is more than three times that.
 """
 
 import numpy as np
+from llvmlite import ir
 
 from .intrinsics import prefetch_row
-from .jit import borrowing_kernel, kernel
+from .jit import borrowing_kernel, intrinsic, kernel, types
+from .pair_scores import emit_float, product
 from .rotation import LANES, measure_row, quantise_row, rotate_row
 from .select import sort_best_first
 from .tiles import GROUP, PANEL
+from .vector_ir import F32, F64, I64, broadcast, load, loop, pointer
 
 # bound on rounding relative to |x||y|: rotation and float32 of both sides, and the thresholds
 SLACK = np.float32(2.0**-16)
@@ -43,30 +46,65 @@ def padded_width(depth):
     return (depth + LANES - 1) // LANES * LANES
 
 
+@intrinsic
+def _load_elements(typingctx, row, start, factor, coefficient, shift, out, depth):
+    """out[j] = factor row[start + j] - coefficient shift[j] for j below depth; shift may be ()."""
+
+    def codegen(context, builder, sig, a):
+        dtype = sig.args[0].dtype
+        source = pointer(context, builder, sig.args[0], a[0], a[1])
+        target = pointer(context, builder, sig.args[5], a[5], I64(0))
+        shifts = None
+        if isinstance(sig.args[4], types.Array):
+            shifts = pointer(context, builder, sig.args[4], a[4], I64(0))
+
+        def store(at, lanes):
+            def read(array):
+                vector = ir.VectorType(array.type.pointee, lanes)
+                return load(builder, builder.gep(array, [at]), vector, None)
+
+            def scaled(number, value):
+                return builder.fmul(broadcast(builder, number, value.type), value)
+
+            value = scaled(a[2], emit_float(builder, read(source), dtype, F64))
+            if shifts is not None:
+                value = builder.fsub(value, scaled(a[3], read(shifts)))
+            value = builder.fptrunc(value, ir.VectorType(F32, lanes))
+            place = builder.bitcast(builder.gep(target, [at]), value.type.as_pointer())
+            builder.store(value, place, align=4)
+            return []
+
+        whole = builder.and_(a[6], I64(-LANES))
+        blocks, rest = builder.lshr(a[6], I64(4)), builder.and_(a[6], I64(LANES - 1))
+        loop(builder, blocks, [], lambda k, _: store(builder.mul(k, I64(LANES)), LANES))
+        loop(builder, rest, [], lambda k, _: store(builder.add(whole, k), 1))
+        return context.get_dummy_value()
+
+    return types.void(row, start, factor, coefficient, shift, out, depth), codegen
+
+
 @borrowing_kernel
 def load_row(rows, row, factor, coefficient, shift, out):
     """out[j] = factor rows[row, j] - coefficient shift[j], rounded once; zeros from d on.
 
-    shift (d,) float64, or empty for none; subtracted in float64. out (>= d,) float32.
+    rows (n, d), narrow ones as bits (pair_scores); shift (d,) float64, or empty for none;
+    subtracted in float64. out (>= d,) float32.
     """
-    depth = rows.shape[1]
+    flat, depth = rows.reshape(-1), rows.shape[1]
     if shift.shape[0] > 0:
-        for j in range(depth):
-            out[j] = np.float32(rows[row, j] * factor - coefficient * shift[j])
+        _load_elements(flat, row * depth, factor, coefficient, shift, out, depth)
     else:
-        for j in range(depth):
-            out[j] = np.float32(rows[row, j] * factor)
+        _load_elements(flat, row * depth, factor, coefficient, (), out, depth)
     out[depth:] = np.float32(0.0)
 
 
 @kernel
 def shift_products(lo, hi, rows, factors, shift, products):
     """products[i] (n,) float64 out: <shift, factors[i] rows[i] - shift>, for rows lo .. hi."""
+    flat, depth = rows.reshape(-1), rows.shape[1]
+    square = product(shift, 0, shift, 0, depth)
     for i in range(lo, hi):
-        total = 0.0
-        for j in range(rows.shape[1]):
-            total += (rows[i, j] * factors[i] - shift[j]) * shift[j]
-        products[i] = total
+        products[i] = factors[i] * product(flat, i * depth, shift, 0, depth) - square
 
 
 @kernel

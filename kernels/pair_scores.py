@@ -13,9 +13,10 @@ import math
 import numpy as np
 from llvmlite import ir
 
+from .cpu import has_instruction
 from .intrinsics import emit_multiply_add, emit_prefetch, prefetch_row
 from .jit import DISABLE_JIT, borrowing_kernel, intrinsic, kernel, types
-from .vector_ir import BYTES, F32, F64, I32, I64, broadcast, load, loop, pointer, sum_lanes
+from .vector_ir import BYTES, F16, F32, F64, I32, I64, broadcast, load, loop, pointer, sum_lanes
 
 # partial sums of an inner product
 LANES = 16
@@ -29,7 +30,7 @@ COSINE = 1
 EUCLIDEAN = 2
 
 
-def _emit_float(builder, value, dtype, element):
+def emit_float(builder, value, dtype, element):
     """Emit numbers of rows of this dtype, a scalar or a vector, as floats of a type of elements."""
 
     def like(kind):
@@ -41,7 +42,9 @@ def _emit_float(builder, value, dtype, element):
     is_vector = isinstance(value.type, ir.VectorType)
     if dtype.bitwidth == 8:
         return (builder.sitofp if dtype.signed else builder.uitofp)(value, like(element))
-    if isinstance(dtype, types.Integer):
+    if isinstance(dtype, types.Integer) and not dtype.signed and has_instruction("f16c"):
+        value = builder.fpext(builder.bitcast(value, like(F16)), like(F32))
+    elif isinstance(dtype, types.Integer):
         bits = builder.zext(value, like(I32))
         if dtype.signed:
             bits = builder.shl(bits, constant(I32, 16))
@@ -50,6 +53,8 @@ def _emit_float(builder, value, dtype, element):
             bits = builder.shl(builder.and_(bits, constant(I32, 0x7FFF)), constant(I32, 13))
             # exponents of float16 are counted from 15, those of float32 from 127
             size = builder.fmul(builder.bitcast(bits, like(F32)), constant(F32, 2.0**112))
+            is_number = builder.fcmp_ordered("<", size, constant(F32, 2.0**16))
+            size = builder.select(is_number, size, constant(F32, math.inf))
             bits = builder.or_(builder.bitcast(size, like(I32)), sign)
         value = builder.bitcast(bits, like(F32))
     if value.type == like(element):
@@ -70,14 +75,14 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, before=None):
         elements = []
         for row, dtype in zip(rows, dtypes, strict=True):
             loaded = load(builder, builder.gep(row, [at]), ir.VectorType(row.type.pointee, LANES))
-            elements.append(_emit_float(builder, loaded, dtype, F64))
+            elements.append(emit_float(builder, loaded, dtype, F64))
         return add(sums, elements)
 
     def single(k, sums):
         at = builder.add(k, builder.mul(blocks, I64(LANES)))
         loaded = [builder.load(builder.gep(row, [at])) for row in rows]
         pairs = zip(loaded, dtypes, strict=True)
-        return add(sums, [_emit_float(builder, value, dtype, F64) for value, dtype in pairs])
+        return add(sums, [emit_float(builder, value, dtype, F64) for value, dtype in pairs])
 
     kind = ir.VectorType(F64, LANES)
     blocks = builder.lshr(depth, I64(4))
@@ -311,7 +316,7 @@ def _product_float32(typingctx, x, x0, y, y0, depth):
                 value = builder.load(start)
             else:
                 value = load(builder, start, ir.VectorType(row.type.pointee, lanes), None)
-            return _emit_float(builder, value, dtype, F32)
+            return emit_float(builder, value, dtype, F32)
 
         def vectors(k, sums):
             first = builder.mul(k, I64(LANES * len(sums)))

@@ -12,7 +12,7 @@ from .jit import cgutils
 
 # LLVM types
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
-F32, F64 = ir.FloatType(), ir.DoubleType()
+F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 BYTES = I8.as_pointer()
 
 

@@ -189,9 +189,15 @@ def encode_rows(
     float64 rows whose squares would underflow are scaled up, which no cosine sees.
     """
     if narrow_rows.has_kernels(transformed):
-        narrow_rows.check_finite("items", transformed)
         narrow: Any = narrow_rows.as_bits(transformed)
-        return EncodedRows(narrow, row_norms(narrow, n_threads), NO_BIAS)
+        norms = row_norms(narrow, n_threads)
+        if not np.isfinite(norms).all():
+            broken = np.flatnonzero(~np.isfinite(norms))
+            raise ValueError(
+                "items must be finite, got NaN or infinity in "
+                f"{validation.format_rows(broken)} (counted from 0)"
+            )
+        return EncodedRows(narrow, norms, NO_BIAS)
     _check_transformed(transformed, bias)
     rows = cast(Rows, validation.read_only(np.ascontiguousarray(transformed)))
     norms = row_norms(rows, n_threads)
@@ -264,7 +270,7 @@ def pack_items(
     small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
     if tiles.AVAILABLE:  # else every pair is scored
         parallel.run(
-            packing.prepare_item_panels if items.rows.dtype.char in "fd" else _pack_widened,
+            packing.prepare_item_panels,
             parallel.row_blocks(-(-len(order) // packing.CHUNK), max(1, 2_000 // depth)),
             tiles.ISA_TUPLES[layout.isa], items.rows, validation.read_only(factors),
             validation.read_only(coefficients if len(shift) else factors), shift,
@@ -274,25 +280,6 @@ def pack_items(
         )  # fmt: skip
     arrays = (order, packed, small_bias, statistics, shift)
     return packed_items(metric_type, layout, items, arrays, unit, bias_unit)
-
-
-def _pack_widened(
-    lo: int, hi: int, isa: Any, rows: Rows, factors: Floats, coefficients: Floats, shift: Floats,
-    bias: Floats, signs: Any, words: int, order: Any, small_bias: Any, packed: Any, statistics: Any,
-) -> None:  # fmt: skip
-    """Pack chunks lo .. hi of narrow rows from a widened copy, as prepare_item_panels does."""
-    first, last = lo * packing.CHUNK, min(hi * packing.CHUNK, len(order))
-    numbers = order[first:last].copy()
-    block = validation.read_only(narrow_rows.widened(rows[numbers]))
-    within = np.arange(len(numbers), dtype=order.dtype)
-    bias = bias[numbers] if len(bias) else bias
-    parallel.run(
-        packing.prepare_item_panels, parallel.row_blocks(hi - lo, hi - lo), isa, block,
-        *map(validation.read_only, (factors[numbers], coefficients[numbers], shift, bias)), signs,
-        words, within, small_bias[first:last], packed[first * words :],
-        statistics[first // tiles.PANEL :],
-    )  # fmt: skip
-    order[first:last] = numbers[within]
 
 
 def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems | None:
@@ -458,12 +445,6 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
 def _shift_products(rows: Rows, factors: Floats, shift: Floats, n_threads: int | None) -> Floats:
     """Return <shift, factors row - shift> (n,) of every row. O(n d)."""
     found = parallel.unfilled(len(rows), np.float64)
-    if rows.dtype.char not in "fd":
-        for lo in range(0, len(rows), narrow_rows.BLOCK_ROWS):
-            some = slice(lo, lo + narrow_rows.BLOCK_ROWS)
-            block = validation.read_only(narrow_rows.widened(rows[some]))
-            found[some] = _shift_products(block, factors[some], shift, n_threads)
-        return validation.read_only(found)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(
         packing.shift_products, blocks, rows, validation.read_only(factors), shift, found,

@@ -42,7 +42,7 @@ def test_lowest_bit_of_every_position():
         assert lowest(np.uint64((1 << 63) | (1 << bit))) == bit
 
 
-@pytest.mark.skipif(not cpu.has_fma(), reason="x86 before 2013 rounds twice")
+@pytest.mark.skipif(not cpu.has_instruction("fma"), reason="x86 before 2013 rounds twice")
 def test_multiply_add_rounds_once():
     x = 1 + 2.0**-30
     assert fused(x, x, -(1 + 2.0**-29)) == 2.0**-60

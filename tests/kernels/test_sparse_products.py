@@ -160,7 +160,7 @@ def in_order(pairs, dtype, are_fused=True):
 
 
 @vector_ir
-@pytest.mark.skipif(not cpu.has_fma(), reason="x86 before 2013 rounds twice")
+@pytest.mark.skipif(not cpu.has_instruction("fma"), reason="x86 before 2013 rounds twice")
 @pytest.mark.parametrize(
     ("value", "dtype"),
     [
