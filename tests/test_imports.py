@@ -78,8 +78,10 @@ def imports(calls, ignored, folder, *, interpreted):
 def imported_by(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cache")
     return {
-        **imports(INTERPRETED, ["numpy", "numba", "llvmlite"], folder, interpreted=True),
-        **imports(UNCOMPILED, ["numpy", "llvmlite"], folder, interpreted=False),
+        **imports(
+            INTERPRETED, ["numpy", "numba", "llvmlite", "threadpoolctl"], folder, interpreted=True
+        ),
+        **imports(UNCOMPILED, ["numpy", "llvmlite", "threadpoolctl"], folder, interpreted=False),
     }
 
 
