@@ -55,11 +55,8 @@ def fitted_and_saved(size: int, path: Path) -> None:
 
 
 def audited_and_written(first: int, path: Path) -> None:
-    items = path.parent.parent / f"{first}.npy"
-    if not items.exists():
-        np.save(items, ROWS[first : first + 90, :8])
-    with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
-        assert main(["audit", str(items), "--out", str(path)]) == 0
+    items = saved(path.parent.parent / f"{first}.npy", ROWS[first : first + 90, :8])
+    call("audit", items, "--out", str(path))
 
 
 def read_audit(path: Path) -> bytes:
@@ -67,17 +64,20 @@ def read_audit(path: Path) -> bytes:
     return json.dumps(json.loads((path / "audit.json").read_text())["audit"]).encode()
 
 
-def items_of(first: int, path: Path) -> str:
-    items = path.parent.parent / f"long{first}.npy"
-    if not items.exists():
-        np.save(items, LONG_ROWS[first : first + 6000])
-    return str(items)
+def saved(path: Path, rows: np.ndarray) -> str:
+    """Save rows whole: a writer that was killed here would fail, not the one that is tested."""
+    if not path.exists():
+        part = path.with_suffix(".part.npy")
+        np.save(part, rows)
+        part.replace(path)
+    return str(path)
 
 
 def long_neighbors(first: int, path: Path) -> None:
     path.mkdir(exist_ok=True)
     parts, out = path / ".parts", str(path / "found.npz")
-    call("neighbors", items_of(first, path), "--k", "5", "--checkpoint", str(parts), "--out", out)
+    items = saved(path.parent.parent / f"long{first}.npy", LONG_ROWS[first : first + 6000])
+    call("neighbors", items, "--k", "5", "--checkpoint", str(parts), "--out", out)
     shutil.rmtree(parts)
 
 
