@@ -3,6 +3,10 @@
 ``search`` filters packed items with the tiles and scores the survivors in float64. ``score_all``
 scores every pair, for few queries, few items or a large k. Both return columns and raw scores,
 best first, equal scores by lower column: the same bits by either way.
+
+A self-join computes both halves of its symmetric matrix. Half of the tiles was built and measured:
+candidates of all rows must wait until the last block, and their thresholds rise more slowly. It
+took 1.1 to 1.3 times the CPU seconds (k = 10; 40,000 x 128, 30,000 x 384, 20,000 x 1,536; VNNI).
 """
 
 import math
