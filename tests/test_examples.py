@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fastcos
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -164,6 +166,57 @@ def test_service_answers_all_requests_during_reloads(retrieval, call, folder):
     sender.join()
     assert len(statuses) > 3
     assert set(statuses) == {200}
+
+
+class SlowFirstSearch:
+    """An index whose first search waits; keeps how many queries each search had."""
+
+    def __init__(self, index):
+        self.index, self.n_items_, self.sizes = index, index.n_items_, []
+        self.started, self.may_end = threading.Event(), threading.Event()
+
+    def search(self, queries, k, *, n_threads):
+        self.sizes.append(len(queries))
+        self.started.set()
+        assert self.may_end.wait(30)
+        return self.index.search(queries, k, n_threads=n_threads)
+
+
+@pytest.mark.parametrize("is_one_wrong", [False, True])
+def test_requests_that_wait_together_get_their_own_answers(retrieval, is_one_wrong):
+    rng = np.random.default_rng(3)
+    items = rng.standard_normal((50, 6)).astype(np.float32)
+    names = np.arange(50).astype(str)
+    index = SlowFirstSearch(fastcos.SimilarityIndex().fit(items, names))
+    batches, answers = retrieval.Batches(index), {}
+    sent = [rng.standard_normal((n, 6)).astype(np.float32) for n in (1, 3, 0, 2, 1)]
+    wrong = len(sent) if is_one_wrong else None
+    if is_one_wrong:
+        sent.append(np.ones((1, 7), np.float32))
+
+    def request(number):
+        try:
+            answers[number] = batches.search(sent[number], number + 1)
+        except ValueError as error:
+            answers[number] = str(error)
+
+    threads = [threading.Thread(target=request, args=(number,)) for number in range(len(sent))]
+    threads[0].start()
+    assert index.started.wait(30)
+    for thread in threads[1:]:
+        thread.start()
+    time.sleep(0.3)  # they wait for the first
+    index.may_end.set()
+    for thread in threads:
+        thread.join(30)
+    for number, queries in enumerate(sent):
+        if number == wrong:
+            assert "queries must have as many columns" in answers[number]
+            continue
+        found = [[hit["id"] for hit in hits] for hits in answers[number]]
+        assert found == [nearest(items, query, number + 1) for query in queries]
+    if not is_one_wrong:
+        assert index.sizes == [1, 6]
 
 
 def ran(name, *arguments):
