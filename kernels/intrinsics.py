@@ -27,11 +27,11 @@ def emit_multiply_add(builder, a, b, c):
     return builder.call(fma, [a, b, c])
 
 
-def emit_prefetch(builder, at):
-    """Emit the prefetch of the cache line at a pointer to bytes."""
+def emit_prefetch(builder, at, level=1):
+    """Emit the prefetch of the cache line at a pointer to bytes, into the cache of this level."""
     fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
-    # for reading, keep in all caches, data
-    builder.call(fetch, [at, I32(0), I32(3), I32(1)])
+    # for reading, the number of caches to keep it in, data
+    builder.call(fetch, [at, I32(0), I32(4 - level), I32(1)])
 
 
 @intrinsic
@@ -73,14 +73,18 @@ def _prefetch_plain(array, i):
 
 @intrinsic
 def _prefetch_row_compiled(typingctx, rows, start, size):
-    """Prefetch the cache lines of rows[start : start + size]; rows flat."""
+    """Prefetch the cache lines of rows[start : start + size] into the second cache; rows flat.
+
+    Some wide rows fill the first cache: pairs of 30,000 x 384 in the order of their items took 160
+    ns each, and 100 from the second cache; of 30,000 x 1,536 680 and 440; of 40,000 x 128 as much.
+    """
 
     def codegen(context, builder, sig, a):
         first = byte_pointer(context, builder, sig.args[0], a[0], a[1])
         lines = builder.lshr(builder.mul(a[2], I64(sig.args[0].dtype.bitwidth // 8)), I64(6))
         with cgutils.for_range(builder, builder.add(lines, I64(1))) as line:
             at = builder.gep(first, [builder.mul(line.index, I64(64))])
-            emit_prefetch(builder, at)
+            emit_prefetch(builder, at, level=2)
         return context.get_dummy_value()
 
     return types.void(rows, start, size), codegen

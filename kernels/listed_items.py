@@ -8,8 +8,9 @@ from .intrinsics import prefetch_row
 from .jit import kernel
 from .pair_scores import COSINE, EUCLIDEAN, cosine, square_and_product, squared_distance
 
-# rows that are prefetched ahead, a line at a time: more at once fill the buffers of the cache
-_AHEAD = 2
+# rows that are prefetched ahead, a line at a time: 1,000 x 100 candidates of 768 columns take 21
+# ms, with 2 rows into the first cache 27 ms
+_AHEAD = 8
 
 
 @kernel

@@ -188,8 +188,7 @@ def _best_of_rows(
     """Positions and raw scores (n, k) of the best of each list, from the listed rows alone."""
     queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
     listed = lists >= 0
-    # contiguous: a column of np.nonzero's matrix would be another signature of the kernel
-    numbers = validation.read_only(np.ascontiguousarray(np.nonzero(listed)[0]))
+    numbers = validation.read_only(np.repeat(np.arange(len(lists)), listed.sum(axis=1)))
     columns = validation.read_only(lists[listed])
     raw = np.full(lists.shape, -np.inf)
     raw[listed] = _score_pairs(X, measure.metric_type, queries, numbers, columns, options)
