@@ -7,6 +7,7 @@ emitted as objects and linked with native.c. Needs a C compiler, and a CPU that 
 others are left out, with a message.
 """
 
+import argparse
 import hashlib
 import importlib
 import json
@@ -136,4 +137,8 @@ def _link(scratch, texts, features, path):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description="Build the libraries of native code.")
+    parser.add_argument("folder")
+    parser.add_argument("tiers", nargs="*", metavar="tier", help="default: all of this CPU")
+    given = parser.parse_args()
+    main(given.folder, *given.tiers)
