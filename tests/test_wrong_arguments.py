@@ -69,6 +69,11 @@ def test_n_threads_has_an_upper_bound(call):
         fastcos.set_config(num_threads=10**9)
 
 
+def test_k_in_the_place_of_items_is_named():
+    with pytest.raises(TypeError, match=r"items must be rows, got 10; .* give k=10"):
+        fastcos.top_k(np.eye(20), 10)
+
+
 @pytest.mark.parametrize("svd", [5, "svd", None, (), ROWS[0], {"U": 1}, (None, [1.0])])
 def test_svd_residuals_refuses_other_objects(svd):
     with pytest.raises((TypeError, ValueError), match=r"^svd(\.s|\.Vt)? must "):

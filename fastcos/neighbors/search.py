@@ -136,6 +136,8 @@ def top_k(
     [1, 0, 1]
     """
     exclude_self = validation.as_flag("exclude_self", exclude_self)
+    if isinstance(items, int | np.integer):  # other libraries have k in this place
+        raise TypeError(f"items must be rows, got {items}; for {items} neighbours give k={items}")
     if validation.is_sparse(queries) or validation.is_sparse(items):
         from fastcos.neighbors.sparse import sparse_top_k
 
