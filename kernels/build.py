@@ -139,6 +139,8 @@ def _link(scratch, texts, features, path):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Build the libraries of native code.")
     parser.add_argument("folder")
-    parser.add_argument("tiers", nargs="*", metavar="tier", help="default: all of this CPU")
+    parser.add_argument(
+        "tiers", nargs="*", default=(), metavar="tier", help="default: all of this CPU"
+    )
     given = parser.parse_args()
     main(given.folder, *given.tiers)
