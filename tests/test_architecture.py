@@ -10,7 +10,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 KERNELS = sorted((ROOT / "kernels").glob("*.py"))
-PACKAGE = [path for path in sorted((ROOT / "fastcos").rglob("*.py")) if "kernels" not in path.parts]
+PACKAGE = [
+    path
+    for path in sorted((ROOT / "fastcos").rglob("*.py"))
+    if "kernels" not in path.relative_to(ROOT).parts
+]
 
 # from the bottom up; packages on one line may not import each other
 ORDER = (

@@ -14,10 +14,11 @@ INFRASTRUCTURE = {"__init__", "build", "code_cache", "compiler", "cpu", "jit", "
 def parsed(*patterns):
     """Syntax tree of every file of some folders, by its name relative to the repository."""
     paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+    names = {path.relative_to(ROOT).as_posix(): path for path in paths}
     return {
-        str(path.relative_to(ROOT)): ast.parse(path.read_text("utf8"))
-        for path in paths
-        if "fastcos/kernels" not in str(path)  # the symlink
+        name: ast.parse(path.read_text("utf8"))
+        for name, path in names.items()
+        if not name.startswith("fastcos/kernels/")  # the symlink
     }
 
 
