@@ -399,7 +399,8 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
     scores (32, 32), int32 or float32; lanes: from position lane0 on, rows of 32 float32: threshold,
     query residual, coded norm and offset weight, in units of the query's scale; statistics
     (n_panels, 5): 1 / scale, largest norm, residual norm and offset, and least offset. hits (1024,)
-    int32 out, ascending: 32 i + q if item i passes for query q; items from n_items on are ignored.
+    int32 out: 32 i + q if item i passes for query q, ascending by q and i; items from n_items on are
+    ignored.
     """
     signature = types.int64(scores, lanes, lane0, statistics, panel, n_items, hits)
 
@@ -409,17 +410,27 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
         at = builder.mul(a[4], I64(5))
         panel = pointer(context, builder, sig.args[3], a[3], at)
         out = pointer(context, builder, sig.args[6], a[6], I64(0))
-        compare = builder.icmp_signed if values.type.pointee == I32 else builder.fcmp_ordered
+        # item i is bit 31 - i; those behind the last item are 0
+        count = builder.select(builder.icmp_signed("<", a[5], I64(PANEL)), a[5], I64(PANEL))
+        valid = builder.trunc(builder.not_(builder.lshr(I64(2**PANEL - 1), count)), I32)
+        valid = broadcast(builder, valid, _V_I32)
         thresholds = _thresholds(builder, values, queries, panel)
         reached = [
-            compare(">=", _largest(builder, values, half), thresholds[half]) for half in (0, 1)
+            builder.and_(_reached(builder, values, half, thresholds[half]), valid)
+            for half in (0, 1)
         ]
-        some = builder.bitcast(builder.or_(*reached), I16)
+        # bit q is 1 if some item passes for query q
+        some = [
+            builder.zext(builder.bitcast(builder.icmp_signed("!=", one, _V_I32(None)), I16), I32)
+            for one in reached
+        ]
+        some = builder.or_(some[0], builder.shl(some[1], I32(16)))
         found = cgutils.alloca_once_value(builder, I64(0))
-        with builder.if_then(builder.icmp_unsigned("!=", some, I16(0))):
-            masks = _masks(builder, values, thresholds, compare)
-            end = builder.mul(a[5], I64(PANEL))
-            builder.store(_list_bits(builder, masks, end, out), found)
+        words = cgutils.alloca_once(builder, I32, PANEL)
+        with builder.if_then(builder.icmp_unsigned("!=", some, I32(0))):
+            for half in (0, 1):
+                _store(builder, reached[half], words, 16 * half)
+            builder.store(_list_hits(builder, some, words, out), found)
         return builder.load(found)
 
     return signature, codegen
@@ -444,40 +455,53 @@ def _thresholds(builder, values, queries, panel):
     return thresholds
 
 
-def _masks(builder, values, thresholds, compare):
-    """Emit 16 words: bit b of word w is 1 if score 64 w + b reaches its threshold."""
-    kind = _V_I32 if values.type.pointee == I32 else _V_F32
-    masks = cgutils.alloca_once(builder, I64, 16)
-    for word in range(16):
-        bits = I64(0)
-        for part in range(4):
-            value = load(builder, values, kind, word * 64 + part * 16)
-            lane_bits = builder.bitcast(compare(">=", value, thresholds[part % 2]), I16)
-            wide = builder.shl(builder.zext(lane_bits, I64), I64(16 * part))
-            bits = builder.or_(bits, wide)
-        builder.store(bits, builder.gep(masks, [I64(word)]))
-    return masks
+def _reached(builder, values, half, threshold):
+    """Emit words of the queries of a half: bit 31 - i is 1 if the score of item i reaches them.
+
+    The sign of a difference is shifted into the word: no mask register, of which CPUs fill one a
+    cycle at most, and no branch. Differences of int32 fit: scores have at most 127^2 MOST_CODES.
+    """
+    funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
+    one = broadcast(builder, I32(1), _V_I32)
+    missed = _V_I32(None)
+    for row in range(PANEL):
+        value = load(builder, values, threshold.type, row * PANEL + half * 16)
+        if threshold.type == _V_I32:
+            difference = builder.sub(value, threshold)
+        else:
+            passes = builder.fcmp_ordered(">=", value, threshold)
+            difference = builder.sext(builder.not_(passes), _V_I32)
+        missed = builder.call(funnel, [missed, difference, one])
+    return builder.not_(missed)
 
 
-def _list_bits(builder, masks, end, out):
-    """Emit a loop that writes the positions of set bits below end; return their number."""
-    count_bits = function(builder, "llvm.ctpop.i64", I64, [I64])
-    lowest_bit = function(builder, "llvm.cttz.i64", I64, [I64, ir.IntType(1)])
+def _list_hits(builder, some, words, out):
+    """Emit a loop that writes the positions of hits, query by query; return their number."""
+    count_bits = function(builder, "llvm.ctpop.i32", I32, [I32])
+    lowest_bit = function(builder, "llvm.cttz.i32", I32, [I32, ir.IntType(1)])
+    highest_bit = function(builder, "llvm.ctlz.i32", I32, [I32, ir.IntType(1)])
+    is_set = ir.IntType(1)(1)
 
-    def list_word(word, counts):
-        def list_bit(_, carried):
-            bits, count = carried
-            lowest = builder.call(lowest_bit, [bits, ir.IntType(1)(1)])
-            number = builder.add(builder.shl(word, I64(6)), lowest)
-            builder.store(builder.trunc(number, I32), builder.gep(out, [count]))
-            inside = builder.zext(builder.icmp_signed("<", number, end), I64)
-            left = builder.and_(bits, builder.sub(bits, I64(1)))
-            return [left, builder.add(count, inside)]
+    def bits_of(word):
+        return builder.zext(builder.call(count_bits, [word]), I64)
 
-        bits = builder.load(builder.gep(masks, [word]))
-        return [loop(builder, builder.call(count_bits, [bits]), [bits, *counts], list_bit)[1]]
+    def list_query(_, carried):
+        queries, count = carried
+        query = builder.call(lowest_bit, [queries, is_set])
 
-    return loop(builder, I64(16), [I64(0)], list_word)[0]
+        def list_item(_, carried):
+            items, count = carried
+            item = builder.call(highest_bit, [items, is_set])
+            hit = builder.or_(builder.shl(item, I32(5)), query)
+            builder.store(hit, builder.gep(out, [count]))
+            left = builder.xor(items, builder.lshr(I32(1 << 31), item))
+            return [left, builder.add(count, I64(1))]
+
+        items = builder.load(builder.gep(words, [builder.zext(query, I64)]))
+        _, count = loop(builder, bits_of(items), [items, count], list_item)
+        return [builder.and_(queries, builder.sub(queries, I32(1))), count]
+
+    return loop(builder, bits_of(some), [some, I64(0)], list_query)[1]
 
 
 def _largest(builder, values, half):
