@@ -153,31 +153,21 @@ def _offer(top, best):
                 top[i] = held if larger else top[i]
 
 
-@kernel
-def estimate_thresholds(isa, items, first_panel, last_panel, stride, rank, block):
-    """Set every tau to the rank-th best of the largest scores of every stride-th panel."""
-    best = np.full((block.lanes.shape[0], rank, PANEL), -NEVER)
-    top = np.empty(PANEL, np.float32)
-    _rank_samples(isa, items, first_panel, last_panel, stride, block, best, top)
-
-
 @borrowing_kernel
-def _rank_samples(isa, items, first_panel, last_panel, stride, block, best, top):
-    lanes, n_queries = block.lanes, block.lanes.shape[0]
-    for p in range(first_panel + stride // 2, last_panel, stride):
-        scale = np.float32(1.0) / items.statistics[p, 0]
-        most, least = items.statistics[p, 3], items.statistics[p, 4]
-        for q in range(n_queries):
-            score_tile(isa, p, q, items, block)
-            largest_scores(block.scores, top)
-            for i in range(PANEL):
-                weight = lanes[q, WEIGHT, i]
-                top[i] = top[i] * scale + max(weight * most, weight * least)
-            _offer(top, best[q])
-    for q in range(n_queries):
-        for i in range(PANEL):
-            if lanes[q, TAU, i] < 0.0:
-                lanes[q, TAU, i] = best[q, -1, i]
+def rank_maxima(p, q, items, block, best, top):
+    """Offer the tile's largest score of each query to best (rank, 32), and raise tau to its last.
+
+    top (32,) float32 is overwritten.
+    """
+    lanes, scale = block.lanes[q], np.float32(1.0) / items.statistics[p, 0]
+    most, least = items.statistics[p, 3], items.statistics[p, 4]
+    largest_scores(block.scores, top)
+    for i in range(PANEL):
+        weight = lanes[WEIGHT, i]
+        top[i] = top[i] * scale + max(weight * most, weight * least)
+    _offer(top, best)
+    for i in range(PANEL):
+        lanes[TAU, i] = max(lanes[TAU, i], best[-1, i])
 
 
 @borrowing_kernel

@@ -126,20 +126,31 @@ def _sort_by_counting(keys, columns, count):
 
 
 @borrowing_kernel
+def select_best(keys, columns, count, k, scratch):
+    """Move the best k of the first count >= k pairs to the front, in any order; return k-th key.
+
+    scratch (>= count,) of the keys' type is overwritten.
+    """
+    for i in range(count):
+        scratch[i] = keys[i]
+    bound = kth_largest(scratch, count, k)
+    if count > k:
+        above = 0
+        for i in range(count):
+            if keys[i] > bound:
+                above += 1
+        _move_best(keys, columns, count, bound, k - above)
+    return bound
+
+
+@borrowing_kernel
 def keep_best(keys, columns, count, k, scratch):
     """Move the best k of the first count pairs to the front, sorted; returns how many there are.
 
     scratch (>= count,) of the keys' type is overwritten.
     """
     if count > k:
-        for i in range(count):
-            scratch[i] = keys[i]
-        bound = kth_largest(scratch, count, k)
-        above = 0
-        for i in range(count):
-            if keys[i] > bound:
-                above += 1
-        _move_best(keys, columns, count, bound, k - above)
+        select_best(keys, columns, count, k, scratch)
         count = k
     sort_best_first(keys, columns, count)
     return count

@@ -1,11 +1,12 @@
 """Exact top-k of dense rows: candidates of the filter are collected, reduced and rescored.
 
-Threshold. The first tau of a query is an estimate: a rank among the scores of a sample of panels.
-Candidates that pass are collected in a buffer. When it is full, and at the end, the k best by the
-tiles' scores are scored in float64: the k-th best of these scores is a lower bound of the k-th
-best of all, and so the next tau. It is close to it, because these are nearly the best k: of the
-other candidates only those are scored, too, whose upper bound reaches it. If that frees too little
-of a full buffer (many near-duplicates), all are scored. In the end the k-th best score shows
+Threshold. The first tau of a query is an estimate: a rank among the largest scores of a sample of
+panels. One half of the sample is scored twice, the other is collected from while the estimate
+rises. Candidates that pass are collected in a buffer. When it is full, and at the end, the k best
+by the tiles' scores are scored in float64: the k-th best of these scores is a lower bound of the
+k-th best of all, and so the next tau. It is close to it, because these are nearly the best k: of
+the other candidates only those are scored, too, whose upper bound reaches it. If that frees too
+little of a full buffer (many near-duplicates), all are scored. In the end the k-th best score shows
 whether the estimate was low enough. If not, the query is marked and searched again without one.
 
 At the end all queries of a block are treated together, and their pairs are scored in the order of
@@ -25,8 +26,8 @@ from .candidate_filter import (
     RESIDUAL,
     TAU,
     WEIGHT,
-    estimate_thresholds,
     pack_block,
+    rank_maxima,
     score_tile,
     threshold_of,
 )
@@ -34,12 +35,16 @@ from .exhaustive_top_k import is_excluded, write_run
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
 from .pair_scores import may_reach_by_item, order_by_item, score_pairs, score_pairs_by_item
-from .select import keep_best, kth_largest
+from .select import kth_largest, select_best, sort_best_first
 from .tiles import PANEL, end_tiles, passing, start_tiles
 
 # of each query of a block: entries (capacity,): tile score << 32 | position, of `counts`
-# candidates; scores and columns (k,): the best `lengths` of those that were scored in float64
-_Found = namedtuple("_Found", "entries counts scores columns lengths")
+# candidates; scores and columns (k,): the best `lengths` of those that were scored in float64, in
+# any order; least: their k-th best score, or -inf
+_Found = namedtuple("_Found", "entries counts scores columns lengths least")
+# maxima of panels: best (panels of queries, rank, 32), descending, and a buffer top (32,);
+# swept (panels,) uint8: panels that need not be swept again
+_Sample = namedtuple("_Sample", "best top swept")
 # of one buffer at a time: tile scores in their type; estimates of K; scores and columns of those
 # that are merged
 _Scratch = namedtuple("_Scratch", "values estimates bounds scores columns")
@@ -49,7 +54,7 @@ _Scratch = namedtuple("_Scratch", "values estimates bounds scores columns")
 def _buffers(n, k, capacity, score_type):
     found = _Found(
         np.empty((n, capacity), np.int64), np.zeros(n, np.int64),
-        np.empty((n, k)), np.empty((n, k), np.int64), np.zeros(n, np.int64),
+        np.empty((n, k)), np.empty((n, k), np.int64), np.zeros(n, np.int64), np.full(n, -np.inf),
     )  # fmt: skip
     scratch = _Scratch(
         np.empty(capacity, score_type.dtype), np.empty(capacity, np.float32),
@@ -140,8 +145,10 @@ def _merge(i, count, scratch, found):
     best_scores, best_columns, length = found.scores[i], found.columns[i], found.lengths[i]
     for entry in range(length):
         scores[count + entry], columns[count + entry] = best_scores[entry], best_columns[entry]
-    total = count + length
-    total = keep_best(scores, columns, total, best_scores.shape[0], scores[total:])
+    total, k = count + length, best_scores.shape[0]
+    if count > 0 and total >= k:
+        found.least[i] = select_best(scores, columns, total, k, scores[total:])
+        total = k
     for entry in range(total):
         best_scores[entry], best_columns[entry] = scores[entry], columns[entry]
     found.lengths[i] = total
@@ -150,11 +157,10 @@ def _merge(i, count, scratch, found):
 @inlined_kernel
 def _raise_threshold(i, query, queries, block, found):
     """Raise tau to the k-th best score, once there are k."""
-    k = found.scores.shape[1]
-    if found.lengths[i] == k:
+    if found.lengths[i] == found.scores.shape[1]:
         q, lane = i >> 5, i & 31
         unit = np.float32(1.0) / block.scales[q, lane]
-        bound = threshold_of(query, queries, found.scores[i, k - 1], unit)
+        bound = threshold_of(query, queries, found.least[i], unit)
         block.lanes[q, TAU, lane] = max(block.lanes[q, TAU, lane], bound)
 
 
@@ -233,19 +239,13 @@ def _drop_by_float32(metric_type, fronts, lo, batch, queries, items, found):
     least, reach = np.empty(columns.shape[0]), np.empty(columns.shape[0], np.uint8)
     at = 0
     for i in range(fronts.shape[0]):
-        least[at : at + fronts[i]] = _kth_score(i, found)
+        least[at : at + fronts[i]] = found.least[i]
         at += fronts[i]
     may_reach_by_item(
         metric_type, numbers, columns, order, queries.rows, queries.norms, items.rows, items.norms,
         items.offsets, least, reach,
     )  # fmt: skip
     _keep_marked(fronts, reach, found)
-
-
-@borrowing_kernel
-def _kth_score(i, found):
-    k = found.scores.shape[1]
-    return found.scores[i, k - 1] if found.lengths[i] == k else -np.inf
 
 
 @borrowing_kernel
@@ -278,25 +278,45 @@ def _finish_block(metric_type, lo, batch, queries, items, block, found, scratch)
 
 @borrowing_kernel
 def _sweep(
-    lo, first_panel, last_panel, isa, metric_type, batch, queries, items, block, found, scratch
-):
-    """Collect what passes the thresholds in a range of panels."""
+    lo, first_panel, last_panel, sample_stride, isa, metric_type, batch, queries, items, block,
+    sample, found, scratch,
+):  # fmt: skip
+    """Collect what passes the thresholds in a range of panels, those of the sample first.
+
+    Stage 0 ranks one half of the sample; stage 1 ranks and collects the other, which stage 2, all
+    panels, leaves out: thresholds only rise, so what passes the last one has been collected.
+    """
     capacity = found.entries.shape[1]
     bits = block.scores.view(np.int32)
-    for p in range(first_panel, last_panel):
-        for q in range(block.lanes.shape[0]):
-            score_tile(isa, p, q, items, block)
-            n_hits = passing(
-                block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
-                items.order.shape[0] - p * PANEL, block.hits,
-            )  # fmt: skip
-            for at in range(n_hits):
-                hit = block.hits[at]
-                i, position = q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
-                found.entries[i, found.counts[i]] = (np.int64(bits[hit]) << 32) | position
-                found.counts[i] += 1
-                if found.counts[i] == capacity:
-                    _tighten(metric_type, i, batch[lo + i], queries, items, block, found, scratch)
+    for stage in range(0 if sample_stride > 0 else 2, 3):
+        first, step = first_panel, 1
+        if stage < 2:
+            first, step = (
+                first_panel + sample_stride // 2 + stage * sample_stride,
+                2 * sample_stride,
+            )
+        for p in range(first, last_panel, step):
+            if sample.swept[p - first_panel]:
+                continue
+            sample.swept[p - first_panel] = stage == 1
+            for q in range(block.lanes.shape[0]):
+                score_tile(isa, p, q, items, block)
+                if stage < 2:
+                    rank_maxima(p, q, items, block, sample.best[q], sample.top)
+                if stage == 0:
+                    continue
+                n_hits = passing(
+                    block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
+                    items.order.shape[0] - p * PANEL, block.hits,
+                )  # fmt: skip
+                for at in range(n_hits):
+                    hit = block.hits[at]
+                    i, position = q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
+                    found.entries[i, found.counts[i]] = (np.int64(bits[hit]) << 32) | position
+                    found.counts[i] += 1
+                    if found.counts[i] == capacity:
+                        query = batch[lo + i]
+                        _tighten(metric_type, i, query, queries, items, block, found, scratch)
 
 
 @kernel
@@ -307,47 +327,47 @@ def search_rows(
     """Neighbours of queries batch[lo:hi] in a range of panels, written to rows batch[lo:hi].
 
     O((hi - lo) m d) operations of the tiles. score_type: as in pack_block; capacity: entries of a
-    query's buffer, at least 4 k; sample_stride, sample_rank: as in estimate_thresholds, 0 for no
-    estimate. In/out: known (n,) float32, a lower bound of the k-th best K. Out: scores (n, k)
-    float64, columns (n, k) int64, again (n,) uint8, 1 where the estimate was too high. Allocates
-    36 capacity + 24 k + packed bytes a query, and 56 capacity + 32 k.
+    query's buffer, at least 4 k; sample_stride, sample_rank: tau is estimated by the
+    sample_rank-th of the largest scores of every sample_stride-th panel, 0 for no estimate. In/out:
+    known (n,) float32, a lower bound of the k-th best K. Out: scores (n, k) float64, columns (n, k)
+    int64, again (n,) uint8, 1 where the estimate was too high. Allocates 36 capacity + 24 k +
+    packed bytes a query, and 56 capacity + 32 k.
     """
     n, k = hi - lo, columns.shape[1]
     block = pack_block(lo, hi, isa, batch, queries, items, score_type)
     found, scratch = _buffers(n, k, capacity, score_type)
     start_tiles(isa, items.isa_state)
-    if sample_stride > 0:
-        estimate_thresholds(isa, items, first_panel, last_panel, sample_stride, sample_rank, block)
-    estimates = np.empty(n, np.float32)
+    sample = _Sample(
+        np.full((block.lanes.shape[0], sample_rank, PANEL), -NEVER), np.empty(PANEL, np.float32),
+        np.zeros(last_panel - first_panel, np.uint8),
+    )  # fmt: skip
     for i in range(n):
         q, lane = i >> 5, i & 31
         bound = known[batch[lo + i]] / block.scales[q, lane]
-        estimates[i] = max(block.lanes[q, TAU, lane], bound)
-        block.lanes[q, TAU, lane] = estimates[i]
+        block.lanes[q, TAU, lane] = max(block.lanes[q, TAU, lane], bound)
     _sweep(
-        lo, first_panel, last_panel, isa, metric_type, batch, queries, items, block, found, scratch
-    )
+        lo, first_panel, last_panel, sample_stride, isa, metric_type, batch, queries, items, block,
+        sample, found, scratch,
+    )  # fmt: skip
     end_tiles(isa)
     _finish_block(metric_type, lo, batch, queries, items, block, found, scratch)
-    _write_results(
-        lo, batch, queries, block, found, estimates, sample_stride, known, scores, columns, again
-    )
+    _write_results(lo, batch, queries, block, found, sample_stride, known, scores, columns, again)
 
 
 @borrowing_kernel
-def _write_results(
-    lo, batch, queries, block, found, estimates, sample_stride, known, scores, columns, again
-):
+def _write_results(lo, batch, queries, block, found, sample_stride, known, scores, columns, again):
     k = columns.shape[1]
-    for i in range(estimates.shape[0]):
+    for i in range(found.counts.shape[0]):
         query, scale = batch[lo + i], block.scales[i >> 5, i & 31]
+        sort_best_first(found.scores[i], found.columns[i], found.lengths[i])
         write_run(
             found.scores[i], found.columns[i], found.lengths[i], scores[query], columns[query]
         )
         again[query] = sample_stride > 0
         if sample_stride > 0 and found.lengths[i] == k:
-            bound = threshold_of(query, queries, found.scores[i, k - 1], np.float32(1.0) / scale)
-            again[query] = bound < estimates[i]
+            bound = threshold_of(query, queries, found.least[i], np.float32(1.0) / scale)
+            # of all thresholds of the search only an estimate can exceed the k-th best score
+            again[query] = bound < block.lanes[i >> 5, TAU, i & 31]
             known[query] = _lowered(bound * scale)
 
 

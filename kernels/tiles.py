@@ -399,7 +399,7 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
     scores (32, 32), int32 or float32; lanes: from position lane0 on, rows of 32 float32: threshold,
     query residual, coded norm and offset weight, in units of the query's scale; statistics
     (n_panels, 5): 1 / scale, largest norm, residual norm and offset, and least offset. hits (1024,)
-    int32 out: 32 i + q if item i passes for query q, ascending by q and i; items from n_items on are
+    int32 out: 32 i + q if item i passes for query q, by q and then i; items from n_items on are
     ignored.
     """
     signature = types.int64(scores, lanes, lane0, statistics, panel, n_items, hits)
