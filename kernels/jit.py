@@ -82,10 +82,21 @@ class Kernel:
     def _numba_type_(self):
         return _compiler().dispatcher_type(self.dispatcher)
 
-    def bind(self, *arrays):
-        """Return the code for arrays of these types, and its arguments after lo and hi."""
-        call = native.find(self, arrays)
-        return (self.dispatcher, arrays) if call is None else (call, ())
+    @functools.cached_property
+    def bind(self):
+        """Function of arrays: the code for their types, and its arguments after lo and hi.
+
+        Chosen once: native code, if a library has some of this kernel, or Numba's.
+        """
+        return functools.partial(native.bind, self) if native.holds(self) else self.bind_compiled
+
+    def bind_compiled(self, *arrays):
+        """Return Numba's code, which its first call compiles or loads, and its arguments."""
+        if native.recorder is not None:
+            native.recorder(self, arrays)
+        if self._dispatcher is None:
+            native.check_allowed(self, arrays)
+        return self.dispatcher, arrays
 
     def __call__(self, *arguments):
         """Run Numba's code."""

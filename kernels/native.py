@@ -52,7 +52,7 @@ _PYTHON = {
 _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
-# set by the build: recorder(kernel, arrays) sees every call
+# set by the build: recorder(kernel, arrays) sees every call of Numba's code
 recorder = None
 
 
@@ -73,20 +73,15 @@ def tier():
     return _libraries()[0].tier if _libraries() else None
 
 
-def find(kernel, arrays):
-    """Return call(lo, hi) for a kernel with these arguments after lo and hi, or None."""
-    if recorder is not None:
-        recorder(kernel, arrays)
-    libraries = _libraries()
-    if libraries:
-        kinds, values = [], []
-        _flatten(arrays, kinds, values)
-        for entry in _entries(kernel).get(tuple(kinds), ()):
-            call = entry.bind(arrays, values)
-            if call is not None:
-                return call
-    check_allowed(kernel, arrays)
-    return None
+def bind(kernel, *arrays):
+    """Return a kernel's code for arrays of these types, and its arguments after lo and hi."""
+    kinds, values = [], []
+    _flatten(arrays, kinds, values)
+    for entry in _entries(kernel).get(tuple(kinds), ()):
+        call = entry.bind(arrays, values)
+        if call is not None:
+            return call, ()
+    return kernel.bind_compiled(*arrays)
 
 
 def check_allowed(kernel, arrays):
@@ -98,7 +93,7 @@ def check_allowed(kernel, arrays):
 
 def holds(kernel):
     """Whether a library has some signature of a kernel."""
-    return bool(_libraries() and _entries(kernel))
+    return bool(_entries(kernel))
 
 
 class _Library:
