@@ -17,6 +17,7 @@ threads share are changed under :func:`writer_lock`.
 from fastcos.parallel.pool import (
     Blocks as Blocks,
     Progress as Progress,
+    has_run as has_run,
     reset as reset,
     row_blocks as row_blocks,
     rows_at_work as rows_at_work,

@@ -39,8 +39,8 @@ class _State:
         self.n_threads = 0
         self.is_forked = is_forked
         self.prange_fault: str | None = None  # None: not tried yet, "": safe
-        # kernels that were called, and whether a person knows that they are compiled
-        self.seen: set[Kernel] = set()
+        # kernels that have run, and whether a person knows that they are compiled
+        self.compiled: set[Callable[..., None]] = set()
         self.has_reported = False
 
 
@@ -122,39 +122,49 @@ def run(
     that it raises stops the call.
     """
     size = None if n_threads is None else validation.as_thread_count("n_threads", n_threads)
-    _report_compilation(rows_kernel)
-    if len(blocks) <= 2 or getattr(_inside, "busy", False):
-        _Job(rows_kernel, blocks, arrays).run_here(progress)
-        return
-    size = config.num_threads() if size is None else size
-    if config.backend() == "prange" and isinstance(rows_kernel, Kernel) and _prange_is_safe():
-        _run_prange(rows_kernel, blocks, arrays, size, progress)
-    elif size == 1:
-        _Job(rows_kernel, blocks, arrays).run_here(progress)
+    is_alone = len(blocks) <= 2 or getattr(_inside, "busy", False)
+    if is_alone:
+        size = 1
+    elif size is None:
+        size = config.num_threads()
+    function, arguments = rows_kernel, arrays
+    if isinstance(rows_kernel, Kernel):
+        if not has_run(rows_kernel):
+            _report_compilation(rows_kernel)
+        if not is_alone and config.backend() == "prange" and _prange_is_safe():
+            _run_prange(rows_kernel, blocks, arrays, size, progress)
+            return
+        # looks for the code of these types once, not in every block
+        function, arguments = rows_kernel.bind(*arrays)
+    if size > 1:
+        _Job(function, arguments, blocks).run(size, progress)
     else:
-        _Job(rows_kernel, blocks, arrays).run_on_pool(size, progress)
+        for lo, hi in itertools.pairwise(blocks.tolist()):
+            function(lo, hi, *arguments)
+            if progress is not None:
+                progress(int(hi - blocks[0]), int(blocks[-1] - blocks[0]))
+    if isinstance(rows_kernel, Kernel):
+        _state.compiled.add(rows_kernel)
 
 
-def _report_compilation(rows_kernel: Callable[..., None]) -> None:
+def has_run(rows_kernel: Callable[..., None]) -> bool:
+    """Whether this process has run a kernel, so that it is compiled."""
+    return rows_kernel in _state.compiled
+
+
+def _report_compilation(rows_kernel: Kernel) -> None:
     """Say once, to a person who waits, that the first call of a kernel compiles it."""
-    if _state.has_reported or rows_kernel in _state.seen or not isinstance(rows_kernel, Kernel):
-        return
-    _state.seen.add(rows_kernel)
     is_watched = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
-    if is_watched and not is_ready(rows_kernel):
+    if is_watched and not _state.has_reported and not is_ready(rows_kernel):
         _state.has_reported = True
         print("fastcos: compiling kernels, once on this machine: half a minute", file=sys.stderr)
 
 
 class _Job:
-    """The blocks of one call, taken one by one by the next free thread."""
+    """The blocks of one call, taken one by one by the next free thread of the pool."""
 
-    def __init__(self, rows_kernel: Callable[..., None], blocks: Blocks, arrays: Any) -> None:
-        # a kernel looks for the code of these types once, not in every block
-        self._function: Callable[..., None]
-        self._function, self._arguments = (
-            rows_kernel.bind(*arrays) if isinstance(rows_kernel, Kernel) else (rows_kernel, arrays)
-        )
+    def __init__(self, function: Callable[..., None], arguments: Any, blocks: Blocks) -> None:
+        self._function, self._arguments = function, arguments
         self._left = list(itertools.pairwise(blocks.tolist()))[::-1]
         self._total = int(blocks[-1] - blocks[0])
         self._done = 0
@@ -162,15 +172,7 @@ class _Job:
         self._error: BaseException | None = None
         self._changed = threading.Condition()
 
-    def run_here(self, progress: Progress | None) -> None:
-        while self._left:
-            lo, hi = self._left.pop()
-            self._function(lo, hi, *self._arguments)
-            self._done += hi - lo
-            if progress is not None:
-                progress(self._done, self._total)
-
-    def run_on_pool(self, size: int, progress: Progress | None) -> None:
+    def run(self, size: int, progress: Progress | None) -> None:
         try:
             try:
                 _submit(self._drain, min(size, len(self._left)), size)
