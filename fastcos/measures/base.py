@@ -294,11 +294,12 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     'cosine'
     """
     if isinstance(measure, str):
-        if measure not in REGISTRY and measure in _SCORERS:
+        if measure in _SCORERS and measure not in REGISTRY:
             raise ValueError(
                 f"measure must compare vectors, got {measure!r}: use {_SCORERS[measure]}"
             )
-        validation.as_choice("measure", measure, list_measures())
+        if measure not in REGISTRY:
+            validation.as_choice("measure", measure, list_measures())
         made: Measure = REGISTRY[measure](**parameters)
         return made
     # the check of a protocol takes 28 us: not for what has all members but perhaps a name
