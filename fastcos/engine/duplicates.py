@@ -15,16 +15,14 @@ from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
     ExecutionOptions,
-    Floats,
     Integers,
     PackedItems,
+    has_many_copies,
     no_exclusions,
+    norms_repeat,
 )
 from fastcos.kernels import exhaustive_top_k
 
-# rows are grouped where the average row has this many copies, itself among them: below that most
-# groups are single rows, and grouping costs more than it saves
-_ENOUGH_COPIES = 2.0
 # rows compared at once: they stay in the cache
 _CHUNK = 4096
 # queries whose groups are expanded at once
@@ -47,11 +45,9 @@ class DuplicateGroups(NamedTuple):
 def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
     """Return the groups of duplicate rows (with equal bias), None where copies are few.
 
-    Where no two norms are equal, O(n log n). Otherwise O(n d).
+    O(n d), which is in vain where packing.norms_repeat says no.
     """
     n = len(encoded.norms)
-    if not _norms_repeat(encoded.norms):
-        return None
     hashes = _hashes(encoded)
     order = np.argsort(hashes, kind="stable")
     # a collision that splits a group does no harm
@@ -64,7 +60,7 @@ def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
         if len(encoded.bias):
             same[some] &= encoded.bias[left] == encoded.bias[right]
     ends = np.flatnonzero(~same) + 1
-    if not _many_copies(ends, n):
+    if not has_many_copies(ends, n):
         return None
     first = order[np.append(0, ends)]
     by_first = np.argsort(first)
@@ -82,8 +78,6 @@ def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateG
     """Return the groups of duplicates among the rows of these ascending numbers."""
     if len(numbers) == len(encoded.rows):
         return find_duplicates(encoded)
-    if not _norms_repeat(encoded.norms[numbers]):  # before the rows are copied
-        return None
     found = find_duplicates(encoded.take(numbers))
     if found is None:
         return None
@@ -91,17 +85,6 @@ def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateG
     group_of[numbers] = found.group_of
     groups = numbers[found.first], group_of, found.starts, numbers[found.members]
     return DuplicateGroups(*map(validation.read_only, groups))
-
-
-def _norms_repeat(norms: Floats) -> bool:
-    ordered = np.sort(norms)
-    return _many_copies(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(norms))
-
-
-def _many_copies(ends: npt.NDArray[np.intp], n: int) -> bool:
-    sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
-    # no BLAS: its threads stay awake for milliseconds that a search needs
-    return bool(np.square(sizes).sum() >= _ENOUGH_COPIES * n)
 
 
 def _hashes(encoded: EncodedRows) -> npt.NDArray[np.uint64]:
@@ -133,7 +116,7 @@ def search(
     n, progress = len(queries.rows), options.progress
     if progress is not None:
         options = options._replace(progress=lambda done, total: progress(done * n // total, n))
-    groups = find_duplicates(queries)
+    groups = find_duplicates(queries) if norms_repeat(queries.norms) else None
     distinct, group_of = queries, validation.read_only(np.arange(n, dtype=np.int64))
     if groups is not None:
         distinct, group_of = queries.take(groups.first), groups.group_of

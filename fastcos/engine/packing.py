@@ -26,6 +26,9 @@ METRIC_TYPES = {
     "cosine": pair_scores.COSINE,
     "euclidean": pair_scores.EUCLIDEAN,
 }
+# rows are grouped where the average row has this many copies, itself among them: below that most
+# groups are single rows, and grouping costs more than it saves
+_ENOUGH_COPIES = 2.0
 # a bias counts at most this much more than inner products, so that float32 holds both
 _LARGEST_BIAS_WEIGHT = 2.0**20
 # seed of the random signs that spread a row's size over its coordinates before quantisation
@@ -188,7 +191,7 @@ def encode_rows(
     The norms show NaN and infinity, so that nothing else needs to look for them. For the cosine,
     float64 rows whose squares would underflow are scaled up, which no cosine sees.
     """
-    if narrow_rows.has_kernels(transformed):
+    if not validation.is_float_array(transformed) and narrow_rows.has_kernels(transformed):
         narrow: Any = narrow_rows.as_bits(transformed)
         norms = row_norms(narrow, n_threads)
         if not np.isfinite(norms).all():
@@ -236,12 +239,26 @@ def _check_transformed(rows: Any, bias: Any) -> None:
 
 def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     """Return the Euclidean norms (n,) of read-only rows, which may be bits of narrow ones."""
-    if uncompiled.takes(pair_scores.row_norms, 1, *rows.shape):
+    kernel = pair_scores.row_norms
+    if not parallel.has_run(kernel) and uncompiled.takes(kernel, 1, *rows.shape):
         return validation.read_only(uncompiled.row_norms(narrow_rows.from_bits(rows)))
     norms = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
-    parallel.run(pair_scores.row_norms, blocks, rows, norms, n_threads=n_threads)
+    parallel.run(kernel, blocks, rows, norms, n_threads=n_threads)
     return validation.read_only(norms)
+
+
+def norms_repeat(norms: Floats) -> bool:
+    """Whether enough norms are equal that grouping duplicate rows may pay. O(n log n)."""
+    ordered = np.sort(norms)
+    return has_many_copies(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(norms))
+
+
+def has_many_copies(ends: npt.NDArray[np.intp], n: int) -> bool:
+    """Whether groups of n rows that end there are so large that searching one of each pays."""
+    sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
+    # no BLAS: its threads stay awake for milliseconds that a search needs
+    return bool(np.square(sizes).sum() >= _ENOUGH_COPIES * n)
 
 
 def pack_items(
@@ -417,9 +434,11 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
 
     Decided by a sample of at most 2,048 items. O(128^2 d + 2048 d).
     """
-    n, rows = len(numbers), narrow_rows.from_bits(rows)
+    n = len(numbers)
     if n < _LEAST_ITEMS:
         return _NO_SHIFT
+    if not validation.is_float_array(rows):
+        rows = narrow_rows.from_bits(rows)
     # steps of the golden ratio share no period with the rows
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
     some = numbers[(places * n).astype(np.int64)]

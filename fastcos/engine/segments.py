@@ -23,6 +23,7 @@ from fastcos.engine.packing import (
     PermittedItems,
     Rows,
     no_exclusions,
+    norms_repeat,
     pack_items,
     permit,
     unpacked_items,
@@ -105,6 +106,8 @@ class Segment:
     @functools.cached_property
     def duplicates(self) -> duplicates.DuplicateGroups | None:
         """Groups of duplicates among the items that can be found, None where copies are few."""
+        if not norms_repeat(self.encoded.norms[self.numbers]):
+            return None
         return duplicates.find_duplicates_among(self.encoded, self.numbers)
 
     @functools.cached_property
@@ -204,7 +207,8 @@ class Segment:
         numbers = self.numbers if permitted is None else permitted.numbers
         kernel = score_all_rows if few else search_rows
         size = n_queries, len(numbers), self.encoded.rows.shape[1]
-        if is_unpacked and uncompiled.takes(kernel, *size) and self.duplicates is None:
+        is_compiled = not is_unpacked or parallel.has_run(kernel)
+        if not is_compiled and uncompiled.takes(kernel, *size) and self.duplicates is None:
             encoded = self.encoded._replace(rows=narrow_rows.from_bits(self.encoded.rows))
             return functools.partial(uncompiled.search, self.metric_type, encoded, numbers)
         if is_unpacked and self._is_searched_as_given(n_queries, len(numbers)):

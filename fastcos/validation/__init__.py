@@ -18,6 +18,7 @@ from fastcos.validation.arguments import (
     Array as Array,
     Kind as Kind,
     Rows as Rows,
+    any_sparse as any_sparse,
     as_choice as as_choice,
     as_count as as_count,
     as_flag as as_flag,
@@ -50,6 +51,7 @@ from fastcos.validation.arguments import (
     check_text as check_text,
     did_you_mean as did_you_mean,
     format_value as format_value,
+    is_float_array as is_float_array,
     read_only as read_only,
 )
 from fastcos.validation.column_names import (

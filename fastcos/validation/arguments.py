@@ -147,6 +147,20 @@ def did_you_mean(value: Any, choices: Collection[str]) -> str:
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
+def is_float_array(X: Any) -> bool:
+    """Whether X is an array in memory of float32 or float64, as as_rows returns it."""
+    return type(X) is np.ndarray and X.dtype.char in "fd"
+
+
+def any_sparse(*arguments: Any) -> bool:
+    """Whether one of the arguments is sparse."""
+    return any(
+        containers.is_sparse(one)
+        for one in arguments
+        if one is not None and not isinstance(one, np.ndarray)
+    )
+
+
 def as_rows(
     name: str, X: Any, *, dtype: npt.DTypeLike | None = None, or_vector: bool = False
 ) -> Rows:
@@ -179,7 +193,7 @@ def _are_finite(rows: Rows) -> bool:
 
 def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[Any]:
     """Return X as an array (n, d) of real numbers, n and d >= 1; its values are not read."""
-    array = containers.as_array(name, X)
+    array = X if is_float_array(X) else containers.as_array(name, X)
     if or_vector and array.ndim == 1:
         array = array[np.newaxis]
     if array.dtype == np.uint8:
