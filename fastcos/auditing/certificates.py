@@ -172,14 +172,14 @@ def as_edges(
         validation.check_scorable("items", block, block)
         encoded = encode_rows(block, None, None, "cosine")
         norms[lo : lo + len(block)] = encoded.norms
-    items = given if memmap.is_memmap(given) else encoded.rows
+    items = given if isinstance(given, np.memmap) else encoded.rows
     sample = ItemRows(items, validation.read_only(norms), validation.read_only(chosen), memory)
     return sample, k, condition
 
 
 def _rows_at_once(items: Any, working_memory: float, rows_per_list: int) -> int:
     """How many lists of rows fit working_memory; all of them if the items are in memory."""
-    if not memmap.is_memmap(items):
+    if not isinstance(items, np.memmap):
         return len(items)
     row_bytes = (items.itemsize + _BYTES_BESIDE) * items.shape[1]
     fits = _ROWS_SHARE * working_memory * 2**20 / (row_bytes * rows_per_list)
@@ -194,7 +194,7 @@ def parts(
     Yields the slice of rows, the items that these rows and their lists name, and the lists with
     the numbers of those items. Items in memory are one part and keep their numbers.
     """
-    if not memmap.is_memmap(sample.items):
+    if not isinstance(sample.items, np.memmap):
         yield slice(0, len(lists)), sample, lists
         return
     step = _rows_at_once(sample.items, sample.working_memory, lists.shape[1] + 1)

@@ -33,7 +33,7 @@ def raw_score_blocks(
     """
     n, m = len(queries), len(pool)
     query_rows = memmap.take_rows("vectors", rows, queries)
-    on_disk = memmap.is_memmap(rows)
+    on_disk = isinstance(rows, np.memmap)
     block, step = max(1, BLOCK // m), m
     if on_disk:
         memory = config.working_memory() * 2**20

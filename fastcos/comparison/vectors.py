@@ -111,7 +111,7 @@ def compare_vectors(
     embeddings = Embeddings(rows)
     chosen = measures is not None
     candidates, left_out = select_candidates(measures, embeddings)
-    if memmap.is_memmap(rows):
+    if isinstance(rows, np.memmap):
         in_memory = [one for one in candidates if not capabilities(one.make(embeddings)).blocks]
         if chosen and in_memory:
             raise ValueError(

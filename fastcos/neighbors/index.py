@@ -836,7 +836,7 @@ def _as_item_rows(
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
         return np.empty(shape, np.float32)
-    if in_memory and memmap.is_memmap(X):
+    if in_memory and isinstance(X, np.memmap):
         return validation.as_rows(name, X)
     rows = as_items(name, X, measure, or_vector=or_vector, in_blocks=True)
     if not memmap.is_narrow(rows):

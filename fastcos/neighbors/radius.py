@@ -100,7 +100,7 @@ def neighbors_above(
     >>> neighbors_above(items, calibrate(items, fpr=0.01)).nnz / (200 * 199) <= 0.01
     True
     """
-    if validation.is_sparse(queries) or validation.is_sparse(items):
+    if validation.any_sparse(queries, items):
         from fastcos.neighbors.sparse import sparse_neighbors_above
 
         options = as_options(n_threads, working_memory, progress)

@@ -40,9 +40,7 @@ from fastcos.neighbors.types import (
 )
 from fastcos.storage.memmap import (
     as_mapped_rows,
-    is_memmap,
     is_narrow,
-    is_read_in_blocks,
     read_rows,
 )
 
@@ -138,7 +136,7 @@ def top_k(
     exclude_self = validation.as_flag("exclude_self", exclude_self)
     if isinstance(items, int | np.integer):  # other libraries have k in this place
         raise TypeError(f"items must be rows, got {items}; for {items} neighbours give k={items}")
-    if validation.is_sparse(queries) or validation.is_sparse(items):
+    if validation.any_sparse(queries, items):
         from fastcos.neighbors.sparse import sparse_top_k
 
         validation.check_none("out", out, "for sparse rows")
@@ -163,11 +161,12 @@ def top_k(
     Q = as_items("queries", queries, given, or_vector=items is not None, in_blocks=in_blocks)
     X = Q if items is None else as_items("items", items, given, in_blocks=in_blocks)
     options = as_options(n_threads, working_memory, progress)
-    as_given = _is_searched_narrow(X, options)
-    if not as_given and any(is_narrow(rows) for rows in (Q, X)):
-        options = options._replace(
-            working_memory=min(options.working_memory, max(_LEAST_NARROW_MEMORY, X.nbytes))
-        )
+    as_given = False
+    if not (validation.is_float_array(Q) and validation.is_float_array(X)):
+        as_given = _is_searched_narrow(X, options)
+        if not as_given and (is_narrow(Q) or is_narrow(X)):
+            memory = min(options.working_memory, max(_LEAST_NARROW_MEMORY, X.nbytes))
+            options = options._replace(working_memory=memory)
     validation.check_same_width("items", X, "queries", Q)
     own = items is None and exclude_self
     k = validation.as_neighbor_count(k, X.shape[0], without_itself=own)
@@ -189,7 +188,8 @@ def top_k(
         # pack only what may be found
         some = fitted.segments[0].only(request.permitted)
         fitted, request = fitted._replace(segments=(some,)), request._replace(permitted=None)
-    return padded(search(fitted, request, options, results), k)
+    found = search(fitted, request, options, results)
+    return found if request.k == k else padded(found, k)
 
 
 def as_items(
@@ -199,9 +199,9 @@ def as_items(
 
     in_blocks: narrow rows are left as they are, if the measure takes rows as given.
     """
-    if is_memmap(X) and X.ndim > 1 and capabilities(measure).blocks:
+    if isinstance(X, np.memmap) and X.ndim > 1 and capabilities(measure).blocks:
         return as_mapped_rows(name, X)
-    if in_blocks and capabilities(measure).append:
+    if in_blocks and not validation.is_float_array(X) and capabilities(measure).append:
         narrow = validation.as_shared_array(X)
         if is_narrow(narrow):
             return as_mapped_rows(name, narrow)
@@ -251,7 +251,7 @@ def as_request(
     own: query i is item i and must not find itself.
     """
     n, permitted, lists = Q.shape[0], None, None
-    if validation.is_sparse(allowed):
+    if validation.any_sparse(allowed):
         lists = _as_lists(allowed, n, n_items)
         k = min(k, int(np.diff(lists[0]).max(initial=0)))
     elif allowed is not None:
@@ -303,7 +303,7 @@ def fit_items(
     as_given: narrow rows are one segment, too.
     """
     fitted = measure.fit(X)
-    if is_read_in_blocks(X) and not as_given:
+    if not (as_given or validation.is_float_array(X)):
         return FittedItems(fitted, len(X), (), X)
     return FittedItems(fitted, len(X), (encode_segment(fitted, X, n_threads),))
 
@@ -336,7 +336,7 @@ def search(
 
 def batch_size(items: FittedItems, request: SearchRequest, options: ExecutionOptions) -> int:
     """Queries whose encoded rows and results fit their share of the working memory."""
-    if items.mapped is not None or is_read_in_blocks(request.queries):
+    if items.mapped is not None or not validation.is_float_array(request.queries):
         from fastcos.neighbors.out_of_core import block_sizes
 
         return block_sizes(items.rows, request, items.measure, options).queries
@@ -347,7 +347,7 @@ def batch_size(items: FittedItems, request: SearchRequest, options: ExecutionOpt
 
 def read_batch(queries: Any, lo: int, hi: int) -> validation.Rows:
     """Return queries [lo, hi) as checked rows."""
-    if is_read_in_blocks(queries):
+    if not validation.is_float_array(queries):
         return read_rows("queries", queries, lo, hi)
     Q: validation.Rows = queries if hi - lo == len(queries) else queries[lo:hi]
     return Q
@@ -432,13 +432,14 @@ def _encoded_queries(
     options: ExecutionOptions,
 ) -> EncodedRows:
     """Encode the queries; where they are the items, encoded alike, take those."""
-    measure = items.measure
+    measure, only = items.measure, items.segments[0] if len(items.segments) == 1 else None
     alike = getattr(type(measure), "encode_queries", None) is Plain.encode_queries
-    is_same = len(items.segments) == 1 and request.queries is items.rows and alike
-    # of narrow rows only the queries are widened
-    if is_same and Q.dtype == items.segments[0].encoded.rows.dtype:
-        encoded = items.segments[0].encoded
-        return encoded if len(Q) == len(items.rows) else encoded.take(slice(first, first + len(Q)))
+    if only is not None and request.queries is only.rows and alike:
+        encoded = only.encoded
+        # of narrow rows only the queries are widened
+        if Q.dtype == encoded.rows.dtype:
+            same = len(Q) == len(only.rows)
+            return encoded if same else encoded.take(slice(first, first + len(Q)))
     return encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
 
 
@@ -447,7 +448,7 @@ def _segments(
 ) -> Iterator[tuple[Segment, tuple[float, float]]]:
     """Yield each segment, and which share of all items it is."""
     if items.mapped is None:
-        before, n = 0, items.n_live
+        before, n = 0, sum(len(segment.numbers) for segment in items.segments)
         for segment in items.segments:
             share = before / n, (before + len(segment.numbers)) / n
             before += len(segment.numbers)

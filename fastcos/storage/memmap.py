@@ -20,11 +20,6 @@ _TAKEN_AT_ONCE = 256
 _COPIED_AT_ONCE = 1 << 22
 
 
-def is_memmap(X: Any) -> bool:
-    """Whether X is memory-mapped, as np.load(path, mmap_mode="r") returns it."""
-    return isinstance(X, np.memmap)
-
-
 def is_narrow(X: Any) -> bool:
     """Whether X is an array in memory whose type of one or two bytes float32 holds exactly."""
     if type(X) is not np.ndarray:  # a map or a masked array
@@ -34,7 +29,7 @@ def is_narrow(X: Any) -> bool:
 
 def is_read_in_blocks(X: Any) -> bool:
     """Whether a search reads X block by block."""
-    return is_memmap(X) or is_narrow(X)
+    return isinstance(X, np.memmap) or is_narrow(X)
 
 
 def as_mapped_rows(name: str, X: Any) -> Any:
@@ -54,7 +49,7 @@ def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) ->
     """
     if is_narrow(X):
         return validation.as_rows(f"{name}[{lo}:{hi}]", X[lo:hi], dtype=np.float32)
-    if not is_memmap(X):
+    if not isinstance(X, np.memmap):
         rows_in_memory: validation.Rows = X[lo:hi]
         return rows_in_memory
     read_ahead(X[hi : 2 * hi - lo])
@@ -76,7 +71,7 @@ def take_rows(
     """Return the rows of these numbers as valid rows in memory."""
     if is_narrow(X):
         return validation.as_rows(name, X[numbers], dtype=np.float32)
-    if not is_memmap(X):
+    if not isinstance(X, np.memmap):
         rows_in_memory: validation.Rows = validation.read_only(X[numbers])
         return rows_in_memory
     rows = np.empty((len(numbers), X.shape[1]), X.dtype)
@@ -109,7 +104,7 @@ def _take(
 
 def _release_copied(X: Any) -> None:
     # an unpickled map is in memory, and pages of a private copy may have been written
-    if is_memmap(X) and X.mode != "c":
+    if isinstance(X, np.memmap) and X.mode != "c":
         release(X)
 
 
