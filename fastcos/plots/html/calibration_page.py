@@ -5,7 +5,7 @@ from typing import Any
 
 from fastcos.calibration.labelled import LabelledCalibration
 from fastcos.calibration.pairs import NearPairs
-from fastcos.calibration.result import RATES, Calibration
+from fastcos.calibration.result import Calibration
 from fastcos.plots.calibration import (
     OperatingCurveDisplay,
     ScoreDistributionDisplay,
@@ -80,9 +80,7 @@ def threshold_section(found: Calibration) -> Markup:
     """Return the table of thresholds by false-positive rate; also on the page of an audit."""
     condition = None if found.rescaling is None else found.rescaling.condition
     rows = []
-    for rate in RATES:
-        if rate < found.smallest_fpr:
-            continue
+    for rate in found.rates:
         threshold = found.threshold(rate)
         low, high = found.threshold_interval(rate, confidence=0.99)
         cells = [
@@ -98,14 +96,9 @@ def threshold_section(found: Calibration) -> Markup:
     moved = [] if condition is None else [f"rate, linear maps up to {condition:g}"]
     return section(
         "What threshold for what error?",
-        element(
-            "p",
-            "A false positive is a random pair that reaches the threshold. The interval is over "
-            "rows drawn again. The last but one column is how many items a query finds by chance."
-            if condition is not None
-            else "A false positive is a random pair that reaches the threshold. The interval is "
-            "over rows drawn again. The last column is how many items a query finds by chance.",
-        ),
+        "A false positive is a random pair that reaches the threshold. The interval is over rows "
+        f"drawn again. The last {'but one ' if moved else ''}column is how many items a query "
+        "finds by chance.",
         table(
             f"Thresholds of the {found.measure} by false-positive rate",
             (
@@ -145,23 +138,7 @@ def _header(found: Calibration, name: str, score: float | None) -> Markup:
 
 
 def _distribution(found: Calibration) -> Markup:
-    shares = "; ".join(
-        f"{found.threshold(rate):.3f} or more: {rate:g}"
-        for rate in RATES
-        if rate >= found.smallest_fpr
-    )
-    parts: list[object] = [
-        element(
-            "p",
-            f"Scores of all pairs. The dashed line is the threshold {found.threshold():.3f} for a "
-            f"rate of {found.fpr:g}.",
-        ),
-        figure(
-            ScoreDistributionDisplay(found),
-            260,
-            f"Histogram of the scores of random pairs; {shares}",
-        ),
-    ]
+    shares = "; ".join(f"{found.threshold(rate):.3f} or more: {rate:g}" for rate in found.rates)
     model = "The tail has no spread: there is no model of it."
     if (tail := found.tail) is not None:
         model = (
@@ -170,11 +147,18 @@ def _distribution(found: Calibration) -> Markup:
             f"from {tail.start:.3f} on. Its largest distance to them (Kolmogorov-Smirnov) is "
             f"{tail.distance:.3f}."
         )
-    parts += [
-        element("p", model),
+    return section(
+        "How scores of random pairs are distributed",
+        f"Scores of all pairs. The dashed line is the threshold {found.threshold():.3f} for a rate "
+        f"of {found.fpr:g}.",
+        figure(
+            ScoreDistributionDisplay(found),
+            260,
+            f"Histogram of the scores of random pairs; {shares}",
+        ),
+        model,
         figure(TailDisplay(found), 300, f"Probability of a score or more: {shares}"),
-    ]
-    return section("How scores of random pairs are distributed", *parts)
+    )
 
 
 def _examples(
@@ -192,7 +176,7 @@ def _examples(
         rows.append((joined([str(names[0])]), str(names[1]), f"{score:.5f}", p))
     return section(
         "Pairs just above and just below the threshold",
-        element("p", f"The threshold is {found.threshold():.5f}. Are the pairs above it related?"),
+        f"The threshold is {found.threshold():.5f}. Are the pairs above it related?",
         table("Pairs next to the threshold", ("query", "item", found.measure, "p"), rows),
     )
 
@@ -204,13 +188,10 @@ def _rescaling(found: Calibration) -> Markup:
     return section(
         "How far a free choice moves the threshold",
         element("p", element("strong", moved.verdict)),
-        element(
-            "p",
-            "A rescaling D multiplies the latent dimensions of one side of a model and divides "
-            "those of the other. It changes cosines, but no dot product. Both ends were found by "
-            f"search on the pairs of {moved.n_rows:,} items, so the true range is at least as "
-            "wide. No linear map of the condition moves the threshold beyond the bounds.",
-        ),
+        "A rescaling D multiplies the latent dimensions of one side of a model and divides "
+        "those of the other. It changes cosines, but no dot product. Both ends were found by "
+        f"search on the pairs of {moved.n_rows:,} items, so the true range is at least as "
+        "wide. No linear map of the condition moves the threshold beyond the bounds.",
         facts(
             {
                 "least threshold found": f"{moved.low:.3f}",
@@ -241,13 +222,10 @@ def _labelled(found: LabelledCalibration | None) -> Markup:
     shares = [f"if {share:g}" for share in _PREVALENCES]
     return section(
         "Labelled pairs",
-        element(
-            "p",
-            f"{found.n_relevant:,} pairs are labelled relevant and {found.n_other:,} not; a "
-            f"relevant one has the higher score with probability {found.auc:.3f}. The probability "
-            f"that a pair is relevant ({found.method}) depends on the share of relevant pairs "
-            "where it comes from, which is usually far lower than among labelled ones.",
-        ),
+        f"{found.n_relevant:,} pairs are labelled relevant and {found.n_other:,} not; a "
+        f"relevant one has the higher score with probability {found.auc:.3f}. The probability "
+        f"that a pair is relevant ({found.method}) depends on the share of relevant pairs "
+        "where it comes from, which is usually far lower than among labelled ones.",
         figure(
             OperatingCurveDisplay(found),
             260,
@@ -266,18 +244,12 @@ def _labelled(found: LabelledCalibration | None) -> Markup:
 def _method(found: Calibration) -> Markup:
     return section(
         "How to read this",
-        element(
-            "p",
-            "Random pairs hold a few related ones. The rate among unrelated pairs is therefore at "
-            "most the one given, and nearly it where related pairs are rare. The rates hold for "
-            "rows from the same source as these: calibrate again for another model, language or "
-            "collection.",
-        ),
-        element(
-            "p",
-            f"Scores are counted exactly in bins of width {found.width:.2g}; a score within "
-            "rounding of an edge may be in the next bin. Pairs share rows, so that the intervals "
-            "count them as fewer independent ones, as a bootstrap of the rows does.",
-        ),
+        "Random pairs hold a few related ones. The rate among unrelated pairs is therefore at "
+        "most the one given, and nearly it where related pairs are rare. The rates hold for "
+        "rows from the same source as these: calibrate again for another model, language or "
+        "collection.",
+        f"Scores are counted exactly in bins of width {found.width:.2g}; a score within "
+        "rounding of an edge may be in the next bin. Pairs share rows, so that the intervals "
+        "count them as fewer independent ones, as a bootstrap of the rows does.",
         element("p", f"Data: SHA-256 {found.dataset}.", class_="quiet"),
     )

@@ -24,8 +24,12 @@ def document(title: str, sections: Iterable[Markup], provenance: Mapping[str, An
 
 
 def section(title: str, *children: object) -> Markup:
-    """Return a section with a heading."""
-    return element("section", element("h2", title), *children)
+    """Return a section with a heading; texts that are not markup become paragraphs."""
+    parts = (
+        child if isinstance(child, Markup) or not child else element("p", child)
+        for child in children
+    )
+    return element("section", element("h2", title), *parts)
 
 
 def facts(values: Mapping[str, str]) -> Markup:

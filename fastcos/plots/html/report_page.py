@@ -129,15 +129,12 @@ def _robustness(report: Audit) -> Markup:
     )
     return section(
         "How much rescaling do the neighbours survive?",
-        element(
-            "p",
-            "A rescaling D multiplies the latent dimensions of the users and divides those of the "
-            "items. It changes cosines, but no dot product of a user and an item. Its condition is "
-            "its largest factor over the smallest. The true share of neighbours that survive "
-            "every D of a condition is in the shaded band. Below the band neighbours are "
-            "certified; above it an attack found a D that removes them. At condition "
-            f"{report.condition:g}, the vertical line: {certified} to {unbroken}.",
-        ),
+        "A rescaling D multiplies the latent dimensions of the users and divides those of the "
+        "items. It changes cosines, but no dot product of a user and an item. Its condition is "
+        "its largest factor over the smallest. The true share of neighbours that survive "
+        "every D of a condition is in the shaded band. Below the band neighbours are "
+        "certified; above it an attack found a D that removes them. At condition "
+        f"{report.condition:g}, the vertical line: {certified} to {unbroken}.",
         figure(RobustnessDisplay(report), 320, label),
         element(
             "details",
@@ -163,15 +160,12 @@ def _dimensions(report: Audit) -> Markup:
     )
     return section(
         "Which dimensions does it come from?",
-        element(
-            "p",
-            f"The sensitivity index is {report.sensitivity:.2f} on a scale from 0 to 1 "
-            f"({report.random_basis_sensitivity:.2f} in a random basis). A rescaling of condition "
-            "κ moves Fisher's z of a neighbour by up to about the index times ln κ. Each bar is "
-            "the share of one latent dimension, counted from 0"
-            + (f"; {hidden} smaller ones are not drawn" if hidden else "")
-            + ". The dashed line is an equal share.",
-        ),
+        f"The sensitivity index is {report.sensitivity:.2f} on a scale from 0 to 1 "
+        f"({report.random_basis_sensitivity:.2f} in a random basis). A rescaling of condition "
+        "κ moves Fisher's z of a neighbour by up to about the index times ln κ. Each bar is "
+        "the share of one latent dimension, counted from 0"
+        + (f"; {hidden} smaller ones are not drawn" if hidden else "")
+        + ". The dashed line is an equal share.",
         figure(DimensionSharesDisplay(report), 260, label) if report.dimension_shares.any() else "",
         element(
             "details",
@@ -186,12 +180,9 @@ def _parametrizations(report: Audit) -> Markup:
     known = next((one.meaning for one in forms if one.name == report.parametrization), None)
     return section(
         "The same model under other parametrisations",
-        element(
-            "p",
-            "Each row has the same dot products of users and items. If its neighbours differ from "
-            "the given ones, only the parametrisation differs."
-            + (f" The given factors: {known}." if known else ""),
-        ),
+        "Each row has the same dot products of users and items. If its neighbours differ from "
+        "the given ones, only the parametrisation differs."
+        + (f" The given factors: {known}." if known else ""),
         _variants("Parametrisations", "form", (report.given, *forms)),
         element(
             "p",
@@ -209,12 +200,9 @@ def _invariants(report: Audit) -> Markup:
     with_users = any(row.name == "query_metric" for row in rows)
     return section(
         "What no rescaling changes",
-        element(
-            "p",
-            "Cosines of these baselines are the same for every rescaling, and for every linear "
-            "map, of the model. Low agreement with the given embeddings is not their fault."
-            + ("" if with_users else " One more needs the embeddings of the users."),
-        ),
+        "Cosines of these baselines are the same for every rescaling, and for every linear "
+        "map, of the model. Low agreement with the given embeddings is not their fault."
+        + ("" if with_users else " One more needs the embeddings of the users."),
         _variants("Invariant baselines", "baseline", rows),
     )
 
@@ -247,14 +235,11 @@ def _label_recovery(report: Audit) -> Markup:
     )
     return section(
         "How far a rescaling moves label recovery",
-        element(
-            "p",
-            f"Pairwise AUC over {found.n_items:,} labelled items: the probability that two items "
-            f"of one label are nearer than two of different labels. It is {found.given:.3f} as "
-            f"given; 0.5 is chance level. Rescalings of condition at most {found.condition:g} move "
-            f"it from {found.low:.3f} to {found.high:.3f}. Both ends were found by search, so the "
-            "true range is at least as wide.",
-        ),
+        f"Pairwise AUC over {found.n_items:,} labelled items: the probability that two items "
+        f"of one label are nearer than two of different labels. It is {found.given:.3f} as "
+        f"given; 0.5 is chance level. Rescalings of condition at most {found.condition:g} move "
+        f"it from {found.low:.3f} to {found.high:.3f}. Both ends were found by search, so the "
+        "true range is at least as wide.",
         figure(LabelRecoveryDisplay(found), 260, label),
     )
 
@@ -262,7 +247,7 @@ def _label_recovery(report: Audit) -> Markup:
 def _shape(report: Audit) -> Markup:
     return section(
         "Shape",
-        element("p", "Statistics of the embeddings as given; a rescaling changes each of them."),
+        "Statistics of the embeddings as given; a rescaling changes each of them.",
         facts({name: optional(value, ".3g") for name, value in report.shape().items()}),
     )
 
@@ -270,20 +255,14 @@ def _shape(report: Audit) -> Markup:
 def _method(report: Audit) -> Markup:
     return section(
         "How to read this",
-        element(
-            "p",
-            "Training determines what the model predicts. For many models it does not determine "
-            "the scale of the latent dimensions: any D on one side and its inverse on the other "
-            "predict the same (Steck, Ekanadham, Kallus 2024, arXiv:2403.05440). Condition 1 is no "
-            "change. For scale: 2.3 lies between the two special cases of that paper on its own "
-            "simulation.",
-        ),
-        element(
-            "p",
-            f"Certificates and attacks use {report.n_sampled} sampled items, the comparisons "
-            f"{report.n_listed:,}, all else all items unless it says otherwise. A certificate is a "
-            "proof; an attack is a D that was found; between the two nothing is known.",
-        ),
+        "Training determines what the model predicts. For many models it does not determine "
+        "the scale of the latent dimensions: any D on one side and its inverse on the other "
+        "predict the same (Steck, Ekanadham, Kallus 2024, arXiv:2403.05440). Condition 1 is no "
+        "change. For scale: 2.3 lies between the two special cases of that paper on its own "
+        "simulation.",
+        f"Certificates and attacks use {report.n_sampled} sampled items, the comparisons "
+        f"{report.n_listed:,}, all else all items unless it says otherwise. A certificate is a "
+        "proof; an attack is a D that was found; between the two nothing is known.",
     )
 
 
