@@ -141,6 +141,11 @@ class Calibration(Record):
         """The smallest false-positive rate for which a threshold is given: 0.01 over the pairs."""
         return EXTRAPOLATED / self.n_pairs
 
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The rates of ``RATES`` for which a threshold is given."""
+        return tuple(rate for rate in RATES if rate >= self.smallest_fpr)
+
     def threshold(self, fpr: float | None = None) -> float:
         """The least score that a random pair reaches with at most this probability.
 

@@ -164,13 +164,10 @@ def run(given: argparse.Namespace) -> int:
 
 def _thresholds(calibration: "Calibration") -> dict[str, Any]:
     """Return the thresholds by rate; the whole distribution is for fastcos calibrate."""
-    from fastcos.calibration import RATES
-
-    rates = [rate for rate in RATES if rate >= calibration.smallest_fpr]
     return {
         "verdict": calibration.verdict,
         "n_pairs": calibration.n_pairs,
-        "thresholds": {f"{rate:g}": calibration.threshold(rate) for rate in rates},
+        "thresholds": {f"{rate:g}": calibration.threshold(rate) for rate in calibration.rates},
     }
 
 

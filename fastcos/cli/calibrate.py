@@ -42,12 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--queries", metavar="FILE", help="vectors that search the items (default: the items)"
     )
-    parser.add_argument(
-        "--measure",
-        default="cosine",
-        metavar="NAME",
-        help=f"default cosine; a wrong name lists all; {options.MEASURE_SYNTAX}",
-    )
+    options.add_measure(parser)
     parser.add_argument(
         "--fpr", type=float, default=1e-4, metavar="P", help="false-positive rate (default 1e-4)"
     )
@@ -101,10 +96,7 @@ def run(given: argparse.Namespace) -> int:
         say(note)
     queries = query_ids = None
     if given.queries is not None:
-        found = io.read_vectors(
-            given.queries, vector_column=given.vector_column, id_column=given.id_column
-        )
-        queries, query_ids = found.vectors, found.ids
+        queries, query_ids = options.read_vectors(given.queries, given)
     names = model.ids if given.names is None else io.read_names(given.names, model.ids)
     labelled = None if given.labelled is None else _labelled(given, model, measure)
     with progress_bar("scoring pairs") as progress:
@@ -166,17 +158,14 @@ def _labelled(given: argparse.Namespace, model: io.Factors, measure: Any) -> "La
 def _show(
     calibration: "Calibration", labelled: "LabelledCalibration | None", score: float | None
 ) -> None:
-    from fastcos.calibration import RATES
-
     if score is not None:
         print(calibration.reading(score))
     print(calibration.verdict)
     rows: list[list[Any]] = []
-    for rate in RATES:
-        if rate >= calibration.smallest_fpr:
-            low, high = calibration.threshold_interval(rate, confidence=0.99)
-            by_chance = f"{rate * calibration.n_given[1]:,.3g}"
-            rows.append([f"{rate:g}", calibration.threshold(rate), low, high, by_chance])
+    for rate in calibration.rates:
+        low, high = calibration.threshold_interval(rate, confidence=0.99)
+        by_chance = f"{rate * calibration.n_given[1]:,.3g}"
+        rows.append([f"{rate:g}", calibration.threshold(rate), low, high, by_chance])
     print_table(
         f"thresholds of the {calibration.measure} by false-positive rate, "
         f"{calibration.n_pairs:,} pairs",

@@ -187,8 +187,7 @@ def _compare_vectors(given: argparse.Namespace) -> int:
         model = read_model_folder(given.interactions)
         vectors, ids = model.model.item_embeddings(), model.ids
     else:
-        columns = {"vector_column": given.vector_column, "id_column": given.id_column}
-        vectors, ids = io.read_vectors(given.interactions, **columns)
+        vectors, ids = options.read_vectors(given.interactions, given)
     say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
     tasks, counts = _tasks(given, ids)
     found: dict[str, Leaderboard] = {}

@@ -99,12 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="only neighbours that a random pair reaches with this probability, by --calibration",
     )
-    parser.add_argument(
-        "--measure",
-        default="cosine",
-        metavar="NAME",
-        help=f"default cosine; a wrong name lists all; {options.MEASURE_SYNTAX}",
-    )
+    options.add_measure(parser)
     parser.add_argument(
         "--rescaling",
         metavar="NAME",
@@ -235,11 +230,9 @@ def _queries(given: argparse.Namespace, items: Any, ids: Any) -> tuple[Any, Any]
     """Return the queries and their ids; None for the items themselves."""
     if given.queries is None:
         return None, ids
-    found = io.read_vectors(
-        given.queries, vector_column=given.vector_column, id_column=given.id_column
-    )
+    found = options.read_vectors(given.queries, given)
     validation.check_same_width("--queries", found.vectors, "items", items)
-    return found.vectors, found.ids
+    return found
 
 
 def _position(name: str, text: str, ids: Any) -> int:

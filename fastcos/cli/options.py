@@ -12,7 +12,7 @@ from fastcos.cli.terminal import progress_bar, say
 
 if TYPE_CHECKING:
     from fastcos.datasets.simulation import Simulation
-    from fastcos.io import Interactions, ItemLabels
+    from fastcos.io import Interactions, ItemLabels, Vectors
     from fastcos.measures import Measure
 
 
@@ -116,6 +116,23 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
         "--id-column",
         metavar="C",
         help="column or array of ids (default: by its name; '' for none)",
+    )
+
+
+def read_vectors(path: str, given: argparse.Namespace) -> "Vectors":
+    """Read a file of vectors, by the columns that were given."""
+    from fastcos.io import read_vectors
+
+    return read_vectors(path, vector_column=given.vector_column, id_column=given.id_column)
+
+
+def add_measure(parser: argparse.ArgumentParser) -> None:
+    """Add --measure, for as_measure."""
+    parser.add_argument(
+        "--measure",
+        default="cosine",
+        metavar="NAME",
+        help=f"default cosine; a wrong name lists all; {MEASURE_SYNTAX}",
     )
 
 
