@@ -6,16 +6,13 @@ Each result is a counterexample: it includes the rescaling.
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.auditing import certificates
 from fastcos.auditing.cosine_bounds import CONDITION
 from fastcos.display import as_table
 from fastcos.kernels import attacks
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from fastcos.validation import Floats, Integers
 
 # competing items that an attack pushes past the neighbour at a time
 _COMPETITORS = 1

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.display import as_table
+from fastcos.validation import Floats
 
 Matrix = npt.NDArray[np.float32] | npt.NDArray[np.float64]
-Floats = npt.NDArray[np.float64]
 
 # rows of users in one QR decomposition: 64 MiB in float64 at 128 columns
 _BLOCK = 65_536

@@ -21,9 +21,7 @@ from fastcos.neighbors.index import SimilarityIndex
 from fastcos.neighbors.search import top_k
 from fastcos.neighbors.types import Neighbors
 from fastcos.storage import memmap
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from fastcos.validation import Floats, Integers
 
 # halvings of the range of a ratio of norms: at most 2^6 pieces, reached only near the radius
 DEPTH = 6

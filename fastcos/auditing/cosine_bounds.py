@@ -9,12 +9,11 @@ z = artanh(cosine) by at most ln condition.
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import intervals, pair_scores
+from fastcos.validation import Floats
 
-Floats = npt.NDArray[np.float64]
 Values = Any  # a float for one pair, else (n,) float64
 
 # the default condition of a rescaling: at 1.2 the certified shares of the nine embeddings of

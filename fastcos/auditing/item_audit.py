@@ -3,21 +3,19 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import metrics, parallel, validation
 from fastcos.auditing import certificates, variants
 from fastcos.auditing.certificates import ItemRows
 from fastcos.auditing.cosine_bounds import CONDITION
 from fastcos.auditing.label_recovery import search_rescalings
-from fastcos.auditing.report import TRAINED_ON, Audit, Floats, VariantScores
+from fastcos.auditing.report import TRAINED_ON, Audit, VariantScores
 from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
 from fastcos.measures.row_transforms import fingerprints
 from fastcos.neighbors.search import top_k
 from fastcos.storage import memmap
-
-Integers = npt.NDArray[np.int64]
+from fastcos.validation import Floats, Integers
 
 # The cost of an audit against one top_k of all items: python -m bench.curves Audit.
 # items whose edges are certified and attacked under rescalings

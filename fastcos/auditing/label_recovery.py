@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from fastcos import metrics, validation
 from fastcos.auditing.cosine_bounds import CONDITION, as_condition
-from fastcos.auditing.report import Floats, LabelRecovery
+from fastcos.auditing.report import LabelRecovery
+from fastcos.validation import Floats
 
 # items of the search; each step takes O(m² d)
 _SEARCHED_ITEMS = 300

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import metrics, validation
 from fastcos.auditing import certificates
 from fastcos.auditing.canonical import query_metric
-from fastcos.auditing.report import Floats, Record
+from fastcos.auditing.report import Record
 from fastcos.auditing.robustness import standard_error
 from fastcos.display import Table, as_table
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.metrics.spectrum import triangle
-
-Integers = npt.NDArray[np.int64]
+from fastcos.validation import Floats, Integers
 
 # items whose lists are compared: a standard error of at most 0.012
 _LISTED_ROWS = 2000

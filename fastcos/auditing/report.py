@@ -5,12 +5,10 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import metrics
 from fastcos.display import Table, as_table
-
-Floats = npt.NDArray[np.float64]
+from fastcos.validation import Floats
 
 # other parametrisations, and what the model was trained on
 BALANCED, ITEMS_ORTHONORMAL = "balanced", "items_orthonormal"

@@ -5,8 +5,9 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.auditing import attacks, certificates
-from fastcos.auditing.report import Floats, RobustnessPoint
+from fastcos.auditing.report import RobustnessPoint
 from fastcos.neighbors.index import SimilarityIndex
+from fastcos.validation import Floats
 
 # dense near 1, where most neighbours are lost: the table of docs/howto/audit.md
 CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)

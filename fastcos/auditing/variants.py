@@ -9,25 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import metrics, validation
 from fastcos.auditing import certificates
-from fastcos.auditing.report import (
-    BALANCED,
-    ITEMS_ORTHONORMAL,
-    USERS_ORTHONORMAL,
-    Floats,
-    VariantScores,
-)
+from fastcos.auditing.report import BALANCED, ITEMS_ORTHONORMAL, USERS_ORTHONORMAL, VariantScores
 from fastcos.auditing.robustness import standard_error
 from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.measures import Plain
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.neighbors.index import SimilarityIndex
 from fastcos.storage import memmap
+from fastcos.validation import Floats, Integers
 
-Integers = npt.NDArray[np.int64]
 Map = Callable[[validation.Rows], validation.Rows]
 Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
 

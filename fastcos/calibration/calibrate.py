@@ -15,11 +15,12 @@ from fastcos.calibration.histogram import (
     independent_pairs,
 )
 from fastcos.calibration.rescaled import SAMPLE, threshold_range
-from fastcos.calibration.result import EXTRAPOLATED, RATES, Calibration, Integers
+from fastcos.calibration.result import EXTRAPOLATED, RATES, Calibration
 from fastcos.calibration.tail import fit_tail
 from fastcos.measures.base import Measure, get_measure
 from fastcos.measures.row_transforms import fingerprints
 from fastcos.storage import memmap
+from fastcos.validation import Integers
 
 # rows that are hashed at once
 _HASHED_AT_ONCE = 8192

@@ -5,14 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import config
 from fastcos.measures.base import Measure, Plain
 from fastcos.neighbors.blocks import score_blocks
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from fastcos.validation import Floats, Integers
 
 # bins of a histogram: a bin of cosines is 2^-15 wide, 3e-5, less than the third decimal
 N_BINS = 2**16

@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.auditing.report import Record
-
-Floats = npt.NDArray[np.float64]
+from fastcos.validation import Floats
 
 METHODS = ("isotonic", "platt")
 

@@ -3,15 +3,12 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.calibration.histogram import queries_per_block
 from fastcos.measures.base import Measure, get_measure
 from fastcos.neighbors.blocks import score_blocks
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from fastcos.validation import Floats, Integers
 
 # queries among whose pairs examples are chosen
 _QUERIES = 500

@@ -4,14 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.auditing.cosine_bounds import CONDITION, as_condition, fisher_z_interval, tv_index
 from fastcos.auditing.report import Record
 from fastcos.measures.row_transforms import unit_rows
-
-Floats = npt.NDArray[np.float64]
+from fastcos.validation import Floats
 
 # rows whose pairs are searched: 500,000 pairs, 20 ms for each D of 64 columns
 SAMPLE = 1000

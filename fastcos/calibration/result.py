@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import io, validation
 from fastcos.auditing.cosine_bounds import fisher_z_interval
@@ -15,9 +14,7 @@ from fastcos.calibration.histogram import COSINE_BINS, N_BINS, Bins
 from fastcos.calibration.rescaled import ThresholdRange
 from fastcos.calibration.tail import Tail
 from fastcos.storage import FastcosFormatError
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from fastcos.validation import Floats, Integers
 
 # rates at which the counts of each row are kept
 RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)

@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos.auditing.report import Record
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from fastcos.validation import Floats, Integers
 
 # share of the pairs that the tail holds, and the least number of them: enough to fit two
 # parameters, and few enough that only the tail counts (bench/calibration.py, tail)

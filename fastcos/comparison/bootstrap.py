@@ -8,7 +8,7 @@ import numpy as np
 
 from fastcos.comparison.candidates import Candidate
 from fastcos.comparison.leaderboard import BootstrapInterval, Leaderboard, LeaderboardRow
-from fastcos.measures.row_transforms import Floats, Integers
+from fastcos.validation import Floats, Integers
 
 # coverage of the intervals, over units drawn again for this data and these models; a test is
 # significant where the interval excludes 0, by chance in 2.5 % of tests of independent units

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import validation
@@ -13,9 +12,7 @@ from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.display import as_table
 from fastcos.linalg.csr import as_interactions
 from fastcos.models.linear_mf import LinearMF
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from fastcos.validation import Floats, Integers
 
 # ranks to compare: equal steps on a logarithmic scale up to twice the paper's rank
 RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 35, 50, 100)

@@ -7,10 +7,10 @@ import numpy as np
 
 from fastcos import config, validation
 from fastcos.measures import Measure, UpperBounded
-from fastcos.measures.row_transforms import Floats, Integers, list_scores, norms_of, unit_rows
+from fastcos.measures.row_transforms import list_scores, norms_of, unit_rows
 from fastcos.metrics.labelled import packed, products
 from fastcos.storage import memmap
-from fastcos.validation import Rows
+from fastcos.validation import Floats, Integers, Rows
 
 # raw scores in one block: 16 MiB, of which several fit a working memory of 64 MiB
 BLOCK = 2**21

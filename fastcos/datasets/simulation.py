@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from fastcos import parallel, validation
 from fastcos.display import as_table
 from fastcos.kernels.sampling import Clusters, sample_rows
+from fastcos.validation import Integers
 
 Vector = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 # largest index of an int32 CSR matrix; beyond it the indices are int64
 INT32_MAX = 2**31 - 1

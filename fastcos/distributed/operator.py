@@ -11,8 +11,9 @@ from dask import config as dask_config
 from distributed import Client, Future, as_completed, get_client, get_worker
 
 from fastcos import config, storage, validation
-from fastcos.linalg.operators import Floats, Matrix, Operator, SparseOperator
+from fastcos.linalg.operators import Matrix, Operator, SparseOperator
 from fastcos.linalg.shards import InteractionShards
+from fastcos.validation import Floats
 
 # share of a worker's memory for what its tasks hold at once; Python, results and Dask take the rest
 _TASKS_SHARE = 0.5

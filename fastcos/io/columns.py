@@ -12,12 +12,11 @@ from fastcos.validation import (
     ITEM_WORDS,
     USER_WORDS,
     VALUE_WORDS,
+    Integers,
     column_word,
     format_rows,
     is_id,
 )
-
-Integers = npt.NDArray[np.int64]
 
 # letters of an id; longer texts are a column of the wrong kind
 LONGEST_ID = 500

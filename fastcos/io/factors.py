@@ -12,10 +12,9 @@ from fastcos.display import as_table
 from fastcos.io.vectors import as_vectors, check_columns, of_export, read_arrays, read_vectors
 from fastcos.storage import FastcosFormatError
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
-from fastcos.validation import Rows, as_path, check_none, check_same_width, format_value
+from fastcos.validation import Integers, Rows, as_path, check_none, check_same_width, format_value
 
 Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 # rows of a memory map that are read at once
 _ROWS = 8192
 

@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from fastcos.io.columns import (
-    Integers,
     TextColumn,
     Vocabulary,
     check_short_ids,
@@ -23,7 +22,7 @@ from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, ShardWriter, shard_rows
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError, PathLike, check_new_directory, temporary_directory
-from fastcos.validation import as_choice, as_count, as_path
+from fastcos.validation import Integers, as_choice, as_count, as_path
 
 # "error" is left out: duplicates are found after the file is half written
 _DUPLICATES = ("sum", "last", "max")

@@ -9,19 +9,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos.display import as_table
-from fastcos.io.columns import (
-    Integers,
-    as_ids,
-    check_short_ids,
-    interaction_columns,
-    refuse_rows,
-)
+from fastcos.io.columns import as_ids, check_short_ids, interaction_columns, refuse_rows
 from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
 from fastcos.io.tables import open_table
 from fastcos.linalg.csr import as_interactions
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import as_choice, as_path, check_none
+from fastcos.validation import Integers, as_choice, as_path, check_none
 
 Ids = npt.NDArray[Any]
 

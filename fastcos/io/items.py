@@ -10,20 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.display import as_table
-from fastcos.io.columns import (
-    LONGEST_ID,
-    Integers,
-    TextColumn,
-    check_ids,
-    find_column,
-    require_column,
-)
+from fastcos.io.columns import LONGEST_ID, TextColumn, check_ids, find_column, require_column
 from fastcos.io.tables import Table, open_table
 from fastcos.storage import FastcosFormatError
 from fastcos.validation import (
     ITEM_WORDS,
     NAME_WORDS,
     VALUE_WORDS,
+    Integers,
     as_list,
     as_path,
     check_text,

@@ -12,7 +12,6 @@ from fastcos.io.columns import (
     LONGEST_ID,
     Chunk,
     Columns,
-    Integers,
     TextColumn,
     Vocabulary,
     check_texts,
@@ -21,6 +20,7 @@ from fastcos.io.columns import (
 )
 from fastcos.io.streams import LARGEST_FREE_SIZE, LARGEST_RATIO, largest_size
 from fastcos.storage import FastcosFormatError
+from fastcos.validation import Integers
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")

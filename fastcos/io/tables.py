@@ -12,20 +12,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.io.columns import (
-    Chunk,
-    Columns,
-    Integers,
-    TextColumn,
-    Vocabulary,
-    check_texts,
-    refuse_rows,
-)
+from fastcos.io.columns import Chunk, Columns, TextColumn, Vocabulary, check_texts, refuse_rows
 from fastcos.io.parquet import ARROW_SUFFIXES, PARQUET_SUFFIXES, ParquetTable
 from fastcos.io.streams import open_bytes
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import as_flag, check_none, check_progress, check_text
+from fastcos.validation import Integers, as_flag, check_none, check_progress, check_text
 
 # rows of one chunk: larger chunks cost time in the garbage collector
 _CHUNK = 512

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import tall_skinny
-from fastcos.linalg.operators import Floats, Matrix, kernel_body
+from fastcos.linalg.operators import Matrix, kernel_body
 from fastcos.parallel import Progress
+from fastcos.validation import Floats
 
 # steps after a block was widened until the new directions have converged enough to be checked
 _STEPS_AFTER_WIDENING = 4

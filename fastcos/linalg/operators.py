@@ -20,13 +20,13 @@ from fastcos.kernels import sparse, sparse_blocks
 from fastcos.kernels.jit import DISABLE_JIT
 from fastcos.linalg import buffer_pool, partial_sums
 from fastcos.linalg.csr import as_interactions, csr_arrays
+from fastcos.validation import Floats
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
     from scipy.sparse.linalg import LinearOperator
 
 Matrix = npt.NDArray[np.floating[Any]]
-Floats = npt.NDArray[np.float64]
 
 # non-zeros times columns of one block of rows: some milliseconds of work
 WORK_PER_BLOCK = 1 << 24

@@ -23,8 +23,9 @@ from fastcos import config, parallel, storage, validation
 from fastcos.kernels import sparse
 from fastcos.linalg import operators, partial_sums
 from fastcos.linalg.csr import as_interactions
-from fastcos.linalg.operators import Floats, Matrix, Operator, SparseOperator, Workspace
+from fastcos.linalg.operators import Matrix, Operator, SparseOperator, Workspace
 from fastcos.storage import memmap
+from fastcos.validation import Floats
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

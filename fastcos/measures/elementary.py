@@ -4,7 +4,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastcos.measures.base import Floats, Invariances, MetricType, Plain, invariances, register
+from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
+from fastcos.validation import Floats
 
 
 @register

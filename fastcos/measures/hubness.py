@@ -13,14 +13,8 @@ from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.measures.base import Invariances, MetricType, Plain, Rows, invariances, register
 from fastcos.measures.knn_stats import RowLookup, cosine_moments, nearest
-from fastcos.measures.row_transforms import (
-    Floats,
-    Integers,
-    as_contiguous,
-    norms_of,
-    same_type,
-    unit_rows,
-)
+from fastcos.measures.row_transforms import as_contiguous, norms_of, same_type, unit_rows
+from fastcos.validation import Floats, Integers
 
 # dis_sim_local: rows from which the origin is computed, and steps towards their median
 _SAMPLE = 256

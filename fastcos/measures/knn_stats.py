@@ -10,7 +10,8 @@ from fastcos import config
 from fastcos.engine.packing import ExecutionOptions, encode_rows
 from fastcos.engine.segments import Segment, nearest as engine_nearest
 from fastcos.measures.base import MetricType, Rows
-from fastcos.measures.row_transforms import Floats, Integers, blocks_of, fingerprints, mean_of
+from fastcos.measures.row_transforms import blocks_of, fingerprints, mean_of
+from fastcos.validation import Floats, Integers
 
 # rows whose moments are taken at once: their block of products stays in the cache
 _ROWS_PER_BLOCK = 2048

@@ -8,8 +8,6 @@ from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.measures.base import Invariances, Plain, Rows, invariances, register
 from fastcos.measures.row_transforms import (
-    Floats,
-    Integers,
     as_contiguous,
     gram_of,
     mean_of,
@@ -17,6 +15,7 @@ from fastcos.measures.row_transforms import (
     scaled_up_rows,
     unit_rows,
 )
+from fastcos.validation import Floats, Integers
 
 # share of the largest eigenvalue below which one is rounding
 _RANK_TOLERANCE = 1e-12

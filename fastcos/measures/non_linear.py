@@ -12,8 +12,6 @@ from fastcos.linalg import buffer_pool
 from fastcos.measures.base import Invariances, MetricType, Plain, Rows, invariances, register
 from fastcos.measures.knn_stats import RowLookup, cosine_moments
 from fastcos.measures.row_transforms import (
-    Floats,
-    Integers,
     blocks_of,
     list_scores,
     norms_of,
@@ -22,6 +20,7 @@ from fastcos.measures.row_transforms import (
     scaled_up_rows,
     unit_rows,
 )
+from fastcos.validation import Floats, Integers
 
 # what rounding may add to an upper bound
 _SLACK = 1e-9

@@ -6,7 +6,8 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.measures.base import Invariances, MetricType, Plain, Rows, invariances, register
-from fastcos.measures.row_transforms import Floats, blocks_of, norms_of, unit_rows
+from fastcos.measures.row_transforms import blocks_of, norms_of, unit_rows
+from fastcos.validation import Floats
 
 
 @register

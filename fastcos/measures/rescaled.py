@@ -17,7 +17,7 @@ from fastcos.measures.base import (
 )
 from fastcos.measures.linear import Mapped, as_given
 from fastcos.measures.rescaling import Rescaling, as_diagonal, rescalings
-from fastcos.measures.row_transforms import Floats
+from fastcos.validation import Floats
 
 
 class ModelSpectrum(NamedTuple):

@@ -13,9 +13,7 @@ from fastcos.kernels import row_transforms
 from fastcos.linalg import buffer_pool
 from fastcos.measures.base import Rows
 from fastcos.storage import memmap
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from fastcos.validation import Floats, Integers
 
 # multiplications of a block of rows that a thread transforms at once: enough to hide its start
 _WORK_PER_BLOCK = 1_000_000

@@ -9,7 +9,6 @@ from fastcos.kernels import row_transforms
 from fastcos.measures.base import Invariances, Plain, Rows, invariances, register
 from fastcos.measures.linear import Mapped, spectrum
 from fastcos.measures.row_transforms import (
-    Floats,
     as_contiguous,
     gram_of,
     mean_of,
@@ -17,6 +16,7 @@ from fastcos.measures.row_transforms import (
     row_cuts,
     scaled_up_rows,
 )
+from fastcos.validation import Floats
 
 
 @register

@@ -9,8 +9,6 @@ from fastcos import parallel, validation
 from fastcos.kernels import pair_reductions
 from fastcos.metrics.labelled import (
     CHUNK,
-    Floats,
-    Integers,
     check_enough,
     check_varying,
     cross_products,
@@ -19,6 +17,7 @@ from fastcos.metrics.labelled import (
     unit_rows,
 )
 from fastcos.metrics.spectrum import triangle
+from fastcos.validation import Floats, Integers
 
 # relative to the squares: a smaller variance is 0 within rounding
 _ROUNDING = 1e-13

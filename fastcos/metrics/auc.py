@@ -9,8 +9,6 @@ from fastcos import config, parallel, validation
 from fastcos.kernels import pair_reductions
 from fastcos.metrics import uncompiled
 from fastcos.metrics.labelled import (
-    Floats,
-    Integers,
     LabelledRows,
     as_popularity,
     check_enough,
@@ -18,6 +16,7 @@ from fastcos.metrics.labelled import (
     packed,
     products,
 )
+from fastcos.validation import Floats, Integers
 
 # bins of pair_auc; the interval is then at most 1e-3 wide (tests/metrics/test_recovery.py)
 _N_BINS = 2**16

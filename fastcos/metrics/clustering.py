@@ -6,7 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from fastcos import validation
-from fastcos.metrics.labelled import Floats, Integers, labelled_rows, packed, products
+from fastcos.metrics.labelled import labelled_rows, packed, products
+from fastcos.validation import Floats, Integers
 
 # passes of one start: planted clusters take 5 to 15 (tests/oracles/metrics.py), noise all of them
 _MAX_ITERATIONS = 100

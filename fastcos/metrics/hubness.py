@@ -7,14 +7,13 @@ import numpy as np
 from fastcos import validation
 from fastcos.metrics.labelled import (
     CHUNK,
-    Floats,
-    Integers,
     as_neighbor_lists,
     as_popularity,
     check_enough,
     unit_rows,
 )
 from fastcos.storage import memmap
+from fastcos.validation import Floats, Integers
 
 # relative to the largest: values that differ by less are equal within rounding
 _ROUNDING = 1e-13

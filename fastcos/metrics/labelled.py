@@ -7,9 +7,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import dot_tile
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from fastcos.validation import Floats, Integers
 
 # rows of one partial sum; fixed, so that sums have one order
 CHUNK = 4096

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import validation
-from fastcos.metrics.labelled import Floats, Integers, as_neighbor_lists
+from fastcos.metrics.labelled import as_neighbor_lists
+from fastcos.validation import Floats, Integers
 
 # item numbers in one block of lists, 32 MiB: bounds the memory besides the lists
 _BLOCK = 2**22

@@ -11,8 +11,6 @@ from fastcos.kernels import pair_reductions
 from fastcos.linalg.csr import as_interactions
 from fastcos.metrics import uncompiled
 from fastcos.metrics.labelled import (
-    Floats,
-    Integers,
     Score,
     as_neighbor_lists,
     as_shared_labels,
@@ -21,6 +19,7 @@ from fastcos.metrics.labelled import (
     packed,
     unit_rows,
 )
+from fastcos.validation import Floats, Integers
 
 
 def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:

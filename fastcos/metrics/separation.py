@@ -6,7 +6,6 @@ import numpy as np
 
 from fastcos.metrics.labelled import (
     CHUNK,
-    Floats,
     LabelledRows,
     Score,
     cross_products,
@@ -14,6 +13,7 @@ from fastcos.metrics.labelled import (
     packed,
     products,
 )
+from fastcos.validation import Floats
 
 # a smaller distance or variance is 0 within rounding: products of unit rows err by less
 _ROUNDING = 1e-13

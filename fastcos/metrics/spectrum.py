@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.metrics.labelled import CHUNK, Floats, Score, check_enough, unit_rows
+from fastcos.metrics.labelled import CHUNK, Score, check_enough, unit_rows
 from fastcos.storage import memmap
+from fastcos.validation import Floats
 
 
 def effective_rank(items: Any) -> float:

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from fastcos.engine import uncompiled
 from fastcos.kernels.pair_reductions import OFFSET
-from fastcos.metrics.labelled import Floats, Integers, products
+from fastcos.metrics.labelled import products
+from fastcos.validation import Floats, Integers
 
 # a pair of rows takes 0.1 us, as long as a pair of so many entries in a search (bench.first_run)
 _DEPTH = 750

@@ -9,7 +9,6 @@ import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
@@ -19,8 +18,7 @@ from fastcos.linalg import column_stats
 from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.products import matmul
 from fastcos.models.base import SparseInputMixin
-
-Floats = npt.NDArray[np.float64]
+from fastcos.validation import Floats
 
 
 class Biases(NamedTuple):

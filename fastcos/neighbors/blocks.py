@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.engine.packing import EncodedRows, encode_rows
-from fastcos.measures.base import Floats, Measure, UpperBounded, get_measure
+from fastcos.measures.base import Measure, UpperBounded, get_measure
 from fastcos.neighbors.search import as_options
+from fastcos.validation import Floats
 
 # bytes of a score: the product in float64, the score, and what to_score makes of it
 _BYTES_PER_SCORE = 32

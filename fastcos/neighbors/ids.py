@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+from fastcos.validation import Integers
 
 Ids = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 # in results: no item
 NO_ID = -1

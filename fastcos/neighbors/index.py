@@ -31,11 +31,11 @@ from fastcos.neighbors.types import (
     padded,
 )
 from fastcos.storage import memmap
+from fastcos.validation import Integers
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-Integers = npt.NDArray[np.int64]
 
 _KIND = "SimilarityIndex"
 # neighbours that any index may be searched for: beyond, a wrong number would fill the memory

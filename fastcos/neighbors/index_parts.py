@@ -20,8 +20,7 @@ from fastcos.engine.segments import Segment
 from fastcos.measures.base import Measure, encode_segment
 from fastcos.neighbors.ids import Ids, ItemIds
 from fastcos.storage import memmap
-
-Integers = npt.NDArray[np.int64]
+from fastcos.validation import Integers
 
 # rows below which parts are merged at once: adding one row to so many of 128 columns takes 15 ms
 # (bench.index_changes)

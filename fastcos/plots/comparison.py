@@ -19,11 +19,11 @@ from fastcos.plots.style import (
     figure_style,
     line_style,
 )
+from fastcos.validation import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = npt.NDArray[np.float64]
 
 # side of a map in pixels: more than a panel of a printed page resolves
 _MAX_PIXELS = 1000

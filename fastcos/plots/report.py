@@ -4,15 +4,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos.auditing.report import Audit, LabelRecovery
 from fastcos.plots.style import COLOURS, Display, line_style
+from fastcos.validation import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = npt.NDArray[np.float64]
 
 _CURVES = {
     "unbroken": "rescalings, unbroken",

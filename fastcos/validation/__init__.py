@@ -16,6 +16,8 @@ are checked by :func:`fastcos.linalg.csr.as_interactions`, rows on disk by
 
 from fastcos.validation.arguments import (
     Array as Array,
+    Floats as Floats,
+    Integers as Integers,
     Kind as Kind,
     Rows as Rows,
     any_sparse as any_sparse,

@@ -21,6 +21,8 @@ from fastcos.validation.containers import format_rows
 MAX_THREADS = 4096
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 Array = TypeVar("Array", bound=npt.NDArray[Any] | None)
 Kind = TypeVar("Kind")
 

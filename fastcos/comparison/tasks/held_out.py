@@ -11,11 +11,11 @@ from fastcos.comparison.bootstrap import ChanceTest, Evaluation, mean_estimate
 from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
 from fastcos.kernels import knn_vote
 from fastcos.measures import Measure
-from fastcos.measures.row_transforms import Floats, Integers
 from fastcos.metrics.labelled import check_enough
 from fastcos.metrics.retrieval import hits_of, ndcgs_at_k, recalls_at_k
 from fastcos.models.cosine_training import split_held_out
 from fastcos.neighbors.search import top_k
+from fastcos.validation import Floats, Integers
 
 # evaluated users: the standard error of a mean of scores from 0 to 1 is at most 0.011
 N_USERS = 2000

@@ -22,9 +22,9 @@ from fastcos.comparison.bootstrap import (
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.scoring import raw_score_blocks
 from fastcos.kernels import label_ranks
-from fastcos.measures.row_transforms import Floats, Integers
 from fastcos.metrics import uncompiled
 from fastcos.metrics.labelled import as_shared_labels
+from fastcos.validation import Floats, Integers
 
 # query items: the standard error of a mean of scores from 0 to 1 is at most 0.016
 N_QUERIES = 1000

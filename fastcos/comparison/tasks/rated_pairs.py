@@ -7,8 +7,8 @@ import numpy as np
 from fastcos.comparison.bootstrap import ChanceTest, Evaluation
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.scoring import pair_scores
-from fastcos.measures.row_transforms import Floats, Integers
 from fastcos.storage import memmap
+from fastcos.validation import Floats, Integers
 
 
 def tie_groups(values: Floats) -> Integers:
