@@ -12,9 +12,8 @@ from fastcos import validation
 from fastcos.engine.packing import EncodedRows, encode_rows
 from fastcos.engine.segments import Segment
 from fastcos.storage import memmap
-from fastcos.validation import Floats
+from fastcos.validation import Floats, Rows
 
-Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 MetricType = Literal["dot", "cosine", "euclidean"]
 
 _MEMBERS = ("name", "metric_type", "fit", "encode_queries", "encode_items", "item_bias", "to_score")

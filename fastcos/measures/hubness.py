@@ -11,10 +11,10 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
-from fastcos.measures.base import Invariances, MetricType, Plain, Rows, invariances, register
+from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
 from fastcos.measures.knn_stats import RowLookup, cosine_moments, nearest
 from fastcos.measures.row_transforms import as_contiguous, norms_of, same_type, unit_rows
-from fastcos.validation import Floats, Integers
+from fastcos.validation import Floats, Integers, Rows
 
 # dis_sim_local: rows from which the origin is computed, and steps towards their median
 _SAMPLE = 256

@@ -9,9 +9,9 @@ import numpy.typing as npt
 from fastcos import config
 from fastcos.engine.packing import ExecutionOptions, encode_rows
 from fastcos.engine.segments import Segment, nearest as engine_nearest
-from fastcos.measures.base import MetricType, Rows
+from fastcos.measures.base import MetricType
 from fastcos.measures.row_transforms import blocks_of, fingerprints, mean_of
-from fastcos.validation import Floats, Integers
+from fastcos.validation import Floats, Integers, Rows
 
 # rows whose moments are taken at once: their block of products stays in the cache
 _ROWS_PER_BLOCK = 2048

@@ -6,7 +6,7 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
-from fastcos.measures.base import Invariances, Plain, Rows, invariances, register
+from fastcos.measures.base import Invariances, Plain, invariances, register
 from fastcos.measures.row_transforms import (
     as_contiguous,
     gram_of,
@@ -15,7 +15,7 @@ from fastcos.measures.row_transforms import (
     scaled_up_rows,
     unit_rows,
 )
-from fastcos.validation import Floats, Integers
+from fastcos.validation import Floats, Integers, Rows
 
 # share of the largest eigenvalue below which one is rounding
 _RANK_TOLERANCE = 1e-12

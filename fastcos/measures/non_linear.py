@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import normal_cdf, row_transforms
 from fastcos.linalg import buffer_pool
-from fastcos.measures.base import Invariances, MetricType, Plain, Rows, invariances, register
+from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
 from fastcos.measures.knn_stats import RowLookup, cosine_moments
 from fastcos.measures.row_transforms import (
     blocks_of,
@@ -20,7 +20,7 @@ from fastcos.measures.row_transforms import (
     scaled_up_rows,
     unit_rows,
 )
-from fastcos.validation import Floats, Integers
+from fastcos.validation import Floats, Integers, Rows
 
 # what rounding may add to an upper bound
 _SLACK = 1e-9

@@ -5,9 +5,9 @@ from typing import ClassVar
 import numpy as np
 
 from fastcos import validation
-from fastcos.measures.base import Invariances, MetricType, Plain, Rows, invariances, register
+from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
 from fastcos.measures.row_transforms import blocks_of, norms_of, unit_rows
-from fastcos.validation import Floats
+from fastcos.validation import Floats, Rows
 
 
 @register

@@ -6,18 +6,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fastcos import validation
-from fastcos.measures.base import (
-    REGISTRY,
-    Invariances,
-    MetricType,
-    Plain,
-    Rows,
-    invariances,
-    register,
-)
+from fastcos.measures.base import REGISTRY, Invariances, MetricType, Plain, invariances, register
 from fastcos.measures.linear import Mapped, as_given
 from fastcos.measures.rescaling import Rescaling, as_diagonal, rescalings
-from fastcos.validation import Floats
+from fastcos.validation import Floats, Rows
 
 
 class ModelSpectrum(NamedTuple):

@@ -11,9 +11,8 @@ from fastcos.engine.packing import METRIC_TYPES, row_norms
 from fastcos.engine.safe_norms import scale_up
 from fastcos.kernels import row_transforms
 from fastcos.linalg import buffer_pool
-from fastcos.measures.base import Rows
 from fastcos.storage import memmap
-from fastcos.validation import Floats, Integers
+from fastcos.validation import Floats, Integers, Rows
 
 # multiplications of a block of rows that a thread transforms at once: enough to hide its start
 _WORK_PER_BLOCK = 1_000_000

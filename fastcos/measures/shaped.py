@@ -6,7 +6,7 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
-from fastcos.measures.base import Invariances, Plain, Rows, invariances, register
+from fastcos.measures.base import Invariances, Plain, invariances, register
 from fastcos.measures.linear import Mapped, spectrum
 from fastcos.measures.row_transforms import (
     as_contiguous,
@@ -16,7 +16,7 @@ from fastcos.measures.row_transforms import (
     row_cuts,
     scaled_up_rows,
 )
-from fastcos.validation import Floats
+from fastcos.validation import Floats, Rows
 
 
 @register
