@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.storage import FastcosFormatError
+from fastcos.storage.directory import sync_directory
 from fastcos.validation import as_instance, as_list, as_path
 
 PathLike = str | os.PathLike[str]
@@ -61,7 +62,8 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     temporary = target.with_name(f".{target.stem[:80]}.{secrets.token_hex(8)}{target.suffix}")
     try:
         yield temporary
-        _flush(temporary, os.O_RDWR)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
         temporary.replace(target)
     except OSError as error:
         if error.filename not in (None, str(temporary)):
@@ -70,16 +72,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
-    if os.name == "posix":  # Windows cannot open directories
-        _flush(target.parent, os.O_RDONLY)
-
-
-def _flush(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_directory(target.parent)
 
 
 def write_json(path: PathLike, value: Any) -> None:

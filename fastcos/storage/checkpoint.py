@@ -25,6 +25,7 @@ from fastcos.storage.directory import (
     OccupiedError,
     PathLike,
     check_replaceable,
+    replace_file,
     sync_directory,
 )
 
@@ -159,12 +160,7 @@ class Checkpoint:
                 "rows": self._n,
                 "block": self.block,
             }
-            temporary = self._partial / f".{_RUN}"
-            with temporary.open("w", encoding="utf8") as file:
-                file.write(json.dumps(run, indent=1) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._partial / _RUN)
+            replace_file(self._partial / _RUN, [(json.dumps(run, indent=1) + "\n").encode()])
             sync_directory(self._partial)
         except OSError as error:
             shutil.rmtree(self._partial, ignore_errors=True)

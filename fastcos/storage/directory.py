@@ -232,9 +232,7 @@ def temporary_directory(target: Path) -> Iterator[Path]:
     while True:
         made = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         made.mkdir()
-        with contextlib.ExitStack() as lock:
-            with contextlib.suppress(OSError):  # a file system without locks, where none is removed
-                lock.enter_context(_lock(made, wait=True))
+        with _one_writer(made):
             if not made.is_dir():  # removed by another writer before it was locked
                 continue
             try:
@@ -266,7 +264,7 @@ def _lock(directory: Path, *, wait: bool) -> Iterator[None]:
 def _one_writer(directory: Path) -> Iterator[None]:
     """Wait for other writers: one could remove files that another's header names."""
     with contextlib.ExitStack() as lock:
-        with contextlib.suppress(OSError):  # a file system without locks
+        with contextlib.suppress(OSError):  # a file system without locks, where none is removed
             lock.enter_context(_lock(directory, wait=True))
         yield
 
@@ -299,7 +297,7 @@ def _write(
     header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     sync_directory(directory)  # the files that the header names must not come after it
-    _replace(directory / _HEADER, [text.encode()])
+    replace_file(directory / _HEADER, [text.encode()])
     sync_directory(directory)
     current = {entry["file"] for entry in entries.values()}
     for file in directory.iterdir():
@@ -317,7 +315,7 @@ def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[st
     digest = hashlib.sha256(head)
     digest.update(body)
     file = f"{name}-{digest.hexdigest()[:16]}.npy"
-    _replace(directory / file, [head, body])
+    replace_file(directory / file, [head, body])
     return {
         "file": file,
         "shape": list(array.shape),
@@ -334,7 +332,7 @@ def _npy_head(array: npt.NDArray[Any]) -> bytes:
     return head.getvalue()
 
 
-def _replace(path: Path, parts: Sequence[bytes | memoryview]) -> None:
+def replace_file(path: Path, parts: Sequence[bytes | memoryview]) -> None:
     """Write a file under a temporary name, flush it to the disk, then rename it."""
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
