@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.kernels import intervals, pair_scores
+from fastcos.engine.packing import row_norms
+from fastcos.kernels import intervals
 from fastcos.validation import Floats
 
 Values = Any  # a float for one pair, else (n,) float64
@@ -216,7 +217,7 @@ def cosine_interval(
     ends, weights = parallel.unfilled((n, 2), np.float64), parallel.unfilled((n, 2, d), np.float64)
     # 20 million operations a block: milliseconds, so scheduling costs little
     blocks = parallel.row_blocks(n, max(1, 20_000_000 // (d * d + 50 * d)))
-    norms = _norms(a), _norms(b)
+    norms = row_norms(a, n_threads), row_norms(b, n_threads)
     parallel.run(
         intervals.box_intervals, blocks, a, b, *norms, condition**2, ends, weights,
         n_threads=n_threads,
@@ -265,7 +266,7 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     n, d = a.shape
     z, index = parallel.unfilled(n, np.float64), parallel.unfilled(n, np.float64)
     contributions = parallel.unfilled((n, d), np.float64)
-    norms = _norms(a), _norms(b)
+    norms = row_norms(a, n_threads), row_norms(b, n_threads)
     blocks = parallel.row_blocks(n, max(1, 5_000_000 // d))
     parallel.run(
         intervals.pair_indices, blocks, a, b, *norms, z, index, contributions, n_threads=n_threads
@@ -367,12 +368,6 @@ def _as_metric(name: str, metric: Any, size: int | None = None) -> Floats:
             f"{values[0]:g}"
         )
     return matrix
-
-
-def _norms(rows: Floats) -> Floats:
-    norms = parallel.unfilled(len(rows), np.float64)
-    pair_scores.row_norms(0, len(rows), rows, norms)
-    return validation.read_only(norms)
 
 
 def _float_or_array(values: Floats, single: bool) -> Values:

@@ -285,16 +285,21 @@ def rsa(
     method = validation.as_choice("method", method, ("pearson", "spearman"))
     n_pairs = validation.as_count("n_pairs", n_pairs, 4)
     random = validation.as_generator("random_state", random_state)
-    X, Y = same_rows("first", first, "second", second)
-    kept = X.any(axis=1) & Y.any(axis=1)
-    n = check_enough("first", int(kept.sum()), 3, "items whose rows are non-zero in both")
-    A, B = unit_rows(X[kept]), unit_rows(Y[kept])
+    A, B, n_left_out = _directed("first", first, "second", second)
     if method == "pearson":
         value = _pearson(A, B)
         low = high = value
     else:
         value, low, high = _spearman(A, B, n_pairs, random)
-    return RSA(value, low, high, len(X) - n)
+    return RSA(value, low, high, n_left_out)
+
+
+def _directed(name: str, first: Any, other_name: str, second: Any) -> tuple[Floats, Floats, int]:
+    """Unit rows of the items with non-zero rows in both embeddings, and how many others."""
+    X, Y = same_rows(name, first, other_name, second)
+    kept = X.any(axis=1) & Y.any(axis=1)
+    n = check_enough(name, int(kept.sum()), 3, "items whose rows are non-zero in both")
+    return unit_rows(X[kept]), unit_rows(Y[kept]), len(X) - n
 
 
 def _pearson(A: Floats, B: Floats) -> float:
@@ -403,11 +408,10 @@ def trustworthiness(
     >>> trustworthiness(items, [[2 * x, 2 * y] for x, y in items], k=2)
     Trustworthiness(trustworthiness=1.0, continuity=1.0, n_left_out=0)
     """
-    X, Y = same_rows("original", original, "embedding", embedding)
-    kept = X.any(axis=1) & Y.any(axis=1)
-    n = check_enough("original", int(kept.sum()), 3, "items whose rows are non-zero in both")
+    *sides, n_left_out = _directed("original", original, "embedding", embedding)
+    A, B = map(validation.read_only, sides)
+    n = len(A)
     k = validation.as_count("k", k, 1, (n - 1) // 2)
-    A, B = (validation.read_only(unit_rows(rows[kept])) for rows in (X, Y))
     excess = parallel.unfilled((n, 2), np.int64)
     parallel.run(
         pair_reductions.rank_excess_rows, parallel.row_blocks(n, 48), A, packed(A, n_threads), B,
@@ -415,4 +419,4 @@ def trustworthiness(
     )  # fmt: skip
     new, lost = excess.sum(axis=0).tolist()
     worst = n * k * (2 * n - 3 * k - 1)
-    return Trustworthiness(1 - 2 * new / worst, 1 - 2 * lost / worst, len(X) - n)
+    return Trustworthiness(1 - 2 * new / worst, 1 - 2 * lost / worst, n_left_out)

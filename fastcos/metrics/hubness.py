@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import validation
+from fastcos.measures.row_transforms import norms_of
 from fastcos.metrics.labelled import (
     CHUNK,
     as_neighbor_lists,
@@ -174,7 +175,7 @@ def popularity_bias(
     for lo, chunk in memmap.iter_blocks("items", rows, CHUNK):
         part = slice(lo, lo + len(chunk))
         non_zero[part] = chunk.any(axis=1)
-        norms[part] = _norms(chunk)
+        norms[part] = norms_of(chunk)
         resultant += unit_rows(chunk)[counts[part] > 0].sum(axis=0)
     kept = non_zero & (counts > 0)
     n = check_enough("items", int(kept.sum()), 10, "non-zero rows of popular items")
@@ -193,15 +194,6 @@ def popularity_bias(
         float((ranks * np.sort(listed)).sum() / (len(listed) * listed.sum())),
         len(rows) - n,
     )
-
-
-def _norms(rows: validation.Rows) -> Floats:
-    """Euclidean norms, also of rows whose squares underflow."""
-    largest = np.abs(rows).max(axis=1).astype(np.float64)
-    exponents = np.frexp(largest)[1]
-    scaled = np.ldexp(rows.astype(np.float64), -exponents[:, None])
-    norms: Floats = np.ldexp(np.sqrt(np.square(scaled).sum(axis=1)), exponents)
-    return norms
 
 
 def _correlation(x: Floats, y: Floats) -> float:
