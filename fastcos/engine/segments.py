@@ -55,6 +55,8 @@ WORK_AS_GIVEN = 2**28
 # segments of memory-mapped items begin at multiples: a transform that multiplies so many rows at a
 # time has the same bits in a segment as in the whole
 SEGMENT_MULTIPLE = 4096
+# pairs that a thread ranks at once
+_PAIRS_PER_BLOCK = 20_000
 # queries whose neighbours from two segments are put side by side at once
 _MERGED_ROWS = 4096
 
@@ -247,6 +249,18 @@ def exclusions_within(exclusions: ExcludedItems, segment: Segment) -> ExcludedIt
     indptr = counts[exclusions.indptr - start].astype(np.int64)
     parts = (np.where(is_own, own, -1), indptr, indices[kept])
     return ExcludedItems(*map(validation.read_only, parts))
+
+
+def best_of_lists(columns: Integers, scores: Floats, k: int, n_threads: int) -> scan.Found:
+    """Columns and raw scores (n, k) of the best of every list (n, c); -1 stands for no item."""
+    n, c = columns.shape
+    best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    parallel.run(
+        merge_rows, parallel.row_blocks(n, max(1, _PAIRS_PER_BLOCK // c)),
+        validation.read_only(scores), validation.read_only(columns), best_scores, best,
+        n_threads=n_threads,
+    )  # fmt: skip
+    return best, best_scores
 
 
 def merge(some: scan.Found, others: scan.Found, n_threads: int) -> scan.Found:

@@ -23,8 +23,7 @@ from fastcos.engine.packing import (
     PermittedItems,
 )
 from fastcos.engine.range_candidates import find_candidates
-from fastcos.engine.segments import Segment
-from fastcos.kernels import exhaustive_top_k
+from fastcos.engine.segments import Segment, best_of_lists
 from fastcos.measures.base import UpperBounded
 
 # candidates of the first search beside k: with 14 most queries of Gaussian rows end there for csls
@@ -37,8 +36,6 @@ _GROWTH = 8
 _BYTES_PER_CANDIDATE = 128
 # queries rescored together: lists of similar length are padded to one
 _RESCORED_QUERIES = 1024
-# pairs that a thread ranks at once
-_PAIRS_PER_BLOCK = 20_000
 # steps of the search for a raw score that double its distance: 2^40 of a hundredth of it
 _DOUBLINGS = 40
 # halvings of the last step: what is left of it is 2 %
@@ -129,14 +126,7 @@ def _refine(
 ) -> scan.Found:
     """Columns and exact raw scores of the best k of every list (n, c), -1 for no item."""
     exact = measure.rescore(queries.rows, precomputed, np.maximum(listed, 0))
-    n, c = listed.shape
-    columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
-    parallel.run(
-        exhaustive_top_k.merge_rows, parallel.row_blocks(n, max(1, _PAIRS_PER_BLOCK // c)),
-        validation.read_only(exact), validation.read_only(listed), scores, columns,
-        n_threads=options.n_threads,
-    )  # fmt: skip
-    return columns, scores
+    return best_of_lists(listed, exact, k, options.n_threads)
 
 
 def _refine_all(

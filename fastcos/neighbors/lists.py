@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.engine import scan
+from fastcos.engine import scan, segments
 from fastcos.engine.packing import (
     METRIC_TYPES,
     EncodedRows,
@@ -142,12 +142,5 @@ def best_of_scored(
         places = np.where(listed, places, 0)
         keys = np.where(listed, raw[places], -np.inf)
         numbers = np.where(keys > -np.inf, positions[places], -1)
-        best, best_keys = parallel.unfilled((len(some), k), np.int64), np.empty((len(some), k))
-        parallel.run(
-            exhaustive_top_k.merge_rows,
-            parallel.row_blocks(len(some), max(1, _PAIRS_PER_BLOCK // width)),
-            validation.read_only(keys), validation.read_only(numbers), best_keys, best,
-            n_threads=options.n_threads,
-        )  # fmt: skip
-        columns[some], scores[some] = best, best_keys
+        columns[some], scores[some] = segments.best_of_lists(numbers, keys, k, options.n_threads)
     return columns, scores

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.engine import safe_norms, scan
+from fastcos.engine import safe_norms, scan, segments
 from fastcos.engine.packing import (
     METRIC_TYPES,
     EncodedRows,
@@ -16,7 +16,7 @@ from fastcos.engine.packing import (
     encode_rows,
     row_norms,
 )
-from fastcos.kernels import exhaustive_top_k, listed_items
+from fastcos.kernels import listed_items
 from fastcos.measures.base import Measure, capabilities, get_measure
 from fastcos.neighbors.lists import best_of_scored, score_lists
 from fastcos.neighbors.search import as_items, as_options, finish, fit_items
@@ -192,14 +192,7 @@ def _best_of_rows(
     columns = validation.read_only(lists[listed])
     raw = np.full(lists.shape, -np.inf)
     raw[listed] = _score_pairs(X, measure.metric_type, queries, numbers, columns, options)
-    best, scores = parallel.unfilled((len(Q), k), np.int64), np.empty((len(Q), k))
-    parallel.run(
-        exhaustive_top_k.merge_rows,
-        parallel.row_blocks(len(Q), max(1, _PAIRS_PER_BLOCK // lists.shape[1])),
-        validation.read_only(raw), validation.read_only(lists), scores, best,
-        n_threads=options.n_threads,
-    )  # fmt: skip
-    return best, scores
+    return segments.best_of_lists(lists, raw, k, options.n_threads)
 
 
 def _score_pairs(
