@@ -179,23 +179,16 @@ def _table(shape: tuple[int, int]) -> Any:
     return np.ones(shape, np.float32)
 
 
-def _passes(size: int) -> int:
-    """Return how often a call repeats so many values: a call of few costs more than its work."""
-    return max(1, _PASS_VALUES // size)
+def _memory_rate(kernel: Any, bytes_per_value: int, size: int) -> float:
+    """Return bytes per second of reading or copying that many float32 values, on all threads."""
+    # a call of few values costs more than its work
+    passes = max(1, _PASS_VALUES // size)
+    call = functools.partial(parallel.run, kernel, _parts(size), passes, *_values(size))
+    return _rate(float(bytes_per_value * passes * size), call)
 
 
-def _read_rate(size: int) -> float:
-    """Return bytes per second of reading that many float32 values, on all threads."""
-    arrays, passes = _values(size), _passes(size)
-    call = functools.partial(parallel.run, probes.read_values, _parts(size), passes, *arrays)
-    return _rate(4.0 * passes * size, call)
-
-
-def _copy_rate(size: int) -> float:
-    """Return bytes per second of a copy, read and written together."""
-    arrays, passes = _values(size), _passes(size)
-    call = functools.partial(parallel.run, probes.copy_values, _parts(size), passes, *arrays)
-    return _rate(8.0 * passes * size, call)
+_read_rate = functools.partial(_memory_rate, probes.read_values, 4)
+_copy_rate = functools.partial(_memory_rate, probes.copy_values, 8)
 
 
 def _gather_rate(table: Any, order: Any) -> float:

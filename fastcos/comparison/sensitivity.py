@@ -180,8 +180,9 @@ def conclusions(rows: Sequence[SensitivityRow]) -> list[str]:
 
     return [
         f"At rank {paper} the rescalings of one model differ in AUC by "
-        f"{over(lambda one: one.spread(paper))}; at the best rank, {median(_best_rank)} (median), "
-        f"by {over(lambda one: one.spread(one.best_rank))}.",
+        f"{over(lambda one: one.spread(paper))}; at the best rank, "
+        f"{median(lambda one: one.best_rank)} (median), by "
+        f"{over(lambda one: one.spread(one.best_rank))}.",
         f"Held-out ranking chooses rank "
         f"{median(lambda one: one.chosen['by_held_out']['identity'].rank)} (median), which costs "
         f"{over(loss)} of the AUC of D = I at its best rank.",
@@ -219,10 +220,6 @@ def summary_table(rows: Sequence[SensitivityRow]) -> tuple[list[str], list[list[
         lines.append([preset, *(f"{cell:.3f}" for cell in cells), best])
     names = [form.replace("_", " ") for form in FORMS]
     return ["preset", *names, "I, held-out rank", "I, best rank", "best rank"], lines
-
-
-def _best_rank(one: "_DataSet") -> int:
-    return one.best_rank
 
 
 class _DataSet:

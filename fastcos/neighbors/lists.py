@@ -92,7 +92,7 @@ def score_within(
 ) -> Floats:
     """Raw scores of the numbers within a segment; those of query i from starts[i] on."""
     if isinstance(measure, UpperBounded):
-        return _score_by_measure(measure, segment.rows, Q, starts, numbers)
+        return score_by_measure(measure, segment.rows, Q, starts, numbers)
     n, right = len(Q), segment.encoded
     left = scan.as_wide(queries, right.rows)
     raw = parallel.unfilled(len(numbers), np.float64)
@@ -106,11 +106,11 @@ def score_within(
     return raw
 
 
-def _score_by_measure(
+def score_by_measure(
     measure: UpperBounded, rows: validation.Rows, Q: validation.Rows, starts: Integers,
     numbers: Integers,
 ) -> Floats:  # fmt: skip
-    """Raw scores of pairs that only the measure can score."""
+    """Raw scores of pairs that only the measure can score; those of query i from starts[i] on."""
     precomputed, counts, raw = measure.precompute(rows), np.diff(starts), np.empty(len(numbers))
     for first in range(0, len(Q), _RESCORED_QUERIES):
         some = slice(first, first + _RESCORED_QUERIES)

@@ -26,6 +26,7 @@ from fastcos.engine.range_candidates import find_candidates
 from fastcos.engine.segments import exclusions_within
 from fastcos.kernels import exhaustive_top_k
 from fastcos.measures.base import Measure, UpperBounded, get_measure
+from fastcos.neighbors.lists import score_by_measure
 from fastcos.neighbors.search import as_options, fit_items
 from fastcos.neighbors.types import FittedItems, Threshold, as_threshold
 
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 _BYTES_PER_PAIR = 8 + 8 + 4 + 8
 # candidates scored at once by one thread
 _PAIRS_PER_BLOCK = 100_000
-# queries whose candidates are rescored at once, padded to one length
-_REFINED_ROWS = 256
 # rows whose scores are finished at once
 _FINISHED_ROWS = 256
 
@@ -146,7 +145,10 @@ def pairs_above(
         left = scan.as_wide(queries, segment.encoded.rows)
         starts, columns = _candidates(segment.packed, left, here, thresholds, options, some)
         if isinstance(measure, UpperBounded):
-            counts, raw = _refine(measure, Q, segment.rows, exact, starts, columns)
+            raw = score_by_measure(measure, segment.rows, Q, starts, columns)
+            query = np.repeat(np.arange(n), np.diff(starts))
+            kept = np.flatnonzero(raw >= exact[query])
+            query = query[kept]
         else:
             counts, raw = np.diff(starts), parallel.unfilled(len(columns), np.float64)
             parallel.run(
@@ -155,10 +157,9 @@ def pairs_above(
                 starts[:-1], counts, columns, raw,
                 n_threads=options.n_threads,
             )  # fmt: skip
-        before = np.cumsum(counts) - counts
-        kept = np.repeat(starts[:-1] - before, counts) + np.arange(counts.sum())
-        positions = segment.positions_of(columns[kept])
-        found.append((np.repeat(np.arange(n), counts), positions, raw[kept]))
+            query, before = np.repeat(np.arange(n), counts), np.cumsum(counts) - counts
+            kept = np.repeat(starts[:-1] - before, counts) + np.arange(counts.sum())
+        found.append((query, segment.positions_of(columns[kept]), raw[kept]))
         options = options._replace(
             working_memory=options.working_memory - _BYTES_PER_PAIR * len(kept)
         )
@@ -208,32 +209,6 @@ def _least_raw_scores(
             low_code = np.where(enough, low_code, middle)
     found = np.where(low_is_enough, low, _as_floats(high_code))
     return np.ascontiguousarray(np.where(high_is_enough, found, np.inf))
-
-
-def _refine(
-    measure: UpperBounded,
-    Q: validation.Rows,
-    X: validation.Rows,
-    exact: Floats,
-    starts: npt.NDArray[np.int64],
-    columns: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Score candidates exactly; keep those that qualify at the start of each query's part."""
-    precomputed, counts = measure.precompute(X), np.diff(starts)
-    raw = parallel.unfilled(len(columns), np.float64)
-    for first in range(0, len(Q), _REFINED_ROWS):
-        some = slice(first, first + _REFINED_ROWS)
-        width = max(1, counts[some].max())
-        listed = np.arange(width) < counts[some, None]
-        lists = np.zeros(listed.shape, np.int64)
-        part = slice(starts[first], starts[min(first + _REFINED_ROWS, len(Q))])
-        lists[listed] = columns[part]
-        scores = measure.rescore(Q[some], precomputed, lists)
-        for i, kept in enumerate(listed & (scores >= exact[some, None]), first):
-            begin, counts[i] = starts[i], kept.sum()
-            columns[begin : begin + counts[i]] = lists[i - first][kept]
-            raw[begin : begin + counts[i]] = scores[i - first][kept]
-    return counts, raw
 
 
 def _ordered(values: Floats) -> npt.NDArray[np.int64]:
