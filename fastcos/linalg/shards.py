@@ -23,7 +23,7 @@ from fastcos import config, parallel, storage, validation
 from fastcos.kernels import sparse
 from fastcos.linalg import operators, partial_sums
 from fastcos.linalg.csr import as_interactions
-from fastcos.linalg.operators import Matrix, Operator, SparseOperator, Workspace
+from fastcos.linalg.operators import LARGEST_INT32, Matrix, Operator, SparseOperator, Workspace
 from fastcos.storage import memmap
 from fastcos.validation import Floats
 
@@ -36,8 +36,6 @@ Ids = npt.NDArray[Any]
 ENTRIES_HELD = 1 << 25
 # non-zeros of a shard: 4 bytes of column and 4 of value each; some ms of work in every product
 ENTRIES_PER_SHARD = 1 << 24
-# column numbers and offsets up to here are int32
-LARGEST_INT32 = 2**31 - 1
 # kinds of the stored directories, and the name of the one that lists the shards
 _KIND = "InteractionShards"
 _SHARD_KIND = "InteractionShard"
