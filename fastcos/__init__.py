@@ -45,56 +45,39 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_MODULES = {
-    "auditing.canonical": (
-        "query_metric",
-        "canonicalize",
-    ),
-    "auditing.certificates": ("certified_neighbors",),
-    "auditing.item_audit": ("audit",),
-    "calibration.calibrate": ("calibrate",),
-    "comparison": (
-        "compare",
-        "compare_vectors",
-    ),
-    "config": (
-        "get_config",
-        "set_config",
-    ),
-    "datasets.simulation": ("simulate_interactions",),
-    "io": (
-        "from_model",
-        "read_interactions",
-    ),
-    "linalg.products": (
-        "matmul",
-        "rmatmul",
-        "gram_matmul",
-    ),
-    "linalg.svd": (
-        "SVD",
-        "randomized_svd",
-        "svd_residuals",
-    ),
-    "measures": (
-        "get_measure",
-        "list_measures",
-    ),
-    "measures.rescaling": (
-        "Rescaling",
-        "rescalings",
-    ),
-    "models.cosine_mf": ("CosineMF",),
-    "models.linear_mf": ("LinearMF",),
-    "neighbors.blocks": ("similarity_blocks",),
-    "neighbors.index": ("SimilarityIndex",),
-    "neighbors.radius": ("neighbors_above",),
-    "neighbors.rerank": ("rerank",),
-    "neighbors.search": ("top_k",),
-    "neighbors.transformer": ("NeighborsTransformer",),
-    "neighbors.types": ("Neighbors",),
+_MODULE_OF = {
+    "query_metric": "auditing.canonical",
+    "canonicalize": "auditing.canonical",
+    "certified_neighbors": "auditing.certificates",
+    "audit": "auditing.item_audit",
+    "calibrate": "calibration.calibrate",
+    "compare": "comparison",
+    "compare_vectors": "comparison",
+    "get_config": "config",
+    "set_config": "config",
+    "simulate_interactions": "datasets.simulation",
+    "from_model": "io",
+    "read_interactions": "io",
+    "matmul": "linalg.products",
+    "rmatmul": "linalg.products",
+    "gram_matmul": "linalg.products",
+    "SVD": "linalg.svd",
+    "randomized_svd": "linalg.svd",
+    "svd_residuals": "linalg.svd",
+    "get_measure": "measures",
+    "list_measures": "measures",
+    "Rescaling": "measures.rescaling",
+    "rescalings": "measures.rescaling",
+    "CosineMF": "models.cosine_mf",
+    "LinearMF": "models.linear_mf",
+    "similarity_blocks": "neighbors.blocks",
+    "SimilarityIndex": "neighbors.index",
+    "neighbors_above": "neighbors.radius",
+    "rerank": "neighbors.rerank",
+    "top_k": "neighbors.search",
+    "NeighborsTransformer": "neighbors.transformer",
+    "Neighbors": "neighbors.types",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 # reached as attributes, so that "import fastcos" is enough
 _PACKAGES = {
