@@ -9,13 +9,10 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.display import as_table
-from fastcos.validation import Floats
-
-Matrix = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+from fastcos.validation import Floats, Rows
 
 # rows of users in one QR decomposition: 64 MiB in float64 at 128 columns
 _BLOCK = 65_536
@@ -54,7 +51,7 @@ class QueryMetric(NamedTuple):
     metric: Floats
     factor: Floats
 
-    def transform(self, items: Any) -> Matrix:
+    def transform(self, items: Any) -> Rows:
         """Return items @ L (p, r), in the dtype of items: rows for any index of cosines.
 
         Their inner products are b'Cb. An item in the null space of C becomes a zero row.

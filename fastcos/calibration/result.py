@@ -13,7 +13,7 @@ from fastcos.auditing.report import Record
 from fastcos.calibration.histogram import COSINE_BINS, N_BINS, Bins
 from fastcos.calibration.rescaled import ThresholdRange
 from fastcos.calibration.tail import Tail
-from fastcos.storage import FastcosFormatError
+from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Floats, Integers
 
 # rates at which the counts of each row are kept
@@ -471,7 +471,7 @@ class Calibration(Record):
             "counts": self.counts[first:last].tolist(),
         }
 
-    def save(self, path: io.writing.PathLike) -> None:
+    def save(self, path: PathLike) -> None:
         """Write the result as a JSON file, atomically; one line a field.
 
         Parameters
@@ -485,7 +485,7 @@ class Calibration(Record):
         io.write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
 
     @classmethod
-    def load(cls, path: io.writing.PathLike) -> "Calibration":
+    def load(cls, path: PathLike) -> "Calibration":
         """Read a file of :meth:`save`.
 
         Parameters

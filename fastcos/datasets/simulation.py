@@ -11,9 +11,7 @@ import scipy.sparse as sp
 from fastcos import parallel, validation
 from fastcos.display import as_table
 from fastcos.kernels.sampling import Clusters, sample_rows
-from fastcos.validation import Integers
-
-Vector = npt.NDArray[np.float64]
+from fastcos.validation import Floats, Integers
 
 # largest index of an int32 CSR matrix; beyond it the indices are int64
 INT32_MAX = 2**31 - 1
@@ -77,8 +75,8 @@ class Simulation(NamedTuple):
 
     X: Any
     item_cluster: Integers
-    item_popularity: Vector
-    user_preference: Vector
+    item_popularity: Floats
+    user_preference: Floats
     parameters: dict[str, Any]
 
 
@@ -288,8 +286,8 @@ def _as_item_exponents(item_exponent: Any, popularity_law: str) -> tuple[float, 
 
 
 def _popularity(
-    random: np.random.Generator, item_cluster: Integers, exponent: Vector, choices: dict[str, Any]
-) -> Vector:
+    random: np.random.Generator, item_cluster: Integers, exponent: Floats, choices: dict[str, Any]
+) -> Floats:
     """Baseline popularity of every item."""
     n_items, law = len(item_cluster), choices["popularity_law"]
     beta = exponent[item_cluster]
@@ -311,7 +309,7 @@ def _popularity(
     return popularity
 
 
-def _preference(random: np.random.Generator, parameters: dict[str, Any]) -> Vector:
+def _preference(random: np.random.Generator, parameters: dict[str, Any]) -> Floats:
     """Cluster preferences of every user, rows that sum to 1."""
     n_users, n_clusters = parameters["n_users"], parameters["n_clusters"]
     if parameters["preference_law"] == "dirichlet":
@@ -327,7 +325,7 @@ def _activity(random: np.random.Generator, parameters: dict[str, Any]) -> Intege
     """Interactions k_u of every user, from 1 to n_items."""
     n_items: int = parameters["n_items"]
     exponent: float = parameters["user_exponent"]
-    uniform: Vector = 1 - random.random(parameters["n_users"])
+    uniform: Floats = 1 - random.random(parameters["n_users"])
     if parameters["activity_law"] == "pareto_clipped":
         most = max(1, n_items // 2)
         # the smallest uniform^(-1/exponent) above most is enough: no overflow
@@ -339,9 +337,9 @@ def _activity(random: np.random.Generator, parameters: dict[str, Any]) -> Intege
 
 
 def _draw_items(
-    preference: Vector,
+    preference: Floats,
     item_cluster: Integers,
-    popularity: Vector,
+    popularity: Floats,
     activity: Integers,
     key: tuple[int, int],
     n_threads: int | None,

@@ -11,7 +11,6 @@ All but HDF5 are little-endian. Vectors are memory-mapped: a search reads them i
 h5py; where it compresses a data set, or stores it in chunks, the data set is read as a whole.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.writing import atomic_path
-from fastcos.storage import FastcosFormatError
+from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import as_choice, as_path
 
 _HDF5 = (".hdf5", ".h5")
@@ -27,8 +26,6 @@ VECTOR_SUFFIXES = (".fvecs", ".fbin", ".npy", *_HDF5)
 NEIGHBOR_SUFFIXES = (".ivecs", ".ibin", ".npy", *_HDF5)
 # bytes of the rows and the width at the start of a .fbin or .ibin file
 _HEADER_BYTES = 8
-
-PathLike = str | os.PathLike[str]
 
 
 def read_vectors(name: str, path: PathLike, dataset: str) -> Any:

@@ -1,20 +1,18 @@
 """Item and user embeddings of saved models, without the bias columns of implicit."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos.display import as_table
+from fastcos.io.arrays import Array
 from fastcos.io.vectors import as_vectors, check_columns, of_export, read_arrays, read_vectors
-from fastcos.storage import FastcosFormatError
+from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
 from fastcos.validation import Integers, Rows, as_path, check_none, check_same_width, format_value
 
-Array = npt.NDArray[Any]
 # rows of a memory map that are read at once
 _ROWS = 8192
 
@@ -47,8 +45,8 @@ class Factors(NamedTuple):
 
 
 def read_factors(
-    path: str | os.PathLike[str],
-    users: str | os.PathLike[str] | None = None,
+    path: PathLike,
+    users: PathLike | None = None,
     *,
     vector_column: str | None = None,
     id_column: str | None = None,
@@ -129,7 +127,7 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
 
 
 def common_rows(
-    path: str | os.PathLike[str], ids: Array, old_path: str | os.PathLike[str], old_ids: Array
+    path: PathLike, ids: Array, old_path: PathLike, old_ids: Array
 ) -> tuple[Integers, Integers]:
     """Return the rows of the common items of two files, matched by id.
 

@@ -1,6 +1,5 @@
 """Interactions of users with items, from tables and matrix files."""
 
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
 from fastcos.io.tables import open_table
 from fastcos.linalg.csr import as_interactions
 from fastcos.parallel import Progress
-from fastcos.storage import FastcosFormatError
+from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Integers, as_choice, as_path, check_none
 
 Ids = npt.NDArray[Any]
@@ -42,7 +41,7 @@ class Interactions(NamedTuple):
 
 
 def read_interactions(
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
     user: str | None = None,
     item: str | None = None,

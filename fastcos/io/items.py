@@ -1,6 +1,5 @@
 """Labels, names, popularities and rated pairs of items, aligned with given item ids."""
 
-import os
 from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from fastcos.display import as_table
 from fastcos.io.columns import LONGEST_ID, TextColumn, check_ids, find_column, require_column
 from fastcos.io.tables import Table, open_table
-from fastcos.storage import FastcosFormatError
+from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import (
     ITEM_WORDS,
     NAME_WORDS,
@@ -62,7 +61,7 @@ class ItemLabels(NamedTuple):
 
 
 def read_labels(
-    path: str | os.PathLike[str],
+    path: PathLike,
     item_ids: npt.ArrayLike,
     *,
     column: str,
@@ -183,7 +182,7 @@ def read_labels(
 
 
 def read_names(
-    path: str | os.PathLike[str],
+    path: PathLike,
     item_ids: npt.ArrayLike,
     *,
     name: str | None = None,
@@ -258,7 +257,7 @@ class Popularity(NamedTuple):
 
 
 def read_popularity(
-    path: str | os.PathLike[str],
+    path: PathLike,
     item_ids: npt.ArrayLike,
     *,
     column: str | None = None,
@@ -334,7 +333,7 @@ class ItemPairs(NamedTuple):
 
 
 def read_pairs(
-    path: str | os.PathLike[str],
+    path: PathLike,
     ids: npt.ArrayLike,
     *,
     header: bool = False,

@@ -3,7 +3,6 @@
 import errno
 import json
 import mmap
-import os
 from array import array
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.display import as_table
-from fastcos.io.arrays import read_npy, read_npz, read_safetensors
+from fastcos.io.arrays import Array, read_npy, read_npz, read_safetensors
 from fastcos.io.columns import LONGEST_ID, as_ids, choose_vector_columns, names_pairs
 from fastcos.io.parquet import (
     ARROW_SUFFIXES,
@@ -24,11 +23,9 @@ from fastcos.io.parquet import (
 )
 from fastcos.io.streams import open_bytes
 from fastcos.io.tables import DelimitedTable
-from fastcos.storage import FastcosFormatError
+from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
 from fastcos.validation import as_path, check_none, check_text
-
-Array = npt.NDArray[Any]
 
 # rows of a memory map that are validated at once
 _ROWS = 8192
@@ -63,7 +60,7 @@ class Vectors(NamedTuple):
     ids: npt.NDArray[Any]
 
 
-def holds_vectors(path: str | os.PathLike[str]) -> bool:
+def holds_vectors(path: PathLike) -> bool:
     """Return whether a file or folder holds vectors, where it could also hold interactions.
 
     It does if it is .npy, .safetensors, .jsonl, .vec or .bin; .npz with a 2-dimensional array; a
@@ -96,7 +93,7 @@ def of_export(path: Path) -> bool:
 
 
 def read_vectors(
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
     vector_column: str | None = None,
     id_column: str | None = None,
@@ -240,7 +237,7 @@ def as_vectors(
     return Vectors(vectors, ids)
 
 
-def read_ids(path: str | os.PathLike[str], length: int) -> npt.NDArray[Any]:
+def read_ids(path: PathLike, length: int) -> npt.NDArray[Any]:
     """Read the array ids of an .npz file that write_npz wrote.
 
     Raises FastcosFormatError if the file is damaged, or does not have length ids.

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.storage import FastcosFormatError
+from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.directory import sync_directory
 from fastcos.validation import as_instance, as_list, as_path
-
-PathLike = str | os.PathLike[str]
 
 
 @contextmanager

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import validation
-
-Diagonal = npt.NDArray[np.float64]
+from fastcos.validation import Floats
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ def rescaling_grid(
     return tuple(Rescaling.of_items(a, b) for a in shrinkage for b in b_values)
 
 
-def as_diagonal(rescaling: Any, shrinkage: Diagonal, singular_values: Diagonal) -> Diagonal:
+def as_diagonal(rescaling: Any, shrinkage: Floats, singular_values: Floats) -> Floats:
     """Return D of any ``rescaling=`` argument as its positive diagonal, (k,) float64.
 
     rescaling is None (D = I), a name, a Rescaling, or D itself as (k,) positive numbers. D_l is 1

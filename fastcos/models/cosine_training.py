@@ -9,10 +9,9 @@ import scipy.sparse as sp
 from fastcos import parallel
 from fastcos.kernels import training
 from fastcos.linalg.transpose import transposed
-from fastcos.validation import as_count, read_only
+from fastcos.validation import Integers, as_count, read_only
 
 Floats = npt.NDArray[np.float32]
-Places = npt.NDArray[np.int64]
 
 # vectors added in one task of a thread; a few milliseconds
 _WORK_PER_BLOCK = 8_000
@@ -81,7 +80,7 @@ def negative_law(log_counts: npt.NDArray[np.float64], exponent: float) -> npt.ND
 
 def draw_items(
     random: np.random.Generator, cumulative: npt.NDArray[np.float64], count: int
-) -> tuple[Places, Places]:
+) -> tuple[Integers, Integers]:
     """Draw count items with replacement; return the distinct items, ascending, and their counts.
 
     cumulative (p,): cumulative weights. Items of weight 0 are never drawn.
@@ -150,13 +149,13 @@ def _weights(X: sp.csr_array, log_counts: npt.NDArray[np.float64], exponent: flo
     return weights / weights.mean()
 
 
-def _user_blocks(indptr: Places, n_pool: int) -> parallel.Blocks:
+def _user_blocks(indptr: Integers, n_pool: int) -> parallel.Blocks:
     """Blocks of users with equal work: their interactions, and the items of the pool."""
     pool = np.arange(len(indptr)) * (n_pool // _POOL_PER_INTERACTION)
     return parallel.work_blocks(indptr + pool, _WORK_PER_BLOCK)
 
 
-def _kernel_csr(X: sp.csr_array) -> tuple[Places, npt.NDArray[np.int32]]:
+def _kernel_csr(X: sp.csr_array) -> tuple[Integers, npt.NDArray[np.int32]]:
     """Return indptr and indices in the types of the kernels."""
     return read_only(X.indptr.astype(np.int64)), read_only(X.indices.astype(np.int32))
 
