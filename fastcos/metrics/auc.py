@@ -114,20 +114,38 @@ def pair_auc(
         same, other = _pair_scores(grouped, n_threads)
         value = _auc_of_scores(same, other, 2 * _rounding(grouped.rows))
         return PairAUC(value, value, value, grouped.n_left_out)
-    parts = _n_parts(n_threads)
-    counts = np.zeros((parts, 1, 2, _N_BINS), np.int64)
-    near = np.zeros((parts, 1, 2, 1), np.int64)
-    no_strata = validation.read_only(np.empty(0))
-    rows = validation.read_only(grouped.rows)
-    panels, ends = packed(rows, n_threads), _row_ends(grouped)
+    counts, near = _histograms(grouped, np.zeros(n), np.empty(0), _N_BINS, n_threads)
+    return PairAUC(*auc_of_counts(counts[0], near[0]), grouped.n_left_out)
+
+
+def _histograms(
+    grouped: LabelledRows,
+    levels: Floats,
+    boundaries: Floats,
+    n_bins: int,
+    n_threads: int | None,
+) -> tuple[Integers, Integers]:
+    """Counts (strata, 2, bins) of the scores of all pairs, and of those near an edge.
+
+    The strata of pairs are cut at the boundaries, ascending sums of the levels of two rows.
+    """
+    parts, rows = _n_parts(n_threads), validation.read_only(grouped.rows)
+    counts = np.zeros((parts, len(boundaries) + 1, 2, n_bins), np.int64)
+    near = np.zeros((*counts.shape[:3], 1), np.int64)
+    arguments = (
+        rows, packed(rows, n_threads), _row_ends(grouped), validation.read_only(levels),
+        validation.read_only(boundaries), _margin_in_bins(rows, n_bins),
+    )  # fmt: skip
+    if uncompiled.takes(pair_reductions.pair_histograms, len(rows), len(rows)):
+        uncompiled.pair_histograms(*arguments, counts[0], near[0], n_threads)
+        return counts[0], near[0]
     for begin, stop in _tasks(len(rows), parts):
         parallel.run(
-            pair_reductions.pair_histograms, parallel.row_blocks(parts, 1), begin, stop, rows,
-            panels, ends, no_strata, no_strata, _margin_in_bins(rows, _N_BINS), counts, near,
+            pair_reductions.pair_histograms, parallel.row_blocks(parts, 1), begin, stop, *arguments,
+            counts, near,
             n_threads=n_threads,
         )  # fmt: skip
-    bounds = auc_of_counts(counts.sum(axis=(0, 1)), near.sum(axis=(0, 1)))
-    return PairAUC(*bounds, grouped.n_left_out)
+    return counts.sum(axis=0), near.sum(axis=0)
 
 
 def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float]:
@@ -294,32 +312,16 @@ def stratified_auc(
     order = np.argsort(counted, kind="stable")
     counted = counted[order]
     grouped = labelled_rows(rows[order], codes[order], counted > 0)
-    levels = validation.read_only(np.log(counted[grouped.places]))
-    parts = _n_parts(n_threads)
-    counts = np.zeros((parts, n_strata, 2, _N_STRATUM_BINS), np.int64)
-    near = np.zeros((parts, n_strata, 2, 1), np.int64)
-    unit = validation.read_only(grouped.rows)
-    panels, ends = packed(unit, n_threads), _row_ends(grouped)
+    levels = np.log(counted[grouped.places])
     quantiles = _pair_quantiles(np.sort(levels), n_strata)
-    margin, tasks = _margin_in_bins(unit, _N_STRATUM_BINS), _tasks(len(unit), parts)
-    if uncompiled.takes(pair_reductions.pair_histograms, len(unit), len(unit)):
-        tasks = iter(())
-        uncompiled.pair_histograms(
-            unit, panels, ends, levels, quantiles, margin, counts[0], near[0], n_threads
-        )
-    for begin, stop in tasks:
-        parallel.run(
-            pair_reductions.pair_histograms, parallel.row_blocks(parts, 1), begin,
-            stop, unit, panels, ends, levels, quantiles, margin, counts, near,
-            n_threads=n_threads,
-        )  # fmt: skip
-    sizes = counts.sum(axis=(0, 3))
+    counts, near = _histograms(grouped, levels, quantiles, _N_STRATUM_BINS, n_threads)
+    sizes = counts.sum(axis=2)
     weights = sizes[:, 0].astype(np.float64) * sizes[:, 1]
     both = np.flatnonzero(weights)
     check_enough("labels", len(both), 1, "strata with pairs of both kinds")
     aucs = np.full((n_strata, 3), np.nan)
     for stratum in both:
-        aucs[stratum] = auc_of_counts(counts[:, stratum].sum(axis=0), near[:, stratum].sum(axis=0))
+        aucs[stratum] = auc_of_counts(counts[stratum], near[stratum])
     return _mean_auc(aucs, weights, grouped.n_left_out)
 
 
