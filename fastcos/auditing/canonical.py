@@ -12,10 +12,8 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.display import as_table
+from fastcos.metrics.spectrum import triangle
 from fastcos.validation import Floats, Rows
-
-# rows of users in one QR decomposition: 64 MiB in float64 at 128 columns
-_BLOCK = 65_536
 
 
 @as_table
@@ -192,11 +190,7 @@ def query_metric(
         chosen = np.sort(generator.choice(n, sample, replace=False))
     P = P[chosen]
     n = len(P)
-    mean = P.mean(axis=0, dtype=np.float64) if centered else np.zeros(k)
-    R: Floats = np.zeros((0, k))
-    for start in range(0, n, _BLOCK):
-        block = P[start : start + _BLOCK].astype(np.float64) - mean
-        R = np.asarray(np.linalg.qr(np.vstack([R, block]), mode="r"))
+    R = triangle(P, P.mean(axis=0, dtype=np.float64) if centered else None)
     _, s, Vt = np.linalg.svd(R / np.sqrt(n), full_matrices=False)
     kept = s > np.finfo(np.float64).eps * max(n, k) * s.max(initial=0.0)
     factor = Vt[kept].T * s[kept]
