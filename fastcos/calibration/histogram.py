@@ -14,7 +14,8 @@ from fastcos.validation import Floats, Integers
 # bins of a histogram: a bin of cosines is 2^-15 wide, 3e-5, less than the third decimal
 N_BINS = 2**16
 # queries scored at once, at most: the fastest of 32 .. 512 for 20,000 items of 64 columns, where a
-# block of scores takes 20 MB; 60 million pairs a second (bench/calibration.py, null)
+# block of scores takes 20 MB; 60 million pairs a second
+# (tests.robustness.calibrated_rates null)
 _BLOCK = 128
 # bytes of a score while it is counted: the product, and up to five float64 arrays made of it
 _BYTES_PER_SCORE = 48

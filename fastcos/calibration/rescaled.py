@@ -15,12 +15,13 @@ from fastcos.validation import Floats
 SAMPLE = 1000
 # pairs next to the threshold whose derivatives say where it moves
 _NEAR = 200
-# steps to a vertex of the box; they seldom help after the third (bench/calibration.py, rescaling)
+# steps to a vertex of the box; they seldom help after the third
+# (tests.robustness.calibrated_rates rescaling)
 _VERTEX_STEPS = 8
 # values of D that Powell's method may try for each end, after the steps
 _TRIALS = 400
 # up to so many columns DIRECT searches the whole box first, with so many values of D for each
-# column (bench/calibration.py, rescaling)
+# column (tests.robustness.calibrated_rates rescaling)
 _FEW_COLUMNS = 3
 _GLOBAL_TRIALS = 1000
 

@@ -32,7 +32,8 @@ _CLUSTERED = 5.0
 # part is then wrong by about this share
 _POOR_FIT = 0.1
 # at this multiple of a rate the ratio of pairs to independent ones is read: halfway to the next
-# level. At 1, 94 of 100 intervals of 99 % held for words at 1e-4 (bench/calibration.py, held_out)
+# level. At 1, 94 of 100 intervals of 99 % held for words at 1e-4
+# (tests.robustness.calibrated_rates held_out)
 _BORROWED = 10**0.5
 _FORMAT = "fastcos calibration, version 1"
 _READING = (

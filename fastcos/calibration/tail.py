@@ -8,7 +8,7 @@ from fastcos.auditing.report import Record
 from fastcos.validation import Floats, Integers
 
 # share of the pairs that the tail holds, and the least number of them: enough to fit two
-# parameters, and few enough that only the tail counts (bench/calibration.py, tail)
+# parameters, and few enough that only the tail counts (tests.robustness.calibrated_rates tail)
 SHARE = 1e-4
 LEAST_PAIRS = 1000
 # scores that stand for the tail in the fit, at equal steps of its distribution: 50 ms

@@ -45,9 +45,3 @@ def test_curves_measure_one_point():
 def test_roofline_prints_selected_cases():
     table = output("bench.roofline", "-k", "Selection", "--processes", "2").splitlines()
     assert [line.split(" | ")[0] for line in table[4:]] == ["| Selection candidates=100000 k=100"]
-
-
-@pytest.mark.slow
-def test_calibration_controls_false_discoveries():
-    lines = output("bench.calibration", "fdr", "--repeats", "3").splitlines()
-    assert [line.split(":")[0] for line in lines[1:]] == ["FDR 0.05", "FDR 0.2"]

@@ -1,4 +1,6 @@
-"""What fastcos.calibrate promises, measured: python -m bench.calibration EXPERIMENT.
+"""A script: the rates that fastcos.calibrate promises, against those observed.
+
+    python -m tests.robustness.calibrated_rates EXPERIMENT
 
 null       counts of 20,000 x 64 rows against a float64 matrix, and the time
 sampled    1,000,000 x 128 rows, sampled: the time, and the error against a larger sample

@@ -1,0 +1,17 @@
+"""The script of the promised rates runs, and names what it observed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.slow
+def test_fdr_prints_both_levels():
+    command = [sys.executable, "-m", "tests.robustness.calibrated_rates", "fdr", "--repeats", "3"]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parents[2], check=True, stdout=subprocess.PIPE, text=True
+    )
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines[1:]] == ["FDR 0.05", "FDR 0.2"]
