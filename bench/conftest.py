@@ -80,6 +80,7 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.write_sep("-", group)
         for _, median, info in members:
             ratio = f"{info['ratio']:7.2f} x fastcos" if "ratio" in info else ""
+            ratio += f", recall {info['recall']:.3f}" if "recall" in info else ""
             share = (
                 f"{info['percent_of_limit']:4.0f}% of {info['limited_by']}"
                 if "percent_of_limit" in info

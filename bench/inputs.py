@@ -26,7 +26,7 @@ SHAPES = {
 
 
 class MissingData(LookupError):
-    """A data set is not installed."""
+    """A data set, or the package of a type, is not installed."""
 
 
 def required(found):
@@ -146,3 +146,26 @@ def glove():
     parts = np.load(path)
     (name,) = (name for name in parts.files if parts[name].ndim == 2)
     return np.ascontiguousarray(parts[name], np.float32)
+
+
+def clustered(n, d, rng):
+    """Return rows of a descending spectrum, 64 clusters and a common mean, as embeddings have."""
+    spectrum = 1.0 / np.sqrt(np.arange(1.0, d + 1))
+    centres = 0.7 * spectrum * rng.standard_normal((64, d))
+    rows = centres[rng.integers(64, size=n)] + spectrum * rng.standard_normal((n, d))
+    return (rows + 0.4 * np.sqrt(np.square(spectrum).mean())).astype(np.float32)
+
+
+def narrow(rows, name):
+    """Return standard normal rows as a type by name, and as packed signs by "bits"."""
+    if name == "bits":
+        return np.packbits(rows > 0, axis=1)
+    if name == "int8":
+        return np.clip(np.rint(30 * rows), -127, 127).astype(np.int8)
+    if name == "bfloat16":
+        try:
+            from ml_dtypes import bfloat16
+        except ImportError:
+            raise MissingData("ml_dtypes, which has bfloat16, is not installed") from None
+        return rows.astype(bfloat16)
+    return rows.astype(name)

@@ -318,6 +318,30 @@ def turbovec_scan(arrays, parameters):
     return Calls(lambda: index.search(queries, k=k), lambda found: found[1])
 
 
+# rescoring: candidates (n, m) of queries (n, d) among items, to the k best scores (n, k); cosine
+
+
+def numpy_rescoring(dtype):
+    """Return prepare for a loop over the queries in a type."""
+
+    def prepare_loop(arrays, parameters):
+        items, k = arrays["items"], parameters["k"]
+
+        def call():
+            scores = np.empty((len(arrays["queries"]), k))
+            for best, query, listed in zip(
+                scores, arrays["queries"], arrays["candidates"], strict=True
+            ):
+                rows, one = items[listed].astype(dtype, copy=False), query.astype(dtype, copy=False)
+                found = rows @ one / np.sqrt(np.einsum("ij,ij->i", rows, rows) * (one @ one))
+                best[:] = found[np.argsort(-found, kind="stable")[:k]]
+            return scores
+
+        return Calls(call)
+
+    return prepare_loop
+
+
 TASKS = {
     "search": {
         "faiss": searcher(faiss_search),
@@ -334,6 +358,10 @@ TASKS = {
         "faiss PQ fast-scan": faiss_scan("PQ{half}x4fs"),
         "usearch int8": usearch_scan,
         "turbovec": turbovec_scan,
+    },
+    "rescoring": {
+        "numpy float32": numpy_rescoring(np.float32),
+        "numpy float64": numpy_rescoring(np.float64),
     },
     "product": {"scipy": scipy_product, "mkl": mkl_product},
     "gram": {"scipy": scipy_gram, "mkl": mkl_gram},

@@ -2,15 +2,14 @@
 
 The application of examples/retrieval_service.py with the index of each library in turn (1,000,000 x
 384 by default; cosine, k = 10), in a process of its own, with all cores. The application answers
-requests that wait together by one search, whatever the library. The items are those
-of bench.approximate: a descending spectrum, clusters and a common mean, as embeddings have; nearest
-neighbours of independent numbers are hopeless for a graph. Clients of examples/load_test.py request
-the neighbours of random items, over 1, 8 and 64 connections. Recall: share of the answers' items
-whose exact score reaches the k-th best; of 500 answers, or as many as come in 30 s. hnswlib is
-built with M = 16, ef_construction = 100 and searched with the least ef of a power of 2^(1/2) that
-reaches the recall for 500 queries. Resident memory: of the process after the load, mapped files
-included. Needs fastapi and uvicorn, and apsw for sqlite-vec; a library that is not installed is
-left out. Writes bench/service.md.
+requests that wait together by one search, whatever the library. The items are clustered, as
+embeddings are (bench.inputs): nearest neighbours of independent numbers are hopeless for a graph.
+Clients of examples/load_test.py request the neighbours of random items, over 1, 8 and 64
+connections. Recall: share of the answers' items whose exact score reaches the k-th best; of 500
+answers, or as many as come in 30 s. hnswlib is built with M = 16, ef_construction = 100, and
+searched with the least ef of a power of 2^(1/2) that reaches the recall for 500 queries. Resident
+memory: of the process after the load, mapped files included. Needs fastapi and uvicorn, and apsw
+for sqlite-vec; a library that is not installed is left out. Writes bench/service.md.
 
 With --folder, items, truth, the graph of hnswlib and the table of sqlite-vec of an earlier call are
 used again. --make makes these and ends: for hnswlib half an hour, which other work may share.
@@ -34,7 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.approximate import embeddings
+from bench.inputs import clustered
 from bench.libraries import faiss_for, unit
 from bench.tables import cpu_name
 
@@ -248,7 +247,7 @@ def make(folder, n_items, dimensions):
         random, items = np.random.default_rng(0), np.empty((n_items, dimensions), np.float32)
         for first in range(0, n_items, BLOCK):
             part = items[first : first + BLOCK]
-            part[:] = embeddings(len(part), dimensions, random)
+            part[:] = clustered(len(part), dimensions, random)
         retrieval_service.publish(folder, items, np.arange(n_items).astype(str))
     items = np.load(folder / "current" / "items.npy", mmap_mode="r")
     if items.shape != (n_items, dimensions):

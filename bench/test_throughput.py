@@ -47,7 +47,7 @@ def pytest_generate_tests(metafunc):
                 marks = {"group": f"{kind.question}: {name}"}
                 marks |= {} if library == OURS else {"timer": timer}
                 found.append(pytest.param(
-                    kind, case, library, id=f"{identifier(name)}-{library}",
+                    kind, case, library, id=identifier(f"{name}-{library}"),
                     marks=pytest.mark.benchmark(**marks),
                 ))  # fmt: skip
     metafunc.parametrize(("kind", "case", "library"), found)
@@ -104,7 +104,8 @@ def ours(workload, config, benchmark):
 def competitor(workload, config, benchmark, worker):
     """Benchmark a competitor whose answer is right; return the facts about it."""
     theirs, peak = worker.prepare(*workload.job())
-    error = float(workload.disagreement(theirs, workload.call()))
+    answer = workload.call()
+    error = float(workload.disagreement(theirs, answer))
     if not error <= 1:
         config.wrong.append({"group": benchmark.group, "library": worker.library, "error": error})
         pytest.skip(f"wrong answer: {error:.3g} times the error that float32 explains")
@@ -114,7 +115,7 @@ def competitor(workload, config, benchmark, worker):
 
     others, seconds = run(benchmark, config, call, lambda: clock.seconds(workload.call))
     ratios = [spent / least for least, spent in zip(others, seconds, strict=False)]
-    return {
+    return workload.facts(theirs, answer) | {
         "error_allowed_share": error,
         "peak_mib": peak,
         "core_type": worker.core_type,

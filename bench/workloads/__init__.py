@@ -79,6 +79,10 @@ class Workload:
         """Return how far a competitor's answer is from ours, as a share of what is allowed."""
         raise NotImplementedError
 
+    def facts(self, theirs, answer):
+        """Return what else is said of a competitor's answer, by name."""
+        return {}
+
 
 def cases(which, kind):
     """Return the cases of a workload, dicts of parameters, in "quick", "regular" or "large"."""

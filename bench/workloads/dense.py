@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.stats import norm, rankdata
 
 import fastcos
 from bench import answers, inputs
 from bench.workloads import Work, Workload
-from fastcos import get_config
+from fastcos import get_config, metrics
 from fastcos.cli.limits import search_work
 from fastcos.engine.packing import tile_layout
+from tests.oracles import measures as oracles
 
 K = 10
 # widths of common text embeddings
@@ -198,46 +198,135 @@ class FilteredQueries(_Search):
         return fastcos.top_k(self.queries, self.items, K, **self.option)
 
     def error(self, answer):
-        wrong, rows = 0, range(0, 500, 20)
-        for row, scores in zip(
-            rows, answers.scores_of(self.queries[rows], self.items, "cosine"), strict=True
-        ):
-            scores[self.excluded[row] | (scores < self.option.get("min_score", -2))] = -np.inf
-            best = np.argsort(-scores, kind="stable")[:K]
-            best[scores[best] == -np.inf] = -1
-            wrong += not np.array_equal(best, answer.indices[row])
+        rows = slice(0, 500, 20)
+        scores = answers.scores_of(self.queries[rows], self.items, "cosine")
+        scores[self.excluded[rows] | (scores < self.option.get("min_score", -2))] = -np.inf
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :K]
+        best[np.take_along_axis(scores, best, axis=1) == -np.inf] = -1
+        return (best != answer.indices[rows]).any(axis=1).sum()
+
+
+class ApproximateSearch(IndexSearch):
+    """Queries of clustered rows; the competitors scan codes, and their recall is a result."""
+
+    question = "dense queries, approximate scans"
+    axes = {"queries": [1_000], "items": ["10,000 x 384"], "k": [K]}
+    quick = None
+    large = {"items": ["60,000 x 768"], "k": [10, 100]}
+    competitors = dict.fromkeys(
+        ("faiss", "faiss SQ8", "faiss SQ4", "faiss PQ fast-scan", "usearch int8", "turbovec")
+    )
+
+    def make(self, queries, items, k):
+        n, d = shape_of(items)
+        rows = inputs.clustered(n + queries, d, np.random.default_rng(0))
+        self.items, self.queries = np.split(rows, [n])
+        self.index, self.k = fastcos.SimilarityIndex().fit(self.items), k
+
+    def job(self):
+        return ("approximate search", *super().job()[1:])
+
+    def disagreement(self, theirs, answer):
+        """An approximate answer is not wrong; facts has how many neighbours it holds."""
+        return 0.0
+
+    def facts(self, theirs, answer):
+        return {"recall": metrics.overlap_at_k(theirs, answer.indices)}
+
+
+class Rescoring(_Search):
+    """Exact scores of 100 candidates a query, and their order."""
+
+    question = "exact scores of candidates"
+    unit = "candidates"
+    axes = {"queries": [1_000], "items": ["10,000 x 768"]}
+    quick = None
+    large = {"items": ["100,000 x 768"]}
+    competitors = {"numpy float32": None, "numpy float64": None}
+
+    def make(self, queries, items):
+        n, d = shape_of(items)
+        self.items, self.queries = inputs.gaussian(n, d), inputs.gaussian(queries, d, seed=1)
+        # n / 100 items apart: the candidates of a query are different items
+        first = np.random.default_rng(0).integers(n, size=(queries, 1))
+        self.candidates = (first + n // 100 * np.arange(100)) % n
+
+    def call(self):
+        return fastcos.neighbors.rescore(self.queries, self.items, self.candidates, K)
+
+    def error(self, answer):
+        wrong = 0
+        for query, listed, found in zip(self.queries, self.candidates, answer.indices, strict=True):
+            scores = answers.scores_of(query[None], self.items[listed], self.measure)[0]
+            wrong += (listed[np.argsort(-scores)[:K]] != found).any()
         return wrong
 
+    def work(self):
+        n, d = self.candidates.size, self.items.shape[1]
+        order = self.candidates.ravel().astype(np.int32)
+        return Work(n, float(n) * d, gathers=n, table=self.items.shape, order=order)
 
-def reference_scores(rows, measure):
-    """Return float64 values in the order of the measure; -inf for a row and itself."""
-    rows = rows.astype(np.float64)
-    if measure == "zscore_cosine":
-        rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
-    if measure == "spearman_dims":
-        rows = rankdata(rows, axis=1) - (rows.shape[1] + 1) / 2
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    scores = unit @ unit.T
-    own = np.eye(len(rows), dtype=bool)
-    scores[own] = -np.inf
-    if measure == "csls":
-        nearest = -np.sort(-scores, axis=1)[:, :10].mean(axis=1)
-        scores = 2 * scores - nearest[:, None] - nearest
-    if measure == "mutual_proximity":
-        others = scores[~own].reshape(len(rows), -1)
-        mean, deviation = others.mean(axis=1), others.std(axis=1)
-        scores = norm.cdf((scores - mean) / deviation)
-        scores *= scores.T
-    scores[own] = -np.inf
-    return scores
+    def job(self):
+        _, arrays, parameters = super().job()
+        return "rescoring", arrays | {"candidates": self.candidates}, parameters
+
+
+class NarrowRows(_Search):
+    """Rows of two bytes, one byte and one bit, which are packed in the call."""
+
+    question = "dense queries, narrow rows"
+    axes = {"type": ["float16", "int8", "bits"], "items": ["4,000 x 768"]}
+    quick = None
+    large = {
+        "type": ["float32", "float16", "bfloat16", "int8", "bits"], "items": ["100,000 x 768"],
+    }  # fmt: skip
+
+    def make(self, type, items):
+        n, d = shape_of(items)
+        self.given = [inputs.narrow(inputs.gaussian(m, d, m), type) for m in (n, 1_000)]
+        self.items, self.queries = self.given
+        if type == "bits":  # products of signs order items as Hamming distances do
+            self.measure = "dot"
+            self.items, self.queries = (
+                np.unpackbits(one, axis=1) * np.float32(2) - 1 for one in self.given
+            )
+
+    def call(self):
+        items, queries = self.given
+        measure = "hamming" if self.measure == "dot" else "cosine"
+        return fastcos.top_k(queries, items, K, measure=measure)
+
+    def work(self):
+        return super().work()._replace(reads=float(sum(rows.nbytes for rows in self.given)))
+
+
+class NarrowIndex(NarrowRows):
+    """The same by an index that is made and searched once, and keeps the rows as they are."""
+
+    axes = NarrowRows.axes | {"type": ["float16", "int8"]}
+    large = NarrowRows.large | {"type": ["float32", "float16", "bfloat16", "int8"]}
+
+    def call(self):
+        items, queries = self.given
+        return fastcos.SimilarityIndex().fit(items).search(queries, K)
+
+
+# measures that are more than an inner product, by their formulas: rows to scores of all pairs
+MEASURES = {
+    "csls": lambda rows: oracles.csls(rows, 10),
+    "mutual_proximity": oracles.mutual_proximity,
+    "angular": lambda rows: oracles.cosine(rows, rows),
+    "zscore_cosine": lambda rows: oracles.zscores(rows, rows),
+    "spearman_dims": lambda rows: oracles.spearman(rows, rows),
+}
 
 
 class Measures(Workload):
-    """Measures that are more than an inner product; measure_costs.py times all of them."""
+    """Self-join by other measures; measure_costs.py times all of them."""
 
     question = "dense neighbours, other measures"
     unit = "pairs"
-    axes = {"measure": ["csls", "mutual_proximity", "angular", "zscore_cosine", "spearman_dims"]}
+    axes = {"measure": list(MEASURES)}
     quick = None
     limit = 1e-6
 
@@ -248,8 +337,9 @@ class Measures(Workload):
         return fastcos.top_k(self.rows, k=K, measure=self.measure)
 
     def error(self, answer):
-        scores = reference_scores(self.rows, self.measure)
-        best = -np.sort(-np.partition(scores, -K, axis=1)[:, -K:], axis=1)
+        scores = MEASURES[self.measure](self.rows.astype(np.float64))
+        np.fill_diagonal(scores, -np.inf)
+        best = -np.sort(-scores, axis=1)[:, :K]
         return (best - np.take_along_axis(scores, answer.indices, axis=1)).max()
 
     def work(self):
@@ -398,9 +488,7 @@ class _Graph(Workload):
 
     @functools.cached_property
     def cosines(self):
-        unit = self.rows.astype(np.float64)
-        unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-        return unit @ unit.T
+        return answers.scores_of(self.rows, self.rows, "cosine")
 
     def work(self):
         n, d = self.rows.shape
