@@ -1,6 +1,6 @@
 """The exact index for ann-benchmarks: copy this folder to ann_benchmarks/algorithms/fastcos there.
 
-Implements the methods that its runner calls; `harness.py` calls them here.
+Implements the methods that its runner calls.
 """
 
 import fastcos
