@@ -11,13 +11,12 @@ by itself: --point '["SelfJoin", {"rows": "1000000 x 128", "k": 10}, 2]', worklo
 import argparse
 import csv
 import json
-import subprocess
 import sys
 
 import numpy as np
 
 import fastcos
-from bench.worker import peak_of
+from bench.worker import in_new_process, peak_of
 from bench.workloads import WORKLOADS, in_turns, label, prepared
 
 # (workload, axis, exponent of the cost model, {value: case}); other parameters stay as they are
@@ -68,9 +67,7 @@ def measure(name, case, threads):
 
 def point(name, case, threads):
     """Return the same from a process of its own, whose placement on the machine is new."""
-    command = [sys.executable, "-m", "bench.curves", "--point", json.dumps([name, case, threads])]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout)
+    return in_new_process("bench.curves", "--point", json.dumps([name, case, threads]))
 
 
 def exponent(sizes, values):

@@ -1,21 +1,26 @@
-"""Large interaction matrices: `python -m bench.large --nnz 1e9`; time, memory and certificate.
+"""Data beyond memory: time, memory and check of each operation, on disk, in memory, on a cluster.
 
+    python -m bench.large --nnz 1e9                                # gram, svd, items
     python -m bench.large --nnz 2e8 --users 4000000 --items 50000 --rank 32 --where disk memory
-    python -m bench.large --folder SHARDS --operations svd          # shards of `fastcos ingest`
+    python -m bench.large --operations svd --folder SHARDS         # shards of `fastcos ingest`
+    python -m bench.large --operations search audit --rows 3000000 --where disk memory
+    python -m bench.large --operations search --where disk 1-worker 2-workers --turns 2
 
-Writes a seeded binary matrix of Zipf-distributed items in shards, after it has said how much disk
-and memory that takes, and runs X'(X Q), an SVD and the nearest items of every item. Each runs in a
-process of its own, from the shards or from one CSR in memory, and its answer is checked: sampled
-columns in float64, the SVD's certificate, sampled items in float64. Prints one JSON object a line:
-seconds, non-zeros per second, peak resident MiB, certificate and a digest of the bits.
+After it has said how much disk and memory that takes, it writes seeded data: a binary matrix of
+Zipf-distributed items in shards (gram: X'(X Q), svd, items: the nearest items of every item), or
+dense rows (search: neighbours of other rows, audit). Each operation runs in a process of its own:
+from disk, from memory, a search also on a local Dask cluster whose workers have one thread. Its
+answer is checked: sampled columns in float64, the SVD's certificate, sampled items and queries in
+float64. Prints one JSON object a line: seconds, non-zeros or pairs per second, peak resident MiB of
+the process, certificate and a digest of the bits.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,8 +30,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import fastcos
-from bench import answers
-from bench.worker import resident_mib
+from bench import answers, inputs
+from bench.worker import in_new_process, resident_mib
 from fastcos.linalg.shards import ENTRIES_PER_SHARD, ShardWriter
 
 K = 10
@@ -39,6 +44,8 @@ EXPONENT = 0.8
 DISK_BYTES, MEMORY_BYTES, ITEMS_BYTES = 4, 8, 18
 # items, and columns, whose answers are computed again in float64
 CHECKED = 5
+# dense rows that are made at once
+ROWS_PER_BLOCK = 100_000
 
 
 def write_shards(path, n, p, nnz, progress):
@@ -60,56 +67,83 @@ def write_shards(path, n, p, nnz, progress):
             indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
             X = sp.csr_array((np.ones(indptr[-1], np.float32), items[kept], indptr), shape=(m, p))
             writer.add(X, np.arange(lo, lo + m))
-            progress(min(lo + users, n), n)
+            progress(min(lo + users, n))
 
 
-class Gram:
+def write_rows(path, n, d, seed):
+    """Write Gaussian rows whose columns have descending scales."""
+    rows, rng = (
+        np.lib.format.open_memmap(path, "w+", np.float32, (n, d)),
+        np.random.default_rng(seed),
+    )
+    scales = np.arange(1, d + 1, dtype=np.float32) ** -0.25
+    for lo in range(0, n, ROWS_PER_BLOCK):
+        some = rows[lo : lo + ROWS_PER_BLOCK]
+        some[:] = rng.standard_normal(some.shape, dtype=np.float32) * scales
+    rows.flush()
+
+
+class _Interactions:
+    """An operation on interactions in shards."""
+
+    needs_memory = False
+
+    def __init__(self, given, where):
+        self.shards = fastcos.linalg.InteractionShards(given.folder, verify=False)
+        (n, p), nnz = self.shards.shape, self.shards.nnz
+        self.size = {"users": n, "items": p, "nnz": nnz, "rank": given.rank}
+        self.rate, self.rank = ("non_zeros_per_second", nnz), given.rank
+        self.Q = np.random.default_rng(0).standard_normal((p, given.rank)).astype(np.float32)
+        _, few = next(self.shards.blocks(0, min(n, 5_000)))
+        self.of(few)  # compiles
+        self.X = self.shards
+        if where == "memory" or self.needs_memory:
+            self.X = sp.vstack([rows for _, rows in self.shards.blocks()]).tocsr()
+
+    def call(self):
+        return self.of(self.X)
+
+
+class Gram(_Interactions):
     """X'(X Q)."""
 
-    def __init__(self, p, rank):
-        self.Q = np.random.default_rng(0).standard_normal((p, rank)).astype(np.float32)
+    def of(self, X):
+        return fastcos.gram_matmul(X, self.Q)
 
-    def call(self, X):
-        return fastcos.gram_matmul(X, self.Q[: X.shape[1]])
-
-    def certificate(self, found, shards):
+    def certificate(self, found):
         """Return the largest relative error of some columns, and the bytes of the answer."""
-        truth = np.zeros((shards.shape[1], CHECKED))
-        for _, rows in shards.blocks():
+        truth = np.zeros((self.shards.shape[1], CHECKED))
+        for _, rows in self.shards.blocks():
             wide = rows.astype(np.float64)
             truth += wide.T @ (wide @ self.Q[:, :CHECKED])
         return answers.relative_error(found[:, :CHECKED], truth), found.tobytes()
 
 
-class TruncatedSVD:
+class TruncatedSVD(_Interactions):
     """randomized_svd."""
 
-    def __init__(self, p, rank):
-        self.rank = rank
-
-    def call(self, X):
+    def of(self, X):
         return fastcos.randomized_svd(X, self.rank, compute_u=False)
 
-    def certificate(self, found, shards):
+    def certificate(self, found):
         """Return the largest residual, and the bytes of the singular values and vectors."""
         return float(found.residuals.max()), found.s.tobytes() + found.Vt.tobytes()
 
 
-class ItemNeighbors:
+class ItemNeighbors(_Interactions):
     """The nearest items of every item, by their users; of a CSR in memory."""
 
-    def __init__(self, p, rank):
-        pass
+    needs_memory = True
 
-    def call(self, X):
+    def of(self, X):
         return fastcos.top_k(X.T, k=K)
 
-    def certificate(self, found, shards):
+    def certificate(self, found):
         """Return the largest error of the cosines of some items, and the bytes of the indices."""
-        counts = shards.column_sums
+        counts = self.shards.column_sums
         chosen = np.argsort(-counts)[: CHECKED * 100 : 100]
-        sums = np.zeros((shards.shape[1], len(chosen)))
-        for _, rows in shards.blocks():
+        sums = np.zeros((self.shards.shape[1], len(chosen)))
+        for _, rows in self.shards.blocks():
             sums += (rows.T @ rows[:, chosen]).toarray()
         lengths = np.sqrt(np.where(counts > 0, counts, 1))
         cosines = sums / lengths[:, None] / lengths[chosen]
@@ -118,83 +152,173 @@ class ItemNeighbors:
         return float(abs(found.scores[chosen] - best).max()), found.indices.tobytes()
 
 
-OPERATIONS = {"gram": Gram, "svd": TruncatedSVD, "items": ItemNeighbors}
+class Search:
+    """Neighbours of dense queries among the rows of a file, or on a cluster."""
+
+    def __init__(self, given, where):
+        self.files = [given.folder / name for name in ("queries.npy", "items.npy")]
+        self.workers = int(where.split("-")[0]) if "worker" in where else 0
+        self.queries = np.load(self.files[0])
+        self.items = np.load(self.files[1], mmap_mode=None if where == "memory" else "r")
+        (n, d), m = self.queries.shape, len(self.items)
+        self.size, self.rate = {"queries": n, "rows": m, "columns": d}, ("pairs_per_second", n * m)
+        self.of(*[inputs.gaussian(3_000, 16)] * 2)  # compiles
+        self.started = contextlib.ExitStack()
+        if self.workers:
+            self.start_workers()
+
+    def of(self, queries, items):
+        return fastcos.top_k(queries, items, K)
+
+    def start_workers(self):
+        """Start the workers, which compile, and read the rows into the page cache."""
+        from dask.distributed import Client, LocalCluster
+
+        own = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "4GiB"}
+        cluster = self.started.enter_context(LocalCluster(n_workers=self.workers, **own))
+        self.client = self.started.enter_context(Client(cluster))
+        self.client.run(warm, str(self.files[1]))
+        self.out = self.started.enter_context(tempfile.TemporaryDirectory())
+
+    def call(self):
+        if not self.workers:
+            return self.of(self.queries, self.items)
+        from fastcos.distributed import cluster
+
+        return cluster.top_k(*self.files, K, out=Path(self.out, "found"), client=self.client)
+
+    def certificate(self, found):
+        """Return how many sampled queries lack their neighbours, and the bytes of the answer."""
+        with self.started:
+            indices, scores = np.array(found.indices), np.array(found.scores)
+        wrong = answers.wrong_rows(indices, self.queries, self.items)
+        return wrong, indices.tobytes() + scores.tobytes()
 
 
-def run(path, name, where, rank):
-    """Run an operation once in this process, after a warm-up on few users."""
-    shards = fastcos.linalg.InteractionShards(path, verify=False)
-    n, p = shards.shape
-    operation = OPERATIONS[name](p, rank)
-    _, few = next(shards.blocks(0, min(n, 5_000)))
-    operation.call(few)
-    X = shards
-    if where == "memory" or name == "items":
-        X = sp.vstack([rows for _, rows in shards.blocks()]).tocsr()
+class Audit(Search):
+    """An audit of the rows of a file."""
+
+    def of(self, queries, items):
+        return fastcos.audit(items, k=K)
+
+    def certificate(self, found):
+        """Return no certificate, and the bytes of the report."""
+        return None, json.dumps(found.to_dict()).encode()
+
+
+def warm(file):
+    """Compile a search and read a file."""
+    fastcos.top_k(*[inputs.gaussian(3_000, 16)] * 2, K)
+    for block in np.array_split(np.load(file, mmap_mode="r"), 64):
+        block.sum()
+
+
+OPERATIONS = {
+    "gram": Gram, "svd": TruncatedSVD, "items": ItemNeighbors, "search": Search, "audit": Audit,
+}  # fmt: skip
+DENSE = {"search", "audit"}
+
+
+def run(given, name, where):
+    """Run an operation once in this process."""
+    fastcos.set_config(working_memory=given.memory)
+    operation = OPERATIONS[name](given, where)
     start = time.perf_counter()
-    found = operation.call(X)
+    found = operation.call()
     seconds, peak = time.perf_counter() - start, resident_mib("VmHWM")
-    certificate, content = operation.certificate(found, shards)
-    return {
-        "operation": name, "where": where, "users": n, "items": p, "nnz": shards.nnz,
-        "rank": rank, "threads": fastcos.get_config().num_threads, "seconds": seconds,
-        "non_zeros_per_second": shards.nnz / seconds, "peak_mib": peak,
-        "certificate": certificate, "digest": hashlib.sha256(content).hexdigest(),
+    certificate, content = operation.certificate(found)
+    rate, count = operation.rate
+    return {"operation": name, "where": where, **operation.size} | {
+        "threads": fastcos.get_config().num_threads, "seconds": seconds, rate: count / seconds,
+        "peak_mib": peak, "certificate": certificate, "digest": hashlib.sha256(content).hexdigest(),
     }  # fmt: skip
 
 
-def needs(nnz, p, rank, operations):
+def needs(given):
     """Return the bytes of disk and of memory that this takes."""
-    memory = ENTRIES_PER_SHARD * 18 + 12 * p * rank
-    if "items" in operations:
-        memory = max(memory, nnz * ITEMS_BYTES)
-    return nnz * DISK_BYTES, memory
+    disk = memory = 0
+    if not DENSE.issuperset(given.operations):
+        disk, memory = (
+            given.nnz * DISK_BYTES,
+            ENTRIES_PER_SHARD * 18 + 12 * given.items * given.rank,
+        )
+        if "memory" in given.where:
+            memory = max(memory, given.nnz * MEMORY_BYTES)
+        if "items" in given.operations:
+            memory = max(memory, given.nnz * ITEMS_BYTES)
+    if DENSE.intersection(given.operations):
+        rows, queries = (4 * given.columns * n for n in (given.rows, given.queries))
+        disk += rows + queries
+        kept = rows if "memory" in given.where else 0
+        memory = max(memory, kept + queries + 2**20 * given.memory)
+    return disk, memory
+
+
+def write(given):
+    """Write the data that the operations need and the folder lacks."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    if not given.folder.exists() and not DENSE.issuperset(given.operations):
+        with Progress(console=Console(stderr=True)) as bar:
+            task = bar.add_task("writing shards", total=given.users)
+            write_shards(
+                given.folder, given.users, given.items, given.nnz,
+                lambda done: bar.update(task, completed=done),
+            )  # fmt: skip
+    given.folder.mkdir(exist_ok=True)
+    for seed, (name, n) in enumerate({"items": given.rows, "queries": given.queries}.items()):
+        file = given.folder / f"{name}.npy"
+        if DENSE.intersection(given.operations) and not file.exists():
+            write_rows(file, n, given.columns, seed)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--operations", nargs="+", choices=OPERATIONS, default=["gram", "svd", "items"]
+    )
+    parser.add_argument("--where", nargs="+", default=["disk"], metavar="disk, memory, 2-workers")
+    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="data to use, or to write and keep")
     parser.add_argument("--nnz", type=float, default=1e8)
     parser.add_argument("--users", type=int, help="default: one per 50 non-zeros")
     parser.add_argument("--items", type=int, default=50_000)
     parser.add_argument("--rank", type=int, default=64, help="columns of Q and of the SVD")
-    parser.add_argument("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
-    parser.add_argument("--where", nargs="+", choices=("disk", "memory"), default=["disk"])
-    parser.add_argument("--folder", type=Path, help="shards to use, or to write and keep")
+    parser.add_argument("--rows", type=int, default=3_000_000, help="dense rows")
+    parser.add_argument("--columns", type=int, default=256)
+    parser.add_argument("--queries", type=int, default=50_000)
+    parser.add_argument(
+        "--memory",
+        type=float,
+        help="working_memory in MiB",
+        default=fastcos.get_config().working_memory,
+    )
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
-        print(json.dumps(run(given.folder, *given.child, given.rank)))
+        print(json.dumps(run(given, *given.child)))
         return
-    nnz, users = int(given.nnz), given.users or max(1, int(given.nnz) // 50)
-    disk, memory = needs(nnz, given.items, given.rank, given.operations)
-    memory = max(memory, nnz * MEMORY_BYTES) if "memory" in given.where else memory
+    given.nnz, given.users = int(given.nnz), given.users or max(1, int(given.nnz) // 50)
+    disk, memory = needs(given)
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as temporary:
-        path = given.folder or Path(temporary, "shards")
-        free = shutil.disk_usage(Path(temporary)).free
+        given.folder = given.folder or Path(temporary, "data")
+        free = shutil.disk_usage(temporary).free
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         print(
-            f"{users:,} x {given.items:,}, {nnz:,} non-zeros: {disk / 1e9:.1f} GB of disk "
-            f"({free / 1e9:.0f} free), {memory / 1e9:.1f} GB of memory ({total / 1e9:.0f} here)",
+            f"{disk / 1e9:.1f} GB of disk ({free / 1e9:.0f} free), {memory / 1e9:.1f} GB of memory "
+            f"({total / 1e9:.0f} here)",
             file=sys.stderr,
         )
-        if memory > total or (not path.exists() and disk > free):
+        if memory > total or (not given.folder.exists() and disk > free):
             parser.exit(1, "bench.large: too large for this machine\n")
-        if not path.exists():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            with Progress(console=Console(stderr=True)) as bar:
-                task = bar.add_task("writing shards", total=users)
-                write_shards(
-                    path, users, given.items, nnz,
-                    lambda done, _: bar.update(task, completed=done),
-                )  # fmt: skip
-        for operation in given.operations:
-            for where in given.where:
-                command = [sys.executable, "-m", "bench.large", "--folder", str(path)]
-                command += ["--rank", str(given.rank), "--child", operation, where]
-                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-                print(done.stdout, end="", flush=True)
+        write(given)
+        words = ["--folder", given.folder, "--rank", given.rank, "--memory", given.memory]
+        for _ in range(given.turns):
+            for name in given.operations:
+                for where in given.where:
+                    found = in_new_process("bench.large", *words, "--child", name, where)
+                    print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

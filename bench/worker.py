@@ -98,6 +98,13 @@ class Competitor:
             self.process.communicate()
 
 
+def in_new_process(module, *words):
+    """Return the JSON that `python -m module words` prints."""
+    command = [sys.executable, "-m", module, *map(str, words)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
+
+
 def interpreters():
     """Return the interpreters to look for competitors in; this one by default."""
     return os.environ.get("FASTCOS_COMPETITORS_PYTHON", sys.executable).split(os.pathsep)

@@ -34,6 +34,35 @@ def test_large_results_are_certified_and_bit_identical():
 
 
 @pytest.mark.slow
+def test_large_search_is_exact_on_disk_and_on_workers():
+    pytest.importorskip("dask.distributed")
+    words = ("--rows", "3000", "--columns", "16", "--queries", "200", "--memory", "1")
+    places = ("disk", "memory", "2-workers")
+    lines = output("bench.large", *words, "--operations", "search", "--where", *places)
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert [one["where"] for one in found] == list(places)
+    assert [one["certificate"] for one in found] == [0, 0, 0]
+    assert len({one["digest"] for one in found}) == 1
+
+
+@pytest.mark.slow
+def test_large_audits_have_equal_reports():
+    words = (
+        "--operations",
+        "audit",
+        "--rows",
+        "900",
+        "--columns",
+        "8",
+        "--where",
+        "disk",
+        "memory",
+    )
+    disk, memory = (json.loads(line) for line in output("bench.large", *words).splitlines())
+    assert disk["digest"] == memory["digest"]
+
+
+@pytest.mark.slow
 def test_curves_measure_one_point():
     case = ["SelfJoin", {"rows": "500 x 16", "k": 5}, 1]
     found = json.loads(output("bench.curves", "--point", json.dumps(case)))
