@@ -5,17 +5,45 @@ import functools
 import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import procrustes
-from scipy.stats import skew
+from scipy.stats import entropy, skew
 from sklearn.manifold import trustworthiness
-from sklearn.metrics import roc_auc_score, silhouette_score
+from sklearn.metrics import silhouette_score
 
 import fastcos
 from bench import inputs
 from bench.workloads import Work, Workload
 from fastcos import metrics
+from tests.oracles import metrics as oracles
 
 # columns of the embeddings
 WIDTH = 32
+# metric to its arguments: names of attributes of Data
+ARGUMENTS = {
+    "pair_auc": "rows labels",
+    "map_at_r": "rows labels",
+    "silhouette": "rows labels",
+    "within_between": "rows labels",
+    "clustering_scores": "rows labels",
+    "stratified_auc": "rows labels popularity",
+    "cka": "rows noisy",
+    "cca_similarity": "rows noisy",
+    "procrustes": "rows noisy",
+    "rsa": "rows noisy",
+    "trustworthiness": "rows noisy",
+    "model_change": "rows rows noisy noisy",
+    "jaccard_at_k": "lists noisy_lists",
+    "overlap_at_k": "lists noisy_lists",
+    "rank_biased_overlap": "lists noisy_lists",
+    "recall_at_k": "lists relevant",
+    "ndcg_at_k": "lists relevant",
+    "hubness": "lists",
+    "neighbor_purity": "lists labels",
+    "effective_rank": "rows",
+    "participation_ratio": "rows",
+    "isoscore": "rows",
+    "mean_cosine": "rows",
+    "popularity_bias": "rows popularity successors",
+}
 # metrics of all pairs of rows; the others need a matrix of column by column at most
 OF_PAIRS = {"pair_auc", "map_at_r", "stratified_auc", "rsa", "trustworthiness"}
 
@@ -29,217 +57,115 @@ def embeddings(n, width=WIDTH):
     return rows, labels, rows + 0.5 * inputs.gaussian(n, width, seed=2)
 
 
-def as_matrix(lists):
-    """Return a sparse matrix with a row per list, 1 at its members."""
-    n, k = lists.shape
-    ones, indptr = np.ones(n * k, np.float32), np.arange(0, n * k + 1, k)
-    return sp.csr_array((ones, lists.ravel(), indptr), shape=(n, n))
+class Data:
+    """Embeddings and what is made of them."""
+
+    def __init__(self, n):
+        self.rows, self.labels, self.noisy = embeddings(n)
+        self.lists, self.noisy_lists = (
+            fastcos.top_k(rows, k=20).indices for rows in (self.rows, self.noisy)
+        )
+        indptr = np.arange(0, self.noisy_lists.size + 1, 20)
+        ones = np.ones(self.noisy_lists.size, np.float32)
+        self.relevant = sp.csr_array((ones, self.noisy_lists.ravel(), indptr), shape=(n, n))
+        self.popularity = 1 + np.arange(n)
+        self.successors = (np.arange(n)[:, None] + [1, 2]) % n
 
 
-def cosines(rows):
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.clip(unit.astype(np.float64) @ unit.T, -1, 1)
+def share_of_lists(divisor):
+    """Return the reference of the mean share of two lists' members that are in both."""
+
+    def mean(first, second):
+        pairs = zip(map(set, first.tolist()), map(set, second.tolist()), strict=True)
+        return np.mean([len(a & b) / len(divisor(a, b)) for a, b in pairs])
+
+    return mean
 
 
-def auc_truth(rows, labels):
-    upper = np.triu_indices(len(rows), 1)
-    return roc_auc_score((labels[:, None] == labels)[upper], cosines(rows)[upper])
+def centred(*matrices):
+    return [rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64) for rows in matrices]
 
 
-def precision_truth(rows, labels):
-    scores = cosines(rows)
-    np.fill_diagonal(scores, -np.inf)
-    values = []
-    for row, label in zip(scores, labels, strict=True):
-        relevant = labels[np.argsort(-row, kind="stable")] == label
-        wanted = relevant.sum() - 1
-        hits = relevant[:wanted]
-        values.append((hits.cumsum() / np.arange(1, wanted + 1) * hits).sum() / wanted)
-    return np.mean(values)
-
-
-def overlap_truth(first, second):
-    pairs = zip(first.tolist(), second.tolist(), strict=True)
-    return np.mean([len({*a} & {*b}) / len(a) for a, b in pairs])
-
-
-def jaccard_truth(first, second):
-    pairs = zip(first.tolist(), second.tolist(), strict=True)
-    return np.mean([len({*a} & {*b}) / len({*a} | {*b}) for a, b in pairs])
-
-
-def centred(rows):
-    return rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
-
-
-def cka_truth(first, second):
-    first, second = centred(first), centred(second)
+def cka(rows, noisy):
+    first, second = centred(rows, noisy)
     lengths = np.linalg.norm(first.T @ first) * np.linalg.norm(second.T @ second)
     return np.linalg.norm(first.T @ second) ** 2 / lengths
 
 
-def cca_truth(first, second):
-    bases = [np.linalg.qr(centred(rows))[0] for rows in (first, second)]
-    return (np.linalg.svd(bases[0].T @ bases[1], compute_uv=False) ** 2).mean()
+def cca(rows, noisy):
+    first, second = (np.linalg.qr(some)[0] for some in centred(rows, noisy))
+    return (np.linalg.svd(first.T @ second, compute_uv=False) ** 2).mean()
 
 
-def rsa_truth(first, second):
-    upper = np.triu_indices(len(first), 1)
-    return np.corrcoef(cosines(first)[upper], cosines(second)[upper])[0, 1]
+def pair_cosines(rows):
+    """Return the cosines of all pairs of rows."""
+    return oracles.cosines(rows)[np.triu_indices(len(rows), 1)]
 
 
-def trustworthiness_truth(first, second):
-    return trustworthiness(
-        *(rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (first, second))
-    )
+def within(rows, labels):
+    scores, same = oracles.pair_scores(rows, labels)
+    return scores[same].mean()
 
 
-def within_truth(rows, labels):
-    upper = np.triu_indices(len(rows), 1)
-    return cosines(rows)[upper][(labels[:, None] == labels)[upper]].mean()
+def spectrum(rows):
+    return np.linalg.svd(rows.astype(np.float64), compute_uv=False)
 
 
-def mean_cosine_truth(rows):
-    upper = np.triu_indices(len(rows), 1)
-    return cosines(rows)[upper].mean()
-
-
-def participation_truth(rows):
-    squares = np.linalg.svd(rows.astype(np.float64), compute_uv=False) ** 2
+def participation(rows):
+    squares = spectrum(rows) ** 2
     return squares.sum() ** 2 / (squares**2).sum()
 
 
-def effective_rank_truth(rows):
-    values = np.linalg.svd(rows.astype(np.float64), compute_uv=False)
-    shares = values / values.sum()
-    return np.exp(-(shares * np.log(shares)).sum())
+# references; the first number of a record is compared
+TRUTHS = {
+    "pair_auc": lambda rows, labels: oracles.auc(*oracles.pair_scores(rows, labels)),
+    "map_at_r": oracles.map_at_r,
+    "silhouette": functools.partial(silhouette_score, metric="cosine"),
+    "within_between": within,
+    "cka": cka,
+    "cca_similarity": cca,
+    "procrustes": lambda rows, noisy: procrustes(rows, noisy)[2],
+    "rsa": lambda rows, noisy: np.corrcoef(pair_cosines(rows), pair_cosines(noisy))[0, 1],
+    "trustworthiness": lambda rows, noisy: trustworthiness(oracles.unit(rows), oracles.unit(noisy)),
+    "jaccard_at_k": share_of_lists(set.union),
+    "overlap_at_k": share_of_lists(lambda a, b: a),
+    "recall_at_k": lambda lists, relevant: share_of_lists(lambda a, b: b)(
+        lists, relevant.indices.reshape(len(lists), -1)
+    ),
+    "hubness": lambda lists: skew(np.bincount(lists.ravel(), minlength=len(lists))),
+    "neighbor_purity": lambda lists, labels: np.mean(labels[lists] == labels[:, None]),
+    "effective_rank": lambda rows: np.exp(entropy(spectrum(rows))),
+    "participation_ratio": participation,
+    "mean_cosine": lambda rows: pair_cosines(rows).mean(),
+}
 
 
-class _Metric(Workload):
-    """Metrics by name (OF), with references (TRUTHS) for up to SMALL items."""
+class Metric(Workload):
+    """Every metric by name, compared with its reference for up to SMALL items."""
 
     question = "metrics"
+    axes = {"metric": list(ARGUMENTS), "items": [300, 3_000]}
     quick = None
-    OF, TRUTHS, SMALL = {}, {}, 300
+    SMALL = 300
     limit = 1e-4
 
     def make(self, metric, items):
-        self.inputs, self.metric, self.n = self.inputs_of(items), self.OF[metric], items
+        data = Data(items)
+        self.metric, self.n = getattr(metrics, metric), items
+        self.inputs = [getattr(data, name) for name in ARGUMENTS[metric].split()]
         self.per_row = items if metric in OF_PAIRS else WIDTH
-        self.truth = self.TRUTHS.get(metric) if items <= self.SMALL else None
+        self.truth = TRUTHS.get(metric) if items <= self.SMALL else None
 
     def call(self):
         return self.metric(*self.inputs)
 
     def error(self, answer):
-        """Compare the first number of a record; without a reference it must be finite."""
+        """Without a reference the value must be finite."""
         value = float(answer[0] if isinstance(answer, tuple) else answer)
         if self.truth is None:
             return 0.0 if np.isfinite(value) else np.inf
         return abs(self.truth(*self.inputs) - value)
 
     def work(self):
-        reads = float(sum(np.asarray(array).nbytes for array in self.inputs))
+        reads = float(sum(array.data.nbytes for array in self.inputs))
         return Work(self.n, float(self.n) * self.per_row * WIDTH, reads=reads)
-
-
-class Labelled(_Metric):
-    """Metrics of cosines and labels."""
-
-    OF = {
-        "pair_auc": metrics.pair_auc,
-        "map_at_r": metrics.map_at_r,
-        "silhouette": metrics.silhouette,
-        "within_between": metrics.within_between,
-        "clustering_scores": metrics.clustering_scores,
-        "stratified_auc": lambda rows, labels: metrics.stratified_auc(
-            rows, labels, 1 + np.arange(len(rows))
-        ),
-    }
-    TRUTHS = {
-        "pair_auc": auc_truth,
-        "map_at_r": precision_truth,
-        "silhouette": lambda rows, labels: silhouette_score(rows, labels, metric="cosine"),
-        "within_between": within_truth,
-    }
-    axes = {"metric": list(OF), "items": [300, 5_000]}
-
-    def inputs_of(self, items):
-        return embeddings(items)[:2]
-
-
-class TwoEmbeddings(_Metric):
-    """Metrics of two embeddings of the same items."""
-
-    OF = {
-        "cka": metrics.cka,
-        "cca_similarity": metrics.cca_similarity,
-        "procrustes": metrics.procrustes,
-        "rsa": metrics.rsa,
-        "trustworthiness": metrics.trustworthiness,
-        "model_change": lambda first, second: metrics.model_change(first, first, second, second),
-    }
-    TRUTHS = {
-        "cka": cka_truth,
-        "cca_similarity": cca_truth,
-        "procrustes": lambda first, second: procrustes(first, second)[2],
-        "rsa": rsa_truth,
-        "trustworthiness": trustworthiness_truth,
-    }
-    axes = {"metric": list(OF), "items": [300, 3_000]}
-
-    def inputs_of(self, items):
-        return embeddings(items)[::2]
-
-
-class Lists(_Metric):
-    """Metrics of lists of neighbours."""
-
-    OF = {
-        "jaccard_at_k": metrics.jaccard_at_k,
-        "overlap_at_k": metrics.overlap_at_k,
-        "rank_biased_overlap": metrics.rank_biased_overlap,
-        "recall_at_k": lambda first, second: metrics.recall_at_k(first, as_matrix(second)),
-        "ndcg_at_k": lambda first, second: metrics.ndcg_at_k(first, as_matrix(second)),
-        "hubness": lambda first, second: metrics.hubness(first),
-        "neighbor_purity": lambda first, second: metrics.neighbor_purity(
-            first, np.arange(len(first)) % 7
-        ),
-    }
-    TRUTHS = {
-        "jaccard_at_k": jaccard_truth,
-        "overlap_at_k": overlap_truth,
-        "recall_at_k": overlap_truth,
-        "hubness": lambda first, second: skew(np.bincount(first.ravel(), minlength=len(first))),
-        "neighbor_purity": lambda first, second: np.mean(
-            first % 7 == np.arange(len(first))[:, None] % 7
-        ),
-    }
-    axes = {"metric": list(OF), "items": [300, 5_000]}
-
-    def inputs_of(self, items):
-        first, _, second = embeddings(items)
-        return [fastcos.top_k(rows, k=20).indices for rows in (first, second)]
-
-
-class Shape(_Metric):
-    """Metrics of the spectrum of one matrix."""
-
-    OF = {
-        "effective_rank": metrics.effective_rank,
-        "participation_ratio": metrics.participation_ratio,
-        "isoscore": metrics.isoscore,
-        "mean_cosine": metrics.mean_cosine,
-        "popularity_bias": lambda rows: metrics.popularity_bias(
-            rows, 1 + np.arange(len(rows)), (np.arange(len(rows))[:, None] + [1, 2]) % len(rows)
-        ),
-    }
-    TRUTHS = {
-        "effective_rank": effective_rank_truth,
-        "participation_ratio": participation_truth,
-        "mean_cosine": mean_cosine_truth,
-    }
-    axes = {"metric": list(OF), "items": [300, 20_000]}
-
-    def inputs_of(self, items):
-        return embeddings(items)[:1]
