@@ -7,6 +7,7 @@ returns Calls.
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +38,19 @@ def n_threads():
     return len(os.sched_getaffinity(0))
 
 
-# search: from items (m, d), queries (n, d) or none for a self-join, to scores (n, k)
+# search: an index of items (m, d), queries (n, d) or none for a self-join, to scores (n, k)
+
+
+class Index(NamedTuple):
+    """The items of a search in a library.
+
+    find(queries, k) is what is timed; read makes indices and scores (n, k) of what it returns, best
+    first; encode prepares queries, untimed.
+    """
+
+    find: Any
+    read: Any = lambda found: found
+    encode: Any = lambda queries: queries
 
 
 def unit(rows):
@@ -45,17 +58,23 @@ def unit(rows):
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
 
 
-def searcher(search):
-    """Return prepare for a library: search(items, queries, k, measure) returns Calls.
+def searcher(index_of, exact=True):
+    """Return prepare for a library: index_of(items, measure) returns its Index.
 
-    read returns indices and scores. In a self-join k + 1 are found, and the row itself is left out.
+    In a self-join k + 1 are found, and the row itself is left out. The answer of a search that is
+    not exact are its indices.
     """
 
     def prepare_search(arrays, parameters):
-        items, k, measure = arrays["items"], parameters["k"], parameters["measure"]
-        own = "queries" not in arrays
-        found = search(items, arrays.get("queries", items), k + own, measure)
-        return Calls(found.call, lambda raw: scores_of(*found.read(raw), own))
+        items, k, own = arrays["items"], parameters["k"], "queries" not in arrays
+        index = index_of(items, parameters["measure"])
+        queries = index.encode(arrays.get("queries", items))
+
+        def read(raw):
+            found = index.read(raw)
+            return scores_of(*found, own) if exact else found[0]
+
+        return Calls(lambda: index.find(queries, k + own), read)
 
     return prepare_search
 
@@ -70,8 +89,8 @@ def scores_of(indices, scores, own):
     return scores[kept].reshape(len(scores), -1)
 
 
-def faiss_for(queries):
-    """Return the module faiss, which multiplies these queries by its fastest means.
+def faiss_index(items, measure, factory="Flat"):
+    """An index by the name of its factory; queries are multiplied by the fastest means.
 
     FAISS 1.15 multiplies row by row up to 128,000 numbers in all queries, without BLAS: 256 queries
     of 100,000 x 384 took 10 times as long, and a trial of BLAS settings compared nothing. Here BLAS
@@ -79,40 +98,39 @@ def faiss_for(queries):
     """
     import faiss
 
-    faiss.cvar.distance_compute_blas_threshold = 1 if len(queries) >= 4 else 2**31 - 1
-    return faiss
+    euclidean, d = measure == "neg_euclidean", items.shape[1]
+    metric = faiss.METRIC_L2 if euclidean else faiss.METRIC_INNER_PRODUCT
+    encode = unit if measure == "cosine" else np.ascontiguousarray
+    index = faiss.index_factory(d, factory.format(half=d // 2), metric)
+    items = encode(items)
+    index.train(items)
+    index.add(items)
 
-
-def faiss_search(items, queries, k, measure):
-    faiss = faiss_for(queries)
-    prepared = unit if measure == "cosine" else np.ascontiguousarray
-    index = (faiss.IndexFlatL2 if measure == "neg_euclidean" else faiss.IndexFlatIP)(items.shape[1])
-    index.add(prepared(items))
-    queries = prepared(queries)
+    def find(queries, k):
+        faiss.cvar.distance_compute_blas_threshold = 1 if len(queries) >= 4 else 2**31 - 1
+        return index.search(queries, k)
 
     def read(found):
         values, indices = found
-        values = -np.sqrt(np.maximum(values, 0)) if measure == "neg_euclidean" else values
-        return indices, values
+        return indices, -np.sqrt(np.maximum(values, 0)) if euclidean else values
 
-    return Calls(lambda: index.search(queries, k), read)
+    return Index(find, read, encode)
 
 
-def sklearn_search(items, queries, k, measure):
+def sklearn_index(items, measure):
     from sklearn.neighbors import NearestNeighbors
 
     cosine = measure == "cosine"
     model = NearestNeighbors(algorithm="brute", metric="cosine" if cosine else "euclidean")
     model.fit(items)
-    read = lambda found: (found[1], 1 - found[0] if cosine else -found[0])  # noqa: E731
-    return Calls(lambda: model.kneighbors(queries, k), read)
+    return Index(model.kneighbors, lambda found: (found[1], 1 - found[0] if cosine else -found[0]))
 
 
-def numpy_search(items, queries, k, measure):
+def numpy_index(items, measure):
     """Sgemm in blocks, then argpartition; cosine only."""
-    items, queries = unit(items), unit(queries)
+    items = unit(items)
 
-    def call():
+    def find(queries, k):
         shape = len(queries), k
         indices, scores = np.empty(shape, np.int64), np.empty(shape, np.float32)
         for at in range(0, len(queries), 1024):
@@ -124,42 +142,67 @@ def numpy_search(items, queries, k, measure):
             scores[at : at + 1024] = np.take_along_axis(values, order, 1)
         return indices, scores
 
-    return Calls(call)
+    return Index(find, encode=unit)
 
 
-def usearch_search(items, queries, k, measure):
+def usearch_index(items, measure, encode=np.ascontiguousarray):
+    """Exact search of the rows, or of their codes."""
     from usearch.index import MetricKind, search
 
-    kind = MetricKind.Cos if measure == "cosine" else MetricKind.L2sq
+    cosine, items = measure == "cosine", encode(items)
+    kind = MetricKind.Cos if cosine else MetricKind.L2sq
+
+    def find(queries, k):
+        return k, search(items, queries, k, kind, exact=True, threads=n_threads())
 
     def read(found):
-        away = found.distances.reshape(-1, k)
-        scores = 1 - away if measure == "cosine" else -np.sqrt(np.maximum(away, 0))
-        return found.keys.astype(np.int64).reshape(-1, k), scores
+        k, matches = found
+        away = matches.distances.reshape(-1, k)
+        scores = 1 - away if cosine else -np.sqrt(np.maximum(away, 0))
+        return matches.keys.astype(np.int64).reshape(-1, k), scores
 
-    return Calls(lambda: search(items, queries, k, kind, exact=True), read)
+    return Index(find, read, encode)
 
 
-def chunkdot_search(items, queries, k, measure):
+def int8_codes(rows):
+    return np.rint(127 * unit(rows)).astype(np.int8)
+
+
+def chunkdot_index(items, measure):
     """Cosine only."""
     from chunkdot import cosine_similarity_top_k
 
-    other = {} if queries is items else {"embeddings_right": items}
+    def find(queries, k):
+        other = {} if queries is items else {"embeddings_right": items}
+        return k, cosine_similarity_top_k(queries, top_k=k, **other)
 
     def read(found):
-        values, indices = found.data.reshape(-1, k), found.indices.reshape(-1, k)
+        k, matrix = found
+        values, indices = matrix.data.reshape(-1, k), matrix.indices.reshape(-1, k)
         order = np.argsort(-values, axis=1, kind="stable")
         return np.take_along_axis(indices, order, 1), np.take_along_axis(values, order, 1)
 
-    return Calls(lambda: cosine_similarity_top_k(queries, top_k=k, **other), read)
+    return Index(find, read)
 
 
-def implicit_search(items, queries, k, measure):
+def implicit_index(items, measure):
     """Cosine only."""
     from implicit.cpu.topk import topk
 
-    items, queries = unit(items), unit(queries)
-    return Calls(lambda: topk(items, queries, k))
+    items = unit(items)
+    return Index(lambda queries, k: topk(items, queries, k), encode=unit)
+
+
+def turbovec_index(items, measure):
+    """Its default of 4 bits, cosine; threads are those of RAYON_NUM_THREADS."""
+    os.environ.setdefault("RAYON_NUM_THREADS", str(n_threads()))
+    from turbovec import TurboQuantIndex
+
+    index = TurboQuantIndex(dim=items.shape[1], bit_width=4)
+    index.add(unit(items))
+    return Index(
+        lambda queries, k: index.search(queries, k=k), lambda found: (found[1], found[0]), unit
+    )
 
 
 # sparse: arrays data, indices, indptr of a CSR matrix X
@@ -275,49 +318,6 @@ def arpack_svd(arrays, parameters):
     return Calls(call, singular)
 
 
-# approximate search: a prebuilt index of items (m, d), queries (n, d), to indices (n, k); cosine
-
-
-def faiss_scan(factory):
-    """Return prepare for an index of FAISS by the name of its factory."""
-
-    def prepare_scan(arrays, parameters):
-        items, queries, k = unit(arrays["items"]), unit(arrays["queries"]), parameters["k"]
-        faiss = faiss_for(queries)
-        name = factory.format(half=items.shape[1] // 2)
-        index = faiss.index_factory(items.shape[1], name, faiss.METRIC_INNER_PRODUCT)
-        index.train(items)
-        index.add(items)
-        return Calls(lambda: index.search(queries, k), lambda found: found[1])
-
-    return prepare_scan
-
-
-def usearch_scan(arrays, parameters):
-    """Rows of norm 1 as int8, all compared."""
-    from usearch.index import MetricKind, search
-
-    items, queries = (
-        np.rint(127 * unit(arrays[name])).astype(np.int8) for name in ("items", "queries")
-    )
-    k, threads = parameters["k"], n_threads()
-    return Calls(
-        lambda: search(items, queries, k, MetricKind.Cos, exact=True, threads=threads),
-        lambda found: found.keys.astype(np.int64).reshape(-1, k),
-    )
-
-
-def turbovec_scan(arrays, parameters):
-    """Its default of 4 bits; threads are those of RAYON_NUM_THREADS."""
-    os.environ.setdefault("RAYON_NUM_THREADS", str(n_threads()))
-    from turbovec import TurboQuantIndex
-
-    items, queries, k = unit(arrays["items"]), unit(arrays["queries"]), parameters["k"]
-    index = TurboQuantIndex(dim=items.shape[1], bit_width=4)
-    index.add(items)
-    return Calls(lambda: index.search(queries, k=k), lambda found: found[1])
-
-
 # rescoring: candidates (n, m) of queries (n, d) among items, to the k best scores (n, k); cosine
 
 
@@ -344,20 +344,23 @@ def numpy_rescoring(dtype):
 
 TASKS = {
     "search": {
-        "faiss": searcher(faiss_search),
-        "sklearn": searcher(sklearn_search),
-        "numpy": searcher(numpy_search),
-        "usearch": searcher(usearch_search),
-        "chunkdot": searcher(chunkdot_search),
-        "implicit": searcher(implicit_search),
+        "faiss": searcher(faiss_index),
+        "sklearn": searcher(sklearn_index),
+        "numpy": searcher(numpy_index),
+        "usearch": searcher(usearch_index),
+        "chunkdot": searcher(chunkdot_index),
+        "implicit": searcher(implicit_index),
     },
     "approximate search": {
-        "faiss": faiss_scan("Flat"),
-        "faiss SQ8": faiss_scan("SQ8"),
-        "faiss SQ4": faiss_scan("SQ4"),
-        "faiss PQ fast-scan": faiss_scan("PQ{half}x4fs"),
-        "usearch int8": usearch_scan,
-        "turbovec": turbovec_scan,
+        name: searcher(index_of, exact=False)
+        for name, index_of in {
+            "faiss": faiss_index,
+            "faiss SQ8": partial(faiss_index, factory="SQ8"),
+            "faiss SQ4": partial(faiss_index, factory="SQ4"),
+            "faiss PQ fast-scan": partial(faiss_index, factory="PQ{half}x4fs"),
+            "usearch int8": partial(usearch_index, encode=int8_codes),
+            "turbovec": turbovec_index,
+        }.items()
     },
     "rescoring": {
         "numpy float32": numpy_rescoring(np.float32),

@@ -26,21 +26,23 @@ import threading
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from bench.inputs import clustered
-from bench.libraries import faiss_for, unit
-from bench.tables import cpu_name
+from bench.libraries import Index, faiss_index, unit, usearch_index
+from bench.tables import cpu_name, versions_of
+from bench.worker import resident_mib
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
-LIBRARIES = ("fastcos", "faiss", "usearch", "hnswlib-95", "hnswlib-99", "sqlite-vec")
-MODULES = {"hnswlib-95": "hnswlib", "hnswlib-99": "hnswlib", "sqlite-vec": "sqlite_vec"}
+# the package of each library
+LIBRARIES = {
+    "fastcos": "fastcos", "faiss": "faiss-cpu", "usearch": "usearch", "hnswlib-95": "hnswlib",
+    "hnswlib-99": "hnswlib", "sqlite-vec": "sqlite-vec",
+}  # fmt: skip
 RECALLS = {"hnswlib-95": 0.95, "hnswlib-99": 0.99}
 CONNECTIONS, K, CHOSEN = (1, 8, 64), 10, 500
 # seconds in which answers are read, at most, and how many are read in any case
@@ -62,107 +64,79 @@ class Found(NamedTuple):
         return self.indices.astype(str)
 
 
-class Faiss:
-    """IndexFlatIP of unit rows."""
+class Served:
+    """The index of a library, as the application calls it."""
 
-    def __init__(self, items, folder, recall):
-        import faiss
-
-        self.index, self.n_items_ = faiss.IndexFlatIP(items.shape[1]), len(items)
-        for first in range(0, len(items), BLOCK):
-            self.index.add(unit(items[first : first + BLOCK]).astype(np.float32))
+    def __init__(self, index, n_items):
+        self.index, self.n_items_ = index, n_items
 
     def search(self, vectors, k, n_threads):
-        faiss_for(vectors)
-        scores, indices = self.index.search(unit(vectors), k)
-        return Found(indices, scores)
+        found = self.index.find(self.index.encode(vectors), k)
+        return Found(*self.index.read(found))
 
 
-class Usearch:
-    """Exact search of the rows."""
-
-    def __init__(self, items, folder, recall):
-        from usearch.index import MetricKind, search
-
-        self.items, self.n_items_ = np.array(items), len(items)
-        self.find = lambda vectors, k: search(
-            self.items, vectors, k, MetricKind.Cos, exact=True, threads=os.cpu_count()
-        )
-
-    def search(self, vectors, k, n_threads):
-        found = self.find(vectors, k)
-        shape = len(vectors), k
-        return Found(found.keys.astype(np.int64).reshape(shape), 1 - found.distances.reshape(shape))
-
-
-class Hnswlib:
+def hnswlib_index(items, folder, recall):
     """The graph, searched with the least ef that reaches a recall."""
+    import hnswlib
 
-    def __init__(self, items, folder, recall):
-        import hnswlib
-
-        path = folder / "hnswlib.bin"  # one graph serves both recalls
-        self.index, self.n_items_ = hnswlib.Index("cosine", items.shape[1]), len(items)
-        if path.exists():
-            self.index.load_index(str(path))
-        else:
-            self.index.init_index(len(items), M=16, ef_construction=100)
-            for first in range(0, len(items), BLOCK):
-                self.index.add_items(items[first : first + BLOCK])
-            part = path.with_suffix(".part")
-            self.index.save_index(str(part))
-            part.replace(path)
-        truth, chosen = np.load(folder / "truth.npy"), np.load(folder / "chosen.npy")
-        for power in range(7, 27):
-            self.index.set_ef(int(2 ** (power / 2)))
-            found = self.search(np.array(items[chosen]), K + 1, 1)
-            if share_of_scores(found.indices, items, chosen, truth) >= recall:
-                return
-        raise SystemExit(f"hnswlib does not reach recall {recall}")
-
-    def search(self, vectors, k, n_threads):
-        indices, distances = self.index.knn_query(vectors, k)
-        return Found(indices.astype(np.int64), 1 - distances)
+    path = folder / "hnswlib.bin"  # one graph serves both recalls
+    graph = hnswlib.Index("cosine", items.shape[1])
+    if path.exists():
+        graph.load_index(str(path))
+    else:
+        graph.init_index(len(items), M=16, ef_construction=100)
+        for first in range(0, len(items), BLOCK):
+            graph.add_items(items[first : first + BLOCK])
+        part = path.with_suffix(".part")
+        graph.save_index(str(part))
+        part.replace(path)
+    truth, chosen = np.load(folder / "truth.npy"), np.load(folder / "chosen.npy")
+    index = Index(graph.knn_query, lambda found: (found[0].astype(np.int64), 1 - found[1]))
+    for power in range(7, 27):
+        graph.set_ef(int(2 ** (power / 2)))
+        indices, _ = index.read(index.find(np.array(items[chosen]), K + 1))
+        if share_of_scores(indices, items, chosen, truth) >= recall:
+            return index
+    raise SystemExit(f"hnswlib does not reach recall {recall}")
 
 
-class SqliteVec:
+def sqlite_vec_index(items, folder, recall):
     """A vec0 table in a file; every core has its own connection."""
+    import apsw  # a SQLite that loads extensions, which that of Python may not do
+    import sqlite_vec
 
-    def __init__(self, items, folder, recall):
-        self.cores = ThreadPoolExecutor(os.cpu_count())
-        self.path, self.n_items_, self.local = folder / "sqlite.db", len(items), threading.local()
-        database, columns = self.connect(), f"e float[{items.shape[1]}] distance_metric=cosine"
-        with database:  # a transaction: the table is whole or absent
-            if not list(database.execute("select 1 from sqlite_master where name = 'v'")):
-                database.execute(f"create virtual table v using vec0({columns})")
-                rows = ((i, np.asarray(row).tobytes()) for i, row in enumerate(items))
-                database.executemany("insert into v(rowid, e) values (?, ?)", rows)
+    local, cores = threading.local(), ThreadPoolExecutor(os.cpu_count())
 
-    def connect(self):
-        import apsw  # a SQLite that loads extensions, which that of Python may not do
-        import sqlite_vec
+    def connect():
+        if not hasattr(local, "database"):
+            local.database = apsw.Connection(str(folder / "sqlite.db"))
+            local.database.enable_load_extension(True)
+            local.database.load_extension(sqlite_vec.loadable_path())
+        return local.database
 
-        if not hasattr(self.local, "database"):
-            database = apsw.Connection(str(self.path))
-            database.enable_load_extension(True)
-            database.load_extension(sqlite_vec.loadable_path())
-            self.local.database = database
-        return self.local.database
+    columns = f"e float[{items.shape[1]}] distance_metric=cosine"
+    with connect() as database:  # a transaction: the table is whole or absent
+        if not list(database.execute("select 1 from sqlite_master where name = 'v'")):
+            database.execute(f"create virtual table v using vec0({columns})")
+            rows = ((i, np.asarray(row).tobytes()) for i, row in enumerate(items))
+            database.executemany("insert into v(rowid, e) values (?, ?)", rows)
+    query = "select rowid, distance from v where e match ? and k = ? order by distance"
 
-    def search(self, vectors, k, n_threads):
-        query = "select rowid, distance from v where e match ? and k = ? order by distance"
+    def find(vectors, k):
+        neighbors = lambda row: connect().execute(query, (row.tobytes(), k)).fetchall()  # noqa: E731
+        return np.array(list(cores.map(neighbors, vectors)))
 
-        def neighbors(row):
-            return self.connect().execute(query, (row.tobytes(), k)).fetchall()
-
-        found = np.array(list(self.cores.map(neighbors, vectors)))
-        return Found(found[..., 0].astype(np.int64), 1 - found[..., 1])
+    return Index(find, lambda found: (found[..., 0].astype(np.int64), 1 - found[..., 1]))
 
 
+# from the items, the folder of files and a recall
 INDEXES = {
-    "faiss": Faiss, "usearch": Usearch, "hnswlib-95": Hnswlib, "hnswlib-99": Hnswlib,
-    "sqlite-vec": SqliteVec,
-}  # fmt: skip
+    "faiss": lambda items, folder, recall: faiss_index(items, "cosine"),
+    "usearch": lambda items, folder, recall: usearch_index(np.array(items), "cosine"),
+    "hnswlib-95": hnswlib_index,
+    "hnswlib-99": hnswlib_index,
+    "sqlite-vec": sqlite_vec_index,
+}
 
 
 def share_of_scores(indices, items, chosen, truth):
@@ -183,9 +157,9 @@ def serve(library, folder):
     if library != "fastcos":
         items = np.load(folder / "current" / "items.npy", mmap_mode="r")
         ids = np.load(folder / "current" / "ids.npy").tolist()
-        made = INDEXES[library](items, folder, RECALLS.get(library, 1.0))
+        index = INDEXES[library](items, folder, RECALLS.get(library, 1.0))
         numbers = {name: number for number, name in enumerate(ids)}
-        batches = retrieval_service.Batches(made)
+        batches = retrieval_service.Batches(Served(index, len(items)))
         retrieval_service.loaded = lambda _: retrieval_service.Retrieval(batches, items, numbers)
     application = retrieval_service.service(folder)
     uvicorn.run(application, port=PORT, log_level="error", access_log=False)
@@ -220,8 +194,7 @@ def measured(library, folder, seconds):
             found = asyncio.run(load_test.load(url, len(items), connections, seconds))
             names = ("p50 ms", "p99 ms", "requests per second")
             cells.append(" / ".join(f"{found[name]:.1f}" for name in names))
-        status = Path(f"/proc/{process.pid}/status").read_text().split("\n")
-        (resident,) = (int(line.split()[1]) >> 10 for line in status if line.startswith("VmRSS"))
+        resident = resident_mib("VmRSS", process.pid)
         chosen, truth = np.load(folder / "chosen.npy"), np.load(folder / "truth.npy")
         indices, until = [], time.monotonic() + READING
         while len(indices) < len(chosen) and (
@@ -231,7 +204,7 @@ def measured(library, folder, seconds):
             indices.append([int(one["id"]) for one in answer])
         n = len(indices)
         recall = share_of_scores(indices, items, chosen[:n], truth[:n])
-        return f"| {library} | {' | '.join(cells)} | {resident:,} | {recall:.4f} of {n} |"
+        return f"| {library} | {' | '.join(cells)} | {resident:,.0f} | {recall:.4f} of {n} |"
     finally:
         process.terminate()
         process.wait()
@@ -278,19 +251,18 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         make(folder, given.items, given.dimensions)
-        libraries = [name for name in given.libraries if find_spec(MODULES.get(name, name))]
+        versions = versions_of(dict.fromkeys(LIBRARIES.values()))
+        libraries = [name for name in given.libraries if LIBRARIES[name] in versions]
         if given.make:
             items = np.load(folder / "current" / "items.npy", mmap_mode="r")
             for library in {"hnswlib-95", "sqlite-vec"}.intersection(libraries):
                 INDEXES[library](items, folder, 0.0)
             return
-        owners = metadata.packages_distributions()
-        modules = dict.fromkeys(MODULES.get(name, name) for name in libraries)
-        packages = [owners.get(module, [module])[0] for module in modules]
-        versions = ", ".join(f"{name} {metadata.version(name)}" for name in packages)
+        used = dict.fromkeys(LIBRARIES[name] for name in libraries)
         lines = [
             f"{given.items:,} x {given.dimensions}, k = {K}, {given.seconds:g} s a load; "
-            f"{cpu_name()}, {os.cpu_count()} cores, which the clients share; {versions}.",
+            f"{cpu_name()}, {os.cpu_count()} cores, which the clients share; "
+            f"{', '.join(f'{name} {versions[name]}' for name in used)}.",
             "",
             "| library "
             + " ".join(f"| {n} connections: p50 / p99 ms / requests a second" for n in CONNECTIONS)

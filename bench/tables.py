@@ -6,6 +6,8 @@ runs lack keep their rows and their date. `--readme` copies a few rows into the 
 """
 
 import argparse
+import contextlib
+import inspect
 import json
 import platform
 import re
@@ -66,20 +68,24 @@ def cpu_name():
     return f"{line} ({binding.get_host_cpu_name()})"
 
 
+def versions_of(packages):
+    """Return the versions of those packages that are installed here."""
+    found = {}
+    for name in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
 def versions():
     """Return the versions of fastcos here, and of the competitors in their interpreters."""
-    names = ",".join(LIBRARIES)
-    code = (
-        "import importlib.metadata as m, json\nfound = {}\n"
-        f"for name in {names!r}.split(','):\n"
-        "    try: found[name] = m.version(name)\n"
-        "    except m.PackageNotFoundError: pass\nprint(json.dumps(found))"
-    )
+    code = inspect.getsource(versions_of) + f"print(json.dumps(versions_of({LIBRARIES})))"
+    code = f"import contextlib, json\nfrom importlib import metadata\n{code}"
     found = {}
     for python in interpreters():
         run = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
         found = json.loads(run.stdout) | found
-    return found | {name: metadata.version(name) for name in ("fastcos", "numba")}
+    return found | versions_of(("fastcos", "numba"))
 
 
 def rows_of(runs):

@@ -128,10 +128,10 @@ def fastest(library, task, arrays, parameters):
     return best
 
 
-def resident_mib(field):
-    """Return VmRSS or VmHWM of this process in MiB; 0 where the system has no /proc."""
+def resident_mib(field, process="self"):
+    """Return VmRSS or VmHWM of a process in MiB; 0 where the system has no /proc."""
     try:
-        text = Path("/proc/self/status").read_text()
+        text = Path(f"/proc/{process}/status").read_text()
     except OSError:
         return 0.0
     return int(text.split(f"{field}:")[1].split()[0]) / 1024
