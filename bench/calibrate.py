@@ -1,11 +1,10 @@
 """Error rates of the gate: `python -m bench.calibrate RECORD.jsonl --minutes 4`, repeatedly.
 
-Three arms: this fastcos against itself, and against itself with a kernel driver that is slowed down
-until a whole benchmark takes 20% or 10% longer (slow_driver.py). A few pairs of a trial first
-measure how much of the injected slow-down arrives in every benchmark. The record holds pairs of
-processes as the gate runs them, one line each, so that slices of different hours and cores add up.
-Every benchmark of an arm is measured until the gate has decided it. `--report` passes the record to
-the gate's own code; `--docs` writes the result into docs/dev/benchmarks.md.
+Three arms: this fastcos against itself, and against itself with calls that take 20% or 10% longer
+(BENCH_SLOWDOWN, in test_throughput.py). The record holds pairs of processes as the gate runs them,
+one line each, so that slices of different hours and cores add up. Every benchmark of an arm is
+measured until the gate has decided it. `--report` passes the record to the gate's own code;
+`--docs` writes the result into docs/dev/benchmarks.md.
 """
 
 import argparse
@@ -28,11 +27,8 @@ BEGIN, END = "<!-- begin bench.calibrate -->\n", "<!-- end bench.calibrate -->\n
 ARMS = {"nothing": (0.0, 2), "20%": (0.2, 2), "10%": (0.1, 1)}
 # at the tolerance, 10%, each comparison takes the most pairs: one benchmark of this many
 STRIDE = {"nothing": 1, "20%": 1, "10%": 8}
-# pairs between two checks of what is undecided, and pairs of the trial
+# pairs between two checks of what is undecided
 BATCH = 6
-TRIAL = "trial"
-# slow-down that is injected in the trial
-TRIAL_SHARE = 0.2
 # packages whose versions the report names
 USED = ("fastcos", "numba", "numpy", "scipy")
 
@@ -80,40 +76,20 @@ def pairs_of(lines, arm):
 def undecided(lines, arm):
     """Return the benchmarks without all their verdicts."""
     pairs, most = pairs_of(lines, arm), ARMS[arm][1]
-    names = sorted(trial_slowdowns(lines) if ARMS[arm][0] else pairs_of(lines, TRIAL))
-    names = names[:: STRIDE[arm]]
+    names = sorted(pairs_of(lines, "nothing"))[:: STRIDE[arm]]
     return [name for name in names if len(verdicts(name, pairs.get(name, []), most)[0]) < most]
-
-
-def trial_slowdowns(lines):
-    """Return the slow-down of each benchmark in the trial, if the driver takes part in it."""
-    seen = {name: median_slowdown(pairs) for name, pairs in pairs_of(lines, TRIAL).items()}
-    return {name: more for name, more in seen.items() if more > TRIAL_SHARE / 2}
-
-
-def median_slowdown(pairs):
-    """Return the median slow-down; the injected one if the trial scatters too much."""
-    logs = [np.median(np.log(head) - np.log(base)) for base, head in pairs]
-    clear = np.std(logs) / np.sqrt(len(logs)) < TRIAL_SHARE / 6
-    return np.expm1(np.median(logs)) if clear else TRIAL_SHARE
 
 
 def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def pair_of(arm, lines, select):
+def pair_of(arm, select):
     """Return the function that measures one pair of an arm."""
     serve = [sys.executable, str(BENCH / "gate" / "serve.py"), "--cpu", str(BENCH)]
     argv = [*serve, "--cases", "regular", *(["-k", select] if select else [])]
-    if arm == TRIAL:
-        shares = TRIAL_SHARE
-    else:
-        seen = trial_slowdowns(lines).items()
-        shares = {name: ARMS[arm][0] * TRIAL_SHARE / more for name, more in seen}
-    slowed = shares if arm == TRIAL or ARMS[arm][0] else 0
     one_thread = dict.fromkeys(THREADS, "1")
-    head = Command(argv, one_thread | {"BENCH_SLOWDOWN": json.dumps(slowed)})
+    head = Command(argv, one_thread | {"BENCH_SLOWDOWN": str(ARMS[arm][0])})
     return interleaved(Command(argv, one_thread), head)
 
 
@@ -122,19 +98,17 @@ def record(path, minutes, select):
     stop = time.monotonic() + 60 * minutes
     while True:
         lines = read(path)
-        tried = sum(line["injected"] == TRIAL for line in lines)
-        left = {TRIAL: []} if tried < BATCH else {arm: undecided(lines, arm) for arm in ARMS}
-        arm = next((arm for arm in left if left[arm] or arm == TRIAL), None)
+        # the names are those of the first pairs
+        left = {arm: undecided(lines, arm) for arm in ARMS} if lines else {"nothing": []}
+        arm = next((arm for arm in left if left[arm] or not lines), None)
         if arm is None:
             print("bench.calibrate: nothing is left to measure", file=sys.stderr)
             return
-        pair = pair_of(arm, lines, select)
+        pair = pair_of(arm, select)
         for _ in range(BATCH):
             if time.monotonic() > stop:
                 return
             base, head = pair(left[arm])
-            if arm == TRIAL:  # head leaves out benchmarks without the driver
-                head = base | head
             both = {name: (base[name], head[name]) for name in base if name in head}
             line = {"injected": arm, "date": str(datetime.date.today()), "pairs": both}
             with path.open("a") as file:

@@ -1,14 +1,10 @@
 """Options and processes of test_throughput.py, and its table beside pytest-benchmark's."""
 
 import itertools
-import json
-import os
-import time
 
 import pytest
 
 from bench.libraries import USE_BLAS
-from bench.slow_driver import SlowDriver
 from bench.worker import Competitor, fastest
 from bench.workloads import SETS, forget
 
@@ -22,10 +18,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.measured, config.wrong, config.slow_driver = [], [], None
-    shares = json.loads(os.environ.get("BENCH_SLOWDOWN", "0"))
-    if shares:
-        config.slow_driver = SlowDriver(shares, time.process_time)
+    config.measured, config.wrong = [], []
 
 
 @pytest.fixture(scope="session")

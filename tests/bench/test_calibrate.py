@@ -1,9 +1,12 @@
 """Calibration of the gate: reports of records with known slow-downs."""
 
+import time
+
 import numpy as np
 import pytest
 
 from bench import calibrate
+from bench.test_throughput import slowed, spin
 
 NAMES = ("a", "b")
 
@@ -26,8 +29,7 @@ def recorded(arm, ratio, pairs, seed, names=NAMES):
 
 @pytest.fixture(scope="module")
 def lines():
-    trial = recorded("trial", 1.25, 6, 0) + recorded("trial", 1.0, 6, 0, ["no_kernel"])
-    return [*trial, *recorded("nothing", 1.0, 20, 1), *recorded("20%", 1.2, 35, 2)]
+    return [*recorded("nothing", 1.0, 20, 1), *recorded("20%", 1.2, 35, 2)]
 
 
 def test_report_counts_failures_and_open_benchmarks(lines):
@@ -59,12 +61,23 @@ def test_report_counts_failures_and_open_benchmarks(lines):
 def test_undecided_names_benchmarks_without_verdict(lines):
     assert calibrate.undecided(lines, "20%") == ["a", "b"]
     assert calibrate.undecided(lines + recorded("20%", 1.2, 5, 3, ["a"]), "20%") == ["b"]
-    assert calibrate.undecided(lines, "nothing") == ["no_kernel"]
+    assert calibrate.undecided(lines, "nothing") == []
+    assert calibrate.undecided(lines + recorded("nothing", 1.0, 1, 1, ["new"]), "nothing") == [
+        "new"
+    ]
 
 
-def test_trial_slowdowns_needs_a_clear_trial(lines):
-    assert calibrate.trial_slowdowns(lines) == {
-        name: pytest.approx(0.25, abs=0.02) for name in NAMES
-    }
-    scattered = [line for ratio in (1.0, 1.2, 2.0) for line in recorded("trial", ratio, 1, 0)]
-    assert calibrate.trial_slowdowns(scattered) == dict.fromkeys(NAMES, calibrate.TRIAL_SHARE)
+def test_slowed_call_takes_a_share_longer():
+    def call():
+        spin(2_000_000)
+
+    slower, ratios = slowed(call, 0.5), []
+    for _ in range(9):
+        seconds = []
+        for one in (slower, call):
+            started = time.process_time()
+            one()
+            seconds.append(time.process_time() - started)
+        ratios.append(np.divide(*seconds))
+    assert 1.3 < np.median(ratios) < 1.7
+    assert slowed(call, 0) is call
