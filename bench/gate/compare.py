@@ -187,19 +187,7 @@ def compare_pairs(
     random_state: int = 0,
     progress: Callable[[int, int], object] | None = None,
 ) -> Verdict:
-    """Compare times that a function measures or has recorded.
-
-    Parameters
-    ----------
-    pair : callable
-        From names to the turns of base and of head.
-    pairs, tolerance, confidence, random_state, progress
-        As in :func:`compare_speed`.
-
-    Returns
-    -------
-    Verdict
-    """
+    """Compare times that a function measures or has recorded, as :func:`compare_speed` does."""
     limit = 1 + tolerance
     estimate = partial(estimate_ratio, confidence=confidence, random_state=random_state)
     first, second = (_Series(pair, pairs, progress) for _ in range(2))

@@ -50,17 +50,7 @@ def estimate_ratio(
 ) -> Ratio:
     """Return the ratio of one benchmark and its interval.
 
-    Parameters
-    ----------
-    name : str
-    pairs : sequence of two sequences of float
-        Seconds of base and of head in every turn. A pair's ratio is the median over its turns.
-    confidence : float
-    random_state : int
-
-    Returns
-    -------
-    Ratio
+    A pair holds the seconds of base and of head in every turn; its ratio is the median over them.
     """
     sides = list(zip(*pairs, strict=True))
     for label, turns in zip(("base", "head"), sides, strict=True):
@@ -81,16 +71,6 @@ def bootstrap_interval(
     The percentile bootstrap of few values is too narrow: for 10 normal values its 99% interval
     covers 95%. It is widened to the coverage of the mean of normal values (the expanded percentile
     interval of Hesterberg, What Teachers Should Know about the Bootstrap, 2014, arXiv 1411.5279).
-
-    Parameters
-    ----------
-    logs : ndarray (pairs,), float64
-    confidence : float
-    random_state : int
-
-    Returns
-    -------
-    tuple of float
     """
     from scipy import stats  # imported here: it takes a second
 

@@ -87,18 +87,7 @@ class Server:
 
 
 def alternating(base: Measure, head: Measure) -> Pair:
-    """Return a function that runs base, head, then head, base: neither side is always second.
-
-    Parameters
-    ----------
-    base, head : callable
-        From names to times.
-
-    Returns
-    -------
-    callable
-        From names to the times of both, each of one turn.
-    """
+    """Return a function that runs base, head, then head, base: neither side is always second."""
     sides, order = (base, head), [0, 1]
 
     def pair(names: Sequence[str]) -> tuple[Turns, Turns]:
@@ -111,19 +100,7 @@ def alternating(base: Measure, head: Measure) -> Pair:
 
 
 def interleaved(base: Command, head: Command, turns: int = TURNS) -> Pair:
-    """Return a function that runs both at once; the side started first changes every time.
-
-    Parameters
-    ----------
-    base, head : Command
-        Each must serve: see :class:`Server`.
-    turns : int
-
-    Returns
-    -------
-    callable
-        From names to the times of both.
-    """
+    """Return a function that runs both servers at once; the one started first changes."""
     sides, order = (base, head), [0, 1]
 
     def pair(names: Sequence[str]) -> tuple[Turns, Turns]:
@@ -139,21 +116,7 @@ def run_interleaved(commands: Sequence[Command], turns: int, names: Sequence[str
     """Run commands at once; they take turns at every benchmark.
 
     A disturbance of the machine lasts from milliseconds to minutes. All sides meet it within
-    moments here, so that it cancels in the ratio of a turn.
-
-    Parameters
-    ----------
-    commands : sequence of Command
-        Each must serve: see :class:`Server`.
-    turns : int
-        How often each measures every benchmark, after a warm-up pass that is not counted.
-    names : sequence of str
-        The benchmarks; empty means all.
-
-    Returns
-    -------
-    list of dict
-        For each command the seconds of every turn, by benchmark.
+    moments here, so that it cancels in the ratio of a turn. A warm-up pass is not counted.
     """
     servers = [Server(command) for command in commands]
     try:
