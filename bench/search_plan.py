@@ -5,7 +5,7 @@ ways is shown with the times of both around it. Fresh random rows, two threads u
 medians of five calls, after one that compiles.
 """
 
-import functools
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,14 +19,14 @@ from fastcos.kernels import probes
 from fastcos.measures import get_measure
 
 K = 10
+OPTIONS = packing.ExecutionOptions(config.num_threads(), config.working_memory() * 2**20)
 
 
-def encoded(rows):
-    return packing.encode_rows(rows, None, None, "cosine")
-
-
-def options():
-    return packing.ExecutionOptions(config.num_threads(), config.working_memory() * 2**20)
+def encoded(rng, n, d):
+    """Return random rows as items, and packed."""
+    rows = rng.standard_normal((n, d), dtype=np.float32)
+    items = packing.encode_rows(rows, None, None, "cosine")
+    return items, Segment("cosine", items, np.arange(n)).packed
 
 
 def show(title, header, rows):
@@ -39,25 +39,18 @@ def show(title, header, rows):
 def packing_against_scoring(rng):
     """Score all pairs, multiply rows as given, or pack the items and let the tiles filter."""
     for d in (64, 128, 768, 1536):
-        items = encoded(rng.standard_normal((12_800_000 // d, d), dtype=np.float32))
-        numbers = np.arange(len(items.rows))
-        table = []
+        items, _ = encoded(rng, 12_800_000 // d, d)
+        numbers, table = np.arange(len(items.rows)), []
+        unpacked = partial(packing.unpacked_items, "cosine", items)
+        packed = partial(packing.pack_items, "cosine", items, numbers, None)
         for n in (2, 4, 10, 20, 40, 80, 150, 300):
-            queries = items.take(slice(0, n))
-            nothing = packing.no_exclusions(n)
-
-            def pack_and_search(queries=queries, nothing=nothing, items=items, numbers=numbers):
-                packed = packing.pack_items("cosine", items, numbers, None)
-                scan.search(packed, queries, nothing, K, options())
-
-            def score(queries=queries, nothing=nothing, items=items, numbers=numbers):
-                scan.score_all("cosine", items, numbers, queries, nothing, K, options())
-
-            def search_as_given(queries=queries, nothing=nothing, items=items):
-                unpacked = packing.unpacked_items("cosine", items)
-                scan.search_unpacked(unpacked, queries, nothing, K, options())
-
-            table.append((n, *map(milliseconds, (score, search_as_given, pack_and_search))))
+            few = items.take(slice(0, n)), packing.no_exclusions(n), K, OPTIONS
+            calls = (
+                partial(scan.score_all, "cosine", items, numbers, *few),
+                lambda few=few, unpacked=unpacked: scan.search_unpacked(unpacked(), *few),
+                lambda few=few, packed=packed: scan.search(packed(), *few),
+            )
+            table.append((n, *map(milliseconds, calls)))
         title = f"QUERIES_TO_PACK, QUERIES_AS_GIVEN: {len(items.rows):,} x {d}, ms"
         show(title, ("queries", "score all pairs", "rows as given", "pack and search"), table)
 
@@ -65,16 +58,11 @@ def packing_against_scoring(rng):
 def few_queries(rng):
     """Packed items: up to 64 queries threads share the items, above it the queries."""
     for n_items in (8_000, 200_000):
-        items = encoded(rng.standard_normal((n_items, 128), dtype=np.float32))
-        packed = Segment("cosine", items, np.arange(n_items)).packed
+        items, packed = encoded(rng, n_items, 128)
         table = []
         for n in (1, 16, 48, 64, 65, 96, 128):
-            queries, nothing = items.take(slice(0, n)), packing.no_exclusions(n)
-            spent = milliseconds(
-                lambda queries=queries, nothing=nothing, packed=packed: scan.search(
-                    packed, queries, nothing, K, options()
-                )
-            )
+            few = items.take(slice(0, n)), packing.no_exclusions(n), K, OPTIONS
+            spent = milliseconds(partial(scan.search, packed, *few))
             table.append((n, spent, spent / n))
         show(f"_FEW_QUERIES: {n_items:,} x 128", ("queries", "ms", "ms a query"), table)
 
@@ -84,12 +72,11 @@ def duplicates(rng):
     table = []
     for copies in (1, 2, 3, 5, 20):
         distinct = rng.standard_normal((20_000 // copies, 64), dtype=np.float32)
-        X = np.repeat(distinct, copies, axis=0)
+        join = partial(fastcos.top_k, np.repeat(distinct, copies, axis=0), k=K)
+        n = len(distinct) * copies
         # one excluded pair, and copies are searched one by one
-        excluded = sp.csr_array(([1.0], ([0], [1])), shape=(len(X), len(X)))
-        grouped = milliseconds(lambda X=X: fastcos.top_k(X, k=K))
-        separate = milliseconds(lambda X=X, e=excluded: fastcos.top_k(X, k=K, exclude=e))
-        table.append((copies, grouped, separate))
+        excluded = sp.csr_array(([1.0], ([0], [1])), shape=(n, n))
+        table.append((copies, milliseconds(join), milliseconds(partial(join, exclude=excluded))))
     header = ("copies of each row", "top_k, ms", "one by one, ms")
     show("_ENOUGH_COPIES: self-join 20,000 x 64", header, table)
 
@@ -107,7 +94,7 @@ def extra_candidates(rng):
         itself = packing.no_exclusions(len(Q), own=True)
         precomputed, shares = measure.precompute(X), []
         for extra in (0, 6, 14, 30, 62):
-            listed, raw = scan.search(packed, queries, itself, K + extra, options())
+            listed, raw = scan.search(packed, queries, itself, K + extra, OPTIONS)
             exact = -np.sort(-measure.rescore(Q, precomputed, listed), axis=1)[:, K - 1]
             shares.append(float((exact > measure.upper_bound(Q, raw[:, -1])).mean()))
         table.append((name, *shares))
@@ -118,8 +105,7 @@ def extra_candidates(rng):
 def percent_of_peak(rng):
     """Tiles alone, and whole searches, as percent of the multiply-adds that registers do."""
     n, n_queries, d = 60_000, 1000, 768
-    items = encoded(rng.standard_normal((n, d), dtype=np.float32))
-    packed = Segment("cosine", items, np.arange(n)).packed
+    items, packed = encoded(rng, n, d)
     queries, nothing = items.take(slice(0, n_queries)), packing.no_exclusions(n_queries)
     arrays, layout, code = packed.arrays, packed.layout, packed.kernel_code[0]
     done, sums = np.zeros(512), np.empty(len(arrays.statistics), np.float32)
@@ -136,7 +122,7 @@ def percent_of_peak(rng):
         parallel.run(probes.multiply_panels, cuts, code, *arguments)
 
     calls = [multiply_in_registers, multiply_panels] + [
-        functools.partial(scan.search, packed, queries, nothing, k, options()) for k in (10, 100)
+        partial(scan.search, packed, queries, nothing, k, OPTIONS) for k in (10, 100)
     ]
     spent = in_turns(*calls)
     whole = 1.0 * n_queries * n * d
@@ -147,12 +133,8 @@ def percent_of_peak(rng):
     show(title, ("", "multiply-adds, 10^9/s", "percent"), zip(names, *medians, strict=True))
 
 
+PARTS = (percent_of_peak, packing_against_scoring, few_queries, duplicates, extra_candidates)
+
 if __name__ == "__main__":
-    for part in (
-        percent_of_peak,
-        packing_against_scoring,
-        few_queries,
-        duplicates,
-        extra_candidates,
-    ):
+    for part in PARTS:
         part(np.random.default_rng(0))
