@@ -6,98 +6,81 @@ line about merging small parts. Medians of five changes. Every change is checked
 """
 
 import argparse
-import statistics
-import subprocess
-import sys
+import json
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 
+from bench.clock import TURNS, seconds
+from bench.worker import in_new_process, resident_mib
 from fastcos import SimilarityIndex
 
 CHANGED = 1000
-CALLS = 5
-# opens the index in a new process: milliseconds, resident MiB gained, the first search
-OPENED = """
-import sys, time
-from pathlib import Path
-import numpy as np
-from fastcos import SimilarityIndex
-import fastcos.neighbors.index
-
-def resident():
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
-
-SimilarityIndex.open(sys.argv[2])  # imports are done
-before, start = resident(), time.perf_counter()
-index = SimilarityIndex.open(sys.argv[1])
-seconds = time.perf_counter() - start
-print(1e3 * seconds, resident() - before)
-"""
 
 
-def timed(call):
-    start = time.perf_counter()
-    found = call()
-    return time.perf_counter() - start, found
-
-
-def check(index, queries, k=3):
+def check(index, queries):
     """The new rows find themselves."""
-    found = index.search(queries[:5], k)
+    found = index.search(queries[:5], 3)
     assert (found.scores[:, 0] > 0.999).all(), found.scores
 
 
-def measured(n, d, folder):
+def opened(folder):
+    """Return the seconds of opening the index in this process, and the resident MiB gained."""
+    SimilarityIndex.open(folder / "small")  # imports are done
+    before, kept = resident_mib("VmRSS"), []
+    taken = seconds(lambda: kept.append(SimilarityIndex.open(folder / "index")))
+    return taken, resident_mib("VmRSS") - before
+
+
+def changed(n, d, folder):
+    """Print the table for an index of n rows of d columns."""
     random = np.random.default_rng(0)
     rows = random.standard_normal((n, d), dtype=np.float32)
     SimilarityIndex().fit(rows[:5000]).save(folder / "small")  # compiles
-    fit_seconds, index = timed(lambda: SimilarityIndex().fit(rows))
-    save_seconds, _ = timed(lambda: index.save(folder / "index"))
-    times = {"add": [], "remove": [], "save": [], "open": []}
-    for call in range(CALLS):
+    index, times, gained = SimilarityIndex(), {"add": [], "remove": [], "save": [], "open": []}, []
+    whole = {"fit": seconds(lambda: index.fit(rows))}
+    whole["save"] = seconds(lambda: index.save(folder / "index"))
+    for turn in range(TURNS):
         new = random.standard_normal((CHANGED, d), dtype=np.float32)
-        times["add"].append(timed(lambda new=new: index.add(new))[0])
+        times["add"].append(seconds(lambda new=new: index.add(new)))
         check(index, new)
-        gone = random.choice(n // CALLS, CHANGED, replace=False) + call * (n // CALLS)
-        times["remove"].append(timed(lambda gone=gone: index.remove(gone))[0])
+        gone = random.choice(n // TURNS, CHANGED, replace=False) + turn * (n // TURNS)
+        times["remove"].append(seconds(lambda gone=gone: index.remove(gone)))
         check(index, new)
-        times["save"].append(timed(lambda: index.save(folder / "index"))[0])
-    gained = []
-    for _ in range(CALLS):
-        printed = subprocess.run(
-            [sys.executable, "-c", OPENED, str(folder / "index"), str(folder / "small")],
-            capture_output=True, text=True, check=True,
-        ).stdout.split()  # fmt: skip
-        times["open"].append(float(printed[0]) / 1e3)
-        gained.append(float(printed[1]))
+        times["save"].append(seconds(lambda: index.save(folder / "index")))
+    for _ in range(TURNS):
+        taken, mib = in_new_process("bench.index_changes", "--opened", folder)
+        times["open"].append(taken)
+        gained.append(mib)
     check(SimilarityIndex.open(folder / "index"), new)
-    whole = fit_seconds + save_seconds
     print(f"{n:,} x {d}, float32; changes of {CHANGED:,} rows\n")
     print("| call | ms | share of fit + save |\n|---|---:|---:|")
-    print(f"| fit | {1e3 * fit_seconds:,.0f} | |\n| save | {1e3 * save_seconds:,.0f} | |")
-    for name, seconds in times.items():
-        ms = 1e3 * statistics.median(seconds)
-        print(f"| {name} | {ms:.1f} | 1/{1e3 * whole / ms:,.0f} |")
-    print(f"\nresident memory gained by open: {statistics.median(gained):.1f} MiB")
+    for name, taken in whole.items():
+        print(f"| {name} | {1e3 * taken:,.0f} | |")
+    for name, turns in times.items():
+        median = np.median(turns)
+        print(f"| {name} | {1e3 * median:.1f} | 1/{sum(whole.values()) / median:,.0f} |")
+    print(f"\nresident memory gained by open: {np.median(gained):.1f} MiB")
 
 
-def merging():
+def merged():
     """One row at a time: what a change costs while small parts are merged."""
     rows = np.random.default_rng(0).standard_normal((5000, 128), dtype=np.float32)
     index = SimilarityIndex().fit(rows[:4000])
-    seconds = [timed(lambda i=i: index.add(rows[i : i + 1]))[0] for i in range(4000, 4090)]
-    print(f"add of one row to a part of 4,000 x 128: {1e3 * statistics.median(seconds):.1f} ms")
+    turns = [seconds(lambda i=i: index.add(rows[i : i + 1])) for i in range(4000, 4090)]
+    print(f"add of one row to a part of 4,000 x 128: {1e3 * np.median(turns):.1f} ms")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--columns", type=int, default=128)
+    parser.add_argument("--opened", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        measured(given.items, given.columns, Path(folder))
-    merging()
+    if given.opened:
+        print(json.dumps(opened(given.opened)))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            changed(given.items, given.columns, Path(folder))
+        merged()
