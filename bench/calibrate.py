@@ -18,7 +18,7 @@ import numpy as np
 
 from bench.gate import MIN_PAIRS, Command, compare_pairs, interleaved
 from bench.gate.__main__ import THREADS
-from bench.tables import cpu_name, versions
+from bench.tables import cpu_name, replace_between, versions
 
 BENCH = Path(__file__).parent
 DOCS = Path(__file__).parents[1] / "docs" / "dev" / "benchmarks.md"
@@ -159,12 +159,6 @@ def scatter(lines):
     ]
 
 
-def write_docs(text):
-    """Replace the text between the marks."""
-    before, rest = DOCS.read_text("utf8").split(BEGIN)
-    DOCS.write_text(f"{before}{BEGIN}{text}{END}{rest.split(END)[1]}", "utf8")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("record", type=Path)
@@ -179,7 +173,7 @@ def main():
         text = "\n".join(report(read(given.record)))
         print(text)
         if given.docs:
-            write_docs(text)
+            replace_between(DOCS, BEGIN, END, text)
     else:
         record(given.record, given.minutes, given.select)
 

@@ -18,21 +18,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FASTCOS = Path(sys.executable).parent / "fastcos"
 SMALL = ["--users", "2000", "--items", "200"]
-# commands that write the inputs of a command
-PREPARED = {
-    "compare": [["simulate", *SMALL]],
-    "fit": [["simulate", *SMALL]],
-    "neighbors": [["simulate", *SMALL], ["fit", "simulation/interactions.npz", "--rank", "20"]],
-    "audit": [],
-}
+SIMULATE = ["simulate", *SMALL]
+FIT = ["fit", "simulation/interactions.npz", "--rank", "20"]
+# the commands that write the inputs of a command, and the command
 COMMANDS = {
-    "simulate": ["simulate", *SMALL],
-    "fit": ["fit", "simulation/interactions.npz", "--rank", "20"],
-    "neighbors": ["neighbors", "model"],
-    "compare": ["compare", "simulation/interactions.npz", "--rank", "20"],
-    "audit": ["audit", "items.npy"],
-    "reproduce": ["reproduce"],
-    "warmup": ["warmup"],
+    "simulate": [SIMULATE],
+    "fit": [SIMULATE, FIT],
+    "neighbors": [SIMULATE, FIT, ["neighbors", "model"]],
+    "compare": [SIMULATE, ["compare", "simulation/interactions.npz", "--rank", "20"]],
+    "audit": [["audit", "items.npy"]],
+    "reproduce": [["reproduce"]],
+    "warmup": [["warmup"]],
 }
 VECTORS = (
     "import numpy as np; np.save('items.npy', np.random.default_rng(0).random((500, 16), 'f4'))"
@@ -85,9 +81,10 @@ def main(chosen: list[str]) -> None:
         with tempfile.TemporaryDirectory() as place:
             folder, elsewhere = Path(place), Path(place) / "other"
             seconds([sys.executable, "-c", VECTORS], folder, elsewhere)
-            for words in PREPARED.get(name, []):
+            *prepared, timed = COMMANDS[name]
+            for words in prepared:
                 seconds([str(FASTCOS), *words], folder, elsewhere)
-            command = [str(FASTCOS), *COMMANDS[name]]
+            command = [str(FASTCOS), *timed]
             first, compiled = seconds(command, folder, folder / "cache")
             later = [seconds(command, folder, folder / "cache")[0] for _ in range(3)]
             print(f"| {name} | {first:.1f} | {compiled:.1f} | {statistics.median(later):.1f} |")

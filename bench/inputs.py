@@ -60,15 +60,13 @@ def interactions(name):
 
 def cached(name, make):
     """Return a CSR matrix that is kept on disk."""
-    files = [CACHE / f"{name}_{part}.npy" for part in ("data", "indices", "indptr", "shape")]
-    if not all(file.exists() for file in files):
-        X = make()
+    path = CACHE / f"{name}.npz"
+    if not path.exists():
         CACHE.mkdir(exist_ok=True)
-        parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32), np.array(X.shape)
-        for file, part in zip(files, parts, strict=True):
-            np.save(file, part)
-    parts = [np.load(file) for file in files]
-    return sp.csr_array(tuple(parts[:3]), shape=tuple(parts[3]))
+        X = sp.csr_array(make())
+        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+        sp.save_npz(path, X, compressed=False)
+    return sp.csr_array(sp.load_npz(path))
 
 
 def decks():
@@ -125,17 +123,16 @@ def gaussian(n, d, seed=0):
 
 def deck_embeddings():
     """Return U S (60,000 of the decks) and V S (all cards) of a rank-128 SVD; None if missing."""
-    files = [CACHE / f"{name}_128.npy" for name in ("decks", "cards")]
-    if not all(file.exists() for file in files):
+    path = CACHE / "decks_128.npz"
+    if not path.exists():
         X = decks()
         if X is None:
             return None
         U, s, Vt = svds(X, k=128, random_state=0)
         rows = np.sort(np.random.default_rng(0).choice(len(U), 60_000, replace=False))
         CACHE.mkdir(exist_ok=True)
-        for file, embeddings in zip(files, (U[rows] * s, Vt.T * s), strict=True):
-            np.save(file, np.ascontiguousarray(embeddings, np.float32))
-    return tuple(np.load(file) for file in files)
+        np.savez(path, *(np.ascontiguousarray(one, np.float32) for one in (U[rows] * s, Vt.T * s)))
+    return tuple(np.load(path).values())
 
 
 def glove():

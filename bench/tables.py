@@ -217,12 +217,10 @@ def markdown(record):
     return "\n".join(lines)
 
 
-def write_readme(text):
-    """Replace the text between the marks."""
-    path = ROOT / "README.md"
-    before, rest = path.read_text("utf8").split(BEGIN)
-    after = rest.split(END)[1]
-    path.write_text(f"{before}{BEGIN}{text}{END}{after}", "utf8")
+def replace_between(path, begin, end, text):
+    """Write a text between two marks of a file."""
+    before, rest = path.read_text("utf8").split(begin)
+    path.write_text(f"{before}{begin}{text}{end}{rest.split(end)[1]}", "utf8")
 
 
 def main():
@@ -244,7 +242,7 @@ def main():
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
         MARKDOWN.write_text(markdown(record), "utf8")
     if given.readme:
-        write_readme(short_markdown(record))
+        replace_between(ROOT / "README.md", BEGIN, END, short_markdown(record))
     return 0
 
 

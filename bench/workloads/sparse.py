@@ -23,6 +23,12 @@ def bytes_of(X):
     return float(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
 
 
+def csr_job(task, X, parameters, **arrays):
+    """Return the job of a competitor on a CSR matrix."""
+    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr}
+    return task, parts | arrays, parameters | {"shape": X.shape}
+
+
 class _Product(Workload):
     """A product of interactions with dense columns."""
 
@@ -50,9 +56,7 @@ class _Product(Workload):
         return product_work(self.X, self.A.shape[1])
 
     def job(self):
-        X = self.X
-        arrays = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "A": self.A}
-        return self.task, arrays, {"shape": X.shape}
+        return csr_job(self.task, self.X, {}, A=self.A)
 
     def disagreement(self, theirs, answer):
         return answers.relative_error(theirs, answer) / 1e-4
@@ -155,9 +159,7 @@ class TruncatedSVD(Workload):
                     (p, self.k), self.X.indices)  # fmt: skip
 
     def job(self):
-        X = self.X
-        arrays = {"data": X.data, "indices": X.indices, "indptr": X.indptr}
-        return "svd", arrays, {"shape": X.shape, "k": self.k, "tol": self.tol}
+        return csr_job("svd", self.X, {"k": self.k, "tol": self.tol})
 
     def disagreement(self, theirs, answer):
         s, Vt = theirs[:, 0], theirs[:, 1:]
@@ -225,9 +227,7 @@ class ItemNeighbors(Workload):
                     12.0 * n * self.k, pairs, (n, 1), self.X.indices)  # fmt: skip
 
     def job(self):
-        X = self.X
-        arrays = {"data": X.data, "indices": X.indices, "indptr": X.indptr}
-        return "items", arrays, {"shape": X.shape, "k": self.k}
+        return csr_job("items", self.X, {"k": self.k})
 
     def disagreement(self, theirs, answer):
         """Compare k-th best scores: 1e-5, and the rounding of sums in float32.
@@ -238,14 +238,6 @@ class ItemNeighbors(Workload):
         """
         terms = (np.diff(self.items.indptr) + 2) * np.finfo(np.float32).eps / 2
         return (abs(theirs - answer.scores[:, -1]) / (1e-5 + terms / (1 - terms))).max()
-
-
-TRANSFORMERS = {
-    "normalise": "NormalizeRows",
-    "standardise": "StandardizeColumns",
-    "popularity": "PopularityWeights",
-    "ppmi": "ShiftedPPMI",
-}
 
 
 def over(divisors):
@@ -269,12 +261,12 @@ def ppmi(X):
     return X @ np.where(pairs > 0, np.maximum(values, 0), 0)
 
 
-# all entries of X are 1
-TRUTHS = {
-    "normalise": lambda X: over(np.sqrt(X.sum(axis=1))) @ X,
-    "standardise": lambda X: X @ over(deviations(X)),
-    "popularity": lambda X: X @ over(np.sqrt(X.sum(axis=0))),
-    "ppmi": ppmi,
+# transformer by name, and its formula; all entries of X are 1
+TRANSFORMERS = {
+    "normalise": (fastcos.models.NormalizeRows, lambda X: over(np.sqrt(X.sum(axis=1))) @ X),
+    "standardise": (fastcos.models.StandardizeColumns, lambda X: X @ over(deviations(X))),
+    "popularity": (fastcos.models.PopularityWeights, lambda X: X @ over(np.sqrt(X.sum(axis=0)))),
+    "ppmi": (fastcos.models.ShiftedPPMI, ppmi),
 }
 
 
@@ -290,14 +282,14 @@ class Weighting(Workload):
     limit = 1e-5
 
     def make(self, transformer, shape):
-        self.X, self.name = inputs.interactions(shape), transformer
-        self.transformer = getattr(fastcos.models, TRANSFORMERS[transformer])()
+        self.X, (kind, self.truth) = inputs.interactions(shape), TRANSFORMERS[transformer]
+        self.transformer = kind()
 
     def call(self):
         return self.transformer.fit_transform(self.X)
 
     def error(self, answer):
-        return abs(answer - TRUTHS[self.name](self.X.astype(np.float64))).max()
+        return abs(answer - self.truth(self.X.astype(np.float64))).max()
 
     def work(self):
         return Work(self.X.nnz, reads=bytes_of(self.X), writes=bytes_of(self.X))
