@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse as sp
+from sklearn.preprocessing import StandardScaler, normalize
 
 import fastcos
 from bench import answers, inputs
@@ -210,9 +210,7 @@ class ItemNeighbors(Workload):
 
     def error(self, answer):
         rows = np.linspace(0, self.items.shape[0] - 1, min(500, self.items.shape[0])).astype(int)
-        wide = self.items.astype(np.float64)
-        lengths = np.sqrt(np.asarray(wide.multiply(wide).sum(axis=1)).ravel())
-        unit = sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ wide
+        unit = normalize(self.items.astype(np.float64))
         cosines = (unit[rows] @ unit.T).toarray()
         cosines[np.arange(len(rows)), rows] = -np.inf
         best = -np.sort(-cosines, axis=1)[:, : self.k]
@@ -240,16 +238,6 @@ class ItemNeighbors(Workload):
         return (abs(theirs - answer.scores[:, -1]) / (1e-5 + terms / (1 - terms))).max()
 
 
-def over(divisors):
-    """Return the diagonal matrix of reciprocals; 0 counts as 1."""
-    return sp.diags_array(1 / np.where(divisors > 0, divisors, 1))
-
-
-def deviations(X):
-    mean = X.mean(axis=0)
-    return np.sqrt(np.maximum((X * X).mean(axis=0) - mean * mean, 0))
-
-
 def ppmi(X):
     """Return X times the shifted PPMI of its items, by the formula of ShiftedPPMI."""
     pairs = (X.T @ X).toarray()
@@ -261,13 +249,15 @@ def ppmi(X):
     return X @ np.where(pairs > 0, np.maximum(values, 0), 0)
 
 
-# transformer by name, and its formula; all entries of X are 1
+# transformer by name, and its reference; all entries of X are 1
 TRANSFORMERS = {
-    "normalise": (fastcos.models.NormalizeRows, lambda X: over(np.sqrt(X.sum(axis=1))) @ X),
-    "standardise": (fastcos.models.StandardizeColumns, lambda X: X @ over(deviations(X))),
-    "popularity": (fastcos.models.PopularityWeights, lambda X: X @ over(np.sqrt(X.sum(axis=0)))),
+    "normalise": (fastcos.models.NormalizeRows, normalize),
+    "standardise": (
+        fastcos.models.StandardizeColumns, StandardScaler(with_mean=False).fit_transform,
+    ),
+    "popularity": (fastcos.models.PopularityWeights, functools.partial(normalize, axis=0)),
     "ppmi": (fastcos.models.ShiftedPPMI, ppmi),
-}
+}  # fmt: skip
 
 
 class Weighting(Workload):
