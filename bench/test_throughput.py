@@ -8,10 +8,12 @@ fastcos is timed in turns with the limit of the machine, a competitor in turns w
 and ratio are medians over the turns.
 """
 
+import functools
 import math
 import os
 import statistics
 import time
+import timeit
 
 import pytest
 
@@ -84,21 +86,18 @@ def run(benchmark, config, call, beside):
     return others, benchmark.stats.stats.data if benchmark.enabled else []
 
 
+@functools.cache
 def slowed(call, share):
     """Return a call that takes a share longer: bench.calibrate measures the gate with it.
 
-    It spins by counting: reading the CPU clock is a system call, and many of them slow down the
-    code that follows.
+    It spins by counting: to read the CPU clock in every call would slow down short ones by more.
     """
-    if not share:
-        return call
     count = 20_000
-    spins = count / statistics.median(clock.seconds(lambda: spin(count)) for _ in range(100))
+    count = int(count * share * cpu_seconds(call) / cpu_seconds(lambda: spin(count)))
 
     def slower():
-        started = time.process_time()
         call()
-        spin(int(share * spins * (time.process_time() - started)))
+        spin(count)
 
     return slower
 
@@ -108,11 +107,18 @@ def spin(count):
         pass
 
 
+def cpu_seconds(call):
+    """Return the mean CPU seconds of as many calls as take 0.2 s."""
+    number, seconds = timeit.Timer(call, timer=time.process_time).autorange()
+    return seconds / number
+
+
 def ours(workload, config, benchmark):
     """Benchmark fastcos; return the facts about it."""
     if is_gate(config):
         share = float(os.environ.get("BENCH_SLOWDOWN", "0"))
-        run(benchmark, config, slowed(workload.call, share), lambda: 0.0)
+        call = slowed(workload.call, share) if share else workload.call
+        run(benchmark, config, call, lambda: 0.0)
         return {}
     limit = Limit(workload.work())
     others, seconds = run(benchmark, config, workload.call, limit.seconds)
