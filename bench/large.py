@@ -72,10 +72,7 @@ def write_shards(path, n, p, nnz, progress):
 
 def write_rows(path, n, d, seed):
     """Write Gaussian rows whose columns have descending scales."""
-    rows, rng = (
-        np.lib.format.open_memmap(path, "w+", np.float32, (n, d)),
-        np.random.default_rng(seed),
-    )
+    rng, rows = np.random.default_rng(seed), np.lib.format.open_memmap(path, "w+", "f4", (n, d))
     scales = np.arange(1, d + 1, dtype=np.float32) ** -0.25
     for lo in range(0, n, ROWS_PER_BLOCK):
         some = rows[lo : lo + ROWS_PER_BLOCK]
@@ -153,7 +150,7 @@ class ItemNeighbors(_Interactions):
 
 
 class Search:
-    """Neighbours of dense queries among the rows of a file, or on a cluster."""
+    """Neighbours of dense queries among the rows of a file, here or on a cluster."""
 
     def __init__(self, given, where):
         self.files = [given.folder / name for name in ("queries.npy", "items.npy")]
@@ -217,6 +214,8 @@ OPERATIONS = {
     "gram": Gram, "svd": TruncatedSVD, "items": ItemNeighbors, "search": Search, "audit": Audit,
 }  # fmt: skip
 DENSE = {"search", "audit"}
+# on a local cluster, searches only
+PLACES = ("disk", "memory", "1-worker", "2-workers")
 
 
 def run(given, name, where):
@@ -238,10 +237,8 @@ def needs(given):
     """Return the bytes of disk and of memory that this takes."""
     disk = memory = 0
     if not DENSE.issuperset(given.operations):
-        disk, memory = (
-            given.nnz * DISK_BYTES,
-            ENTRIES_PER_SHARD * 18 + 12 * given.items * given.rank,
-        )
+        disk = given.nnz * DISK_BYTES
+        memory = ENTRIES_PER_SHARD * 18 + 12 * given.items * given.rank
         if "memory" in given.where:
             memory = max(memory, given.nnz * MEMORY_BYTES)
         if "items" in given.operations:
@@ -278,7 +275,7 @@ def main():
     parser.add_argument(
         "--operations", nargs="+", choices=OPERATIONS, default=["gram", "svd", "items"]
     )
-    parser.add_argument("--where", nargs="+", default=["disk"], metavar="disk, memory, 2-workers")
+    parser.add_argument("--where", nargs="+", choices=PLACES, default=["disk"])
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="data to use, or to write and keep")
     parser.add_argument("--nnz", type=float, default=1e8)
@@ -288,17 +285,15 @@ def main():
     parser.add_argument("--rows", type=int, default=3_000_000, help="dense rows")
     parser.add_argument("--columns", type=int, default=256)
     parser.add_argument("--queries", type=int, default=50_000)
-    parser.add_argument(
-        "--memory",
-        type=float,
-        help="working_memory in MiB",
-        default=fastcos.get_config().working_memory,
-    )
+    parser.add_argument("--memory", type=float, help="working_memory in MiB (default: as set)")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
         print(json.dumps(run(given, *given.child)))
         return
+    if any("worker" in where for where in given.where) and given.operations != ["search"]:
+        parser.error("--where with workers takes --operations search")
+    given.memory = given.memory or fastcos.get_config().working_memory
     given.nnz, given.users = int(given.nnz), given.users or max(1, int(given.nnz) // 50)
     disk, memory = needs(given)
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as temporary:
