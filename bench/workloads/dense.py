@@ -12,7 +12,8 @@ from bench import answers, inputs
 from bench.workloads import Work, Workload
 from fastcos import get_config, metrics
 from fastcos.cli.limits import search_work
-from fastcos.engine.packing import tile_layout
+from fastcos.engine import packing
+from fastcos.kernels.select import keep_best
 from tests.oracles import measures as oracles
 
 K = 10
@@ -172,7 +173,7 @@ class IndexSearch(_Search):
         """Count the packed items: their codes are what an index must read."""
         m, d = self.items.shape
         one = super().work()
-        return one._replace(reads=4.0 * m * tile_layout(get_config().isa, d).words)
+        return one._replace(reads=4.0 * m * packing.tile_layout(get_config().isa, d).words)
 
 
 class FilteredQueries(_Search):
@@ -411,14 +412,10 @@ class Packing(Workload):
     limit = 0.02  # an int8 code of a rotated unit row keeps its norm within 1%
 
     def make(self, rows):
-        from fastcos.engine import packing
-
         self.rows = packing.encode_rows(inputs.gaussian(*shape_of(rows)), None, None, "cosine")
         self.numbers = np.arange(len(self.rows.rows))
 
     def call(self):
-        from fastcos.engine import packing
-
         return packing.pack_items("cosine", self.rows, self.numbers, None)
 
     def error(self, answer):
@@ -459,8 +456,6 @@ class Selection(Workload):
         self.used = self.keys.copy(), self.numbers.copy(), np.empty(candidates)
 
     def call(self):
-        from fastcos.kernels.select import keep_best
-
         keys, numbers, scratch = self.used
         keys[:], numbers[:] = self.keys, self.numbers
         keep_best(keys, numbers, len(keys), self.k, scratch)
