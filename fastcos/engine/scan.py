@@ -33,10 +33,16 @@ from fastcos.kernels import exhaustive_top_k, packing, tile_top_k, tiles
 # up to this many queries threads share the items instead of the queries: at 64 both ways take the
 # same time on 1,000,000 x 128 (bench.search_plan)
 _FEW_QUERIES = 64
-# panels from which few queries share the items: fewer are read in 0.1 ms
-_PANELS_TO_SHARE = 512
+# panels of a run at least, where threads share the items: fewer are read in 0.1 ms
+_LEAST_PANELS = 256
+# and at most, so that a thread that is held up leaves runs to others. Every run has a threshold and
+# candidates of its own: 64 queries of 60,000 x 768 take 9.9 ms in 2 runs, 11.3 in 4, 12.4 in 8; of
+# 1,000,000 x 128 27 ms in 4 to 16 runs, 38 in 64 (bench.search_plan)
+_MOST_PANELS = 8192
 # queries of a block at most: their buffers and lanes fit the second-level cache
 _LARGEST_BLOCK = 256
+# a block reads all codes, in the time of this many of its panels of queries
+_PANELS_OF_READING = 0.5
 # bytes of a block's candidate buffers, twice that cache: they are filled from their beginnings
 _BLOCK_BYTES = 1 << 22
 # a candidate of the filter is a word: 32 bits of score, 32 of its position
@@ -80,9 +86,8 @@ def search(
     mask = np.zeros(0, np.uint8) if permitted is None else permitted.mask
     scaled = pack_queries(packed, as_wide(queries, items.rows), exclusions, mask)
     n = len(scaled.norms)
-    if n <= _FEW_QUERIES and n_panels >= _PANELS_TO_SHARE:
-        # runs of at least 0.1 ms, at most 64 of them
-        per_run = max(256, -(-n_panels // 64))
+    if n <= _FEW_QUERIES and n_panels >= 2 * _LEAST_PANELS:
+        per_run = _panels_of_run(n_panels, options.n_threads)
         guess = _guess(min(wanted, per_run * 4), per_run)
         return best_of_parts(*_scan_runs(packed, scaled, k, wanted, per_run, guess, options))
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
@@ -134,7 +139,7 @@ def search_unpacked(
     scaled = pack_queries(packed, queries, exclusions, np.zeros(0, np.uint8))
     # no guess: a sample of the panels takes longer than the candidates of a first threshold. Every
     # run scores k items or more for each query
-    per_run = max(_PANELS_TO_SHARE // 2, -(-len(items.statistics) // options.n_threads))
+    per_run = _panels_of_run(len(items.statistics), options.n_threads)
     columns, scores = _scan_runs(packed, scaled, k, k, per_run, (0, 0), options)
     numbers = np.arange(len(items.order), len(items.rows))
     if len(numbers):
@@ -144,6 +149,12 @@ def search_unpacked(
             for part, some in zip((columns, scores), rest, strict=True)
         )
     return best_of_parts(columns, scores)
+
+
+def _panels_of_run(n_panels: int, n_threads: int) -> int:
+    """Panels of a run, as many runs for each thread."""
+    rounds = -(-n_panels // (n_threads * _MOST_PANELS))
+    return max(_LEAST_PANELS, -(-n_panels // (n_threads * rounds)))
 
 
 def _scan_runs(
@@ -217,8 +228,8 @@ def as_wide(queries: EncodedRows, items: Rows) -> EncodedRows:
 def blocks(n: int, wanted: float, k: int, depth: int, options: ExecutionOptions) -> tuple[int, ...]:
     """Queries of a block, in whole panels, threads, and capacity: what fits the working memory.
 
-    A machine of many cores with little memory uses some of them, and smaller buffers. Few queries
-    make small blocks, so that no thread waits long for another's last one.
+    A machine of many cores with little memory uses some of them, and smaller buffers. Threads get
+    as many blocks each: of 192 queries of 60,000 x 768 96 each, which take 26 ms, not 64 and 128.
     """
     # as search_rows says: of a query, and of a panel of 32, which may be filled in part; what it
     # needs beside the queries is less than for two of them
@@ -232,10 +243,14 @@ def blocks(n: int, wanted: float, k: int, depth: int, options: ExecutionOptions)
     n_threads = max(1, min(options.n_threads, int(panels)))
     if panels < 1:
         return int((options.working_memory - of_panel) / of_query) - 2, n_threads, capacity
-    block = min(_LARGEST_BLOCK // tiles.PANEL, int(panels / n_threads))
-    even = max(2, -(-n // (2 * n_threads * tiles.PANEL)))
-    most_panels = _BLOCK_BYTES // (8 * capacity * tiles.PANEL)
-    return max(1, min(even, block, most_panels)) * tiles.PANEL, n_threads, capacity
+    buffered = _BLOCK_BYTES // (8 * capacity * tiles.PANEL)
+    largest = max(1, min(_LARGEST_BLOCK // tiles.PANEL, int(panels / n_threads), buffered))
+
+    def duration(block: int) -> float:
+        rounds = -(-n // (block * n_threads * tiles.PANEL))
+        return rounds * (block + _PANELS_OF_READING)
+
+    return min(range(largest, 0, -1), key=duration) * tiles.PANEL, n_threads, capacity
 
 
 def _guess(k: float, n_panels: int) -> tuple[int, int]:
