@@ -65,9 +65,10 @@ def test_undecided_names_benchmarks_without_verdict(lines):
     ]
 
 
+@pytest.mark.slow  # it measures time: bounds that a third of noise does not reach
 def test_slowed_call_takes_a_share_longer():
     def call():
         spin(100_000)
 
-    ratios = [cpu_seconds(slowed(call, 0.5)) / cpu_seconds(call) for _ in range(3)]
-    assert 1.3 < np.median(ratios) < 1.7
+    ratios = [cpu_seconds(slowed(call, 2.0)) / cpu_seconds(call) for _ in range(3)]
+    assert 2.0 < np.median(ratios) < 4.0
