@@ -293,7 +293,8 @@ def test_a_complete_checkpoint_is_given_its_name(rows, tmp_path):
 KILLED = """
     import os, sys, numpy as np
     from fastcos.neighbors import top_k
-    rows, out, n_kills = np.load(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    rows = np.load(sys.argv[1], mmap_mode="r")  # searched in batches that fit the working memory
+    out, n_kills = sys.argv[2], int(sys.argv[3])
     top_k(rows[:3000], k=3, n_threads=1)  # compiled before the forks
     import signal, random, time
     chance, kills, runs = random.Random(0), 0, 0
@@ -343,7 +344,8 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this
 
 @needs_fork
 def test_killed_searches_resume_with_the_same_bits(rows, tmp_path):
-    kills(rows, tmp_path, 3, 20)
+    # 10 batches of about 300 calls
+    kills(rows, tmp_path, 3, 600)
 
 
 @needs_fork
@@ -351,8 +353,8 @@ def test_killed_searches_resume_with_the_same_bits(rows, tmp_path):
 @pytest.mark.long
 def test_two_hundred_kills_lose_nothing(tmp_path):
     rows = np.random.default_rng(1).standard_normal((30_000, 16)).astype(np.float32)
-    # 30 blocks of about 8 calls: one or two blocks a kill, of which the last is done again
-    assert kills(rows, tmp_path, 200, 20) >= 3
+    # 47 batches of about 1,400 calls: one or two batches a kill, of which the last is done again
+    assert kills(rows, tmp_path, 200, 3000) >= 3
 
 
 LIMITED = """
