@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import fastcos
+from bench import dense_exactness
 from fastcos import config, parallel
 from fastcos.kernels import cpu, jit
 from fastcos.neighbors.search import top_k
@@ -23,7 +24,6 @@ from tests.oracles.dense_families import (
     near_ties,
     wild_norms,
 )
-from tests.robustness import dense_exactness
 
 FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 each_measure = pytest.mark.parametrize("measure", FORMS)

@@ -1,6 +1,4 @@
-"""A script: count wrong neighbours of dense rows. Prints one JSON line; exit 1 if one is wrong.
-
-    python -m tests.robustness.dense_exactness [CASES]           # a million by default
+"""Count wrong neighbours of dense rows: `python -m bench.dense_exactness [CASES]` prints JSON.
 
 A case is a pair (query, k); equal indices in equal order for k settle every smaller k too. The rows
 come from families that are hard for upper bounds, in sizes around the engine's blocks, as float32
