@@ -65,6 +65,15 @@ def few_queries(rng):
             spent = milliseconds(partial(scan.search, packed, *few))
             table.append((n, spent, spent / n))
         show(f"_FEW_QUERIES: {n_items:,} x 128", ("queries", "ms", "ms a query"), table)
+    largest = scan._MOST_PANELS
+    items, packed = encoded(rng, 1_000_000, 128)
+    few = items.take(slice(0, 64)), packing.no_exclusions(64), K, OPTIONS
+    table = []
+    for panels in (512, 2048, 8192, 32768):
+        scan._MOST_PANELS = panels
+        table.append((panels, milliseconds(partial(scan.search, packed, *few))))
+    scan._MOST_PANELS = largest
+    show("_MOST_PANELS: 64 queries of 1,000,000 x 128", ("panels of a run", "ms"), table)
 
 
 def duplicates(rng):

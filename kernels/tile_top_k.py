@@ -291,10 +291,8 @@ def _sweep(
     for stage in range(0 if sample_stride > 0 else 2, 3):
         first, step = first_panel, 1
         if stage < 2:
-            first, step = (
-                first_panel + sample_stride // 2 + stage * sample_stride,
-                2 * sample_stride,
-            )
+            first += sample_stride // 2 + stage * sample_stride
+            step = 2 * sample_stride
         for p in range(first, last_panel, step):
             if sample.swept[p - first_panel]:
                 continue
@@ -331,7 +329,7 @@ def search_rows(
     sample_rank-th of the largest scores of every sample_stride-th panel, 0 for no estimate. In/out:
     known (n,) float32, a lower bound of the k-th best K. Out: scores (n, k) float64, columns (n, k)
     int64, again (n,) uint8, 1 where the estimate was too high. Allocates 36 capacity + 24 k +
-    packed bytes a query, and 56 capacity + 32 k.
+    4 sample_rank + packed bytes a query, 56 capacity + 32 k, and a byte a panel.
     """
     n, k = hi - lo, columns.shape[1]
     block = pack_block(lo, hi, isa, batch, queries, items, score_type)

@@ -459,7 +459,8 @@ def _reached(builder, values, half, threshold):
     """Emit words of the queries of a half: bit 31 - i is 1 if the score of item i reaches them.
 
     The sign of a difference is shifted into the word: no mask register, of which CPUs fill one a
-    cycle at most, and no branch. Differences of int32 fit: scores have at most 127^2 MOST_CODES.
+    cycle at most, and no branch. Differences fit in int32: scores have at most 127^2 MOST_CODES,
+    and thresholds 1.05e9 (_round_down).
     """
     funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
     one = broadcast(builder, I32(1), _V_I32)
@@ -539,8 +540,8 @@ def largest_scores(typingctx, scores, largest):
 
 
 def _round_down(builder, bound):
-    """Round a float32 threshold down to int32, clipped to +-10^9."""
-    for limit, sign in ((1e9, "<"), (-1e9, ">")):
+    """Round a float32 threshold down to int32, clipped to +-1.05e9: above 127^2 MOST_CODES."""
+    for limit, sign in ((1.05e9, "<"), (-1.05e9, ">")):
         edge = broadcast(builder, F32(limit), _V_F32)
         bound = builder.select(builder.fcmp_ordered(sign, bound, edge), bound, edge)
     below = broadcast(builder, I32(1), _V_I32)

@@ -37,11 +37,12 @@ _FEW_QUERIES = 64
 _LEAST_PANELS = 256
 # and at most, so that a thread that is held up leaves runs to others. Every run has a threshold and
 # candidates of its own: 64 queries of 60,000 x 768 take 9.9 ms in 2 runs, 11.3 in 4, 12.4 in 8; of
-# 1,000,000 x 128 27 ms in 4 to 16 runs, 38 in 64 (bench.search_plan)
+# 1,000,000 x 128 27 ms in 4 to 16 runs, 38 in 64 (Zen 4, two threads; bench.search_plan)
 _MOST_PANELS = 8192
 # queries of a block at most: their buffers and lanes fit the second-level cache
 _LARGEST_BLOCK = 256
-# a block reads all codes, in the time of this many of its panels of queries
+# what a block costs beside its panels of queries, in panels: it reads all codes, in the time of 0.1
+# (1,000,000 x 128). More, so that larger blocks win where durations are nearly equal
 _PANELS_OF_READING = 0.5
 # bytes of a block's candidate buffers, twice that cache: they are filled from their beginnings
 _BLOCK_BYTES = 1 << 22

@@ -79,6 +79,18 @@ def test_score_panel_float32_is_within_its_bound(isa, depth):
     assert (np.abs(scores.reshape(32, 32) - exact) <= bound).all()
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("threshold", [-1e12, -5e8, 5e8, 1e12])
+def test_passing_does_not_overflow(sign, threshold):
+    scores = np.full(1024, sign * 127**2 * tiles.MOST_CODES, np.int32)
+    lanes = np.zeros((4, 32), np.float32)
+    lanes[0] = threshold
+    hits, largest = np.zeros(1024, np.int32), np.zeros(32, np.float32)
+    statistics = np.array([1, 0, 0, 0, 0], np.float32)
+    found = which_pass(scores, lanes.reshape(-1), statistics, 32, hits, largest)
+    assert found == 1024 * (scores[0] >= threshold)
+
+
 @pytest.mark.parametrize("n_items", [1, 19, 32])
 @pytest.mark.parametrize("kind", [np.int32, np.float32])
 @pytest.mark.parametrize("threshold", [-1e12, -50.0, 90.5, 99.0, 99.5, 1e12, 3e38])
