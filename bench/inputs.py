@@ -104,7 +104,8 @@ def zipf_interactions(
     ranks[own] = (ranks[own] * 7 + shifts[taste[users[own]]]) % n_items
     pairs = np.unique(users * n_items + rng.permutation(n_items)[ranks])
     counts = np.bincount(pairs // n_items, minlength=n_users)
-    indptr = np.concatenate([[0], np.cumsum(counts)])
+    # int32 as in SciPy's own matrices: with an indptr of int64 SciPy would widen the indices, too
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     data, indices = np.ones(len(pairs), np.float32), (pairs % n_items).astype(np.int32)
     return sp.csr_array((data, indices, indptr), shape=(n_users, n_items))
 

@@ -105,9 +105,11 @@ def count_columns(lo, hi, boundaries, indptr, indices, counts):
     int64, out.
     """
     for part in range(lo, hi):
-        counts[part] = 0
-        for t in range(indptr[boundaries[part]], indptr[boundaries[part + 1]]):
-            counts[part, indices[t]] += 1
+        own = counts[part]
+        own[:] = 0
+        # unsigned: otherwise Numba tests every index for wraparound of negative values
+        for column in indices[indptr[boundaries[part]] : indptr[boundaries[part + 1]]]:
+            own[np.uint64(column)] += 1
 
 
 @kernel
@@ -118,10 +120,12 @@ def transpose_parts(lo, hi, boundaries, indptr, indices, data, positions, rows, 
     data, values (nnz,) or both None; rows, values (nnz,) out, rows ascending in every column.
     """
     for part in range(lo, hi):
+        next_of = positions[part]
         for i in range(boundaries[part], boundaries[part + 1]):
             for t in range(indptr[i], indptr[i + 1]):
-                position = positions[part, indices[t]]
-                positions[part, indices[t]] = position + 1
+                column = np.uint64(indices[t])
+                position = np.uint64(next_of[column])
+                next_of[column] += 1
                 rows[position] = i
                 if data is not None:
                     values[position] = data[t]

@@ -264,8 +264,6 @@ def _products(dtype: str) -> None:
     svd_residuals(X, randomized_svd(X, 5))
     tall = sp.csr_array(_vectors(dtype, 500) @ _vectors(dtype, 500).T)
     randomized_svd(tall, 2), randomized_svd(tall, 2, tol=1e-9)
-    # large enough to be validated while it is multiplied
-    matmul(sp.csr_array(np.ones((2**11, 2**9), dtype)), _vectors(dtype, 2**9))
     # a dense factor larger than the cache
     n, p, per_row = 2**11, 2**13, 2**9
     columns = np.arange(n)[:, None] % (p // per_row) + np.arange(0, p, p // per_row)

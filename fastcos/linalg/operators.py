@@ -20,6 +20,7 @@ from fastcos.kernels import sparse, sparse_blocks
 from fastcos.kernels.jit import DISABLE_JIT
 from fastcos.linalg import buffer_pool, partial_sums
 from fastcos.linalg.csr import as_interactions, csr_arrays
+from fastcos.linalg.transpose import transposed
 from fastcos.validation import Floats
 
 if TYPE_CHECKING:
@@ -251,7 +252,16 @@ class SparseOperator(Operator):
 
     @functools.cached_property
     def _transpose(self) -> SparseOperator:
-        return SparseOperator(self._X.T.tocsr(), self._n_threads)
+        import scipy.sparse as sp
+
+        n, p = self.shape
+        indices = np.int32 if n <= LARGEST_INT32 else np.int64
+        indptr, rows, values = transposed(*self._arrays, p, indices, self._n_threads)
+        if values is None:
+            values = np.broadcast_to(self.dtype.type(1), rows.shape)
+        # SciPy widens the row numbers to the type of indptr
+        indptr = indptr.astype(np.result_type(indices, np.min_scalar_type(-len(rows))), copy=False)
+        return SparseOperator(sp.csr_array((values, rows, indptr), shape=(p, n)), self._n_threads)
 
     def _run(self, kernel: Any, blocks: parallel.Blocks, *arrays: Any) -> None:
         parallel.run(kernel, blocks, *arrays, n_threads=self._n_threads)

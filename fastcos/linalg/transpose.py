@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import parallel, validation
+from fastcos import config, parallel, validation
 from fastcos.kernels import csr
 
 # non-zeros of a part per column: a part clears a count of every column, and so many keep that cheap
-_NNZ_PER_COLUMN = 2
-# parts, each of which needs 8 bytes per column
-_MOST_PARTS = 32
+_NNZ_PER_COLUMN = 8
+# non-zeros of a part at least: with half as many a second thread gains nothing (bench/curves.py)
+_NNZ_PER_PART = 2**18
 
 
 def transposed(
@@ -30,7 +30,9 @@ def transposed(
     n, nnz = len(indptr) - 1, int(indptr[-1])
     indptr, indices = validation.read_only(indptr), validation.read_only(indices)
     data = validation.read_only(data)
-    parts = max(1, min(_MOST_PARTS, nnz // (_NNZ_PER_COLUMN * n_columns)))
+    # the result does not depend on the parts
+    threads = config.num_threads() if n_threads is None else n_threads
+    parts = max(1, min(threads, nnz // max(_NNZ_PER_PART, _NNZ_PER_COLUMN * n_columns)))
     rows = parallel.work_blocks(indptr, -(-(nnz + n) // parts))
     counts = np.empty((len(rows) - 1, n_columns), np.int64)
     arrays = validation.read_only(rows), indptr, indices
