@@ -22,6 +22,8 @@ import numpy as np
 HERE = Path(__file__).parent
 # values of OPENBLAS_CORETYPE; "" and names that OpenBLAS does not know leave the choice to it
 CORE_TYPES = ("", "SkylakeX", "SapphireRapids", "Haswell")
+# seconds after a call: the threads of OpenBLAS spin for 2^26 cycles and slow down what runs next
+REST = 0.03
 # calls of a trial of core types
 TRIAL_CALLS = 3
 
@@ -168,6 +170,7 @@ def serve():
                     started = time.perf_counter()
                     calls.call()
                     found = {"seconds": time.perf_counter() - started}
+                    time.sleep(REST)
             except ImportError as error:
                 found = {"missing": str(error)}
             except Exception as error:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validation
+from fastcos import parallel, validation
 from fastcos.display import as_table
 from fastcos.linalg import block_lanczos
 from fastcos.linalg.block_lanczos import SVDProgress
@@ -326,12 +326,11 @@ def _is_nearly_full(side: int, k: int) -> bool:
 
 def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
     from scipy.linalg import eigh
-    from threadpoolctl import threadpool_limits
 
     p, gram = side.shape[1], side.gram()
-    # one thread: OpenBLAS's threads wait for each other at every column (two of them, p = 1,000:
-    # 1.0 to 1.5 s instead of 0.2, and 80 s beside other work; bench.first_run)
-    with threadpool_limits(1, "blas"):
+    # with two threads of OpenBLAS and p = 1,000: 1.0 to 1.5 s instead of 0.2, and 80 s beside other
+    # work (bench.first_run)
+    with parallel.one_blas_thread():
         return eigh(gram, subset_by_index=[p - k, p - 1])[1]  # type: ignore[no-any-return]
 
 

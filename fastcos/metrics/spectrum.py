@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fastcos import validation
+from fastcos import parallel, validation
 from fastcos.metrics.labelled import CHUNK, Score, check_enough, unit_rows
 from fastcos.storage import memmap
 from fastcos.validation import Floats
@@ -176,12 +176,10 @@ def singular_values(rows: validation.Rows, centre: Floats | None = None) -> Floa
 
 def triangle(rows: validation.Rows, centre: Floats | None = None) -> Floats:
     """Return R of rows = Q R, (at most k, k), by QR of one chunk of rows after another."""
-    from threadpoolctl import threadpool_limits
-
     corner: Floats = np.zeros((0, rows.shape[1]))
-    # one thread: OpenBLAS starts its threads for each of the small products of a QR, which takes
-    # 10 to 100 times as long on two busy cores (39,774 x 50: 2.3 s and 0.1 s)
-    with threadpool_limits(1, "blas"):
+    # OpenBLAS starts its threads for each of the small products of a QR, which takes 10 to 100
+    # times as long on two busy cores (39,774 x 50: 2.3 s and 0.1 s)
+    with parallel.one_blas_thread():
         for first in range(0, len(rows), CHUNK):
             chunk = rows[first : first + CHUNK].astype(np.float64)
             if centre is not None:

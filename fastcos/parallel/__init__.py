@@ -11,9 +11,11 @@ A kernel is serial, releases the GIL, and works on rows [lo, hi). Only this pack
 
 Outputs come from :func:`unfilled`, so that a row that no block has written is visible. Each block
 writes its own rows, so results are bit-identical on any number of threads. Objects that several
-threads share are changed under :func:`writer_lock`.
+threads share are changed under :func:`writer_lock`. Small matrices between kernels are multiplied
+and factorised under :func:`one_blas_thread`.
 """
 
+from fastcos.parallel.blas import one_blas_thread as one_blas_thread
 from fastcos.parallel.pool import (
     Blocks as Blocks,
     Progress as Progress,
