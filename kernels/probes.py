@@ -1,14 +1,10 @@
-"""Probes of a machine: how fast it reads, copies, gathers and multiplies."""
+"""Probes of a machine: how fast it reads, copies and multiplies."""
 
 import numpy as np
 
 from . import tiles
-from .intrinsics import prefetch_row
 from .jit import kernel, relaxed_kernel
 from .packing import is_quantised
-
-# rows that are added at once: their sum is loaded and stored an eighth as often
-_TOGETHER = 8
 
 
 @relaxed_kernel
@@ -29,26 +25,6 @@ def copy_values(lo, hi, passes, values, copy):
     for _ in range(passes):
         for i in range(part.shape[0]):
             out[i] = part[i]
-
-
-@relaxed_kernel
-def gather_rows(lo, hi, table, order, sums):
-    """sums[lo] = the sum of the rows order[lo:hi] of a table (m, d), eight rows at a time."""
-    d = table.shape[1]
-    flat, total = table.reshape(-1), np.zeros(d, np.float32)
-    for i in range(lo, hi - _TOGETHER + 1, _TOGETHER):
-        for r in range(i + _TOGETHER, min(i + 2 * _TOGETHER, hi)):
-            prefetch_row(flat, order[r] * d, d)
-        a, b, c, e = order[i], order[i + 1], order[i + 2], order[i + 3]
-        f, g, h, k = order[i + 4], order[i + 5], order[i + 6], order[i + 7]
-        for j in range(d):
-            total[j] += (
-                (table[a, j] + table[b, j])
-                + (table[c, j] + table[e, j])
-                + (table[f, j] + table[g, j])
-                + (table[h, j] + table[k, j])
-            )
-    sums[lo] = total.sum()
 
 
 @kernel

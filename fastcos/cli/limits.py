@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
-from fastcos import config, parallel
+from fastcos import config, parallel, validation
 from fastcos.engine.packing import tile_layout
-from fastcos.kernels import probes, tiles
+from fastcos.kernels import probes, sparse, tiles
+from fastcos.linalg import buffer_pool, operators
 
 # seconds of one probe: a hundred times the start of a thread, and short beside a turn
 _PROBE_SECONDS = 2e-3
@@ -26,6 +27,8 @@ _LEAST_BYTES, _MOST_BYTES = 2**16, 2**28
 _ROOF_PROBES = 20
 # values that one call of a bandwidth probe reads: 0.2 ms at 80 GB/s
 _PASS_VALUES = 2**22
+# rows of a table that a gather adds: the end of a sum is a small part
+_GATHERED_ROWS = 2**10
 # rows and columns of the matrices of the gemm probes: near their best rate, 10 ms at 100 GFLOP/s
 _GEMM_SIZE = 768
 # columns of the tile probe: packed as int8, a panel of items and one of queries take 16 kB
@@ -175,14 +178,21 @@ def _parts(n: int) -> Any:
     return parallel.row_blocks(n, -(-n // config.num_threads()))
 
 
+def _ones(*shape: int) -> Any:
+    """Return ones on whole huge pages: how many NumPy's array gets differs between processes."""
+    values = buffer_pool.empty(shape, np.float32)
+    values[:] = 1
+    return values
+
+
 @functools.cache
 def _values(size: int) -> tuple[Any, Any]:
-    return np.ones(size, np.float32), np.empty(size, np.float32)
+    return _ones(size), _ones(size)
 
 
 @functools.lru_cache(1)
 def _table(shape: tuple[int, int]) -> Any:
-    return np.ones(shape, np.float32)
+    return _ones(*shape)
 
 
 def _memory_rate(kernel: Any, bytes_per_value: int, size: int) -> float:
@@ -198,9 +208,15 @@ _copy_rate = functools.partial(_memory_rate, probes.copy_values, 8)
 
 
 def _gather_rate(table: Any, order: Any) -> float:
-    """Return rows per second of sums over rows of the table, in this order."""
-    n, sums = len(order), np.empty(len(order), np.float32)
-    return _rate(n, lambda: parallel.run(probes.gather_rows, _parts(n), table, order, sums))
+    """Return rows per second of sums over rows of the table, in this order.
+
+    By the kernel of X A, of a few long rows of ones: without the values, ends and results of rows.
+    """
+    ends = validation.read_only(np.append(np.arange(0, len(order), _GATHERED_ROWS), len(order)))
+    sums = buffer_pool.empty((len(ends) - 1, table.shape[1]), np.float32)
+    arrays = ends, validation.read_only(order), None, validation.read_only(table), sums, False
+    kernel = operators.kernel_body(sparse, "matmul_rows")
+    return _rate(len(order), lambda: parallel.run(kernel, _parts(len(sums)), *arrays))
 
 
 def _gemm_rate(dtype: str) -> Callable[[], float]:

@@ -19,13 +19,6 @@ def test_copy_values_copies_its_block():
     np.testing.assert_array_equal(copy, [0, 0, 2, 3, 4, 0, 0, 0, 0, 0])
 
 
-def test_gather_rows_sums_whole_groups_of_eight():
-    table, sums = np.arange(12, dtype=np.float32).reshape(6, 2), np.zeros(9, np.float32)
-    order = np.array([5, 0, 0, 3, 1, 1, 2, 4, 5], np.int32)
-    probes.gather_rows(0, 9, table, order, sums)
-    assert sums[0] == table[order[:8]].sum()
-
-
 @pytest.mark.skipif(not tiles.AVAILABLE, reason="vector IR needs the compiler")
 def test_multiply_registers_counts_multiply_adds():
     done, like = np.zeros(3), np.empty(0, np.float32)
