@@ -22,8 +22,8 @@ import numpy as np
 HERE = Path(__file__).parent
 # values of OPENBLAS_CORETYPE; "" and names that OpenBLAS does not know leave the choice to it
 CORE_TYPES = ("", "SkylakeX", "SapphireRapids", "Haswell")
-# seconds after a call: the threads of OpenBLAS spin for 2^26 cycles and slow down what runs next
-REST = 0.03
+# seconds after a call: the threads of NumPy's OpenBLAS spin for 50 ms and slow down what runs next
+REST = 0.06
 # calls of a trial of core types
 TRIAL_CALLS = 3
 

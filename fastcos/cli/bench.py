@@ -46,6 +46,9 @@ CHECKED_ROWS = 50
 N_COLUMNS = 64
 # share of the largest entry by which a product may differ from float64, as in bench.tables
 PRODUCT_TOLERANCE = 1e-4
+# seconds of rest after calls of NumPy, whose OpenBLAS threads spin for 50 ms: the next one, of
+# fastcos, would share a core with them
+_REST = 0.06
 
 
 class Operation(NamedTuple):
@@ -219,6 +222,7 @@ def measure(operation: Operation, seconds: float) -> list[dict[str, Any]]:
     shares: dict[str, list[float]] = {name: [] for name in times}
     limit = Limit(operation.work)
     while pending := [name for name, spent in times.items() if sum(spent) < seconds]:
+        time.sleep(_REST)
         least = limit.seconds()
         for name in pending:
             started = time.perf_counter()

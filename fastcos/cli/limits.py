@@ -222,7 +222,7 @@ def _gather_rate(table: Any, order: Any) -> float:
 def _gemm_rate(dtype: str) -> Callable[[], float]:
     """Return a function that measures multiply-adds per second of NumPy's matrix product.
 
-    Each thread of the pool has a product of its own: the threads of OpenBLAS spin for 20 ms after
+    Each thread of the pool has a product of its own: the threads of OpenBLAS spin for 50 ms after
     theirs and would slow down what is measured next (X A with 64 columns: 9.2 instead of 5.5 ms).
     """
     n = config.num_threads()
