@@ -11,7 +11,7 @@ from fastcos.linalg.transpose import transposed
 
 @pytest.fixture(scope="module")
 def X():
-    """Enough non-zeros for a part per thread, crowded in few rows and columns, and empty ones."""
+    """Enough non-zeros for a part per thread, mostly in a few rows and columns, and empty ones."""
     rng = np.random.default_rng(0)
     rows, columns = rng.integers(0, 3_000, (2, 900_000)) * rng.random((2, 900_000))
     ones = np.ones(len(rows), np.float32)
