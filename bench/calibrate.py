@@ -3,112 +3,97 @@
 Three arms: this fastcos against itself, and against itself with calls that take 20% or 10% longer
 (BENCH_SLOWDOWN, in test_throughput.py). The record holds pairs of processes as the gate runs them,
 one line each, so that slices of different hours and cores add up. Every benchmark of an arm is
-measured until the gate has decided it. `--report` passes the record to the gate's own code;
-`--docs` writes the result into docs/dev/benchmarks.md.
+measured until the gate has decided it. `--docs` passes the record to the gate's own code, and
+writes the error rates into docs/dev/benchmarks.md.
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import sys
 import time
+from collections import defaultdict
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 
-from bench.gate import MIN_PAIRS, Command, compare_pairs, interleaved
-from bench.gate.__main__ import THREADS
-from bench.tables import cpu_name, replace_between, versions
+from bench.gate import MIN_PAIRS, compare_pairs
+from bench.gate.intervals import log_ratios
+from bench.gate.processes import interleaved, serving
+from bench.tables import cpu_name, replace_between
 
 BENCH = Path(__file__).parent
 DOCS = Path(__file__).parents[1] / "docs" / "dev" / "benchmarks.md"
 BEGIN, END = "<!-- begin bench.calibrate -->\n", "<!-- end bench.calibrate -->\n"
-# injected slow-down, and verdicts per benchmark
-ARMS = {"nothing": (0.0, 2), "20%": (0.2, 2), "10%": (0.1, 1)}
-# at the tolerance, 10%, each comparison takes the most pairs: one benchmark of this many
-STRIDE = {"nothing": 1, "20%": 1, "10%": 8}
 # pairs between two checks of what is undecided
 BATCH = 6
-# packages whose versions the report names
-USED = ("fastcos", "numba", "numpy", "scipy")
-
-
-class RecordEnded(Exception):
-    """The record has no more pairs."""
-
-
-class Replay:
-    """The recorded pairs of one benchmark, one per call of the gate."""
-
-    def __init__(self, name, pairs):
-        self.name, self.pairs, self.used = name, pairs, 0
-
-    def __call__(self, _names):
-        if self.used == len(self.pairs):
-            raise RecordEnded
-        base, head = self.pairs[self.used]
-        self.used += 1
-        return {self.name: base}, {self.name: head}
+# slow-down, verdicts per benchmark, and one benchmark of how many is measured: at the tolerance,
+# 10%, each comparison takes the most pairs
+ARMS = {"nothing": (0.0, 2, 1), "20%": (0.2, 2, 1), "10%": (0.1, 1, 8)}
 
 
 def verdicts(name, pairs, most):
-    """Return the gate's first verdicts and how many pairs they took."""
-    found, replay, taken = [], Replay(name, pairs), 0
-    while len(found) < most:
-        try:
-            found.append(compare_pairs(replay))
-        except RecordEnded:
-            break
-        taken = replay.used
-    return found, taken
+    """Return the gate's first verdicts on a benchmark, from the recorded pairs."""
+    recorded = iter([({name: base}, {name: head}) for base, head in pairs])
+    found = []
+    with contextlib.suppress(StopIteration):  # the record has no more pairs
+        while len(found) < most:
+            found.append(compare_pairs(lambda names: next(recorded)))
+    return found
+
+
+def pairs_used(verdict):
+    return sum(one.pairs for one in (*verdict.ratios, *verdict.suspects))
 
 
 def pairs_of(lines, arm):
     """Return the pairs of every benchmark of an arm."""
-    found = {}
+    found = defaultdict(list)
     for line in lines:
         if line["injected"] == arm:
             for name, pair in line["pairs"].items():
-                found.setdefault(name, []).append(pair)
+                found[name].append(pair)
     return found
 
 
 def undecided(lines, arm):
     """Return the benchmarks without all their verdicts."""
-    pairs, most = pairs_of(lines, arm), ARMS[arm][1]
-    names = sorted(pairs_of(lines, "nothing"))[:: STRIDE[arm]]
-    return [name for name in names if len(verdicts(name, pairs.get(name, []), most)[0]) < most]
+    pairs, (_, most, stride) = pairs_of(lines, arm), ARMS[arm]
+    names = sorted(pairs_of(lines, "nothing"))[::stride]
+    return [name for name in names if len(verdicts(name, pairs[name], most)) < most]
 
 
 def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def pair_of(arm, select):
+def pair_of(arm):
     """Return the function that measures one pair of an arm."""
-    serve = [sys.executable, str(BENCH / "gate" / "serve.py"), "--cpu", str(BENCH)]
-    argv = [*serve, "--cases", "regular", *(["-k", select] if select else [])]
-    one_thread = dict.fromkeys(THREADS, "1")
-    head = Command(argv, one_thread | {"BENCH_SLOWDOWN": str(ARMS[arm][0])})
-    return interleaved(Command(argv, one_thread), head)
+    sides = [
+        serving(sys.executable, [BENCH, "--cases", "regular"], 1, {"BENCH_SLOWDOWN": str(slowdown)})
+        for slowdown in (0, ARMS[arm][0])
+    ]
+    return interleaved(*sides)
 
 
-def record(path, minutes, select):
+def record(path, minutes):
     """Measure pairs, one arm after the other, until the time is over or all is decided."""
     stop = time.monotonic() + 60 * minutes
     while True:
         lines = read(path)
+        left = ((arm, names) for arm in ARMS if (names := undecided(lines, arm)))
         # the names are those of the first pairs
-        left = {arm: undecided(lines, arm) for arm in ARMS} if lines else {"nothing": []}
-        arm = next((arm for arm in left if left[arm] or not lines), None)
+        arm, names = next(left, (None, [])) if lines else ("nothing", [])
         if arm is None:
             print("bench.calibrate: nothing is left to measure", file=sys.stderr)
             return
-        pair = pair_of(arm, select)
+        pair = pair_of(arm)
         for _ in range(BATCH):
             if time.monotonic() > stop:
                 return
-            base, head = pair(left[arm])
+            base, head = pair(names)
             both = {name: (base[name], head[name]) for name in base if name in head}
             line = {"injected": arm, "date": str(datetime.date.today()), "pairs": both}
             with path.open("a") as file:
@@ -122,60 +107,53 @@ def report(lines):
         "| pairs | left open |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for arm, (_, most) in ARMS.items():
+    for arm, (_, most, _) in ARMS.items():
         pairs = pairs_of(lines, arm)
         found = {name: verdicts(name, pairs[name], most) for name in pairs}
-        every = [verdict for some, _ in found.values() for verdict in some]
+        every = [verdict for some in found.values() for verdict in some]
         if not every:
             continue
         # analysed at least once, without a verdict when the record ended
         left = sum(
-            len(some) < most and len(pairs[name]) - taken >= MIN_PAIRS
-            for name, (some, taken) in found.items()
+            len(some) < most and len(pairs[name]) - sum(map(pairs_used, some)) >= MIN_PAIRS
+            for name, some in found.items()
         )
         failed = sum(bool(verdict.slower) for verdict in every)
-        used = [sum(one.pairs for one in (*v.ratios, *v.suspects)) for v in every]
         rows.append(
             f"| {arm} | {len(found)} | {np.median([v.ratios[0].ratio for v in every]) - 1:+.1%} "
             f"| {len(every)} | {sum(bool(v.suspects) for v in every)} "
             f"| **{failed} ({failed / len(every):.1%})** | {sum(bool(v.undecided) for v in every)} "
-            f"| {np.mean(used):.0f} | {left} |"
+            f"| {np.mean([pairs_used(v) for v in every]):.0f} | {left} |"
         )
-    return [*rows, "", *scatter(lines)]
+    return [*rows, "", scatter(lines), ""]
 
 
 def scatter(lines):
-    """Return Markdown: scatter of the ratios of equal code, over benchmarks."""
-    pairs = pairs_of(lines, "nothing").values()
-    logs = [[np.median(np.log(head) - np.log(base)) for base, head in some] for some in pairs]
-    low, middle, high = np.quantile([np.std(some) for some in logs], [0, 0.5, 1])
-    dates = sorted({line["date"] for line in lines})
-    used = ", ".join(f"{name} {number}" for name, number in versions().items() if name in USED)
-    return [
+    """Return a sentence: scatter of the ratios of equal code, over benchmarks."""
+    deviations = [np.std(log_ratios(some)) for some in pairs_of(lines, "nothing").values()]
+    low, middle, high = np.quantile(deviations, [0, 0.5, 1])
+    dates = [line["date"] for line in lines]
+    dates = sorted({min(dates), max(dates)})
+    packages = ("fastcos", "numba", "numpy", "scipy")
+    return (
         f"Ratios of equal code scatter by {middle:.1%} from pair to pair ({low:.1%} to {high:.1%}, "
-        f"by benchmark). {len(lines)} pairs of processes, {' to '.join(dict.fromkeys(dates))}, "
-        f"{cpu_name()}, {used}.",
-        "",
-    ]
+        f"by benchmark). {len(lines)} pairs of processes, {' to '.join(dates)}, {cpu_name()}, "
+        f"{', '.join(f'{name} {metadata.version(name)}' for name in packages)}."
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("record", type=Path)
     parser.add_argument("--minutes", type=float, default=4)
-    parser.add_argument("--select", default="", metavar="EXPRESSION", help="-k of pytest")
-    parser.add_argument("--report", action="store_true", help="print the error rates of the record")
-    parser.add_argument("--docs", action="store_true", help="and write them into the docs")
+    parser.add_argument("--docs", action="store_true", help="write the error rates into the docs")
     given = parser.parse_args()
-    if given.report or given.docs:
-        if not read(given.record):
-            parser.error(f"RECORD must hold pairs, got {given.record}")
-        text = "\n".join(report(read(given.record)))
-        print(text)
-        if given.docs:
-            replace_between(DOCS, BEGIN, END, text)
+    if not given.docs:
+        record(given.record, given.minutes)
+    elif lines := read(given.record):
+        replace_between(DOCS, BEGIN, END, "\n".join(report(lines)))
     else:
-        record(given.record, given.minutes, given.select)
+        parser.error(f"RECORD must hold pairs, got {given.record}")
 
 
 if __name__ == "__main__":

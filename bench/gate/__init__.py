@@ -1,8 +1,8 @@
 """Performance regression gate: is the code of one commit slower than that of another?
 
 ``python -m bench.gate BASE HEAD -- TESTS`` answers for two commits of any project with tests of
-pytest-benchmark; action.yml is a GitHub Action of it. :func:`compare_speed` answers for any two
-commands. The package needs NumPy and SciPy, not fastcos.
+pytest-benchmark; action.yml is a GitHub Action of it. The package needs NumPy and SciPy, not
+fastcos.
 
     BASE, HEAD
        |  serve       a pytest plugin: times benchmarks on request
@@ -17,16 +17,8 @@ commands. The package needs NumPy and SciPy, not fastcos.
     Verdict           passed, slower, undecided, missing; markdown() for a pull request
 """
 
-from .compare import MIN_PAIRS, Verdict, compare_pairs, compare_speed
+from .compare import MIN_PAIRS, Verdict, compare_pairs
 from .intervals import Ratio
 from .processes import Command, interleaved
 
-__all__ = [
-    "MIN_PAIRS",
-    "Command",
-    "Ratio",
-    "Verdict",
-    "compare_pairs",
-    "compare_speed",
-    "interleaved",
-]
+__all__ = ["MIN_PAIRS", "Command", "Ratio", "Verdict", "compare_pairs", "interleaved"]

@@ -15,16 +15,10 @@ import time
 import venv
 from pathlib import Path
 
-from .compare import MIN_PAIRS, compare_speed
-from .processes import TURNS, Command, Server
+from .compare import MIN_PAIRS, compare_pairs
+from .processes import interleaved, run_interleaved, serving
 
-SERVE = Path(__file__).with_name("serve.py")
 NEEDED = ("pytest", "pytest-benchmark>=5")
-# threads of the libraries that read such a variable
-THREADS = (
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS",
-    "FASTCOS_NUM_THREADS",
-)  # fmt: skip
 
 
 def git(*arguments):
@@ -32,16 +26,12 @@ def git(*arguments):
     return done.stdout.strip()
 
 
-def resolve(revision):
-    """Return the hash of a commit, or of a commit of the tracked files for WORKTREE."""
+def extract(revision, role, root):
+    """Return a folder with the files of a commit, or the tracked ones of WORKTREE; it is kept."""
     if revision == "WORKTREE":
-        # creates a commit, leaves branch and index as they are
-        return git("stash", "create") or git("rev-parse", "HEAD")
-    return git("rev-parse", "--verify", f"{revision}^{{commit}}")
-
-
-def extract(commit, role, root):
-    """Return a folder with the files of a commit; it is kept for later."""
+        # creates a commit if there are changes, leaves branch and index as they are
+        revision = git("stash", "create") or "HEAD"
+    commit = git("rev-parse", "--verify", f"{revision}^{{commit}}")
     place = root / ".gate" / f"{role}-{commit[:12]}"
     sources = place / "sources"
     if not sources.exists():
@@ -70,10 +60,10 @@ def install(place, requirements):
 def copy_tests(arguments, head, base):
     """Put the tests of head in the place of those of base: both sides run the same benchmarks."""
     for word in arguments:
-        path = head / "sources" / word.partition("::")[0]
+        name = word.partition("::")[0]
+        path, target = head / "sources" / name, base / "sources" / name
         if word.startswith("-") or not path.exists():
             continue
-        target = base / "sources" / word.partition("::")[0]
         if path.is_dir():
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(path, target)
@@ -104,19 +94,17 @@ def parse(arguments):
 
 def commands(given, root):
     """Return the commands that serve the benchmarks of both commits."""
-    places = [extract(resolve(getattr(given, role)), role, root) for role in ("base", "head")]
+    places = [extract(getattr(given, role), role, root) for role in ("base", "head")]
     copy_tests(given.tests, places[1], places[0])
     requirements = [word for word in given.install or ["."] if word]
     found = []
     for place in places:
-        python, sources = install(place, requirements), place / "sources"
-        clock = ["--cpu"] if given.threads == 1 else []
-        environment = dict.fromkeys(THREADS, str(given.threads)) | {
+        python, sources = install(place, requirements), str(place / "sources")
+        environment = {
             "FASTCOS_CACHE_DIR": str(place / "cache"),
-            "PYTHONPATH": "" if requirements else str(sources),
+            "PYTHONPATH": "" if requirements else sources,
         }
-        argv = [str(python), str(SERVE), *clock, *given.tests]
-        found.append(Command(argv, environment, str(sources)))
+        found.append(serving(python, given.tests, given.threads, environment, sources))
     return found
 
 
@@ -125,11 +113,9 @@ def main(arguments=None):
     try:
         sides = commands(given, Path(git("rev-parse", "--show-toplevel")))
         for side in sides:  # compiles, and fills the page cache
-            server = Server(side)
-            server([])
-            server.close()
-        verdict = compare_speed(
-            *sides, turns=TURNS, pairs=given.pairs, tolerance=given.tolerance,
+            run_interleaved([side], 0, [])
+        verdict = compare_pairs(
+            interleaved(*sides), given.pairs, given.tolerance,
             progress=lambda done, total: print(f"pair {done} of {total}", file=sys.stderr),
         )  # fmt: skip
     except (subprocess.CalledProcessError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Serve a project's benchmarks: `python serve.py [--cpu] PYTEST_ARGUMENTS`, a pytest plugin.
+"""Serve a project's benchmarks: `python serve.py PYTEST_ARGUMENTS`, a pytest plugin.
 
 Reads lines from stdin, a JSON array of node ids each ([]: all), and answers each with one line:
 node id to the median seconds of a turn, as pytest-benchmark measures it. A test that fails or is
@@ -24,17 +24,10 @@ OPTIONS = [
     "-qq", "-p", "no:cacheprovider", "--benchmark-enable", "--benchmark-disable-gc",
     "--benchmark-warmup=off", "--benchmark-min-rounds=1", f"--benchmark-max-time={TURN}",
 ]  # fmt: skip
-# CPU time: other work on the machine adds little to it. For one thread only
-CPU_TIME = "--benchmark-timer=time.process_time"
 
 
 class Server:
-    """The plugin: takes the place of pytest's loop over the tests.
-
-    Parameters
-    ----------
-    requests, replies : file
-    """
+    """The plugin, between two files: takes the place of pytest's loop over the tests."""
 
     def __init__(self, requests, replies):
         self.requests, self.replies = requests, replies
@@ -74,8 +67,6 @@ def main(arguments):
     os.dup2(2, 1)
     sys.path[0] = str(Path.cwd())  # as `python -m pytest` has it, not the folder of this file
     options = [*OPTIONS, *(["-n0"] if importlib.util.find_spec("xdist") else [])]
-    if "--cpu" in arguments:
-        arguments, options = [word for word in arguments if word != "--cpu"], [*options, CPU_TIME]
     return pytest.main([*options, *arguments], plugins=[Server(requests, replies)])
 
 
