@@ -6,3 +6,5 @@ from pathlib import Path
 # asv puts this folder's parent on the path, not the root; the root comes last, after the installed
 # fastcos
 sys.path.append(str(Path(__file__).parents[2]))
+
+import bench  # noqa: F401  it chooses the code cache of this commit

@@ -6,7 +6,6 @@ thresholds.
 
 import functools
 import hashlib
-import itertools
 
 import numpy as np
 from scipy.stats import mode
@@ -16,11 +15,7 @@ from bench import answers, inputs
 from fastcos import metrics
 from fastcos.datasets import presets
 
-RESCALINGS = [rescaling.name for rescaling in fastcos.rescalings()]
-MEASURES = ["cosine", "dot", "csls", "zscore_cosine", "whitened_cosine", "all_but_the_top"]
 N_NEIGHBORS = 10
-# AUC of a score that knows nothing, and the best
-CHANCE, BEST = 0.5, 1.0
 # pairwise AUC under every D of the paper's table; rounding changes the last digits
 AREAS = {
     "identity": 0.921, "orthonormal": 0.783, "weights": 0.963, "balanced": 0.951,
@@ -29,90 +24,70 @@ AREAS = {
 AREAS_DRIFT = 0.002
 
 
+def measured_in(unit):
+    """Set the unit of a tracked number."""
+
+    def decorate(method):
+        method.unit = unit
+        return method
+
+    return decorate
+
+
 @functools.cache
-def embeddings(preset=None):
+def fitted(**preset):
     """Return the clusters of a fixed simulation of 4,000 users and 400 items, and its model."""
-    named = {} if preset is None else {"preset": preset}
-    data = fastcos.simulate_interactions(4_000, 400, random_state=0, **named)
+    data = fastcos.simulate_interactions(4_000, 400, random_state=0, **preset)
     return data.item_cluster, fastcos.LinearMF(20, regularization=2_000.0).fit(data.X)
 
 
-def knn_accuracy(items, labels):
-    """Return the share of items whose nearest neighbours mostly have their label."""
-    found = labels[fastcos.top_k(items, k=N_NEIGHBORS).indices]
-    return float((mode(found, axis=1).mode == labels).mean())
+class Rescalings:
+    """Clusters recovered by the cosines of one model under every named D."""
 
-
-class _Recovery:
-    """Labels recovered by the cosines of one model."""
-
-    def items(self, *values):
-        raise NotImplementedError
-
-    def track_pair_auc(self, *values):
-        return metrics.pair_auc(*self.items(*values)).value
-
-    track_pair_auc.unit = "AUC"
-
-    def track_map_at_r(self, *values):
-        return metrics.map_at_r(*self.items(*values)).value
-
-    track_map_at_r.unit = "MAP@R"
-
-    def track_knn_accuracy(self, *values):
-        return knn_accuracy(*self.items(*values))
-
-    track_knn_accuracy.unit = "share"
-
-    @staticmethod
-    def threshold(name, *values):
-        return (CHANCE, BEST) if name == "track_pair_auc" else (0.1, BEST)
-
-
-class Rescalings(_Recovery):
-    """One model under every named D."""
-
-    params = [RESCALINGS]
+    params = [[rescaling.name for rescaling in fastcos.rescalings()]]
     param_names = ["rescaling"]
 
-    def items(self, rescaling):
-        labels, model = embeddings()
-        return model.item_embeddings(rescaling), labels
+    def setup(self, rescaling):
+        self.labels, model = fitted()
+        self.items = model.item_embeddings(rescaling)
 
-    @staticmethod
-    def threshold(name, rescaling):
-        if name == "track_pair_auc" and rescaling in AREAS:
-            return AREAS[rescaling] - AREAS_DRIFT, AREAS[rescaling] + AREAS_DRIFT
-        return _Recovery.threshold(name)
+    @measured_in("AUC")
+    def track_pair_auc(self, _):
+        return metrics.pair_auc(self.items, self.labels).value
+
+    @measured_in("MAP@R")
+    def track_map_at_r(self, _):
+        return metrics.map_at_r(self.items, self.labels).value
+
+    @measured_in("share")
+    def track_knn_accuracy(self, _):
+        """Return the share of items whose nearest neighbours mostly have their label."""
+        found = self.labels[fastcos.top_k(self.items, k=N_NEIGHBORS).indices]
+        return float((mode(found, axis=1).mode == self.labels).mean())
 
 
-class Presets(_Recovery):
-    """One D, every preset of the simulation."""
+class Presets(Rescalings):
+    """The same under one D, for every preset of the simulation."""
 
     params = [list(presets())]
     param_names = ["preset"]
 
-    def items(self, preset):
-        labels, model = embeddings(preset)
-        return model.item_embeddings("balanced"), labels
+    def setup(self, preset):
+        self.labels, model = fitted(preset=preset)
+        self.items = model.item_embeddings("balanced")
 
 
 class Measures:
     """One D, several measures: purity of the neighbours."""
 
-    params = [MEASURES]
+    params = [["cosine", "dot", "csls", "zscore_cosine", "whitened_cosine", "all_but_the_top"]]
     param_names = ["measure"]
 
+    @measured_in("share")
     def track_neighbor_purity(self, measure):
-        labels, model = embeddings()
+        labels, model = fitted()
         found = fastcos.top_k(model.item_embeddings("balanced"), k=N_NEIGHBORS, measure=measure)
         return metrics.neighbor_purity(found.indices, labels).value
-
-    track_neighbor_purity.unit = "share"
-
-    @staticmethod
-    def threshold(name, measure):
-        return 0.1, BEST
 
 
 class Exactness:
@@ -131,60 +106,46 @@ class Exactness:
     params = [list(ROWS), [1, 2]]
     param_names = ["rows", "threads"]
 
+    @measured_in("share")
     def track_exact_share(self, rows, threads):
         X = self.ROWS[rows](np.random.default_rng(0))
         found = fastcos.top_k(X, k=N_NEIGHBORS, n_threads=threads).indices
-        checked = min(answers.CHECKED_ROWS, len(X))
         # duplicates have equal scores: their order is by index
         if rows == "duplicates":
             return float((np.diff(found[:, :5], axis=1) > 0).all(axis=1).mean())
-        return 1 - answers.wrong_rows(found, X) / checked
-
-    track_exact_share.unit = "share"
-
-    @staticmethod
-    def threshold(name, *values):
-        return 1.0, 1.0
+        return 1 - answers.wrong_rows(found, X) / answers.CHECKED_ROWS
 
 
 class SameBits:
     """Whether one and two threads give bit-identical results, and a digest of the bits."""
 
-    params = [["top_k", "gram_matmul", "randomized_svd"]]
+    OPERATIONS = {
+        "top_k": lambda X, n: fastcos.top_k(inputs.gaussian(2_000, 48), k=20, n_threads=n).scores,
+        "gram_matmul": lambda X, n: fastcos.gram_matmul(X, inputs.gaussian(500, 16), n_threads=n),
+        "randomized_svd": lambda X, n: fastcos.randomized_svd(X, 8, n_threads=n).Vt,
+    }
+    params = [list(OPERATIONS)]
     param_names = ["operation"]
 
-    def result(self, operation, n_threads):
+    def setup(self, operation):
         X = inputs.interactions("2,000 x 500")
-        if operation == "top_k":
-            return fastcos.top_k(inputs.gaussian(2_000, 48), k=20, n_threads=n_threads).scores
-        if operation == "gram_matmul":
-            return fastcos.gram_matmul(X, inputs.gaussian(500, 16), n_threads=n_threads)
-        return fastcos.randomized_svd(X, 8, n_threads=n_threads).Vt
+        self.one, self.two = (self.OPERATIONS[operation](X, n).tobytes() for n in (1, 2))
 
-    def track_same_bits(self, operation):
-        return float(np.array_equal(self.result(operation, 1), self.result(operation, 2)))
+    @measured_in("1 is the same")
+    def track_same_bits(self, _):
+        return float(self.one == self.two)
 
-    track_same_bits.unit = "1 is the same"
-
-    def track_digest(self, operation):
+    @measured_in("digest")
+    def track_digest(self, _):
         """A float of 48 bits of the digest: a step in the chart is a change of the results."""
-        return float(int(hashlib.sha256(self.result(operation, 1).tobytes()).hexdigest()[:12], 16))
-
-    track_digest.unit = "digest"
-
-    @staticmethod
-    def threshold(name, operation):
-        return (1.0, 1.0) if name == "track_same_bits" else (0.0, 2.0**48)
+        return float(int(hashlib.sha256(self.one).hexdigest()[:12], 16))
 
 
-SERIES = (Rescalings, Presets, Measures, Exactness, SameBits)
-
-
-def cases(kind):
-    """Return the parameters of every case of a series."""
-    return list(itertools.product(*kind.params))
-
-
-def value(kind, name, values):
-    """Return one tracked number."""
-    return getattr(kind(), name)(*values)
+def threshold(name, value):
+    """Return the least and the largest correct number, by series and its first parameter."""
+    if name == "track_pair_auc":  # chance at least; as in the paper where it has a number
+        area = AREAS.get(value)
+        return (0.5, 1.0) if area is None else (area - AREAS_DRIFT, area + AREAS_DRIFT)
+    if name in ("track_exact_share", "track_same_bits"):
+        return 1.0, 1.0
+    return (0.0, 2.0**48) if name == "track_digest" else (0.1, 1.0)

@@ -1,10 +1,9 @@
-"""One class per workload: seconds, throughput, percent of the machine's limit, memory."""
+"""One class per workload: seconds, throughput, percent of the machine's limit."""
 
 import functools
 import hashlib
 import inspect
 
-from bench import answers
 from bench.workloads import WORKLOADS, in_turns, prepared
 
 # seconds of the turns of call and limit: one call at least
@@ -18,7 +17,7 @@ class _View:
     more than 6 samples per side to distinguish two commits.
     """
 
-    processes = 4
+    rounds = 4
     repeat = (10, 40, 1.0)
     warmup_time = 0.3
 
@@ -29,15 +28,13 @@ class _View:
     def time_call(self, *_):
         self.workload.call()
 
+    def track_throughput(self, *_):
+        return self.workload.work().units / in_turns(self.workload, BUDGET)[0]
+
     def track_percent_of_limit(self, *_):
         return in_turns(self.workload, BUDGET)[1]
 
     track_percent_of_limit.unit = "percent"
-
-    def track_peak_bytes(self, *_):
-        return answers.peak_bytes(self.workload.call)
-
-    track_peak_bytes.unit = "bytes"
 
 
 # workloads share their bases
@@ -46,11 +43,6 @@ source_of = functools.cache(inspect.getsource)
 
 def view(name, kind):
     """Return the class that asv finds; its version changes with the source of the workload."""
-
-    def track_throughput(self, *_):
-        return self.workload.work().units / in_turns(self.workload, BUDGET)[0]
-
-    track_throughput.unit = f"{kind.unit}/s"
     lineage = [one for one in kind.__mro__ if one.__module__.startswith("bench.")]
     source = "".join(map(source_of, lineage))
     return type(name, (_View,), {
@@ -58,7 +50,7 @@ def view(name, kind):
         "params": [list(values) for values in kind.axes.values()],
         "param_names": list(kind.axes),
         "version": hashlib.sha256(source.encode()).hexdigest(),
-        "track_throughput": track_throughput,
+        "unit": f"{kind.unit}/s",  # of track_throughput: the others have their own
         "__doc__": kind.__doc__,
     })  # fmt: skip
 
