@@ -1,7 +1,4 @@
-"""References in float64, and peak memory, for every benchmark."""
-
-import sys
-import tracemalloc
+"""References in float64 for every benchmark."""
 
 import numpy as np
 
@@ -9,19 +6,6 @@ import numpy as np
 CHECKED_ROWS = 25
 # items that are converted to float64 at once: 50 MB of 1,536 columns
 BLOCK = 4096
-
-
-def peak_bytes(operation):
-    """Return the peak bytes of an operation without its inputs: NumPy arrays, Python objects."""
-    memory = sys.modules.get("fastcos.linalg.buffer_pool")
-    if memory:  # older versions have none
-        memory.release()
-    tracemalloc.start()
-    try:
-        operation()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def scores_of(queries, items, measure):
@@ -65,11 +49,6 @@ def residuals(X, s, Vt):
     X = X.astype(np.float64)
     r = np.linalg.norm(X.T @ (X @ V) - V * s**2, axis=0)
     return np.minimum(r / s, np.sqrt(r)) / s
-
-
-def largest_residual(X, s, Vt):
-    """Return the largest of residuals."""
-    return float(residuals(X, s, Vt).max())
 
 
 def eigen_residual(X, s, Vt):

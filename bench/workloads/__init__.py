@@ -26,10 +26,9 @@ class WrongAnswer(AssertionError):
 
 
 class Workload:
-    """One operation on one input.
+    """One operation on one input; a class whose name starts with _ is a base of others.
 
-    A subclass sets the attributes below and defines make, call, error and work. A class whose
-    name starts with _ is a base of others.
+    A subclass sets the attributes and defines the methods below; the last two serve competitors.
 
     Attributes
     ----------
@@ -45,13 +44,26 @@ class Workload:
         Largest error of a correct answer.
     competitors : dict
         Library to the ratio that we aim for, or None; see libraries.py.
+
+    Methods
+    -------
+    make(**case)
+        Make the input; not timed.
+    call()
+        Return the answer; this is timed.
+    error(answer)
+        Return how wrong an answer is; compared with float64.
+    work()
+        Return the Work of one call.
+    job()
+        Return the task of the competitors, its arrays and its parameters.
+    disagreement(theirs, answer)
+        Return how far a competitor's answer is from ours, as a share of what is allowed.
     """
 
-    question = ""
     unit = "rows"
     axes = {}
-    quick = {}
-    large = None
+    quick = large = None
     limit = 0.0
     competitors = {}
 
@@ -60,24 +72,7 @@ class Workload:
             WORKLOADS[cls.__name__] = cls
 
     def __init__(self, **case):
-        self.case = case
         self.make(**case)
-
-    def work(self):
-        """Return the Work of one call."""
-        raise NotImplementedError
-
-    def error(self, answer):
-        """Return how wrong an answer is; compared with float64."""
-        raise NotImplementedError
-
-    def job(self):
-        """Return the task of the competitors, its arrays and its parameters."""
-        raise NotImplementedError
-
-    def disagreement(self, theirs, answer):
-        """Return how far a competitor's answer is from ours, as a share of what is allowed."""
-        raise NotImplementedError
 
     def facts(self, theirs, answer):
         """Return what else is said of a competitor's answer, by name."""
@@ -103,8 +98,7 @@ def label(kind, case):
 @functools.cache
 def _prepared(kind, case):
     workload = kind(**dict(case))
-    answer = workload.call()
-    error = float(workload.error(answer))
+    error = float(workload.error(workload.call()))
     if not error <= kind.limit:
         raise WrongAnswer(f"error must be at most {kind.limit:g}, got {error:g}")
     workload.measured_error = error
@@ -114,6 +108,11 @@ def _prepared(kind, case):
 def prepared(kind, case):
     """Return the workload of a case, made and checked once per process."""
     return _prepared(kind, tuple(case.items()))
+
+
+def forget():
+    """Free the inputs of all prepared workloads."""
+    _prepared.cache_clear()
 
 
 def in_turns(workload, budget=2.0, most=15):
@@ -127,11 +126,6 @@ def in_turns(workload, budget=2.0, most=15):
         taken.append(clock.seconds(workload.call))
         shares.append(100 * least / taken[-1])
     return statistics.median(taken), statistics.median(shares), limit.bound
-
-
-def forget():
-    """Free the inputs of all prepared workloads."""
-    _prepared.cache_clear()
 
 
 from bench.workloads import auditing, dense, metrics, models, sparse  # noqa: E402, F401

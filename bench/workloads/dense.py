@@ -26,6 +26,12 @@ def shape_of(text):
     return tuple(int(number.replace(",", "")) for number in text.split(" x "))
 
 
+def queries_and_items(queries, items):
+    """Return standard normal rows: so many queries, and the items of "20,000 x 128"."""
+    n, d = shape_of(items)
+    return inputs.gaussian(queries, d, seed=1), inputs.gaussian(n, d)
+
+
 def float32_error(d):
     """Return the largest error of a float32 cosine, whatever the order of summation.
 
@@ -35,23 +41,26 @@ def float32_error(d):
 
 
 class _Search(Workload):
-    """Search of self.queries, or of the items themselves, among self.items."""
+    """Search of self.rows: queries and items, or items among themselves."""
 
     unit = "pairs"
-    measure, k, own = "cosine", K, False
+    k, measure, option = K, "cosine", {}
+
+    @property
+    def items(self):
+        return self.rows[-1]
+
+    def call(self):
+        return fastcos.top_k(*self.rows, k=self.k, measure=self.measure, **self.option)
 
     def error(self, answer):
-        queries = self.items if self.own else self.queries
-        return answers.wrong_rows(
-            answer.indices, queries, None if self.own else self.items, self.measure
-        )
+        return answers.wrong_rows(answer.indices, *self.rows, measure=self.measure)
 
     def work(self):
-        n = len(self.items if self.own else self.queries)
-        return search_work(n, len(self.items), self.items.shape[1], self.k)
+        return search_work(len(self.rows[0]), *self.items.shape, self.k)
 
     def job(self):
-        arrays = {"items": self.items} | ({} if self.own else {"queries": self.queries})
+        arrays = dict(zip(("items", "queries"), reversed(self.rows), strict=False))
         return "search", arrays, {"k": self.k, "measure": self.measure}
 
     def disagreement(self, theirs, answer):
@@ -59,8 +68,7 @@ class _Search(Workload):
         ours, allowed = answer.scores, float32_error(self.items.shape[1])
         if self.measure == "neg_euclidean":
             # x^2 + y^2 - 2xy cancels: the error is relative to the largest norm
-            given = [self.items] if self.own else [self.items, self.queries]
-            longest = max(float(np.linalg.norm(rows, axis=1).max()) for rows in given)
+            longest = max(float(np.linalg.norm(rows, axis=1).max()) for rows in self.rows)
             theirs, ours = theirs.astype(np.float64) ** 2, ours.astype(np.float64) ** 2
             allowed *= (2 * longest) ** 2
         return abs(theirs - ours).max() / allowed
@@ -70,11 +78,7 @@ class SelfJoin(_Search):
     """The neighbours of every row among the others."""
 
     question = "dense neighbours"
-    own = True
-    axes = {
-        "rows": ["1,000 x 64", "20,000 x 128", *(f"4,000 x {d}" for d in WIDE)],
-        "k": [10, 100],
-    }
+    axes = {"rows": ["1,000 x 64", "20,000 x 128", "4,000 x 768"], "k": [10, 100]}
     quick = {"rows": ["2,000 x 64", *(f"2,000 x {d}" for d in WIDE)], "k": [10]}
     large = {
         "rows": [
@@ -85,7 +89,7 @@ class SelfJoin(_Search):
     competitors = {"faiss": 2.5, "numpy": None, "sklearn": None, "chunkdot": None, "implicit": None}
 
     def make(self, rows, k):
-        self.items, self.k = self.rows_of(rows), k
+        self.rows, self.k = [self.rows_of(rows)], k
 
     @staticmethod
     def rows_of(rows):
@@ -96,24 +100,18 @@ class SelfJoin(_Search):
             return inputs.required(inputs.glove())
         return inputs.gaussian(*shape_of(rows))
 
-    def call(self):
-        return fastcos.top_k(self.items, k=self.k)
-
 
 class EuclideanSelfJoin(_Search):
     """The same by distance."""
 
     question = "dense neighbours"
-    own, measure = True, "neg_euclidean"
+    measure = "neg_euclidean"
     axes = {"rows": ["20,000 x 64"]}
     quick = {"rows": ["2,000 x 64"]}
     competitors = {"sklearn": 4.0, "faiss": 2.0}
 
     def make(self, rows):
-        self.items = inputs.gaussian(*shape_of(rows))
-
-    def call(self):
-        return fastcos.top_k(self.items, k=K, measure=self.measure)
+        self.rows = [inputs.gaussian(*shape_of(rows))]
 
 
 class OneShot(_Search):
@@ -122,37 +120,28 @@ class OneShot(_Search):
     question = "dense queries, one shot"
     axes = {
         "queries": [1, 32, 1_000],
-        "items": ["20,000 x 64", *(f"4,000 x {d}" for d in WIDE)],
-        "measure": ["cosine", "dot", "neg_euclidean"],
+        "items": ["20,000 x 64", "4,000 x 768"],
+        "measure": ["cosine"],
         "k": [K],
     }
-    quick = {"queries": [1_000], "items": ["4,000 x 64", "4,000 x 768"], "measure": ["cosine"]}
+    quick = {"queries": [1_000], "items": ["4,000 x 64", "4,000 x 768"]}
     large = {
         "queries": [1_000],
         "items": ["200,000 x 64", *(f"100,000 x {d}" for d in WIDE)],
-        "measure": ["cosine"],
         "k": [10, 100],
     }
     competitors = {"faiss": 2.0, "numpy": None, "sklearn": None, "chunkdot": None, "implicit": None}
 
     def make(self, queries, items, measure, k):
-        n, d = shape_of(items)
-        self.items, self.measure, self.k = inputs.gaussian(n, d), measure, k
-        self.queries = inputs.gaussian(queries, d, seed=1)
-
-    def call(self):
-        return fastcos.top_k(self.queries, self.items, self.k, measure=self.measure)
+        self.rows = queries_and_items(queries, items)
+        self.measure, self.k = measure, k
 
 
 class IndexSearch(_Search):
     """Queries of a fitted index: one, few and many."""
 
     question = "dense queries, index"
-    axes = {
-        "queries": [1, 16, 256],
-        "items": ["1,000 x 64", "50,000 x 64", *(f"10,000 x {d}" for d in WIDE)],
-        "k": [K],
-    }
+    axes = {"queries": [1, 16, 256], "items": ["50,000 x 64", "10,000 x 768"], "k": [K]}
     quick = {"queries": [1, 16], "items": ["10,000 x 64", "10,000 x 768"]}
     large = {
         "queries": [1, 256],
@@ -162,49 +151,19 @@ class IndexSearch(_Search):
     competitors = {"faiss": 2.5, "numpy": None, "sklearn": None, "usearch": 2.5, "implicit": None}
 
     def make(self, queries, items, k):
-        n, d = shape_of(items)
-        self.items, self.queries = inputs.gaussian(n, d), inputs.gaussian(queries, d, seed=1)
-        self.index, self.k = fastcos.SimilarityIndex().fit(self.items), k
+        self.rows, self.k = self.rows_of(queries, items), k
+        self.index = fastcos.SimilarityIndex().fit(self.items)
+
+    rows_of = staticmethod(queries_and_items)
 
     def call(self):
-        return self.index.search(self.queries, self.k)
+        return self.index.search(self.rows[0], self.k)
 
     def work(self):
         """Count the packed items: their codes are what an index must read."""
         m, d = self.items.shape
-        one = super().work()
-        return one._replace(reads=4.0 * m * packing.tile_layout(get_config().isa, d).words)
-
-
-class FilteredQueries(_Search):
-    """Filters: allowed items, excluded pairs, a minimum score."""
-
-    question = "dense queries, filtered"
-    axes = {"filter": ["allowed", "exclude", "min_score"]}
-    quick = None
-
-    def make(self, filter):
-        rng = np.random.default_rng(0)
-        self.items, self.queries = inputs.gaussian(20_000, 64), inputs.gaussian(500, 64, seed=1)
-        allowed, seen = rng.random(20_000) < 0.5, rng.random((500, 20_000)) < 0.001
-        self.excluded = np.zeros_like(seen)
-        if filter == "allowed":
-            self.option, self.excluded = {"allowed": allowed}, np.broadcast_to(~allowed, seen.shape)
-        elif filter == "exclude":
-            self.option, self.excluded = {"exclude": sp.csr_array(seen)}, seen
-        else:
-            self.option = {"min_score": 0.3}
-
-    def call(self):
-        return fastcos.top_k(self.queries, self.items, K, **self.option)
-
-    def error(self, answer):
-        rows = slice(0, 500, 20)
-        scores = answers.scores_of(self.queries[rows], self.items, "cosine")
-        scores[self.excluded[rows] | (scores < self.option.get("min_score", -2))] = -np.inf
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :K]
-        best[np.take_along_axis(scores, best, axis=1) == -np.inf] = -1
-        return (best != answer.indices[rows]).any(axis=1).sum()
+        words = packing.tile_layout(get_config().isa, d).words
+        return super().work()._replace(reads=4.0 * m * words)
 
 
 class ApproximateSearch(IndexSearch):
@@ -218,11 +177,11 @@ class ApproximateSearch(IndexSearch):
         ("faiss", "faiss SQ8", "faiss SQ4", "faiss PQ fast-scan", "usearch int8", "turbovec")
     )
 
-    def make(self, queries, items, k):
+    @staticmethod
+    def rows_of(queries, items):
         n, d = shape_of(items)
         rows = inputs.clustered(n + queries, d, np.random.default_rng(0))
-        self.items, self.queries = np.split(rows, [n])
-        self.index, self.k = fastcos.SimilarityIndex().fit(self.items), k
+        return rows[n:], rows[:n]
 
     def job(self):
         return ("approximate search", *super().job()[1:])
@@ -235,29 +194,54 @@ class ApproximateSearch(IndexSearch):
         return {"recall": metrics.overlap_at_k(theirs, answer.indices)}
 
 
+class FilteredQueries(_Search):
+    """Filters: allowed items, excluded pairs, a minimum score."""
+
+    question = "dense queries, filtered"
+    axes = {"filter": ["allowed", "exclude", "min_score"]}
+
+    def make(self, filter):
+        self.rows = queries_and_items(500, "20,000 x 64")
+        rng = np.random.default_rng(0)
+        allowed, seen = rng.random(20_000) < 0.5, rng.random((500, 20_000)) < 0.001
+        # the option, and the pairs of queries and items that it leaves out
+        value, self.excluded = {
+            "allowed": (allowed, np.broadcast_to(~allowed, seen.shape)),
+            "exclude": (sp.csr_array(seen), seen),
+            "min_score": (0.3, np.zeros_like(seen)),
+        }[filter]
+        self.option = {filter: value}
+
+    def error(self, answer):
+        checked = slice(0, 500, 20)
+        scores = answers.scores_of(self.rows[0][checked], self.items, "cosine")
+        scores[self.excluded[checked] | (scores < self.option.get("min_score", -2))] = -np.inf
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :K]
+        best[np.take_along_axis(scores, best, axis=1) == -np.inf] = -1
+        return (best != answer.indices[checked]).any(axis=1).sum()
+
+
 class Rescoring(_Search):
     """Exact scores of 100 candidates a query, and their order."""
 
     question = "exact scores of candidates"
     unit = "candidates"
     axes = {"queries": [1_000], "items": ["10,000 x 768"]}
-    quick = None
     large = {"items": ["100,000 x 768"]}
     competitors = {"numpy float32": None, "numpy float64": None}
 
     def make(self, queries, items):
-        n, d = shape_of(items)
-        self.items, self.queries = inputs.gaussian(n, d), inputs.gaussian(queries, d, seed=1)
+        self.rows, n = queries_and_items(queries, items), shape_of(items)[0]
         # n / 100 items apart: the candidates of a query are different items
         first = np.random.default_rng(0).integers(n, size=(queries, 1))
         self.candidates = (first + n // 100 * np.arange(100)) % n
 
     def call(self):
-        return fastcos.neighbors.rescore(self.queries, self.items, self.candidates, K)
+        return fastcos.neighbors.rescore(*self.rows, self.candidates, K)
 
     def error(self, answer):
         wrong = 0
-        for query, listed, found in zip(self.queries, self.candidates, answer.indices, strict=True):
+        for query, listed, found in zip(self.rows[0], self.candidates, answer.indices, strict=True):
             scores = answers.scores_of(query[None], self.items[listed], self.measure)[0]
             wrong += (listed[np.argsort(-scores)[:K]] != found).any()
         return wrong
@@ -277,28 +261,24 @@ class NarrowRows(_Search):
 
     question = "dense queries, narrow rows"
     axes = {"type": ["float16", "int8", "bits"], "items": ["4,000 x 768"]}
-    quick = None
     large = {
         "type": ["float32", "float16", "bfloat16", "int8", "bits"], "items": ["100,000 x 768"],
     }  # fmt: skip
 
     def make(self, type, items):
         n, d = shape_of(items)
-        self.given = [inputs.narrow(inputs.gaussian(m, d, m), type) for m in (n, 1_000)]
-        self.items, self.queries = self.given
+        self.narrow = [inputs.narrow(inputs.gaussian(m, d, m), type) for m in (1_000, n)]
+        self.rows = self.narrow
         if type == "bits":  # products of signs order items as Hamming distances do
             self.measure = "dot"
-            self.items, self.queries = (
-                np.unpackbits(one, axis=1) * np.float32(2) - 1 for one in self.given
-            )
+            self.rows = [np.unpackbits(one, axis=1) * np.float32(2) - 1 for one in self.narrow]
 
     def call(self):
-        items, queries = self.given
         measure = "hamming" if self.measure == "dot" else "cosine"
-        return fastcos.top_k(queries, items, K, measure=measure)
+        return fastcos.top_k(*self.narrow, k=K, measure=measure)
 
     def work(self):
-        return super().work()._replace(reads=float(sum(rows.nbytes for rows in self.given)))
+        return super().work()._replace(reads=float(sum(rows.nbytes for rows in self.narrow)))
 
 
 class NarrowIndex(NarrowRows):
@@ -308,12 +288,13 @@ class NarrowIndex(NarrowRows):
     large = NarrowRows.large | {"type": ["float32", "float16", "bfloat16", "int8"]}
 
     def call(self):
-        items, queries = self.given
+        queries, items = self.narrow
         return fastcos.SimilarityIndex().fit(items).search(queries, K)
 
 
-# measures that are more than an inner product, by their formulas: rows to scores of all pairs
+# measures by their formulas: rows to scores of all pairs
 MEASURES = {
+    "dot": lambda rows: rows @ rows.T,
     "csls": lambda rows: oracles.csls(rows, 10),
     "mutual_proximity": oracles.mutual_proximity,
     "angular": lambda rows: oracles.cosine(rows, rows),
@@ -322,40 +303,31 @@ MEASURES = {
 }
 
 
-class Measures(Workload):
+class Measures(_Search):
     """Self-join by other measures; measure_costs.py times all of them."""
 
     question = "dense neighbours, other measures"
-    unit = "pairs"
     axes = {"measure": list(MEASURES)}
-    quick = None
     limit = 1e-6
 
     def make(self, measure):
-        self.rows, self.measure = inputs.gaussian(3_000, 32), measure
-
-    def call(self):
-        return fastcos.top_k(self.rows, k=K, measure=self.measure)
+        self.rows, self.measure = [inputs.gaussian(3_000, 32)], measure
 
     def error(self, answer):
-        scores = MEASURES[self.measure](self.rows.astype(np.float64))
+        scores = MEASURES[self.measure](self.items.astype(np.float64))
         np.fill_diagonal(scores, -np.inf)
         best = -np.sort(-scores, axis=1)[:, :K]
         return (best - np.take_along_axis(scores, answer.indices, axis=1)).max()
-
-    def work(self):
-        return search_work(3_000, 3_000, 32, K)
 
 
 class _IndexChange(Workload):
     """An index of rows: fitted, changed, saved or loaded; then its answers are compared."""
 
     question = "index, changes"
-    axes = {"items": [1_000, 50_000]}
-    quick = None
+    axes = {"items": [50_000]}
 
     def make(self, items):
-        self.rows, self.queries = inputs.gaussian(items, 64), inputs.gaussian(256, 64, seed=1)
+        self.queries, self.rows = queries_and_items(256, f"{items} x 64")
         self.index = fastcos.SimilarityIndex().fit(self.rows)
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name, "index")
@@ -363,9 +335,7 @@ class _IndexChange(Workload):
 
     def error(self, answer):
         found = answer.search(self.queries, K).indices
-        one_by_one = [answer.search(query[None], K).indices[0] for query in self.queries[:10]]
-        wrong = (np.array(one_by_one) != found[:10]).sum()
-        return wrong + answers.wrong_rows(found, self.queries, self.rows)
+        return answers.wrong_rows(found, self.queries, self.rows)
 
     def work(self):
         n, d = self.rows.shape
@@ -407,7 +377,7 @@ class Packing(Workload):
     """Scale, rotate and quantise rows into panels."""
 
     question = "packing and selection"
-    axes = {"rows": ["20,000 x 128", "20,000 x 768"]}
+    axes = {"rows": ["20,000 x 768"]}
     quick = {"rows": ["4,000 x 768"]}
     limit = 0.02  # an int8 code of a rotated unit row keeps its norm within 1%
 
@@ -430,10 +400,10 @@ class Packing(Workload):
         else:
             blocks = packed
         rows = np.ascontiguousarray(blocks).reshape(panels, 32, layout.words)
-        if layout.quantised:
-            rows = rows.view(np.int8).astype(np.float64) if layout.isa == "amx" else (
-                rows.view(np.uint8).astype(np.float64) - 128
-            )  # fmt: skip
+        if layout.isa == "amx":
+            rows = rows.view(np.int8).astype(np.float64)
+        elif layout.quantised:
+            rows = rows.view(np.uint8) - 128.0
         lengths = np.linalg.norm(rows, axis=2) / arrays.statistics[:panels, :1]
         return abs(lengths - 1).max()
 
@@ -447,8 +417,8 @@ class Selection(Workload):
 
     question = "packing and selection"
     unit = "candidates"
-    axes = {"candidates": [500, 100_000], "k": [10, 100]}
-    quick = {"candidates": [100_000], "k": [100]}
+    axes = {"candidates": [500, 100_000], "k": [100]}
+    quick = {"candidates": [100_000]}
 
     def make(self, candidates, k):
         self.keys = np.random.default_rng(0).standard_normal(candidates)
@@ -474,9 +444,7 @@ class _Graph(Workload):
 
     question = "blocks, range search, graphs"
     unit = "pairs"
-    axes = {"rows": [1_000, 5_000]}
-    quick = None
-    threshold = 0.5
+    axes = {"rows": [5_000]}
 
     def make(self, rows):
         self.rows = inputs.gaussian(rows, 64)
@@ -486,11 +454,12 @@ class _Graph(Workload):
         return answers.scores_of(self.rows, self.rows, "cosine")
 
     def work(self):
-        n, d = self.rows.shape
-        return search_work(n, n, d, K)
+        return search_work(len(self.rows), *self.rows.shape, K)
 
 
 class RangeSearch(_Graph):
+    threshold = 0.5
+
     def call(self):
         return fastcos.neighbors_above(self.rows, self.threshold)
 
@@ -512,34 +481,3 @@ class SimilarityBlocks(_Graph):
     def work(self):
         n, d = self.rows.shape
         return Work(float(n) * n, float(n) * n * d, "float32", 4.0 * n * d, 4.0 * n * n)
-
-
-class KNeighborsGraph(_Graph):
-    def call(self):
-        return fastcos.NeighborsTransformer(K).fit_transform(self.rows)
-
-    def error(self, answer):
-        own = np.arange(len(self.rows))[:, None]
-        best = np.argsort(-self.cosines, axis=1, kind="stable")[:, : K + 1]
-        graph = np.sort(answer.indices.reshape(len(self.rows), -1), axis=1)
-        return (graph != np.sort(best, axis=1)).sum() + (best != own).all(axis=1).sum()
-
-
-class Reranking(Workload):
-    """rerank with a trivial scorer."""
-
-    question = "blocks, range search, graphs"
-    unit = "candidates"
-    quick = None
-
-    def make(self):
-        self.neighbors = fastcos.top_k(inputs.gaussian(2_000, 32), k=50)
-
-    def call(self):
-        return fastcos.rerank(self.neighbors, lambda query, items: -np.asarray(items, float))
-
-    def error(self, answer):
-        return (answer.indices != np.sort(self.neighbors.indices, axis=1)).any(axis=1).sum()
-
-    def work(self):
-        return Work(100_000, reads=1.6e6, writes=1.2e6)
