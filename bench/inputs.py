@@ -40,13 +40,12 @@ def required(found):
 def interactions(name):
     """Return a matrix by its name: of SHAPES, decks, zipf_slice, or "users x items x non-zeros".
 
-    zipf_slice holds 20,000 users of zipf, with 6.3 M non-zeros. ml-32m is made in the shape of
-    MovieLens-32M unless its ratings.csv is there.
+    ml-32m is made in the shape of MovieLens-32M unless its ratings.csv is there.
     """
     if name == "decks":
         return required(decks())
     if name == "zipf_slice":
-        return cached(name, lambda: zipf_items(interactions("zipf")).T.tocsr())
+        return cached(name, zipf_slice)
     ratings = DATA / "ml-32m" / "ratings.csv"
     if name == "ml-32m" and ratings.exists():
         from fastcos import read_interactions
@@ -81,25 +80,23 @@ def decks():
     return X
 
 
-def zipf_interactions(
-    n_users=140_000, n_items=27_000, nnz=18_000_000, *, n_tastes=64, exponent=1.0, seed=0
-):
+def zipf_interactions(n_users, n_items, nnz):
     """Return binary float32 CSR with about nnz interactions: log-normal users, Zipfian items.
 
     Half of a user's draws follow the common order of popularity. The other half follow one of
-    n_tastes shifted orders, so that the matrix has structure. 140,000 x 27,000 takes 30 s.
+    64 shifted orders, so that the matrix has structure. zipf takes 30 s.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     activity = rng.lognormal(0.0, 1.1, n_users)
     # 9 % of the draws repeat an earlier one
     draws = np.maximum(1, activity * (1.094 * nnz / activity.sum())).astype(np.int64)
     draws = np.minimum(draws, n_items // 4)
-    popularity = 1.0 / (np.arange(n_items) + 20.0) ** exponent
+    popularity = 1.0 / (np.arange(n_items) + 20.0)
     cumulative = np.cumsum(popularity / popularity.sum())
     users = np.repeat(np.arange(n_users), draws)
     ranks = np.searchsorted(cumulative, rng.random(len(users)), side="right").astype(np.int64)
     np.minimum(ranks, n_items - 1, out=ranks)
-    shifts, taste = rng.integers(0, n_items, n_tastes), rng.integers(0, n_tastes, n_users)
+    shifts, taste = rng.integers(0, n_items, 64), rng.integers(0, 64, n_users)
     own = rng.random(len(users)) < 0.5
     ranks[own] = (ranks[own] * 7 + shifts[taste[users[own]]]) % n_items
     pairs = np.unique(users * n_items + rng.permutation(n_items)[ranks])
@@ -110,10 +107,11 @@ def zipf_interactions(
     return sp.csr_array((data, indices, indptr), shape=(n_users, n_items))
 
 
-def zipf_items(X):
-    """Return items by 20,000 users, 4,000 to 24,000 by activity; 6.3 M non-zeros."""
+def zipf_slice():
+    """Return 20,000 users of zipf, 4,000 to 24,000 by activity; 6.3 M non-zeros."""
+    X = interactions("zipf")
     order = np.argsort(-np.diff(X.indptr), kind="stable")
-    return X[np.sort(order[4_000:24_000])].T
+    return X[np.sort(order[4_000:24_000])]
 
 
 @functools.lru_cache(8)
