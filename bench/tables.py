@@ -133,17 +133,6 @@ def part_and_work(group):
     return part, work
 
 
-def dates(found):
-    """Return the date of the part, and of its older rows."""
-    older = {}
-    for row in found["rows"]:
-        if row.get("date", found["date"]) != found["date"]:
-            older.setdefault(row["date"], set()).add(row["competitor"].split()[0])
-    return "; ".join(
-        [found["date"], *(f"{', '.join(sorted(older[day]))} {day}" for day in sorted(older))]
-    )
-
-
 def cost(row, seconds, peak):
     """Return the time; the peak memory and the percent of the limit if they were measured."""
     taken = row[seconds]
@@ -207,7 +196,7 @@ def markdown(record):
         libraries = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
         best, others = best_of(found["rows"])
         lines += [
-            f"**{title}**, the best competitor of each case; {dates(found)}, {found['cpu']}, "
+            f"**{title}**, the best competitor of each case; {found['date']}, {found['cpu']}, "
             f"{found['threads']} threads.", "", *table(best),
         ]  # fmt: skip
         if others:

@@ -49,12 +49,6 @@ def test_rows_of_keeps_the_last_run_and_wrong_answers():
     assert "| SelfJoin 9 x 2 | sklearn | wrong answer |" in text
 
 
-def test_markdown_names_dates_of_older_rows():
-    rows = [ROW | {"competitor": "numpy"}, ROW | {"date": "2026-01-01"}]
-    text = tables.markdown({"dense": PART | {"rows": rows}})
-    assert "2026-01-02; faiss 2026-01-01, Some CPU" in text
-
-
 def test_markdown_shows_measured_memory():
     text = tables.markdown({"dense": PART | {"rows": [ROW | {"peak_mib": 90.4}]}})
     assert "| 2 s | 500 ms, 90 MiB |" in text
