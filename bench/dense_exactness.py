@@ -31,6 +31,7 @@ WIDTHS = (1, 63, 64, 384, 1000, 1536, 3072)
 NEIGHBOURS = (1, 2, 5, 10, 50, 100)
 # MiB: from one row per block to all rows in one block
 MEMORIES = (0.001, 0.01, 0.1, 1.0, 64.0)
+ENTRY_POINTS = ("top_k", "mapped top_k", "index", "changed index", "mapped index")
 
 
 def draw_case(rng):
@@ -46,22 +47,7 @@ def draw_case(rng):
     return family.__name__, X, str(rng.choice(list(MEASURES))), k, own
 
 
-def mapped(X, folder):
-    """Return the rows as a memory map."""
-    np.save(folder / "rows.npy", X)
-    return np.load(folder / "rows.npy", mmap_mode="r")
-
-
-def fitted_index(rng, X, measure, folder):
-    """Return an index that was fitted, and sometimes saved and loaded; see changed_index."""
-    index = fastcos.SimilarityIndex(measure).fit(X)
-    if rng.random() < 0.25:
-        index.save(folder / "index")
-        index = fastcos.SimilarityIndex.open(folder / "index")
-    return index, np.arange(len(X)), len(X)
-
-
-def changed_index(rng, X, measure, folder):
+def changed_index(rng, X, measure):
     """Return an index after fit, add, remove and upsert, the rows' numbers and how many there are.
 
     The other items were removed. They are copies of rows of X, so that one of them would take the
@@ -85,15 +71,6 @@ def changed_index(rng, X, measure, folder):
     return index, numbers, total
 
 
-def mapped_index(rng, X, measure, folder):
-    """Return an index of rows in a memory map."""
-    return fastcos.SimilarityIndex(measure).fit(mapped(X, folder)), np.arange(len(X)), len(X)
-
-
-INDEXES = {"index": fitted_index, "changed index": changed_index, "mapped index": mapped_index}
-ENTRY_POINTS = ("top_k", "mapped top_k", *INDEXES)
-
-
 def in_little_memory(rng, call):
     """Return call(working_memory=...) with a random size, doubled until it suffices."""
     memory = float(rng.choice(MEMORIES))
@@ -110,17 +87,24 @@ def neighbors_by(entry_point, rng, X, k, measure, own, folder):
     """Return the indices of the neighbours of all rows, by an entry point."""
     fastcos.set_config(isa=str(rng.choice(cpu.supported_isas())))
     options = {"k": k, "n_threads": int(rng.choice([1, 2, 3, 8]))}
-    n = total = len(X)
-    numbers = np.arange(n)
-    if entry_point in INDEXES:
-        index, numbers, total = INDEXES[entry_point](rng, X, measure, folder)
-        search = partial(index.search, **options)
-    else:
-        items = mapped(X, folder) if entry_point == "mapped top_k" else X
+    items, n, total, numbers = X, len(X), len(X), np.arange(len(X))
+    if entry_point.startswith("mapped"):
+        np.save(folder / "rows.npy", X)
+        items = np.load(folder / "rows.npy", mmap_mode="r")
+    if entry_point.endswith("top_k"):
         search = partial(fastcos.top_k, measure=measure, **options)
         if own:
             return in_little_memory(rng, partial(search, items))
         search = partial(search, items=items)
+    else:
+        if entry_point == "changed index":
+            index, numbers, total = changed_index(rng, X, measure)
+        else:
+            index = fastcos.SimilarityIndex(measure).fit(items)
+        if items is X and rng.random() < 0.25:  # rows in a memory map cannot be saved
+            index.save(folder / "index")
+            index = fastcos.SimilarityIndex.open(folder / "index")
+        search = partial(index.search, **options)
     itself = sp.csr_array((np.ones(n), (np.arange(n), numbers)), shape=(n, total))
     cut, found = int(rng.integers(n + 1)), []
     for lo, hi in ((0, cut), (cut, n)):
@@ -135,21 +119,17 @@ def neighbors_by(entry_point, rng, X, k, measure, own, folder):
 
 def count_errors(n_cases, random_state=0):
     """Return the number of cases, of wrong ones, and of both by family and by entry point."""
-    rng, isa = np.random.default_rng(random_state), fastcos.get_config().isa
-    cases, wrong = Counter(), Counter()
-    try:
-        while cases["all"] < n_cases:
-            family, X, measure, k, own = draw_case(rng)
-            entry_point = str(rng.choice(ENTRY_POINTS))
-            truth, _ = dense.top_k(X, X, k, MEASURES[measure], exclude_self=own)
-            with tempfile.TemporaryDirectory() as folder:
-                found = neighbors_by(entry_point, rng, X, k, measure, own, Path(folder))
-            errors = int(np.cumsum(found != truth, axis=1).astype(bool).sum())
-            for name in ("all", family, entry_point):
-                cases[name] += found.size
-                wrong[name] += errors
-    finally:
-        fastcos.set_config(isa=isa)
+    rng, cases, wrong = np.random.default_rng(random_state), Counter(), Counter()
+    while cases["all"] < n_cases:
+        family, X, measure, k, own = draw_case(rng)
+        entry_point = str(rng.choice(ENTRY_POINTS))
+        truth, _ = dense.top_k(X, X, k, MEASURES[measure], exclude_self=own)
+        with tempfile.TemporaryDirectory() as folder:
+            found = neighbors_by(entry_point, rng, X, k, measure, own, Path(folder))
+        errors = int(np.cumsum(found != truth, axis=1).astype(bool).sum())
+        for name in ("all", family, entry_point):
+            cases[name] += found.size
+            wrong[name] += errors
     totals = {"cases": cases.pop("all"), "wrong": wrong.pop("all")}
     return totals | {"cases_by_name": dict(cases), "wrong_by_name": dict(+wrong)}
 
