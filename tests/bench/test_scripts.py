@@ -1,26 +1,27 @@
 """The scripts of bench/ run on small inputs, and their certificates hold."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
-def output(*words):
-    command = [sys.executable, "-m", *words]
+def output(words):
+    """Return the lines that `python -m words` prints."""
+    command = [sys.executable, "-m", *shlex.split(words)]
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout
+    return done.stdout.splitlines()
 
 
-@pytest.mark.slow
 def test_large_results_are_certified_and_bit_identical():
-    words = ("--nnz", "60000", "--users", "3000", "--items", "400", "--rank", "8")
-    lines = output("bench.large", *words, "--where", "disk", "memory").splitlines()
-    found = [json.loads(line) for line in lines]
+    sizes = "--nnz 60000 --users 3000 --items 400 --rank 8"
+    found = [json.loads(line) for line in output(f"bench.large {sizes} --where disk memory")]
     names = [(one["operation"], one["where"]) for one in found]
     assert names == [
         (name, place) for name in ("gram", "svd", "items") for place in ("disk", "memory")
@@ -33,44 +34,29 @@ def test_large_results_are_certified_and_bit_identical():
         assert disk["digest"] == memory["digest"]
 
 
-@pytest.mark.slow
 def test_large_search_is_exact_on_disk_and_on_workers():
     pytest.importorskip("dask.distributed")
-    words = ("--rows", "3000", "--columns", "16", "--queries", "200", "--memory", "1")
-    places = ("disk", "memory", "2-workers")
-    lines = output("bench.large", *words, "--operations", "search", "--where", *places)
-    found = [json.loads(line) for line in lines.splitlines()]
-    assert [one["where"] for one in found] == list(places)
+    sizes = "--rows 3000 --columns 16 --queries 200 --memory 1"
+    lines = output(f"bench.large --operations search {sizes} --where disk memory 2-workers")
+    found = [json.loads(line) for line in lines]
+    assert [one["where"] for one in found] == ["disk", "memory", "2-workers"]
     assert [one["certificate"] for one in found] == [0, 0, 0]
     assert len({one["digest"] for one in found}) == 1
 
 
-@pytest.mark.slow
 def test_large_audits_have_equal_reports():
-    words = (
-        "--operations",
-        "audit",
-        "--rows",
-        "900",
-        "--columns",
-        "8",
-        "--where",
-        "disk",
-        "memory",
-    )
-    disk, memory = (json.loads(line) for line in output("bench.large", *words).splitlines())
+    lines = output("bench.large --operations audit --rows 900 --columns 8 --where disk memory")
+    disk, memory = (json.loads(line) for line in lines)
     assert disk["digest"] == memory["digest"]
 
 
-@pytest.mark.slow
 def test_curves_measure_one_point():
-    case = ["SelfJoin", {"rows": "500 x 16", "k": 5}, 1]
-    found = json.loads(output("bench.curves", "--point", json.dumps(case)))
+    case = json.dumps(["SelfJoin", {"rows": "500 x 16", "k": 5}, 1])
+    found = json.loads(*output(f"bench.curves --point '{case}'"))
     assert found["seconds"] > 0
     assert found["percent"] > 0
 
 
-@pytest.mark.slow
 def test_roofline_prints_selected_cases():
-    table = output("bench.roofline", "-k", "Selection", "--processes", "2").splitlines()
+    table = output("bench.roofline -k Selection --processes 2")
     assert [line.split(" | ")[0] for line in table[4:]] == ["| Selection candidates=100000 k=100"]
