@@ -1,4 +1,4 @@
-"""One service process under load, by ours and others: `python -m bench.service [n_items [d]]`.
+"""One service process under load, by ours and others: `python -m bench.service [ITEMS [COLUMNS]]`.
 
 The application of examples/retrieval_service.py with the index of each library in turn (1,000,000 x
 384 by default; cosine, k = 10), in a process of its own, with all cores. The application answers
@@ -9,73 +9,55 @@ connections. Recall: share of the answers' items whose exact score reaches the k
 answers, or as many as come in 30 s. hnswlib is built with M = 16, ef_construction = 100, and
 searched with the least ef of a power of 2^(1/2) that reaches the recall for 500 queries. Resident
 memory: of the process after the load, mapped files included. Needs fastapi and uvicorn, and apsw
-for sqlite-vec; a library that is not installed is left out. Writes bench/service.md.
-
-With --folder, items, truth, the graph of hnswlib and the table of sqlite-vec of an earlier call are
-used again. --make makes these and ends: for hnswlib half an hour, which other work may share.
+for sqlite-vec; a library that is not installed is left out. Prints Markdown. Half an hour on two
+cores, of which the graph takes ten minutes.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
+import multiprocessing
 import os
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
+import uvicorn
 
+import fastcos
 from bench.inputs import clustered
-from bench.libraries import Index, faiss_index, unit, usearch_index
+from bench.libraries import Index, faiss_index, usearch_index
 from bench.tables import cpu_name, versions_of
 from bench.worker import resident_mib
+from examples import load_test, retrieval_service
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-
-# the package of each library
-LIBRARIES = {
-    "fastcos": "fastcos", "faiss": "faiss-cpu", "usearch": "usearch", "hnswlib-95": "hnswlib",
-    "hnswlib-99": "hnswlib", "sqlite-vec": "sqlite-vec",
-}  # fmt: skip
-RECALLS = {"hnswlib-95": 0.95, "hnswlib-99": 0.99}
 CONNECTIONS, K, CHOSEN = (1, 8, 64), 10, 500
-# seconds in which answers are read, at most, and how many are read in any case
-READING, LEAST_READ = 30.0, 20
+# seconds in which answers are read, at most
+READING = 30.0
 PORT = 8765
-TABLE = Path(__file__).with_suffix(".md")
-BLOCK = 1 << 16  # rows that are made or added at once
-
-
-class Found(NamedTuple):
-    """What an index of the service answers."""
-
-    indices: np.ndarray
-    scores: np.ndarray
-
-    @property
-    def ids(self):
-        """The ids that retrieval_service.make gives."""
-        return self.indices.astype(str)
+URL = f"http://127.0.0.1:{PORT}"
+BLOCK = 1 << 16  # rows that are made at once
 
 
 class Served:
-    """The index of a library, as the application calls it."""
+    """The index of a library, as the application calls that of fastcos."""
 
     def __init__(self, index, n_items):
         self.index, self.n_items_ = index, n_items
 
     def search(self, vectors, k, n_threads):
-        found = self.index.find(self.index.encode(vectors), k)
-        return Found(*self.index.read(found))
+        indices, scores = self.index.read(self.index.find(self.index.encode(vectors), k))
+        return SimpleNamespace(ids=indices.astype(str), scores=scores)
 
 
-def hnswlib_index(items, folder, recall):
+def hnswlib_index(items, folder, least_recall):
     """The graph, searched with the least ef that reaches a recall."""
     import hnswlib
 
@@ -85,196 +67,159 @@ def hnswlib_index(items, folder, recall):
         graph.load_index(str(path))
     else:
         graph.init_index(len(items), M=16, ef_construction=100)
-        for first in range(0, len(items), BLOCK):
-            graph.add_items(items[first : first + BLOCK])
-        part = path.with_suffix(".part")
-        graph.save_index(str(part))
-        part.replace(path)
-    truth, chosen = np.load(folder / "truth.npy"), np.load(folder / "chosen.npy")
-    index = Index(graph.knn_query, lambda found: (found[0].astype(np.int64), 1 - found[1]))
+        graph.add_items(items)
+        graph.save_index(str(path))
+    chosen, best = np.load(folder / "truth.npz").values()
     for power in range(7, 27):
         graph.set_ef(int(2 ** (power / 2)))
-        indices, _ = index.read(index.find(np.array(items[chosen]), K + 1))
-        if share_of_scores(indices, items, chosen, truth) >= recall:
-            return index
-    raise SystemExit(f"hnswlib does not reach recall {recall}")
+        indices, _ = graph.knn_query(items[chosen], K + 1)
+        others = [row[row != item][:K] for row, item in zip(indices, chosen, strict=True)]
+        if recall(np.array(others, np.int64), items, chosen, best) >= least_recall:
+            return Index(graph.knn_query, lambda found: (found[0], 1 - found[1]))
+    raise SystemExit(f"hnswlib does not reach recall {least_recall}")
 
 
-def sqlite_vec_index(items, folder, recall):
+def sqlite_vec_index(items, folder):
     """A vec0 table in a file; every core has its own connection."""
     import apsw  # a SQLite that loads extensions, which that of Python may not do
     import sqlite_vec
 
-    local, cores = threading.local(), ThreadPoolExecutor(os.cpu_count())
+    local = threading.local()
 
     def connect():
-        if not hasattr(local, "database"):
-            local.database = apsw.Connection(str(folder / "sqlite.db"))
-            local.database.enable_load_extension(True)
-            local.database.load_extension(sqlite_vec.loadable_path())
-        return local.database
+        local.database = apsw.Connection(str(folder / "sqlite.db"))
+        local.database.enable_load_extension(True)
+        local.database.load_extension(sqlite_vec.loadable_path())
 
-    columns = f"e float[{items.shape[1]}] distance_metric=cosine"
-    with connect() as database:  # a transaction: the table is whole or absent
-        if not list(database.execute("select 1 from sqlite_master where name = 'v'")):
-            database.execute(f"create virtual table v using vec0({columns})")
-            rows = ((i, np.asarray(row).tobytes()) for i, row in enumerate(items))
-            database.executemany("insert into v(rowid, e) values (?, ?)", rows)
-    query = "select rowid, distance from v where e match ? and k = ? order by distance"
+    def neighbors(row, k):
+        query = "select rowid, distance from v where e match ? and k = ? order by distance"
+        return local.database.execute(query, (row.tobytes(), k)).fetchall()
 
-    def find(vectors, k):
-        neighbors = lambda row: connect().execute(query, (row.tobytes(), k)).fetchall()  # noqa: E731
-        return np.array(list(cores.map(neighbors, vectors)))
+    connect()
+    with local.database:  # one transaction
+        columns = f"e float[{items.shape[1]}] distance_metric=cosine"
+        local.database.execute(f"create virtual table v using vec0({columns})")
+        rows = ((i, row.tobytes()) for i, row in enumerate(items))
+        local.database.executemany("insert into v(rowid, e) values (?, ?)", rows)
+    cores = ThreadPoolExecutor(os.cpu_count(), initializer=connect)
+    return Index(
+        lambda vectors, k: np.array(list(cores.map(partial(neighbors, k=k), vectors))),
+        lambda found: (found[..., 0].astype(np.int64), 1 - found[..., 1]),
+    )
 
-    return Index(find, lambda found: (found[..., 0].astype(np.int64), 1 - found[..., 1]))
 
-
-# from the items, the folder of files and a recall
-INDEXES = {
-    "faiss": lambda items, folder, recall: faiss_index(items, "cosine"),
-    "usearch": lambda items, folder, recall: usearch_index(np.array(items), "cosine"),
-    "hnswlib-95": hnswlib_index,
-    "hnswlib-99": hnswlib_index,
-    "sqlite-vec": sqlite_vec_index,
+# package, and index of items with a folder for files; fastcos opens what the service published
+LIBRARIES = {
+    "fastcos": ("fastcos", None),
+    "faiss": ("faiss-cpu", lambda items, folder: faiss_index(items, "cosine")),
+    "usearch": ("usearch", lambda items, folder: usearch_index(items, "cosine")),
+    "hnswlib-95": ("hnswlib", partial(hnswlib_index, least_recall=0.95)),
+    "hnswlib-99": ("hnswlib", partial(hnswlib_index, least_recall=0.99)),
+    "sqlite-vec": ("sqlite-vec", sqlite_vec_index),
 }
 
 
-def share_of_scores(indices, items, chosen, truth):
-    """Recall of neighbours of items `chosen`, themselves left out; truth: k-th best score."""
-    hits = 0
-    for row, item, least in zip(indices, chosen, truth, strict=True):
-        others = [other for other in row if other != item][:K]
-        rows = unit(items[[item, *others]].astype(np.float64))
-        hits += (rows[1:] @ rows[0] >= least - 1e-6).sum()
-    return hits / (K * len(chosen))
+def recall(found, items, chosen, best):
+    """Return the share of found (n, K) whose score with items `chosen` reaches the K-th best."""
+    queries, rows = items[chosen].astype(np.float64), items[found].astype(np.float64)
+    lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(rows, axis=2)
+    scores = np.einsum("nd,nkd->nk", queries, rows) / lengths
+    return (scores >= best[:, None] - 1e-6).mean()
+
+
+def mapped_items(folder):
+    return np.load(folder / "current" / "items.npy", mmap_mode="r")
 
 
 def serve(library, folder):
     """Run the application with the index of a library."""
-    import retrieval_service
-    import uvicorn
-
-    if library != "fastcos":
-        items = np.load(folder / "current" / "items.npy", mmap_mode="r")
-        ids = np.load(folder / "current" / "ids.npy").tolist()
-        index = INDEXES[library](items, folder, RECALLS.get(library, 1.0))
-        numbers = {name: number for number, name in enumerate(ids)}
+    _, index_of = LIBRARIES[library]
+    if index_of is not None:
+        # copied: what building reads of a mapped file would count as resident
+        index, items = index_of(np.array(mapped_items(folder)), folder), mapped_items(folder)
         batches = retrieval_service.Batches(Served(index, len(items)))
+        numbers = {str(number): number for number in range(len(items))}
         retrieval_service.loaded = lambda _: retrieval_service.Retrieval(batches, items, numbers)
     application = retrieval_service.service(folder)
     uvicorn.run(application, port=PORT, log_level="error", access_log=False)
 
 
 def get(path):
-    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{path}", timeout=60) as answer:
+    with urllib.request.urlopen(URL + path, timeout=60) as answer:
         return json.load(answer)
+
+
+def is_ready():
+    with contextlib.suppress(OSError):
+        return get("/ready")
 
 
 def measured(library, folder, seconds):
     """Return the row of a library: start its process, load it, read its answers."""
-    import load_test
-
-    items = np.load(folder / "current" / "items.npy", mmap_mode="r")
-    command = [sys.executable, "-m", "bench.service", "--serve", library, "--folder", str(folder)]
-    # the fastest of pip's FAISS on CPUs with AVX-512
-    environment = os.environ | {"OPENBLAS_CORETYPE": "SkylakeX"}
-    process = subprocess.Popen(command, env=environment)
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(library, folder))
+    process.start()
     try:
-        while True:
-            try:
-                get("/ready")
-                break
-            except OSError:
-                if process.poll() is not None:
-                    raise SystemExit(f"{library} did not start") from None
-                time.sleep(0.5)
-        cells, url = [], f"http://127.0.0.1:{PORT}"
+        while not is_ready():
+            if not process.is_alive():
+                raise SystemExit(f"{library} did not start")
+            time.sleep(0.5)
+        items, cells = mapped_items(folder), [library]
         for connections in CONNECTIONS:
-            asyncio.run(load_test.load(url, len(items), connections, seconds / 10))
-            found = asyncio.run(load_test.load(url, len(items), connections, seconds))
+            asyncio.run(load_test.load(URL, len(items), connections, seconds / 10))
+            found = asyncio.run(load_test.load(URL, len(items), connections, seconds))
             names = ("p50 ms", "p99 ms", "requests per second")
             cells.append(" / ".join(f"{found[name]:.1f}" for name in names))
-        resident = resident_mib("VmRSS", process.pid)
-        chosen, truth = np.load(folder / "chosen.npy"), np.load(folder / "truth.npy")
+        cells.append(f"{resident_mib('VmRSS', process.pid):,.0f}")
+        chosen, best = np.load(folder / "truth.npz").values()
         indices, until = [], time.monotonic() + READING
-        while len(indices) < len(chosen) and (
-            len(indices) < LEAST_READ or time.monotonic() < until
-        ):
-            answer = get(f"/items/{chosen[len(indices)]}/similar?k={K}")
-            indices.append([int(one["id"]) for one in answer])
+        for item in chosen:
+            indices.append([int(one["id"]) for one in get(f"/items/{item}/similar?k={K}")])
+            if time.monotonic() > until:
+                break
         n = len(indices)
-        recall = share_of_scores(indices, items, chosen[:n], truth[:n])
-        return f"| {library} | {' | '.join(cells)} | {resident:,.0f} | {recall:.4f} of {n} |"
+        cells.append(f"{recall(np.array(indices), items, chosen[:n], best[:n]):.4f} of {n}")
+        return f"| {' | '.join(cells)} |"
     finally:
         process.terminate()
-        process.wait()
+        process.join()
 
 
-def make(folder, n_items, dimensions):
+def make(folder, n, d):
     """Write items, the index of the service, and the k-th best scores of the chosen items."""
-    import retrieval_service
-
-    import fastcos
-
-    if not (folder / "current").exists():
-        random, items = np.random.default_rng(0), np.empty((n_items, dimensions), np.float32)
-        for first in range(0, n_items, BLOCK):
-            part = items[first : first + BLOCK]
-            part[:] = clustered(len(part), dimensions, random)
-        retrieval_service.publish(folder, items, np.arange(n_items).astype(str))
-    items = np.load(folder / "current" / "items.npy", mmap_mode="r")
-    if items.shape != (n_items, dimensions):
-        raise SystemExit(f"{folder} holds {items.shape[0]} x {items.shape[1]} items")
-    if not (folder / "truth.npy").exists():
-        chosen = np.random.default_rng(1).choice(n_items, min(CHOSEN, n_items), replace=False)
-        np.save(folder / "chosen.npy", chosen)
-        # an item itself is the first
-        found = fastcos.top_k(np.array(items[chosen]), items, K + 1)
-        np.save(folder / "truth.npy", found.scores[:, -1])
+    random = np.random.default_rng(0)
+    items = np.empty((n, d), np.float32)
+    for first in range(0, n, BLOCK):
+        items[first : first + BLOCK] = clustered(min(BLOCK, n - first), d, random)
+    retrieval_service.publish(folder, items, np.arange(n).astype(str))
+    chosen = np.random.default_rng(1).choice(n, CHOSEN, replace=False)
+    # an item itself is the first
+    best = fastcos.top_k(items[chosen], items, K + 1).scores[:, -1]
+    np.savez(folder / "truth.npz", chosen=chosen, best=best)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("items", type=int, nargs="?", default=1_000_000)
-    parser.add_argument("dimensions", type=int, nargs="?", default=384)
+    parser.add_argument("columns", type=int, nargs="?", default=384)
     parser.add_argument("--seconds", type=float, default=30.0, help="of each load")
-    parser.add_argument("--libraries", nargs="+", default=LIBRARIES, choices=LIBRARIES)
-    parser.add_argument("--serve", choices=LIBRARIES, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help="where the files go (default: a temporary one)")
-    parser.add_argument(
-        "--make", action="store_true", help="write the files into --folder, and end"
-    )
     given = parser.parse_args()
-    if given.serve is not None:
-        serve(given.serve, given.folder)
-        return
+    # for the processes: the fastest of pip's FAISS on CPUs with AVX-512
+    os.environ["OPENBLAS_CORETYPE"] = "SkylakeX"
+    versions = versions_of(dict.fromkeys(package for package, _ in LIBRARIES.values()))
+    print(
+        f"{given.items:,} x {given.columns}, k = {K}, {given.seconds:g} s a load; "
+        f"{cpu_name()}, {os.cpu_count()} cores, which the clients share; "
+        f"{', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
+    )
+    titles = (f"{n} connections: p50 / p99 ms / requests a second" for n in CONNECTIONS)
+    print(f"| library | {' | '.join(titles)} | resident, MiB | recall |")
+    print("|---|" + "---:|" * (len(CONNECTIONS) + 2), flush=True)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.folder or Path(temporary)
-        make(folder, given.items, given.dimensions)
-        versions = versions_of(dict.fromkeys(LIBRARIES.values()))
-        libraries = [name for name in given.libraries if LIBRARIES[name] in versions]
-        if given.make:
-            items = np.load(folder / "current" / "items.npy", mmap_mode="r")
-            for library in {"hnswlib-95", "sqlite-vec"}.intersection(libraries):
-                INDEXES[library](items, folder, 0.0)
-            return
-        used = dict.fromkeys(LIBRARIES[name] for name in libraries)
-        lines = [
-            f"{given.items:,} x {given.dimensions}, k = {K}, {given.seconds:g} s a load; "
-            f"{cpu_name()}, {os.cpu_count()} cores, which the clients share; "
-            f"{', '.join(f'{name} {versions[name]}' for name in used)}.",
-            "",
-            "| library "
-            + " ".join(f"| {n} connections: p50 / p99 ms / requests a second" for n in CONNECTIONS)
-            + " | resident, MiB | recall |",
-            "|---|" + "---:|" * (len(CONNECTIONS) + 2),
-        ]
-        print("\n".join(lines), flush=True)
-        for library in libraries:
-            lines.append(measured(library, folder, given.seconds))
-            print(lines[-1], flush=True)
-            if libraries == list(LIBRARIES):
-                TABLE.write_text("\n".join([*lines, ""]), "utf8")
+        folder = Path(temporary)
+        make(folder, given.items, given.columns)
+        for library, (package, _) in LIBRARIES.items():
+            if package in versions:
+                print(measured(library, folder, given.seconds), flush=True)
 
 
 if __name__ == "__main__":
