@@ -4,13 +4,11 @@
 
 Every point runs in a process of its own: median seconds of a workload whose answer was checked, and
 the peak memory that a call added. For every curve an exponent is fitted, seconds ~ x^exponent, and
-compared with that of the cost model in docs/scale.md. CSV on stdout, exponents on stderr. One point
-by itself: --point '["SelfJoin", {"rows": "1000000 x 128", "k": 10}, 2]', workload, case, threads.
+compared with that of the cost model in docs/scale.md. CSV on stdout, exponents on stderr.
 """
 
 import argparse
 import csv
-import json
 import sys
 
 import numpy as np
@@ -54,7 +52,7 @@ CURVES = (
 
 
 def measure(name, case, threads):
-    """Return the facts about a case, measured in this process."""
+    """Return the facts about a case."""
     fastcos.set_config(num_threads=threads)
     workload = prepared(WORKLOADS[name], case)
     seconds, percent, bound = in_turns(workload)
@@ -63,11 +61,6 @@ def measure(name, case, threads):
         "seconds": seconds, "percent": percent, "bound": bound, "mib": mib,
         "operations": 2 * work.multiply_adds, "bytes": work.bytes,
     }  # fmt: skip
-
-
-def point(name, case, threads):
-    """Return the same from a process of its own, whose placement on the machine is new."""
-    return in_new_process("bench.curves", "--point", json.dumps([name, case, threads]))
 
 
 def exponent(sizes, values):
@@ -80,11 +73,7 @@ def main():
     names = list(dict.fromkeys(name for name, *_ in CURVES))
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(names)}")
     parser.add_argument("--threads", type=int, default=fastcos.get_config().num_threads)
-    parser.add_argument("--point", metavar="JSON", help="workload, case and threads of one point")
     given = parser.parse_args()
-    if given.point:
-        print(json.dumps(measure(*json.loads(given.point))))
-        return
     if unknown := set(given.workloads) - set(names):
         parser.error(f"WORKLOAD must be one of {', '.join(names)}, got {', '.join(unknown)}")
     table = csv.writer(sys.stdout)
@@ -97,7 +86,7 @@ def main():
         seconds = []
         for value, case in points.items():
             threads = value if axis == "threads" else given.threads
-            found = point(name, case, threads)
+            found = in_new_process(measure, name, case, threads)
             seconds.append(found["seconds"])
             row = [label(WORKLOADS[name], case), axis, value, threads]
             figures = f"{found['seconds']:.4g} {found['percent']:.0f} {found['mib']:.0f}"

@@ -6,17 +6,15 @@ line about merging small parts. 1,000,000 x 128 by default; medians of five chan
 checked by a search. A minute on two cores.
 """
 
-import multiprocessing
 import sys
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 from bench.clock import TURNS, seconds
 from bench.inputs import gaussian
-from bench.worker import resident_mib
+from bench.worker import in_new_process, resident_mib
 from fastcos import SimilarityIndex
 
 CHANGED = 1000
@@ -52,9 +50,8 @@ def changed(n, d, folder):
         check(index, new)
         turns.append([*taken, seconds(lambda: index.save(folder / "index"))])
     check(SimilarityIndex.open(folder / "index"), new)
-    fresh = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1)
-    with fresh:
-        opening, gained = np.median(list(fresh.map(opened, [folder] * TURNS)), axis=0)
+    found = [in_new_process(opened, folder) for _ in range(TURNS)]
+    opening, gained = np.median(found, axis=0)
     print(f"{n:,} x {d}, float32; changes of {CHANGED:,} rows\n")
     print("| call | ms | share of fit + save |\n|---|---:|---:|")
     print(f"| fit | {1e3 * fit:,.0f} | |\n| save | {1e3 * save:,.0f} | |")

@@ -20,12 +20,10 @@ import hashlib
 import importlib
 import itertools
 import json
-import multiprocessing
 import os
 import shutil
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +33,7 @@ from rich.progress import track
 
 import fastcos
 from bench import answers, inputs
-from bench.worker import resident_mib
+from bench.worker import in_new_process, resident_mib
 from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, ShardWriter
 
 K = 10
@@ -268,8 +266,7 @@ def main():
     )
     if memory > total or disk > free:
         parser.exit(1, "bench.large: too large for this machine\n")
-    fresh = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1)
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, fresh:
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         given.folder = Path(folder)
         if SPARSE.keys() & given.operations:
             write_shards(given.folder / "shards", given.users, given.items, given.nnz)
@@ -278,7 +275,7 @@ def main():
             write_rows(given.folder / "queries.npy", given.queries, given.columns, 1)
         runs = itertools.product(range(given.turns), given.operations, given.where)
         for _, name, where in runs:
-            print(json.dumps(fresh.submit(run, given, name, where).result()), flush=True)
+            print(json.dumps(in_new_process(run, given, name, where)), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ import re
 import statistics
 from pathlib import Path
 
-from bench.curves import point
+from bench.curves import measure
 from bench.tables import cpu_name
+from bench.worker import in_new_process
 from bench.workloads import WORKLOADS, label
 from fastcos import get_config
 from fastcos.cli import limits
@@ -57,7 +58,7 @@ def main():
         title = label(WORKLOADS[name], case)
         if not re.search(given.k, title):
             continue
-        found = [point(name, case, threads) for _ in range(given.processes)]
+        found = [in_new_process(measure, name, case, threads) for _ in range(given.processes)]
         seconds, percents = ([one[key] for one in found] for key in ("seconds", "percent"))
         seconds, percent = statistics.median(seconds), statistics.median(percents)
         bound = statistics.mode(one["bound"] for one in found)

@@ -8,6 +8,7 @@ libraries, separated as in PATH, if this one does not: some need other versions 
 
 import contextlib
 import json
+import multiprocessing
 import os
 import runpy
 import statistics
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -100,11 +102,10 @@ class Competitor:
             self.process.communicate()
 
 
-def in_new_process(module, *words):
-    """Return the JSON that `python -m module words` prints."""
-    command = [sys.executable, "-m", module, *map(str, words)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout)
+def in_new_process(function, *arguments):
+    """Return function(*arguments) from a process of its own, whose placement and memory are new."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
+        return fresh.submit(function, *arguments).result()
 
 
 def interpreters():

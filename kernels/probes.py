@@ -45,22 +45,3 @@ def multiply_registers(lo, hi, isa, registers, score_type, done):
             total += sums[i]
     tiles.end_tiles(isa)
     done[lo] = total
-
-
-@kernel
-def multiply_panels(lo, hi, isa, items, queries, words, registers, sums):
-    """Score panels lo .. hi of packed items with all packed queries; sums[lo] = one of the scores.
-
-    items, queries flat, in panels of rows of ``words`` words.
-    """
-    scores = tiles.aligned_empty(tiles.PANEL * tiles.PANEL, items)
-    starts = np.zeros(tiles.PANEL, np.int32)
-    size = tiles.PANEL * words
-    tiles.start_tiles(isa, registers)
-    for panel in range(lo, hi):
-        for first in range(0, queries.shape[0], size):
-            tiles.score_panel(
-                isa, items, panel * size, queries, first, words, starts, 0, tiles.PANEL, scores
-            )
-    tiles.end_tiles(isa)
-    sums[lo] = scores[0]

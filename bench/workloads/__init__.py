@@ -115,7 +115,7 @@ def forget():
     _prepared.cache_clear()
 
 
-def in_turns(workload, budget=2.0, most=15):
+def in_turns(workload, budget=4.0, most=50):
     """Return median seconds, the median percent of the limit, and what the limit is.
 
     Limit and call are measured in turns, as many as fit into the seconds of the budget.

@@ -38,12 +38,3 @@ def test_multiply_registers_counts_those_of_int8(isa, at_once):
     arrays = tiles.ISA_TUPLES[isa], tiles.configuration(), like, done
     probes.multiply_registers(0, 2, *arrays)
     assert done[0] == 2 * 4096 * at_once
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not tiles.AVAILABLE, reason="vector IR needs the compiler")
-def test_multiply_panels_scores_a_panel():
-    sums, panel = np.zeros(3, np.float32), np.ones(32 * 24, np.float32)
-    isa = tiles.ISA_TUPLES["generic"]
-    probes.multiply_panels(1, 2, isa, np.tile(panel, 2), panel, 24, tiles.configuration(), sums)
-    np.testing.assert_array_equal(sums, [0, 24, 0])
