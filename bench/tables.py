@@ -94,12 +94,13 @@ def rows_of(runs):
     A wrong answer has a row without a time.
     """
     found = {part: {} for part in PARTS}
+    own = {
+        entry["group"]: entry
+        for run in runs
+        for entry in run["benchmarks"]
+        if entry["extra_info"]["library"] == OURS
+    }
     for run in runs:
-        own = {
-            entry["group"]: entry
-            for entry in run["benchmarks"]
-            if entry["extra_info"]["library"] == OURS
-        }
         for entry in run["benchmarks"]:
             info = entry["extra_info"]
             part, work = part_and_work(entry["group"])
