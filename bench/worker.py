@@ -24,7 +24,8 @@ import numpy as np
 HERE = Path(__file__).parent
 # values of OPENBLAS_CORETYPE; "" and names that OpenBLAS does not know leave the choice to it
 CORE_TYPES = ("", "SkylakeX", "SapphireRapids", "Haswell")
-# seconds after a call: the threads of NumPy's OpenBLAS spin for 50 ms and slow down what runs next
+# seconds after a call: the threads of NumPy's OpenBLAS spin for 50 ms and slow down what runs next.
+# Busy, for a machine that slept slows it down, too
 REST = 0.06
 # calls of a trial of core types
 TRIAL_CALLS = 3
@@ -171,7 +172,9 @@ def serve():
                     started = time.perf_counter()
                     calls.call()
                     found = {"seconds": time.perf_counter() - started}
-                    time.sleep(REST)
+                    until = time.perf_counter() + REST
+                    while time.perf_counter() < until:
+                        pass
             except ImportError as error:
                 found = {"missing": str(error)}
             except Exception as error:
