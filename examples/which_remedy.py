@@ -35,7 +35,6 @@ from fastcos import (
     similarity_blocks,
     simulate_interactions,
 )
-from fastcos.auditing.canonical import canonicalize
 from fastcos.measures import summaries
 from fastcos.models.preprocessing import (
     NormalizeRows,
@@ -44,6 +43,7 @@ from fastcos.models.preprocessing import (
     StandardizeColumns,
     biases,
 )
+from fastcos.rescaling.canonical import canonicalize
 
 # rank of the models: that of the paper
 K = 50

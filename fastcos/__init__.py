@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastcos import metrics as metrics
-    from fastcos.auditing.canonical import (
-        canonicalize as canonicalize,
-        query_metric as query_metric,
-    )
     from fastcos.auditing.certificates import certified_neighbors as certified_neighbors
     from fastcos.auditing.item_audit import audit as audit
     from fastcos.calibration.calibrate import calibrate as calibrate
@@ -32,7 +28,6 @@ if TYPE_CHECKING:
         svd_residuals as svd_residuals,
     )
     from fastcos.measures import get_measure as get_measure, list_measures as list_measures
-    from fastcos.measures.rescaling import Rescaling as Rescaling, rescalings as rescalings
     from fastcos.models.cosine_mf import CosineMF as CosineMF
     from fastcos.models.linear_mf import LinearMF as LinearMF
     from fastcos.neighbors.blocks import similarity_blocks as similarity_blocks
@@ -42,12 +37,17 @@ if TYPE_CHECKING:
     from fastcos.neighbors.search import top_k as top_k
     from fastcos.neighbors.transformer import NeighborsTransformer as NeighborsTransformer
     from fastcos.neighbors.types import Neighbors as Neighbors
+    from fastcos.rescaling.canonical import (
+        canonicalize as canonicalize,
+        query_metric as query_metric,
+    )
+    from fastcos.rescaling.diagonal import Rescaling as Rescaling, rescalings as rescalings
 
     __version__: str
 
 _MODULE_OF = {
-    "query_metric": "auditing.canonical",
-    "canonicalize": "auditing.canonical",
+    "query_metric": "rescaling.canonical",
+    "canonicalize": "rescaling.canonical",
     "certified_neighbors": "auditing.certificates",
     "audit": "auditing.item_audit",
     "calibrate": "calibration.calibrate",
@@ -66,8 +66,8 @@ _MODULE_OF = {
     "svd_residuals": "linalg.svd",
     "get_measure": "measures",
     "list_measures": "measures",
-    "Rescaling": "measures.rescaling",
-    "rescalings": "measures.rescaling",
+    "Rescaling": "rescaling.diagonal",
+    "rescalings": "rescaling.diagonal",
     "CosineMF": "models.cosine_mf",
     "LinearMF": "models.linear_mf",
     "similarity_blocks": "neighbors.blocks",

@@ -116,7 +116,7 @@ def test_wheel_holds_each_module_once(tmp_path):
         assert code == modules() | {
             "fastcos/py.typed",
             "fastcos/kernels/native.c",
-            "fastcos/plots/html/style.css",
+            "fastcos/reports/style.css",
         }
         info = next(name.split("/")[0] for name in names if ".dist-info/" in name)
         assert wheel.read(f"{info}/top_level.txt").split() == [b"fastcos"]

@@ -15,8 +15,6 @@ parametrisations, and offers forms that do not depend on D::
       |
     Audit (report)                    numbers, verdict, advice; to_dict() for JSON
 
-    cosine_bounds                     range of a single cosine, sensitivity of a pair
-    canonical                         canonicalize, query_metric: the same for every D
     model_diff                        two versions: change of basis or real change
 
 An edge is an item and one of its k nearest neighbours. The condition of D is its largest entry over
@@ -26,19 +24,19 @@ the mean over edges of :func:`tv_index`. Kernels are in ``fastcos.kernels.certif
 """
 
 from fastcos.auditing.attacks import vertex_attack
-from fastcos.auditing.canonical import canonicalize, query_metric
 from fastcos.auditing.certificates import certified_neighbors
-from fastcos.auditing.cosine_bounds import (
+from fastcos.auditing.item_audit import audit
+from fastcos.auditing.label_recovery import label_recovery_range
+from fastcos.auditing.model_diff import diff_models
+from fastcos.auditing.report import Audit
+from fastcos.rescaling.canonical import canonicalize, query_metric
+from fastcos.rescaling.cosine_bounds import (
     cosine_interval,
     fisher_z_interval,
     rescaling_distance,
     tv_index,
     unbounded_range,
 )
-from fastcos.auditing.item_audit import audit
-from fastcos.auditing.label_recovery import label_recovery_range
-from fastcos.auditing.model_diff import diff_models
-from fastcos.auditing.report import Audit
 
 __all__ = [
     "Audit",

@@ -9,9 +9,9 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.auditing import certificates
-from fastcos.auditing.cosine_bounds import CONDITION
-from fastcos.display import as_table
 from fastcos.kernels import attacks
+from fastcos.reports.table import as_table
+from fastcos.rescaling.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 # competing items that an attack pushes past the neighbour at a time

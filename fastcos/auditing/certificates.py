@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.auditing.cosine_bounds import CONDITION, as_condition
-from fastcos.display import as_table
 from fastcos.engine.packing import encode_rows
 from fastcos.kernels import certificates
 from fastcos.neighbors.index import SimilarityIndex
 from fastcos.neighbors.search import top_k
 from fastcos.neighbors.types import Neighbors
+from fastcos.reports.table import as_table
+from fastcos.rescaling.cosine_bounds import CONDITION, as_condition
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 

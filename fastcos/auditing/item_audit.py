@@ -7,13 +7,13 @@ import numpy as np
 from fastcos import metrics, parallel, validation
 from fastcos.auditing import certificates, variants
 from fastcos.auditing.certificates import ItemRows
-from fastcos.auditing.cosine_bounds import CONDITION
 from fastcos.auditing.label_recovery import search_rescalings
 from fastcos.auditing.report import TRAINED_ON, Audit, VariantScores
 from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
 from fastcos.measures.row_transforms import fingerprints
 from fastcos.neighbors.search import top_k
+from fastcos.rescaling.cosine_bounds import CONDITION
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 

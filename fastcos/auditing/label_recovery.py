@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import metrics, validation
-from fastcos.auditing.cosine_bounds import CONDITION, as_condition
 from fastcos.auditing.report import LabelRecovery
+from fastcos.rescaling.cosine_bounds import CONDITION, as_condition
 from fastcos.validation import Floats
 
 # items of the search; each step takes O(m² d)

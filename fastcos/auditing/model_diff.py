@@ -13,12 +13,12 @@ import numpy as np
 
 from fastcos import metrics, validation
 from fastcos.auditing import certificates
-from fastcos.auditing.canonical import query_metric
-from fastcos.auditing.report import Record
 from fastcos.auditing.robustness import standard_error
-from fastcos.display import Table, as_table
 from fastcos.metrics.list_overlap import jaccard_per_query
-from fastcos.metrics.spectrum import triangle
+from fastcos.reports.record import Record
+from fastcos.reports.table import Table, as_table
+from fastcos.rescaling.canonical import query_metric
+from fastcos.rescaling.moments import triangle
 from fastcos.validation import Floats, Integers
 
 # items whose lists are compared: a standard error of at most 0.012

@@ -1,37 +1,17 @@
 """The report of an audit: its numbers as records, a verdict in one sentence, and advice."""
 
-from dataclasses import dataclass, fields
-from importlib import import_module
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fastcos import metrics
-from fastcos.display import Table, as_table
+from fastcos.reports.record import Record
+from fastcos.reports.table import Table, as_table
 from fastcos.validation import Floats
 
 # other parametrisations, and what the model was trained on
 BALANCED, ITEMS_ORTHONORMAL = "balanced", "items_orthonormal"
 USERS_ORTHONORMAL = "users_orthonormal"
 TRAINED_ON = ("dot", "cosine", "unknown")
-
-
-class Record:
-    """Base of the dataclasses of this package that hold results."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Fields as plain Python values: records as dicts, arrays as lists."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "to_dict"):
-        return value.to_dict()
-    if hasattr(value, "_asdict"):
-        return {name: _plain(item) for name, item in value._asdict().items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 @dataclass(frozen=True)
@@ -351,26 +331,6 @@ class Audit(Record):
         rows = [(f"{p.condition:g}", p.certified, p.unbroken) for p in self.robustness]
         title = f"Audit of {self.summary}: share of the {self.k} nearest that stay"
         return Table(title, header, rows, self.verdict)
-
-    def to_html(self, *, name: str = "item embeddings", diff: Any = None) -> str:
-        """Return the report as one self-contained HTML page: no network, no script.
-
-        Parameters
-        ----------
-        name : str
-            What was audited, such as a file name.
-        diff : ModelDiff, optional
-            The result of :func:`fastcos.auditing.diff_models`.
-
-        Returns
-        -------
-        str
-            The page; ``Path("audit.html").write_text(report.to_html(), "utf8")`` saves it.
-        """
-        # drawing is above reports in the order of packages, and imports matplotlib
-        html = import_module("fastcos.plots.html")
-        page: str = html.audit_page(self, name=name, diff=diff)
-        return page
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain Python values, with the verdict and the advice."""

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.auditing.cosine_bounds import as_condition
 from fastcos.calibration.histogram import (
     Pairs,
     bins_of,
@@ -19,6 +18,7 @@ from fastcos.calibration.result import EXTRAPOLATED, RATES, Calibration
 from fastcos.calibration.tail import fit_tail
 from fastcos.measures.base import Measure, get_measure
 from fastcos.measures.row_transforms import fingerprints
+from fastcos.rescaling.cosine_bounds import as_condition
 from fastcos.storage import memmap
 from fastcos.validation import Integers
 

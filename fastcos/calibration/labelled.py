@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.auditing.report import Record
+from fastcos.reports.record import Record
 from fastcos.validation import Floats
 
 METHODS = ("isotonic", "platt")

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from fastcos import io, validation
-from fastcos.auditing.cosine_bounds import fisher_z_interval
-from fastcos.auditing.report import Record
 from fastcos.calibration.histogram import COSINE_BINS, N_BINS, Bins
 from fastcos.calibration.rescaled import ThresholdRange
 from fastcos.calibration.tail import Tail
+from fastcos.reports.record import Record
+from fastcos.rescaling.cosine_bounds import fisher_z_interval
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Floats, Integers
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastcos import io, validation
-from fastcos.auditing.cosine_bounds import CONDITION
 from fastcos.cli import options
 from fastcos.cli.model_folder import read_factors
 from fastcos.cli.terminal import (
@@ -17,6 +16,7 @@ from fastcos.cli.terminal import (
     progress_bar,
     say,
 )
+from fastcos.rescaling.cosine_bounds import CONDITION
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:

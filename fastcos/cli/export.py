@@ -120,7 +120,7 @@ def _next_commands(folder: Path, form: str, *, unit_rows: bool) -> list[tuple[li
 def _arrays(
     form: str, items: validation.Rows, users: validation.Rows
 ) -> dict[str, npt.NDArray[Any]]:
-    from fastcos.auditing.canonical import canonicalize, query_metric
+    from fastcos.rescaling.canonical import canonicalize, query_metric
 
     if form == "canonical":
         with warnings.catch_warnings(record=True) as caught:

@@ -36,9 +36,9 @@ from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.linalg.csr import as_interactions
 from fastcos.measures import Measure
-from fastcos.measures.rescaling import Rescaling
 from fastcos.models.linear_mf import N_COMPONENTS
 from fastcos.parallel import Progress
+from fastcos.rescaling.diagonal import Rescaling
 
 # choices of ``objective``: Eq. 1 is "dropout", Eq. 2 is "weight_decay"
 OBJECTIVES = ("both", "dropout", "weight_decay")

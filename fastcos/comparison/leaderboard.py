@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fastcos.comparison.candidates import Candidate
-from fastcos.display import MAX_ROWS, Table, as_table
+from fastcos.reports.table import MAX_ROWS, Table, as_table
 
 
 class BootstrapInterval(NamedTuple):

@@ -11,7 +11,6 @@ from sklearn.base import clone
 
 from fastcos import validation
 from fastcos.comparison.candidates import EQ2
-from fastcos.measures.rescaling import Rescaling, rescaling_grid, rescalings
 from fastcos.models.linear_mf import LinearMF
 from fastcos.models.preprocessing import (
     NormalizeRows,
@@ -20,6 +19,7 @@ from fastcos.models.preprocessing import (
     StandardizeColumns,
 )
 from fastcos.parallel import Progress
+from fastcos.rescaling.diagonal import Rescaling, rescaling_grid, rescalings
 
 
 class Settings(NamedTuple):

@@ -12,10 +12,10 @@ from fastcos import metrics
 from fastcos.comparison.models import ModelVariant
 from fastcos.comparison.result import Items, Lists, RescalingScores
 from fastcos.comparison.runner import Executor
-from fastcos.measures.rescaling import Rescaling
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.models.linear_mf import LinearMF
 from fastcos.neighbors.search import top_k
+from fastcos.rescaling.diagonal import Rescaling
 from fastcos.validation import Integers
 
 # length of the neighbour lists, as in the paper's examples

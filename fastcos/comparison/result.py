@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from fastcos.comparison.candidates import EQ2
 from fastcos.comparison.leaderboard import Leaderboard
-from fastcos.display import Table, as_table
-from fastcos.measures.rescaling import Rescaling
 from fastcos.models.linear_mf import LinearMF
+from fastcos.reports.table import Table, as_table
+from fastcos.rescaling.diagonal import Rescaling
 
 Items = npt.NDArray[np.floating[Any]]
 Lists = npt.NDArray[np.int64]

@@ -20,8 +20,8 @@ from fastcos.comparison.tasks.rated_pairs import PairTask
 from fastcos.measures import Measure
 from fastcos.measures.base import capabilities
 from fastcos.measures.linear import as_pairs, check_varied
-from fastcos.measures.row_transforms import blocks_of
 from fastcos.parallel import Progress
+from fastcos.rescaling.moments import blocks_of
 from fastcos.storage import memmap
 
 

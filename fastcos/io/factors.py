@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos.display import as_table
 from fastcos.io.arrays import Array
 from fastcos.io.vectors import as_vectors, check_columns, of_export, read_arrays, read_vectors
+from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
 from fastcos.validation import Integers, Rows, as_path, check_none, check_same_width, format_value

@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos.display import as_table
 from fastcos.io.columns import as_ids, check_short_ids, interaction_columns, refuse_rows
 from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
 from fastcos.io.tables import open_table
 from fastcos.linalg.csr import as_interactions
 from fastcos.parallel import Progress
+from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Integers, as_choice, as_path, check_none
 

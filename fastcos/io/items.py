@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.display import as_table
 from fastcos.io.columns import LONGEST_ID, TextColumn, check_ids, find_column, require_column
 from fastcos.io.tables import Table, open_table
+from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import (
     ITEM_WORDS,

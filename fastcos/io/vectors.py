@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.display import as_table
 from fastcos.io.arrays import Array, read_npy, read_npz, read_safetensors
 from fastcos.io.columns import LONGEST_ID, as_ids, choose_vector_columns, names_pairs
 from fastcos.io.parquet import (
@@ -23,6 +22,7 @@ from fastcos.io.parquet import (
 )
 from fastcos.io.streams import open_bytes
 from fastcos.io.tables import DelimitedTable
+from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
 from fastcos.validation import as_path, check_none, check_text

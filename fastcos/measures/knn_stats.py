@@ -10,7 +10,8 @@ from fastcos import config
 from fastcos.engine.packing import ExecutionOptions, encode_rows
 from fastcos.engine.segments import Segment, nearest as engine_nearest
 from fastcos.measures.base import MetricType
-from fastcos.measures.row_transforms import blocks_of, fingerprints, mean_of
+from fastcos.measures.row_transforms import fingerprints
+from fastcos.rescaling.moments import blocks_of, mean_of
 from fastcos.validation import Floats, Integers, Rows
 
 # rows whose moments are taken at once: their block of products stays in the cache

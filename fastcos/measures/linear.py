@@ -7,14 +7,8 @@ import numpy as np
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.measures.base import Invariances, Plain, invariances, register
-from fastcos.measures.row_transforms import (
-    as_contiguous,
-    gram_of,
-    mean_of,
-    row_cuts,
-    scaled_up_rows,
-    unit_rows,
-)
+from fastcos.measures.row_transforms import as_contiguous, row_cuts, scaled_up_rows, unit_rows
+from fastcos.rescaling.moments import gram_of, mean_of
 from fastcos.validation import Floats, Integers, Rows
 
 # share of the largest eigenvalue below which one is rounding

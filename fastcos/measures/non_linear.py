@@ -12,7 +12,6 @@ from fastcos.linalg import buffer_pool
 from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
 from fastcos.measures.knn_stats import RowLookup, cosine_moments
 from fastcos.measures.row_transforms import (
-    blocks_of,
     list_scores,
     norms_of,
     over_lists,
@@ -20,6 +19,7 @@ from fastcos.measures.row_transforms import (
     scaled_up_rows,
     unit_rows,
 )
+from fastcos.rescaling.moments import blocks_of
 from fastcos.validation import Floats, Integers, Rows
 
 # what rounding may add to an upper bound

@@ -6,7 +6,8 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
-from fastcos.measures.row_transforms import blocks_of, norms_of, unit_rows
+from fastcos.measures.row_transforms import norms_of, unit_rows
+from fastcos.rescaling.moments import blocks_of
 from fastcos.validation import Floats, Rows
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from fastcos import validation
 from fastcos.measures.base import REGISTRY, Invariances, MetricType, Plain, invariances, register
 from fastcos.measures.linear import Mapped, as_given
-from fastcos.measures.rescaling import Rescaling, as_diagonal, rescalings
+from fastcos.rescaling.diagonal import Rescaling, as_diagonal, rescalings
 from fastcos.validation import Floats, Rows
 
 

@@ -1,6 +1,5 @@
-"""Transforms of rows, sums over rows and scores of lists that several measures need."""
+"""Transforms of rows and scores of lists that several measures need."""
 
-from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -11,15 +10,12 @@ from fastcos.engine.packing import METRIC_TYPES, row_norms
 from fastcos.engine.safe_norms import scale_up
 from fastcos.kernels import row_transforms
 from fastcos.linalg import buffer_pool
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers, Rows
 
 # multiplications of a block of rows that a thread transforms at once: enough to hide its start
 _WORK_PER_BLOCK = 1_000_000
 # rows of such a block at most: their copies stay in the cache
 _MOST_ROWS = 2048
-# numbers of a partial sum over rows, 16 MiB in float64; sums depend on it, in their last bits
-_NUMBERS_PER_SUM = 2**21
 
 
 def norms_of(rows: Rows) -> Floats:
@@ -58,42 +54,6 @@ def fingerprints(rows: Rows) -> npt.NDArray[np.uint64]:
     out = parallel.unfilled(len(rows), np.uint64)
     parallel.run(row_transforms.fingerprint_rows, row_cuts(rows, 1), as_contiguous(rows), out)
     return out
-
-
-def mean_of(rows: Rows, shares: Floats | None = None) -> Floats:
-    """Return the mean row in float64, by shares (n,) that sum to 1; exact for a constant column."""
-    mean = np.zeros(rows.shape[1])
-    first, same = rows[0], np.full(rows.shape[1], True)
-    for lo, some in blocks_of(rows):
-        if shares is None:
-            mean += some.sum(axis=0, dtype=np.float64)
-        else:
-            mean += shares[lo : lo + len(some)] @ some
-        same &= (some.max(axis=0) == first) & (some.min(axis=0) == first)
-    if shares is None:
-        mean /= len(rows)
-    mean[same] = first[same]
-    return mean
-
-
-def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
-    """Return the sum over rows of share (default 1/n) times the outer square of row - mean."""
-    d = rows.shape[1]
-    total = np.zeros((d, d))
-    for lo, some in blocks_of(rows):
-        block = some - mean
-        weights = 1 / len(rows) if shares is None else shares[lo : lo + len(some), None]
-        total += block.T @ (block * weights)
-    total += total.T
-    return total / 2
-
-
-def mean_squares_of(rows: Rows, mean: Floats) -> Floats:
-    """Return the mean over rows of the squared entries of row - mean, (d,)."""
-    total = np.zeros(rows.shape[1])
-    for _, some in blocks_of(rows):
-        total += np.square(some - mean).sum(axis=0)
-    return total / len(rows)
 
 
 def list_scores(
@@ -139,8 +99,3 @@ def row_cuts(rows: Rows, work: int) -> parallel.Blocks:
     """Return blocks of rows for kernels that do this work per entry."""
     size = min(_MOST_ROWS, _WORK_PER_BLOCK // (rows.shape[1] * work) // 4 * 4)
     return parallel.row_blocks(len(rows), max(4, size))
-
-
-def blocks_of(rows: Rows) -> Iterator[tuple[int, Rows]]:
-    """Yield the number of the first row, and the rows, of blocks in memory or on disk."""
-    return memmap.iter_blocks("items", rows, max(1, _NUMBERS_PER_SUM // rows.shape[1]))

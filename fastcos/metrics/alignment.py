@@ -16,7 +16,7 @@ from fastcos.metrics.labelled import (
     same_rows,
     unit_rows,
 )
-from fastcos.metrics.spectrum import triangle
+from fastcos.rescaling.moments import triangle
 from fastcos.validation import Floats, Integers
 
 # relative to the squares: a smaller variance is 0 within rounding

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from fastcos import parallel, validation
+from fastcos import validation
 from fastcos.metrics.labelled import CHUNK, Score, check_enough, unit_rows
+from fastcos.rescaling.moments import triangle
 from fastcos.storage import memmap
 from fastcos.validation import Floats
 
@@ -172,17 +173,3 @@ def singular_values(rows: validation.Rows, centre: Floats | None = None) -> Floa
     """Singular values of rows, or of rows minus centre, in descending order."""
     values: Floats = np.asarray(np.linalg.svd(triangle(rows, centre), compute_uv=False))
     return values
-
-
-def triangle(rows: validation.Rows, centre: Floats | None = None) -> Floats:
-    """Return R of rows = Q R, (at most k, k), by QR of one chunk of rows after another."""
-    corner: Floats = np.zeros((0, rows.shape[1]))
-    # OpenBLAS starts its threads for each of the small products of a QR, which takes 10 to 100
-    # times as long on two busy cores (39,774 x 50: 2.3 s and 0.1 s)
-    with parallel.one_blas_thread():
-        for first in range(0, len(rows), CHUNK):
-            chunk = rows[first : first + CHUNK].astype(np.float64)
-            if centre is not None:
-                chunk -= centre
-            corner = np.asarray(np.linalg.qr(np.concatenate([corner, chunk]), mode="r"))
-    return corner

@@ -8,11 +8,11 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import validation
-from fastcos.display import as_table
 from fastcos.linalg.csr import as_interactions
 from fastcos.neighbors.search import top_k
 from fastcos.neighbors.types import Neighbors
 from fastcos.parallel import Progress
+from fastcos.reports.table import as_table
 from fastcos.validation.estimators import estimator_rows
 
 # users of one block; their embeddings take 32 MiB at 128 dimensions

@@ -15,10 +15,10 @@ from fastcos.linalg.operators import Matrix, as_operator
 from fastcos.linalg.products import matmul
 from fastcos.linalg.shards import InteractionShards
 from fastcos.linalg.svd import SVD, direct_svd, randomized_svd
-from fastcos.measures.rescaling import Rescaling, as_diagonal
 from fastcos.models.base import RecommenderMixin, SparseInputMixin
 from fastcos.models.preprocessing import Biases, biases_of
 from fastcos.parallel import Progress
+from fastcos.rescaling.diagonal import Rescaling, as_diagonal
 from fastcos.storage.estimator import SavedModelMixin
 
 OBJECTIVES = ("dropout", "weight_decay")

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, storage, validation
-from fastcos.display import Table, as_table
 from fastcos.engine import narrow_rows
 from fastcos.engine.packing import no_exclusions
 from fastcos.measures import serialization
@@ -30,6 +29,7 @@ from fastcos.neighbors.types import (
     no_neighbors,
     padded,
 )
+from fastcos.reports.table import Table, as_table
 from fastcos.storage import memmap
 from fastcos.validation import Integers
 

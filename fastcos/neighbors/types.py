@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.display import MAX_ROWS, Table, as_table
 from fastcos.engine.packing import ExcludedItems, Integers
 from fastcos.engine.segments import Segment
 from fastcos.measures.base import Measure
+from fastcos.reports.table import MAX_ROWS, Table, as_table
 
 # share of the working memory for searching a segment that was read from disk; the rest is for the
 # segment and the batch

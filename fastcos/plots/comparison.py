@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.comparison import EQ2, Comparison, Leaderboard, LeaderboardRow, RescalingScores
-from fastcos.measures.rescaling import rescaling_grid, rescalings
 from fastcos.models.linear_mf import LinearMF
 from fastcos.plots.style import (
     COLOURS,
@@ -19,6 +18,7 @@ from fastcos.plots.style import (
     figure_style,
     line_style,
 )
+from fastcos.rescaling.diagonal import rescaling_grid, rescalings
 from fastcos.validation import Floats
 
 if TYPE_CHECKING:

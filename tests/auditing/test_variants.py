@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fastcos.auditing.canonical import canonicalize, query_metric
 from fastcos.auditing.variants import invariant_baselines, moments, parametrizations
 from fastcos.datasets.simulation import simulate_interactions
 from fastcos.models.linear_mf import LinearMF
+from fastcos.rescaling.canonical import canonicalize, query_metric
 from tests.oracles.audit import cosine_matrix
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from fastcos import get_measure
 from fastcos.measures import UpperBounded
-from fastcos.measures.rescaling import rescalings
+from fastcos.rescaling.diagonal import rescalings
 from tests.oracles import measures as oracles
 
 N_USERS, N_ITEMS, D = 90, 70, 6

@@ -5,7 +5,7 @@ import pytest
 
 import fastcos
 from fastcos import get_measure, query_metric, top_k
-from fastcos.measures.rescaling import rescalings
+from fastcos.rescaling.diagonal import rescalings
 from tests.measures.cases import D, Spectrum, eq2_rows, model, transformed
 from tests.oracles import measures as oracles
 

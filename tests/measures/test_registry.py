@@ -11,7 +11,7 @@ import fastcos
 from fastcos import get_measure, list_measures, top_k
 from fastcos.measures import Plain, register, summaries
 from fastcos.measures.base import REGISTRY
-from fastcos.measures.rescaling import Rescaling
+from fastcos.rescaling.diagonal import Rescaling
 from tests.measures.cases import model
 
 # scores of pairs, for rerank

@@ -10,8 +10,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fastcos.measures.rescaling import Rescaling
 from fastcos.models.linear_mf import AmbiguousSolutionWarning, LinearMF
+from fastcos.rescaling.diagonal import Rescaling
 from fastcos.storage import FastcosFormatError
 
 OBJECTIVES = ("dropout", "weight_decay")

@@ -38,7 +38,7 @@ TARGETS = {
     "validation": (
         "fastcos.validation.arguments fastcos.linalg.csr fastcos.metrics.labelled "
         "fastcos.auditing.checks",
-        "validation metrics auditing/test_checks.py auditing/test_cosine_bounds.py linalg storage",
+        "validation metrics auditing/test_checks.py rescaling/test_cosine_bounds.py linalg storage",
     ),
     "metrics": (
         " ".join(
@@ -48,7 +48,7 @@ TARGETS = {
         ),
         "metrics comparison",
     ),
-    "rescaling": ("fastcos.measures.rescaling", "measures/test_rescaling.py test_theory.py"),
+    "rescaling": ("fastcos.rescaling.diagonal", "rescaling/test_diagonal.py test_theory.py"),
     "top_k": (
         "fastcos.kernels.exhaustive_top_k fastcos.kernels.select",
         "kernels/test_exhaustive_top_k.py kernels/test_select.py",

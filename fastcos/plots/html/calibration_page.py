@@ -11,8 +11,9 @@ from fastcos.plots.calibration import (
     ScoreDistributionDisplay,
     TailDisplay,
 )
-from fastcos.plots.html.markup import Markup, element, figure, joined, table
-from fastcos.plots.html.page import document, facts, section
+from fastcos.plots.html.svg import figure
+from fastcos.reports.markup import Markup, element, joined, table
+from fastcos.reports.page import document, facts, section
 
 # prevalences of the table of probabilities, from one relevant pair in a thousand
 _PREVALENCES = (0.5, 0.1, 0.01, 0.001)

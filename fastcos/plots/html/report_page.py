@@ -9,14 +9,15 @@ from fastcos.auditing.model_diff import ModelDiff
 from fastcos.auditing.report import Audit, VariantScores
 from fastcos.calibration.result import Calibration
 from fastcos.plots.html.calibration_page import threshold_section
-from fastcos.plots.html.markup import Markup, element, figure, joined, table
-from fastcos.plots.html.page import document, facts, optional, section
+from fastcos.plots.html.svg import figure
 from fastcos.plots.report import (
     MAX_BARS,
     DimensionSharesDisplay,
     LabelRecoveryDisplay,
     RobustnessDisplay,
 )
+from fastcos.reports.markup import Markup, element, joined, table
+from fastcos.reports.page import document, facts, optional, section
 
 
 def audit_page(

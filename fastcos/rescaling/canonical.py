@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import validation
-from fastcos.display import as_table
-from fastcos.metrics.spectrum import triangle
+from fastcos.reports.table import as_table
+from fastcos.rescaling.moments import triangle
 from fastcos.validation import Floats, Rows
 
 

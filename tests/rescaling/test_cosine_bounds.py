@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastcos.auditing.cosine_bounds import (
+from fastcos.rescaling.cosine_bounds import (
     cosine_interval,
     fisher_z_interval,
     rescaling_distance,

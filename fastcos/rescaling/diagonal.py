@@ -139,7 +139,7 @@ def rescaling_grid(
 
     Examples
     --------
-    >>> from fastcos.measures.rescaling import rescaling_grid
+    >>> from fastcos.rescaling import rescaling_grid
     >>> grid = rescaling_grid()
     >>> len(grid), grid[0].formula, grid[0].item_exponents
     (15, 'S^1/2 Σ', (0.0, -1.0))

@@ -12,7 +12,8 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import comparison, io
 from fastcos.auditing.model_diff import ModelDiff
-from fastcos.display import Table
+from fastcos.plots.html import audit_page
+from fastcos.reports.table import Table
 
 ROWS = np.random.default_rng(0).standard_normal((30, 4))
 NEIGHBORS = fastcos.Neighbors(
@@ -128,7 +129,7 @@ def test_neighbors_to_pandas_refuses_too_few_ids(given, line):
 
 
 def test_audit_is_a_page():
-    page = RESULTS["audit"].to_html(name="a < b")
+    page = audit_page(RESULTS["audit"], name="a < b")
     assert page.lower().startswith("<!doctype html>")
     assert "a &lt; b" in page
     assert RESULTS["audit"].verdict in page

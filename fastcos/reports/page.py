@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from fastcos.plots.html.markup import Markup, element
+from fastcos.reports.markup import Markup, element
 
 
 def document(title: str, sections: Iterable[Markup], provenance: Mapping[str, Any] | None) -> str:
     """Return a page of these sections, with parameters, versions and machine at its foot."""
-    style = resources.files("fastcos.plots.html").joinpath("style.css").read_text("utf8")
+    style = resources.files("fastcos.reports").joinpath("style.css").read_text("utf8")
     head = element(
         "head",
         Markup('<meta charset="utf-8">'),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import qr
 
-from fastcos.auditing.canonical import canonicalize, query_metric
+from fastcos.rescaling.canonical import canonicalize, query_metric
 from tests.oracles.audit import cosine_matrix, random_map
 
 

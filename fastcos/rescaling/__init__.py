@@ -1,0 +1,51 @@
+"""Rescalings: the mathematics of the freedom that dot products leave, for measures and studies.
+
+Predictions of users P and items Q do not change when an invertible G acts on Q and its inverse on
+P; cosines do. A rescaling D is a diagonal G. Measures, audits, calibrations and comparisons take
+what they need of it from here::
+
+    diagonal        Rescaling: D by name, as exponents, on a grid; its diagonal for a model
+    cosine_bounds   how far D of a condition moves one cosine; the sensitivity of a pair
+    moments         mean, covariance and triangular factor of rows, in blocks
+    canonical       canonicalize, query_metric: the same for every D
+
+The condition of D is its largest entry over its smallest; of a linear map G, the ratio of its
+extreme singular values.
+"""
+
+from fastcos.rescaling.canonical import CanonicalFactors, QueryMetric, canonicalize, query_metric
+from fastcos.rescaling.cosine_bounds import (
+    CONDITION,
+    as_condition,
+    cosine_interval,
+    fisher_z_interval,
+    rescaling_distance,
+    tv_index,
+    unbounded_range,
+)
+from fastcos.rescaling.diagonal import (
+    NamedRescaling,
+    Rescaling,
+    as_diagonal,
+    rescaling_grid,
+    rescalings,
+)
+
+__all__ = [
+    "CONDITION",
+    "CanonicalFactors",
+    "NamedRescaling",
+    "QueryMetric",
+    "Rescaling",
+    "as_condition",
+    "as_diagonal",
+    "canonicalize",
+    "cosine_interval",
+    "fisher_z_interval",
+    "query_metric",
+    "rescaling_distance",
+    "rescaling_grid",
+    "rescalings",
+    "tv_index",
+    "unbounded_range",
+]
