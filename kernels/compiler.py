@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import numba
+import numpy.ma  # noqa: F401  Numba imports it at a first call: a fork beside that would hang
 from llvmlite import binding, ir
 from numba import _dynfunc, prange, types
 from numba.core import caching, cgutils, codegen, event, serialize
@@ -27,6 +28,18 @@ from .cpu import code_name, supported_tiers
 _COMPILER_BYTES = 2**28
 # several threads may be the first to need a kernel
 lock = threading.RLock()
+
+
+def hold():
+    """Wait until no thread compiles, and let none start."""
+    global_compiler_lock.acquire()
+    lock.acquire()
+
+
+def release():
+    """Let threads compile again."""
+    lock.release()
+    global_compiler_lock.release()
 
 
 def compiled(function, flags):

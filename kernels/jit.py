@@ -3,7 +3,9 @@
 import functools
 import gc
 import importlib
+import os
 import sys
+import threading
 
 from . import native
 from .code_cache import Files, numba_setting
@@ -27,9 +29,40 @@ class _Module:
 types, cgutils = _Module("numba.types"), _Module("numba.core.cgutils")
 
 
-@functools.cache
+# the module that needs Numba, and the lock under which it is imported
+_imported, _importing = None, threading.RLock()
+
+
+def _before_fork():
+    # a child would inherit held locks and half-made code: the fork waits until none is compiled
+    _importing.acquire()
+    if _imported is not None:
+        _imported.hold()
+
+
+def _after_fork():
+    if _imported is not None:
+        _imported.release()
+    _importing.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )
+
+
 def _compiler():
     """The module that needs Numba."""
+    global _imported
+    if _imported is None:
+        with _importing:
+            if _imported is None:
+                _imported = _import_compiler()
+    return _imported
+
+
+def _import_compiler():
     was_enabled = gc.isenabled()
     gc.disable()  # an import makes no garbage, and collections are 0.07 of its 0.35 s
     try:
@@ -66,7 +99,7 @@ class Kernel:
 
     def __init__(self, function, **flags):
         functools.update_wrapper(self, function)
-        self.py_func, self._flags, self._dispatcher = function, flags, None
+        self.py_func, self._flags, self._dispatcher, self._bind = function, flags, None, None
 
     @property
     def dispatcher(self):
@@ -82,13 +115,16 @@ class Kernel:
     def _numba_type_(self):
         return _compiler().dispatcher_type(self.dispatcher)
 
-    @functools.cached_property
+    @property
     def bind(self):
         """Function of arrays: the code for their types, and its arguments after lo and hi.
 
         Chosen once: native code, if a library has some of this kernel, or Numba's.
         """
-        return functools.partial(native.bind, self) if native.holds(self) else self.bind_compiled
+        if self._bind is None:
+            holds = native.holds(self)
+            self._bind = functools.partial(native.bind, self) if holds else self.bind_compiled
+        return self._bind
 
     def bind_compiled(self, *arrays):
         """Return Numba's code, which its first call compiles or loads, and its arguments."""

@@ -169,6 +169,18 @@ def test_light_packages_import_numpy_alone_at_the_top():
     assert not offenders, "\n".join(offenders)
 
 
+def test_no_attribute_is_made_under_a_lock():
+    # functools.cached_property on Python 3.11: a forked child may inherit the lock
+    offenders = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (*PACKAGE, *KERNELS)
+        for node in nodes(path, ast.Attribute, ast.ImportFrom)
+        if "cached_property"
+        in (getattr(node, "attr", ""), *(a.name for a in getattr(node, "names", ())))
+    ]
+    assert not offenders, "use parallel.lazy_attribute: " + ", ".join(offenders)
+
+
 def test_tests_patch_no_private_names():
     offenders = []
     for path in sorted((ROOT / "tests").rglob("*.py")):

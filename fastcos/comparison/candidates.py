@@ -1,6 +1,5 @@
 """Candidates: measures of the rows that a model gives under a rescaling, or of given rows."""
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validation
+from fastcos import parallel, validation
 from fastcos.measures import Measure, get_measure, list_measures
 from fastcos.measures.base import REGISTRY, Invariances, Plain
 from fastcos.measures.serialization import label_of, parameters_of
@@ -69,7 +68,7 @@ class Embeddings:
     rescaling: Any = None
     weight_decay: float | None = None
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def users(self) -> Rows | None:
         """Embeddings of the users, (n, d)."""
         if self.model is None:

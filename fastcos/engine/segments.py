@@ -100,19 +100,19 @@ class Segment:
         self.left: PermittedItems | None = None
         self._n_threads = n_threads
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def packed(self) -> PackedItems:
         """All items that can be found, packed."""
         return pack_items(self.metric_type, self.encoded, self.numbers, self._n_threads)
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def duplicates(self) -> duplicates.DuplicateGroups | None:
         """Groups of duplicates among the items that can be found, None where copies are few."""
         if not norms_repeat(self.encoded.norms[self.numbers]):
             return None
         return duplicates.find_duplicates_among(self.encoded, self.numbers)
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def packed_distinct(self) -> PackedItems:
         """One item of every group of equal ones, packed."""
         groups = self.duplicates

@@ -1,6 +1,5 @@
 """Sparse rows for the search among them: by row, by column, whole numbers in few bits."""
 
-import functools
 import sys
 from typing import Any
 
@@ -48,7 +47,7 @@ class SparseRows:
         self.shape, self.are_whole, self.packed = shape, are_whole, packed
         self._by_row, self._by_column, self._n_threads = by_row, by_column, n_threads
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def by_row(self) -> Arrays:
         """CSR of the rows."""
         n, d = self.shape
@@ -57,14 +56,14 @@ class SparseRows:
             return transposed(indptr, indices, data, n, _index_type(d), self._n_threads)
         return _narrowed(self._by_row, _index_type(d))
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def by_column(self) -> Arrays:
         """CSR of the transpose."""
         if self._by_column is None:
             return transposed(*self.by_row, self.shape[1], self._narrow_type, self._n_threads)
         return _narrowed(self._by_column, self._narrow_type)
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def norms(self) -> npt.NDArray[np.float64]:
         """Euclidean norms of the rows, (n,)."""
         indptr, _, data = self.by_row

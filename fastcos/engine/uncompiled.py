@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastcos import parallel
 from fastcos.kernels.jit import is_ready
 
 Floats = npt.NDArray[np.float64]
@@ -121,7 +122,9 @@ def _approximate(
     are_safe = _are_safe(queries.rows, sizes) & bool((np.abs(bias) < _LARGEST).all())
     for part in _parts(len(numbers), depth):
         rows = items.rows[numbers[part]]
-        near[:, part] = left @ _scaled(metric_type, rows, norms[part]).T
+        right = _scaled(metric_type, rows, norms[part]).T
+        with parallel.blas_lock:
+            near[:, part] = left @ right
         are_safe &= bool(_are_safe(rows, norms[part]).all())
     if metric_type == "cosine":
         scale = np.ones(len(sizes))

@@ -1,6 +1,5 @@
 """A vector store for LangChain (``pip install langchain-core``): exact search, ids, changes."""
 
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 
+from fastcos import parallel
 from fastcos.measures.base import Measure
 from fastcos.neighbors import SimilarityIndex
 
@@ -46,7 +46,6 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         self.index: SimilarityIndex | None = None
         self._embedding, self._measure = embedding, measure
         self._documents: dict[str, Document] = {}
-        self._changing = threading.Lock()
 
     @property
     def embeddings(self) -> Embeddings:
@@ -93,7 +92,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         # of texts with one id the last stays, as in documents
         place = {one: number for number, one in enumerate(named)}
         rows = vectors[list(place.values())]
-        with self._changing:
+        with parallel.writer_lock():
             # the index first: it refuses vectors of another width, and then nothing has changed
             if self.index is None:
                 self.index = SimilarityIndex(self._measure).fit(rows, ids=list(place))
@@ -104,7 +103,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
         """Remove documents; unknown ids are left out. None: all documents."""
-        with self._changing:
+        with parallel.writer_lock():
             known = [one for one in dict.fromkeys(ids or self._documents) if one in self._documents]
             if known and self.index is not None:
                 self.index.remove(known)
@@ -142,7 +141,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         if index is None:
             return []
         if filter is not None:
-            with self._changing:
+            with parallel.writer_lock():
                 chosen = [name for name, one in documents.items() if filter(one)]
                 allowed = index.positions_of(chosen) if chosen else np.zeros(0, np.int64)
         found = index.search(np.asarray(vector), k, allowed=allowed)

@@ -6,7 +6,6 @@ of threads and by any kernel.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator
@@ -177,7 +176,7 @@ class _ShiftedOperator(Operator):
     def transposed(self) -> Operator:
         return _ShiftedOperator(self._X.transposed(), self._R, self._L)
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def _XL(self) -> Floats:
         """X'L, (p, r)."""
         return self._X.rmatmul(self._L).astype(np.float64, copy=False)
@@ -250,7 +249,7 @@ class SparseOperator(Operator):
         """Return X'."""
         return self._transpose
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def _transpose(self) -> SparseOperator:
         import scipy.sparse as sp
 
@@ -295,7 +294,7 @@ class SparseOperator(Operator):
         for first in range(0, parts, most):
             yield first, sums[: parts - first]
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def _part_rows(self) -> parallel.Blocks:
         """The rows between which the parts lie."""
         n, p = self.shape
@@ -321,7 +320,7 @@ class SparseOperator(Operator):
         needed = starts + 2 * indptr[-1] + (0 if data is None else data.nbytes)
         return bool(fits_int32 and needed <= int(config.working_memory() * 2**20))
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def _block_rows(self) -> tuple[parallel.Blocks, parallel.Blocks]:
         """The first block of every part, and the rows between which blocks lie."""
         parts = itertools.pairwise(self._part_rows)
@@ -329,7 +328,7 @@ class SparseOperator(Operator):
         ends = np.append(np.hstack(rows), self.shape[0])
         return validation.read_only(np.cumsum([0, *map(len, rows)])), validation.read_only(ends)
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def _transposes(self) -> tuple[parallel.Blocks, sparse_blocks.Transposes]:
         first_blocks, block_rows = self._block_rows
         nnz, data = self._X.nnz, self._arrays[2]

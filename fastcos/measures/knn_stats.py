@@ -1,12 +1,11 @@
 """The items as a population: finding rows among them, and each row's nearest items."""
 
-import functools
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import config
+from fastcos import config, parallel
 from fastcos.engine.packing import ExecutionOptions, encode_rows
 from fastcos.engine.segments import Segment, nearest as engine_nearest
 from fastcos.measures.base import MetricType
@@ -33,7 +32,7 @@ class RowLookup:
         at = np.minimum(np.searchsorted(ordered, own), len(ordered) - 1)
         return np.where(ordered[at] == own, numbers[at], -1)
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def _ordered(self) -> tuple[npt.NDArray[np.uint64], Integers]:
         """Sorted fingerprints, and the row that each is of."""
         own = fingerprints(self._rows)
@@ -72,8 +71,10 @@ class CosineMoments(NamedTuple):
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):
             block = units[lo : lo + _ROWS_PER_BLOCK]
-            mean[lo : lo + len(block)] = block @ self.mean
-            square[lo : lo + len(block)] = np.einsum("ij,ij->i", block @ self.gram, block)
+            with parallel.blas_lock:
+                mean[lo : lo + len(block)] = block @ self.mean
+                weighted = block @ self.gram
+            square[lo : lo + len(block)] = np.einsum("ij,ij->i", weighted, block)
         alone = inside & units.any(axis=1)
         others = np.maximum(self.n - 1, 1)
         mean = np.where(alone, (self.n * mean - 1) / others, mean)

@@ -51,7 +51,8 @@ class Mapped(Plain):
 
 def spectrum(S: Floats) -> tuple[Floats, Floats]:
     """Return the descending eigenvalues of a symmetric matrix, and its eigenvectors as columns."""
-    values, vectors = np.linalg.eigh(S)
+    with parallel.blas_lock:
+        values, vectors = np.linalg.eigh(S)
     return values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1])
 
 

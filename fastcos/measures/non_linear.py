@@ -1,6 +1,5 @@
 """Similarities that are no inner product, exact by filter and refine with an upper bound."""
 
-import functools
 from typing import Any, ClassVar
 
 import numpy as np
@@ -79,7 +78,7 @@ class Recos(Plain):
         some = sorted_rows(unit_rows(items[:: -(-len(items) // _AXIS_SAMPLE)]))
         self._axis = unit_rows(some.sum(axis=0)[None])[0].astype(items.dtype)
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def _angle(self) -> float:
         """Largest angle of a sorted item to the mean direction."""
         ordered = sorted_rows(self._rows)
@@ -125,7 +124,9 @@ class Recos(Plain):
 
     def _cosines(self, ordered: Rows, norms: Floats) -> Floats:
         cosines: Floats = np.zeros(len(ordered))
-        np.divide(ordered @ self._axis, norms, out=cosines, where=norms > 0)
+        with parallel.blas_lock:
+            products = ordered @ self._axis
+        np.divide(products, norms, out=cosines, where=norms > 0)
         return cosines
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validation
+from fastcos import parallel, validation
 from fastcos.engine.packing import EncodedRows, encode_rows
 from fastcos.measures.base import Measure, UpperBounded, get_measure
 from fastcos.neighbors.search import as_options
@@ -104,7 +104,8 @@ def _product_blocks(
         left = encode_rows(measure.encode_queries(Q), None, None, kind)
         if kind == "cosine":
             left = left._replace(rows=_unit(left))
-        raw = left.rows @ right.rows.T
+        with parallel.blas_lock:
+            raw = left.rows @ right.rows.T
         if kind == "cosine":
             np.clip(raw, -1, 1, out=raw)
         elif kind == "euclidean":

@@ -11,11 +11,14 @@ A kernel is serial, releases the GIL, and works on rows [lo, hi). Only this pack
 
 Outputs come from :func:`unfilled`, so that a row that no block has written is visible. Each block
 writes its own rows, so results are bit-identical on any number of threads. Objects that several
-threads share are changed under :func:`writer_lock`. Small matrices between kernels are multiplied
-and factorised under :func:`one_blas_thread`.
+threads share are changed under :func:`writer_lock`, and made at first use without a lock, by
+:class:`lazy_attribute`. A forked child inherits no lock that another thread held. Small matrices
+between kernels are multiplied and factorised under :func:`one_blas_thread`, larger ones under
+``blas_lock``.
 """
 
-from fastcos.parallel.blas import one_blas_thread as one_blas_thread
+from fastcos.parallel.blas import blas_lock as blas_lock, one_blas_thread as one_blas_thread
+from fastcos.parallel.lazy import lazy_attribute as lazy_attribute
 from fastcos.parallel.pool import (
     Blocks as Blocks,
     Progress as Progress,

@@ -1,4 +1,4 @@
-"""BLAS on one thread, while any thread of this process needs that."""
+"""BLAS: a lock that forks wait for, and one thread where small matrices need that."""
 
 import contextlib
 import functools
@@ -18,6 +18,11 @@ class _State:
 
 _state = _State()
 
+# Held while BLAS multiplies on several threads. A fork waits for it: OpenBLAS stops its threads at
+# a fork, and one in the middle of a product would hang the parent and the child. Nothing waits that
+# did not before, since OpenBLAS itself does one such product after the other.
+blas_lock = threading.RLock()
+
 
 def _after_fork() -> None:
     # the parent's lock may stay held for ever
@@ -27,6 +32,11 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(
+        before=blas_lock.acquire,
+        after_in_parent=blas_lock.release,
+        after_in_child=blas_lock.release,
+    )
 
 
 @contextlib.contextmanager

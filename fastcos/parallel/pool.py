@@ -34,7 +34,7 @@ class _State:
     """Locks, pool and findings of one process."""
 
     def __init__(self, *, is_forked: bool = False) -> None:
-        self.lock, self.writer_lock = threading.Lock(), threading.Lock()
+        self.lock, self.writer_lock = threading.Lock(), threading.RLock()
         self.pool: ThreadPoolExecutor | None = None
         self.n_threads = 0
         self.is_forked = is_forked
@@ -64,7 +64,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def writer_lock() -> threading.Lock:
+def writer_lock() -> threading.RLock:
     """Return the lock under which shared objects are changed: one writer per process."""
     return _state.writer_lock
 

@@ -37,7 +37,9 @@ def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
     for lo, some in blocks_of(rows):
         block = some - mean
         weights = 1 / len(rows) if shares is None else shares[lo : lo + len(some), None]
-        total += block.T @ (block * weights)
+        weighted = block * weights
+        with parallel.blas_lock:
+            total += block.T @ weighted
     total += total.T
     return total / 2
 

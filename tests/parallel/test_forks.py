@@ -1,0 +1,82 @@
+"""Children forked while other threads search, encode, pack or compile."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from fastcos import parallel
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+
+COLD = """
+import os, threading, time, numpy as np
+from fastcos import parallel
+from fastcos.kernels import pair_scores
+def norms():
+    rows = np.ones((4, 3)); rows.flags.writeable = False
+    out = np.zeros(4)
+    parallel.run(pair_scores.row_norms, np.array([0, 4]), rows, out)
+    return out
+threading.Thread(target=norms).start()
+time.sleep({wait})
+child = os.fork()
+if child == 0:
+    import signal
+    signal.alarm(60)
+    os._exit(int((norms() != 3**0.5).any()))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def python(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", *arguments], cwd=ROOT, timeout=600,
+        env={**os.environ, **environment}, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+def search_beside_forks(children, *operations):
+    ended = python("-m", "tests.robustness.busy_forks", "--children", str(children), *operations)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_children_forked_beside_busy_threads_search():
+    search_beside_forks(5, "top_k", "top_k_csls", "top_k_sparse", "neighbors_above", "index")
+
+
+@pytest.mark.slow
+def test_children_forked_beside_every_search_end():
+    search_beside_forks(5)
+
+
+@pytest.mark.parametrize("wait", [0.1, 0.3, 0.6])  # while Numba is imported, or compiles
+def test_child_forked_beside_a_compilation_ends(wait, tmp_path):
+    ended = python("-c", COLD.format(wait=wait), FASTCOS_CACHE_DIR=str(tmp_path))
+    assert ended.stdout.strip() == "0", ended.stderr
+
+
+class Made:
+    def __init__(self):
+        self.barrier, self.calls = threading.Barrier(2, timeout=10), 0
+
+    @parallel.lazy_attribute
+    def value(self):
+        self.calls += 1
+        self.barrier.wait()
+        return [0]
+
+
+def test_lazy_attribute_of_two_threads_is_one_value_without_waiting():
+    made, found = Made(), []
+    threads = [threading.Thread(target=lambda: found.append(made.value)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made.calls == 2  # with a lock the barrier would have broken
+    assert found[0] is found[1] is made.value

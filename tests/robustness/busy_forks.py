@@ -1,0 +1,157 @@
+"""A script: children forked while other threads are in the middle of every public search.
+
+    python -m tests.robustness.busy_forks [--children 200] [OPERATION ...]
+
+For each operation two threads repeat it on fresh inputs, so that they encode, pack and search, and
+the main thread forks children that call it once. A child must give the answer of the parent within
+HANG seconds. Prints one line per operation; exit 1 if a child hung, failed or was wrong.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import fastcos
+from fastcos import neighbors
+
+HANG = 20  # seconds
+RNG = np.random.default_rng(0)
+ROWS = RNG.standard_normal((1500, 48)).astype(np.float32)
+QUERIES = ROWS[:50]
+SPARSE = sp.csr_array(np.where(RNG.random((1500, 60)) < 0.1, 1.0, 0.0))
+LISTS = RNG.integers(0, len(ROWS), (len(QUERIES), 20))
+BAGS = sp.csr_array(np.where(RNG.random((1500, 60)) < 0.05, 1.0, 0.0))
+SCORER = neighbors.WordRotatorsScorer(ROWS[:60], BAGS[:8], BAGS)
+
+
+def index(items: Any = ROWS) -> neighbors.SimilarityIndex:
+    return fastcos.SimilarityIndex().fit(items)
+
+
+def changed_index() -> Any:
+    made = index()
+    made.add(QUERIES)
+    made.remove([3])
+    return made.search(QUERIES, 5)
+
+
+def saved_index() -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        index().save(Path(folder) / "index")
+        return fastcos.SimilarityIndex.open(Path(folder) / "index").search(QUERIES, 5)
+
+
+OPERATIONS: dict[str, Callable[[], Any]] = {
+    "top_k": lambda: fastcos.top_k(QUERIES, ROWS, 5),
+    "top_k_self": lambda: fastcos.top_k(ROWS, k=5),
+    "top_k_int8": lambda: fastcos.top_k(QUERIES, (ROWS * 20).astype(np.int8), 5, measure="dot"),
+    "top_k_csls": lambda: fastcos.top_k(QUERIES, ROWS, 5, measure="csls"),
+    "top_k_recos": lambda: fastcos.top_k(QUERIES, ROWS, 5, measure="recos"),
+    "top_k_sparse": lambda: fastcos.top_k(SPARSE, k=5),
+    "neighbors_above": lambda: fastcos.neighbors_above(QUERIES, 0.3, ROWS),
+    "neighbors_above_sparse": lambda: fastcos.neighbors_above(SPARSE, 0.7),
+    "near_duplicates": lambda: neighbors.near_duplicates(ROWS, 0.9),
+    "similarity_blocks": lambda: list(neighbors.similarity_blocks(QUERIES, ROWS)),
+    "rescore": lambda: neighbors.rescore(QUERIES, ROWS, LISTS, 5),
+    "rerank": lambda: neighbors.rerank(fastcos.top_k(QUERIES[:8], ROWS, 5), SCORER),
+    "semantic_search": lambda: neighbors.semantic_search(QUERIES, ROWS, top_k=5),
+    "index": lambda: index().search(QUERIES, 5),
+    "changed_index": changed_index,
+    "saved_index": saved_index,
+    "transformer": lambda: fastcos.NeighborsTransformer(5).fit_transform(ROWS),
+    "matmul": lambda: fastcos.matmul(SPARSE, RIGHT),
+    "svd": lambda: fastcos.randomized_svd(SPARSE, 3),
+}
+RIGHT = RNG.standard_normal((60, 16))
+
+
+def digest(found: Any) -> bytes:
+    """Return the bytes of arrays, sparse matrices, and whatever holds them."""
+    if isinstance(found, np.ndarray):
+        return found.tobytes()
+    if sp.issparse(found):
+        return digest([found.indptr, found.indices, found.data])
+    if isinstance(found, (list, tuple)):
+        return b"".join(map(digest, found))
+    return repr(found).encode()
+
+
+def faults(operation: str, children: int) -> tuple[int, int]:
+    """Fork children beside two busy threads; return how many hung, and how many were wrong."""
+    call = OPERATIONS[operation]
+    expected = digest(call())
+    digest(call())  # the second call no longer takes what the first one takes uncompiled
+    stop = threading.Event()
+
+    def repeat() -> None:
+        while not stop.is_set():
+            call()
+
+    threads = [threading.Thread(target=repeat, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    waits = np.random.default_rng(1).uniform(0.0, 0.02, children)
+    hung = wrong = 0
+    try:
+        for wait in waits:
+            time.sleep(wait)
+            status = forked(lambda: digest(call()) == expected)
+            hung += status is None
+            wrong += status not in (None, 0)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    return hung, wrong
+
+
+def forked(call: Callable[[], bool]) -> int | None:
+    """Return the exit status of a child that calls once, None if it had to be killed."""
+    child = os.fork()
+    if child == 0:
+        status = 2
+        try:
+            status = 0 if call() else 1
+        finally:
+            os._exit(status)
+    until = time.monotonic() + HANG
+    while time.monotonic() < until:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("operations", nargs="*", metavar="OPERATION")
+    parser.add_argument("--children", type=int, default=200)
+    given = parser.parse_args()
+    warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
+    total = 0
+    for operation in given.operations or OPERATIONS:
+        start = time.monotonic()
+        hung, wrong = faults(operation, given.children)
+        total += hung + wrong
+        seconds = time.monotonic() - start
+        print(f"{operation:24} {hung} hung, {wrong} wrong of {given.children}, {seconds:.0f} s",
+              flush=True)  # fmt: skip
+    return int(total > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
