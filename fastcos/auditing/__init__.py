@@ -13,7 +13,7 @@ parametrisations, and offers forms that do not depend on D::
       +-- variants                    other parametrisations, and invariant baselines
       +-- label_recovery              range of the AUC of labels over rescalings
       |
-    Audit (report)                    numbers, verdict, advice; to_dict() for JSON
+    Audit (report, records)           numbers, verdict, advice; sections() for every form of it
 
     model_diff                        two versions: change of basis or real change
 

@@ -8,7 +8,8 @@ from fastcos import metrics, parallel, validation
 from fastcos.auditing import certificates, variants
 from fastcos.auditing.certificates import ItemRows
 from fastcos.auditing.label_recovery import search_rescalings
-from fastcos.auditing.report import TRAINED_ON, Audit, VariantScores
+from fastcos.auditing.records import TRAINED_ON, VariantScores
+from fastcos.auditing.report import Audit
 from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
 from fastcos.measures.row_transforms import fingerprints

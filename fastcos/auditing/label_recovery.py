@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import metrics, validation
-from fastcos.auditing.report import LabelRecovery
+from fastcos.auditing.records import LabelRecovery
 from fastcos.rescaling.cosine_bounds import CONDITION, as_condition
 from fastcos.validation import Floats
 

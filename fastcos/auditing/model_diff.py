@@ -15,8 +15,7 @@ from fastcos import metrics, validation
 from fastcos.auditing import certificates
 from fastcos.auditing.robustness import standard_error
 from fastcos.metrics.list_overlap import jaccard_per_query
-from fastcos.reports.record import Record
-from fastcos.reports.table import Table, as_table
+from fastcos.reports import Estimate, Record, Section, Table, as_table
 from fastcos.rescaling.canonical import query_metric
 from fastcos.rescaling.moments import triangle
 from fastcos.validation import Floats, Integers
@@ -92,16 +91,28 @@ class ModelDiff(Record):
             f"{changed - real:.1%} explained by a linear change of basis, {real:.1%} not."
         )
 
-    def table(self) -> Table:
-        """The overlaps, for ``repr``, with the verdict."""
+    def sections(self) -> tuple[Section]:
+        """The overlaps, and what is behind them."""
         rows = [
-            ("as it is", self.overlap),
-            ("columns rescaled to fit", self.overlap_after_rescaling),
-            ("mapped linearly to fit", self.overlap_after_linear_map),
-            ("by each version's query metric", self.query_metric_overlap),
+            ("as it is", self.overlap, self.overlap_error),
+            ("columns rescaled to fit", self.overlap_after_rescaling, 0.0),
+            ("mapped linearly to fit", self.overlap_after_linear_map, self.linear_error),
+            ("by each version's query metric", self.query_metric_overlap, 0.0),
         ]
-        title = f"Overlap of the {self.k} nearest with the old version, {self.n_listed:,} items"
-        return Table(title, ("old version", "overlap"), rows, self.verdict)
+        estimates = [
+            (name, Estimate(share, error)) for name, share, error in rows if share is not None
+        ]
+        title = (
+            f"Share of the {self.k} nearest that the old version has too, {self.n_listed:,} items"
+        )
+        facts = {
+            "share of the new items that is a linear image of the old": self.explained_new,
+            "share of the old items that is a linear image of the new": self.explained_old,
+            "condition of the linear map": self.condition,
+            "relative change of predictions": self.prediction_change,
+        }
+        table = Table(title, ("old version", "overlap"), estimates)
+        return (Section("Since the old version", (), [table], facts, verdict=self.verdict),)
 
     def to_dict(self) -> dict[str, Any]:
         """Fields as plain Python values, with the verdict."""

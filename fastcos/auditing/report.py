@@ -1,102 +1,23 @@
-"""The report of an audit: its numbers as records, a verdict in one sentence, and advice."""
+"""The report of an audit: its numbers as a record, a verdict in one sentence, and advice."""
 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fastcos import metrics
-from fastcos.reports.record import Record
-from fastcos.reports.table import Table, as_table
+from fastcos.auditing.records import (
+    BALANCED,
+    LabelRecovery,
+    RobustnessPoint,
+    VariantScores,
+    variants_table,
+)
+from fastcos.reports import MAX_ROWS, Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
-# other parametrisations, and what the model was trained on
-BALANCED, ITEMS_ORTHONORMAL = "balanced", "items_orthonormal"
-USERS_ORTHONORMAL = "users_orthonormal"
-TRAINED_ON = ("dot", "cosine", "unknown")
-
-
-@dataclass(frozen=True)
-class RobustnessPoint(Record):
-    """Bounds on the share of neighbours that survive every map of at most this condition.
-
-    Attributes
-    ----------
-    condition : float
-    certified_linear : float
-        Share of all edges that survive every invertible map: a lower bound.
-    certified : float
-        Share of the sampled edges that survive every rescaling: a lower bound.
-    unbroken : float
-        Share of the sampled edges that the attack by rescalings did not remove: an upper bound.
-    certified_error, unbroken_error : float
-        Standard errors of the two sampled shares, over items.
-    """
-
-    condition: float
-    certified_linear: float
-    certified: float
-    unbroken: float
-    certified_error: float
-    unbroken_error: float
-
-
-@dataclass(frozen=True)
-class VariantScores(Record):
-    """Other embeddings of the same items compared with the given ones.
-
-    Attributes
-    ----------
-    name, meaning : str
-    condition : float or None
-        Of the linear map from the given items to the variant; None if it is not invertible.
-    jaccard, overlap : float
-        Jaccard index of the k nearest with the given ones, and rank-biased overlap; means over
-        sampled items.
-    jaccard_error : float
-        Standard error of jaccard, over items.
-    rsa : float or None
-        Correlation of the cosines of sampled items with the given ones; None if all are equal.
-    hubness : float
-        Skewness of how often an item is in the sampled lists.
-    auc : float or None
-        Probability that a pair of one label has a larger cosine than a pair of two labels. None
-        without labels.
-    """
-
-    name: str
-    meaning: str
-    condition: float | None
-    jaccard: float
-    overlap: float
-    jaccard_error: float
-    rsa: float | None
-    hubness: float
-    auc: float | None
-
-
-@dataclass(frozen=True)
-class LabelRecovery(Record):
-    """How well cosines recover labels under the worst and the best rescaling found.
-
-    Attributes
-    ----------
-    condition : float
-        Largest condition of the rescalings in the search.
-    n_items : int
-        Labelled items that the values refer to; the search did not see them.
-    given, low, high : float
-        Pairwise AUC of the embeddings as given, and the lowest and highest AUC found, on items
-        that the search did not see. The true range is at least as wide.
-    low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of the D that attain them, for items / D.
-    """
-
-    condition: float
-    n_items: int
-    given: float
-    low: float
-    high: float
-    low_rescaling: Floats
-    high_rescaling: Floats
+# dimensions of the figure: bars that fit a narrow screen
+MAX_BARS = 64
 
 
 @as_table
@@ -307,9 +228,9 @@ class Audit(Record):
             )
         return tuple(found)
 
-    def shape(self) -> dict[str, float | None]:
-        """Statistics of the embeddings as given, by description; None or NaN if undefined."""
-        statistics = {
+    def statistics(self) -> dict[str, float | None]:
+        """Numbers of the embeddings as given, by description; None or NaN if undefined."""
+        found = {
             "mean cosine of all pairs": self.mean_cosine,
             f"effective rank, of {self.n_dimensions}": self.effective_rank,
             "IsoScore (1 is isotropic)": self.isoscore,
@@ -317,20 +238,132 @@ class Audit(Record):
             "share of items in no list": self.hubness.antihub_share,
         }
         if self.popularity is not None:
-            statistics |= {
+            found |= {
                 "popularity and norm, correlation": self.popularity.norm_correlation,
                 "popularity and hubness, correlation": self.popularity.hubness_correlation,
                 "popularity and mean cosine, correlation": self.popularity.cosine_correlation,
                 "popularity of neighbours over that of items": self.popularity.lift,
             }
-        return statistics
+        return found
 
-    def table(self) -> Table:
-        """The robustness curve, for ``repr``, with the verdict."""
-        header = ("condition", "lower bound (proved)", "upper bound (no counterexample)")
-        rows = [(f"{p.condition:g}", p.certified, p.unbroken) for p in self.robustness]
+    def sections(self) -> tuple[Section, ...]:
+        """Robustness, dimensions, parametrisations, invariant baselines, labels, shape, method."""
+        recovery = self.label_recovery
+        return (
+            self._robustness(),
+            self._dimensions(),
+            *self._variants(),
+            *(() if recovery is None else recovery.sections()),
+            Section(
+                "Shape",
+                ("Statistics of the embeddings as given; a rescaling changes each of them.",),
+                facts=self.statistics(),
+            ),
+            Section(
+                "How to read this",
+                (
+                    "Training determines what the model predicts. For many models it does not "
+                    "determine the scale of the latent dimensions: any D on one side and its "
+                    "inverse on the other predict the same (Steck, Ekanadham, Kallus 2024, "
+                    "arXiv:2403.05440). Condition 1 is no change. For scale: 2.3 lies between the "
+                    "two special cases of that paper on its own simulation.",
+                    f"Certificates and attacks use {self.n_sampled} sampled items, the comparisons "
+                    f"{self.n_listed:,}, all else all items unless it says otherwise. A "
+                    "certificate is a proof; an attack is a D that was found; between the two "
+                    "nothing is known.",
+                ),
+            ),
+        )
+
+    def _robustness(self) -> Section:
+        label = "Share of neighbours that survive every rescaling, by condition: " + "; ".join(
+            f"at {p.condition:g} between {p.certified:.0%} and {p.unbroken:.0%}"
+            for p in self.robustness
+        )
+        header = (
+            "condition", "linear maps, lower bound (proved)", "rescalings, lower bound (proved)",
+            "upper bound (no counterexample)",
+        )  # fmt: skip
+        rows = [
+            (f"{p.condition:g}", Estimate(p.certified_linear),
+             Estimate(p.certified, p.certified_error), Estimate(p.unbroken, p.unbroken_error))
+            for p in self.robustness
+        ]  # fmt: skip
         title = f"Audit of {self.summary}: share of the {self.k} nearest that stay"
-        return Table(title, header, rows, self.verdict)
+        return Section(
+            "How much rescaling do the neighbours survive?",
+            (
+                "A rescaling D multiplies the latent dimensions of the users and divides those of "
+                "the items. It changes cosines, but no dot product of a user and an item. Its "
+                "condition is its largest factor over the smallest. The true share of neighbours "
+                "that survive every D of a condition is in the shaded band. Below the band "
+                "neighbours are certified; above it an attack found a D that removes them. The "
+                f"vertical line is condition {self.condition:g}.",
+                f"Rescalings: {self.n_sampled} sampled items, ± one standard error; linear maps: "
+                "all items.",
+            ),
+            [Table(title, header, rows)],
+            figures=[Figure("robustness", self, 320, label)],
+        )
+
+    def _dimensions(self) -> Section:
+        order = np.argsort(-self.dimension_shares, kind="stable")[:MAX_ROWS].tolist()
+        rows = [(str(number), Estimate(float(self.dimension_shares[number]))) for number in order]
+        label = (
+            f"Share of each latent dimension in the sensitivity index: the largest is {rows[0][1]},"
+            f" of dimension {rows[0][0]}; an equal share would be {1 / self.n_dimensions:.3f}"
+        )
+        n_hidden = self.n_dimensions - MAX_BARS
+        hidden = f"; {n_hidden} smaller ones are not drawn" if n_hidden > 0 else ""
+        drawn = self.dimension_shares.any()
+        return Section(
+            "Which dimensions does it come from?",
+            (
+                "The sensitivity index is on a scale from 0 to 1. A rescaling of condition κ moves "
+                "Fisher's z of a neighbour by up to about the index times ln κ. Each bar is the "
+                f"share of one latent dimension, counted from 0{hidden}. The dashed line is an "
+                "equal share.",
+            ),
+            [Table("Share of a dimension in the sensitivity", ("dimension", "share"), rows)],
+            {
+                "sensitivity index (mean total variation)": self.sensitivity,
+                "sensitivity index in a random basis": self.random_basis_sensitivity,
+            },
+            [Figure("dimension_shares", self, 260, label)] if drawn else (),
+        )
+
+    def _variants(self) -> tuple[Section, Section]:
+        forms, baselines = self.parametrizations, self.invariant_baselines
+        known = [one.meaning for one in forms if one.name == self.parametrization]
+        with_users = any(row.name == "query_metric" for row in baselines)
+        explanation = (
+            f"Jaccard index of the {self.k} nearest neighbours of {self.n_listed:,} items with the "
+            "given ones, ± one standard error; overlap weights the first ranks more. RSA: "
+            "correlation of all their cosines. Hubness: skewness of how often an item is listed. "
+            "Condition: of the linear map from the given items."
+        )
+        return (
+            Section(
+                "The same model under other parametrisations",
+                (
+                    "Each row has the same dot products of users and items. If its neighbours "
+                    "differ from the given ones, only the parametrisation differs."
+                    + "".join(f" The given factors: {meaning}." for meaning in known),
+                    explanation,
+                ),
+                [variants_table("Parametrisations of the same model", (self.given, *forms))],
+            ),
+            Section(
+                "What no rescaling changes",
+                (
+                    "Cosines of these baselines are the same for every rescaling, and for every "
+                    "linear map, of the model. Low agreement with the given embeddings is not "
+                    "their fault."
+                    + ("" if with_users else " One more needs the embeddings of the users."),
+                ),
+                [variants_table("Invariant baselines", baselines)],
+            ),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain Python values, with the verdict and the advice."""

@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.auditing import attacks, certificates
-from fastcos.auditing.report import RobustnessPoint
+from fastcos.auditing.records import RobustnessPoint
 from fastcos.neighbors.index import SimilarityIndex
 from fastcos.validation import Floats
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastcos import metrics, validation
 from fastcos.auditing import certificates
-from fastcos.auditing.report import BALANCED, ITEMS_ORTHONORMAL, USERS_ORTHONORMAL, VariantScores
+from fastcos.auditing.records import BALANCED, ITEMS_ORTHONORMAL, USERS_ORTHONORMAL, VariantScores
 from fastcos.auditing.robustness import standard_error
 from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.measures import Plain

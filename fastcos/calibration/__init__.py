@@ -11,8 +11,9 @@ vectors::
       +-- tail                generalised Pareto distribution, beyond the observed scores
       +-- rescaled            how far rescalings D move the threshold: threshold_range
       |
-    Calibration (result)      threshold, p_value, expected_false, false_discovery_rate, intervals;
-                              save and load as JSON
+    distribution              threshold, p_value, expected_false, false_discovery_rate
+      |
+    Calibration (result)      intervals over rows, verdict, notes; files: save and load as JSON
 
     labelled                  calibrate_pairs: error rates and probabilities from labelled pairs
     pairs                     pairs_near: examples next to a threshold; score_pairs
@@ -23,10 +24,11 @@ pairs of few rows are little evidence.
 """
 
 from fastcos.calibration.calibrate import calibrate
+from fastcos.calibration.distribution import RATES
 from fastcos.calibration.labelled import METHODS, LabelledCalibration, calibrate_pairs
 from fastcos.calibration.pairs import NearPairs, pairs_near, score_pairs
 from fastcos.calibration.rescaled import ThresholdRange, threshold_range
-from fastcos.calibration.result import RATES, Calibration
+from fastcos.calibration.result import Calibration
 from fastcos.calibration.tail import Tail
 
 __all__ = [

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import parallel, validation
+from fastcos.calibration.distribution import EXTRAPOLATED, RATES
 from fastcos.calibration.histogram import (
     Pairs,
     bins_of,
@@ -14,7 +15,7 @@ from fastcos.calibration.histogram import (
     independent_pairs,
 )
 from fastcos.calibration.rescaled import SAMPLE, threshold_range
-from fastcos.calibration.result import EXTRAPOLATED, RATES, Calibration
+from fastcos.calibration.result import Calibration
 from fastcos.calibration.tail import fit_tail
 from fastcos.measures.base import Measure, get_measure
 from fastcos.measures.row_transforms import fingerprints

@@ -6,12 +6,16 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.reports.record import Record
+from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
 METHODS = ("isotonic", "platt")
+# prevalences of the table of probabilities, from one relevant pair in a thousand; its rows
+_PREVALENCES = (0.5, 0.1, 0.01, 0.001)
+_ROWS = 9
 
 
+@as_table
 @dataclass(frozen=True)
 class LabelledCalibration(Record):
     """Error rates and probabilities from pairs that are known to be relevant or not.
@@ -51,6 +55,43 @@ class LabelledCalibration(Record):
     false_negative_rate: Floats
     knots: Floats
     probabilities: Floats
+
+    @property
+    def verdict(self) -> str:
+        """How well the scores tell the two kinds apart."""
+        return (
+            f"{self.n_relevant:,} pairs are labelled relevant and {self.n_other:,} not; a relevant "
+            f"one has the higher score with probability {self.auc:.3f}."
+        )
+
+    def sections(self) -> tuple[Section]:
+        """Error rates and probabilities by threshold."""
+        low, high = self.thresholds[0], self.thresholds[-1]
+        thresholds = (low + np.arange(_ROWS) * (high - low) / (_ROWS - 1)).tolist()
+        header = ("threshold", "false positive", "false negative")
+        rows = [
+            (threshold, *map(Estimate, self.error_rates(threshold)),
+             *(float(self.probability(threshold, prevalence=share)) for share in _PREVALENCES))
+            for threshold in thresholds
+        ]  # fmt: skip
+        title = "Error rates, and the probability of being relevant if this share of all pairs is"
+        label = (
+            "Share of the pairs that are not relevant and accepted, and of the relevant ones that "
+            "are not accepted, by threshold"
+        )
+        return (
+            Section(
+                "Labelled pairs",
+                (
+                    f"The probability that a pair is relevant ({self.method}) depends on the share "
+                    "of relevant pairs where it comes from, which is usually far lower than among "
+                    "labelled ones.",
+                ),
+                [Table(title, (*header, *(f"if {share:g}" for share in _PREVALENCES)), rows)],
+                figures=[Figure("operating_curve", self, 260, label)],
+                verdict=self.verdict,
+            ),
+        )
 
     def error_rates(self, threshold: float) -> tuple[float, float]:
         """Shares of false positives and of false negatives where this score and more is accepted.

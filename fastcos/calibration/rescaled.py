@@ -7,7 +7,7 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.measures.row_transforms import unit_rows
-from fastcos.reports.record import Record
+from fastcos.reports import Record, Section, as_table
 from fastcos.rescaling.cosine_bounds import CONDITION, as_condition, fisher_z_interval, tv_index
 from fastcos.validation import Floats
 
@@ -26,6 +26,7 @@ _FEW_COLUMNS = 3
 _GLOBAL_TRIALS = 1000
 
 
+@as_table
 @dataclass(frozen=True)
 class ThresholdRange(Record):
     """Thresholds of one false-positive rate over the rescalings D of at most a condition.
@@ -63,6 +64,28 @@ class ThresholdRange(Record):
             f"Rescalings D of condition {self.condition:g}, which change no dot product of a "
             f"model, move the threshold for a rate of {self.fpr:g} from {self.given:.3f} to "
             f"anything between {self.low:.3f} and {self.high:.3f} (pairs of {self.n_rows:,} items)."
+        )
+
+    def sections(self) -> tuple[Section]:
+        """The range of the threshold."""
+        return (
+            Section(
+                "How far a free choice moves the threshold",
+                (
+                    "A rescaling D multiplies the latent dimensions of one side of a model and "
+                    "divides those of the other. It changes cosines, but no dot product. Both "
+                    f"ends were found by search on the pairs of {self.n_rows:,} items, so the true "
+                    "range is at least as wide. No linear map of the condition moves the threshold "
+                    "beyond the bounds.",
+                ),
+                facts={
+                    f"threshold as given, rate {self.fpr:.2g}": self.given,
+                    "least threshold found": self.low,
+                    "greatest threshold found": self.high,
+                    "bounds of the threshold": f"{self.bound_low:.3f} .. {self.bound_high:.3f}",
+                },
+                verdict=self.verdict,
+            ),
         )
 
     def spans(self, score: float) -> bool:

@@ -1,28 +1,19 @@
-"""The result of a calibration: what a score means, as probabilities, thresholds and intervals."""
+"""The result of a calibration: intervals over rows, and what a score means in words."""
 
-import json
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fastcos import io, validation
-from fastcos.calibration.histogram import COSINE_BINS, N_BINS, Bins
+from fastcos import validation
+from fastcos.calibration import files
+from fastcos.calibration.distribution import OBSERVED, RATES, PairDistribution
 from fastcos.calibration.rescaled import ThresholdRange
-from fastcos.calibration.tail import Tail
-from fastcos.reports.record import Record
+from fastcos.reports import Figure, Section, Table, as_table
 from fastcos.rescaling.cosine_bounds import fisher_z_interval
-from fastcos.storage import FastcosFormatError, PathLike
+from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
-# rates at which the counts of each row are kept
-RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-# pairs above a score from which their share is used as it is; with fewer, the tail model: a share
-# of 100 independent pairs has a standard error of 10 %
-_OBSERVED = 100
-# how far below one pair the tail model is used: two powers of ten
-EXTRAPOLATED = 0.01
 # the rate of the notes on rows
 _NOTED_RATE = 1e-4
 # pairs that count as one independent pair from which the notes report it; of independent normal
@@ -35,17 +26,11 @@ _POOR_FIT = 0.1
 # level. At 1, 94 of 100 intervals of 99 % held for words at 1e-4
 # (tests.robustness.calibrated_rates held_out)
 _BORROWED = 10**0.5
-_FORMAT = "fastcos calibration, version 1"
-_READING = (
-    "counts[i] pairs have a score from low + (first_bin + i) * width up to the next edge; the "
-    "share of random pairs at or above an edge is the sum of the counts from there on, over "
-    "n_pairs. Above tail.start, where fewer than 100 pairs are left: tail.share * (1 + tail.shape "
-    "* (score - tail.start) / tail.scale) ** (-1 / tail.shape)."
-)
 
 
+@as_table
 @dataclass(frozen=True)
-class Calibration(Record):
+class Calibration(PairDistribution):
     """The distribution of the scores of random pairs, and what follows for one score.
 
     A false positive is a random pair that reaches a threshold. Random pairs hold a few related
@@ -99,192 +84,16 @@ class Calibration(Record):
     0.01
     """
 
-    measure: str
-    fpr: float
-    low: float
-    width: float
-    counts: Integers
-    n_queries: int
-    n_items: int
-    self_join: bool
     n_given: tuple[int, int]
     n_zero: int
     n_duplicates: int
     levels: Floats
     query_counts: Integers
     independent: Floats
-    tail: Tail | None
     rescaling: ThresholdRange | None
     dataset: str
     model: str | None = None
     model_version: str | None = None
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of pairs in the distribution."""
-        return self.n_queries * (self.n_items - self.self_join)
-
-    @property
-    def edges(self) -> Floats:
-        """Edges of the bins, (65537,) float64."""
-        return Bins(self.low, self.width).edges
-
-    @property
-    def pairs_above(self) -> Integers:
-        """Number of pairs at or above each edge, (65537,) int64."""
-        return np.append(np.cumsum(self.counts[::-1])[::-1], 0)
-
-    @property
-    def smallest_fpr(self) -> float:
-        """The smallest false-positive rate for which a threshold is given: 0.01 over the pairs."""
-        return EXTRAPOLATED / self.n_pairs
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        """The rates of ``RATES`` for which a threshold is given."""
-        return tuple(rate for rate in RATES if rate >= self.smallest_fpr)
-
-    def threshold(self, fpr: float | None = None) -> float:
-        """The least score that a random pair reaches with at most this probability.
-
-        Parameters
-        ----------
-        fpr : float, optional
-            False-positive rate, from ``smallest_fpr`` to 1. Default: the attribute fpr.
-
-        Returns
-        -------
-        float
-            An edge of a bin where at least 100 pairs are above it, else a score of the tail model.
-            If more pairs than that have the largest score: the next larger float.
-
-        Raises
-        ------
-        ValueError
-            fpr out of range.
-        """
-        fpr = self.fpr if fpr is None else fpr
-        fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)
-        allowed, above = fpr * self.n_pairs, self.pairs_above
-        # 1e-9 forgives the rounding of fpr times the pairs
-        edges = self.edges
-        edges[-1] = np.nextafter(edges[-1], np.inf)  # the last bin holds its upper edge
-        allowed *= 1 + 1e-9
-        if self.tail is None:
-            return float(edges[np.argmax(above <= allowed)])
-        first = int(np.argmax(above <= max(allowed, _OBSERVED)))
-        if allowed >= _OBSERVED <= above[first]:
-            return float(edges[first])
-        found = max(self.tail.threshold(fpr), float(edges[first]))
-        return min(found, float(edges[-1])) if self._is_bounded else found
-
-    @property
-    def _is_bounded(self) -> bool:
-        """Whether no score can be beyond the last edge."""
-        return Bins(self.low, self.width) == COSINE_BINS
-
-    def p_value(self, scores: Any) -> Floats:
-        """The probability that a random pair has a score at least as high.
-
-        Parameters
-        ----------
-        scores : float or array_like, any shape
-            Such as ``top_k(...).scores``. -inf, the padding of a search, has probability 1.
-
-        Returns
-        -------
-        ndarray, float64
-            Of the shape of scores, at least ``smallest_fpr``. Of the lower edge of the score's
-            bin while at least 100 pairs are above it, then of the tail model.
-
-        Raises
-        ------
-        ValueError
-            NaN.
-        """
-        values = np.asarray(scores, np.float64)
-        if np.isnan(values).any():
-            raise ValueError("scores must not be NaN, got one")
-        above = self.pairs_above
-        counts = above[Bins(self.low, self.width).of(values)]
-        counts = np.where(values > self.edges[-1], 0, counts)
-        p = counts / self.n_pairs
-        rare = counts < _OBSERVED
-        if self.tail is None:
-            p = (counts + 1) / (self.n_pairs + 1)
-        elif rare.any():
-            least = above[above >= _OBSERVED].min(initial=self.n_pairs) / self.n_pairs
-            start = np.maximum(values, self.tail.start)
-            # beyond the highest of N scores a further one is with probability 1 / (N + 1)
-            least = np.where(counts == 0, min(least, 1 / (self.n_pairs + 1)), least)
-            p = np.where(rare, np.minimum(self.tail.p_value(start), least), p)
-        if self._is_bounded:
-            p = np.where(values > self.edges[-1], 0.0, p)
-        return np.maximum(p, self.smallest_fpr)
-
-    def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:
-        """The number of random pairs expected at or above a score: the E-value of a search.
-
-        Parameters
-        ----------
-        scores : float or array_like
-        n_items, n_queries : int
-            Items searched, and queries that search them.
-
-        Returns
-        -------
-        ndarray, float64
-            n_queries n_items p_value(scores), of the shape of scores.
-
-        Notes
-        -----
-        Source: the E-value of sequence search, Karlin and Altschul 1990.
-        """
-        n_items = validation.as_count("n_items", n_items)
-        n_queries = validation.as_count("n_queries", n_queries)
-        return n_queries * n_items * self.p_value(scores)
-
-    def false_discovery_rate(self, scores: Any, *, n_items: int) -> Floats:
-        """Benjamini-Hochberg adjusted p-values of the neighbours of a set of queries.
-
-        Accept neighbours of at most q: then the share of random pairs among those accepted is at
-        most q on average. The tests are all pairs of a query and an item, also those that the
-        lists leave out, which are the lower scores. The calibration must be of pairs that are not
-        related, such as other queries of which nothing is relevant: a pair that is part of the
-        calibration adds itself to the expected number.
-
-        Parameters
-        ----------
-        scores : array_like (n, k)
-            Scores of n queries' neighbours, such as ``top_k(...).scores``.
-        n_items : int
-            Items that each query could find.
-
-        Returns
-        -------
-        ndarray (n, k), float64
-            From 0 to 1; 1 for padding.
-
-        Raises
-        ------
-        ValueError
-            scores that are not two-dimensional, NaN.
-
-        Notes
-        -----
-        Source: Benjamini and Hochberg 1995, by ``scipy.stats.false_discovery_control``.
-        """
-        from scipy.stats import false_discovery_control
-
-        values = np.asarray(scores, np.float64)
-        if values.ndim != 2 or not values.size:
-            raise ValueError(f"scores must be of shape (n, k), got {values.shape}")
-        n_items = validation.as_count("n_items", n_items, low=values.shape[1])
-        # p times the tests over the listed: what SciPy then multiplies by listed over rank. 1 for
-        # more, which any rank leaves at 1
-        p = np.minimum(self.p_value(values) * (n_items / values.shape[1]), 1.0)
-        adjusted: Floats = false_discovery_control(p.ravel()).reshape(values.shape)
-        return adjusted
 
     def rate_interval(
         self, fpr: float, *, confidence: float = 0.95, held_out: bool = False
@@ -441,7 +250,7 @@ class Calibration(Record):
                 "items[near_duplicates(items, 0.9999).representatives]."
             )
         top = self.counts[-1] / self.n_pairs
-        if top > self.smallest_fpr and self.counts[-1] >= _OBSERVED:
+        if top > self.smallest_fpr and self.counts[-1] >= OBSERVED:
             found.append(
                 f"A share of {top:.2g} of all pairs is in the last bin: no threshold within the "
                 "range has a lower rate."
@@ -449,28 +258,79 @@ class Calibration(Record):
         if self.tail is not None and self.tail.distance > _POOR_FIT:
             found.append(
                 f"The tail model does not fit (distance {self.tail.distance:.2f}): do not use "
-                f"rates below {_OBSERVED / self.n_pairs:.1g}."
+                f"rates below {OBSERVED / self.n_pairs:.1g}."
             )
         return tuple(found)
+
+    def sections(self) -> tuple[Section, ...]:
+        """The distribution, thresholds by rate, the range over rescalings, method."""
+        shares = "; ".join(f"{self.threshold(rate):.3f} or more: {rate:g}" for rate in self.rates)
+        model = "The tail has no spread: there is no model of it."
+        if (tail := self.tail) is not None:
+            model = (
+                "Where fewer than 100 pairs are left, a generalised Pareto distribution continues "
+                f"the {tail.n_pairs:,} highest scores: shape {tail.shape:.2f}, scale "
+                f"{tail.scale:.3g}, from {tail.start:.3f} on. Its largest distance to them "
+                f"(Kolmogorov-Smirnov) is {tail.distance:.3f}."
+            )
+        distribution = Section(
+            "How scores of random pairs are distributed",
+            (
+                f"Scores of all pairs. The dashed line is the threshold {self.threshold():.3f} for "
+                f"a rate of {self.fpr:g}. {model}",
+            ),
+            figures=[
+                Figure("scores", self, 260, f"Histogram of the scores of random pairs; {shares}"),
+                Figure("tail", self, 300, f"Probability of a score or more: {shares}"),
+            ],
+        )
+        method = Section(
+            "How to read this",
+            (
+                "Random pairs hold a few related ones. The rate among unrelated pairs is therefore "
+                "at most the one given, and nearly it where related pairs are rare. The rates hold "
+                "for rows from the same source as these: calibrate again for another model, "
+                "language or collection.",
+                f"Scores are counted exactly in bins of width {self.width:.2g}; a score within "
+                "rounding of an edge may be in the next bin. Pairs share rows, so that the "
+                "intervals count them as fewer independent ones, as a bootstrap of the rows does.",
+                f"Data: SHA-256 {self.dataset}.",
+            ),
+        )
+        moved = () if self.rescaling is None else self.rescaling.sections()
+        return (distribution, self.thresholds(), *moved, method)
+
+    def thresholds(self) -> Section:
+        """Thresholds by false-positive rate."""
+        condition = None if self.rescaling is None else self.rescaling.condition
+        n_items, rows = self.n_given[1], []
+        for rate in self.rates:
+            threshold = self.threshold(rate)
+            low, high = self.threshold_interval(rate, confidence=0.99)
+            cells = [f"{rate:g}", threshold, f"{low:.3f} .. {high:.3f}", f"{rate * n_items:,.3g}"]
+            if condition is not None:
+                least, most = self.rate_range(min(threshold, 1.0), condition)
+                cells.append(f"{least:.1g} .. {most:.1g}")
+            rows.append(cells)
+        header = ["rate", "threshold", "99 % interval", f"by chance in {n_items:,} items"]
+        if condition is not None:
+            header.append(f"rate, linear maps up to {condition:g}")
+        title = f"Thresholds of the {self.measure} by false-positive rate, {self.n_pairs:,} pairs"
+        return Section(
+            "What threshold for what error?",
+            (
+                "A false positive is a random pair that reaches the threshold. The interval is "
+                "over rows drawn again. By chance: how many items a query finds so.",
+            ),
+            [Table(title, header, rows)],
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values; of the counts, those from first_bin to the last one.
 
         The dict says how to read it, so that JSON of it can be used without fastcos.
         """
-        used = np.flatnonzero(self.counts)
-        first, last = int(used[0]), int(used[-1]) + 1
-        values = super().to_dict()
-        return {
-            "format": _FORMAT,
-            "reading": _READING,
-            "verdict": self.verdict,
-            "notes": list(self.notes),
-            "n_pairs": self.n_pairs,
-            "first_bin": first,
-            **values,
-            "counts": self.counts[first:last].tolist(),
-        }
+        return files.document(self, super().to_dict())
 
     def save(self, path: PathLike) -> None:
         """Write the result as a JSON file, atomically; one line a field.
@@ -479,11 +339,7 @@ class Calibration(Record):
         ----------
         path : path-like
         """
-        lines = (
-            f"{json.dumps(key)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}"
-            for key, value in self.to_dict().items()
-        )
-        io.write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+        files.write(path, self.to_dict())
 
     @classmethod
     def load(cls, path: PathLike) -> "Calibration":
@@ -502,26 +358,5 @@ class Calibration(Record):
         FastcosFormatError
             The file is not such a file, or is damaged.
         """
-        try:
-            document = json.loads(Path(path).read_text("utf8"))
-            if document["format"] != _FORMAT:
-                raise ValueError(f"format must be {_FORMAT!r}, got {document['format']!r}")
-            counts, first = np.zeros(N_BINS, np.int64), int(document["first_bin"])
-            counts[first : first + len(document["counts"])] = document["counts"]
-            values = {field.name: document[field.name] for field in fields(cls)}
-            tail, rescaling = values["tail"], values["rescaling"]
-            values |= {
-                "counts": counts,
-                "n_given": tuple(values["n_given"]),
-                "levels": np.array(values["levels"], np.float64),
-                "query_counts": np.array(values["query_counts"], np.int64),
-                "independent": np.array(values["independent"], np.float64),
-                "tail": None if tail is None else Tail(**tail),
-                "rescaling": None if rescaling is None else ThresholdRange.of(rescaling),
-            }
-            found = cls(**values)
-            if counts.min() < 0 or counts.sum() != found.n_pairs:
-                raise ValueError(f"counts must sum to {found.n_pairs}, got {counts.sum()}")
-        except (KeyError, TypeError, ValueError) as error:
-            raise FastcosFormatError(f"{path} is no calibration: {error}") from None
+        found: Calibration = files.read(path, cls)
         return found

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastcos.reports.record import Record
+from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
 # share of the pairs that the tail holds, and the least number of them: enough to fit two

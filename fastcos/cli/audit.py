@@ -12,9 +12,9 @@ from fastcos.cli.terminal import (
     DECISION_PAGE,
     print_json,
     print_next,
-    print_table,
     progress_bar,
     say,
+    show_sections,
 )
 from fastcos.rescaling.cosine_bounds import CONDITION
 from fastcos.storage import provenance
@@ -193,39 +193,7 @@ def show(report: "Audit") -> None:
     for form in report.parametrizations:
         if form.name == report.parametrization:
             print(f"parametrisation: {form.name}: {form.meaning}")
-    print_table(
-        f"share of the {report.k} nearest that survive every map of at most this condition; "
-        f"rescalings: {report.n_sampled} sampled items",
-        [
-            "condition", "any linear map: lower bound (proved)", "rescaling: lower bound (proved)",
-            "±", "upper bound (no counterexample found)", "±",
-        ],
-        [
-            [f"{point.condition:g}", point.certified_linear, point.certified,
-             point.certified_error, point.unbroken, point.unbroken_error]
-            for point in report.robustness
-        ],
-    )  # fmt: skip
-    print_table(
-        f"neighbour overlap with variants of the items ({report.n_listed:,} sampled items)",
-        ["embeddings", "condition", "Jaccard", "±", "overlap", "RSA", "hubness", "AUC", "compares"],
-        [
-            [row.name, row.condition, row.jaccard, row.jaccard_error, row.overlap, row.rsa,
-             row.hubness, row.auc, row.meaning]
-            for row in (report.given, *report.parametrizations, *report.invariant_baselines)
-        ],
-    )  # fmt: skip
-    numbers = {
-        "sensitivity index (mean total variation)": report.sensitivity,
-        "sensitivity index in a random basis": report.random_basis_sensitivity,
-        "largest share of one dimension in it": float(report.dimension_shares.max()),
-        **report.shape(),
-    }
-    if report.label_recovery is not None:
-        rescalings = f"rescalings up to {report.label_recovery.condition:g}"
-        numbers[f"lowest AUC of labels found, {rescalings}"] = report.label_recovery.low
-        numbers[f"highest AUC of labels found, {rescalings}"] = report.label_recovery.high
-    print_table("shape", ["statistic", "value"], [list(pair) for pair in numbers.items()])
+    show_sections(report.sections())
     for number, line in enumerate(report.advice, 1):
         print(f"{number}. {line}")
     say(DECISION_PAGE)
@@ -256,16 +224,7 @@ def _next_commands(report: "Audit", given: argparse.Namespace) -> list[tuple[lis
 
 def _show_diff(diff: "ModelDiff", ids: Any) -> None:
     print(diff.verdict)
-    print_table(
-        f"share of the {diff.k} nearest that the old version has too, {diff.n_listed:,} items",
-        ["old version", "overlap"],
-        [
-            ["as it is", diff.overlap],
-            ["columns rescaled to fit", diff.overlap_after_rescaling],
-            ["mapped linearly to fit", diff.overlap_after_linear_map],
-            ["by each version's query metric", diff.query_metric_overlap],
-        ],
-    )
+    show_sections(diff.sections())
     if len(diff.most_changed):
         print("largest real change:", ", ".join(str(ids[item]) for item in diff.most_changed[:10]))
 

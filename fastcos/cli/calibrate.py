@@ -9,7 +9,7 @@ import numpy as np
 from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import read_factors
-from fastcos.cli.terminal import print_json, print_table, progress_bar, say
+from fastcos.cli.terminal import print_json, progress_bar, say, show_sections
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -161,21 +161,9 @@ def _show(
     if score is not None:
         print(calibration.reading(score))
     print(calibration.verdict)
-    rows: list[list[Any]] = []
-    for rate in calibration.rates:
-        low, high = calibration.threshold_interval(rate, confidence=0.99)
-        by_chance = f"{rate * calibration.n_given[1]:,.3g}"
-        rows.append([f"{rate:g}", calibration.threshold(rate), low, high, by_chance])
-    print_table(
-        f"thresholds of the {calibration.measure} by false-positive rate, "
-        f"{calibration.n_pairs:,} pairs",
-        ["rate", "threshold", "99 % from", "to", f"by chance in {calibration.n_given[1]:,}"],
-        rows,
-    )
+    show_sections(calibration.sections())
     if labelled is not None:
-        print(
-            f"labelled pairs: {labelled.n_relevant:,} relevant, {labelled.n_other:,} not; a "
-            f"relevant one scores higher with probability {labelled.auc:.3f}"
-        )
+        print(labelled.verdict)
+        show_sections(labelled.sections())
     for note in calibration.notes:
         print(note)

@@ -11,14 +11,20 @@ from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import is_model_folder, read_model_folder
 from fastcos.cli.results import (
-    heading,
     show_comparison,
     show_leaderboard,
-    show_rescalings,
     write_comparison,
     write_leaderboard,
 )
-from fastcos.cli.terminal import print_json, print_next, print_table, progress_bar, say, spinner
+from fastcos.cli.terminal import (
+    print_json,
+    print_next,
+    print_table,
+    progress_bar,
+    say,
+    show_table,
+    spinner,
+)
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -107,6 +113,10 @@ def run(given: argparse.Namespace) -> int:
 
 def _compare_interactions(given: argparse.Namespace) -> int:
     from fastcos.comparison import compare
+    from fastcos.comparison.result import rescalings_table
+
+    def show_rescalings(named: Sequence["RescalingScores"]) -> None:
+        show_table(rescalings_table(named))
 
     measures: Any = options.chosen_measures(given)
     if given.measures is None and not given.all:
@@ -280,7 +290,7 @@ def _print_neighbors(comparison: "Comparison", names: Sequence[str], item: int) 
         [str(rank + 1), *(names[neighbor] for neighbor in ranked)]
         for rank, ranked in enumerate(zip(*columns, strict=True))
     ]
-    header = ["", *(heading(row) for row in rows)]
+    header = ["", *(row.heading for row in rows)]
     print_table(f"nearest to {names[item]}", header, table, numbers=False)
 
 

@@ -7,27 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastcos import io
-from fastcos.cli.terminal import DECISION_PAGE, print_json, print_table, say
+from fastcos.cli.terminal import DECISION_PAGE, print_json, say, show_sections, show_table
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
-    from fastcos.comparison import Comparison, Leaderboard, RescalingScores
+    from fastcos.comparison import Comparison, Leaderboard
 
-# heading, attribute of RescalingScores
-COLUMNS = (
-    ("AUC", "pair_auc"),
-    ("stratified", "stratified_auc"),
-    ("MAP@R", "map_at_r"),
-    ("AMI", "ami"),
-    ("ARI", "ari"),
-    ("silhouette", "silhouette"),
-    ("within", "within"),
-    ("between", "between"),
-    ("d'", "contrast"),
-    ("eff. rank", "effective_rank"),
-    ("Jaccard@10", "jaccard_at_10"),
-    ("±", "jaccard_error"),
-)
 # of images: Figure 1 of 1,000 items, nine panels of noise, is to stay below 500 kB (465 and 450 kB)
 DOTS_PER_INCH = {"png": 150, "svg": 64}
 # steps of the colour scale in the png of maps, and of grey in their texts
@@ -115,23 +100,6 @@ def _with_few_colours(pixels: Any) -> Any:
     return image.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
-def heading(row: "RescalingScores") -> str:
-    """Name a rescaling in a table."""
-    return f"{row.name}, D = {row.formula}" if row.rescaling else "Eq. 2, unique"
-
-
-def show_rescalings(named: Sequence["RescalingScores"]) -> None:
-    """Print the table of rescalings."""
-    columns = [  # without labels most of them are empty
-        (name, attribute)
-        for name, attribute in COLUMNS
-        if any(getattr(row, attribute) is not None for row in named)
-    ]
-    rows = [[heading(row), *(getattr(row, attribute) for _, attribute in columns)] for row in named]
-    title = "Item-item cosine under every rescaling D of one model (Eq. 1), and under Eq. 2"
-    print_table(title, ["rescaling", *(name for name, _ in columns)], rows)
-
-
 def show_comparison(
     comparison: "Comparison",
     written: Sequence[Path],
@@ -141,11 +109,13 @@ def show_comparison(
     table: bool = True,
 ) -> None:
     """Print the table of rescalings, unless it stands there, and its conclusion, or JSON."""
+    from fastcos.comparison.result import rescalings_table
+
     if as_json:
         print_json(comparison_document(comparison, parameters))
     else:
         if table:
-            show_rescalings(comparison.named)
+            show_table(rescalings_table(comparison.named))
         if zero := comparison.named[0].zero_items:
             print(f"{zero} items have no direction (no interactions): left out of every score.")
         named, grid = comparison.auc_range(), comparison.auc_range(grid=True)
@@ -159,24 +129,9 @@ def show_comparison(
 
 def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
     """Print the best row of every measure, and the conclusion."""
-    table = []
-    for row in leaderboard.best_per_measure():
-        measure, rescaling, preprocessing = row.candidate.to_dict().values()
-        under = rescaling if preprocessing == "none" else f"{rescaling} after {preprocessing}"
-        intervals = [
-            cell
-            for one in (row.score, row.gain)
-            for cell in (one.value, f"{one.low:.3f} .. {one.high:.3f}")
-        ]
-        table.append((measure, under, *intervals, *row.other_scores.values()))
-    title = (
-        f"{name + ': ' if name else ''}{leaderboard.task}, {leaderboard.n_units:,} "
-        f"{leaderboard.unit}; best D of every measure, {len(leaderboard.rows)} candidates"
-    )
-    others = leaderboard.rows[0].other_scores
-    over = f"95 % over {leaderboard.unit}"
-    header = ("measure", "under", leaderboard.score, over, "gain", over, *others)
-    print_table(title, header, table)
+    if name:
+        print(f"{name}:")
+    show_sections(leaderboard.sections())
     print(leaderboard.conclusion)
     say(DECISION_PAGE)
     if leaderboard.left_out:

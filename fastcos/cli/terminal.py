@@ -5,12 +5,14 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
+
+    from fastcos.reports import Section, Table
 
 # columns of a table in a file or a pipe, where rich would squeeze it into 80
 WIDTH_OF_FILES = 160
@@ -115,6 +117,22 @@ def print_next(commands: Sequence[tuple[Sequence[str], str]]) -> None:
         print(f"  {shlex.join(words)}  # {gain}")
 
 
+def show_sections(sections: "Iterable[Section]") -> None:
+    """Print the tables of a result, and its single numbers as one more table."""
+    facts: list[tuple[str, Any]] = []
+    for section in sections:
+        for table in section.tables:
+            show_table(table)
+        facts += section.facts.items()
+    if facts:
+        print_table("numbers", ("statistic", "value"), facts)
+
+
+def show_table(table: "Table") -> None:
+    """Print one table of a result."""
+    print_table(table.title, table.header, table.rows)
+
+
 def print_table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, numbers: bool = True
 ) -> None:
@@ -125,6 +143,8 @@ def print_table(
     """
     from rich.table import Table
 
+    from fastcos.reports import as_text  # imports NumPy
+
     console = _console()
     if not console.is_terminal:
         console = _console(width=WIDTH_OF_FILES)
@@ -132,13 +152,13 @@ def print_table(
     def show(title: str, shown: list[int]) -> None:
         table = Table(title=title, title_justify="left")
         for number in shown:
-            cells = [_cell(row[number]) for row in rows]
+            cells = [as_text(row[number]) for row in rows]
             is_text = number == 0 or all(isinstance(row[number], str) for row in rows)
             widest = max(map(len, cells), default=1) if numbers or number == 0 else None
             justify: Any = "left" if is_text else "right"
             table.add_column(header[number], justify=justify, no_wrap=number == 0, min_width=widest)
         for row in rows:
-            table.add_row(*(_cell(row[number]) for number in shown))
+            table.add_row(*(as_text(row[number]) for number in shown))
         unlimited = console.options.update(width=10**6)
         if len(shown) > 2 and console.measure(table, options=unlimited).minimum > console.width:
             half = (len(shown) + 1) // 2
@@ -148,12 +168,6 @@ def print_table(
             console.print(table)
 
     show(title, list(range(len(header))))
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def print_json(content: Any) -> None:

@@ -119,6 +119,13 @@ class Candidate:
         text = self.measure + (f" under {self.rescaling}" if self.rescaling else "")
         return text if self.preprocessing == "none" else f"{text} after {self.preprocessing}"
 
+    @property
+    def embeddings(self) -> str:
+        """The rescaling and the preprocessing, in words."""
+        if self.preprocessing == "none":
+            return self.rescaling
+        return f"{self.rescaling} after {self.preprocessing}"
+
     def to_dict(self) -> dict[str, str]:
         """The measure, the rescaling and the preprocessing by name."""
         names = ("measure", "rescaling", "preprocessing")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fastcos.comparison.candidates import Candidate
-from fastcos.reports.table import MAX_ROWS, Table, as_table
+from fastcos.reports import Record, Section, Table, as_table
 
 
 class BootstrapInterval(NamedTuple):
@@ -53,7 +53,7 @@ class LeaderboardRow(NamedTuple):
 
 @as_table
 @dataclass(frozen=True)
-class Leaderboard:
+class Leaderboard(Record):
     """Candidates by descending score; equal scores in the order of evaluation.
 
     Attributes
@@ -113,16 +113,25 @@ class Leaderboard:
             best.setdefault(row.candidate.measure, row)
         return list(best.values())
 
-    def table(self) -> Table:
-        """The best row of the first measures, for ``repr``, with the conclusion."""
-        best = self.best_per_measure()
-        rows = [
-            (row.candidate.measure, row.candidate.rescaling, row.score.value,
-             f"{row.score.low:.3f} .. {row.score.high:.3f}", row.gain.value)
-            for row in best[:MAX_ROWS]
+    @property
+    def verdict(self) -> str:
+        """The conclusion."""
+        return self.conclusion
+
+    def sections(self) -> tuple[Section]:
+        """The best row of every measure."""
+        over = f"95 % over {self.unit}"
+        header = ("measure", "under", self.score, over, "gain", over, *self.rows[0].other_scores)
+        title = (
+            f"{self.task}, {self.n_units:,} {self.unit}; best D of every measure, "
+            f"{len(self.rows)} candidates"
+        )
+        lines = [
+            (row.candidate.measure, row.candidate.embeddings, *_cells(row.score), *_cells(row.gain),
+             *row.other_scores.values())
+            for row in self.best_per_measure()
         ]  # fmt: skip
-        title = f"Leaderboard: {self.task}, {self.n_units:,} {self.unit}"
-        return Table(title, ("measure", "under", self.score, "95 %", "gain"), rows, self.conclusion)
+        return (Section("Leaderboard", tables=[Table(title, header, lines)]),)
 
     def row(self, candidate: Candidate) -> LeaderboardRow:
         """The row of a candidate."""
@@ -137,3 +146,8 @@ class Leaderboard:
             "recommended": None if self.recommended is None else self.recommended.to_dict(),
             "gain": None if self.gain is None else self.gain._asdict(),
         }
+
+
+def _cells(interval: BootstrapInterval) -> tuple[float, str]:
+    """The value, and the interval in words."""
+    return interval.value, f"{interval.low:.3f} .. {interval.high:.3f}"

@@ -1,5 +1,6 @@
 """The result of a comparison: the table over rescalings, and the leaderboard of all measures."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -9,11 +10,27 @@ import numpy.typing as npt
 from fastcos.comparison.candidates import EQ2
 from fastcos.comparison.leaderboard import Leaderboard
 from fastcos.models.linear_mf import LinearMF
-from fastcos.reports.table import Table, as_table
+from fastcos.reports import Record, Section, Table, as_table
 from fastcos.rescaling.diagonal import Rescaling
 
 Items = npt.NDArray[np.floating[Any]]
 Lists = npt.NDArray[np.int64]
+
+# heading, attribute of RescalingScores
+_COLUMNS = (
+    ("AUC", "pair_auc"),
+    ("stratified", "stratified_auc"),
+    ("MAP@R", "map_at_r"),
+    ("AMI", "ami"),
+    ("ARI", "ari"),
+    ("silhouette", "silhouette"),
+    ("within", "within"),
+    ("between", "between"),
+    ("d'", "contrast"),
+    ("eff. rank", "effective_rank"),
+    ("Jaccard@10", "jaccard_at_10"),
+    ("±", "jaccard_error"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,14 +104,31 @@ class RescalingScores:
             return None
         return Rescaling(self.shrinkage, self.spectrum)
 
+    @property
+    def heading(self) -> str:
+        """Its name and D, for a table."""
+        return f"{self.name}, D = {self.formula}" if self.rescaling else "Eq. 2, unique"
+
     def to_dict(self) -> dict[str, Any]:
         """All fields."""
         return asdict(self)
 
 
+def rescalings_table(named: Sequence[RescalingScores]) -> Table:
+    """The scores by rescaling; a column that is empty, as most are without labels, is left out."""
+    columns = [
+        (name, attribute)
+        for name, attribute in _COLUMNS
+        if any(getattr(row, attribute) is not None for row in named)
+    ]
+    rows = [(row.heading, *(getattr(row, attribute) for _, attribute in columns)) for row in named]
+    title = "Item-item cosine under every rescaling D of one model (Eq. 1), and under Eq. 2"
+    return Table(title, ("rescaling", *(name for name, _ in columns)), rows)
+
+
 @as_table
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Record):
     """The items of one model under every rescaling, and by every measure.
 
     Attributes
@@ -150,15 +184,15 @@ class Comparison:
         values = [row.pair_auc for row in rows if row.pair_auc is not None]
         return max(values) - min(values) if values else None
 
-    def table(self) -> Table:
-        """The rescalings, for ``repr``, with the conclusion."""
-        header = ("rescaling", "D", "AUC", "MAP@R", "Jaccard@10")
-        rows = [
-            (one.name, one.formula, one.pair_auc, one.map_at_r, one.jaccard_at_10)
-            for one in self.named
-        ]
-        title = "Comparison: cosine under every rescaling D of one model, and under Eq. 2"
-        return Table(title, header, rows, self.leaderboard.conclusion)
+    @property
+    def verdict(self) -> str:
+        """The conclusion of the leaderboard."""
+        return self.leaderboard.conclusion
+
+    def sections(self) -> tuple[Section, ...]:
+        """The rescalings, then the leaderboard."""
+        rescalings = Section("Rescalings of one model", tables=[rescalings_table(self.named)])
+        return (rescalings, *self.leaderboard.sections())
 
     def to_dict(self) -> dict[str, Any]:
         """The scores of all rescalings and the leaderboard, as dicts, lists, numbers and texts."""

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastcos.auditing.report import Audit, LabelRecovery
+from fastcos.auditing.records import LabelRecovery
+from fastcos.auditing.report import MAX_BARS, Audit
 from fastcos.plots.style import COLOURS, Display, line_style
 from fastcos.validation import Floats
 
@@ -18,8 +19,6 @@ _CURVES = {
     "certified": "rescalings, certified",
     "certified_linear": "linear maps, certified",
 }
-# bars that fit a narrow screen
-MAX_BARS = 64
 # labelled conditions of the curve, ascending; labels that would overlap are dropped
 _TICKS = (1.02, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e6, 1e9, 1e15)
 # least distance of two labels, as a share of the axis

@@ -1,16 +1,27 @@
-"""A self-contained page: its frame, sections, facts and foot."""
+"""Results as a self-contained HTML page: no network, no script."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
-from fastcos.reports.markup import Markup, element
+from fastcos.reports.markup import Markup, element, table
+from fastcos.reports.record import Figure, Section
+from fastcos.reports.table import Estimate, Table, as_text
 
 
-def document(title: str, sections: Iterable[Markup], provenance: Mapping[str, Any] | None) -> str:
-    """Return a page of these sections, with parameters, versions and machine at its foot."""
+def document(
+    title: str,
+    header: Markup,
+    sections: Iterable[Section],
+    draw: Callable[[Figure], Markup],
+    provenance: Mapping[str, Any] | None,
+) -> str:
+    """Return a page of these sections, with parameters, versions and machine at its foot.
+
+    draw returns the drawing of a figure.
+    """
     style = resources.files("fastcos.reports").joinpath("style.css").read_text("utf8")
     head = element(
         "head",
@@ -19,28 +30,67 @@ def document(title: str, sections: Iterable[Markup], provenance: Mapping[str, An
         element("title", title),
         element("style", Markup(style)),
     )
-    body = element("body", element("main", *sections), _footer(provenance))
+    main = element("main", header, *(_section(section, draw) for section in sections))
+    body = element("body", main, _footer(provenance))
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
-def section(title: str, *children: object) -> Markup:
-    """Return a section with a heading; texts that are not markup become paragraphs."""
-    parts = (
-        child if isinstance(child, Markup) or not child else element("p", child)
-        for child in children
+def header(question: str, verdict: str, size: str, advice: Sequence[str], *more: str) -> Markup:
+    """Return the head of a page: what was asked, the answer, the size of the data, what to do."""
+    lines = [element("li", line) for line in advice]
+    return element(
+        "header",
+        element("p", question, class_="name"),
+        element("h1", verdict),
+        *(element("p", text) for text in more if text),
+        element("p", size, class_="quiet"),
+        element("ol", *lines, class_="advice") if lines else "",
     )
-    return element("section", element("h2", title), *parts)
 
 
-def facts(values: Mapping[str, str]) -> Markup:
-    """Return named numbers side by side."""
-    entries = (element("div", element("dt", key), element("dd", values[key])) for key in values)
+def _section(section: Section, draw: Callable[[Figure], Markup]) -> Markup:
+    """A section; tables behind a figure are folded, since they have its numbers."""
+    verdict = element("p", element("strong", section.verdict)) if section.verdict else ""
+    tables = [_table(one) for one in section.tables]
+    if section.figures and tables:
+        tables = [element("details", element("summary", "The numbers"), *tables)]
+    return element(
+        "section",
+        element("h2", section.title),
+        verdict,
+        *(element("p", sentence) for sentence in section.sentences),
+        *map(draw, section.figures),
+        *tables,
+        _facts(section.facts) if section.facts else "",
+    )
+
+
+def _table(given: Table) -> Markup:
+    rows = [[_cell(value) for value in row] for row in given.rows]
+    return table(given.title, given.header, rows)
+
+
+def _cell(value: Any) -> str:
+    """A value of a table; of an estimate, a bar and its number."""
+    if not isinstance(value, Estimate):
+        return as_text(value)
+    fill = element("span", style=f"width:{100 * min(max(value.share, 0.0), 1.0):.1f}%")
+    return element("span", element("span", fill, class_="track"), str(value), class_="meter")
+
+
+def _facts(values: Mapping[str, float | str | None]) -> Markup:
+    """Named numbers side by side."""
+    entries = (
+        element("div", element("dt", name), element("dd", _fact(value)))
+        for name, value in values.items()
+    )
     return element("dl", *entries, class_="facts")
 
 
-def optional(value: float | None, form: str) -> str:
-    """Return a number in that form; a dash for None and NaN."""
-    return "-" if value is None or np.isnan(value) else format(value, form)
+def _fact(value: float | str | None) -> str:
+    if isinstance(value, str):
+        return value
+    return "-" if value is None or np.isnan(value) else f"{value:.3g}"
 
 
 def _footer(provenance: Mapping[str, Any] | None) -> Markup:

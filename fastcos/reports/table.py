@@ -1,4 +1,4 @@
-"""Results as small tables, in a terminal and in a notebook.
+"""Results as small tables, in text and in a notebook.
 
 A result has the decorator :func:`as_table` and a method ``table``; without one it is listed by its
 fields. ``repr`` is the table as text, ``_repr_html_`` the same for notebooks.
@@ -16,6 +16,16 @@ MAX_ROWS = 10
 _WIDEST = 60
 
 
+class Estimate(NamedTuple):
+    """A share from 0 to 1 with its standard error; a page adds a bar."""
+
+    share: float
+    error: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.share:.3f}" + (f" ± {self.error:.3f}" if self.error > 0 else "")
+
+
 class Table(NamedTuple):
     """A title, names of columns, and rows of values; more says what is left out."""
 
@@ -28,7 +38,9 @@ class Table(NamedTuple):
         """The table as lines of text, numbers to the right."""
         cells = [list(self.header), *(list(map(as_cell, row)) for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        right = [any(isinstance(v, (int, float)) for v in column) for column in self._columns()]
+        right = [
+            any(isinstance(v, (int, float, Estimate)) for v in column) for column in self._columns()
+        ]
         lines = [
             "  ".join(
                 cell.rjust(width) if is_right else cell.ljust(width)
@@ -56,6 +68,12 @@ class Table(NamedTuple):
 
 
 def as_cell(value: Any) -> str:
+    """A value as text of at most 60 letters."""
+    text = as_text(value)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+
+
+def as_text(value: Any) -> str:
     """A value as text: three decimals, an array by its shape and type, a record by its fields."""
     if value is None:
         return "-"
@@ -63,20 +81,19 @@ def as_cell(value: Any) -> str:
         return f"{value:.3f}"
     if hasattr(value, "shape") and value.shape:
         return f"{' x '.join(f'{n:,}' for n in value.shape)}, {value.dtype}"
-    text = " ".join(str(value).split())
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+    return " ".join(str(value).split())
 
 
 def as_table(kind: Result) -> Result:
     """Class decorator: give a result a repr and a form for notebooks, from its ``table``."""
     if not hasattr(kind, "table"):
-        kind.table = _fields  # type: ignore[attr-defined]
+        kind.table = table_of_fields  # type: ignore[attr-defined]
     kind.__repr__ = lambda self: self.table().text()  # type: ignore[assignment, method-assign, misc]
     kind._repr_html_ = lambda self: self.table().html()  # type: ignore[attr-defined]
     return kind
 
 
-def _fields(record: Any) -> Table:
+def table_of_fields(record: Any) -> Table:
     """The fields of a record, one a row."""
     names = getattr(record, "_fields", None) or vars(record)
     rows = [(name, getattr(record, name)) for name in names]

@@ -1,9 +1,21 @@
-"""Displays as inline SVG, in the colours of the page."""
+"""Figures of results as inline SVG, in the colours of the page."""
 
 import io
 import re
+from typing import Any
 
+from fastcos.plots.calibration import (
+    OperatingCurveDisplay,
+    ScoreDistributionDisplay,
+    TailDisplay,
+)
+from fastcos.plots.report import (
+    DimensionSharesDisplay,
+    LabelRecoveryDisplay,
+    RobustnessDisplay,
+)
 from fastcos.plots.style import COLOURS, GRID_COLOUR, Display, figure_style
+from fastcos.reports import Figure
 from fastcos.reports.markup import Markup, element
 
 # widths of a drawing in CSS pixels: the page shows one of the two, so that text keeps its size
@@ -19,11 +31,20 @@ _CSS_COLOURS = {
 }
 
 
-def figure(display: Display, height: int, label: str) -> Markup:
-    """Return the drawing of a display as SVG at both widths.
+_DISPLAYS: dict[str, Any] = {
+    "robustness": RobustnessDisplay,
+    "dimension_shares": DimensionSharesDisplay,
+    "label_recovery": LabelRecoveryDisplay,
+    "scores": ScoreDistributionDisplay,
+    "tail": TailDisplay,
+    "operating_curve": OperatingCurveDisplay,
+}
 
-    height: CSS pixels; label: the content of the drawing in words, for screen readers.
-    """
+
+def draw(figure: Figure) -> Markup:
+    """Return a figure as SVG at both widths; screen readers say its label."""
+    display = _DISPLAYS[figure.name](figure.record)
+    height, label = figure.height, figure.label
     drawings = [_svg(display, width, height, label, kind) for kind, width in _WIDTHS.items()]
     return element("div", *drawings, class_="chart")
 

@@ -1,0 +1,134 @@
+"""The parts of an audit: robustness by condition, variants, label recovery."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
+from fastcos.validation import Floats
+
+# other parametrisations, and what the model was trained on
+BALANCED, ITEMS_ORTHONORMAL = "balanced", "items_orthonormal"
+USERS_ORTHONORMAL = "users_orthonormal"
+TRAINED_ON = ("dot", "cosine", "unknown")
+
+
+@dataclass(frozen=True)
+class RobustnessPoint(Record):
+    """Bounds on the share of neighbours that survive every map of at most this condition.
+
+    Attributes
+    ----------
+    condition : float
+    certified_linear : float
+        Share of all edges that survive every invertible map: a lower bound.
+    certified : float
+        Share of the sampled edges that survive every rescaling: a lower bound.
+    unbroken : float
+        Share of the sampled edges that the attack by rescalings did not remove: an upper bound.
+    certified_error, unbroken_error : float
+        Standard errors of the two sampled shares, over items.
+    """
+
+    condition: float
+    certified_linear: float
+    certified: float
+    unbroken: float
+    certified_error: float
+    unbroken_error: float
+
+
+@dataclass(frozen=True)
+class VariantScores(Record):
+    """Other embeddings of the same items compared with the given ones.
+
+    Attributes
+    ----------
+    name, meaning : str
+    condition : float or None
+        Of the linear map from the given items to the variant; None if it is not invertible.
+    jaccard, overlap : float
+        Jaccard index of the k nearest with the given ones, and rank-biased overlap; means over
+        sampled items.
+    jaccard_error : float
+        Standard error of jaccard, over items.
+    rsa : float or None
+        Correlation of the cosines of sampled items with the given ones; None if all are equal.
+    hubness : float
+        Skewness of how often an item is in the sampled lists.
+    auc : float or None
+        Probability that a pair of one label has a larger cosine than a pair of two labels. None
+        without labels.
+    """
+
+    name: str
+    meaning: str
+    condition: float | None
+    jaccard: float
+    overlap: float
+    jaccard_error: float
+    rsa: float | None
+    hubness: float
+    auc: float | None
+
+
+def variants_table(title: str, rows: Sequence[VariantScores]) -> Table:
+    """Variants beside each other, with a column of AUC if there are labels."""
+    auc = ("AUC",) if any(row.auc is not None for row in rows) else ()
+    header = ("embeddings", "Jaccard", "overlap", "RSA", "hubness", *auc, "condition", "compares")
+    lines = [
+        (row.name, Estimate(row.jaccard, row.jaccard_error), row.overlap, row.rsa, row.hubness,
+         *(row.auc for _ in auc), row.condition, row.meaning)
+        for row in rows
+    ]  # fmt: skip
+    return Table(title, header, lines)
+
+
+@as_table
+@dataclass(frozen=True)
+class LabelRecovery(Record):
+    """How well cosines recover labels under the worst and the best rescaling found.
+
+    Attributes
+    ----------
+    condition : float
+        Largest condition of the rescalings in the search.
+    n_items : int
+        Labelled items that the values refer to; the search did not see them.
+    given, low, high : float
+        Pairwise AUC of the embeddings as given, and the lowest and highest AUC found, on items
+        that the search did not see. The true range is at least as wide.
+    low_rescaling, high_rescaling : ndarray (d,), float64
+        Diagonals of the D that attain them, for items / D.
+    """
+
+    condition: float
+    n_items: int
+    given: float
+    low: float
+    high: float
+    low_rescaling: Floats
+    high_rescaling: Floats
+
+    def sections(self) -> tuple[Section]:
+        """The range, with the rescalings that attain it."""
+        label = (
+            f"Scale of each dimension under the worst rescaling found, with an AUC of "
+            f"{self.low:.3f}, and under the best, with {self.high:.3f}; as given it is "
+            f"{self.given:.3f}"
+        )
+        return (
+            Section(
+                "How far a rescaling moves label recovery",
+                (
+                    f"Pairwise AUC over {self.n_items:,} labelled items: the probability that two "
+                    "items of one label are nearer than two of different labels. 0.5 is chance "
+                    "level. Both ends were found by search, so the true range is at least as wide.",
+                ),
+                facts={
+                    "AUC of the labels as given": self.given,
+                    f"lowest found, rescalings up to {self.condition:g}": self.low,
+                    f"highest found, rescalings up to {self.condition:g}": self.high,
+                },
+                figures=(Figure("label_recovery", self, 260, label),),
+            ),
+        )

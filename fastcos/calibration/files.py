@@ -1,0 +1,75 @@
+"""Files of calibrations: JSON that says how to read it."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastcos import io
+from fastcos.calibration.distribution import PairDistribution
+from fastcos.calibration.histogram import N_BINS
+from fastcos.calibration.rescaled import ThresholdRange
+from fastcos.calibration.tail import Tail
+from fastcos.storage import FastcosFormatError, PathLike
+
+_FORMAT = "fastcos calibration, version 1"
+_READING = (
+    "counts[i] pairs have a score from low + (first_bin + i) * width up to the next edge; the "
+    "share of random pairs at or above an edge is the sum of the counts from there on, over "
+    "n_pairs. Above tail.start, where fewer than 100 pairs are left: tail.share * (1 + tail.shape "
+    "* (score - tail.start) / tail.scale) ** (-1 / tail.shape)."
+)
+
+
+def document(calibration: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of a calibration whose fields have these plain values."""
+    used = np.flatnonzero(calibration.counts)
+    first, last = int(used[0]), int(used[-1]) + 1
+    return {
+        "format": _FORMAT,
+        "reading": _READING,
+        "verdict": calibration.verdict,
+        "notes": list(calibration.notes),
+        "n_pairs": calibration.n_pairs,
+        "first_bin": first,
+        **values,
+        "counts": calibration.counts[first:last].tolist(),
+    }
+
+
+def write(path: PathLike, values: dict[str, Any]) -> None:
+    """Write a document atomically, one line a field."""
+    lines = (
+        f"{json.dumps(key)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}"
+        for key, value in values.items()
+    )
+    io.write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def read(path: PathLike, kind: type[PairDistribution]) -> Any:
+    """Return the calibration of a document, as an object of this class."""
+    try:
+        found = json.loads(Path(path).read_text("utf8"))
+        if found["format"] != _FORMAT:
+            raise ValueError(f"format must be {_FORMAT!r}, got {found['format']!r}")
+        counts, first = np.zeros(N_BINS, np.int64), int(found["first_bin"])
+        counts[first : first + len(found["counts"])] = found["counts"]
+        values = {field.name: found[field.name] for field in fields(kind)}
+        tail, rescaling = values["tail"], values["rescaling"]
+        values |= {
+            "counts": counts,
+            "n_given": tuple(values["n_given"]),
+            "levels": np.array(values["levels"], np.float64),
+            "query_counts": np.array(values["query_counts"], np.int64),
+            "independent": np.array(values["independent"], np.float64),
+            "tail": None if tail is None else Tail(**tail),
+            "rescaling": None if rescaling is None else ThresholdRange.of(rescaling),
+        }
+        made = kind(**values)
+        if counts.min() < 0 or counts.sum() != made.n_pairs:
+            raise ValueError(f"counts must sum to {made.n_pairs}, got {counts.sum()}")
+    except (KeyError, TypeError, ValueError) as error:
+        raise FastcosFormatError(f"{path} is no calibration: {error}") from None
+    return made
