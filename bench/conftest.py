@@ -1,44 +1,23 @@
 """Options and processes of test_throughput.py, and its table beside pytest-benchmark's."""
 
 import itertools
+import statistics
 
 import pytest
 
-from bench.libraries import USE_BLAS
-from bench.worker import Competitor, fastest
+from bench.turns import BUSY, time_of, verdict
+from bench.worker import OURS
 from bench.workloads import SETS, forget
-
-# queries of a trial of core types
-TRIAL_QUERIES = 500
 
 
 def pytest_addoption(parser):
     group = parser.getgroup("fastcos")
     group.addoption("--cases", choices=SETS, default="quick", help="which cases of the workloads")
+    group.addoption("--processes", type=int, default=3, help="of every library and case, in turn")
 
 
 def pytest_configure(config):
-    config.measured, config.wrong = [], []
-
-
-@pytest.fixture(scope="session")
-def workers():
-    """Return a function: the process of a library, with the fastest core type of its BLAS."""
-    known = {}
-
-    def worker(library, workload):
-        if library not in known:
-            if library in USE_BLAS:
-                task, arrays, parameters = workload.job()
-                queries = arrays["items"][:TRIAL_QUERIES]
-                known[library] = fastest(library, task, arrays | {"queries": queries}, parameters)
-            else:
-                known[library] = Competitor(library)
-        return known[library]
-
-    yield worker
-    for one in known.values():
-        one.close()
+    config.measured = []
 
 
 @pytest.fixture(autouse=True)
@@ -62,27 +41,26 @@ def pytest_benchmark_update_machine_info(machine_info):
     }
 
 
-def pytest_benchmark_update_json(config, output_json):
-    output_json["wrong_answers"] = config.wrong
-
-
 def pytest_terminal_summary(terminalreporter, config):
-    """Print throughput and percent of limit, by group; fastcos first."""
-    rows = sorted(config.measured, key=lambda row: (row[0], row[2]["library"] != "fastcos", row[1]))
-    for group, members in itertools.groupby(rows, key=lambda row: row[0]):
+    """Print time, throughput, percent of limit and ratio, by case."""
+    for group, members in itertools.groupby(config.measured, key=lambda row: row[0]):
         terminalreporter.write_sep("-", group)
-        for _, median, info in members:
-            ratio = f"{info['ratio']:7.2f} x fastcos" if "ratio" in info else ""
-            ratio += f", recall {info['recall']:.3f}" if "recall" in info else ""
-            share = (
-                f"{info['percent_of_limit']:4.0f}% of {info['limited_by']}"
-                if "percent_of_limit" in info
-                else ""
-            )
+        for _, outcome, info in members:
+            facts, seconds = outcome.measured[OURS].facts, time_of(info["turns"])
+            rates = (facts[name] / seconds / 1e9 for name in ("count", "bytes", "operations"))
+            units, gb, gop = rates
+            share = statistics.median(facts["percents"])
+            ending = f"{share:4.0f}% of {facts['limited_by']}"
+            if "ratio" in info:
+                ratio, low, high = info["ratio"]
+                ending = f"{ratio:7.2f} [{low:.2f}, {high:.2f}] x fastcos, {verdict(low, high)}"
+                ending += f", {info['setting']}" if info["setting"] else ""
+                ending += f", recall {info['recall']:.3f}" if "recall" in info else ""
             terminalreporter.write_line(
-                f"{info['library']:16}{1e3 * median:11.3f} ms"
-                f"{info['throughput'] / 1e6:11.2f} M {info['unit']}/s{info['GB/s']:8.2f} GB/s"
-                f"{info['Gop/s']:9.1f} Gop/s  {share}{ratio}"
+                f"{info['library']:18}{1e3 * seconds:11.3f} ms{1e3 * units:11.2f} M units/s"
+                f"{gb:8.2f} GB/s{gop:9.1f} Gop/s  {ending}"
             )
-    for one in config.wrong:
-        terminalreporter.write_line(f"wrong answer: {one['library']}, {one['group']}")
+        for library, why in (outcome.absent | outcome.wrong).items():
+            terminalreporter.write_line(f"{library:18} {why}")
+        if outcome.others is not None and outcome.others > BUSY:
+            terminalreporter.write_line(f"busy: others used {outcome.others:.1f} cores")

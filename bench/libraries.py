@@ -15,7 +15,11 @@ import numpy as np
 import scipy.sparse as sp
 
 # their speed depends on OPENBLAS_CORETYPE, which is read when they are loaded
-USE_BLAS = {"faiss", "numpy", "sklearn"}
+USE_BLAS = {"faiss", "numpy", "sklearn", "implicit"}
+
+
+# of FAISS Panorama: a query leaves an item after any eighth of its columns
+PANORAMA_LEVELS = 8
 
 
 class Calls(NamedTuple):
@@ -90,31 +94,31 @@ def scores_of(indices, scores, own):
 
 
 def faiss_index(items, measure, factory="Flat"):
-    """An index by the name of its factory; queries are multiplied by the fastest means.
+    """An index by the name of its factory.
 
-    FAISS 1.15 multiplies row by row up to 128,000 numbers in all queries, without BLAS: 256 queries
-    of 100,000 x 384 took 10 times as long, and a trial of BLAS settings compared nothing. Here BLAS
-    was faster from 4 queries on, with 384 and 768 columns. Other versions count queries.
+    FAISS_BLAS is the number of numbers, or in other versions of queries, from which it multiplies
+    by BLAS instead of row by row; 256 queries of 100,000 x 384 take 10 times as long without.
     """
     import faiss
 
     euclidean, d = measure == "neg_euclidean", items.shape[1]
     metric = faiss.METRIC_L2 if euclidean else faiss.METRIC_INNER_PRODUCT
     encode = unit if measure == "cosine" else np.ascontiguousarray
-    index = faiss.index_factory(d, factory.format(half=d // 2), metric)
+    if factory == "Panorama":
+        index = faiss.IndexFlatIPPanorama(d, PANORAMA_LEVELS)
+    else:
+        index = faiss.index_factory(d, factory.format(half=d // 2), metric)
+    if threshold := os.environ.get("FASTCOS_FAISS_BLAS"):
+        faiss.cvar.distance_compute_blas_threshold = int(threshold)
     items = encode(items)
     index.train(items)
     index.add(items)
-
-    def find(queries, k):
-        faiss.cvar.distance_compute_blas_threshold = 1 if len(queries) >= 4 else 2**31 - 1
-        return index.search(queries, k)
 
     def read(found):
         values, indices = found
         return indices, -np.sqrt(np.maximum(values, 0)) if euclidean else values
 
-    return Index(find, read, encode)
+    return Index(index.search, read, encode)
 
 
 def sklearn_index(items, measure):
@@ -126,21 +130,22 @@ def sklearn_index(items, measure):
     return Index(model.kneighbors, lambda found: (found[1], 1 - found[0] if cosine else -found[0]))
 
 
+def best_of(products, k):
+    """Return indices and scores (n, k) of the k best of every row."""
+    best = np.argpartition(products, -k, axis=1)[:, -k:]
+    values = np.take_along_axis(products, best, 1)
+    order = np.argsort(-values, axis=1, kind="stable")
+    return np.take_along_axis(best, order, 1), np.take_along_axis(values, order, 1)
+
+
 def numpy_index(items, measure):
     """Sgemm in blocks, then argpartition; cosine only."""
     items = unit(items)
 
     def find(queries, k):
-        shape = len(queries), k
-        indices, scores = np.empty(shape, np.int64), np.empty(shape, np.float32)
-        for at in range(0, len(queries), 1024):
-            products = queries[at : at + 1024] @ items.T
-            best = np.argpartition(products, -k, axis=1)[:, -k:]
-            values = np.take_along_axis(products, best, 1)
-            order = np.argsort(-values, axis=1, kind="stable")
-            indices[at : at + 1024] = np.take_along_axis(best, order, 1)
-            scores[at : at + 1024] = np.take_along_axis(values, order, 1)
-        return indices, scores
+        found = [best_of(queries[at : at + 1024] @ items.T, k)
+                 for at in range(0, len(queries), 1024)]  # fmt: skip
+        return tuple(map(np.concatenate, zip(*found, strict=True)))
 
     return Index(find, encode=unit)
 
@@ -193,13 +198,29 @@ def implicit_index(items, measure):
     return Index(lambda queries, k: topk(items, queries, k), encode=unit)
 
 
-def turbovec_index(items, measure):
-    """Its default of 4 bits, cosine; threads are those of RAYON_NUM_THREADS."""
+def numkong_index(items, measure):
+    """Cosine only: its packed product, in blocks, then argpartition."""
+    import numkong
+
+    packed = numkong.dots_pack(unit(items), dtype="float32")
+
+    def find(queries, k):
+        found = [best_of(np.asarray(numkong.dots_packed(queries[at : at + 1024], packed)), k)
+                 for at in range(0, len(queries), 1024)]  # fmt: skip
+        return tuple(map(np.concatenate, zip(*found, strict=True)))
+
+    return Index(find, encode=unit)
+
+
+def turbovec_index(items, measure, bits=4):
+    """Cosine; its default of 4 bits, calibrated; threads are those of RAYON_NUM_THREADS."""
     os.environ.setdefault("RAYON_NUM_THREADS", str(n_threads()))
     from turbovec import TurboQuantIndex
 
-    index = TurboQuantIndex(dim=items.shape[1], bit_width=4)
-    index.add(unit(items))
+    index, rows = TurboQuantIndex(dim=items.shape[1], bit_width=bits), unit(items)
+    index.calibrate(rows[np.random.default_rng(0).permutation(len(rows))[:1024]])
+    index.add(rows)
+    index.prepare()
     return Index(
         lambda queries, k: index.search(queries, k=k), lambda found: (found[1], found[0]), unit
     )
@@ -318,6 +339,15 @@ def arpack_svd(arrays, parameters):
     return Calls(call, singular)
 
 
+def primme_svd(arrays, parameters):
+    """PRIMME; its source needs the LAPACK of the system, and has no wheel."""
+    from primme import svds
+
+    X, k = matrix(arrays, parameters), parameters["k"]
+    tol = min(parameters["tol"], 1e-3)
+    return Calls(lambda: svds(X, k, tol=tol, return_stats=False), singular)
+
+
 # rescoring: candidates (n, m) of queries (n, d) among items, to the k best scores (n, k); cosine
 
 
@@ -345,6 +375,8 @@ def numpy_rescoring(dtype):
 TASKS = {
     "search": {
         "faiss": searcher(faiss_index),
+        "faiss Panorama": searcher(partial(faiss_index, factory="Panorama")),
+        "numkong": searcher(numkong_index),
         "sklearn": searcher(sklearn_index),
         "numpy": searcher(numpy_index),
         "usearch": searcher(usearch_index),
@@ -360,6 +392,7 @@ TASKS = {
             "faiss PQ fast-scan": partial(faiss_index, factory="PQ{half}x4fs"),
             "usearch int8": partial(usearch_index, encode=int8_codes),
             "turbovec": turbovec_index,
+            "turbovec 2 bits": partial(turbovec_index, bits=2),
         }.items()
     },
     "rescoring": {
@@ -369,5 +402,5 @@ TASKS = {
     "product": {"scipy": scipy_product, "mkl": mkl_product},
     "gram": {"scipy": scipy_gram, "mkl": mkl_gram},
     "items": {"sparse_dot_topn": sparse_dot_topn_items, "implicit": implicit_items},
-    "svd": {"scikit-learn": sklearn_svd, "arpack": arpack_svd},
+    "svd": {"scikit-learn": sklearn_svd, "arpack": arpack_svd, "primme": primme_svd},
 }

@@ -4,33 +4,30 @@
     pytest bench --benchmark-only --cases regular -k SelfJoin
     pytest bench --benchmark-disable -k fastcos               # do they run, are the answers right
 
-fastcos is timed in turns with the limit of the machine, a competitor in turns with fastcos: percent
-and ratio are medians over the turns.
+The libraries of a case that are selected are measured in one turn loop (turns.py), before the first
+of its tests; each test hands the seconds of its library to pytest-benchmark.
 """
 
 import functools
-import math
+import itertools
 import os
-import statistics
 import time
 import timeit
 
 import pytest
+from llvmlite import binding
 
-from bench import clock
+from bench import turns
 from bench.inputs import MissingData
-from bench.worker import Missing, peak_of
-from bench.workloads import WORKLOADS, Limit, WrongAnswer, cases, label, prepared
+from bench.worker import OURS
+from bench.workloads import WORKLOADS, WrongAnswer, cases, label, prepared, words
 
-OURS = "fastcos"
-# seconds of a call that is not repeated --benchmark-min-rounds times
-LONG = 5.0
-# rounds of the shortest calls
+# rounds of a call by the gate; how long they take is limited by --benchmark-max-time
 MOST_ROUNDS = 500
 
 
 class Timer:
-    """The timer of the competitors: it advances by the seconds that their process reports."""
+    """A timer that advances by seconds that were measured before."""
 
     now = 0.0
 
@@ -49,7 +46,7 @@ def pytest_generate_tests(metafunc):
             others = () if is_gate(metafunc.config) else kind.competitors
             for library in (OURS, *others):
                 marks = {"group": f"{kind.question}: {name}"}
-                marks |= {} if library == OURS else {"timer": timer}
+                marks |= {} if is_gate(metafunc.config) else {"timer": timer}
                 found.append(pytest.param(
                     kind, case, library, id=identifier(f"{name}-{library}"),
                     marks=pytest.mark.benchmark(**marks),
@@ -65,25 +62,6 @@ def identifier(name):
 def is_gate(config):
     """Return whether the gate runs the tests: fastcos only, and no limits."""
     return any(type(plugin).__name__ == "Server" for plugin in config.pluginmanager.get_plugins())
-
-
-def rounds(config, seconds):
-    """Return how many turns of so many seconds fit into --benchmark-max-time."""
-    least = config.getoption("benchmark_min_rounds") if seconds < LONG else 1
-    most = float(config.getoption("benchmark_max_time"))
-    return min(MOST_ROUNDS, max(least, math.ceil(most / seconds)))
-
-
-def run(benchmark, config, call, beside):
-    """Benchmark a call; return the seconds of what ran before every round, and of the rounds."""
-    others = []
-    beside()
-    benchmark.pedantic(
-        call,
-        setup=lambda: others.append(beside()),
-        rounds=rounds(config, beside() + clock.seconds(call)),
-    )
-    return others, benchmark.stats.stats.data if benchmark.enabled else []
 
 
 @functools.cache
@@ -113,67 +91,56 @@ def cpu_seconds(call):
     return seconds / number
 
 
-def ours(workload, config, benchmark):
-    """Benchmark fastcos; return the facts about it."""
-    if is_gate(config):
-        share = float(os.environ.get("BENCH_SLOWDOWN", "0"))
-        call = slowed(workload.call, share) if share else workload.call
-        run(benchmark, config, call, lambda: 0.0)
-        return {}
-    limit = Limit(workload.work())
-    others, seconds = run(benchmark, config, workload.call, limit.seconds)
-    shares = [100 * least / spent for least, spent in zip(others, seconds, strict=False)]
-    return {
-        "error": workload.measured_error,
-        "peak_mib": peak_of(workload.call)[1],
-        "percent_of_limit": statistics.median(shares or [0]),
-        "limited_by": limit.bound,
-    }
+def by_the_gate(workload, benchmark):
+    """Benchmark fastcos in this process: the gate has turns of its own."""
+    share = float(os.environ.get("BENCH_SLOWDOWN", "0"))
+    benchmark(slowed(workload.call, share) if share else workload.call)
 
 
-def competitor(workload, config, benchmark, worker):
-    """Benchmark a competitor whose answer is right; return the facts about it."""
-    theirs, peak = worker.prepare(*workload.job())
-    answer = workload.call()
-    error = float(workload.disagreement(theirs, answer))
-    if not error <= 1:
-        config.wrong.append({"group": benchmark.group, "library": worker.library, "error": error})
-        pytest.skip(f"wrong answer: {error:.3g} times the error that float32 explains")
-
-    def call():
-        timer.now += worker.seconds()
-
-    others, seconds = run(benchmark, config, call, lambda: clock.seconds(workload.call))
-    ratios = [spent / least for least, spent in zip(others, seconds, strict=False)]
-    return workload.facts(theirs, answer) | {
-        "error_allowed_share": error,
-        "peak_mib": peak,
-        "core_type": worker.core_type,
-        "ours": statistics.median(others),
-        "ratio": statistics.median(ratios or [0]),
-    }
+@functools.lru_cache(1)
+def outcome(kind, case, libraries, processes, budget):
+    """Return the Outcome of a case, measured once."""
+    features = binding.get_host_cpu_features()
+    return turns.measure(kind, dict(case), libraries, processes, budget, features)
 
 
-def test_throughput(kind, case, library, benchmark, request, workers):
+def selected(session, kind, case):
+    """Return the libraries whose tests of a case were selected; fastcos is always measured."""
+    params = [item.callspec.params for item in session.items if hasattr(item, "callspec")]
+    found = [one["library"] for one in params if one.get("kind") is kind and one["case"] == case]
+    return tuple(dict.fromkeys([OURS, *found]))
+
+
+def test_throughput(kind, case, library, benchmark, request):
     config = request.config
+    libraries = selected(request.session, kind, case)
     try:
-        workload = prepared(kind, case)
-        if library == OURS:
-            info = ours(workload, config, benchmark)
-        else:
-            worker = workers(library, workload)
-            info = competitor(workload, config, benchmark, worker)
-            info["target"] = kind.competitors[library]
-    except (MissingData, Missing) as error:
+        if is_gate(config) or (not benchmark.enabled and libraries == (OURS,)):
+            by_the_gate(prepared(kind, case), benchmark)
+            return
+        processes = config.getoption("processes") if benchmark.enabled else 1
+        budget = float(config.getoption("benchmark_max_time")) * benchmark.enabled
+        found = outcome(kind, tuple(case.items()), libraries, processes, budget)
+    except MissingData as error:
         pytest.skip(str(error))
     except WrongAnswer as error:
         pytest.fail(f"fastcos: {error}")
-    work = workload.work()
-    info |= {"library": library, "unit": kind.unit, "count": work.units, "bytes": work.bytes}
-    info["operations"] = 2 * work.multiply_adds
-    if benchmark.enabled:
-        median = statistics.median(benchmark.stats.stats.data)
-        info["throughput"] = work.units / median
-        info["GB/s"], info["Gop/s"] = work.bytes / median / 1e9, info["operations"] / median / 1e9
-        config.measured.append((benchmark.group, median, info))
+    for reasons in (found.wrong, found.absent):
+        if library in reasons:
+            pytest.skip(reasons[library])
+    one = found.measured[library]
+    replay = itertools.cycle(itertools.chain(*one.turns))
+
+    def call():
+        timer.now += next(replay)
+
+    benchmark.pedantic(call, rounds=sum(map(len, one.turns)))
+    info = one.facts | {"library": library, "turns": one.turns, "case": words(kind, case)}
+    if library == OURS:
+        info |= {"unit": kind.unit, "state": kind.state, "others": found.others}
+        info |= {"absent": found.absent, "wrong": found.wrong}
+    else:
+        info["ratio"] = turns.ratio_of(one.turns, found.measured[OURS].turns)
     benchmark.extra_info.update(info)
+    if benchmark.enabled:
+        config.measured.append((benchmark.group, found, info))

@@ -1,9 +1,10 @@
-"""A competitor's process: it prepares jobs and times calls on request.
+"""A library in a process of its own: it prepares jobs and times calls on request.
 
-Competitor runs in the process of pytest, and starts `python bench/worker.py`. The worker reads one
+Worker runs in the process of pytest, and starts `python bench/worker.py`. The process reads one
 JSON request per line from stdin and answers with one line: prepare (task, library, folder of .npy
-arrays, parameters), call, answer. FASTCOS_COMPETITORS_PYTHON names interpreters that have the
-libraries, separated as in PATH, if this one does not: some need other versions of NumPy.
+arrays, parameters), call, limit. fastcos is measured in the same way.
+FASTCOS_COMPETITORS_PYTHON names interpreters that have the libraries, separated as in PATH, if this
+one does not: some need other versions of NumPy.
 """
 
 import contextlib
@@ -14,40 +15,65 @@ import runpy
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 HERE = Path(__file__).parent
-# values of OPENBLAS_CORETYPE; "" and names that OpenBLAS does not know leave the choice to it
-CORE_TYPES = ("", "SkylakeX", "SapphireRapids", "Haswell")
-# seconds after a call: the threads of NumPy's OpenBLAS spin for 50 ms and slow down what runs next.
+OURS = "fastcos"
+# seconds after calls: the threads of NumPy's OpenBLAS spin for 50 ms and slow down what runs next.
 # Busy, for a machine that slept slows it down, too
 REST = 0.06
-# calls of a trial of core types
-TRIAL_CALLS = 3
+# seconds of the calls of a turn that follow each other, and of the pause before a rested call
+BURST, PAUSE = 0.02, 0.1
 
 
 class Missing(LookupError):
     """The library is not installed."""
 
 
-class Competitor:
-    """A library in a process of its own.
+class Setting(NamedTuple):
+    """How a library is started: in words, and the variables of its process."""
 
-    Parameters
-    ----------
-    library : str
-    core_type : str
-        OPENBLAS_CORETYPE of the process.
+    words: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+# kernels of OpenBLAS in words, their OPENBLAS_CORETYPE, and the feature of the CPU that they need
+KERNELS = (
+    ("AVX-512 kernels", "SkylakeX", "avx512f"),
+    ("AVX-512 kernels", "SapphireRapids", "avx512bf16"),
+    ("AVX2 kernels", "Haswell", "avx2"),
+)
+# queries from which FAISS multiplies by BLAS: always, and as its default of 128,000 numbers has it
+FAISS_BLAS = ("1", "20", "")
+
+
+def settings(library, use_blas, features):
+    """Return the settings of a library that this CPU has; those that it lacks are not tried."""
+    if library not in use_blas:
+        return [Setting()]
+    kernels = [("kernels as installed", "")]
+    kernels += [(words, core) for words, core, feature in KERNELS if features.get(feature)]
+    return [
+        Setting(words, (("OPENBLAS_CORETYPE", core), ("FASTCOS_FAISS_BLAS", threshold)))
+        for words, core in kernels
+        for threshold in (FAISS_BLAS if library == "faiss" else ("",))
+    ]
+
+
+class Worker:
+    """A library in a process of its own; a request is sent, and its answer received later.
+
+    cpu are the CPU seconds of the process until its last answer.
     """
 
-    def __init__(self, library, core_type=""):
-        self.library, self.core_type = library, core_type
-        self.interpreters = interpreters()
+    def __init__(self, library, setting=Setting()):
+        self.library, self.setting = library, setting
+        self.interpreters = [sys.executable] if library == OURS else interpreters()
         self.start()
 
     def start(self):
@@ -55,47 +81,38 @@ class Competitor:
         # threads of OpenMP that spin after a call would slow down what runs next
         environment = os.environ | {"OMP_WAIT_POLICY": "passive"}
         environment.pop("OPENBLAS_CORETYPE", None)
-        if self.core_type:
-            environment["OPENBLAS_CORETYPE"] = self.core_type
+        environment |= {name: value for name, value in self.setting.variables if value}
         self.process = subprocess.Popen(
             [self.interpreters.pop(0), str(HERE / "worker.py")],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def request(self, **words):
-        """Return the worker's answer; RuntimeError if the library raised or the process ended."""
-        print(json.dumps(words), file=self.process.stdin, flush=True)
+    def send(self, **words):
+        """Send a request."""
+        self.sent = words
+        with contextlib.suppress(BrokenPipeError):  # the empty answer shows it
+            print(json.dumps(words), file=self.process.stdin, flush=True)
+
+    def receive(self):
+        """Return the answer; Missing, or RuntimeError if the library raised or the process ended."""
         line = self.process.stdout.readline()
         found = json.loads(line) if line else {"error": "the process ended"}
+        if found.get("missing") and self.interpreters:
+            self.close()
+            self.start()
+            self.send(**self.sent)
+            return self.receive()
         if found.get("missing"):
             raise Missing(f"{self.library} is not installed ({found['missing']})")
         if found.get("error"):
             raise RuntimeError(f"{self.library}: {found['error']}")
+        self.cpu = found["cpu"]
         return found
 
-    def prepare(self, task, arrays, parameters):
-        """Prepare a job and call it once; return its answer and its peak memory in MiB."""
-        while True:
-            try:
-                return self._prepare(task, arrays, parameters)
-            except Missing:
-                if not self.interpreters:
-                    raise
-                self.close()
-                self.start()
-
-    def _prepare(self, task, arrays, parameters):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, array in arrays.items():
-                np.save(Path(folder, name), array)
-            found = self.request(
-                do="prepare", task=task, library=self.library, folder=folder, parameters=parameters
-            )
-            return np.load(Path(folder, "answer.npy")), found["peak_mib"]
-
-    def seconds(self):
-        """Return the seconds of one call, measured in the worker."""
-        return self.request(do="call")["seconds"]
+    def request(self, **words):
+        """Send a request and return its answer."""
+        self.send(**words)
+        return self.receive()
 
     def close(self):
         """Close its stdin and wait until it ends."""
@@ -112,24 +129,6 @@ def in_new_process(function, *arguments):
 def interpreters():
     """Return the interpreters to look for competitors in; this one by default."""
     return os.environ.get("FASTCOS_COMPETITORS_PYTHON", sys.executable).split(os.pathsep)
-
-
-def fastest(library, task, arrays, parameters):
-    """Return a Competitor with the fastest core type of a trial on this job."""
-    best, least = None, np.inf
-    for core_type in CORE_TYPES:
-        one = Competitor(library, core_type)
-        try:
-            one.prepare(task, arrays, parameters)
-            seconds = statistics.median(one.seconds() for _ in range(TRIAL_CALLS))
-        except BaseException:
-            one.close()
-            raise
-        if seconds < least:
-            best, least, one = one, seconds, best
-        if one is not None:
-            one.close()
-    return best
 
 
 def resident_mib(field, process="self"):
@@ -149,32 +148,56 @@ def peak_of(call):
     return call(), max(0.0, resident_mib("VmHWM") - before)
 
 
+def turn(call, state):
+    """Return the seconds of a call: warm, the median of calls in a loop; rested, after a pause."""
+    if state == "rested":
+        time.sleep(PAUSE)
+    spent = []
+    while not spent or (state == "warm" and sum(spent) < BURST):
+        started = time.perf_counter()
+        call()
+        spent.append(time.perf_counter() - started)
+    return statistics.median(spent[len(spent) > 2 :])  # the first of several is not warm
+
+
+def prepared_call(libraries, request):
+    """Return the call of a request, the reader of its answers, and the limit of fastcos' work."""
+    if request["library"] == OURS:
+        sys.path.insert(0, str(HERE.parent))
+        from bench.workloads import WORKLOADS, Limit, prepared
+
+        workload = prepared(WORKLOADS[request["kind"]], request["case"])
+        return workload.call, None, Limit(workload.work())
+    arrays = {file.stem: np.load(file) for file in Path(request["folder"]).glob("*.npy")}
+    task, library = request["task"], request["library"]
+    calls = libraries["prepare"](task, library, arrays, request["parameters"])
+    return *calls, None
+
+
 def serve():
     """Answer the requests on stdin."""
     libraries = runpy.run_path(str(HERE / "libraries.py"))
-    out, calls = sys.stdout, None
+    out, call, limit = sys.stdout, None, None
     with contextlib.redirect_stdout(sys.stderr):  # libraries may print
         for line in sys.stdin:
             request = json.loads(line)
             try:
                 if request["do"] == "prepare":
-                    calls = None
-                    folder = Path(request["folder"])
-                    arrays = {file.stem: np.load(file) for file in folder.glob("*.npy")}
-                    task, library = request["task"], request["library"]
-                    calls = libraries["prepare"](task, library, arrays, request["parameters"])
-                    calls.call()  # compiles, starts threads
-                    answer, peak = peak_of(calls.call)
-                    np.save(folder / "answer.npy", calls.read(answer))
+                    call, read, limit = prepared_call(libraries, request)
+                    call()  # compiles, starts threads
+                    answer, peak = peak_of(call)
+                    if read is not None:
+                        np.save(request["answer"], read(answer))
                     del answer
                     found = {"peak_mib": peak}
+                elif request["do"] == "limit":
+                    found = {"seconds": limit.seconds(), "bound": limit.bound}
                 else:
-                    started = time.perf_counter()
-                    calls.call()
-                    found = {"seconds": time.perf_counter() - started}
-                    until = time.perf_counter() + REST
+                    found = {"seconds": turn(call, request["state"])}
+                    until = time.perf_counter() + REST * request["rest"]
                     while time.perf_counter() < until:
                         pass
+                found["cpu"] = time.process_time()
             except ImportError as error:
                 found = {"missing": str(error)}
             except Exception as error:

@@ -13,13 +13,15 @@ import itertools
 
 import numpy as np
 
-from bench import clock
+from bench import clock, inputs
 from fastcos.cli.limits import Limit, Work
 
-__all__ = ["WORKLOADS", "Limit", "Work", "Workload", "WrongAnswer", "cases", "in_turns", "prepared"]
+__all__ = ["WORKLOADS", "Limit", "Work", "Workload", "WrongAnswer", "cases", "in_turns",
+           "prepared", "words"]  # fmt: skip
 
 WORKLOADS = {}
-SETS = ("quick", "regular", "large")
+# tables: the cases that bench/tables.md publishes, which any machine can make
+SETS = ("quick", "regular", "large", "tables")
 
 
 class WrongAnswer(AssertionError):
@@ -39,12 +41,16 @@ class Workload:
         What the work counts.
     axes : dict
         Parameters of make, and their values; the cases are their product.
-    quick, large : dict or None
+    quick, large, tables : dict or None
         Values that replace those of axes in these sets; None: no case.
+    phrase : str
+        The case in words, with the names of axes in braces; see words.
+    state : {"warm", "rested"}
+        Whether calls follow each other as in a loop, or each comes after a pause.
     limit : float
         Largest error of a correct answer.
-    competitors : dict
-        Library to the ratio that we aim for, or None; see libraries.py.
+    competitors : tuple of str
+        Libraries that do the same; see libraries.py.
 
     Methods
     -------
@@ -64,9 +70,10 @@ class Workload:
 
     unit = "rows"
     axes = {}
-    quick = large = None
+    quick = large = tables = None
+    phrase, state = "", "warm"
     limit = 0.0
-    competitors = {}
+    competitors = ()
 
     def __init_subclass__(cls):
         if not cls.__name__.startswith("_"):
@@ -82,7 +89,7 @@ class Workload:
 
 def cases(which, kind):
     """Return the cases of a workload, dicts of parameters, in "quick", "regular" or "large"."""
-    given = {"quick": kind.quick, "regular": {}, "large": kind.large}[which]
+    given = {} if which == "regular" else getattr(kind, which)
     if given is None:
         return []
     axes = kind.axes | given
@@ -94,6 +101,21 @@ def label(kind, case):
     parameters = (f"{name}={value}" if isinstance(value, int) else str(value)
                   for name, value in case.items())  # fmt: skip
     return " ".join([kind.__name__, *parameters])
+
+
+def words(kind, case):
+    """Return a case as people say it: one query, 10,000 rows x 64, k = 10, in a loop."""
+    if not kind.phrase:
+        return label(kind, case)
+    given = {name: f"{value:,}" if isinstance(value, int) else str(value).replace(" x ", " rows x ")
+             for name, value in case.items()}  # fmt: skip
+    if "queries" in case:
+        given["queries"] = "one query" if case["queries"] == 1 else f"{case['queries']:,} queries"
+    shape = inputs.SHAPES.get(case.get("shape"))
+    if shape is not None:
+        given["shape"] = f"{shape[0]:,} users x {shape[1]:,} items, {shape[2] / 1e6:.2g} M non-zeros"
+    ending = ", after a pause" if kind.state == "rested" else ", in a loop"
+    return kind.phrase.format(**given) + (ending if case.get("queries", 99) <= 16 else "")
 
 
 @functools.cache

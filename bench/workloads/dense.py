@@ -86,7 +86,9 @@ class SelfJoin(_Search):
             *(f"20,000 x {d}" for d in WIDE),
         ],
     }  # fmt: skip
-    competitors = {"faiss": 2.5, "numpy": None, "sklearn": None, "chunkdot": None, "implicit": None}
+    tables = {"rows": ["1,000 x 64", "2,000 x 64", "20,000 x 128", "20,000 x 768"], "k": [10]}
+    phrase = "neighbours of all {rows}, k = {k}"
+    competitors = ("faiss", "faiss Panorama", "numpy", "sklearn", "chunkdot", "implicit", "numkong")
 
     def make(self, rows, k):
         self.rows, self.k = [self.rows_of(rows)], k
@@ -107,8 +109,9 @@ class EuclideanSelfJoin(_Search):
     question = "dense neighbours"
     measure = "neg_euclidean"
     axes = {"rows": ["20,000 x 64"]}
-    quick = {"rows": ["2,000 x 64"]}
-    competitors = {"sklearn": 4.0, "faiss": 2.0}
+    quick = tables = {"rows": ["2,000 x 64"]}
+    phrase = "neighbours of all {rows} by distance, k = 10"
+    competitors = ("sklearn", "faiss")
 
     def make(self, rows):
         self.rows = [inputs.gaussian(*shape_of(rows))]
@@ -130,7 +133,9 @@ class OneShot(_Search):
         "items": ["200,000 x 64", *(f"100,000 x {d}" for d in WIDE)],
         "k": [10, 100],
     }
-    competitors = {"faiss": 2.0, "numpy": None, "sklearn": None, "chunkdot": None, "implicit": None}
+    tables = {"queries": [1_000], "items": ["4,000 x 64", "4,000 x 768", "100,000 x 384"]}
+    phrase = "{queries}, {items} that were not packed before, k = {k}"
+    competitors = SelfJoin.competitors
 
     def make(self, queries, items, measure, k):
         self.rows = queries_and_items(queries, items)
@@ -148,7 +153,9 @@ class IndexSearch(_Search):
         "items": ["1,000,000 x 128", *(f"100,000 x {d}" for d in WIDE)],
         "k": [10, 100],
     }
-    competitors = {"faiss": 2.5, "numpy": None, "sklearn": None, "usearch": 2.5, "implicit": None}
+    tables = {"items": ["10,000 x 64", "100,000 x 384"]}
+    phrase = "{queries}, {items}, k = {k}"
+    competitors = ("faiss", "faiss Panorama", "numpy", "sklearn", "usearch", "implicit", "numkong")
 
     def make(self, queries, items, k):
         self.rows, self.k = self.rows_of(queries, items), k
@@ -166,6 +173,43 @@ class IndexSearch(_Search):
         return super().work()._replace(reads=4.0 * m * words)
 
 
+class SmallSearch(IndexSearch):
+    """A service's searches: few queries of small to middling indexes."""
+
+    axes = {
+        "queries": [1, 4, 16],
+        "items": [f"{n:,} x {d}" for n in (1_000, 10_000, 100_000) for d in (64, 384, 768)],
+        "k": [K],
+    }
+    quick = {"queries": [1, 4], "items": ["1,000 x 64"]}
+    large = None
+    tables = {"queries": [1], "items": ["1,000 x 64", "10,000 x 384", "10,000 x 768"]}
+
+
+class RestedSearch(SmallSearch):
+    """The same after a pause: threads sleep, and caches hold other data."""
+
+    state = "rested"
+    quick = {"queries": [1], "items": ["10,000 x 64"]}
+    tables = {"queries": [1], "items": ["10,000 x 64", "100,000 x 384"]}
+
+
+class DecayingSearch(IndexSearch):
+    """Rows whose columns decay as i^-0.7, as those of embeddings do after a rotation."""
+
+    axes = {"queries": [1, 256], "items": ["50,000 x 384"], "k": [K]}
+    quick = {"items": ["10,000 x 384"]}
+    large = None
+    tables = {}
+    phrase = "{queries}, {items} with a decaying spectrum, k = {k}"
+
+    @staticmethod
+    def rows_of(queries, items):
+        n, d = shape_of(items)
+        scales = np.arange(1, d + 1, dtype=np.float32) ** -0.7
+        return inputs.gaussian(queries, d, seed=1) * scales, inputs.gaussian(n, d) * scales
+
+
 class ApproximateSearch(IndexSearch):
     """Queries of clustered rows; the competitors scan codes, and their recall is a result."""
 
@@ -173,9 +217,10 @@ class ApproximateSearch(IndexSearch):
     axes = {"queries": [1_000], "items": ["10,000 x 384"], "k": [K]}
     quick = None
     large = {"items": ["60,000 x 768"], "k": [10, 100]}
-    competitors = dict.fromkeys(
-        ("faiss", "faiss SQ8", "faiss SQ4", "faiss PQ fast-scan", "usearch int8", "turbovec")
-    )
+    tables = {"items": ["60,000 x 768"]}
+    phrase = "{queries}, {items} in clusters, k = {k}"
+    competitors = ("faiss", "faiss SQ8", "faiss SQ4", "faiss PQ fast-scan", "usearch int8",
+                   "turbovec", "turbovec 2 bits")  # fmt: skip
 
     @staticmethod
     def rows_of(queries, items):
@@ -228,7 +273,7 @@ class Rescoring(_Search):
     unit = "candidates"
     axes = {"queries": [1_000], "items": ["10,000 x 768"]}
     large = {"items": ["100,000 x 768"]}
-    competitors = {"numpy float32": None, "numpy float64": None}
+    competitors = ("numpy float32", "numpy float64")
 
     def make(self, queries, items):
         self.rows, n = queries_and_items(queries, items), shape_of(items)[0]

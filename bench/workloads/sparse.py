@@ -37,7 +37,9 @@ class Matmul(Workload):
     quick = {"columns": [64]}
     large = {"shape": ["decks", "zipf", "ml-32m"], "columns": [64, 128]}
     limit = 1e-5
-    competitors = {"scipy": 3.0, "mkl": 1.2}
+    tables = {"shape": [MIDDLE, "zipf"], "columns": [64]}
+    phrase = "X A, {shape}, {columns} columns"
+    competitors = ("scipy", "mkl")
     task = "product"
 
     def make(self, shape, columns):
@@ -66,8 +68,8 @@ class Matmul(Workload):
 class Rmatmul(Matmul):
     """X'Y."""
 
-    quick = large = None
-    competitors = {}
+    quick = large = tables = None
+    phrase, competitors = "X'Y, {shape}, {columns} columns", ()
 
     def make(self, shape, columns):
         super().make(shape, columns)
@@ -88,7 +90,7 @@ class Rmatmul(Matmul):
 class GramMatmul(Matmul):
     """X'(X A) in one pass over X."""
 
-    task = "gram"
+    phrase, task = "X'(X A), {shape}, {columns} columns", "gram"
 
     def call(self):
         return fastcos.gram_matmul(self.X, self.A)
@@ -109,7 +111,9 @@ class TruncatedSVD(Workload):
     axes = {"shape": [MIDDLE], "k": [16], "tol": [1e-2, 1e-4]}
     quick = {"shape": ["10,000 x 3,000"], "tol": [1e-2]}
     large = {"shape": ["decks", "zipf"], "k": [64, 128]}
-    competitors = {"scikit-learn": 5.0, "arpack": 3.0}
+    tables = {"tol": [1e-2]}
+    phrase = "truncated SVD, {shape}, k = {k}, residual {tol}"
+    competitors = ("scikit-learn", "arpack", "primme")
 
     def make(self, shape, k, tol):
         self.X, self.k, self.tol = inputs.interactions(shape), k, tol
@@ -144,7 +148,9 @@ class ItemNeighbors(Workload):
     quick = {"k": [10]}
     large = {"shape": ["decks", "zipf_slice"]}
     limit = 1e-6  # counts have many ties, and SciPy sums in another order
-    competitors = {"sparse_dot_topn": 3.0, "implicit": 3.0}
+    tables = {"shape": ["10,000 x 3,000", "zipf_slice"], "k": [10]}
+    phrase = "neighbours of all items, {shape}, k = {k}"
+    competitors = ("sparse_dot_topn", "implicit")
 
     def make(self, shape, k):
         self.X, self.k = inputs.interactions(shape), k
