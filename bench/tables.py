@@ -1,8 +1,9 @@
-"""Tables of ratios to other libraries: `python -m bench.tables RUN.json ...`.
+"""Tables of fastcos and its competitors: `python -m bench.tables RUN.json ... [--out DIR]`.
 
-Reads what `pytest bench --benchmark-only --benchmark-json RUN.json` wrote, and writes
-bench/tables.json and bench/tables.md. A ratio is the median over turns of one run. Parts that the
-runs lack keep their rows and their date. `--readme` copies a few rows into the README.
+Reads what `pytest bench --benchmark-only --benchmark-json RUN.json` wrote, and prints Markdown.
+`--out DIR` writes tables.json and tables.md there: a case that the runs have replaces the same case
+of the same CPU, all others stay. `--readme` writes the README's rows and figure from
+bench/tables.json. Nothing else is written.
 """
 
 import argparse
@@ -11,49 +12,38 @@ import inspect
 import json
 import platform
 import re
+import statistics
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
 
-from bench.worker import interpreters
+from bench.turns import BUSY, process_times, ratio_of, time_of, verdict
+from bench.worker import OURS, interpreters
 
 ROOT = Path(__file__).parents[1]
 RECORD, MARKDOWN = ROOT / "bench" / "tables.json", ROOT / "bench" / "tables.md"
-OURS = "fastcos"
-# part: questions of the workloads, and the title
+FIGURE = ROOT / "docs" / "figures" / "speed.png"
+# question of the workloads: title
 PARTS = {
-    "dense": (
-        ("dense neighbours", "dense queries, one shot", "dense queries, index"),
-        "Exact neighbours of dense rows",
-    ),
-    "products": (("sparse products",), "Products of a sparse matrix"),
-    "sparse": (("sparse neighbours",), "Exact neighbours of sparse rows"),
-    "svd": (("truncated SVD at equal residual",), "Truncated SVD at equal residual"),
+    "dense queries, index": "Queries of a fitted index",
+    "dense queries, one shot": "Queries among rows that are packed in the call",
+    "dense neighbours": "Neighbours of all dense rows",
+    "sparse neighbours": "Neighbours of all sparse rows",
+    "sparse products": "Products of a sparse matrix",
+    "truncated SVD at equal residual": "Truncated SVD at equal residual",
+    "dense queries, approximate scans": "Exact search beside approximate scans",
 }
+# the README has of each of these the cases with the least and the most work
+README_PARTS = tuple(PARTS)[:6]
 LIBRARIES = (
     "fastcos", "numba", "numpy", "scipy", "scikit-learn", "faiss-cpu", "usearch", "implicit",
-    "turbovec", "chunkdot", "sparse_dot_topn", "sparse_dot_mkl",
+    "numkong", "turbovec", "chunkdot", "sparse_dot_topn", "sparse_dot_mkl", "primme",
 )  # fmt: skip
-# the README's rows, by case: one query and a batch among wide rows, packed before or in the call;
-# sparse rows, products, an SVD
-README_ROWS = {
-    "IndexSearch queries=1 1,000,000 x 128 k=10": "index of 1,000,000 x 128, 1 query, k = 10"
-}
-for d in (384, 768, 1536):
-    for n, k in ((1, 10), (256, 10)):
-        README_ROWS[f"IndexSearch queries={n} 100,000 x {d} k={k}"] = (
-            f"index of 100,000 x {d}, {n} quer{'y' if n == 1 else 'ies'}, k = {k}"
-        )
-    case = f"OneShot queries=1000 100,000 x {d} cosine k=100"
-    README_ROWS[case] = f"1,000 queries x 100,000 x {d}, not packed before, k = 100"
-README_ROWS |= {
-    "SelfJoin 40,000 x 128 k=10": "all neighbours of 40,000 x 128, k = 10",
-    "ItemNeighbors decks k=10": "17,192 items by 385,215 decks, k = 10",
-    "Matmul ml-32m columns=64": "X A, 32 million non-zeros, 64 columns",
-    "GramMatmul ml-32m columns=64": "X'(X A), the same",
-    "TruncatedSVD decks k=128 0.01": "truncated SVD of decks, k = 128",
-}
+# packages whose names differ from those of the competitors
+PACKAGES = {
+    "faiss": "faiss-cpu", "sklearn": "scikit-learn", "arpack": "scipy", "mkl": "sparse_dot_mkl",
+}  # fmt: skip
 BEGIN, END = "<!-- begin bench/tables.md -->\n", "<!-- end bench/tables.md -->\n"
 
 
@@ -88,123 +78,204 @@ def versions():
     return found | versions_of(("fastcos", "numba"))
 
 
-def rows_of(runs):
-    """Return the rows of every part, from JSON documents of pytest-benchmark; the last one counts.
-
-    A wrong answer has a row without a time.
-    """
-    found = {part: {} for part in PARTS}
-    own = {
-        entry["group"]: entry
-        for run in runs
-        for entry in run["benchmarks"]
-        if entry["extra_info"]["library"] == OURS
-    }
-    for run in runs:
-        for entry in run["benchmarks"]:
-            info = entry["extra_info"]
-            part, work = part_and_work(entry["group"])
-            if part is None or info["library"] == OURS:
-                continue
-            ours = own.get(entry["group"], {"extra_info": {}})["extra_info"]
-            found[part][work, info["library"]] = {
-                "work": work, "competitor": f"{info['library']} {info['core_type']}".strip(),
-                "ratio": info["ratio"], "ours_s": info["ours"],
-                "competitor_s": entry["stats"]["median"], "correct": True,
-                "target": info["target"], "peak_mib": ours.get("peak_mib"),
-                "competitor_peak_mib": info["peak_mib"],
-                "percent_of_limit": ours.get("percent_of_limit"),
-                "limited_by": ours.get("limited_by"),
-            }  # fmt: skip
-        for one in run.get("wrong_answers", []):
-            part, work = part_and_work(one["group"])
-            if part is not None and one["group"] in own:
-                found[part][work, one["library"]] = {
-                    "work": work, "competitor": one["library"], "ratio": 0.0,
-                    "ours_s": own[one["group"]]["stats"]["median"], "competitor_s": 0.0,
-                    "correct": False, "target": None,
-                }  # fmt: skip
-    return {part: list(rows.values()) for part, rows in found.items() if rows}
-
-
-def part_and_work(group):
-    """Return the part of a group "question: case", or None, and the case."""
-    question, _, work = group.partition(": ")
-    part = next((part for part, (questions, _) in PARTS.items() if question in questions), None)
-    return part, work
-
-
-def cost(row, seconds, peak):
-    """Return the time; the peak memory and the percent of the limit if they were measured."""
-    taken = row[seconds]
-    text = f"{taken:.3g} s" if taken >= 1 else f"{1e3 * taken:.3g} ms"
-    text += f", {row[peak]:.0f} MiB" if row.get(peak) else ""
-    if seconds == "ours_s" and row.get("percent_of_limit"):
-        text += f", {row['percent_of_limit']:.0f}% of {row['limited_by']}"
-    return text
-
-
-def table(rows, *, targets=True):
-    """Return Markdown lines; a wrong answer is not timed."""
-    lines = ["| case | library | its time | fastcos | ratio |", "|---|---|---:|---:|---:|"]
-    for row in rows:
-        its = cost(row, "competitor_s", "competitor_peak_mib") if row["correct"] else "wrong answer"
-        ratio = f"{row['ratio']:.2f}x" if row["correct"] else ""
-        ours = cost(row, "ours_s", "peak_mib")
-        lines.append(f"| {row['work']} | {row['competitor']} | {its} | {ours} | {ratio} |")
-    if targets:
-        aims = (f"{row['target']:g}x" if row.get("target") else "" for row in rows)
-        cells = (" target |", "---:|", *(f" {aim} |" for aim in aims))
-        lines = [line + cell for line, cell in zip(lines, cells, strict=True)]
-    return [*lines, ""]
-
-
-def best_of(rows):
-    """Return the rows of the best competitor of every case, and the other rows."""
-    rows = sorted(rows, key=lambda row: (row["work"], not row["correct"], row["ratio"]))
-    works = [row["work"] for row in rows]
-    best = [row for i, row in enumerate(rows) if row["work"] not in works[:i]]
-    return best, [row for row in rows if row not in best]
-
-
-def losing(record):
-    """Return the rows of the competitors that are faster, the worst first."""
-    rows = [row for part in record.values() for row in part["rows"]]
-    lost = (row for row in rows if row["correct"] and row["ratio"] < 1)
-    return sorted(lost, key=lambda row: row["ratio"])
-
-
-def short_markdown(record):
-    """Return the README's rows, each with its best competitor, the cases we lose, the machines."""
-    best = {row["work"]: row for part in record.values() for row in best_of(part["rows"])[0]}
-    rows = [best[case] | {"work": name} for case, name in README_ROWS.items() if case in best]
-    rows += [row for row in losing(record) if row["work"] not in README_ROWS]
-    machines = {
-        f"{part['date']}, {part['cpu']}, {part['threads']} threads" for part in record.values()
-    }
-    return "\n".join([*table(rows, targets=False), f"{'; '.join(sorted(machines))}.", ""])
-
-
-def markdown(record):
-    """Return the cases we lose; of every part the best competitors, the others, the versions."""
-    lost = losing(record)
-    lines = [f"**Cases in which another library is faster: {len(lost)}.**", ""]
-    lines += table(lost) if lost else []
-    for part, (_, title) in PARTS.items():
-        if part not in record:
-            continue
-        found = record[part]
-        libraries = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-        best, others = best_of(found["rows"])
-        lines += [
-            f"**{title}**, the best competitor of each case; {found['date']}, {found['cpu']}, "
-            f"{found['threads']} threads.", "", *table(best),
+def rows_of(run):
+    """Return the rows of a JSON document of pytest-benchmark, one a case."""
+    found, machine = {}, run["machine_info"]
+    for entry in run["benchmarks"]:
+        info, (question, _, work) = entry["extra_info"], entry["group"].partition(": ")
+        if question in PARTS and "turns" in info:
+            found.setdefault((question, work), {})[info["library"]] = info
+    rows = []
+    for (question, work), libraries in found.items():
+        ours = libraries.pop(OURS, None)
+        if ours is None:
+            raise SystemExit(f"bench.tables: {work} has no times of fastcos; select its test, too")
+        row = {
+            "id": work, "case": ours["case"], "question": question, "state": ours["state"],
+            "date": run["datetime"][:10], "cpu": machine["cpu_name"],
+            "threads": machine["threads"], "versions": machine["versions"],
+            "operations": ours["operations"], "others": ours["others"],
+            "percent_of_limit": statistics.median(ours["percents"]),
+            "limited_by": ours["limited_by"], "absent": ours["absent"], "wrong": ours["wrong"],
+        } | {OURS: times_of(ours)}  # fmt: skip
+        row["competitors"] = [
+            times_of(info) | ratio(info, ours) for info in libraries.values()
         ]  # fmt: skip
+        row["competitors"].sort(key=lambda one: one["seconds"])
+        rows.append(row)
+    return rows
+
+
+def times_of(info):
+    medians = process_times(info["turns"])
+    found = {"seconds": time_of(info["turns"]), "least": min(medians), "most": max(medians)}
+    kept = ("library", "setting", "peak_mib", "recall")
+    return found | {name: info[name] for name in kept if name in info}
+
+
+def ratio(info, ours):
+    value, low, high = ratio_of(info["turns"], ours["turns"])
+    return {"ratio": value, "low": low, "high": high}
+
+
+def merged(rows, new):
+    """Return the rows with the new ones in the place of the same case of the same CPU."""
+    known = {(row["cpu"], row["id"]): row for row in (*rows, *new)}
+    return list(known.values())
+
+
+def time_text(one):
+    """Return a time with its least and most of the processes."""
+    scale, unit = (1, "s") if one["seconds"] >= 1 else (1e3, "ms")
+    if one["seconds"] < 1e-4:
+        scale, unit = 1e6, "us"
+    middle, least, most = (f"{scale * one[name]:.3g}" for name in ("seconds", "least", "most"))
+    return f"{middle} {unit} ({least} to {most})"
+
+
+def name_of(one, versions):
+    """Return a library with its version and setting: faiss 1.15.1, AVX-512 kernels."""
+    word = one["library"].split()[0]
+    version = versions.get(PACKAGES.get(word, word), "")
+    parts = [f"{one['library']} {version}".strip(), one.get("setting")]
+    parts += [f"recall {one['recall']:.3f}"] if "recall" in one else []
+    return ", ".join(filter(None, parts))
+
+
+def best_of(row):
+    """Return the fastest competitor whose answer is exact, or None."""
+    return next((one for one in row["competitors"] if "recall" not in one), None)
+
+
+def case_of(row):
+    """Return the case in words, marked where other processes used the cores."""
+    return row["case"] + (" (busy machine)" if (row["others"] or 0) > BUSY else "")
+
+
+def cells_of(row, one):
+    """Return the cells of a competitor; the reasons of absent ones where there is none."""
+    if one is None:
+        why = "; ".join((*row["absent"].values(), *row["wrong"].values())) or "none was measured"
+        return [why, "", "", "", ""]
+    return [
+        name_of(one, row["versions"]), time_text(one), f"{one['ratio']:.2f}",
+        f"{one['low']:.2f} to {one['high']:.2f}", verdict(one["low"], one["high"]),
+    ]  # fmt: skip
+
+
+def line(row, one):
+    """Return the line of a case and one of its competitors."""
+    ours = f"{time_text(row[OURS])}, {row['percent_of_limit']:.0f}% of {row['limited_by']}"
+    return f"| {' | '.join([case_of(row), ours, *cells_of(row, one)])} |"
+
+
+HEADER = (
+    "| case | fastcos (processes), percent of limit | library | its time | ratio | interval "
+    "| fastcos is |",
+    "|---|---:|---|---:|---:|---:|---|",
+)  # fmt: skip
+
+
+OTHERS = (
+    "| case | library | its time | ratio | interval | fastcos is |",
+    "|---|---|---:|---:|---:|---|",
+)
+
+
+def machines(rows):
+    """Return a line for every machine and date of the rows."""
+    known = {f"{row['date']}, {row['cpu']}, {row['threads']} threads" for row in rows}
+    return "; ".join(sorted(known)) + "."
+
+
+def readme_rows(rows):
+    """Return of every operation the cases with the least and the most work."""
+    chosen = []
+    for question in README_PARTS:
+        some = sorted(
+            (row for row in rows if row["question"] == question and row["state"] == "warm"),
+            key=lambda row: row["operations"],
+        )
+        chosen += [some[0], *some[1:][-1:]] if some else []
+    return chosen
+
+
+def short_markdown(rows):
+    """Return the README's rows, each with its fastest exact competitor."""
+    chosen = readme_rows(rows)
+    lines = [*HEADER, *(line(row, best_of(row)) for row in chosen)]
+    return "\n".join([*lines, "", machines(chosen), ""])
+
+
+def markdown(rows):
+    """Return the cases in which another library is faster, and all cases by question."""
+    lost = [
+        (row, one)
+        for row in rows
+        for one in row["competitors"]
+        if "recall" not in one and one["low"] < 1
+    ]
+    lost.sort(key=lambda pair: pair[1]["ratio"])
+    lines = [f"**Not faster: {len({row['id'] for row, _ in lost})} of {len(rows)} cases.**", ""]
+    lines += [*HEADER, *(line(*pair) for pair in lost), ""] if lost else []
+    for question, title in PARTS.items():
+        some = [row for row in rows if row["question"] == question]
+        if not some:
+            continue
+        shown = [(row, best_of(row) or next(iter(row["competitors"]), None)) for row in some]
+        lines += [f"**{title}**", "", *HEADER, *(line(*pair) for pair in shown), ""]
+        others = [
+            f"| {' | '.join([case_of(row), *cells_of(row, one)])} |"
+            for row, best in shown
+            for one in row["competitors"]
+            if one is not best
+        ]
         if others:
-            lines += ["<details><summary>The others</summary>", "", *table(others)]
-            lines += ["</details>", ""]
-        lines += [f"Versions: {libraries}.", ""]
-    return "\n".join(lines)
+            lines += ["<details><summary>The other competitors</summary>", "", *OTHERS, *others]
+            lines += ["", "</details>", ""]
+        lines += missing(some)
+    return "\n".join([*lines, machines(rows), "", versions_line(rows), ""])
+
+
+def missing(rows):
+    """Return a list of the libraries that have no time, with the reason and the cases."""
+    found = {}
+    for row in rows:
+        for library, why in (row["absent"] | row["wrong"]).items():
+            found.setdefault(f"{library}: {why}", []).append(row["case"])
+    lines = [f"- {why}. {len(cases)} cases, such as {cases[0]}" for why, cases in found.items()]
+    return [*lines, ""] if lines else []
+
+
+def versions_line(rows):
+    known = sorted(
+        {f"{name} {version}" for row in rows for name, version in row["versions"].items()}
+    )
+    return f"Versions: {', '.join(known)}."
+
+
+def draw(rows, path):
+    """Draw the ratio of every row with its interval; the cases that we lose in another colour."""
+    from matplotlib import pyplot as plt
+
+    rows = [(row, best_of(row)) for row in readme_rows(rows)]
+    rows = [(row, one) for row, one in rows if one is not None][::-1]
+    figure, axes = plt.subplots(figsize=(9, 0.42 * len(rows) + 1.2), layout="constrained")
+    colours = {"faster": "#1f6fb4", "equal": "#767676", "slower": "#c8442b"}
+    for at, (_, one) in enumerate(rows):
+        colour = colours[verdict(one["low"], one["high"])]
+        axes.plot([one["low"], one["high"]], [at, at], color=colour, linewidth=2)
+        axes.plot([one["ratio"]], [at], "o", color=colour)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_yticks(
+        range(len(rows)), [f"{row['case']}\nbeside {one['library']}" for row, one in rows]
+    )
+    axes.tick_params("y", labelsize=8)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("time of the fastest exact competitor / time of fastcos")
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
 
 
 def replace_between(path, begin, end, text):
@@ -218,21 +289,22 @@ def main():
         prog="python -m bench.tables", description=__doc__.split("\n")[0]
     )
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN.json")
-    parser.add_argument("--readme", action="store_true", help="copy the tables into the README")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="of tables.json and tables.md")
+    parser.add_argument("--readme", action="store_true", help="write the README's rows and figure")
     given = parser.parse_args()
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    runs = [json.loads(path.read_text("utf8")) for path in given.runs]
-    for part, rows in rows_of(runs).items():
-        machine = runs[-1]["machine_info"]
-        record[part] = {
-            "date": runs[-1]["datetime"][:10], "cpu": machine["cpu_name"],
-            "threads": machine["threads"], "versions": machine["versions"], "rows": rows,
-        }  # fmt: skip
-    if runs:
-        RECORD.write_text(json.dumps(record, indent=1) + "\n")
-        MARKDOWN.write_text(markdown(record), "utf8")
+    new = [row for path in given.runs for row in rows_of(json.loads(path.read_text("utf8")))]
+    if given.out:
+        path = given.out / "tables.json"
+        rows = merged(json.loads(path.read_text("utf8")) if path.exists() else [], new)
+        given.out.mkdir(exist_ok=True)
+        path.write_text(json.dumps(rows, indent=1) + "\n", "utf8")
+        (given.out / "tables.md").write_text(markdown(rows), "utf8")
+    elif new:
+        print(markdown(merged([], new)))
     if given.readme:
-        replace_between(ROOT / "README.md", BEGIN, END, short_markdown(record))
+        rows = json.loads(RECORD.read_text("utf8"))
+        replace_between(ROOT / "README.md", BEGIN, END, short_markdown(rows))
+        draw(rows, FIGURE)
     return 0
 
 

@@ -22,7 +22,7 @@ from bench.workloads import WrongAnswer, prepared
 
 CONFIDENCE = 0.95
 # turns of the trial of settings, and of a process at most
-TRIAL_TURNS, MOST_TURNS = 3, 25
+TRIAL_TURNS, MOST_TURNS = 3, 8
 # cores that other processes use on a machine that counts as busy: an idle system uses less
 BUSY = 0.15
 
@@ -66,7 +66,7 @@ def busy_seconds():
 
 
 class Crew:
-    """Processes that take turns: each prepares the job of a case, all at once, as imports take long.
+    """Processes that take turns; all prepare the job of a case at once, for imports take long.
 
     Parameters
     ----------

@@ -42,25 +42,21 @@ class Setting(NamedTuple):
     variables: tuple[tuple[str, str], ...] = ()
 
 
+AS_INSTALLED = Setting()
 # kernels of OpenBLAS in words, their OPENBLAS_CORETYPE, and the feature of the CPU that they need
-KERNELS = (
-    ("AVX-512 kernels", "SkylakeX", "avx512f"),
-    ("AVX-512 kernels", "SapphireRapids", "avx512bf16"),
-    ("AVX2 kernels", "Haswell", "avx2"),
-)
-# queries from which FAISS multiplies by BLAS: always, and as its default of 128,000 numbers has it
-FAISS_BLAS = ("1", "20", "")
+KERNELS = (("AVX-512 kernels", "SkylakeX", "avx512f"), ("AVX2 kernels", "Haswell", "avx2"))
+# FAISS_BLAS of libraries.py: always BLAS, and by its default of 128,000 numbers
+FAISS_BLAS = ("1", "")
 
 
 def settings(library, use_blas, features):
     """Return the settings of a library that this CPU has; those that it lacks are not tried."""
-    if library not in use_blas:
-        return [Setting()]
-    kernels = [("kernels as installed", "")]
-    kernels += [(words, core) for words, core, feature in KERNELS if features.get(feature)]
+    known = [kernel for kernel in KERNELS if features.get(kernel[2])] if library in use_blas else []
+    if not known:
+        return [AS_INSTALLED]
     return [
         Setting(words, (("OPENBLAS_CORETYPE", core), ("FASTCOS_FAISS_BLAS", threshold)))
-        for words, core in kernels
+        for words, core, _ in known
         for threshold in (FAISS_BLAS if library == "faiss" else ("",))
     ]
 
@@ -71,7 +67,7 @@ class Worker:
     cpu are the CPU seconds of the process until its last answer.
     """
 
-    def __init__(self, library, setting=Setting()):
+    def __init__(self, library, setting=AS_INSTALLED):
         self.library, self.setting = library, setting
         self.interpreters = [sys.executable] if library == OURS else interpreters()
         self.start()
@@ -94,7 +90,7 @@ class Worker:
             print(json.dumps(words), file=self.process.stdin, flush=True)
 
     def receive(self):
-        """Return the answer; Missing, or RuntimeError if the library raised or the process ended."""
+        """Return the answer; raise Missing, or RuntimeError where the library or process failed."""
         line = self.process.stdout.readline()
         found = json.loads(line) if line else {"error": "the process ended"}
         if found.get("missing") and self.interpreters:

@@ -36,6 +36,7 @@ def extract(revision, role, root):
     sources = place / "sources"
     if not sources.exists():
         sources.mkdir(parents=True)
+        (root / ".gate" / ".gitignore").write_text("*\n")
         archive = place / "sources.tar"
         git("-C", str(root), "archive", "--output", str(archive), commit)
         subprocess.run(["tar", "-xf", str(archive), "-C", str(sources)], check=True)
@@ -88,6 +89,9 @@ def parse(arguments):
     parser.add_argument("--tolerance", type=float, default=0.10)
     # on two threads a third of the processes take 1.8 times as long: both threads on one core
     parser.add_argument("--threads", type=int, default=1, help="more are timed in wall time")
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, help="what is open then is undecided (default 30)"
+    )
     parser.add_argument("--summary", metavar="FILE", help="write the markdown here as well")
     return parser.parse_args(arguments)
 
@@ -117,6 +121,7 @@ def main(arguments=None):
         verdict = compare_pairs(
             interleaved(*sides), given.pairs, given.tolerance,
             progress=lambda done, total: print(f"pair {done} of {total}", file=sys.stderr),
+            seconds=60 * given.minutes,
         )  # fmt: skip
     except (subprocess.CalledProcessError, ValueError, OSError) as error:
         why = getattr(error, "stderr", None) or error

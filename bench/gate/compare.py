@@ -4,8 +4,11 @@ A pair of fresh processes is one sample, because the placement of threads and pa
 processes. The procedure and its error rates: bench/README.md and docs/dev/benchmarks.md of fastcos.
 """
 
+import time
 from collections import defaultdict
 from typing import NamedTuple
+
+import numpy as np
 
 from .intervals import CONFIDENCE, Ratio, estimate_ratio
 
@@ -27,6 +30,10 @@ class Verdict(NamedTuple):
     # benchmarks that only head ran
     new: list[str]
     tolerance: float
+    # benchmark to the reason why it has no time: a wrong answer, or one that the gate refuses
+    reasons: dict[str, str]
+    # suspects that the time was too short to measure again
+    unconfirmed: list[str]
 
     @property
     def slower(self):
@@ -37,7 +44,11 @@ class Verdict(NamedTuple):
     def undecided(self):
         """Benchmarks whose last interval contains the tolerance, after the most pairs."""
         last = {one.name: one for one in (*self.ratios, *self.suspects)}
-        return [one for one in last.values() if one.exceeds(1 + self.tolerance) is None]
+        return [
+            one
+            for one in last.values()
+            if one.exceeds(1 + self.tolerance) is None or one.name in self.unconfirmed
+        ]
 
     @property
     def passed(self):
@@ -46,33 +57,44 @@ class Verdict(NamedTuple):
 
     def markdown(self):
         """Return a summary for a pull request."""
-        lines = [
-            f"### Speed: {self._headline()}",
-            "",
-            f"Ratio: head / base, trimmed mean of pairs of fresh processes, {CONFIDENCE:.0%} "
-            f"bootstrap interval. Slower: the interval is above {1 + self.tolerance:.2f} in two "
-            "series.",
-            "",
-        ]
-        lines += [f"- did not run: `{name}`" for name in self.missing]
-        lines += [f"- only in head: `{name}`" for name in self.new]
-        lines += [
-            f"- undecided: `{one.name}`, {one.low:.3f} to {one.high:.3f} after {one.pairs} pairs"
+        undecided = [
+            f"`{one.name}`, {one.low:.3f} to {one.high:.3f} after {one.pairs} pairs"
             for one in self.undecided
         ]
-        if self.suspects:
-            lines += ["Second series:", "", *_table(self.suspects), ""]
-        return "\n".join(lines + _table(self.ratios))
+        without = [f"`{name}`: {why}" for name, why in sorted(self.reasons.items())]
+        blocks = [
+            [f"### Speed: {self._headline()}"],
+            [
+                f"Ratio: head / base, trimmed mean of pairs of fresh processes, {CONFIDENCE:.0%} "
+                f"bootstrap interval. Slower: the interval is above {1 + self.tolerance:.2f} in "
+                "two series."
+            ],
+            _list("Base ran these, head did not:", [f"`{name}`" for name in self.missing]),
+            _list("No time, because:", without),
+            _list("Only in head:", [f"`{name}`" for name in self.new]),
+            _list("Undecided:", undecided),
+            ["Second series, of the suspects:"] if self.suspects else [],
+            _table(self.suspects) if self.suspects else [],
+            ["First series:"] if self.suspects else [],
+            _table(self.ratios) if self.ratios else [],
+        ]
+        # a table needs an empty line before it
+        return "\n\n".join("\n".join(block) for block in blocks if block)
 
     def _headline(self):
+        parts = [f"{len(self.slower)} slower"] if self.slower else []
+        parts += [f"{len(self.missing)} of base did not run"] if self.missing else []
+        others = [name for name in self.reasons if name not in self.missing]
+        parts += [f"{len(others)} without a time"] if others else []
+        parts += [f"{len(self.undecided)} undecided"] if self.undecided else []
         if not self.ratios:
-            return "failed, no benchmark ran on both sides"
-        if self.slower:
-            return f"failed, {len(self.slower)} of {len(self.ratios)} benchmarks are slower"
-        if self.missing:
-            return f"failed, {len(self.missing)} benchmarks of base did not run"
-        undecided = f", {len(self.undecided)} undecided" if self.undecided else ""
-        return f"passed, none of {len(self.ratios)} benchmarks is slower{undecided}"
+            return ", ".join(["failed, no benchmark ran on both sides", *parts])
+        found = f"{'passed' if self.passed else 'failed'}, {len(self.ratios)} benchmarks compared"
+        return ", ".join([found, *(parts or ["none slower"])])
+
+
+def _list(title, items):
+    return [title, "", *(f"- {item}" for item in items)] if items else []
 
 
 def _table(ratios):
@@ -86,20 +108,23 @@ def _table(ratios):
     ]
 
 
-def compare_pairs(pair, pairs=MIN_PAIRS, tolerance=0.10, progress=None):
+def compare_pairs(pair, pairs=MIN_PAIRS, tolerance=0.10, progress=None, seconds=np.inf):
     """Compare two sides by as many pairs as the verdict needs.
 
     Parameters
     ----------
     pair : callable(names)
         Measures these benchmarks, or all ([]), in one pair of processes. Returns a dict each of
-        base and of head: benchmark to the seconds of its turns.
+        base and of head: benchmark to the seconds of its turns, or to the reason why it has none.
     pairs : int
         Pairs in the first analysis.
     tolerance : float
         How much slower head may be.
     progress : callable(done, total), optional
         Called after every pair.
+    seconds : float
+        Time of all pairs, of which the first series has two thirds. What is not decided then is
+        reported as undecided.
 
     Returns
     -------
@@ -109,16 +134,20 @@ def compare_pairs(pair, pairs=MIN_PAIRS, tolerance=0.10, progress=None):
         raise ValueError(f"pairs must be at least {MIN_PAIRS}, got {pairs}")
     if not tolerance >= 0:
         raise ValueError(f"tolerance must be at least 0, got {tolerance}")
-    ratios, missing, new = _series(pair, [], pairs, 1 + tolerance, progress)
+    start, reasons = time.monotonic(), {}
+    given = pair, reasons, pairs, 1 + tolerance, progress
+    ratios, missing, new = _series([], start + seconds * 2 / 3, *given)
     suspects = [one.name for one in ratios if one.exceeds(1 + tolerance)]
     again, lost = [], []
     if suspects:
-        again, lost, _ = _series(pair, suspects, pairs, 1 + tolerance, progress)
-    return Verdict(ratios, again, sorted(missing + lost), new, tolerance)
+        again, lost, _ = _series(suspects, start + seconds, *given)
+    measured = {one.name for one in again} | set(lost)
+    unconfirmed = [name for name in suspects if name not in measured]
+    return Verdict(ratios, again, sorted(missing + lost), new, tolerance, reasons, unconfirmed)
 
 
-def _series(pair, names, pairs, limit, progress):
-    """Measure benchmarks, or all ([]), until each is decided or the last analysis is done.
+def _series(names, stop, pair, reasons, pairs, limit, progress):
+    """Measure benchmarks, or all ([]), until each is decided, or analyses or the time are over.
 
     Returns the ratios, the slowest first, and the names of missing and of new benchmarks.
     """
@@ -127,7 +156,15 @@ def _series(pair, names, pairs, limit, progress):
     for _ in range(ANALYSES):
         more = done or pairs
         for number in range(more):
+            if time.monotonic() > stop:
+                break
             base, head = pair(names)
+            for side in (base, head):
+                reasons |= {name: one for name, one in side.items() if isinstance(one, str)}
+            base, head = (
+                {name: one for name, one in side.items() if not isinstance(one, str)}
+                for side in (base, head)
+            )
             for name in base.keys() & head.keys():
                 if len(base[name]) == len(head[name]):
                     times[name].append((base[name], head[name]))
@@ -136,13 +173,17 @@ def _series(pair, names, pairs, limit, progress):
                 new |= head.keys()
             if progress:
                 progress(number + 1, more)
-        done += more
+            done += 1
+        if done < MIN_PAIRS:
+            if not ratios and known == set(names) and names:
+                return [], [], []
+            raise ValueError(f"time must suffice for {MIN_PAIRS} pairs, got {done}")
         for name in names or known:
             ratios.pop(name, None)
             if len(times[name]) == done:
                 ratios[name] = estimate_ratio(name, times[name])
         names = sorted(name for name, one in ratios.items() if one.exceeds(limit) is None)
-        if not names:
+        if not names or time.monotonic() > stop:
             break
     slowest = sorted(ratios.values(), key=lambda one: (-one.ratio, one.name))
     return slowest, sorted(known - ratios.keys()), sorted(new - known)

@@ -25,7 +25,7 @@ class Command(NamedTuple):
     """A program that serves benchmarks, variables in addition to this environment's, its folder.
 
     It answers each line of stdin, a JSON array of names ([]: all), with one line of JSON, name to
-    seconds, until its stdin ends.
+    seconds or to the reason why there are none, until its stdin ends.
     """
 
     argv: Sequence[str]
@@ -62,14 +62,19 @@ def run_interleaved(commands, turns, names):
         for command in commands:
             servers.append(Server(command))
             stack.callback(servers[-1].communicate)  # closes its stdin, waits until it ends
-        found = [{name: [] for name in server(names)} for server in servers]
+        # a string is the reason why a benchmark has no time
+        found = [
+            {name: one if isinstance(one, str) else [] for name, one in server(names).items()}
+            for server in servers
+        ]
         sides = list(zip(servers, found, strict=True))
         known = list(dict.fromkeys(name for times in found for name in times))
         for turn, (position, name) in itertools.product(range(turns), enumerate(known)):
             # each side is first as often as it is last
             for server, times in sides if (turn + position) % 2 == 0 else sides[::-1]:
-                if name in times:
-                    times[name] += server([name]).values()
+                if isinstance(times.get(name), list):
+                    for one in server([name]).values():
+                        times[name] = one if isinstance(one, str) else [*times[name], one]
     return found
 
 

@@ -1,18 +1,22 @@
 """Serve a project's benchmarks: `python serve.py PYTEST_ARGUMENTS`, a pytest plugin.
 
 Reads lines from stdin, a JSON array of node ids each ([]: all), and answers each with one line:
-node id to the median seconds of a turn, as pytest-benchmark measures it. A test that fails or is
-skipped has no time: a wrong answer is not timed. The process ends with its stdin. It needs pytest
-and pytest-benchmark only, so that it runs in the environment of any project.
+node id to the median seconds of a turn, as pytest-benchmark measures it, or to the reason why there
+are none: a wrong answer is not timed, nor is a call that waits, which CPU time does not count. A
+test that is skipped has neither. The process ends with its stdin. It needs pytest and
+pytest-benchmark only, so that it runs in the environment of any project.
 
 Fixtures of a function or a module are made again for every turn; make expensive inputs in fixtures
 of the session.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,10 +24,47 @@ from _pytest.runner import runtestprotocol
 
 # seconds of a turn at a benchmark; one call at least
 TURN = 0.02
+# seconds after which a test that waits is refused, and the share of them that it may sleep
+WATCHED, MOST_ASLEEP = 1.0, 0.5
 OPTIONS = [
     "-qq", "-p", "no:cacheprovider", "--benchmark-enable", "--benchmark-disable-gc",
     "--benchmark-warmup=off", "--benchmark-min-rounds=1", f"--benchmark-max-time={TURN}",
 ]  # fmt: skip
+
+
+def awake():
+    """Return the seconds in which this process ran, and in which it was ready to run."""
+    with contextlib.suppress(OSError, ValueError):
+        _, ready, _ = Path("/proc/self/schedstat").read_text().split()
+        return time.process_time() + int(ready) / 1e9
+    return time.process_time()
+
+
+class Waits(Exception):
+    """The benchmark sleeps or waits for something else than the CPU."""
+
+
+@contextlib.contextmanager
+def watched():
+    """Raise Waits in a test that sleeps: its turn would take hours, in CPU time."""
+    if not hasattr(signal, "setitimer") or "time.process_time" not in " ".join(sys.argv):
+        yield
+        return
+    before = [awake()]
+
+    def check(*_):
+        asleep = 1 - (awake() - before[0]) / WATCHED
+        before[0] = awake()
+        if asleep > MOST_ASLEEP:
+            raise Waits(f"it waits for {asleep:.0%} of the time, which CPU time does not count")
+
+    previous = signal.signal(signal.SIGALRM, check)
+    signal.setitimer(signal.ITIMER_REAL, WATCHED, WATCHED)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 class Server:
@@ -45,8 +86,13 @@ class Server:
         session.config._benchmarksession.benchmarks.clear()  # no table at the end
         return True
 
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self, item):
+        with watched():
+            yield
+
     def seconds(self, item):
-        """Run a test; return its median seconds, or None if it does not pass."""
+        """Run a test; return its median seconds, why it failed, or None if it was skipped."""
         # fixtures of other modules end, those of this one stay
         item.session._setupstate.teardown_exact(item.parent)
         measured = item.config._benchmarksession.benchmarks
@@ -54,7 +100,9 @@ class Server:
         reports = runtestprotocol(item, nextitem=item.parent, log=False)
         for report in reports:
             if report.failed:
-                print(f"{item.nodeid}: {report.longreprtext}", file=sys.stderr)
+                crash = getattr(report.longrepr, "reprcrash", None)
+                why = crash.message if crash else report.longreprtext
+                return f"{report.when}: {' '.join(why.split())[:200]}"
         passed = measured and all(report.passed for report in reports)
         return measured[-1].stats.median if passed else None
 

@@ -113,7 +113,9 @@ def words(kind, case):
         given["queries"] = "one query" if case["queries"] == 1 else f"{case['queries']:,} queries"
     shape = inputs.SHAPES.get(case.get("shape"))
     if shape is not None:
-        given["shape"] = f"{shape[0]:,} users x {shape[1]:,} items, {shape[2] / 1e6:.2g} M non-zeros"
+        given["shape"] = (
+            f"{shape[0]:,} users x {shape[1]:,} items, {shape[2] / 1e6:.2g} M non-zeros"
+        )
     ending = ", after a pause" if kind.state == "rested" else ", in a loop"
     return kind.phrase.format(**given) + (ending if case.get("queries", 99) <= 16 else "")
 

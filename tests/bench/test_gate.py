@@ -92,8 +92,8 @@ def test_compare_pairs_measures_only_undecided_further():
     assert requests == [()] * 10 + [("open",)] * 70
     assert verdict.passed
     assert [one.name for one in verdict.undecided] == ["open"]
-    assert "passed, none of 2 benchmarks is slower, 1 undecided" in verdict.markdown()
-    assert "- undecided: `open`" in verdict.markdown()
+    assert "passed, 2 benchmarks compared, 1 undecided" in verdict.markdown()
+    assert "- `open`, " in verdict.markdown()
 
 
 def test_compare_pairs_decides_with_more_pairs():
@@ -156,7 +156,8 @@ def test_compare_pairs_fails_for_missing_not_for_new():
     verdict = compare(constant(kept=1.0, lost=1.0), constant(kept=1.0, new=1.0))
     assert not verdict.passed
     assert (verdict.missing, verdict.new) == (["lost"], ["new"])
-    assert "did not run: `lost`" in verdict.markdown()
+    assert "Base ran these, head did not:\n\n- `lost`" in verdict.markdown()
+    assert "failed, 1 benchmarks compared, 1 of base did not run" in verdict.markdown()
 
 
 @pytest.mark.parametrize("run", [5, 15])
@@ -252,5 +253,92 @@ def test_compare_pairs_refuses_times_of_zero():
 def test_verdict_markdown_has_a_table():
     verdict = compare(constant(s=1e-3), constant(s=2e-3))
     lines = verdict.markdown().splitlines()
-    assert lines[0].startswith("### Speed: failed, 1 of 1")
+    assert lines[0] == "### Speed: failed, 1 benchmarks compared, 1 slower"
     assert "| `s` | 1 ms | 2 ms | 2.000 | 2.000 to 2.000 | 10 |" in lines
+
+
+def test_verdict_markdown_is_valid_where_it_has_lists():
+    markdown_it = pytest.importorskip("markdown_it", reason="it renders the summary")
+    scattered = itertools.cycle([1.02, 1.30, 1.10, 1.18, 0.95])
+
+    def pair(names):
+        base = {"slow": [1.0], "open": [1.0], "lost": [1.0], "bad": [1.0], "equal": [1.0]}
+        head = {"slow": [2.0], "open": [next(scattered)], "equal": [1.0], "new": [1.0]}
+        head["bad"] = "call: AssertionError: a | wrong answer"
+        sides = base, head
+        return [
+            {name: one for name, one in side.items() if not names or name in names}
+            for side in sides
+        ]
+
+    verdict = gate.compare_pairs(pair)
+    html = markdown_it.MarkdownIt("commonmark").enable("table").render(verdict.markdown())
+    assert html.count("<table>") == 2  # the second and the first series
+    assert html.count("<ul>") == 4  # missing, without a time, new, undecided
+    assert "| " not in html.replace("a | wrong answer", "")
+    assert "<h3>Speed: failed, 3 benchmarks compared, 1 slower, 2 of base did not run" in html
+    assert "<code>bad</code>: call: AssertionError: a | wrong answer" in html
+
+
+def test_wrong_answers_of_both_sides_are_in_the_headline():
+    def pair(names):
+        return [{"a": [1.0], "bad": "call: wrong"}, {"a": [1.0], "bad": "call: wrong"}]
+
+    verdict = gate.compare_pairs(pair)
+    assert verdict.markdown().startswith("### Speed: passed, 1 benchmarks compared, 1 without a ti")
+    assert "- `bad`: call: wrong" in verdict.markdown()
+
+
+def test_time_that_is_over_leaves_benchmarks_undecided(monkeypatch):
+    clock = itertools.count()
+    monkeypatch.setattr(gate.compare.time, "monotonic", lambda: next(clock))
+    scattered = itertools.cycle([1.02, 1.30, 1.10, 1.18, 0.95])
+
+    def head(names):
+        return {"open": next(scattered)}
+
+    verdict = compare(constant(open=1.0), head, seconds=36)
+    assert (
+        verdict.ratios[0].pairs == 22
+    )  # of 24 readings of the clock, one is the start, one ends a series
+    assert [one.name for one in verdict.undecided] == ["open"]
+
+
+def test_suspects_without_a_second_series_are_undecided(monkeypatch):
+    clock = itertools.count()
+    monkeypatch.setattr(gate.compare.time, "monotonic", lambda: next(clock))
+    verdict = compare(constant(s=1.0), constant(s=2.0), seconds=17)
+    assert (verdict.slower, verdict.unconfirmed) == ([], ["s"])
+    assert [one.name for one in verdict.undecided] == ["s"]
+
+
+def test_time_for_fewer_than_ten_pairs_is_an_error(monkeypatch):
+    clock = itertools.count()
+    monkeypatch.setattr(gate.compare.time, "monotonic", lambda: next(clock))
+    with pytest.raises(ValueError, match="time must suffice for 10 pairs, got"):
+        compare(constant(s=1.0), constant(s=1.0), seconds=9)
+
+
+TESTS = """
+import time
+
+def test_waits(benchmark):
+    benchmark(time.sleep, 0.005)
+
+def test_runs(benchmark):
+    benchmark(sum, range(1000))
+
+def test_is_wrong(benchmark):
+    assert benchmark(sum, range(10)) == 44
+"""
+
+
+@pytest.mark.slow
+def test_benchmarks_that_wait_are_refused_and_wrong_ones_have_a_reason(tmp_path):
+    (tmp_path / "test_some.py").write_text(TESTS)
+    command = processes.serving(sys.executable, ["test_some.py"], 1, {}, str(tmp_path))
+    (found,) = processes.run_interleaved([command], 1, [])
+    assert "it waits for" in found["test_some.py::test_waits"]
+    assert found["test_some.py::test_is_wrong"].startswith("call: assert 45 == 44")
+    (seconds,) = found["test_some.py::test_runs"]
+    assert 0 < seconds < 1

@@ -68,7 +68,7 @@ def test_action_decides_for_a_toy_project(tmp_path, head, status, words):
         git(tmp_path, "commit", "--allow-empty", "-m", "toy")
     environment = os.environ | {
         "BASE": "HEAD~1", "HEAD": "HEAD", "TESTS": "benchmarks", "INSTALL": "", "THREADS": "1",
-        "TOLERANCE": "0.1", "GITHUB_ACTION_PATH": str(GATE), "PYTHONPATH": "",
+        "TOLERANCE": "0.1", "MINUTES": "30", "GITHUB_ACTION_PATH": str(GATE), "PYTHONPATH": "",
         "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }  # fmt: skip
