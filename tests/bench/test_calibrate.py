@@ -27,23 +27,23 @@ def recorded(arm, ratio, pairs, seed, names=NAMES):
 
 @pytest.fixture(scope="module")
 def lines():
-    return [*recorded("nothing", 1.0, 20, 1), *recorded("20%", 1.2, 35, 2)]
+    return [*recorded("nothing", 1.0, 20, 1), *recorded("30%", 1.3, 35, 2)]
 
 
 def test_report_counts_failures_and_open_benchmarks(lines):
     text = "\n".join(calibrate.report(lines))
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
-    nothing, twenty = (row for row in rows if row[:1] in (["nothing"], ["20%"]))
+    nothing, slower = (row for row in rows if row[:1] in (["nothing"], ["30%"]))
     # benchmarks, comparisons, slow at first, failed, undecided, left open
-    counts = [", ".join(row[at] for at in (1, 3, 4, 5, 6, 8)) for row in (nothing, twenty)]
+    counts = [", ".join(row[at] for at in (1, 3, 4, 5, 6, 8)) for row in (nothing, slower)]
     assert counts == ["2, 4, 0, **0 (0.0%)**, 0, 0", "2, 2, 2, **2 (100.0%)**, 0, 2"]
-    assert twenty[2] in {"+19.8%", "+19.9%", "+20.0%", "+20.1%", "+20.2%"}
+    assert slower[2] in {"+29.8%", "+29.9%", "+30.0%", "+30.1%", "+30.2%"}
     assert "2026-01-02" in text
 
 
 def test_undecided_names_benchmarks_without_verdict(lines):
-    assert calibrate.undecided(lines, "20%") == ["a", "b"]
-    assert calibrate.undecided(lines + recorded("20%", 1.2, 5, 3, ["a"]), "20%") == ["b"]
+    assert calibrate.undecided(lines, "30%") == ["a", "b"]
+    assert calibrate.undecided(lines + recorded("30%", 1.3, 5, 3, ["a"]), "30%") == ["b"]
     assert calibrate.undecided(lines, "nothing") == []
     new = recorded("nothing", 1.0, 1, 1, ["new"])
     assert calibrate.undecided(lines + new, "nothing") == ["new"]
