@@ -2,9 +2,9 @@
 
 The arms: this fastcos against itself, and against itself with calls that take 5 to 30% longer
 (BENCH_SLOWDOWN, in test_throughput.py). The record, docs/dev/gate_record.jsonl, holds pairs of
-processes as the gate runs them, one line each, so that slices of different hours and cores add up. Every benchmark of an arm is
-measured until the gate has decided it. `--docs` passes the record to the gate's own code, and
-writes the error rates into docs/dev/benchmarks.md.
+processes as the gate runs them, one line each, so that slices of different hours and cores add up.
+Every benchmark of an arm is measured until the gate has decided it. `--docs`
+passes the record to the gate's own code, and writes the error rates into docs/dev/benchmarks.md.
 """
 
 import argparse
@@ -30,7 +30,9 @@ BEGIN, END = "<!-- begin bench.calibrate -->\n", "<!-- end bench.calibrate -->\n
 # pairs between two checks of what is undecided
 BATCH = 6
 # benchmarks of 30 us to 30 ms, of one thread and without large inputs, as -k takes them
-SELECTED = "TVIndex or Selection-candidates500 or Weighting-normalise or SmallSearch-queries1-1000x64 "
+SELECTED = (
+    "TVIndex or Selection-candidates500 or Weighting-normalise or SmallSearch-queries1-1000x64 "
+)
 SELECTED += "or VertexAttack or Metric-map_at_r or Recommend"
 # slow-down, verdicts per benchmark, and one benchmark of how many is measured: at the tolerance,
 # 10%, each comparison takes the most pairs

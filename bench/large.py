@@ -4,18 +4,21 @@
     python -m bench.large --nnz 2e8 --users 4000000 --items 50000 --rank 32 --where disk memory
     python -m bench.large --operations search audit --rows 3000000 --where disk memory
     python -m bench.large --operations search --where disk 1-worker 2-workers --turns 2
+    python -m bench.large --data ratings.csv --folder large      # your own interactions
 
-After it has said how much disk and memory that takes, it writes seeded data into the current
-folder, for as long as it runs: a binary matrix of Zipf-distributed items in shards (gram: X'(X Q),
-svd, items: the nearest items of every item), or dense rows (search: neighbours of other rows,
-audit). Each operation runs in a process of its own: from disk, from memory, a search also on a
-local Dask cluster whose workers have one thread. Its answer is checked: sampled columns in float64,
-the SVD's certificate, sampled items and queries in float64. Prints one JSON object a line: seconds,
-non-zeros or pairs per second, peak resident MiB of the process, certificate and a digest of the
-bits. 1e9 non-zeros take half an hour on two cores.
+After it has said how much disk, memory and time that takes, it writes seeded data into the current
+folder, for as long as it runs, or into --folder, where they stay: the same command then resumes
+after the last result. The data are a binary matrix of Zipf-distributed items in shards (gram:
+X'(X Q), svd, items: the nearest items of every item), or dense rows (search: neighbours of other
+rows, audit). Each operation runs in a process of its own: from disk, from memory, a search also
+on a local Dask cluster whose workers have one thread. Its answer is checked: sampled columns in
+float64, the SVD's certificate, sampled items and queries in float64. Prints one JSON object a line:
+seconds, non-zeros or pairs per second, peak resident MiB of the process, certificate and a digest
+of the bits; then one table with the share of the machine's limit, on stderr.
 """
 
 import argparse
+import contextlib
 import hashlib
 import importlib
 import itertools
@@ -30,10 +33,12 @@ import numpy as np
 import scipy.sparse as sp
 from rich.console import Console
 from rich.progress import track
+from rich.table import Table
 
 import fastcos
 from bench import answers, inputs
 from bench.worker import in_new_process, resident_mib
+from fastcos.cli import limits
 from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, ShardWriter
 
 K = 10
@@ -45,6 +50,10 @@ EXPONENT = 0.8
 # bytes of a non-zero: its column on disk; column and float32 value in memory, where neighbours of
 # items need the rows and their transpose
 DISK_BYTES, MEMORY_BYTES, ITEMS_BYTES = 4, 8, 18
+# seconds a non-zero or pair of a run with 1e9 non-zeros, 64 columns (docs/dev/scale.md), and of
+# writing; pairs at 256 columns
+SECONDS = {"gram": 1.1e-7, "svd": 5.3e-7, "items": 2.9e-7, "search": 5e-10, "audit": 1e-9}
+WRITING = 3e-7
 # items, and columns, whose answers are computed again in float64
 CHECKED = 5
 # dense rows that are made at once
@@ -244,11 +253,62 @@ def needs(given):
     return disk, memory
 
 
+def minutes(given):
+    """Return about how long this takes, by the times of a run with 1e9 non-zeros on two cores."""
+    per_unit = SECONDS | {"svd": SECONDS["svd"] * given.rank / 64}
+    units = {"search": given.queries * given.rows, "audit": given.rows**2}
+    found = sum(per_unit[name] * units.get(name, given.nnz) for name in given.operations)
+    writing = WRITING * given.nnz * bool(SPARSE.keys() & given.operations)
+    return (found * len(given.where) * given.turns + writing) / 60
+
+
+def percent_of_limit(one):
+    """Return the percent of the limit: the peak of gemm, or of reads; None if not defined."""
+    adds = {"gram": 2, "svd": 4}.get(one["operation"])
+    if adds is None:
+        return None
+    (_, gemm), read = list(limits.roofs()[0].values()), limits.roofs()[1]
+    products = 2.0 * adds * one["nnz"] * one["rank"] / gemm
+    return 100 * max(products, DISK_BYTES * one["nnz"] / read) / one["seconds"]
+
+
+def print_table(results):
+    columns = "operation", "where", "seconds", "per second", "peak MiB", "certificate", "% of limit"
+    table = Table(*columns)
+    for one in results:
+        rate = next(value for name, value in one.items() if name.endswith("_per_second"))
+        numbers = one["seconds"], rate, one["peak_mib"], one["certificate"], percent_of_limit(one)
+        cells = ("" if number is None else f"{number:,.4g}" for number in numbers)
+        table.add_row(one["operation"], one["where"], *cells)
+    ERRORS.print(table)
+
+
+def write_inputs(given):
+    """Write what is not in the folder yet; a file of shards is complete if it opens."""
+    if SPARSE.keys() & given.operations:
+        path = given.folder / "shards"
+        try:
+            InteractionShards(path, verify=False)
+        except (OSError, ValueError):
+            shutil.rmtree(path, ignore_errors=True)
+            if given.data:
+                fastcos.io.ingest_interactions(given.data, path)
+            else:
+                write_shards(path, given.users, given.items, given.nnz)
+    if DENSE.keys() & given.operations:
+        for seed, (name, n) in enumerate((("items", given.rows), ("queries", given.queries))):
+            if not (given.folder / f"{name}.npy").exists():
+                write_rows(given.folder / f"{name}.part", n, given.columns, seed)
+                (given.folder / f"{name}.part").rename(given.folder / f"{name}.npy")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--operations", nargs="+", choices=SPARSE | DENSE, default=list(SPARSE))
     parser.add_argument("--where", nargs="+", choices=PLACES, default=["disk"])
     parser.add_argument("--nnz", type=float, default=1e8)
+    parser.add_argument("--data", type=Path, help="interactions as fastcos compare reads them")
+    parser.add_argument("--folder", type=Path, help="where data and results stay, to resume")
     parser.add_argument("--memory", type=float, help="working_memory in MiB (default: as set)")
     for name, number in NUMBERS.items():
         parser.add_argument(f"--{name}", type=int, default=number, help="default: %(default)s")
@@ -256,26 +316,33 @@ def main():
     if any("worker" in where for where in given.where) and given.operations != ["search"]:
         parser.error("--where with workers takes --operations search")
     given.memory = given.memory or fastcos.get_config().working_memory
+    if given.data:  # about 16 bytes a line
+        given.nnz = given.data.stat().st_size / 16
     given.nnz, given.users = int(given.nnz), given.users or max(1, int(given.nnz) // 50)
     disk, memory = needs(given)
     free = shutil.disk_usage(Path.cwd()).free
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     ERRORS.print(
         f"{disk / 1e9:.1f} GB of disk ({free / 1e9:.0f} free), {memory / 1e9:.1f} GB of memory "
-        f"({total / 1e9:.0f} here)"
+        f"({total / 1e9:.0f} here), about {minutes(given):.0f} minutes"
     )
     if memory > total or disk > free:
         parser.exit(1, "bench.large: too large for this machine\n")
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        given.folder = Path(folder)
-        if SPARSE.keys() & given.operations:
-            write_shards(given.folder / "shards", given.users, given.items, given.nnz)
-        if DENSE.keys() & given.operations:
-            write_rows(given.folder / "items.npy", given.rows, given.columns, 0)
-            write_rows(given.folder / "queries.npy", given.queries, given.columns, 1)
-        runs = itertools.product(range(given.turns), given.operations, given.where)
-        for _, name, where in runs:
-            print(json.dumps(in_new_process(run, given, name, where)), flush=True)
+    with contextlib.ExitStack() as stack:
+        if given.folder is None:
+            given.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
+        given.folder.mkdir(exist_ok=True)
+        write_inputs(given)
+        record, results = given.folder / "results.jsonl", []
+        if record.exists():
+            results = [json.loads(line) for line in record.read_text().splitlines()]
+        runs = list(itertools.product(range(given.turns), given.operations, given.where))
+        for _, name, where in runs[len(results) :]:
+            results.append(in_new_process(run, given, name, where))
+            with record.open("a") as file:
+                file.write(json.dumps(results[-1]) + "\n")
+            print(json.dumps(results[-1]), flush=True)
+    print_table(results)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ thresholds.
 """
 
 import functools
-import hashlib
 
 import numpy as np
 from scipy.stats import mode
@@ -117,7 +116,7 @@ class Exactness:
 
 
 class SameBits:
-    """Whether one and two threads give bit-identical results, and a digest of the bits."""
+    """Whether one and two threads give bit-identical results."""
 
     OPERATIONS = {
         "top_k": lambda X, n: fastcos.top_k(inputs.gaussian(2_000, 48), k=20, n_threads=n).scores,
@@ -135,11 +134,6 @@ class SameBits:
     def track_same_bits(self, _):
         return float(self.one == self.two)
 
-    @measured_in("digest")
-    def track_digest(self, _):
-        """A float of 48 bits of the digest: a step in the chart is a change of the results."""
-        return float(int(hashlib.sha256(self.one).hexdigest()[:12], 16))
-
 
 def threshold(name, value):
     """Return the least and the largest correct number, by series and its first parameter."""
@@ -148,4 +142,4 @@ def threshold(name, value):
         return (0.5, 1.0) if area is None else (area - AREAS_DRIFT, area + AREAS_DRIFT)
     if name in ("track_exact_share", "track_same_bits"):
         return 1.0, 1.0
-    return (0.0, 2.0**48) if name == "track_digest" else (0.1, 1.0)
+    return 0.1, 1.0

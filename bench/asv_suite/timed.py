@@ -3,7 +3,10 @@
 import functools
 import hashlib
 import inspect
+import time
+import types
 
+from bench.worker import PAUSE
 from bench.workloads import WORKLOADS, in_turns, prepared
 
 # seconds of the turns of call and limit: one call at least
@@ -24,6 +27,8 @@ class _View:
     def setup(self, *values):
         # once per process and case, although asv calls it before every sample
         self.workload = prepared(self.kind, dict(zip(self.param_names, values, strict=True)))
+        if self.kind.state == "rested":
+            time.sleep(PAUSE)
 
     def time_call(self, *_):
         self.workload.call()
@@ -34,25 +39,38 @@ class _View:
     def track_percent_of_limit(self, *_):
         return in_turns(self.workload, BUDGET)[1]
 
-    track_percent_of_limit.unit = "percent"
-
-
-# workloads share their bases
-source_of = functools.cache(inspect.getsource)
-
 
 def view(name, kind):
     """Return the class that asv finds; its version changes with the source of the workload."""
     lineage = [one for one in kind.__mro__ if one.__module__.startswith("bench.")]
     source = "".join(map(source_of, lineage))
-    return type(name, (_View,), {
+    units = {
+        "time_call": ("seconds", "time"),
+        "track_throughput": (f"{kind.unit}/s", "throughput"),
+        "track_percent_of_limit": ("percent", "percent of the machine's limit"),
+    }
+    attributes = {
         "kind": kind,
         "params": [list(values) for values in kind.axes.values()],
         "param_names": list(kind.axes),
         "version": hashlib.sha256(source.encode()).hexdigest(),
-        "unit": f"{kind.unit}/s",  # of track_throughput: the others have their own
         "__doc__": kind.__doc__,
-    })  # fmt: skip
+    }
+    said = (kind.__doc__ or kind.__name__).split("\n")[0].rstrip(".")
+    for method, (unit, words) in units.items():
+        if kind.state == "rested" and method != "time_call":
+            continue
+        own = vars(_View)[method]
+        copy = types.FunctionType(own.__code__, own.__globals__, method)
+        copy.unit, copy.pretty_name = unit, f"{kind.question}: {said} ({words})"
+        copy.pretty_source = source_of(kind)  # what the page shows as code
+        attributes[method] = copy
+    if kind.state == "rested":  # one call after every pause
+        attributes |= {"number": 1, "warmup_time": 0}
+        attributes |= dict.fromkeys(("track_throughput", "track_percent_of_limit"))
+    return type(name, (_View,), attributes)
 
 
+# workloads share their bases
+source_of = functools.cache(inspect.getsource)
 globals().update({name: view(name, kind) for name, kind in WORKLOADS.items()})

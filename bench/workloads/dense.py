@@ -86,7 +86,7 @@ class SelfJoin(_Search):
             *(f"20,000 x {d}" for d in WIDE),
         ],
     }  # fmt: skip
-    tables = {"rows": ["1,000 x 64", "2,000 x 64", "20,000 x 128", "20,000 x 768"], "k": [10]}
+    tables = {"rows": ["1,000 x 64", "2,000 x 64", "20,000 x 128"], "k": [10]}
     phrase = "neighbours of all {rows}, k = {k}"
     competitors = ("faiss", "faiss Panorama", "numpy", "sklearn", "chunkdot", "implicit", "numkong")
 
@@ -133,7 +133,7 @@ class OneShot(_Search):
         "items": ["200,000 x 64", *(f"100,000 x {d}" for d in WIDE)],
         "k": [10, 100],
     }
-    tables = {"queries": [1_000], "items": ["4,000 x 64", "4,000 x 768", "100,000 x 384"]}
+    tables = {"queries": [1_000], "items": ["4,000 x 64", "50,000 x 384"]}
     phrase = "{queries}, {items} that were not packed before, k = {k}"
     competitors = SelfJoin.competitors
 
@@ -153,7 +153,7 @@ class IndexSearch(_Search):
         "items": ["1,000,000 x 128", *(f"100,000 x {d}" for d in WIDE)],
         "k": [10, 100],
     }
-    tables = {"items": ["10,000 x 64", "100,000 x 384"]}
+    tables = {"queries": [1, 256], "items": ["10,000 x 64", "100,000 x 384"]}
     phrase = "{queries}, {items}, k = {k}"
     competitors = ("faiss", "faiss Panorama", "numpy", "sklearn", "usearch", "implicit", "numkong")
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bench import curves
@@ -37,6 +38,18 @@ def test_large_results_are_certified_and_bit_identical():
         assert disk["digest"] == memory["digest"]
 
 
+def test_large_resumes_and_reads_interactions(tmp_path):
+    rng = np.random.default_rng(0)
+    pairs = np.unique(rng.integers(0, [300, 40], (4_000, 2)), axis=0)
+    np.savetxt(tmp_path / "own.csv", pairs, "%d", ",", header="user,item", comments="")
+    words = f"bench.large --data {tmp_path / 'own.csv'} --folder {tmp_path / 'large'} --rank 8"
+    (first,) = map(json.loads, output(f"{words} --operations gram"))
+    assert first["nnz"] == len(pairs)
+    (second,) = map(json.loads, output(f"{words} --operations gram items"))
+    assert second["operation"] == "items"
+    assert output(f"{words} --operations gram items") == []
+
+
 def test_large_search_is_exact_on_disk_and_on_workers():
     pytest.importorskip("dask.distributed")
     sizes = "--rows 3000 --columns 16 --queries 200 --memory 1"
@@ -57,6 +70,17 @@ def test_curves_measure_one_point_in_a_new_process():
     found = in_new_process(curves.measure, "SelfJoin", {"rows": "500 x 16", "k": 5}, 1)
     assert found["seconds"] > 0
     assert found["percent"] > 0
+
+
+def test_model_predicts_times_of_its_own_form():
+    def point(n):
+        return n, 2.0 * n * n * 64, 256.0 * n, 3e-6 * n + max(2.0 * n * n * 64e-12, 256e-9 * n)
+
+    rates = curves.fit([point(n) for n in (10_000, 20_000, 40_000)], 1e9)
+    *work, seconds = point(160_000)
+    assert curves.predict(rates, *work, 1e9) == pytest.approx(seconds, rel=0.01)
+    # a bandwidth that is the limit: the products do not show
+    assert curves.predict((0.0, 1e-12), 1, 1e6, 1e6, 1e6) == 1.0
 
 
 def test_roofline_prints_selected_cases():
