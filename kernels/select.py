@@ -45,6 +45,16 @@ def kth_largest(values, count, k):
         first, middle, last = values[low], values[(low + high) >> 1], values[high - 1]
         pivot = max(min(first, middle), min(max(first, middle), last))
         above = low
+        if pivot != pivot:  # NaN, of damaged rows: behind all others, or no part would get shorter
+            for i in range(low, high):
+                value = values[i]
+                values[i] = values[above]
+                values[above] = value
+                above += value == value
+            if target >= above:
+                return pivot
+            high = above
+            continue
         for i in range(low, high):
             value = values[i]
             values[i] = values[above]
@@ -106,6 +116,9 @@ def sort_best_first(keys, columns, count):
 def _sort_by_counting(keys, columns, count):
     ranks, total = np.empty(count, np.int64), 0
     for i in range(count):
+        if keys[i] != keys[i]:  # NaN, of damaged rows: the ranks must differ
+            keys[i] = -np.inf
+    for i in range(count):
         key, rank = keys[i], 0
         for j in range(count):
             rank += keys[j] > key
@@ -116,7 +129,8 @@ def _sort_by_counting(keys, columns, count):
         for i in range(count):
             key, column = keys[i], columns[i]
             for j in range(count):
-                ranks[i] += (keys[j] == key) & (columns[j] < column)
+                is_before = columns[j] < column or (columns[j] == column and j < i)
+                ranks[i] += (keys[j] == key) & is_before
     for i in range(count):
         while ranks[i] != i:
             to = ranks[i]

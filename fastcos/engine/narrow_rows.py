@@ -25,7 +25,8 @@ def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return narrow rows as the kernels take them, others as they are."""
     if not has_kernels(X):
         return X
-    return validation.read_only(np.ascontiguousarray(X).view(_BITS[X.dtype.name]))
+    native = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
+    return validation.read_only(native.view(_BITS[X.dtype.name]))
 
 
 def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -91,6 +91,14 @@ class InteractionShards:
         self.path = validation.as_path("path", path)
         verify = validation.as_flag("verify", verify)
         stored = storage.load_arrays(self.path / _MANIFEST, _KIND)
+        with storage.refuse_damage(self.path / _MANIFEST):
+            self._take_up(stored)
+            self._shards = [self._open(number, verify) for number in range(len(self))]
+            if sum(len(indices) for _, indices, _ in self._shards) != self.nnz:
+                raise ValueError(f"shards must hold {self.nnz} non-zeros")
+
+    def _take_up(self, stored: storage.Stored) -> None:
+        """Take over what describes all shards, checked."""
         n, p = stored.fields["shape"]
         self.shape: tuple[int, int] = (int(n), int(p))
         self.nnz = int(stored.fields["nnz"])
@@ -101,7 +109,19 @@ class InteractionShards:
         self.column_sums: Floats = stored.arrays["column_sums"]
         self.column_lows: Floats = stored.arrays["column_lows"]
         self.column_highs: Floats = stored.arrays["column_highs"]
-        self._shards = [self._open(number, verify) for number in range(len(self))]
+        if self.dtype not in (np.float32, np.float64):
+            raise TypeError(f"dtype must be float32 or float64, got {self.dtype}")
+        starts = self.first_rows
+        if starts[0] != 0 or starts[-1] != n or any(lo >= hi for lo, hi in pairwise(starts)):
+            raise ValueError(f"first_rows must ascend from 0 to {n}")
+        for name, size in (
+            ("user_ids", n),
+            ("item_ids", p),
+            ("column_sums", p),
+            ("column_lows", p),
+            ("column_highs", p),
+        ):
+            validation.check_shape(name, getattr(self, name).shape, (size,))
 
     @classmethod
     def write(
@@ -249,7 +269,14 @@ class InteractionShards:
 
     def _open(self, number: int, verify: bool) -> Sequence[npt.NDArray[Any]]:
         """Return indptr, indices and data of a shard; data of ones take no memory."""
-        stored = storage.load_arrays(self.path / f"{number:05d}", _SHARD_KIND, verify=verify)
+        path = self.path / f"{number:05d}"
+        stored = storage.load_arrays(path, _SHARD_KIND, verify=verify)
+        with storage.refuse_damage(path):
+            return self._checked(number, stored, verify)
+
+    def _checked(
+        self, number: int, stored: storage.Stored, verify: bool
+    ) -> Sequence[npt.NDArray[Any]]:
         indptr, indices = stored.arrays["indptr"], stored.arrays["indices"]
         rows = self.first_rows[number + 1] - self.first_rows[number]
         ones = np.broadcast_to(self.dtype.type(1), indices.shape)
@@ -259,7 +286,7 @@ class InteractionShards:
 
             X = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.shape[1]))
             if as_interactions("X", X).nnz != len(indices) or len(indptr) != rows + 1:
-                raise storage.FastcosFormatError(f"{self.path} is damaged: shard {number}")
+                raise ValueError(f"it must hold {rows} rows without zeros, got {len(indptr) - 1}")
             for array in (indptr, indices, data):
                 memmap.release(array)
         return indptr, indices, data

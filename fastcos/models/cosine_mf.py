@@ -1,6 +1,6 @@
 """Matrix factorisation trained for the cosine: users and items are normalised in the loss."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -147,7 +147,10 @@ class CosineMF(
     """
 
     _saved_as = "CosineMF"
-    _fitted_arrays = ("components", "encoder", "item_bias", "loss_curve", "validation_curve")
+    _fitted_arrays: ClassVar[dict[str, str]] = {
+        "components": "kp", "encoder": "pk", "item_bias": "p?", "loss_curve": "t?",
+        "validation_curve": "v?",
+    }  # fmt: skip
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -154,7 +154,10 @@ class LinearMF(
     """
 
     _saved_as = "LinearMF"
-    _fitted_arrays = ("components", "singular_values", "shrinkage", "residuals", "mean")
+    _fitted_arrays: ClassVar[dict[str, str]] = {
+        "components": "kp", "singular_values": "k", "shrinkage": "k", "residuals": "k",
+        "mean": "p?",
+    }  # fmt: skip
 
     def __init__(
         self,

@@ -1,5 +1,7 @@
 """An exact index of dense rows: packed once, searched many times, changed in O(new)."""
 
+import contextlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -196,6 +198,8 @@ class SimilarityIndex:
         self.n_threads = n_threads
         self._state: _State | None = None
         self._saved: _Saved | None = None
+        # what a save that runs, or was interrupted, writes
+        self._saving: tuple[_Saved, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
         """Say how many items there are, of how many columns, and the measure."""
@@ -238,7 +242,7 @@ class SimilarityIndex:
             contents = Contents(rows, named, positions)
             state = self._fitted_to(contents, len(rows))
         with parallel.writer_lock():
-            self._state, self._saved = state, None
+            self._state, self._saved, self._saving = state, None, None
         return self
 
     def search(
@@ -587,6 +591,7 @@ class SimilarityIndex:
             path holds something else, or what another writer saved since this index was opened.
         """
         with parallel.writer_lock():
+            self._finish_save()
             state, saved = self._in_memory(), self._saved
             target = validation.as_path("path", path).absolute()
             if saved is not None and (saved.path != target or not target.exists()):
@@ -602,11 +607,23 @@ class SimilarityIndex:
                 "positions": state.fitted.n_items,
                 "parts": parts,
             }
+            by_key = {part["key"]: part for part in parts}
+            self._saving = _Saved(target, "", by_key), fields
             checksum = storage.save_arrays(
                 target, _KIND, arrays | of_measure, fields, kept=kept,
                 expected=None if saved is None else saved.checksum,
             )  # fmt: skip
-            self._saved = _Saved(target, checksum, {part["key"]: part for part in parts})
+            self._saved, self._saving = _Saved(target, checksum, by_key), None
+
+    def _finish_save(self) -> None:
+        """Take up a save that was interrupted after it had replaced the header."""
+        if self._saving is not None:
+            (target, _, by_key), fields = self._saving
+            with contextlib.suppress(storage.FastcosFormatError, OSError):
+                found, checksum = storage.read_fields(target, _KIND)
+                if found == json.loads(json.dumps(fields)):  # keys of parts are of this index alone
+                    self._saved = _Saved(target, checksum, by_key)
+            self._saving = None
 
     @classmethod
     def open(cls, path: storage.PathLike, *, verify: bool = False) -> "SimilarityIndex":
@@ -637,7 +654,7 @@ class SimilarityIndex:
         verify = validation.as_flag("verify", verify)
         target = validation.as_path("path", path).absolute()
         stored = storage.load_arrays(target, _KIND, verify=verify)
-        index = cls(serialization.from_parts(stored.fields["measure"], stored.arrays))
+        index = cls()
         index._take_up(target, stored, {})
         return index
 
@@ -658,13 +675,13 @@ class SimilarityIndex:
             The index was not opened from a directory or saved to one.
         """
         with parallel.writer_lock():
+            self._finish_save()
             saved = self._saved
             if saved is None:
                 raise ValueError("SimilarityIndex must be opened or saved before refresh")
-            if storage.read_checksum(saved.path, _KIND) == saved.checksum:
+            if storage.read_fields(saved.path, _KIND)[1] == saved.checksum:
                 return False
             stored = storage.load_arrays(saved.path, _KIND, verify=False)
-            self.measure = serialization.from_parts(stored.fields["measure"], stored.arrays)
             self._take_up(saved.path, stored, saved.parts)
         return True
 
@@ -706,7 +723,7 @@ class SimilarityIndex:
 
     def __getstate__(self) -> dict[str, Any]:
         # rows alone: packed arrays would come back writable, which compiles every kernel once more
-        fields = vars(self) | {"_state": None, "_saved": None}
+        fields = vars(self) | {"_state": None, "_saved": None, "_saving": None}
         state = self._state
         if state is not None:
             contents = state.fitted.mapped
@@ -806,22 +823,38 @@ class SimilarityIndex:
         self, path: Path, stored: storage.Stored, known: dict[str, index_files.Fields]
     ) -> None:
         """Replace the state by what a directory holds; parts of known keys may be reused."""
-        arrays, fields = stored.arrays, stored.fields
+        with storage.refuse_damage(path):
+            given = serialization.from_parts(stored.fields["measure"], stored.arrays)
+            state = self._state_of(stored, get_measure(given), known)
+            by_key = {field["key"]: field for field in stored.fields["parts"]}
+        self.measure, self._state, self._saving = given, state, None
+        self._saved = _Saved(path, stored.checksum, by_key)
+
+    def _state_of(
+        self, stored: storage.Stored, measure: Measure, known: dict[str, index_files.Fields]
+    ) -> _State:
+        """Return what a directory holds, checked."""
+        fields, parts = stored.fields, []
         have = {} if self._state is None else {part.key: part for part in self._state.parts}
-        measure, parts = get_measure(self.measure), []
         if len(fields["parts"]) == 1:  # a measure that learns has one part
-            measure = measure.fit(arrays[f"rows_{fields['parts'][0]['key']}"])
+            measure = measure.fit(stored.arrays[f"rows_{fields['parts'][0]['key']}"])
+        width, n_positions = int(fields["width"]), int(fields["positions"])
+        has_names = bool(fields["has_names"])
         for field in fields["parts"]:
             key = field["key"]
             part = have.get(key)
+            before = known.get(key, {}).get("removed")
             # removed items only become more: as many are the same
-            if part is None or not part.n_removed == field["removed"] == known[key]["removed"]:
-                part = index_files.from_stored(field, arrays, measure)
+            if part is None or not part.n_removed == field["removed"] == before:
+                part = index_files.from_stored(field, stored, measure)
+            segment, n = part.segment, len(part.segment.rows)
+            last = segment.first + n - 1 if segment.positions is None else segment.positions[-1]
+            facts = segment.rows.shape[1], part.ids.values.dtype.kind == "U"
+            if facts != (width, has_names) or last >= n_positions:
+                raise ValueError(f"width, has_names and positions must be those of part {key}")
             parts.append(part)
-        fitted = FittedItems(measure, fields["positions"], tuple(part.segment for part in parts))
-        self._state = _State(fitted, tuple(parts), fields["width"], fields["has_names"])
-        by_key = {field["key"]: field for field in fields["parts"]}
-        self._saved = _Saved(path, stored.checksum, by_key)
+        fitted = FittedItems(measure, n_positions, tuple(part.segment for part in parts))
+        return _State(fitted, tuple(parts), width, has_names)
 
 
 def _nothing(width: int) -> Contents:

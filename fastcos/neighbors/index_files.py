@@ -9,6 +9,7 @@ items were removed. The header is replaced last, in one step (:mod:`fastcos.stor
     order_KEY  packed_KEY  ...           what is packed; groups_... where items repeat
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,15 +21,32 @@ from fastcos.engine import narrow_rows
 from fastcos.engine.duplicates import DuplicateGroups
 from fastcos.engine.packing import NO_BIAS, EncodedRows, packed_items, permit, tile_layout
 from fastcos.engine.segments import Segment
+from fastcos.kernels import tiles
 from fastcos.measures.base import Measure, capabilities, encode_items
-from fastcos.neighbors.ids import ItemIds
+from fastcos.neighbors.ids import NO_ID, ItemIds
 from fastcos.neighbors.index_parts import IndexPart
+from fastcos.storage import FastcosFormatError, Stored
 
 Arrays = dict[str, npt.NDArray[Any]]
 Fields = dict[str, Any]
 
 # arrays of a packed segment, by their names in the kernels' Items
 PACKED = ("order", "packed", "small_offsets", "statistics", "shift")
+# types of whole numbers, and of rows with the bits of narrow ones
+_WHOLE, _ROWS = "ilq", "fdbhH"
+# positions below which sums of them cannot overflow
+_MOST_POSITIONS = 2**62
+
+
+def _check_field(field: Mapping[str, Any]) -> None:
+    """Refuse fields of a part that are not what _to_stored writes."""
+    counts, units = (field["first"], field["removed"]), (field["unit"], field["bias_unit"])
+    if not isinstance(field["key"], str) or not all(type(n) is int for n in counts):
+        raise TypeError(f"key must be a text, first and removed whole numbers, got {field}")
+    if not all(0 <= n < _MOST_POSITIONS for n in counts):
+        raise ValueError(f"first and removed must be at least 0, got {counts}")
+    if not all(isinstance(unit, float) and 0 < unit < np.inf for unit in units):
+        raise ValueError(f"unit and bias_unit must be positive, got {units}")
 
 
 def to_stored(
@@ -87,19 +105,74 @@ def _to_stored(part: IndexPart) -> tuple[Arrays, Fields]:
     }
 
 
-def from_stored(
-    field: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], measure: Measure
-) -> IndexPart:
+def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> IndexPart:
     """Return the part of these fields; measure is fitted. Norms and codes are not made again.
 
-    Packed anew if saved on a CPU with another layout.
+    Packed anew if saved on a CPU with another layout. Every array by which a kernel indexes is
+    checked: damage is a FastcosFormatError with the name of the file.
     """
+    _check_field(field)
     key = field["key"]
 
     def of(name: str) -> Any:
-        return arrays.get(f"{name}_{key}")
+        return stored.arrays.get(f"{name}_{key}")
+
+    def check(name: str, shape: tuple[int, ...], kinds: str) -> Any:
+        """Return an array of this shape and one of these types."""
+        array = of(name)
+        if array is None or array.shape != shape or array.dtype.char not in kinds:
+            got = "none" if array is None else f"{array.dtype} {array.shape}"
+            raise damage(name, f"must be of shape {shape}, got {got}")
+        return array
+
+    def check_range(name: str, size: int, shape: tuple[int, ...], *, ascending: bool) -> Any:
+        """Return different whole numbers below size."""
+        array = check(name, shape, _WHOLE)
+        low, high = array.min(initial=0), array.max(initial=0)
+        if low < 0 or high >= max(size, 1):
+            raise damage(name, f"must hold numbers from 0 to {size - 1}, got {low} to {high}")
+        if ascending:
+            is_distinct = bool((array[1:] > array[:-1]).all())
+        else:
+            seen = np.zeros(size, np.bool_)
+            seen[array] = True
+            is_distinct = np.count_nonzero(seen) == len(array)
+        if not is_distinct:
+            raise damage(name, "must hold different numbers" + ", ascending" * ascending)
+        return array
+
+    def check_finite(name: str, low: float = -np.inf) -> None:
+        """Refuse NaN, infinity, and what is not above low."""
+        array = of(name)
+        least, most = array.min(initial=np.inf), array.max(initial=-np.inf)
+        if array.size and not (low <= least and most < np.inf and least > -np.inf):
+            raise damage(name, f"must be finite and at least {low:g}, got {least:g} to {most:g}")
+
+    def damage(name: str, rule: str) -> FastcosFormatError:
+        file = stored.files.get(f"{name}_{key}", f"{name}_{key}")
+        return FastcosFormatError(f"{file} is damaged: it {rule}")
 
     bits, norms = of("rows"), of("norms")
+    if bits is None or bits.ndim != 2 or 0 in bits.shape or bits.dtype.char not in _ROWS:
+        raise damage("rows", "must hold rows of numbers")
+    n = len(bits)
+    if of("ids") is None or of("ids").shape != (n,) or of("ids").dtype.char not in "lqU":
+        raise damage("ids", f"must hold {n} whole numbers or texts")
+    order_of_ids = of("id_order")
+    if order_of_ids is not None:
+        check_range("id_order", n, (n,), ascending=False)
+    if of("ids").dtype.kind == "U":
+        if of("ids").view(np.uint32).max(initial=0) > sys.maxunicode:
+            raise damage("ids", "must hold texts")
+    else:
+        ordered = of("ids") if order_of_ids is None else of("ids")[order_of_ids]
+        if not (ordered[1:] > ordered[:-1]).all() or (ordered == NO_ID).any():
+            raise damage("ids", "must hold different numbers, in the order of id_order")
+    if of("positions") is not None:
+        check_range("positions", _MOST_POSITIONS, (n,), ascending=True)
+    if norms is not None:
+        check("norms", (n,), "d")
+        check_finite("norms", 0.0)
     rows = narrow_rows.from_bits(bits)
     if norms is not None and capabilities(measure).append:
         encoded = EncodedRows(bits, norms, NO_BIAS)
@@ -107,7 +180,8 @@ def from_stored(
         encoded = encode_items(measure, rows, None)
     numbers = np.arange(len(rows), dtype=np.int64)
     if field["removed"]:
-        numbers = np.delete(numbers, of("removed"))
+        gone = check_range("removed", n, (field["removed"],), ascending=True)
+        numbers = np.delete(numbers, gone)
     segment = Segment(
         measure.metric_type, encoded, numbers, rows=rows, first=field["first"],
         positions=of("positions"),
@@ -115,10 +189,33 @@ def from_stored(
     groups = of("groups_first")
     segment.duplicates = None
     if groups is not None:
+        size = len(groups)
+        check_range("groups_first", n, (size,), ascending=False)
+        group_of = check("groups_group_of", (n,), _WHOLE)[numbers]
+        if group_of.min(initial=0) < 0 or group_of.max(initial=0) >= size:
+            raise damage("groups_group_of", f"must hold numbers from 0 to {size - 1}")
+        check_range("groups_members", n, (len(numbers),), ascending=False)
+        starts = check("groups_starts", (size + 1,), _WHOLE)
+        if starts[0] != 0 or starts[-1] != len(numbers) or not (starts[1:] > starts[:-1]).all():
+            raise damage("groups_starts", f"must ascend from 0 to {len(numbers)}")
         names = DuplicateGroups._fields
         segment.duplicates = DuplicateGroups(*(of(f"groups_{name}") for name in names))
     here = tile_layout(config.isa(), encoded.rows.shape[1])
     if field["layout"] == list(here):
+        order = of("order")
+        m = len(groups) if groups is not None else -1 if order is None else order.size
+        check_range("order", n, (m,), ascending=False)
+        if groups is None and not np.isin(numbers, order, assume_unique=True).all():
+            raise damage("order", "must hold every item that can be found")
+        depth, n_panels = encoded.rows.shape[1], -(-m // tiles.PANEL)
+        check("packed", (n_panels * tiles.PANEL * here.words,), here.empty_array().dtype.char)
+        check("statistics", (n_panels, 5), "f")
+        check_finite("statistics")
+        if not (of("statistics")[:, 0] > 0).all():
+            raise damage("statistics", "must hold positive scales")
+        for name, size, kinds in (("small_offsets", m, "f"), ("shift", depth, "d")):
+            check(name, (size if np.size(of(name)) else 0,), kinds)
+            check_finite(name)
         packed = packed_items(
             segment.metric_type, here, encoded, [of(name) for name in PACKED], field["unit"],
             field["bias_unit"],

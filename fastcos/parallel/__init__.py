@@ -18,11 +18,11 @@ between kernels are multiplied and factorised under :func:`one_blas_thread`, lar
 """
 
 from fastcos.parallel.blas import blas_lock as blas_lock, one_blas_thread as one_blas_thread
-from fastcos.parallel.lazy import lazy_attribute as lazy_attribute
 from fastcos.parallel.pool import (
     Blocks as Blocks,
     Progress as Progress,
     has_run as has_run,
+    lazy_attribute as lazy_attribute,
     reset as reset,
     row_blocks as row_blocks,
     rows_at_work as rows_at_work,

@@ -13,7 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ from fastcos.kernels.jit import Kernel, is_ready, kernel
 
 Progress = Callable[[int, int], object]
 Blocks = npt.NDArray[np.int64]
+Owner = TypeVar("Owner")
+Value = TypeVar("Value")
 
 # seconds between reports of progress while the caller waits
 _REPORT_INTERVAL = 0.1
@@ -67,6 +69,31 @@ if hasattr(os, "register_at_fork"):
 def writer_lock() -> threading.RLock:
     """Return the lock under which shared objects are changed: one writer per process."""
     return _state.writer_lock
+
+
+class lazy_attribute(Generic[Owner, Value]):
+    """An attribute that its method makes at first use, as functools.cached_property.
+
+    That holds one lock for all instances on Python 3.11: a child forked beside a thread that makes
+    an attribute would wait for ever, and threads make theirs one after the other. Here two threads
+    that need a value at once may both make it; all get the one that is stored first.
+    """
+
+    def __init__(self, make: Callable[[Owner], Value]) -> None:
+        self._make, self.__doc__ = make, make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "lazy_attribute[Owner, Value]": ...
+    @overload
+    def __get__(self, instance: Owner, owner: type) -> Value: ...
+    def __get__(self, instance: Owner | None, owner: type) -> Any:
+        if instance is None:
+            return self
+        # a stored value hides this descriptor, which has no __set__; setdefault is one step
+        return vars(instance).setdefault(self._name, self._make(instance))
 
 
 def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

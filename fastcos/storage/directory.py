@@ -13,10 +13,12 @@ import glob
 import hashlib
 import io
 import json
+import math
 import os
 import platform
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -70,11 +72,14 @@ class Stored(NamedTuple):
     fields : dict of str to JSON values
     checksum : str
         Of the header, and so of all content.
+    files : dict of str to Path
+        The file of every array.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
     fields: dict[str, Any]
     checksum: str
+    files: dict[str, Path]
 
 
 def save_arrays(
@@ -139,9 +144,26 @@ def save_arrays(
     return checksum
 
 
-def read_checksum(path: PathLike, kind: str) -> str:
-    """Return the checksum of what path holds, from its header alone."""
-    return str(_read_header(Path(path), kind)[1]["sha256"])
+def read_fields(path: PathLike, kind: str) -> tuple[dict[str, Any], str]:
+    """Return the fields and the checksum of what path holds, from its header alone."""
+    header = _read_header(Path(path), kind)[1]
+    return header["fields"], header["sha256"]
+
+
+@contextlib.contextmanager
+def refuse_damage(path: PathLike) -> Iterator[None]:
+    """Make any error of what is read from path a FastcosFormatError that names it.
+
+    A header may hold anything, also with a right checksum: it is no signature. Errors of the
+    system and of memory stay what they are.
+    """
+    try:
+        yield
+    except (FastcosFormatError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise FastcosFormatError(f"{path} is damaged: {what}") from error
 
 
 def _kept_entries(
@@ -166,7 +188,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
     kind : str
         What was stored.
     verify : bool
-        False: only sizes are checked, and nothing but headers is read.
+        False: only sizes and types are checked, and nothing but headers is read.
 
     Returns
     -------
@@ -192,7 +214,8 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
         try:
             entries = header["arrays"].items()
             arrays = {name: _read_array(directory, entry, verify) for name, entry in entries}
-            return Stored(arrays, header["fields"], header["sha256"])
+            files = {name: directory / entry["file"] for name, entry in entries}
+            return Stored(arrays, header["fields"], header["sha256"], files)
         except FileNotFoundError as error:
             # a writer may have replaced the header and removed the files of the previous one
             newer, header = _read_header(directory, kind)
@@ -279,9 +302,15 @@ def _write(
     """Write arrays and a header that names them and those that are kept; return its checksum."""
     from importlib.metadata import version  # 20 ms of every import of a search otherwise
 
-    entries = dict(kept)
-    for name, array in arrays.items():
-        entries[name] = _write_array(directory, name, array)
+    entries, before = dict(kept), set(directory.iterdir())
+    try:
+        for name, array in arrays.items():
+            entries[name] = _write_array(directory, name, array)
+    except BaseException:  # a full disk: what is there takes space, and nothing names it
+        for file in directory.iterdir():
+            if file not in before and _ARRAY_FILE.fullmatch(file.name):
+                file.unlink(missing_ok=True)
+        raise
     header = {
         "format": "fastcos",
         "format_version": FORMAT_VERSION,
@@ -342,8 +371,10 @@ def replace_file(path: Path, parts: Sequence[bytes | memoryview]) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # of write and fsync
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
@@ -361,9 +392,7 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
     """Return the header as bytes and as JSON, if it is whole and of this kind."""
     path = directory / _HEADER
     try:
-        if path.stat().st_size > _LARGEST_HEADER:
-            raise FastcosFormatError(f"{path} is damaged: too large for a header")
-        content = path.read_bytes()
+        content = read_regular(path, _LARGEST_HEADER)
     except (FileNotFoundError, NotADirectoryError):
         raise FastcosFormatError(f"path must be a saved {kind}, got no header {path}") from None
     try:
@@ -372,9 +401,11 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
         form, found_version, found_kind = (
             header[key] for key in ("format", "format_version", "kind")
         )
+        fields, entries = header["fields"], header["arrays"]
+        computed = hashlib.sha256(_canonical(header)).hexdigest()
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         raise FastcosFormatError(f"{path} is damaged: not a header of fastcos") from None
-    if form != "fastcos" or digest != hashlib.sha256(_canonical(header)).hexdigest():
+    if form != "fastcos" or digest != computed:
         raise FastcosFormatError(f"{path} is damaged: its checksum differs")
     if found_version != FORMAT_VERSION:
         raise FastcosFormatError(
@@ -382,21 +413,75 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
         )
     if found_kind != kind:
         raise FastcosFormatError(f"path must be a saved {kind}, got a saved {found_kind}")
+    if not isinstance(fields, dict) or not isinstance(entries, dict):
+        raise FastcosFormatError(f"{path} is damaged: fields and arrays must be objects")
+    for name, entry in entries.items():
+        _check_entry(path, name, entry)
     return content, header | {"sha256": digest}
 
 
+def _check_entry(header: Path, name: str, entry: Any) -> None:
+    """Refuse an entry of an array whose file is outside the directory, or cannot hold it."""
+    with refuse_damage(header):
+        # a plain name: the header is no reason to read another folder
+        if _ARRAY_FILE.fullmatch(entry["file"]) is None:
+            raise FastcosFormatError(
+                f"{header} is damaged: file of {name!r} must be a name that save writes, got "
+                f"{entry['file']!r}"
+            )
+        shape, kind, size = entry["shape"], np.dtype(entry["dtype"]), entry["bytes"]
+        are_counts = all(type(n) is int and n >= 0 for n in (size, *shape))
+        has_type = kind.isnative and not kind.hasobject
+        if not (are_counts and has_type and isinstance(entry["sha256"], str)):
+            raise FastcosFormatError(f"{header} is damaged: the entry of {name!r} is no array's")
+        head = size - math.prod(shape) * kind.itemsize
+        # the head of an .npy file of version 1.0 ends at a multiple of 64 bytes
+        if not 0 < head < 2**16 or head % 64:
+            raise FastcosFormatError(
+                f"{header} is damaged: {size} bytes cannot hold {name!r}, {kind} {tuple(shape)}"
+            )
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """Return the content of a regular file of at most limit bytes; devices and pipes are refused.
+
+    A pipe would be waited for, and some devices never end.
+    """
+    with _open_regular(path) as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise FastcosFormatError(f"{path} is damaged: larger than {limit} bytes")
+    return content
+
+
+def _open_regular(path: Path) -> io.BufferedReader:
+    """Open a regular file, or a link to one."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+    file = open(path, "rb", opener=opener)  # noqa: SIM115  the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise FastcosFormatError(f"{path} must be a regular file, got a device, pipe or socket")
+    return file
+
+
 def _read_array(directory: Path, entry: Mapping[str, Any], verify: bool) -> npt.NDArray[Any]:
+    """Map the array of a checked entry. The head of its file is not read: the entry says it all."""
     path = directory / entry["file"]
-    size = path.stat().st_size
-    if size != entry["bytes"]:
-        raise FastcosFormatError(f"{path} is damaged: {size} bytes, not {entry['bytes']}")
-    if verify:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != entry["sha256"]:
+    with _open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != entry["bytes"]:
+            raise FastcosFormatError(f"{path} is damaged: {size} bytes, not {entry['bytes']}")
+        if verify and hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:
             raise FastcosFormatError(f"{path} is damaged: its checksum differs")
-    empty = 0 in entry["shape"]  # nothing to map
-    array = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+        shape, kind = tuple(entry["shape"]), np.dtype(entry["dtype"])
+        with refuse_damage(path):
+            count = math.prod(shape) * kind.itemsize
+            if count == 0:  # nothing to map
+                return validation.read_only(np.empty(shape, kind))
+            array = np.memmap(file, kind, "r", size - count, shape)
     return validation.read_only(array.view(np.ndarray))
 
 

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from fastcos import storage
+from fastcos import storage, validation
 
 _FEATURE_NAMES = "feature_names_in"
 
@@ -12,12 +12,13 @@ _FEATURE_NAMES = "feature_names_in"
 class SavedModelMixin:
     """``save`` and ``load`` for estimators with components_ (k, p).
 
-    A subclass defines the kind of its directory and the names of its fitted arrays, without the
-    underscore; arrays that are None are not stored.
+    A subclass defines the kind of its directory and its fitted arrays of floats: their names,
+    without the underscore, and a letter for each of their axes, p for the items. Axes of one letter
+    have one length. A final ? allows None, which is not stored.
     """
 
     _saved_as: ClassVar[str]
-    _fitted_arrays: ClassVar[tuple[str, ...]]
+    _fitted_arrays: ClassVar[dict[str, str]]
 
     def _saved_fields(self) -> dict[str, Any]:
         """Return JSON fields: the checked "parameters", and what _restore needs."""
@@ -67,12 +68,25 @@ class SavedModelMixin:
         FastcosFormatError
             It is damaged, or holds another kind.
         """
-        arrays, fields, _ = storage.load_arrays(path, cls._saved_as)
+        stored = storage.load_arrays(path, cls._saved_as)
+        with storage.refuse_damage(path):
+            return cls._of_stored(stored.arrays, stored.fields)
+
+    @classmethod
+    def _of_stored(cls, arrays: dict[str, Any], fields: dict[str, Any]) -> Self:
         model: Any = cls(**fields["parameters"])
         for name in cls._fitted_arrays:
             setattr(model, f"{name}_", arrays.get(name))
-        model.n_features_in_ = model.components_.shape[1]
+        sizes: dict[str, int] = {}
+        for name, axes in cls._fitted_arrays.items():
+            if not (axes.endswith("?") and name not in arrays):
+                for axis, size in zip(axes.rstrip("?"), arrays[name].shape, strict=True):
+                    validation.check_shape(name, (size,), (sizes.setdefault(axis, size),))
+                if arrays[name].dtype.kind != "f":
+                    raise TypeError(f"{name} must be of floats, got {arrays[name].dtype}")
+        model.n_features_in_ = sizes["p"]
         if _FEATURE_NAMES in arrays:
+            validation.check_shape(_FEATURE_NAMES, arrays[_FEATURE_NAMES].shape, (sizes["p"],))
             model.feature_names_in_ = arrays[_FEATURE_NAMES].astype(object)
         model._restore(fields)
         return model  # type: ignore[no-any-return]

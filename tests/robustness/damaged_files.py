@@ -3,7 +3,8 @@
     python -m tests.robustness.damaged_files SEED CASES FORMAT...
 
 A damaged file must be read as what it was, or be refused by FastcosFormatError. Formats without a
-checksum (text, .npy, Parquet) may also hold something else after the damage: any clean answer. The
+checksum (text, .npy, Parquet), indexes opened without verify=True, and "signed" directories, whose
+checksums are made right again after the damage, may also hold something else: any clean answer. The
 process may use 1 GiB of addresses beyond what it started with, and a case 20 seconds; a crash, a
 MemoryError or a hang ends it. A checkpoint is resumed, or refused as one of another
 call. Prints per format how many were refused, read alike and read otherwise.
@@ -11,6 +12,7 @@ call. Prints per format how many were refused, read alike and read otherwise.
 
 import faulthandler
 import gzip
+import hashlib
 import json
 import resource
 import shutil
@@ -49,6 +51,7 @@ class Format(NamedTuple):
     make: Callable[[Path], Any]
     read: Callable[[Path], Any]
     has_checksum: bool
+    is_signed: bool = False
 
 
 def interactions(path: Path) -> Any:
@@ -157,6 +160,49 @@ def saved_table(path: Path) -> None:
         io.ingest_interactions(table, path, entries_per_shard=100)
 
 
+def saved_index(path: Path, rows: Any, measure: Any = "dot", ids: Any = None) -> None:
+    index = SimilarityIndex(measure).fit(rows, ids=ids)
+    index.search(rows[:40], 7)
+    index.save(path)
+
+
+def changed_index(path: Path) -> None:
+    index = SimilarityIndex("cosine").fit(MANY, ids=[f"i{i}" for i in range(len(MANY))])
+    index.remove(["i3", "i77"])
+    index.add(ROWS[:, :1].repeat(MANY.shape[1], axis=1), ids=WORDS)
+    index.upsert(MANY[:2] * 2, ids=["i5", "w2"])
+    index.save(path)
+
+
+def opened_index(path: Path) -> Any:
+    """What users do: open, search many and few queries, change, search."""
+    index = SimilarityIndex.open(path)
+    found = [index.search(MANY[:40], 7), index.search(MANY[:2], 3)]
+    try:
+        index.remove(index.ids_of([int(found[0].indices.max())]))
+        named = index.ids_of([0]).dtype.kind == "U"
+        index.upsert(MANY[:3], ids=["new 1", "new 2", "new 3"] if named else [901, 902, 903])
+        found.append(index.search(MANY[:40], 7))
+    except ValueError:  # of rows with NaN, which opening did not read
+        pass
+    for one in found:
+        assert one.indices.min() >= -1
+        assert one.indices.max() < index.n_positions_
+    return [(one.indices.tolist(), one.ids.tolist()) for one in found]
+
+
+MANY = RANDOM.standard_normal((300, 24)).astype(np.float32)
+NAMES = [f"n{i * 7 % 300}" for i in range(len(MANY))]
+INDEXES: dict[str, Callable[[Path], None]] = {
+    "rows": lambda path: saved_index(path, MANY),
+    "names": lambda path: saved_index(path, MANY, "cosine", NAMES),
+    "copies": lambda path: saved_index(path, np.repeat(MANY[:40], 8, axis=0), "neg_euclidean"),
+    "float16": lambda path: saved_index(path, MANY.astype(np.float16), "cosine"),
+    "csls": lambda path: saved_index(path, MANY, "csls"),
+    "changes": changed_index,
+}
+
+
 FORMATS = {
     "csv": Format(lambda path: path.write_text(TEXT), interactions, False),
     "csv.gz": Format(
@@ -184,11 +230,12 @@ FORMATS = {
         lambda path: CosineMF.load(path).components_.tolist(),
         True,
     ),
-    "index": Format(
+    "verified index": Format(
         lambda path: SimilarityIndex().fit(ROWS).save(path),
         lambda path: SimilarityIndex.open(path, verify=True).search(ROWS, 3).indices.tolist(),
         True,
     ),
+    **{f"index of {name}": Format(make, opened_index, False) for name, make in INDEXES.items()},
     "shards": Format(saved_table, shards, True),
     "half a search": Format(half_a_search, rest_of_a_search, False),
     "search": Format(lambda path: half_a_search(path, 8), rest_of_a_search, False),
@@ -212,6 +259,69 @@ def damaged(content: bytes, random: Any) -> bytes:
     return bytes(other)
 
 
+FORMATS |= {
+    f"signed {name}": form._replace(has_checksum=False, is_signed=True)
+    for name, form in FORMATS.items()
+    if name.startswith("index") or name in ("model", "cosine model", "shards")
+}
+STRANGE = [None, True, -1, 0, 3, 2**40, 2**63, 1e300, "", "x", "../secret", [], {}, [0], [-1, 3]]
+
+
+def change_value(header: Any, random: Any) -> None:
+    """Replace, remove or double one value somewhere in a JSON document."""
+    at = header
+    while True:
+        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
+        key = keys[random.integers(len(keys))]
+        if isinstance(at[key], (dict, list)) and len(at[key]) and random.random() < 0.8:
+            at = at[key]
+            continue
+        kind = random.integers(3)
+        if kind == 0:
+            del at[key]
+        elif kind == 1 and isinstance(at[key], (int, float)):
+            at[key] += int(random.integers(-2, 3))
+        else:
+            at[key] = STRANGE[random.integers(len(STRANGE))]
+        return
+
+
+def sign(directory: Path) -> None:
+    """Make the sizes and checksums of a directory right."""
+    header = json.loads((directory / "header.json").read_text("utf8"))
+    for entry in header["arrays"].values():
+        content = (directory / entry["file"]).read_bytes()
+        entry |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    sign_header(directory, header)
+
+
+def sign_header(directory: Path, header: Any) -> None:
+    header.pop("sha256", None)
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    (directory / "header.json").write_text(json.dumps(header | {"sha256": digest}), "utf8")
+
+
+def damage_and_sign(directory: Path, random: Any) -> None:
+    """Change a value of the header, or some numbers of an array."""
+    header = json.loads((directory / "header.json").read_text("utf8"))
+    files = [directory / entry["file"] for entry in header["arrays"].values()]
+    if random.random() < 0.4 or not files:
+        change_value(header, random)
+        sign_header(directory, header)
+        return
+    file = files[random.integers(len(files))]
+    content = bytearray(file.read_bytes())
+    for _ in range(int(random.integers(1, 4))):
+        at = int(random.integers(64, len(content)))
+        if random.random() < 0.5:
+            content[at] ^= 1 << int(random.integers(8))
+        else:  # a NaN, -1 or a large number, as any type reads it
+            content[at - at % 8 : at - at % 8 + 8] = [b"\xff" * 8, b"\0" * 8, b"\x7f" * 8][at % 3]
+    file.write_bytes(content)
+    sign(directory)
+
+
 def copied(whole: Path, copy: Path) -> Path:
     """A copy, since reading a search that was cut off ends it."""
     return Path((shutil.copytree if whole.is_dir() else shutil.copyfile)(whole, copy))
@@ -222,7 +332,10 @@ def try_case(form: Format, whole: Path, copy: Path, expected: Any, random: Any) 
     copied(whole, copy)
     files = sorted(path for path in copy.rglob("*") if path.is_file()) or [copy]
     target = files[random.integers(len(files))]
-    target.write_bytes(damaged(target.read_bytes(), random))
+    if form.is_signed:
+        damage_and_sign(target.parent, random)
+    else:
+        target.write_bytes(damaged(target.read_bytes(), random))
     try:
         found = form.read(copy)
     except (FastcosFormatError, OccupiedError):

@@ -1,0 +1,152 @@
+"""Damaged and hostile saved indexes, opened as users do; saves that are interrupted."""
+
+import json
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from fastcos import SimilarityIndex
+from fastcos.storage import FastcosFormatError, directory
+from tests.robustness.damaged_files import sign, sign_header
+
+ROWS = np.random.default_rng(0).standard_normal((300, 24)).astype(np.float32)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    SimilarityIndex("dot").fit(ROWS).save(tmp_path / "index")
+    return tmp_path / "index"
+
+
+def change(saved, name, at, value):
+    file = next(saved.glob(f"{name}_*"))
+    array = np.load(file, mmap_mode="r+")
+    array.reshape(-1)[at] = value
+    array.flush()
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value"),
+    [("order", 5, 2**30), ("order", 0, -1), ("order", 7, 9), ("ids", 3, -1), ("norms", 2, np.nan),
+     ("norms", 2, -1.0), ("statistics", 0, 0.0), ("statistics", 6, np.inf)],
+)  # fmt: skip
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_open_names_the_damaged_file(saved, name, at, value, is_signed):
+    file = change(saved, name, at, value)
+    if is_signed:
+        sign(saved)
+    with pytest.raises(FastcosFormatError, match=file.name):
+        SimilarityIndex.open(saved)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("row", range(0, 300, 12))
+def test_search_of_rows_with_nan_ends(saved, row, value):
+    change(saved, "rows", row * 24 + 5, value)
+    index = SimilarityIndex.open(saved)
+    for queries, k in ((ROWS[:40], 7), (ROWS[:2], 300), (ROWS[:100], 60)):
+        found = index.search(queries, k)
+        assert found.indices.min() >= -1
+        assert found.indices.max() < 300
+
+
+@pytest.mark.parametrize(
+    "file", ["../secret.npy", "/etc/passwd", "header.json", "", "rows.npy", 3, None]
+)
+def test_header_names_files_of_its_folder_only(saved, file):
+    np.save(saved.parent / "secret.npy", ROWS)
+    header = json.loads((saved / "header.json").read_text())
+    name = next(name for name in header["arrays"] if name.startswith("rows"))
+    header["arrays"][name]["file"] = file
+    sign_header(saved, header)
+    with pytest.raises(FastcosFormatError, match=r"header\.json"):
+        SimilarityIndex.open(saved, verify=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes on this system")
+@pytest.mark.parametrize("name", ["header.json", "rows_*"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_open_reads_regular_files_only(saved, name, kind):
+    file = next(saved.glob(name))
+    file.unlink()
+    if kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to("/dev/zero")
+    with pytest.raises(FastcosFormatError, match="must be a regular file"):
+        SimilarityIndex.open(saved)
+
+
+def test_index_of_links_to_files_opens(saved, tmp_path):
+    (tmp_path / "linked").mkdir()
+    for file in saved.iterdir():
+        (tmp_path / "linked" / file.name).symlink_to(file)
+    assert SimilarityIndex.open(tmp_path / "linked").search(ROWS[:1], 1).indices[0, 0] >= 0
+
+
+def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
+    index = SimilarityIndex.open(saved)
+    index.add(ROWS[:2])
+    calls, sync = [], directory.sync_directory
+
+    def interrupt(path):
+        sync(path)
+        calls.append(path)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(directory, "sync_directory", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        index.save(saved)
+    assert not index.refresh()
+    index.add(ROWS[:1])
+    index.save(saved)
+    assert SimilarityIndex.open(saved).n_items_ == 303
+
+
+# an interrupt between opening a file and the with block that closes it
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("times", [30, pytest.param(2000, marks=[pytest.mark.slow])])
+def test_save_interrupted_at_any_moment_can_be_repeated(saved, times):
+    index, random = SimilarityIndex.open(saved), np.random.default_rng(1)
+    start = time.perf_counter()
+    index.add(ROWS[:1])
+    index.save(saved)
+    seconds = time.perf_counter() - start
+    for _ in range(times):
+        n = index.n_items_
+        index.add(ROWS[:1])
+        alarm = threading.Timer(random.uniform(0, seconds), os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            alarm.start()
+            index.save(saved)
+            alarm.join()
+            time.sleep(0.001)  # the interrupt may come late
+        except KeyboardInterrupt:
+            alarm.join()
+        index.refresh() if random.random() < 0.5 else index.save(saved)
+        assert index.n_items_ in (n, n + 1)
+        index.save(saved)
+        assert SimilarityIndex.open(saved).n_items_ == index.n_items_
+
+
+def test_full_disk_leaves_no_arrays(saved, monkeypatch):
+    before, fsync, calls = sorted(saved.iterdir()), os.fsync, []
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) == 4:
+            raise OSError(28, "No space left on device")
+        fsync(descriptor)
+
+    index = SimilarityIndex.open(saved)
+    index.add(ROWS[:20])
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=str(saved)):
+        index.save(saved)
+    assert sorted(saved.iterdir()) == before
