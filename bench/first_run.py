@@ -20,10 +20,10 @@ from bench.inputs import gaussian
 FASTCOS = Path(sys.executable).parent / "fastcos"
 # later ones read what earlier ones write
 COMMANDS = (
-    "simulate --users 2000 --items 200",
-    "fit simulation/interactions.npz --rank 20",
+    "reproduce --only-data --users 2000 --items 200",
+    "fit reproduction/interactions.npz --rank 20",
     "neighbors model",
-    "compare simulation/interactions.npz --rank 20",
+    "compare reproduction/interactions.npz --rank 20",
     "audit items.npy",
     "reproduce",
     "warmup",

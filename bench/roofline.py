@@ -10,12 +10,12 @@ import re
 import statistics
 from pathlib import Path
 
+from bench import limits
 from bench.curves import measure
 from bench.tables import cpu_name
 from bench.worker import in_new_process
 from bench.workloads import WORKLOADS, label
 from fastcos import get_config
-from fastcos.cli import limits
 
 ROOT = Path(__file__).parents[1]
 TABLE, FIGURE = ROOT / "bench" / "roofline.md", ROOT / "docs" / "figures" / "roofline.png"
@@ -45,7 +45,7 @@ def main():
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("-k", default="", metavar="REGEX")
     given = parser.parse_args()
-    from fastcos.plots import RooflineDisplay, RooflinePoint
+    from bench.roofline_display import RooflineDisplay, RooflinePoint
 
     threads = get_config().num_threads
     lines = [

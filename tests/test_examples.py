@@ -276,7 +276,10 @@ def test_which_remedy_writes_table(tmp_path):
 
 def test_examples_are_all_run():
     text = Path(__file__).read_text("utf8")
-    elsewhere = {"Dockerfile": "its steps are pip, fastcos warmup and the service"}
+    elsewhere = {
+        "Dockerfile": "its steps are pip, fastcos warmup and the service",
+        "sensitivity.py": "tests/test_sensitivity_example.py",
+    }
     for path in EXAMPLES.iterdir():
         if not path.name.startswith("_"):
             assert path.name in elsewhere or f'"{path.stem}"' in text, path.name

@@ -14,7 +14,7 @@ import itertools
 import numpy as np
 
 from bench import clock, inputs
-from fastcos.cli.limits import Limit, Work
+from bench.limits import Limit, Work
 
 __all__ = ["WORKLOADS", "Limit", "Work", "Workload", "WrongAnswer", "cases", "in_turns",
            "prepared", "words"]  # fmt: skip

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 
 import fastcos
 from bench import answers, inputs
+from bench.limits import search_work
 from bench.workloads import Work, Workload
 from fastcos import get_config, metrics
-from fastcos.cli.limits import search_work
 from fastcos.engine import packing
 from fastcos.kernels.select import keep_best
 from tests.oracles import measures as oracles

@@ -9,8 +9,8 @@ from sklearn.preprocessing import StandardScaler, normalize
 
 import fastcos
 from bench import answers, inputs
+from bench.limits import gram_work, product_work
 from bench.workloads import Work, Workload
-from fastcos.cli.limits import gram_work, product_work
 
 SMALL, MIDDLE = "2,000 x 500", "40,000 x 20,000"
 # rows of a product that are compared

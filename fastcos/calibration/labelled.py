@@ -58,7 +58,7 @@ class LabelledCalibration(Record):
 
     @property
     def verdict(self) -> str:
-        """How well the scores tell the two kinds apart."""
+        """How well the scores separate the two kinds."""
         return (
             f"{self.n_relevant:,} pairs are labelled relevant and {self.n_other:,} not; a relevant "
             f"one has the higher score with probability {self.auc:.3f}."

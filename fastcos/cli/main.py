@@ -20,16 +20,13 @@ from fastcos.cli.terminal import compilation_reported, fail
 # each command is the module of its name, imported when it is called, so that the help is instant
 COMMANDS = {
     "reproduce": "Figure 1 of the paper and its table: start here",
-    "simulate": "the paper's simulated interactions as files",
     "compare": "which similarity to use for your interactions",
     "ingest": "a table larger than memory as shards on disk",
     "fit": "a linear model of your interactions, saved on disk",
     "neighbors": "exact nearest neighbours, of a model or of vectors",
-    "groundtruth": "exact neighbours for approximate indexes, and recall",
     "calibrate": "what a score means: thresholds by false-positive rate",
     "audit": "how arbitrary are the cosines of your embeddings",
     "export": "embeddings that no rescaling changes, ready for an index",
-    "bench": "time fastcos and other installed libraries",
     "doctor": "settings and limits of this machine, and what to change",
     "warmup": "compile every kernel now: for images and servers",
 }

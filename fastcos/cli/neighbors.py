@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fastcos import io, validation
-from fastcos.cli import options
+from fastcos.cli import ground_truth, options
 from fastcos.cli.model_folder import is_model_folder, read_model_folder
 from fastcos.cli.terminal import print_json, print_table, progress_bar, say
 from fastcos.storage import OccupiedError
@@ -25,7 +25,12 @@ Find the k most similar items of every item, exactly: of a folder of fastcos fit
 vectors. With --queries, the k most similar items of every row of another file. Writes a table of
 item, rank, neighbor, score, or an .npz of the arrays ids, indices and scores; with --show, prints
 the neighbours of those items instead. With --checkpoint, the same command resumes a search that was
-stopped."""
+stopped.
+
+For benchmarks of approximate indexes: of items and --queries in .fvecs, .fbin, .npy or .hdf5
+(train, test), of any size, writes the numbers of the neighbours to .ivecs, .ibin, .npy or .hdf5
+(neighbors). With --result, prints the recall of the neighbours in that file: the share of them
+whose exact score reaches the k-th best, so that an item that ties with it counts."""
 EPILOG = f"""\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv
@@ -35,6 +40,8 @@ examples:
   fastcos neighbors items.npy --calibration calibration.json --fpr 1e-4
   fastcos neighbors vectors.npz --measure soft_cosine:matrix=S.npy
   fastcos neighbors large.npy --checkpoint parts --out neighbors.npz
+  fastcos neighbors base.fbin --queries queries.fbin --k 100 --out truth.ibin
+  fastcos neighbors base.fbin --queries queries.fbin --k 100 --result found.ibin
 input: a folder of fastcos fit or export, or
 {options.VECTOR_FORMATS}"""
 SUFFIXES = (".csv", ".npz", ".json", ".parquet")
@@ -112,10 +119,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_vectors(parser)
     parser.add_argument(
         "--out",
-        default="neighbors.csv",
         metavar="FILE",
-        help=f"{', '.join(SUFFIXES)} (default neighbors.csv); not written with --show",
+        help=f"{', '.join(SUFFIXES)} (default neighbors.csv), or of a benchmark; not written with "
+        "--show",
     )
+    parser.add_argument("--result", metavar="FILE", help="neighbours whose recall to print")
     parser.add_argument(
         "--checkpoint", metavar="DIR", help="directory for the finished blocks, as .npy arrays"
     )
@@ -128,7 +136,9 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.comparison.candidates import select_candidates
 
     options.apply_common(given)
-    out = Path(given.out)
+    if ground_truth.is_wanted(given):
+        return ground_truth.run(given)
+    out = Path("neighbors.csv" if given.out is None else given.out)
     validation.as_choice("the suffix of --out", out.suffix, SUFFIXES)
     options.check_output_file("--out", out)
     if given.min_score is not None:
@@ -157,7 +167,7 @@ def run(given: argparse.Namespace) -> int:
     out.resolve().parent.mkdir(parents=True, exist_ok=True)
     _write(out, _Found(neighbors, query_ids, ids, names, not own, calibration))
     if given.json:
-        files = {"source": given.source, "queries": given.queries, "out": given.out}
+        files = {"source": given.source, "queries": given.queries, "out": str(out)}
         print_json(provenance({**files, "k": k, "measure": given.measure}))
     what = f"{len(items):,} items" if own else f"{len(query_ids):,} queries"
     say(f"wrote the {k} nearest of {what} to {out}")

@@ -275,14 +275,6 @@ def _products(dtype: str) -> None:
         matmul(X, factor), gram_matmul(X, factor)
 
 
-def _bench() -> None:
-    from fastcos.cli import limits
-
-    # a limit measures once when it is made
-    limits.Limit(limits.search_work(300, 300, 8, 5))
-    limits.Limit(limits.product_work(_interactions(), 8))
-
-
 # the work of one process each; those that compile what others need come first
 JOBS: dict[str, Callable[[], None]] = {
     **{f"search of {dtype}": functools.partial(_search, dtype) for dtype in DTYPES},
@@ -296,7 +288,6 @@ JOBS: dict[str, Callable[[], None]] = {
     "packed bits": _bits,
     "index": _index,
     "index of narrow rows": _narrow_index,
-    "bench": _bench,
 }
 NATIVE_JOBS = (
     "search", "sparse search", "products", "measures", "rescoring", "packed bits", "index",

@@ -24,7 +24,7 @@ one half of the units chooses the best candidate, the other half measures its le
 
 ``scoring`` evaluates a fitted measure on blocks of queries and items, or on pairs. ``Comparison``
 holds the leaderboard, the table over the rescalings, and the models. ``choose_rank`` says how many
-dimensions to give them, and ``sensitivity`` studies rank, λ and D on simulated interactions.
+dimensions to give them.
 """
 
 from fastcos.comparison.candidates import EQ2, Candidate

@@ -17,7 +17,6 @@ only while a figure is drawn. Figures are made without pyplot, so importing or d
 global state of matplotlib. :func:`fastcos.plots.html.audit_page` writes the page of an audit, and
 :func:`fastcos.plots.html.calibration_page` that of a calibration, with
 ``ScoreDistributionDisplay``, ``TailDisplay`` and ``OperatingCurveDisplay``.
-``RooflineDisplay`` shows timed operations below the limits of a machine.
 """
 
 from fastcos.plots.calibration import (
@@ -37,8 +36,6 @@ from fastcos.plots.report import (
     LabelRecoveryDisplay,
     RobustnessDisplay,
 )
-from fastcos.plots.roofline import RooflineDisplay, RooflinePoint
-from fastcos.plots.sensitivity import SensitivityDisplay
 
 __all__ = [
     "DimensionSharesDisplay",
@@ -48,10 +45,7 @@ __all__ = [
     "OperatingCurveDisplay",
     "RescalingsDisplay",
     "RobustnessDisplay",
-    "RooflineDisplay",
-    "RooflinePoint",
     "ScoreDistributionDisplay",
-    "SensitivityDisplay",
     "SimilarityMapsDisplay",
     "TailDisplay",
     "similarity_image",

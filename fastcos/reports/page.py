@@ -36,7 +36,7 @@ def document(
 
 
 def header(question: str, verdict: str, size: str, advice: Sequence[str], *more: str) -> Markup:
-    """Return the head of a page: what was asked, the answer, the size of the data, what to do."""
+    """Return the head of a page: the question, the answer, the size of the data, what to do."""
     lines = [element("li", line) for line in advice]
     return element(
         "header",

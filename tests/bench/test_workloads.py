@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import fastcos
-from bench import test_throughput as views, workloads
+from bench import limits, test_throughput as views, workloads
 from bench.asv_suite import timed
-from fastcos.cli import limits
 
 BENCH = Path(__file__).parents[2] / "bench"
 # pytest's and asv's views and the workloads are imported by everybody

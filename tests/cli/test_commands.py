@@ -110,24 +110,6 @@ def test_reproduce_writes_identical_files_again(reproduced, tmp_path, capsys):
         assert (tmp_path / name).read_bytes() == (reproduced[0] / name).read_bytes()
 
 
-def test_reproduce_sensitivity_continues_where_it_stopped(tmp_path, capsys):
-    study = ("reproduce", "--sensitivity", "--users", 300, "--items", 60, "--out", tmp_path)
-    study = (*study, "--preset", "zipf_pareto_focused", "--seeds", 1)
-    status, out, _ = call(capsys, *study)
-    assert status == 0
-    assert "the rescalings of one model differ in AUC" in out
-    [part] = (tmp_path / "sensitivity").iterdir()
-    before = part.stat().st_mtime_ns
-    assert call(capsys, *study, "--clusters", 4)[0] == 0
-    assert len(list((tmp_path / "sensitivity").iterdir())) == 2
-    assert part.stat().st_mtime_ns == before
-    document = json.loads((tmp_path / "sensitivity.json").read_text())
-    assert len(document["conclusions"]) == 5
-    assert (tmp_path / "sensitivity.png").stat().st_size > 10_000
-    status, _, error = call(capsys, "reproduce", *SMALL, "--seeds", 2, "--out", tmp_path)
-    assert (status, "--seeds" in error) == (2, True)
-
-
 def test_reproduce_json_goes_to_stdout(reproduced):
     _, status, out, err = reproduced
     assert status == 0
@@ -157,7 +139,7 @@ def test_compare_writes_scores_and_neighbours(compared):
 @pytest.mark.slow
 def test_compare_of_simulated_files_equals_reproduce(reproduced, tmp_path, capsys):
     simulation = ["--users", 300, "--items", 60]
-    assert call(capsys, "simulate", *simulation, "--out", tmp_path / "s")[0] == 0
+    assert call(capsys, "reproduce", "--only-data", *simulation, "--out", tmp_path / "s")[0] == 0
     status, _, err = call(
         capsys,
         *("compare", tmp_path / "s" / "interactions.npz", "--labels", tmp_path / "s" / "items.csv"),
@@ -352,7 +334,10 @@ def test_help_fits_one_screen(capsys):
 
 
 WRONG = [
-    (["simulate", "--users", "0"], "--users must be a whole number of at least 1, got 0"),
+    (
+        ["reproduce", "--only-data", "--users", "0"],
+        "--users must be a whole number of at least 1, got 0",
+    ),
     (["reproduce", "--rank", "61", "--items", "60", "--users", "300"], "--rank must be a whole"),
     (["reproduce", "--preset", "pareto"], "preset must be one of zipf_bounded, "),
     (["reproduce", "--regularization", "-1", *SMALL[:4]], "--regularization must be a finite"),
@@ -416,7 +401,9 @@ def test_wrong_calls_print_one_line_and_write_nothing(
 
 def test_unwritable_folder_is_refused(files, tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
-    status, _, err = call(capsys, "simulate", *SMALL[:4], "--out", tmp_path / "file")
+    status, _, err = call(
+        capsys, "reproduce", "--only-data", *SMALL[:4], "--out", tmp_path / "file"
+    )
     assert status == 2
     assert "file" in err
 

@@ -356,7 +356,7 @@ lines = "".join(f"u{u},i{i},{1 + u * i % 3}\\n" for u, i in cells)
 Path("seen.csv").write_text("user,item,value\\n" + lines)
 seen = ["s/interactions.npz"]
 for words in (
-    ["simulate", "--users", "400", "--items", "70", "--out", "s"],
+    ["reproduce", "--only-data", "--users", "400", "--items", "70", "--out", "s"],
     ["reproduce", "--users", "400", "--items", "70", "--rank", "9", "--out", "r"],
     ["compare", *seen, "--labels", "s/items.csv", "--label-column", "cluster", "--rank", "8"],
     ["compare", "seen.csv", "--rank", "5", "--measures", "dot,csls", "--out", "c"],
@@ -372,7 +372,6 @@ for words in (
     ["audit", "f8.npy", "--out", "a"],
     ["audit", "f4.npy", "--against", "f4.npy", "--out", "a"],
     ["export", "f4.npy", "--users", "f8.npy"],
-    ["bench", "f4.npy", "--seconds", "0.01", "--libraries", ""],
 ):
     assert main(words) == 0, words
 """

@@ -21,16 +21,16 @@ reproduce --item-exponent 2 1                        | --item-exponent[1] must b
 reproduce --seed -1                                  | --seed must be a whole number of at least 0
 reproduce --out items.npy                            | --out must be a directory, got 'items.npy'
 reproduce --fast                                     | unrecognized arguments: --fast (see fastcos
-simulate --users -5                                  | --users must be a whole number of at least
-simulate --items 0                                   | --items must be a whole number of at least
-simulate --clusters 0                                | --clusters must be a whole number from 1
-simulate --clusters 3.5                              | --clusters: invalid int value: '3.5'
-simulate --item-exponent 0.5                         | --item-exponent: expected 2 arguments
-simulate --user-exponent nan                         | --user-exponent must be a finite number
-simulate --preset zipf                               | --preset must be one of
-simulate --threads -1                                | --threads must be a whole number from 1 to 4
-simulate --out items.npy/simulated                   | --out must be a directory, got 'items.npy/s
-simulate twice                                       | unrecognized arguments: twice (see fastcos
+reproduce --only-data --users -5                     | --users must be a whole number of at least
+reproduce --only-data --items 0                      | --items must be a whole number of at least
+reproduce --only-data --clusters 0                   | --clusters must be a whole number from 1
+reproduce --only-data --clusters 3.5                 | --clusters: invalid int value: '3.5'
+reproduce --only-data --item-exponent 0.5            | --item-exponent: expected 2 arguments
+reproduce --only-data --user-exponent nan            | --user-exponent must be a finite number
+reproduce --only-data --preset zipf                  | --preset must be one of
+reproduce --only-data --threads -1                   | --threads must be a whole number from 1 to 4
+reproduce --only-data --out items.npy/simulated      | --out must be a directory, got 'items.npy/s
+reproduce --only-data twice                          | unrecognized arguments: twice (see fastcos
 compare                                              | arguments are required: INTERACTIONS
 compare missing.csv                                  | missing.csv: no such file or directory
 compare empty.csv                                    | empty.csv must start with a header line
@@ -129,27 +129,17 @@ calibrate items.npy --condition 0.5                  | --condition must be a fin
 calibrate items.npy --labelled missing.csv           | missing.csv: no such file or directory
 calibrate items.npy --out items.npy                  | --out must be a directory
 calibrate items.npy --names missing.csv              | missing.csv: no such file or directory
-groundtruth                                          | arguments are required: ITEMS, QUERIES
-groundtruth missing.npy items.npy --out o.npy        | missing.npy
-groundtruth items.npy missing.npy --out o.npy        | missing.npy
-groundtruth items.npy five.npy --out o.npy           | must have as many columns as
-groundtruth items.npy items.npy --k 0 --out o.npy    | --k must be a whole number
-groundtruth items.npy items.npy --k 60 --out o.npy   | --k must be a whole number
-groundtruth items.npy items.npy --measure cosin --out o.npy | (did you mean 'cosine'?)
-groundtruth items.npy items.npy --out o.txt          | --out must
-groundtruth nan.npy items.npy --out o.npy            | must be finite
-groundtruth items.npy items.npy --result missing.npy | missing.npy
-groundtruth items.npy items.npy --threads 0 --out o.npy | --threads must be a whole number
-bench missing.npy                                    | missing.npy: no such file or directory
-bench nan.npy                                        | nan.npy: vectors must be finite
-bench line.npy                                       | line.npy must hold one 2-dimensional array
-bench --k 0                                          | --k must be a whole number from 1 to 19999
-bench items.npy --k 500                              | --k must be a whole number from 1 to 49, got
-bench --seconds 0                                    | --seconds must be a finite number > 0, got 0
-bench --libraries fais                               | --libraries must be one of faiss,
-bench items.npy --seconds soon                       | --seconds: invalid float value: 'soon'
-bench --threads 0                                    | --threads must be a whole number from 1 to 4
-bench --seed -1                                      | --seed must be a whole number of at least 0
+neighbors missing.npy --out o.npy                    | --queries must be given
+neighbors missing.npy --queries items.npy --out o.npy| missing.npy
+neighbors items.npy --queries missing.npy --out o.npy| missing.npy
+neighbors items.npy --queries five.npy --out o.npy   | must have as many columns as
+neighbors items.npy --queries items.npy --k 0 --out o.npy| --k must be a whole number
+neighbors items.npy --queries items.npy --k 60 --out o.npy| --k must be a whole number
+neighbors items.npy --queries items.npy --measure cosin --out o.npy| (did you mean 'cosine'?)
+neighbors items.npy --queries items.npy --out o.txt  | --out must
+neighbors nan.npy --queries items.npy --out o.npy    | must be finite
+neighbors items.npy --queries items.npy --result missing.npy| missing.npy
+neighbors items.npy --queries items.npy --threads 0 --out o.npy| --threads must be a whole number
 doctor now                                           | unrecognized arguments: now (see fastcos doc
 doctor --json=3                                      | --json: ignored explicit argument '3'
 warmup now                                           | unrecognized arguments: now (see fastcos war

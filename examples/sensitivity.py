@@ -1,18 +1,25 @@
 """The sensitivity of label recovery to rank, λ and D, on simulated interactions.
 
+    python examples/sensitivity.py        # ten presets of ten seeds; resumed
+    python examples/sensitivity.py --users 300 --items 60 --preset zipf_pareto_focused --seeds 1
+
 One data set of a preset and a seed has one SVD, which gives the model of every rank and λ. Each is
 scored by how its cosines recover the clusters under several D, and by how it predicts held-out
-interactions, which no D changes. ``fastcos reproduce --sensitivity`` runs all presets and seeds.
+interactions, which no D changes. Writes sensitivity.csv, .png, .svg and .json.
 """
 
+import argparse
+import csv
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.stats
 
-from fastcos import metrics
+from fastcos import io, metrics, query_metric, simulate_interactions
 from fastcos.comparison.rank import (
     fit_spectrum,
     largest_gap,
@@ -21,8 +28,9 @@ from fastcos.comparison.rank import (
     simplest_of_best,
 )
 from fastcos.comparison.tasks.held_out import HeldOutTask
-from fastcos.datasets.simulation import Simulation
+from fastcos.datasets import Simulation, presets
 from fastcos.models.linear_mf import LinearMF
+from fastcos.plots.style import COLOURS, figure_style, line_style
 
 RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 50, 100)
 # the rank of the paper
@@ -125,17 +133,13 @@ def _embeddings(model: LinearMF, forms: Sequence[str], users: Any, strength: flo
             other = model.reregularized("weight_decay", float(np.sqrt(strength)))
             found[form] = of_columns(other.item_embeddings())
         elif form == "query_metric":
-            covariance, items = np.cov(users, rowvar=False), model.item_embeddings()
-            found[form] = lambda rank, C=covariance, B=items: B[:, :rank] @ _root(C[:rank, :rank])
+            items = model.item_embeddings()
+            found[form] = lambda rank, P=users, B=items: query_metric(P[:, :rank]).transform(
+                B[:, :rank]
+            )
         else:
             found[form] = of_columns(model.item_embeddings(form))
     return found
-
-
-def _root(covariance: Any) -> Any:
-    """L with covariance = L L'."""
-    values, vectors = np.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def _recovery(
@@ -261,3 +265,141 @@ class _DataSet:
     def same_strength(self, rank: int) -> bool:
         best = [int(np.argmax(self._by_strength(rank, score))) for score in ("auc", "ndcg")]
         return best[0] == best[1]
+
+
+# six lines are as many as a small panel shows; weights and smoothed are in the csv
+_SHOWN = {
+    "orthonormal": "D = S^½, orthonormal",
+    "identity": "D = I",
+    "balanced": "D = Σ^-½, balanced",
+    "query_metric": "query metric",
+    "eq2": "Eq. 2",
+}
+_N_COLUMNS = 5
+
+
+@dataclass
+class SensitivityDisplay:
+    """AUC of the clusters under several D, and held-out NDCG, by rank; one panel a preset.
+
+    Lines are means over seeds, bands their 95 % t intervals; λ is that of the paper.
+    A vertical line marks the rank of the best mean NDCG.
+
+    Attributes
+    ----------
+    rows : sequence of SensitivityRow
+
+    """
+
+    rows: Sequence[SensitivityRow]
+    figure_: Any = None
+
+    def plot(self) -> Self:
+        """Draw the figure."""
+        from matplotlib.figure import Figure
+
+        presets = list(dict.fromkeys(row.preset for row in self.rows))
+        n_columns = min(_N_COLUMNS, len(presets))
+        n_lines = -(-len(presets) // n_columns)
+        self.figure_ = Figure(figsize=(2.5 * n_columns + 0.8, 2.3 * n_lines + 0.7))
+        self.figure_.set_layout_engine("constrained")
+        with figure_style():
+            shared: Any = {"squeeze": False, "sharex": True, "sharey": True}
+            axes = self.figure_.subplots(n_lines, n_columns, **shared)
+            for preset, ax in zip(presets, axes.flat, strict=False):
+                self._draw(ax, preset)
+            for ax in axes.flat[len(presets) :]:
+                ax.remove()
+            handles, names = axes.flat[0].get_legend_handles_labels()
+            self.figure_.legend(handles, names, loc="outside upper center", ncols=4, frameon=False)
+            self.figure_.supxlabel("rank of the model", fontsize="medium")
+            self.figure_.supylabel("AUC of the clusters; NDCG", fontsize="medium")
+        return self
+
+    def _draw(self, ax: Any, preset: str) -> None:
+        rows = [
+            row
+            for row in self.rows
+            if row.preset == preset and row.strength == 1 and not row.criterion
+        ]
+        ranks = sorted({row.rank for row in rows})
+        for number, (form, label) in enumerate(_SHOWN.items()):
+            self._line(ax, rows, ranks, form, "auc", label, line_style(number) | {"markersize": 3})
+        style = {"color": COLOURS[-1], "linestyle": ":", "linewidth": 2}
+        best = self._line(ax, rows, ranks, "identity", "ndcg", "NDCG@20, held out", style)
+        rank = ranks[int(np.argmax(best))]
+        ax.axvline(rank, color=COLOURS[-1], linewidth=0.7, label="rank of the best NDCG")
+        ax.set_xscale("log")
+        ticks = [rank for rank in (2, 5, 12, 50) if rank <= ranks[-1]]
+        ax.set_xticks(ticks, [str(tick) for tick in ticks])
+        ax.minorticks_off()
+        ax.set_ylim(0, 1.02)
+        ax.set_title(preset, fontsize="small")
+        ax.grid(visible=True)
+
+    def _line(
+        self, ax: Any, rows: Any, ranks: Any, form: str, score: str, label: str, style: Any
+    ) -> Any:
+        """Draw one line and its band; return the means."""
+        of_form = [row for row in rows if row.form == form]
+        points = [
+            mean_interval([getattr(row, score) for row in of_form if row.rank == rank])
+            for rank in ranks
+        ]
+        means, low, high = np.array(points).T
+        ax.fill_between(ranks, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        ax.plot(ranks, means, label=label, **style)
+        return means
+
+
+def rows_of(given: argparse.Namespace, parts: Path, name: str, seed: int) -> list[SensitivityRow]:
+    """The rows of one data set, from its file where there is one."""
+    path = parts / f"{name}-{seed}-{given.users}-{given.items}-{given.clusters}.csv"
+    if not path.exists():
+        simulation = simulate_interactions(
+            given.users, given.items, n_clusters=given.clusters, preset=name, random_state=seed
+        )
+        scored = score_simulation(simulation, name, seed)
+        io.write_csv(path, SensitivityRow._fields, scored)
+    kinds: tuple[Any, ...] = (str, int, str, int, float, str, float, float, float)
+    with path.open(newline="") as file:
+        lines = list(csv.reader(file))[1:]
+    return [
+        SensitivityRow(*(kind(cell) for kind, cell in zip(kinds, line, strict=True)))
+        for line in lines
+    ]
+
+
+def main() -> None:
+    """Score every preset and seed that the folder does not have yet; write, draw, print."""
+    parser = argparse.ArgumentParser(description="Sensitivity of label recovery to rank, λ and D.")
+    parser.add_argument("--users", type=int, default=20_000)
+    parser.add_argument("--items", type=int, default=1_000)
+    parser.add_argument("--clusters", type=int, default=5)
+    parser.add_argument("--preset", help="default: all")
+    parser.add_argument("--seeds", type=int, default=10, help="data sets of a preset")
+    parser.add_argument("--out", type=Path, default=Path("sensitivity"))
+    given = parser.parse_args()
+    parts = given.out / "parts"
+    parts.mkdir(parents=True, exist_ok=True)
+    names = [given.preset] if given.preset else list(presets())
+    rows = []
+    for name in names:
+        for seed in range(given.seeds):
+            rows += rows_of(given, parts, name, seed)
+            print(f"{name}, seed {seed}: done", flush=True)
+    sentences, (header, lines) = conclusions(rows), summary_table(rows)
+    io.write_csv(given.out / "sensitivity.csv", SensitivityRow._fields, rows)
+    table = [dict(zip(header, line, strict=True)) for line in lines]
+    io.write_json(given.out / "sensitivity.json", {"conclusions": sentences, "auc": table})
+    figure = SensitivityDisplay(rows).plot().figure_
+    for kind in ("png", "svg"):
+        figure.savefig(given.out / f"sensitivity.{kind}", dpi=150)
+    for line in [header, *lines]:
+        print("  ".join(line))
+    for number, sentence in enumerate(sentences, 1):
+        print(f"{number}. {sentence}")
+
+
+if __name__ == "__main__":
+    main()

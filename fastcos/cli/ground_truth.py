@@ -1,4 +1,4 @@
-"""fastcos groundtruth: exact neighbours as benchmarks of approximate indexes need them; recall."""
+"""Exact neighbours in the files of benchmarks for approximate indexes, and recall."""
 
 import argparse
 from pathlib import Path
@@ -9,53 +9,33 @@ import numpy as np
 from fastcos import validation
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, progress_bar, say
+from fastcos.io import ann_files
 
-DESCRIPTION = """\
-Find the exact k nearest items of every query and write their numbers, the ground truth for
-approximate indexes. With --result, print the recall of the neighbours in that file: the share of
-them whose exact score reaches the k-th best, so that an item that ties with it counts."""
-EPILOG = """\
-examples:
-  fastcos groundtruth base.fbin queries.fbin --k 100 --out truth.ibin
-  fastcos groundtruth base.fbin queries.fbin --k 100 --result found.ibin
-  fastcos groundtruth base.fvecs queries.fvecs --measure dot --out truth.ivecs
-  fastcos groundtruth glove.hdf5 glove.hdf5 --k 100 --result glove.hdf5
-input: .fvecs, .fbin, .npy or .hdf5 (train, test), of any size; neighbours: .ivecs, .ibin, .npy or
-.hdf5 (neighbors)"""
+# arguments of fastcos neighbors that these files have no place for
+_WITHOUT = ("min_score", "calibration", "fpr", "rescaling", "show", "names", "checkpoint")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.add_argument("items", metavar="ITEMS", help="vectors of the items")
-    parser.add_argument("queries", metavar="QUERIES", help="vectors of the queries")
-    parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
-    parser.add_argument(
-        "--measure",
-        default="cosine",
-        metavar="NAME",
-        help="cosine (default), dot or neg_euclidean; a wrong name lists all",
-    )
-    parser.add_argument("--out", metavar="FILE", help="neighbours to write")
-    parser.add_argument("--result", metavar="FILE", help="neighbours whose recall to print")
-    options.add_json(parser)
-    options.add_common(parser, seed=False)
+def is_wanted(given: argparse.Namespace) -> bool:
+    """Whether the arguments of fastcos neighbors name a file of such neighbours."""
+    suffix = "" if given.out is None else Path(given.out).suffix
+    return given.result is not None or suffix in ann_files.NEIGHBOR_SUFFIXES
 
 
 def run(given: argparse.Namespace) -> int:
     """Search; write or compare."""
-    from fastcos.io import ann_files
     from fastcos.neighbors import top_k
 
-    options.apply_common(given)
-    if given.out is None and given.result is None:
-        raise ValueError("--out must be given where --result is not, got neither")
+    for name in _WITHOUT:
+        flag = f"--{name.replace('_', '-')}"
+        validation.check_none(flag, getattr(given, name), "for files of benchmarks")
+    validation.as_instance("--queries", given.queries, str, "given for files of benchmarks")
     if given.out is not None:
         out = Path(given.out)
         suffixes = ann_files.NEIGHBOR_SUFFIXES
         validation.as_choice("the suffix of --out", out.suffix, suffixes)
         options.check_output_file("--out", out)
-    items = ann_files.read_vectors("ITEMS", given.items, "train")
-    queries = ann_files.read_vectors("QUERIES", given.queries, "test")
+    items = ann_files.read_vectors("SOURCE", given.source, "train")
+    queries = ann_files.read_vectors("--queries", given.queries, "test")
     measure = options.as_measure("--measure", given.measure)
     result = None
     if given.result is not None:

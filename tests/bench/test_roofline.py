@@ -2,7 +2,7 @@
 
 import pytest
 
-from fastcos.plots import RooflineDisplay, RooflinePoint
+from bench.roofline_display import RooflineDisplay, RooflinePoint
 
 POINTS = [
     RooflinePoint("search", 8e9, 1e6, 2.0, 40.0, "tile"),

@@ -43,7 +43,7 @@ class RooflineDisplay:
 
     Examples
     --------
-    >>> from fastcos.plots import RooflineDisplay, RooflinePoint
+    >>> from bench.roofline_display import RooflineDisplay, RooflinePoint
     >>> search = RooflinePoint("search", 1e12, 1e7, 4.0, 50.0, "tile")
     >>> display = RooflineDisplay([search], {"tile": 5e11, "float32": 1e11}, 2e10)
     >>> len(display.plot().figure_.axes)

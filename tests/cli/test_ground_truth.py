@@ -1,4 +1,4 @@
-"""The command groundtruth: files of benchmarks, exact neighbours, recall with ties."""
+"""The command neighbors for benchmarks: files of benchmarks, exact neighbours, recall with ties."""
 
 import json
 
@@ -41,10 +41,20 @@ def files(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["fvecs", "fbin", "npy"])
-def test_groundtruth_writes_exact_neighbors(files, kind):
+def test_ground_truth_writes_exact_neighbors(files, kind):
     out = {"fvecs": "truth.ivecs", "fbin": "truth.ibin", "npy": "truth.npy"}[kind]
-    words = [f"items.{kind}", f"queries.{kind}", "--k", "5", "--measure", "dot", "--out", out]
-    assert main(["groundtruth", *words]) == 0
+    words = [
+        f"items.{kind}",
+        "--queries",
+        f"queries.{kind}",
+        "--k",
+        "5",
+        "--measure",
+        "dot",
+        "--out",
+        out,
+    ]
+    assert main(["neighbors", *words]) == 0
     if kind == "npy":
         np.testing.assert_array_equal(np.load("truth.npy"), TRUTH)
         return
@@ -52,14 +62,14 @@ def test_groundtruth_writes_exact_neighbors(files, kind):
     assert (files / out).read_bytes() == (files / "expected").read_bytes()
 
 
-def test_groundtruth_maps_hdf5_and_writes_it(files, capsys):
+def test_ground_truth_maps_hdf5_and_writes_it(files, capsys):
     h5py = pytest.importorskip("h5py")
     with h5py.File("both.hdf5", "w") as opened:
         opened["train"] = ITEMS
         opened.create_dataset("test", data=QUERIES, chunks=(4, 3), compression="gzip")
         opened["neighbors"] = TRUTH
-    words = ["both.hdf5", "both.hdf5", "--k", "5", "--measure", "dot"]
-    assert main(["groundtruth", *words, "--out", "truth.h5", "--result", "both.hdf5"]) == 0
+    words = ["both.hdf5", "--queries", "both.hdf5", "--k", "5", "--measure", "dot"]
+    assert main(["neighbors", *words, "--out", "truth.h5", "--result", "both.hdf5"]) == 0
     assert capsys.readouterr().out == "recall@5: 1.0000\n"
     with h5py.File("truth.h5") as opened:
         np.testing.assert_array_equal(opened["neighbors"], TRUTH)
@@ -78,18 +88,21 @@ def test_recall_counts_ties_and_repeated_numbers_once(files, capsys):
     repeated = np.repeat(TRUTH[:, :1], 5, axis=1)
     for found, expected in ((other, 1.0), (wrong, 0.0), (repeated, 0.2), (TRUTH[:, ::-1], 1.0)):
         write_vecs(files / "found.ivecs", np.ascontiguousarray(found, "<i4"))
-        words = ["items.fbin", "queries.fvecs", "--k", "5", "--measure", "dot"]
-        assert main(["groundtruth", *words, "--result", "found.ivecs", "--json"]) == 0
+        words = ["items.fbin", "--queries", "queries.fvecs", "--k", "5", "--measure", "dot"]
+        assert main(["neighbors", *words, "--result", "found.ivecs", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["recall"] == pytest.approx(expected)
-    assert main(["groundtruth", *words, "--result", "found.ivecs"]) == 0
+    assert main(["neighbors", *words, "--result", "found.ivecs"]) == 0
     assert capsys.readouterr().out == "recall@5: 1.0000\n"
 
 
 @pytest.mark.parametrize(
     ("words", "start"),
     [
-        ([], "--out must be given where --result is not"),
-        (["--out", "truth.csv"], "the suffix of --out must be one of .ivecs, .ibin, .npy"),
+        (["--out", "truth.npy", "--names", "n.csv"], "--names must be left out for files of"),
+        (
+            ["--out", "truth.csv", "--result", "few.npy"],
+            "the suffix of --out must be one of .ivecs, .ibin, .npy",
+        ),
         (["--out", "truth.npy", "--k", "0"], "--k must be a whole number from 1 to 200, got 0"),
         (["--out", "truth.npy", "--measure", "cosin"], "--measure must be"),
         (["--result", "items.npy"], "items.npy must hold whole numbers, got dtype float32"),
@@ -117,6 +130,6 @@ def test_wrong_files_end_in_one_line_and_write_nothing(files, capsys, words, sta
             opened["train"] = ITEMS
         (files / "cut.hdf5").write_bytes((files / "truth.h5").read_bytes()[:999])
     before = sorted(files.iterdir())
-    assert main(["groundtruth", "items.npy", "queries.npy", *words]) == 2
-    assert capsys.readouterr().err.startswith(f"fastcos groundtruth: {start}")
+    assert main(["neighbors", "items.npy", "--queries", "queries.npy", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"fastcos neighbors: {start}")
     assert sorted(files.iterdir()) == before

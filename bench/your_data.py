@@ -1,13 +1,14 @@
-"""fastcos bench: time fastcos and other installed libraries on your data and machine.
+"""Time fastcos and other installed libraries on your data and machine: python -m bench.your_data.
 
 Every library runs in this process with the same number of threads. Its answer is compared with
 float64 before it is timed. The published tables give each library a process of its own and its best
-settings: ``python -m bench.tables`` in a clone.
+settings: ``python -m bench.tables``.
 """
 
 import argparse
 import importlib.util
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bench.limits import Limit, Work, gram_work, product_work, roofs, search_work
+from bench.roofline_display import RooflineDisplay, RooflinePoint
 from fastcos import config, io, validation
 from fastcos.cli import options
-from fastcos.cli.limits import Limit, Work, gram_work, product_work, roofs, search_work
 from fastcos.cli.terminal import print_json, print_table, say, spinner
 from fastcos.engine import uncompiled
-from fastcos.plots import RooflineDisplay, RooflinePoint
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
@@ -32,10 +33,10 @@ and bytes of the plain method; probes measure it in turns. Exit status 1 if an a
 wrong."""
 EPILOG = """\
 examples:
-  fastcos bench
-  fastcos bench vectors.npy --k 100
-  fastcos bench ratings.csv --seconds 3 --json > speed.json
-  fastcos bench --roofline roofline.png"""
+  python -m bench.your_data
+  python -m bench.your_data vectors.npy --k 100
+  python -m bench.your_data ratings.csv --seconds 3 --json > speed.json
+  python -m bench.your_data --roofline roofline.png"""
 OURS = "fastcos"
 COMPETITORS = ("faiss", "numpy", "scipy", "sklearn")
 # shape of the Gaussian rows: all libraries together take half a minute on two cores
@@ -62,7 +63,7 @@ class Operation(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
+    """Add the arguments."""
     parser.add_argument("data", nargs="?", metavar="DATA", help="embeddings or interactions")
     parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
     parser.add_argument(
@@ -259,3 +260,22 @@ def points(operations: list[Operation], results: list[dict[str, Any]]) -> list[R
         for one in results
         if one["correct"]
     ]  # fmt: skip
+
+
+def main() -> int:
+    """Parse the command line, and run."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.your_data",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_arguments(parser)
+    try:
+        return run(parser.parse_args())
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
