@@ -35,9 +35,12 @@ from .exhaustive_top_k import is_excluded, write_run
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
 from .pair_scores import may_reach_by_item, order_by_item, score_pairs, score_pairs_by_item
+from .query_scaling import are_ordinary, bound_items, scaled_queries
 from .select import kth_largest, select_best, sort_best_first
 from .tiles import PANEL, end_tiles, passing, start_tiles
 
+# a column of a query whose norm is zero, not finite or far from 1: it is searched another way
+NOT_ORDINARY = -2
 # of each query of a block: entries (capacity,): tile score << 32 | position, of `counts`
 # candidates; scores and columns (k,): the best `lengths` of those that were scored in float64, in
 # any order; least: their k-th best score, or -inf
@@ -376,15 +379,22 @@ def _lowered(bound):
 
 @kernel
 def scan_panels(
-    lo, hi, isa, metric_type, queries, items, capacity, sample_stride, sample_rank,
-    panels_per_run, score_type, scores, columns,
+    lo, hi, isa, metric_type, rows, filters, slots, row_type, score_type, units, capacity,
+    sample_stride, sample_rank, panels_per_run, must_check, scores, columns,
 ):  # fmt: skip
     """Neighbours of few queries in panels lo .. hi, written to run lo // panels_per_run.
 
-    scores, columns (runs, n, k) out; the other arguments as in search_rows.
+    rows (n, d): queries as given; filters, units: as in scaled_queries; slots, row_type: as in
+    bound_items. must_check: the queries were not checked, so that columns[run, 0, 0] becomes
+    NOT_ORDINARY, and nothing is searched, where one is. scores, columns (runs, n, k) out; the other
+    arguments as in search_rows.
     """
-    run = lo // panels_per_run
-    n = queries.rows.shape[0]
+    run, n = lo // panels_per_run, rows.shape[0]
+    items = bound_items(slots, row_type, score_type)
+    queries = scaled_queries(metric_type, rows, filters, units, items.shift)
+    if must_check and not are_ordinary(queries.norms):
+        columns[run, 0, 0] = NOT_ORDINARY
+        return
     known, again = np.full(n, -NEVER), np.zeros(n, np.uint8)
     batch = np.arange(n)
     left = n

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fastcos import config, parallel, validation
 from fastcos.engine import narrow_rows, safe_norms, uncompiled
-from fastcos.kernels import candidate_filter, packing, pair_scores, tiles
+from fastcos.kernels import candidate_filter, packing, pair_scores, query_scaling, tiles
 
 Rows = validation.Rows
 Integers = npt.NDArray[np.int64]
@@ -29,8 +29,6 @@ METRIC_TYPES = {
 # rows are grouped where the average row has this many copies, itself among them: below that most
 # groups are single rows, and grouping costs more than it saves
 _ENOUGH_COPIES = 2.0
-# a bias counts at most this much more than inner products, so that float32 holds both
-_LARGEST_BIAS_WEIGHT = 2.0**20
 # seed of the random signs that spread a row's size over its coordinates before quantisation
 _ROTATION_SEED = 20240308
 # shape of the tile registers, for AMX
@@ -110,6 +108,12 @@ def permit(numbers: Integers, n_rows: int) -> PermittedItems:
     return PermittedItems(validation.read_only(numbers), mask)
 
 
+# what a search without any filter excludes, and a mask that permits all items
+NO_FILTERS = (
+    *map(validation.read_only, (np.empty(0, np.int64),) * 3), np.empty(0, np.uint8)
+)  # fmt: skip
+
+
 def no_exclusions(n: int, *, own: bool = False, first: int = 0) -> ExcludedItems:
     """Exclude nothing for n queries; with own, item first + i for query i."""
     itself = np.arange(first, first + n, dtype=np.int64) if own else np.full(n, -1, np.int64)
@@ -164,13 +168,29 @@ def float_layout(isa: str, depth: int) -> TileLayout:
 
 
 class PackedItems(NamedTuple):
-    """Items in panels, with the units of their scaled rows; arrays as the kernels take them."""
+    """Items in panels; arrays as the kernels take them, and the same bound as slots.
+
+    units: of the scaled rows, of the scaled bias, and bounds on the rounding of a float32 tile and
+    of a shift. row_type, score_type: empty arrays of the types of rows and of packed rows.
+    """
 
     metric_type: str
     layout: TileLayout
     arrays: Any
-    unit: float
-    bias_unit: float
+    units: tuple[float, float, float, float]
+    slots: Integers
+    row_type: npt.NDArray[Any]
+    score_type: npt.NDArray[Any]
+
+    @property
+    def unit(self) -> float:
+        """Unit of the scaled rows."""
+        return self.units[0]
+
+    @property
+    def bias_unit(self) -> float:
+        """Unit of the scaled bias."""
+        return self.units[1]
 
     @property
     def numbers(self) -> Integers:
@@ -280,7 +300,7 @@ def pack_items(
         # a panel is bounded by its largest member: like ones belong together
         order = numbers[np.argsort(-(bias if len(bias) else norms)[numbers])]
     # a copy: each chunk of it is brought into its own order
-    order = order.astype(np.int32 if len(norms) < 2**31 else np.int64)
+    order = order.astype(np.int32)
     n_panels = -(-len(order) // tiles.PANEL)
     packed = _aligned(n_panels * tiles.PANEL * layout.words, layout.empty_array().dtype)
     statistics = np.empty((n_panels, 5), np.float32)
@@ -355,7 +375,20 @@ def packed_items(
     made = (_signs(items.rows.shape[1]), _TILE_REGISTERS, scaling)
     order, packed, *others = (validation.read_only(array) for array in (*arrays, *made))
     kernel_items = candidate_filter.Items(*items, order, packed, layout.words, *others)
-    return PackedItems(metric_type, layout, kernel_items, unit, bias_unit)
+    shift = kernel_items.shift
+    # float64 may round the score, two coefficients and the rows less their parts: sums of depth
+    # terms whose sizes sum to at most 2 each; the shift's square is 1 only within such a rounding
+    rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
+    slots = np.empty(query_scaling.N_SLOTS, np.int64)
+    bound = [getattr(kernel_items, name) for name in query_scaling.BOUND]
+    slots[:-2:2] = [array.ctypes.data for array in bound]
+    slots[1:-2:2] = [array.size for array in bound]
+    slots[-2:] = items.rows.shape[1], layout.words
+    empty = (np.empty(0, items.rows.dtype), layout.empty_array())
+    return PackedItems(
+        metric_type, layout, kernel_items, (unit, bias_unit, float(layout.error), rounding),
+        *map(validation.read_only, (slots, *empty)),
+    )  # fmt: skip
 
 
 def pack_queries(
@@ -368,30 +401,17 @@ def pack_queries(
 
     permitted (p,): 1 for each item that may be found; empty where all may.
     """
-    norms, shift = np.where(queries.norms > 0, queries.norms, 1.0), packed.arrays.shift
-    slopes, intercepts, rounding = np.ones(len(norms)), np.zeros(len(norms)), 0.0
-    weights, coefficients = np.zeros(len(norms), np.float32), intercepts
-    if packed.metric_type != "cosine":
-        ratio = packed.unit / packed.bias_unit
-        norms = np.maximum(norms, ratio / _LARGEST_BIAS_WEIGHT)
-        slopes = packed.unit / norms
-        if not len(shift):
-            weights = (ratio / norms).astype(np.float32)
-        if packed.metric_type == "euclidean":
-            intercepts = 0.5 * queries.norms * queries.norms * slopes
-            slopes = 0.5 * slopes
-    if len(shift):
-        coefficients = _shift_products(queries.rows, 1.0 / norms, shift, 1) + 1.0
-        # a zero row has no part along the shift
-        coefficients = np.where(queries.norms > 0, coefficients, 0.0)
-        weights, intercepts = coefficients.astype(np.float32), -coefficients
-        # float64 may round the score, two coefficients and the rows less their parts: sums of depth
-        # terms whose sizes sum to at most 2 each; the shift's square is 1 only within such a
-        # rounding
-        rounding = 16.0 * (len(shift) + 16) * 2.0**-53
+    n = len(queries.norms)
+    factors, coefficients, slopes, intercepts = (np.empty(n) for _ in range(4))
+    weights = np.empty(n, np.float32)
+    parallel.run(
+        query_scaling.scale_queries, parallel.row_blocks(n, n), METRIC_TYPES[packed.metric_type],
+        queries.rows, queries.norms, packed.units, packed.arrays.shift, factors, coefficients,
+        weights, slopes, intercepts,
+    )  # fmt: skip
     return candidate_filter.Queries(
-        queries.rows, queries.norms, 1.0 / norms, coefficients, weights, slopes, intercepts,
-        packed.layout.error, rounding, *exclusions, permitted,
+        queries.rows, queries.norms, factors, coefficients, weights, slopes, intercepts,
+        *packed.units[2:], *exclusions, permitted,
     )  # fmt: skip
 
 

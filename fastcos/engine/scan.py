@@ -9,6 +9,7 @@ candidates of all rows must wait until the last block, and their thresholds rise
 took 1.1 to 1.3 times the CPU seconds (k = 10; 40,000 x 128, 30,000 x 384, 20,000 x 1,536; VNNI).
 """
 
+import functools
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.engine.packing import (
     METRIC_TYPES,
+    NO_FILTERS,
     EncodedRows,
     ExcludedItems,
     ExecutionOptions,
@@ -32,12 +34,16 @@ from fastcos.kernels import exhaustive_top_k, packing, tile_top_k, tiles
 
 # up to this many queries threads share the items instead of the queries: at 64 both ways take the
 # same time on 1,000,000 x 128 (bench.search_plan)
-_FEW_QUERIES = 64
-# panels of a run at least, where threads share the items: fewer are read in 0.1 ms
-_LEAST_PANELS = 256
-# and at most, so that a thread that is held up leaves runs to others. Every run has a threshold and
-# candidates of its own: 64 queries of 60,000 x 768 take 9.9 ms in 2 runs, 11.3 in 4, 12.4 in 8; of
-# 1,000,000 x 128 27 ms in 4 to 16 runs, 38 in 64 (Zen 4, two threads; bench.search_plan)
+FEW_QUERIES = 64
+# bytes of codes that a thread reads for a query at least, where threads share the items: in 50 us,
+# several times what it takes to wake a thread (bench.search_plan)
+_LEAST_BYTES = 1 << 20
+# queries that are searched in the time of one more reading of the items
+_QUERIES_OF_READING = 4
+# panels of a run at most, so that a thread that is held up leaves runs to others. Every run has a
+# threshold and candidates of its own: 64 queries of 60,000 x 768 take 9.9 ms in 2 runs, 11.3 in 4,
+# 12.4 in 8; of 1,000,000 x 128 27 ms in 4 to 16 runs, 38 in 64 (Zen 5, two threads;
+# bench.search_plan)
 _MOST_PANELS = 8192
 # queries of a block at most: their buffers and lanes fit the second-level cache
 _LARGEST_BLOCK = 256
@@ -46,8 +52,8 @@ _LARGEST_BLOCK = 256
 _PANELS_OF_READING = 0.5
 # bytes of a block's candidate buffers, twice that cache: they are filled from their beginnings
 _BLOCK_BYTES = 1 << 22
-# a candidate of the filter is a word: 32 bits of score, 32 of its position
-MAX_ITEMS = 2**32
+# a candidate of the filter is a word: 32 bits of score, 32 of its position; order holds int32
+MAX_ITEMS = 2**31
 # a guessed threshold fails for about one query in a hundred: 2.33 standard deviations
 _GUESS_DEVIATIONS = 2.33
 # threshold of a query about which nothing is known
@@ -85,12 +91,14 @@ def search(
         rows = EncodedRows(items.rows, items.norms, items.offsets)
         return score_all(packed.metric_type, rows, numbers, queries, exclusions, k, options)
     mask = np.zeros(0, np.uint8) if permitted is None else permitted.mask
-    scaled = pack_queries(packed, as_wide(queries, items.rows), exclusions, mask)
+    queries = as_wide(queries, items.rows)
+    if len(queries.rows) <= FEW_QUERIES:
+        return scan_few(
+            packed, queries.rows, (*exclusions, mask), k, wanted, options.n_threads,
+            options.progress,
+        )  # fmt: skip
+    scaled = pack_queries(packed, queries, exclusions, mask)
     n = len(scaled.norms)
-    if n <= _FEW_QUERIES and n_panels >= 2 * _LEAST_PANELS:
-        per_run = _panels_of_run(n_panels, options.n_threads)
-        guess = _guess(min(wanted, per_run * 4), per_run)
-        return best_of_parts(*_scan_runs(packed, scaled, k, wanted, per_run, guess, options))
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     left = np.arange(n, dtype=np.int64)
     if packed.metric_type != "euclidean" and not items.offsets.any():
@@ -137,46 +145,81 @@ def search_unpacked(
     if k > len(items.order) / 8 or options.working_memory < options.n_threads * of_thread:
         numbers = np.arange(len(items.rows))
         return score_all(packed.metric_type, rows, numbers, queries, exclusions, k, options)
-    scaled = pack_queries(packed, queries, exclusions, np.zeros(0, np.uint8))
     # no guess: a sample of the panels takes longer than the candidates of a first threshold. Every
     # run scores k items or more for each query
-    per_run = _panels_of_run(len(items.statistics), options.n_threads)
-    columns, scores = _scan_runs(packed, scaled, k, k, per_run, (0, 0), options)
+    columns, scores = scan_few(
+        packed, queries.rows, (*exclusions, NO_FILTERS[3]), k, k, options.n_threads,
+        options.progress, has_guess=False,
+    )  # fmt: skip
     numbers = np.arange(len(items.order), len(items.rows))
     if len(numbers):
         rest = score_all(packed.metric_type, rows, numbers, queries, exclusions, k, options)
-        columns, scores = (
-            np.concatenate([part, some[:, np.newaxis]], axis=1)
-            for part, some in zip((columns, scores), rest, strict=True)
-        )
-    return best_of_parts(columns, scores)
+        parts = zip((columns, scores), rest, strict=True)
+        return best_of_parts(*(np.stack(pair, axis=1) for pair in parts))
+    return columns, scores
 
 
-def _panels_of_run(n_panels: int, n_threads: int) -> int:
-    """Panels of a run, as many runs for each thread."""
-    rounds = -(-n_panels // (n_threads * _MOST_PANELS))
-    return max(_LEAST_PANELS, -(-n_panels // (n_threads * rounds)))
-
-
-def _scan_runs(
+def scan_few(
     packed: PackedItems,
-    scaled: Any,
+    rows: Rows,
+    filters: tuple[npt.NDArray[Any], ...],
     k: int,
     wanted: float,
-    per_run: int,
-    guess: tuple[int, int],
-    options: ExecutionOptions,
+    n_threads: int,
+    progress: parallel.Progress | None = None,
+    *,
+    has_guess: bool = True,
+    must_check: bool = False,
 ) -> Found:
-    """Search runs of panels, which threads share: columns and scores (n, runs, k)."""
-    runs = parallel.row_blocks(len(packed.arrays.statistics), per_run)
-    shape = (len(runs) - 1, len(scaled.norms), k)
-    scores, columns = parallel.unfilled(shape, np.float64), parallel.unfilled(shape, np.int64)
-    parallel.run(
-        tile_top_k.scan_panels, runs, *packed.kernel_code, scaled, packed.arrays, _capacity(wanted),
-        *guess, per_run, packed.layout.empty_array(), scores, columns,
-        n_threads=options.n_threads, progress=options.progress,
+    """Columns and raw scores (n, k) of few queries, in one launch where one thread is enough.
+
+    rows (n, d): queries as given, of the type of as_wide. filters: as kernels.query_scaling takes
+    them. must_check: the queries were not checked, and columns[0, 0] is NOT_ORDINARY if one of them
+    needs more care.
+    """
+    n_panels, n = len(packed.arrays.statistics), len(rows)
+    per_run, stride, rank = _plan_runs(n, n_panels, packed.layout.words, wanted, n_threads)
+    n_runs = 1 if n_panels <= per_run else -(-n_panels // per_run)
+    scores, columns = np.empty((n_runs, n, k)), np.empty((n_runs, n, k), np.int64)
+    if not has_guess:
+        stride = rank = 0
+    arguments = (
+        *packed.kernel_code, rows, filters, packed.slots, packed.row_type, packed.score_type,
+        packed.units, _capacity(wanted), stride, rank, per_run, must_check, scores, columns,
     )  # fmt: skip
-    return columns.swapaxes(0, 1), scores.swapaxes(0, 1)
+    if n_runs == 1:
+        parallel.call(tile_top_k.scan_panels, 0, n_panels, *arguments)
+        if progress is not None:
+            progress(n_panels, n_panels)
+        return columns[0], scores[0]
+    parallel.run(
+        tile_top_k.scan_panels, parallel.row_blocks(n_panels, per_run), *arguments,
+        n_threads=n_threads, progress=progress,
+    )  # fmt: skip
+    if must_check and columns[0, 0, 0] == tile_top_k.NOT_ORDINARY:
+        return columns[0], scores[0]
+    return best_of_parts(columns.swapaxes(0, 1), scores.swapaxes(0, 1))
+
+
+def threads_pay(packed: PackedItems, n: int) -> bool:
+    """Whether several threads search n queries faster than one."""
+    return _work(n, len(packed.arrays.statistics), packed.layout.words) >= 2 * _LEAST_BYTES
+
+
+def _work(n: int, n_panels: int, words: int) -> int:
+    """Bytes of codes that are read, as many times as queries take."""
+    return n_panels * tiles.PANEL * 4 * words * (1 + n // _QUERIES_OF_READING)
+
+
+@functools.lru_cache(256)
+def _plan_runs(
+    n: int, n_panels: int, words: int, wanted: float, n_threads: int
+) -> tuple[int, int, int]:
+    """Panels of a run, as many runs for each thread, and the guess of a threshold: see _guess."""
+    n_threads = min(n_threads, max(1, _work(n, n_panels, words) // _LEAST_BYTES))
+    rounds = -(-n_panels // (n_threads * _MOST_PANELS))
+    per_run = -(-n_panels // (n_threads * rounds))
+    return per_run, *_guess(min(wanted, per_run * 4), per_run)
 
 
 def score_all(

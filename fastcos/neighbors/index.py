@@ -19,6 +19,7 @@ from fastcos.neighbors.ids import NO_ID, Ids, as_ids
 from fastcos.neighbors.index_parts import Contents, IndexPart, contents_of, merged, new_part
 from fastcos.neighbors.near_duplicates import NearDuplicates, connected
 from fastcos.neighbors.out_of_core import results_in_directory
+from fastcos.neighbors.plain_search import PlainSearch
 from fastcos.neighbors.radius import pairs_above
 from fastcos.neighbors.rescoring import Rescored, as_candidates, best_of_candidates
 from fastcos.neighbors.search import as_items, as_options, as_request, finish, search
@@ -123,11 +124,20 @@ class _State(NamedTuple):
     parts: tuple[IndexPart, ...]
     width: int
     has_names: bool = False
+    plain: PlainSearch | None = None
 
     @property
     def no_id(self) -> int | str:
         """What stands for no item among ids: strings, or numbers."""
         return "" if self.has_names else NO_ID
+
+
+def _state_of(
+    fitted: FittedItems, parts: Sequence[IndexPart], width: int, has_names: bool = False
+) -> _State:
+    """Return the state of these parts, and prepare their plain search."""
+    plain = PlainSearch(fitted, parts[0].ids.values) if PlainSearch.serves(fitted) else None
+    return _State(fitted, tuple(parts), width, has_names, plain)
 
 
 class _Saved(NamedTuple):
@@ -289,6 +299,11 @@ class SimilarityIndex:
             NaN or infinity, k below 1, queries of another width, or nothing was fitted.
         """
         state = self._current()
+        has_filter = allowed is not None or exclude is not None or min_score is not None
+        if state.plain is not None and not has_filter and progress is out is working_memory is None:
+            plain = state.plain.search(queries, k, n_threads)
+            if plain is not None:
+                return IndexNeighbors(*plain)
         fitted = state.fitted
         k = validation.as_count("k", k, high=max(fitted.n_items, _LARGEST_PADDED))
         Q = _as_query_rows(queries, state)
@@ -799,11 +814,11 @@ class SimilarityIndex:
             segments = tuple(part.segment for part in parts)
             fitted = FittedItems(measure, n_items, segments)
             has_names = state.has_names if new is None else new.ids.dtype.kind == "U"
-            return _State(fitted, parts, state.width, has_names)
+            return _state_of(fitted, parts, state.width, has_names)
         contents = [contents_of([part]) for part in parts if len(part.segment.numbers)]
         contents += [] if new is None else [new]
         if not contents:
-            return state._replace(fitted=FittedItems(measure, n_items, ()), parts=())
+            return _State(FittedItems(measure, n_items, ()), (), state.width, state.has_names)
         rows, ids, positions = map(np.concatenate, zip(*contents, strict=True))
         order = np.argsort(positions)
         all_rows = validation.read_only(rows[order])
@@ -817,7 +832,7 @@ class SimilarityIndex:
         fitted = measure.fit(contents.rows)
         part = new_part(contents, fitted, self.n_threads)
         has_names = contents.ids.dtype.kind == "U"
-        return _State(FittedItems(fitted, n_items, (part.segment,)), (part,), width, has_names)
+        return _state_of(FittedItems(fitted, n_items, (part.segment,)), (part,), width, has_names)
 
     def _take_up(
         self, path: Path, stored: storage.Stored, known: dict[str, index_files.Fields]
@@ -854,7 +869,7 @@ class SimilarityIndex:
                 raise ValueError(f"width, has_names and positions must be those of part {key}")
             parts.append(part)
         fitted = FittedItems(measure, n_positions, tuple(part.segment for part in parts))
-        return _State(fitted, tuple(parts), width, has_names)
+        return _state_of(fitted, parts, width, has_names)
 
 
 def _nothing(width: int) -> Contents:

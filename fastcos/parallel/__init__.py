@@ -6,7 +6,7 @@ A kernel is serial, releases the GIL, and works on rows [lo, hi). Only this pack
             |
     run(kernel, blocks, *arrays, n_threads, progress)
             |-- one block, or a call from inside a block: in the calling thread
-            |-- backend "pool": threads of this process take block after block
+            |-- backend "pool": the caller and helping threads take block after block
             +-- backend "prange": one OpenMP or TBB loop, if a trial shows that it is safe
 
 Outputs come from :func:`unfilled`, so that a row that no block has written is visible. Each block
@@ -21,6 +21,7 @@ from fastcos.parallel.blas import blas_lock as blas_lock, one_blas_thread as one
 from fastcos.parallel.pool import (
     Blocks as Blocks,
     Progress as Progress,
+    call as call,
     has_run as has_run,
     lazy_attribute as lazy_attribute,
     reset as reset,

@@ -1,19 +1,21 @@
-"""The thread pool of this process: it runs serial kernels over blocks of rows.
+"""The threads of this process: they run serial kernels over blocks of rows.
 
-Nothing else in fastcos starts a thread. The pool is made on first use and belongs to one process: a
-forked child makes its own. A call has many small blocks, so that uneven rows balance, progress is
-reported, and Ctrl-C takes effect when the running blocks end. After a call has raised, none of its
-blocks runs or writes into the caller's arrays.
+Nothing else in fastcos starts a thread. The caller runs blocks itself, and other threads help it:
+they are started on first use, wait on a queue, and belong to one process, so that a forked child
+starts its own. A call has many small blocks, so that uneven rows balance, progress is reported, and
+Ctrl-C takes effect when the running blocks end. After a call has raised, none of its blocks runs or
+writes into the caller's arrays.
 """
 
 import itertools
 import os
+import queue
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, TypeVar, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +35,12 @@ _inside = threading.local()
 
 
 class _State:
-    """Locks, pool and findings of one process."""
+    """Locks, threads and findings of one process."""
 
     def __init__(self, *, is_forked: bool = False) -> None:
         self.lock, self.writer_lock = threading.Lock(), threading.RLock()
-        self.pool: ThreadPoolExecutor | None = None
+        # what the helping threads take: work, or None for the end of one of them
+        self.tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.n_threads = 0
         self.is_forked = is_forked
         self.prange_fault: str | None = None  # None: not tried yet, "": safe
@@ -50,9 +53,11 @@ _state = _State()
 
 
 def reset() -> None:
-    """Forget the pool; the next call makes a new one."""
+    """End the threads that wait, and forget all findings."""
     global _state
-    _state = _State(is_forked=_state.is_forked)
+    before, _state = _state, _State(is_forked=_state.is_forked)
+    for _ in range(before.n_threads):
+        before.tasks.put(None)
 
 
 def _after_fork() -> None:
@@ -156,8 +161,7 @@ def run(
         size = config.num_threads()
     function, arguments = rows_kernel, arrays
     if isinstance(rows_kernel, Kernel):
-        if not has_run(rows_kernel):
-            _report_compilation(rows_kernel)
+        _expect(rows_kernel)
         if not is_alone and config.backend() == "prange" and _prange_is_safe():
             _run_prange(rows_kernel, blocks, arrays, size, progress)
             return
@@ -170,7 +174,20 @@ def run(
             function(lo, hi, *arguments)
             if progress is not None:
                 progress(int(hi - blocks[0]), int(blocks[-1] - blocks[0]))
-    if isinstance(rows_kernel, Kernel):
+
+
+def call(rows_kernel: Kernel, lo: int, hi: int, *arrays: Any) -> None:
+    """Run a kernel on one block of rows in the calling thread, with less overhead than run has."""
+    if rows_kernel not in _state.compiled:
+        _expect(rows_kernel)
+    function, arguments = rows_kernel.bind(*arrays)
+    function(lo, hi, *arguments)
+
+
+def _expect(rows_kernel: Kernel) -> None:
+    """Note that a kernel runs now, and is compiled where that was not done before."""
+    if rows_kernel not in _state.compiled:
+        _report_compilation(rows_kernel)
         _state.compiled.add(rows_kernel)
 
 
@@ -188,29 +205,37 @@ def _report_compilation(rows_kernel: Kernel) -> None:
 
 
 class _Job:
-    """The blocks of one call, taken one by one by the next free thread of the pool."""
+    """The blocks of one call: the caller takes them one by one, and so does every free thread."""
 
     def __init__(self, function: Callable[..., None], arguments: Any, blocks: Blocks) -> None:
         self._function, self._arguments = function, arguments
         self._left = list(itertools.pairwise(blocks.tolist()))[::-1]
         self._total = int(blocks[-1] - blocks[0])
         self._done = 0
-        self._running = 0
+        self._running = 0  # blocks that helping threads run
         self._error: BaseException | None = None
-        self._changed = threading.Condition()
+        # of the four fields above; and held while a helping thread runs blocks
+        self._lock, self._busy = threading.Lock(), threading.Lock()
 
     def run(self, size: int, progress: Progress | None) -> None:
+        was_inside = getattr(_inside, "busy", False)
         try:
-            try:
-                _submit(self._drain, min(size, len(self._left)), size)
-            except RuntimeError:  # no thread can be started, as when the interpreter ends
-                self._drain()
-            ended = False
-            while not ended:
-                ended = self._wait_for_end(_REPORT_INTERVAL)
-                if progress is not None and self._error is None:
-                    progress(self._done, self._total)
+            _submit(self._help, min(size, len(self._left)) - 1, size)
+            _inside.busy = True
+            reported = time.monotonic()
+            while (block := self._take()) is not None:
+                self._run_block(*block)
+                if progress is not None and time.monotonic() - reported >= _REPORT_INTERVAL:
+                    reported = time.monotonic()
+                    _inside.busy = was_inside
+                    self._report(progress)
+                    _inside.busy = True
+            _inside.busy = was_inside
+            while not self._has_ended(_REPORT_INTERVAL if progress is not None else -1):
+                self._report(progress)
+            self._report(progress)
         finally:  # also after KeyboardInterrupt
+            _inside.busy = was_inside
             self._stop()
         error, self._error = self._error, None
         if error is not None:
@@ -219,43 +244,49 @@ class _Job:
             finally:
                 del error  # its traceback holds this frame, and this frame the arrays
 
-    def _drain(self) -> None:
-        """Run blocks until none is left."""
-        _inside.busy = True
-        try:
-            while self._run_next():
-                pass
-        finally:
-            _inside.busy = False
+    def _report(self, progress: Progress | None) -> None:
+        if progress is not None and self._error is None:
+            progress(self._done, self._total)
 
-    def _run_next(self) -> bool:
-        """Run one block, if one is left; an error removes the other blocks."""
-        with self._changed:
+    def _help(self) -> None:
+        """Run blocks in a helping thread until none is left."""
+        with self._lock:
             if not self._left:
-                return False
-            lo, hi = self._left.pop()
+                return
+            if self._running == 0:
+                self._busy.acquire()
             self._running += 1
-        error: BaseException | None = None
+        _inside.busy = True
+        while (block := self._take()) is not None:
+            self._run_block(*block)
+        _inside.busy = False
+        with self._lock:
+            self._running -= 1
+            if self._running == 0:
+                self._busy.release()
+
+    def _take(self) -> tuple[int, int] | None:
+        with self._lock:
+            return self._left.pop() if self._left else None
+
+    def _run_block(self, lo: int, hi: int) -> None:
+        """Run one block; an error removes the other blocks."""
         try:
             self._function(lo, hi, *self._arguments)
         except BaseException as raised:
-            error = raised
-        with self._changed:
-            self._running -= 1
-            self._done += hi - lo if error is None else 0
-            if error is not None:
-                self._error = self._error or error
+            with self._lock:
+                self._error = self._error or raised
                 self._left.clear()
-            if self._has_ended():
-                self._changed.notify_all()
+            return
+        with self._lock:
+            self._done += hi - lo
+
+    def _has_ended(self, seconds: float) -> bool:
+        """Whether no helping thread runs a block, after seconds at most; -1 waits for that."""
+        if not self._busy.acquire(timeout=seconds):
+            return False
+        self._busy.release()
         return True
-
-    def _has_ended(self) -> bool:
-        return not self._left and self._running == 0
-
-    def _wait_for_end(self, seconds: float) -> bool:
-        with self._changed:
-            return self._changed.wait_for(self._has_ended, seconds)
 
     def _stop(self) -> None:
         """Start no further block and wait for those that run, even through another Ctrl-C."""
@@ -263,26 +294,37 @@ class _Job:
         ended = False
         while not ended:
             try:
-                with self._changed:
+                with self._lock:
                     self._left.clear()
-                    ended = self._changed.wait_for(self._has_ended)
+                ended = self._has_ended(-1)
             except KeyboardInterrupt as raised:
                 interrupt = raised
+        self._arguments = ()  # a task that no thread has taken yet holds this job
         if interrupt is not None:
             raise interrupt
 
 
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:
-    """Hand copies of task to the pool, which has at least size threads."""
+    """Give copies of task to helping threads, of which there are at least size - 1 if possible."""
     state = _state
-    with state.lock:
-        if state.pool is None or state.n_threads < size:
-            if state.pool is not None:
-                state.pool.shutdown(wait=False)
-            state.pool = ThreadPoolExecutor(size, thread_name_prefix="fastcos")
-            state.n_threads = size
-        for _ in range(copies):
-            state.pool.submit(task)
+    if state.n_threads < size - 1:
+        with state.lock:
+            try:
+                while state.n_threads < size - 1:
+                    name = f"fastcos-{state.n_threads}"
+                    threading.Thread(target=_work, args=[state], name=name, daemon=True).start()
+                    state.n_threads += 1
+            except RuntimeError:  # no thread can be started, as when the interpreter ends
+                pass
+    for _ in range(copies if state.n_threads else 0):
+        state.tasks.put(task)
+
+
+def _work(state: _State) -> None:
+    """Run tasks until there is one that ends this thread."""
+    while (task := state.tasks.get()) is not None:
+        task()
+        task = None  # it holds the arrays of the caller
 
 
 def _prange_is_safe() -> bool:

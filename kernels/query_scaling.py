@@ -1,0 +1,158 @@
+"""Queries for the tiles: their norms, and the scale, offset and bound by which tiles compare them.
+
+A query a becomes a' = factor a - coefficient shift, of norm about 1. Its raw scores become K =
+slope score + intercept (see ``candidate_filter``), so that a bias counts at most 2^20.
+
+``bind_items`` turns addresses of packed items into arrays again. Numba reads a tuple of 12 arrays
+in 2 us at every call, and an array of their addresses in 0.1 us: the items of an index are bound
+once, when they are packed.
+"""
+
+import math
+
+import numpy as np
+
+from .candidate_filter import Items, Queries
+from .jit import borrowing_kernel, cgutils, intrinsic, kernel, types
+from .pair_scores import COSINE, EUCLIDEAN, product
+from .vector_ir import I64, pointer
+
+# a bias counts at most this much more than inner products, so that float32 holds both
+_LARGEST_BIAS_WEIGHT = 2.0**20
+# norms of ordinary queries: products with any item that can be scored neither overflow nor vanish
+_SMALLEST_NORM, _LARGEST_NORM = 1e-100, 1e100
+# arrays of Items whose addresses are bound, in this order, each with its number of elements
+BOUND = (
+    "rows", "norms", "offsets", "order", "packed", "small_offsets", "statistics", "shift", "signs",
+    "isa_state", "scaling",
+)  # fmt: skip
+# types of those whose type never changes
+_FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
+_INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
+# places of the numbers behind them
+_DEPTH, _WORDS = 2 * len(BOUND), 2 * len(BOUND) + 1
+N_SLOTS = _WORDS + 1
+
+
+@kernel
+def scale_queries(
+    lo, hi, metric_type, rows, norms, units, shift, factors, coefficients, weights, slopes,
+    intercepts,
+):  # fmt: skip
+    """Scale queries lo .. hi. O((hi - lo) d).
+
+    rows (n, d), norms (n,) float64; units: of the items' scaled rows and of their scaled bias,
+    float64; shift (d,) float64 or empty. Out (n,): factors, coefficients, slopes, intercepts
+    float64, weights float32.
+    """
+    depth, flat = rows.shape[1], rows.reshape(-1)
+    unit, bias_unit = units[0], units[1]
+    ratio = unit / bias_unit
+    square = product(shift, 0, shift, 0, shift.shape[0])
+    for i in range(lo, hi):
+        norm = norms[i] if norms[i] > 0.0 else 1.0
+        slope, intercept, weight = 1.0, 0.0, np.float32(0.0)
+        if metric_type != COSINE:
+            norm = max(norm, ratio / _LARGEST_BIAS_WEIGHT)
+            slope = unit / norm
+            if shift.shape[0] == 0:
+                weight = np.float32(ratio / norm)
+            if metric_type == EUCLIDEAN:
+                intercept = 0.5 * norms[i] * norms[i] * slope
+                slope *= 0.5
+        factors[i], coefficients[i] = 1.0 / norm, 0.0
+        # a zero row has no part along the shift
+        if shift.shape[0] > 0 and norms[i] > 0.0:
+            along = product(flat, i * depth, shift, 0, depth) / norm
+            coefficients[i] = along - square + 1.0
+            weight, intercept = np.float32(coefficients[i]), -coefficients[i]
+        slopes[i], intercepts[i], weights[i] = slope, intercept, weight
+
+
+@kernel
+def scaled_queries(metric_type, rows, filters, units, shift):
+    """Queries (n, d) as the filter takes them, with their norms. Allocates 52 bytes a query.
+
+    filters: own (n,), excluded_indptr (n + 1,) and excluded_indices int64, permitted uint8, of
+    which the first three are empty where nothing is excluded; units: as in scale_queries, then the
+    bounds on the rounding of a float32 tile and of the shift.
+    """
+    n, depth, flat = rows.shape[0], rows.shape[1], rows.reshape(-1)
+    norms, slopes, intercepts = np.empty(n), np.empty(n), np.empty(n)
+    factors, coefficients, weights = np.empty(n), np.empty(n), np.empty(n, np.float32)
+    for i in range(n):
+        norms[i] = math.sqrt(product(flat, i * depth, flat, i * depth, depth))
+    scale_queries(
+        0, n, metric_type, rows, norms, units, shift, factors, coefficients, weights, slopes,
+        intercepts,
+    )  # fmt: skip
+    own, indptr, excluded, permitted = filters
+    if own.shape[0] == 0:
+        own, indptr = _as_read(np.full(n, -1)), _as_read(np.zeros(n + 1, np.int64))
+    return Queries(
+        rows, _as_read(norms), factors, coefficients, weights, slopes, intercepts, units[2],
+        units[3], own, indptr, excluded, permitted,
+    )  # fmt: skip
+
+
+@borrowing_kernel
+def are_ordinary(norms):
+    """Whether all norms are so far from zero and infinity that a query needs no special care."""
+    ordinary = True
+    for i in range(norms.shape[0]):
+        ordinary &= _SMALLEST_NORM < norms[i] < _LARGEST_NORM
+    return ordinary
+
+
+@intrinsic
+def _as_read(typingctx, array):
+    """The same array, which cannot be written to: one type for what callers and kernels make."""
+
+    def codegen(context, builder, signature, arguments):
+        if context.enable_nrt:
+            context.nrt.incref(builder, signature.return_type, arguments[0])
+        return arguments[0]
+
+    return array.copy(readonly=True)(array), codegen
+
+
+@intrinsic
+def _array_at(typingctx, slots, place, like):
+    """Array of like's dtype at the address in slots[place], of slots[place + 1] elements."""
+    kind = types.Array(like.dtype, 1, "C", readonly=True)
+
+    def codegen(context, builder, signature, arguments):
+        slot = pointer(context, builder, signature.args[0], arguments[0], arguments[1])
+        address, count = builder.load(slot), builder.load(builder.gep(slot, [I64(1)]))
+        made = context.make_array(kind)(context, builder)
+        size = I64(context.get_abi_sizeof(made.data.type.pointee))
+        made.meminfo = cgutils.get_null_value(made.meminfo.type)  # the caller keeps the memory
+        made.parent = cgutils.get_null_value(made.parent.type)
+        made.nitems, made.itemsize = count, size
+        made.data = builder.inttoptr(address, made.data.type)
+        made.shape = cgutils.pack_array(builder, [count])
+        made.strides = cgutils.pack_array(builder, [size])
+        return made._getvalue()
+
+    return kind(slots, place, like), codegen
+
+
+@kernel
+def bound_items(slots, row_type, score_type):
+    """Packed items from their addresses. slots (N_SLOTS,) int64: addresses and sizes of BOUND.
+
+    row_type, score_type: empty arrays of the types of rows and of packed rows.
+    """
+    depth, words = slots[_DEPTH], slots[_WORDS]
+    rows = _array_at(slots, 0, row_type)
+    norms, offsets = _array_at(slots, 2, _FLOAT64), _array_at(slots, 4, _FLOAT64)
+    order, packed = _array_at(slots, 6, _INT32), _array_at(slots, 8, score_type)
+    small_offsets = _array_at(slots, 10, _FLOAT32)
+    statistics, shift = _array_at(slots, 12, _FLOAT32), _array_at(slots, 14, _FLOAT64)
+    signs, isa_state = _array_at(slots, 16, _FLOAT32), _array_at(slots, 18, _UINT8)
+    scaling = _array_at(slots, 20, _FLOAT32)
+    return Items(
+        rows.reshape(rows.shape[0] // depth, depth), norms, offsets, order, packed, words,
+        small_offsets, statistics.reshape(statistics.shape[0] // 5, 5), shift,
+        signs.reshape(2, signs.shape[0] // 2), isa_state, scaling.reshape(scaling.shape[0] // 2, 2),
+    )  # fmt: skip
