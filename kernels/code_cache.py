@@ -48,6 +48,33 @@ def cache_directory():
     return Path(home) / "fastcos"
 
 
+def is_writable():
+    """Whether compiled code can be kept: the directory, or one that it can be made in, is ours."""
+    directory = cache_directory()
+    for existing in (directory, *directory.parents):
+        if existing.exists():
+            return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+    return False
+
+
+@contextlib.contextmanager
+def sole_process(name):
+    """Yield whether no other process with this cache is within the same block."""
+    with contextlib.ExitStack() as stack:
+        try:
+            import fcntl
+
+            _make_private(cache_directory())
+            file = stack.enter_context((cache_directory() / f"{name}.lock").open("ab"))
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system unlocks it at the end
+        except ImportError:  # Windows: every process may
+            yield True
+        except OSError:
+            yield False
+        else:
+            yield True
+
+
 @functools.cache
 def sources_digest():
     """Digest of all kernel sources."""

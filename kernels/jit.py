@@ -6,12 +6,15 @@ import importlib
 import os
 import sys
 import threading
+import time
 
 from . import native
 from .code_cache import Files, numba_setting
 
 # fastmath flags of relaxed kernels; NaN and infinity keep their meaning
 RELAXED_FLAGS = {"contract", "reassoc", "nsz"}
+# between looks for compiled code of another process: each takes 60 us
+_SECONDS_BETWEEN_LOOKS = 1.0
 # whether kernels run as plain Python
 DISABLE_JIT = numba_setting("DISABLE_JIT")
 
@@ -99,7 +102,8 @@ class Kernel:
 
     def __init__(self, function, **flags):
         functools.update_wrapper(self, function)
-        self.py_func, self._flags, self._dispatcher, self._bind = function, flags, None, None
+        self.py_func, self._flags, self._dispatcher = function, flags, None
+        self._is_ready, self._next_look = False, 0.0
 
     @property
     def dispatcher(self):
@@ -115,16 +119,14 @@ class Kernel:
     def _numba_type_(self):
         return _compiler().dispatcher_type(self.dispatcher)
 
-    @property
-    def bind(self):
-        """Function of arrays: the code for their types, and its arguments after lo and hi.
+    def bind(self, *arrays):
+        """Return the code for arrays of these types, and its arguments after lo and hi.
 
-        Chosen once: native code, if a library has some of this kernel, or Numba's.
+        Chosen at the first call: native code, if a library has some of this kernel, or Numba's.
         """
-        if self._bind is None:
-            holds = native.holds(self)
-            self._bind = functools.partial(native.bind, self) if holds else self.bind_compiled
-        return self._bind
+        is_native = native.holds(self)
+        self.bind = functools.partial(native.bind, self) if is_native else self.bind_compiled
+        return self.bind(*arrays)
 
     def bind_compiled(self, *arrays):
         """Return Numba's code, which its first call compiles or loads, and its arguments."""
@@ -133,6 +135,21 @@ class Kernel:
         if self._dispatcher is None:
             native.check_allowed(self, arrays)
         return self.dispatcher, arrays
+
+    def is_ready(self):
+        """Whether some code is in the wheel, in this process or in the cache.
+
+        Looks at the disk once a second at most, and no more after the first yes.
+        """
+        if self._is_ready:
+            return True
+        made = self._dispatcher
+        if native.holds(self) or (made is not None and made.overloads):
+            self._is_ready = True
+        elif time.monotonic() >= self._next_look:
+            self._is_ready = Files(self.py_func).exist()
+            self._next_look = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+        return self._is_ready
 
     def __call__(self, *arguments):
         """Run Numba's code."""
@@ -149,12 +166,7 @@ class Kernel:
 
 def is_ready(function):
     """Whether the code of some signature is in the wheel, in this process or in the cache."""
-    if not isinstance(function, Kernel):
-        return True
-    made = function._dispatcher
-    if native.holds(function) or (made is not None and made.overloads):
-        return True
-    return Files(function.py_func).exist()
+    return not isinstance(function, Kernel) or function.is_ready()
 
 
 def seconds_compiling():

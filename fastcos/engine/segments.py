@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.engine import duplicates, narrow_rows, scan, uncompiled
+from fastcos.engine import background, duplicates, narrow_rows, scan, uncompiled
 from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
@@ -30,7 +30,7 @@ from fastcos.engine.packing import (
 )
 from fastcos.kernels import tiles
 from fastcos.kernels.exhaustive_top_k import merge_rows, score_all_rows
-from fastcos.kernels.tile_top_k import search_rows
+from fastcos.kernels.tile_top_k import scan_panels, search_rows
 
 # find(queries, exclusions, k, options) returns columns and raw scores (n, k), best first
 Search = Callable[[EncodedRows, ExcludedItems, int, ExecutionOptions], scan.Found]
@@ -178,8 +178,12 @@ class Segment:
         return [vars(self)[name] for name in ("packed", "packed_distinct") if name in vars(self)]
 
     def pack(self) -> None:
-        """Pack now what an unrestricted search will need, unless its kernels are not compiled."""
-        if uncompiled.takes(search_rows, 0, 0, 0):
+        """Pack now what an unrestricted search will need, unless its kernels are not compiled.
+
+        Then another process compiles them: who packs beforehand is going to search.
+        """
+        if uncompiled.takes(scan_panels, 0, 0, 0):
+            background.start("float64" if self.encoded.rows.dtype == np.float64 else "float32")
             return
         _ = self.packed if self.duplicates is None else self.packed_distinct
 

@@ -1,8 +1,9 @@
 """The search in NumPy, bit-identical to the kernels: while these are not compiled yet.
 
-Compiling the search takes 15 s. Until a process has searched for about that long without it, calls
-are answered here: the strategy of the ski rental problem, at most twice the cost of the better way.
-Compiling in a thread meanwhile would hold the interpreter's lock and delay the end of the process.
+Compiling the search takes 15 s. Until it is compiled, calls are answered here, and a process that
+searches on has it compiled by another one (``background``). Where that cannot be, calls are
+answered here for about as long as compiling takes: the strategy of the ski rental problem, at most
+twice the cost of the better way. A thread that compiles would hold the interpreter's lock.
 
 ``search`` finds candidates by a float64 matrix product in BLAS's order of summation, with a margin,
 and scores them in the order of :mod:`fastcos.kernels.pair_scores`. The margin: let u = 2^-53, x and
@@ -31,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel
+from fastcos.engine import background
 from fastcos.kernels.jit import is_ready
 
 Floats = npt.NDArray[np.float64]
@@ -54,6 +56,8 @@ _BLOCK_BYTES = 1 << 25
 
 # units that this process may still spend here, about 15 s; 0: compile at once
 work_left = 150_000_000_000
+# units left from which on another process compiles: calls of 0.1 s in all do not need that
+_WORK_LEFT_TO_START = work_left - 1_000_000_000
 
 
 def takes(kernel: Any, n_queries: int, n_items: int, depth: int) -> bool:
@@ -63,6 +67,8 @@ def takes(kernel: Any, n_queries: int, n_items: int, depth: int) -> bool:
     if work >= work_left or is_ready(kernel):
         return False
     work_left -= work
+    if work_left < _WORK_LEFT_TO_START:
+        background.start("float32")
     return True
 
 

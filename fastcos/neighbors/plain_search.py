@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import config, parallel, validation
+from fastcos import config, validation
 from fastcos.engine import scan
 from fastcos.engine.packing import NO_FILTERS, PackedItems
 from fastcos.engine.segments import Segment
@@ -101,10 +101,10 @@ class PlainSearch:
         return columns, scores, self._ids.take(columns)
 
     def _find_packed(self) -> PackedItems | None:
-        """Return the packed items, once they are packed and the kernel is compiled."""
+        """Return the packed items, unless the kernel is not compiled yet or copies are grouped."""
         segment = self._segment
-        if not (segment.packed_forms and parallel.has_run(tile_top_k.scan_panels)):
-            return None
-        if segment.duplicates is None:
+        if not segment.packed_forms:
+            segment.pack()
+        if segment.packed_forms and segment.duplicates is None:
             self._packed = segment.packed
         return self._packed
