@@ -3,6 +3,7 @@
 import functools
 import gc
 import importlib
+import logging  # noqa: F401  a fork takes its lock after those below, which its import may wait for
 import os
 import sys
 import threading

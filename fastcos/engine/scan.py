@@ -52,6 +52,8 @@ _LARGEST_BLOCK = 256
 _PANELS_OF_READING = 0.5
 # bytes of a block's candidate buffers, twice that cache: they are filled from their beginnings
 _BLOCK_BYTES = 1 << 22
+# items that tiles search at least: fewer are all scored
+LEAST_ITEMS = 4 * tiles.PANEL
 # a candidate of the filter is a word: 32 bits of score, 32 of its position; order holds int32
 MAX_ITEMS = 2**31
 # a guessed threshold fails for about one query in a hundred: 2.33 standard deviations
@@ -85,7 +87,7 @@ def search(
     n_items, n_panels = len(items.order), len(items.statistics)
     share = 1.0 if permitted is None else max(1, len(permitted.numbers)) / n_items
     wanted = k / share
-    few = wanted > n_items / 8 or n_items < 4 * tiles.PANEL
+    few = wanted > n_items / 8 or n_items < LEAST_ITEMS
     if few or n_items > MAX_ITEMS or not tiles.AVAILABLE:
         numbers = packed.numbers if permitted is None else permitted.numbers
         rows = EncodedRows(items.rows, items.norms, items.offsets)

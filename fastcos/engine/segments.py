@@ -183,6 +183,8 @@ class Segment:
         Then another process compiles them: who packs beforehand is going to search.
         """
         if uncompiled.takes(scan_panels, 0, 0, 0):
+            if len(self.numbers) < scan.LEAST_ITEMS:  # which are all scored
+                return
             background.start("float64" if self.encoded.rows.dtype == np.float64 else "float32")
             return
         _ = self.packed if self.duplicates is None else self.packed_distinct

@@ -62,7 +62,7 @@ class PlainSearch:
         return (
             is_whole
             and fitted.n_items == len(segment.numbers) == len(segment.encoded.rows)
-            and 4 * tiles.PANEL <= fitted.n_items < scan.MAX_ITEMS
+            and scan.LEAST_ITEMS <= fitted.n_items < scan.MAX_ITEMS
             and capabilities(measure).append
             and type(measure).encode_queries is Plain.encode_queries
             and not isinstance(measure, UpperBounded)

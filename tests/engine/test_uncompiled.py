@@ -120,6 +120,7 @@ def test_takes_until_the_work_is_spent_or_code_exists(monkeypatch, tmp_path):
         out[lo] = hi
 
     fastcos.set_config(cache_dir=tmp_path)
+    monkeypatch.setenv("FASTCOS_BACKGROUND", "0")
     monkeypatch.setattr(uncompiled, "work_left", 1_000_000)
     assert uncompiled.takes(never_compiled_before, 10, 100, 64)
     assert not uncompiled.takes(never_compiled_before, 1000, 100, 64)  # too much
@@ -129,6 +130,36 @@ def test_takes_until_the_work_is_spent_or_code_exists(monkeypatch, tmp_path):
     assert uncompiled.takes(never_compiled_before, 0, 0, 0)
     never_compiled_before(0, 1, np.zeros(1))
     assert not uncompiled.takes(never_compiled_before, 0, 0, 0)
+
+
+SEARCH_UNTIL_COMPILED = """
+import time
+import numpy as np
+import fastcos
+from fastcos.engine import background
+from fastcos.kernels.tile_top_k import scan_panels
+X = np.random.default_rng(0).standard_normal((2000, 24)).astype(np.float32)
+index, end = fastcos.SimilarityIndex().fit(X), time.monotonic() + 280
+first = index.search(X[:2], 4)
+while not scan_panels.is_ready() and time.monotonic() < end:
+    index.search(X[:2], 4)
+    time.sleep(0.2)
+assert scan_panels.is_ready() and not scan_panels.overloads, "compiled here, not in the background"
+second = index.search(X[:2], 4)
+assert scan_panels.overloads, "searched without the kernel"
+assert all((a == b).all() for a, b in zip(first, second))
+"""
+
+
+@pytest.mark.slow
+def test_kernels_compile_in_the_background(tmp_path):
+    variables = {"FASTCOS_CACHE_DIR": str(tmp_path), "FASTCOS_NATIVE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", SEARCH_UNTIL_COMPILED], env={**os.environ, **variables},
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("compiling kernels in the background, once on this machine") == 1
 
 
 FIRST_CALLS = """
@@ -162,7 +193,8 @@ def test_first_calls_compile_nothing(tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    uncompiled_digest = digest(FIRST_CALLS, FASTCOS_CACHE_DIR=str(tmp_path / "c"))
+    folder = {"FASTCOS_CACHE_DIR": str(tmp_path / "c"), "FASTCOS_BACKGROUND": "0"}
+    uncompiled_digest = digest(FIRST_CALLS, **folder)
     assert not (tmp_path / "c").exists()
     compile_at_once = "from fastcos.engine import uncompiled; uncompiled.work_left = 0\n"
     check = "\nassert fastcos.kernels.tile_top_k.search_rows.overloads"
