@@ -35,7 +35,7 @@ def start(dtype: str) -> None:
         settings["FASTCOS_ISA"] = config.isa()
     command = [sys.executable, "-m", _MODULE, dtype]
     nothing = subprocess.DEVNULL
-    with contextlib.suppress(OSError):  # no process can be started: NumPy goes on
+    with contextlib.suppress(OSError):  # no process can be started
         _process = subprocess.Popen(
             command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True,
             env={**os.environ, **settings},

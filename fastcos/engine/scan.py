@@ -164,7 +164,7 @@ def search_unpacked(
 def scan_few(
     packed: PackedItems,
     rows: Rows,
-    filters: tuple[npt.NDArray[Any], ...],
+    filters: tuple[Any, ...],
     k: int,
     wanted: float,
     n_threads: int,

@@ -300,7 +300,8 @@ class SimilarityIndex:
         """
         state = self._current()
         has_filter = allowed is not None or exclude is not None or min_score is not None
-        if state.plain is not None and not has_filter and progress is out is working_memory is None:
+        is_plain = progress is None and out is None and working_memory is None
+        if state.plain is not None and is_plain and not has_filter:
             plain = state.plain.search(queries, k, n_threads)
             if plain is not None:
                 return IndexNeighbors(*plain)
