@@ -23,10 +23,10 @@ import numpy as np
 from scipy.optimize import least_squares
 
 import fastcos
+from bench import limits
 from bench.tables import cpu_name
 from bench.worker import in_new_process, peak_of
 from bench.workloads import WORKLOADS, in_turns, label, prepared, words
-from fastcos.cli import limits
 
 # (workload, axis, exponent of the cost model, {value: case}); other parameters stay as they are
 CURVES = (

@@ -36,9 +36,8 @@ from rich.progress import track
 from rich.table import Table
 
 import fastcos
-from bench import answers, inputs
+from bench import answers, inputs, limits
 from bench.worker import in_new_process, resident_mib
-from fastcos.cli import limits
 from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, ShardWriter
 
 K = 10

@@ -95,7 +95,9 @@ def test_bench_prints_a_table_of_searches(rows, tmp_path, capsys, monkeypatch):
     assert run(tmp_path / "rows.npy", *words) == 0
     printed = capsys.readouterr()
     assert "rows.npy, 300 x 8" in printed.out
-    assert [printed.out.count(name) for name in ("numpy", "sklearn", "faiss")] == [1, 1, 0]
+    # in the table and in the line to share
+    assert [printed.out.count(name) for name in ("numpy", "sklearn", "faiss")] == [2, 2, 0]
+    assert printed.out.splitlines()[-1].startswith("fastcos ")
     assert "not installed: faiss" in printed.err
 
 
