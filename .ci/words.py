@@ -1,4 +1,4 @@
-"""Report words of version 1's private dialect, each with the term of the field.
+"""Report second names of things that have one, each with the term of the field.
 
 python .ci/words.py [PATH ...]: the Python and Markdown files that git tracks, or those under PATH.
 Exit 1 where a word is found. Parts of snake_case and CamelCase names are words too.
@@ -11,27 +11,12 @@ from pathlib import Path
 
 # one entry a line: the words or phrases, and what to write instead
 TERMS = {
-    "told tell tells telling untold": "report, print, say; message, formatted",
-    "ask asks asked asking unasked asker": "request, require; evaluate a task",
     "rival rivals": "competitor, baseline",
-    "verb verbs": "command",
-    "house": "style, code base",
-    "door doors": "entry point",
-    "party parties": "side",
-    "rising falling": "ascending, descending",
-    "met": "seen, known, seed",
-    "worth": "item bias; useful",
-    "floors floored ceiling ceilings": "threshold, lower bound; upper bound",
-    "room rooms": "capacity, space",
-    "sharp": "ratio linearisation; tight",
-    "guided": "seeded, warm-started",
-    "crowd crowds crowded crowding": "cluster, centroid; offset from the origin",
     "equal_rows": "duplicates",
     "card": "report",
     "short_row short_rows lengthened lengthen lengthens": "underflow-safe scaling",
     "query_chunk query_chunks": "batches of queries",
     "reused_memory": "buffer pool",
-    "unread": "not validated; fused validation",
     "row_part row_parts": "partial sums, deterministic blocked reduction",
     "tall_product tall_products": "tall-skinny product",
     "column_facts": "column statistics",
@@ -39,16 +24,12 @@ TERMS = {
     "standings": "leaderboard",
     "contest contests": "comparison, runner",
     "entrant entrants": "candidate",
-    "judge judges judged judging": "evaluate; evaluator",
     "unknowing knowing_nothing": "baseline, chance level",
-    "survival": "robustness curve",
     "unfree": "invariant baseline",
     "line_rank line_ranks": "row argsort",
     "list_vote list_votes": "kNN voting",
     "normal_law": "normal CDF",
-    "unfinished kept_beside gone_on go_on goes_on": "checkpoint; resumed",
     "witness witnesses": "counterexample",
-    "poison poisons poisoned poisoning": "filled with a sentinel",
 }
 USE = {words: use for key, use in TERMS.items() for words in key.split()}
 # a space, an underscore, a hyphen or a line break (of a comment, too) joins a phrase
@@ -59,9 +40,8 @@ WORD = re.compile(
     re.IGNORECASE,
 )
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# other meanings: a method of Python's files, a name of columns in what people have, an argument of
-# sentence-transformers
-ALLOWED = re.compile(r"\.tell\(|\"card\"|query_chunk_size")
+# other meanings: a name of columns in what people have, an argument of sentence-transformers
+ALLOWED = re.compile(r"\"card\"|query_chunk_size")
 SKIPPED = {"CHANGELOG.md", ".ci/words.py"}
 
 
@@ -98,5 +78,5 @@ def main(paths):
 
 if __name__ == "__main__":
     if total := main(sys.argv[1:]):
-        print(f"{total} words of the old dialect", file=sys.stderr)
+        print(f"{total} second names", file=sys.stderr)
         sys.exit(1)

@@ -8,6 +8,7 @@ parametrisations, and offers forms that do not depend on D::
       |
     audit (item_audit)                samples of items, one top_k of all items
       +-- robustness                  share of neighbours that survive, by condition of D
+      |     +-- edges                 items, sampled rows, their nearest items
       |     +-- certificates          lower bound: proofs for each edge
       |     +-- attacks               upper bound: a rescaling that removes the edge
       +-- variants                    other parametrisations, and invariant baselines

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.auditing import certificates
+from fastcos.auditing import certificates, edges
 from fastcos.kernels import attacks
 from fastcos.reports.table import as_table
 from fastcos.rescaling.cosine_bounds import CONDITION
@@ -89,16 +89,16 @@ def vertex_attack(
     (1.5, array([1.  , 0.65, 1.  ]))
     """
     validation.check_progress(progress)
-    sample, k, condition = certificates.as_edges(items, k, condition, rows, working_memory)
+    sample, k, condition = edges.as_edges(items, k, condition, rows, working_memory)
     length = min(len(sample.items) - 1, k + N_LISTED)
-    neighbors = certificates.nearest(sample, length, n_threads).indices
+    neighbors = edges.nearest(sample, length, n_threads).indices
     certain = certificates.linear_radii(sample, neighbors, k, n_threads)
     levels = certificates.levels_up_to(condition, _LEVEL_STEP)
     return attack(sample, neighbors, certain, levels, n_threads, progress)
 
 
 def attack(
-    sample: certificates.ItemRows,
+    sample: edges.ItemRows,
     neighbors: Integers,
     certain: Floats,
     levels: Floats,
@@ -113,7 +113,7 @@ def attack(
     d = sample.items.shape[1]
     radius = parallel.unfilled((n, k), np.float64)
     weights = parallel.unfilled((n, k, d), np.float64)
-    for part, some, lists in certificates.parts(sample, validation.read_only(neighbors)):
+    for part, some, lists in edges.parts(sample, validation.read_only(neighbors)):
 
         def report_part(done: int, _: int, first: int = part.start) -> None:
             if progress is not None:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from fastcos import metrics, parallel, validation
-from fastcos.auditing import certificates, variants
-from fastcos.auditing.certificates import ItemRows
+from fastcos.auditing import certificates, edges, variants
+from fastcos.auditing.edges import ItemRows
 from fastcos.auditing.label_recovery import search_rescalings
 from fastcos.auditing.records import TRAINED_ON, VariantScores
 from fastcos.auditing.report import Audit
@@ -15,6 +15,7 @@ from fastcos.kernels import intervals
 from fastcos.measures.row_transforms import fingerprints
 from fastcos.neighbors.search import top_k
 from fastcos.rescaling.cosine_bounds import CONDITION
+from fastcos.rescaling.moments import moments_of
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
@@ -124,7 +125,7 @@ def audit(
     True
     """
     validation.check_progress(progress)
-    sample, k, condition = certificates.as_edges(items, k, condition, None, working_memory)
+    sample, k, condition = edges.as_edges(items, k, condition, None, working_memory)
     p, d = sample.items.shape
     if users is not None:
         users = memmap.as_mapped_rows("users", users)
@@ -163,8 +164,8 @@ def audit(
         sensitivity_index(certified, lists[certified.rows], n_threads, generator)[0]
         for _ in range(_RANDOM_BASES)
     ]
-    own = variants.moments(sample.items)
-    others = None if users is None else variants.moments(users)
+    own = moments_of(sample.items)
+    others = None if users is None else moments_of(users)
 
     def score(variant: variants.Variant) -> VariantScores:
         return variants.score_variant(variant, listed, lists[listed.rows], labelled, n_threads)
@@ -189,7 +190,7 @@ def audit(
         robustness=robustness_curve(certified, linear, k, condition, n_threads),
         given=score(variants.AS_GIVEN),
         parametrizations=found_forms,
-        invariant_baselines=tuple(map(score, variants.invariant_baselines(own, others))),
+        invariant_baselines=tuple(map(score, variants.invariant_baselines(own, users))),
         label_recovery=recovery,
         hubness=metrics.hubness(lists),
         popularity=(
@@ -211,7 +212,7 @@ def sensitivity_index(
 
     With a generator, in a random basis.
     """
-    sample, lists = certificates.gather_items(sample, lists)
+    sample, lists = edges.gather_items(sample, lists)
     if generator is not None:
         Q, R = np.linalg.qr(generator.standard_normal((sample.items.shape[1],) * 2))
         # with these signs the rotation is uniformly distributed
@@ -228,8 +229,8 @@ def sensitivity_index(
         n_threads=n_threads,
     )  # fmt: skip
     sums = totals.sum(axis=0)
-    edges = np.isfinite(indices)
-    mean = float(indices[edges].mean()) if edges.any() else 0.0
+    finite = np.isfinite(indices)
+    mean = float(indices[finite].mean()) if finite.any() else 0.0
     return mean, sums / sums.sum() if sums.sum() > 0 else sums
 
 

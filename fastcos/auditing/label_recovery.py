@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fastcos import metrics, validation
 from fastcos.auditing.records import LabelRecovery
+from fastcos.metrics.labelled import unit_rows
 from fastcos.rescaling.cosine_bounds import CONDITION, as_condition
 from fastcos.validation import Floats
 
@@ -96,8 +97,7 @@ def search_rescalings(
     if not _has_both_pairs(codes[drawn]) or not _has_both_pairs(codes[others]):
         # too few items of a label to hold some out: only the given embeddings are evaluated
         drawn, others = np.arange(0), np.arange(len(rows))
-    X = rows[drawn].astype(np.float64)
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    X = unit_rows(rows[drawn]) if len(drawn) else rows[drawn].astype(np.float64)
     pairs = np.triu_indices(len(drawn), 1)
     same = codes[drawn][pairs[0]] == codes[drawn][pairs[1]]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import metrics, validation
-from fastcos.auditing import certificates
+from fastcos.auditing import edges
 from fastcos.auditing.robustness import standard_error
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.reports import Estimate, Record, Section, Table, as_table
@@ -190,8 +190,8 @@ def diff_models(
 
     def lists(rows: Any) -> Integers:
         """The k nearest of each listed item among the others."""
-        sample, _, _ = certificates.as_edges(rows, k, 1.0, listed)
-        return certificates.nearest(sample, k, n_threads).indices
+        sample, _, _ = edges.as_edges(rows, k, 1.0, listed)
+        return edges.nearest(sample, k, n_threads).indices
 
     mapped, condition, explained_new = _fit_linear_map(old, new)
     explained_old = _fit_linear_map(new, old)[2]

@@ -72,7 +72,7 @@ class VariantScores(Record):
 
 
 def variants_table(title: str, rows: Sequence[VariantScores]) -> Table:
-    """Variants beside each other, with a column of AUC if there are labels."""
+    """The variants in one table, with a column of AUC if there are labels."""
     auc = ("AUC",) if any(row.auc is not None for row in rows) else ()
     header = ("embeddings", "Jaccard", "overlap", "RSA", "hubness", *auc, "condition", "compares")
     lines = [

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.auditing import attacks, certificates
+from fastcos.auditing import attacks, certificates, edges
 from fastcos.auditing.records import RobustnessPoint
 from fastcos.neighbors.index import SimilarityIndex
 from fastcos.validation import Floats
@@ -14,7 +14,7 @@ CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)
 
 
 def robustness_curve(
-    sample: certificates.ItemRows,
+    sample: edges.ItemRows,
     linear: Floats,
     k: int,
     condition: float,
@@ -31,7 +31,7 @@ def robustness_curve(
     certain = certificates.rescaling_radii(sample, index, k, levels, n_threads)
     certain = np.maximum(certain, linear[sample.rows])
     length = min(len(sample.items) - 1, k + attacks.N_LISTED)
-    listed = certificates.nearest(sample, length, n_threads, index=index).indices
+    listed = edges.nearest(sample, length, n_threads, index=index).indices
     broken = attacks.attack(sample, listed, certain, conditions, n_threads).radius
     points = []
     for kappa in conditions.tolist():

@@ -6,26 +6,26 @@ three parametrisations of one model. An invariant baseline is a similarity that 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fastcos import metrics, validation
-from fastcos.auditing import certificates
+from fastcos.auditing import edges
 from fastcos.auditing.records import BALANCED, ITEMS_ORTHONORMAL, USERS_ORTHONORMAL, VariantScores
 from fastcos.auditing.robustness import standard_error
 from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.measures import Plain
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.neighbors.index import SimilarityIndex
+from fastcos.rescaling.canonical import metric_factor
+from fastcos.rescaling.moments import Moments
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
 Map = Callable[[validation.Rows], validation.Rows]
 Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
 
-# rows converted to float64 at once: 8 MiB of 128 columns
-_BLOCK = 8192
 # condition of the map to a parametrisation that counts as the given one: it moves Fisher's z by at
 # most 0.05. Gradient training and a randomized SVD stay below it, a D of condition 1.1 does not
 _SAME_CONDITION = 1.05
@@ -34,18 +34,6 @@ _MEANINGS = {
     ITEMS_ORTHONORMAL: "directions of the items, equally weighted: components of a truncated SVD",
     USERS_ORTHONORMAL: "columns of predictions: LSA, PureSVD, and the paper's remedy for items",
 }
-
-
-class Moments(NamedTuple):
-    """Mean (d,) and mean outer product (d, d) of the rows of one side, float64."""
-
-    mean: Floats
-    second: Floats
-
-    @property
-    def covariance(self) -> Floats:
-        """Second moments of the centred rows."""
-        return self.second - np.outer(self.mean, self.mean)
 
 
 class Variant(Plain):
@@ -70,17 +58,6 @@ class Variant(Plain):
 AS_GIVEN = Variant("given", "the embeddings as given", 1.0, None)
 
 
-def moments(rows: Any) -> Moments:
-    """Mean and mean outer product of the rows, in float64, in blocks of rows."""
-    n, d = rows.shape
-    total, second = np.zeros(d), np.zeros((d, d))
-    for _, some in memmap.iter_blocks("rows", rows, _BLOCK):
-        block = some.astype(np.float64)
-        total += block.sum(axis=0)
-        second += block.T @ block
-    return Moments(total / n, second / n)
-
-
 def parametrizations(own: Moments, users: Moments | None) -> Iterator[Variant]:
     """The items in the parametrisations of common software, from any factors of the same product.
 
@@ -102,17 +79,18 @@ def parametrizations(own: Moments, users: Moments | None) -> Iterator[Variant]:
         yield Variant(name, _MEANINGS[name], _condition(vectors.T @ factor), transform)
 
 
-def invariant_baselines(own: Moments, users: Moments | None) -> Iterator[Variant]:
+def invariant_baselines(own: Moments, users: validation.Rows | None) -> Iterator[Variant]:
     """Embeddings that no rescaling of the model changes, to the accuracy of a report.
 
     Whitening uses the items alone; the query metric uses the users too.
     """
     if users is not None:
-        values, vectors = _eigen(users.covariance)
-        if len(values):
+        metric = metric_factor(users)
+        if metric.shape[1]:
             meaning = "correlation over users of predicted scores"
-            metric = _center_and_map(np.zeros(len(vectors)), vectors * values**0.5)
-            yield Variant("query_metric", meaning, None, metric)
+            yield Variant(
+                "query_metric", meaning, None, _center_and_map(np.zeros(len(metric)), metric)
+            )
     values, vectors = _eigen(own.covariance)
     if len(values):
         whitening = _center_and_map(own.mean, vectors * values**-0.5)
@@ -131,7 +109,7 @@ def recognize_parametrization(found: Sequence[VariantScores]) -> str | None:
 
 def score_variant(
     variant: Variant,
-    sample: certificates.ItemRows,
+    sample: edges.ItemRows,
     lists: Integers,
     labelled: Labelled | None,
     n_threads: int | None = None,
@@ -144,7 +122,7 @@ def score_variant(
     found = lists
     if variant.transform is not None:
         index = SimilarityIndex(variant, n_threads=n_threads).fit(sample.items)
-        found = certificates.nearest(sample, lists.shape[1], n_threads, index=index).indices
+        found = edges.nearest(sample, lists.shape[1], n_threads, index=index).indices
     auc = None
     if labelled is not None:
         rows = variant.encode_items(memmap.take_rows("items", sample.items, labelled[0]))

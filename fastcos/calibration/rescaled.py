@@ -20,8 +20,8 @@ _NEAR = 200
 _VERTEX_STEPS = 8
 # values of D that Powell's method may try for each end, after the steps
 _TRIALS = 400
-# up to so many columns DIRECT searches the whole box first, with so many values of D for each
-# column (tests.robustness.calibrated_rates rescaling)
+# most columns for which DIRECT searches the whole box first, and its values of D for each column
+# (tests.robustness.calibrated_rates rescaling)
 _FEW_COLUMNS = 3
 _GLOBAL_TRIALS = 1000
 

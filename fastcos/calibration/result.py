@@ -101,7 +101,7 @@ class Calibration(PairDistribution):
         """Interval of the true false-positive rate of ``threshold(fpr)``, over rows drawn again.
 
         Pairs share rows, so that they count as fewer independent ones: the interval is that of a
-        Poisson count of so many. It assumes rows drawn independently from one population.
+        Poisson count of that number. It assumes rows drawn independently from one population.
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WIDTH_OF_FILES = 160
 # the last message of an audit and of a comparison
 DECISION_PAGE = "what to do about it, step by step: docs/howto/decide.md"
-# a log gets one line of progress in so many seconds
+# seconds between two lines of progress in a log
 SECONDS_PER_LINE = 10.0
 
 

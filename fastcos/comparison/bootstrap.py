@@ -236,14 +236,15 @@ def _advice(
     stay = f"Stay with {own.candidate}: {evaluation.score} {own.score.value:.3f}"
     if gain is None:
         return f"{stay}; nothing was compared with it."
-    method = f"{_method(evaluation)}, the best candidate"
+    method = _method(evaluation)
     if gain.low > 0:
         return (
             f"Use {best.candidate}: {evaluation.score} {best.score.value:.3f} against "
-            f"{own.score.value:.3f} of {own.candidate}; {method} gains {gain}."
+            f"{own.score.value:.3f} of {own.candidate}; {method}, the best candidate gains {gain}."
         )
     what = "loses" if gain.high < 0 else "differs by no more than chance"
-    return f"{stay}, {best.candidate} {best.score.value:.3f}; {method} but this one {what}: {gain}."
+    other = f"{best.candidate} {best.score.value:.3f}"
+    return f"{stay}, {other}; {method}, the best alternative {what}: {gain}."
 
 
 def _method(evaluation: Evaluation) -> str:

@@ -212,7 +212,7 @@ def select_candidates(
 
     None chooses all that the embeddings can serve, "default" a dozen of them; a chosen measure
     that they cannot serve is refused. Measures of users, with items or with each other, need
-    ``with_users``; given rows without a model may be anybody's.
+    ``with_users``; given rows without a model may be users or items.
     """
     left_out: dict[str, str] = {}
     if chosen is None or chosen == DEFAULT:

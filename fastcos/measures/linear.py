@@ -8,6 +8,7 @@ from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.measures.base import Invariances, Plain, invariances, register
 from fastcos.measures.row_transforms import as_contiguous, row_cuts, scaled_up_rows, unit_rows
+from fastcos.rescaling.canonical import metric_factor
 from fastcos.rescaling.moments import gram_of, mean_of
 from fastcos.validation import Floats, Integers, Rows
 
@@ -141,8 +142,9 @@ class _OtherSide(Mapped):
         other: Rows = as_given("other", given, self.name)
         validation.check_same_width("other", other, "items", items)
         self.mean_ = np.zeros(items.shape[1])
-        moment = gram_of(other, mean_of(other) if self.centered else self.mean_)
-        self.root_ = root_of("the moment of other", moment)
+        self.root_ = metric_factor(other, centered=self.centered)
+        if not self.root_.shape[1]:
+            raise ValueError("the moment of other must have a positive eigenvalue, got at most 0")
 
 
 @register

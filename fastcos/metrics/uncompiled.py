@@ -118,7 +118,7 @@ def _precisions(same: npt.NDArray[np.bool_], relevant: Integers) -> Floats:
 
 
 def _blocks(n: int, n_columns: int) -> Iterator[slice]:
-    """Yield slices of n rows of so many columns."""
+    """Yield slices of n rows, as long as their columns allow."""
     size = max(1, _PAIRS // n_columns)
     for first in range(0, n, size):
         yield slice(first, first + size)

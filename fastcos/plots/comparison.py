@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.comparison import EQ2, Comparison, Leaderboard, LeaderboardRow, RescalingScores
+from fastcos.metrics.labelled import unit_rows
 from fastcos.models.linear_mf import LinearMF
 from fastcos.plots.style import (
     COLOURS,
@@ -63,9 +64,7 @@ def similarity_image(items: Any, order: Any, *, pixels: int = _MAX_PIXELS) -> Fl
     array([[1., 0.],
            [0., 1.]])
     """
-    rows = np.asarray(items, dtype=np.float64)[order]
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    units = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    units = unit_rows(np.asarray(items, dtype=np.float64)[order])
     blocks = min(len(units), pixels)
     cuts = np.arange(blocks + 1, dtype=np.int64) * len(units) // blocks
     means = np.add.reduceat(units, cuts[:-1]) / np.diff(cuts)[:, None]

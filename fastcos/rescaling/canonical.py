@@ -12,7 +12,7 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.reports.table import as_table
-from fastcos.rescaling.moments import triangle
+from fastcos.rescaling.moments import mean_of, triangle
 from fastcos.validation import Floats, Rows
 
 
@@ -182,19 +182,27 @@ def query_metric(
     centered = validation.as_flag("centered", centered)
     P = validation.as_rows("users", users)
     validation.check_scorable("users", P, P)
-    n, k = P.shape
+    n = len(P)
     chosen: Any = slice(None)
     generator = validation.as_generator("random_state", random_state)
     if sample is not None:
         sample = validation.as_count("sample", sample, high=n)
         chosen = np.sort(generator.choice(n, sample, replace=False))
-    P = P[chosen]
-    n = len(P)
-    R = triangle(P, P.mean(axis=0, dtype=np.float64) if centered else None)
+    factor = metric_factor(P[chosen], centered=centered)
+    return QueryMetric(factor @ factor.T, factor)
+
+
+def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
+    """Return L (k, r) with LL' the covariance of the rows, or their mean outer product.
+
+    r is the rank, to the accuracy of float64. Rows on disk are read in blocks.
+    """
+    n, k = users.shape
+    R = triangle(users, mean_of(users) if centered else None)
     _, s, Vt = np.linalg.svd(R / np.sqrt(n), full_matrices=False)
     kept = s > np.finfo(np.float64).eps * max(n, k) * s.max(initial=0.0)
-    factor = Vt[kept].T * s[kept]
-    return QueryMetric(factor @ factor.T, factor)
+    factor: Floats = np.ascontiguousarray(Vt[kept].T * s[kept])
+    return factor
 
 
 def _column_norms(rows: Floats) -> Floats:

@@ -1,6 +1,7 @@
 """Moments of rows: sums over all of them, in blocks, in memory or memory-mapped."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,24 @@ def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
             total += block.T @ weighted
     total += total.T
     return total / 2
+
+
+class Moments(NamedTuple):
+    """Mean (d,) and covariance (d, d) of rows, float64."""
+
+    mean: Floats
+    covariance: Floats
+
+    @property
+    def second(self) -> Floats:
+        """Mean outer product of the rows."""
+        return self.covariance + np.outer(self.mean, self.mean)
+
+
+def moments_of(rows: Rows) -> Moments:
+    """Return the moments of rows, in two passes: the covariance keeps its digits."""
+    mean = mean_of(rows)
+    return Moments(mean, gram_of(rows, mean))
 
 
 def mean_squares_of(rows: Rows, mean: Floats) -> Floats:

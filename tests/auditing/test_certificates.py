@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fastcos.auditing.attacks import vertex_attack
-from fastcos.auditing.certificates import as_edges, certified_neighbors, rescaling_radii
+from fastcos.auditing.certificates import certified_neighbors, rescaling_radii
+from fastcos.auditing.edges import as_edges
 from fastcos.neighbors.index import SimilarityIndex
 from fastcos.rescaling.cosine_bounds import cosine_interval
 from fastcos.validation import read_only  # as certified_neighbors passes it: one type, one code

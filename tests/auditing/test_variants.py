@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 
-from fastcos.auditing.variants import invariant_baselines, moments, parametrizations
+from fastcos.auditing.variants import invariant_baselines, parametrizations
 from fastcos.datasets.simulation import simulate_interactions
 from fastcos.models.linear_mf import LinearMF
 from fastcos.rescaling.canonical import canonicalize, query_metric
+from fastcos.rescaling.moments import moments_of
 from tests.oracles.audit import cosine_matrix
 
 
 def variants(items, users=None):
-    own = moments(items)
-    others = None if users is None else moments(users)
-    found = [*parametrizations(own, others), *invariant_baselines(own, others)]
+    own = moments_of(items)
+    others = None if users is None else moments_of(users)
+    found = [*parametrizations(own, others), *invariant_baselines(own, users)]
     return {variant.name: cosine_matrix(variant.encode_items(items)) for variant in found}
 
 
@@ -69,12 +70,12 @@ def test_condition_is_that_of_the_map_from_the_items():
     U = np.linalg.qr(rng.standard_normal((60, 4)))[0]
     s, D = np.array([8.0, 4, 2, 1]), np.array([1.0, 3, 1, 1])
     R = np.linalg.qr(rng.standard_normal((4, 4)))[0]
-    own, others = moments((V * np.sqrt(s) / D) @ R), moments((U * np.sqrt(s) * D) @ R)
+    own, others = moments_of((V * np.sqrt(s) / D) @ R), moments_of((U * np.sqrt(s) * D) @ R)
     found = {one.name: one.condition for one in parametrizations(own, others)}
     scales = {"balanced": D, "items_orthonormal": D / s**0.5, "users_orthonormal": D * s**0.5}
     for name, scale in scales.items():
         assert found[name] == pytest.approx(scale.max() / scale.min())
-    constant = moments(np.ones((5, 4)))
+    constant = moments_of(np.ones((5, 4)))
     singular = {one.name: one.condition for one in parametrizations(own, constant)}
     assert singular["users_orthonormal"] is None
     assert singular["balanced"] is None

@@ -62,7 +62,7 @@ class HeldOutTask:
         able = np.flatnonzero(np.diff(held.indptr))
         check_enough("X", len(able), 2, "users with interactions to hold out")
         drawn = random.permutation(able)[:n_users]
-        if n_items is not None:  # the first users, who have seen so many items together
+        if n_items is not None:  # the first users, who have together seen that number of items
             seen = sp.csr_array(self.rest[drawn])
             _, first = np.unique(seen.indices, return_index=True)
             n_seen = np.searchsorted(np.sort(first), seen.indptr[1:])
