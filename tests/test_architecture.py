@@ -148,7 +148,7 @@ LIGHT = (
 )  # fmt: skip
 ALLOWED_AT_TOP = {"numpy", "fastcos", *sys.stdlib_module_names}
 # classes of scikit-learn that ours inherit
-SKLEARN_CLASSES = {"fastcos/neighbors/transformer.py", "fastcos/storage/estimator.py"}
+SKLEARN_CLASSES = {"fastcos/neighbors/transformer.py"}
 
 
 def test_light_packages_import_numpy_alone_at_the_top():

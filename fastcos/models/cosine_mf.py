@@ -13,8 +13,8 @@ from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.products import matmul
 from fastcos.models.base import RecommenderMixin, ScoringEmbeddings, SparseInputMixin
 from fastcos.models.cosine_training import TrainingSettings, train
+from fastcos.models.saved import SavedModelMixin
 from fastcos.parallel import Progress
-from fastcos.storage.estimator import SavedModelMixin
 
 Floats = npt.NDArray[np.float32]
 

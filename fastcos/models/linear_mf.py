@@ -17,9 +17,9 @@ from fastcos.linalg.shards import InteractionShards
 from fastcos.linalg.svd import SVD, direct_svd, randomized_svd
 from fastcos.models.base import RecommenderMixin, SparseInputMixin
 from fastcos.models.preprocessing import Biases, biases_of
+from fastcos.models.saved import SavedModelMixin
 from fastcos.parallel import Progress
 from fastcos.rescaling.diagonal import Rescaling, as_diagonal
-from fastcos.storage.estimator import SavedModelMixin
 
 OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")

@@ -3,8 +3,6 @@
 ::
 
     save_arrays -> directory/  header.json, NAME-<sha256>.npy, ... -> load_arrays (memory maps)
-                       ^
-                       |  estimator: save and load of fitted models
     checkpoint  -> .NAME.partial/  run.json, done.npy, *.npy -> NAME/  once all blocks are written
     memmap      -> blocks of rows of a .npy file, copied and released; the file is never held whole
     provenance  -> parameters, versions and machine beside every written result
