@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
+PAGE_FILES = ("explore.css", "explore.html", "explore.js")
 IN_A_CLONE = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
 
 
@@ -117,6 +118,7 @@ def test_wheel_holds_each_module_once(tmp_path):
             "fastcos/py.typed",
             "fastcos/kernels/native.c",
             "fastcos/reports/style.css",
+            *(f"fastcos/plots/html/{name}" for name in PAGE_FILES),
         }
         info = next(name.split("/")[0] for name in names if ".dist-info/" in name)
         assert wheel.read(f"{info}/top_level.txt").split() == [b"fastcos"]

@@ -16,10 +16,10 @@ from fastcos.storage import provenance
 DESCRIPTION = """\
 Simulate the paper's interactions, train both objectives, and score every rescaling D of the first
 by how well cosine similarity recovers the true clusters of the items. All rescalings are the same
-model; their scores differ. Writes figure1.png, figure1.svg, figure1.csv, figure1.json and
-exponents.png. With --only-data, writes the simulated interactions and stops:
-interactions.npz (SciPy CSR), items.csv (item, cluster, popularity) and simulation.json (every
-parameter and version)."""
+model; their scores differ. Writes figure1.html, a page on which you move D, and figure1.png,
+figure1.svg, figure1.csv, figure1.json and exponents.png. With --only-data,
+writes the simulated interactions and stops: interactions.npz (SciPy CSR), items.csv (item, cluster,
+popularity) and simulation.json (every parameter and version)."""
 EPILOG = """\
 examples:
   fastcos reproduce                    20,000 users, 1,000 items as in the paper
@@ -69,6 +69,7 @@ def _reproduce(given: argparse.Namespace, folder: Path) -> int:
     simulation = options.simulate(given)
     # imported after the first message
     from fastcos.comparison import compare
+    from fastcos.plots.html import figure_page
 
     if given.regularization is None:
         given.regularization = REGULARIZATION_PER_USER * given.n_users
@@ -80,6 +81,10 @@ def _reproduce(given: argparse.Namespace, folder: Path) -> int:
     parameters = {"simulation": simulation.parameters, "model": comparison.parameters}
     with spinner("drawing"):
         written = write_comparison(comparison, folder, stem="figure1", parameters=parameters)
+        if "dropout" in comparison.models:  # Eq. 2 leaves no D to move
+            page = figure_page(comparison, X, provenance=provenance.provenance(parameters))
+            io.write_text(folder / "figure1.html", page)
+            written.insert(0, folder / "figure1.html")
     show_comparison(comparison, written, parameters, as_json=given.json)
     return 0
 

@@ -31,7 +31,7 @@ def document(
         element("style", Markup(style)),
     )
     main = element("main", header, *(_section(section, draw) for section in sections))
-    body = element("body", main, _footer(provenance))
+    body = element("body", main, footer(provenance))
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
@@ -93,7 +93,8 @@ def _fact(value: float | str | None) -> str:
     return "-" if value is None or np.isnan(value) else f"{value:.3g}"
 
 
-def _footer(provenance: Mapping[str, Any] | None) -> Markup:
+def footer(provenance: Mapping[str, Any] | None) -> Markup:
+    """Return parameters, versions and machine; nothing without a provenance."""
     lines, provenance = [], provenance or {}
     for part in ("parameters", "versions", "machine"):
         values = "; ".join(f"{key} {value}" for key, value in _flat(provenance.get(part, {})))

@@ -83,7 +83,7 @@ def test_reproduce_writes_figure_table_and_provenance(reproduced):
     folder, *_ = reproduced
     names = {path.name for path in folder.iterdir()}
     assert names == {
-        *(f"figure1.{kind}" for kind in ("png", "svg", "csv", "json")),
+        *(f"figure1.{kind}" for kind in ("html", "png", "svg", "csv", "json")),
         "exponents.png",
     }
     with Image.open(folder / "figure1.png") as image:

@@ -1,6 +1,7 @@
-"""Reports of an audit and of a calibration as HTML pages: no network, no script, light and dark."""
+"""Pages that need no network: reports of an audit and of a calibration, and pages that move D."""
 
 from fastcos.plots.html.calibration_page import calibration_page
+from fastcos.plots.html.explore import figure_page
 from fastcos.plots.html.report_page import audit_page
 
-__all__ = ["audit_page", "calibration_page"]
+__all__ = ["audit_page", "calibration_page", "figure_page"]

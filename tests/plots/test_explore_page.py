@@ -1,0 +1,236 @@
+"""The page on which a reader moves D, in a real browser: its numbers are Python's."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from fastcos import compare, metrics, query_metric, rescalings, simulate_interactions, top_k
+from fastcos.plots.html import figure_page
+from tests.plots.browser import opened_browser, resize
+
+HOSTILE = [
+    "</script><img src=x onerror=alert(1)>", "<b>bold</b>", "\"' onmouseover=alert(1) x='",
+    "&lt;script&gt;", "</title><script>alert(1)</script>", "<!-- <script>", "{{method}}",
+    "\u2028line\u2029end", "javascript:alert(1)", "${alert(1)}",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with opened_browser() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def small():
+    data = simulate_interactions(400, 90, random_state=3)
+    found = compare(data.X, data.item_cluster, n_components=12, measures=["cosine"])
+    return found, data.X
+
+
+def load(browser, page, folder, fragment=""):
+    (folder / "page.html").write_text(page, "utf8")
+    browser.get("about:blank")
+    browser.get_log("performance")  # empties it
+    browser.get(f"file://{folder}/page.html{fragment}")
+    wait(browser, "return Boolean(window.explore)")
+
+
+def wait(browser, script, seconds=20):
+    end = time.monotonic() + seconds
+    while not browser.execute_script(script):
+        assert time.monotonic() < end, script
+        time.sleep(0.02)
+
+
+def text(browser, name):
+    return browser.execute_script("return document.getElementById(arguments[0]).textContent", name)
+
+
+def move(browser, *, unique=False, **state):
+    browser.execute_script(
+        "Object.assign(explore.state, {unique: arguments[0]}, arguments[1]); explore.refresh()",
+        unique, state,
+    )  # fmt: skip
+
+
+def order_of(page):
+    block = page.split('id="data">')[1].split("</script>")[0]
+    return np.array(json.loads(block)["given"])
+
+
+def check_silent(browser):
+    """No message in the console and no request but that of the file itself."""
+    assert browser.get_log("browser") == []
+    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [
+        one["params"]["request"]["url"]
+        for one in sent
+        if one["method"] == "Network.requestWillBeSent"
+    ]
+    assert [url for url in urls if not url.startswith(("file:", "data:", "about:"))] == []
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+def shown_row(comparison, known):
+    """Item embeddings under a named rescaling, or of Eq. 2."""
+    name = "dropout" if known is not None else "weight_decay"
+    return comparison.models[name].item_embeddings(known and known.rescaling)
+
+
+def check_scores(browser, comparison):
+    labels = comparison.labels
+    for known in (*rescalings(), None):
+        D = known.rescaling if known else None
+        move(browser, unique=known is None,
+             **({} if D is None else {"a": D.shrinkage, "b": D.spectrum}))  # fmt: skip
+        items = shown_row(comparison, known)
+        auc, at_r = metrics.pair_auc(items, labels).value, metrics.map_at_r(items, labels).value
+        wait(browser, "return explore.scores() !== null")
+        found = browser.execute_script("return explore.scores()")
+        assert found["auc"] == pytest.approx(auc, abs=1e-3)
+        assert found["map"] == pytest.approx(at_r, abs=1e-3)
+        assert float(text(browser, "auc")) == pytest.approx(auc, abs=1.5e-3)
+        votes = labels[top_k(items, k=10).indices]
+        # of equally frequent labels the one that comes first
+        right = [max(row, key=lambda one: list(row).count(one)) for row in votes.tolist()]
+        assert found["accuracy"] == pytest.approx(np.mean(right == labels), abs=2.5 / len(labels))
+
+
+def test_scores_of_named_rescalings_equal_the_metrics(browser, small, tmp_path):
+    load(browser, figure_page(*small), tmp_path)
+    check_scores(browser, small[0])
+    check_silent(browser)
+
+
+def test_cosines_and_neighbours_equal_top_k(browser, small, tmp_path):
+    comparison, X = small
+    page = figure_page(comparison, X)
+    load(browser, page, tmp_path)
+    order, model = order_of(page), comparison.models["dropout"]
+    for known in rescalings():
+        move(browser, a=known.rescaling.shrinkage, b=known.rescaling.spectrum)
+        items = model.item_embeddings(known.name).astype(np.float64)[order]
+        units = items / np.linalg.norm(items, axis=1, keepdims=True)
+        found = browser.execute_script("return [3, 50].map((i) => explore.cosines(i))")
+        np.testing.assert_allclose(found, units[[3, 50]] @ units.T, atol=1e-5)
+        nearest = top_k(items, k=10)
+        for item in (0, 41, 89):
+            shown = browser.execute_script("return explore.neighbours(arguments[0])", item)
+            assert [j for j, _ in shown] == nearest.indices[item].tolist()
+            np.testing.assert_allclose([c for _, c in shown], nearest.scores[item], atol=1e-5)
+
+
+def test_query_metric_of_the_page_equals_python(browser, small, tmp_path):
+    comparison, X = small
+    page = figure_page(comparison, X)
+    load(browser, page, tmp_path)
+    order, model = order_of(page), comparison.models["dropout"]
+    rows = query_metric(model.transform(X)).transform(model.item_embeddings())[order]
+    expected = top_k(rows, k=10)
+    for item in (0, 41, 89):
+        shown = browser.execute_script("return explore.query(arguments[0])", item)
+        np.testing.assert_allclose([c for _, c in shown], expected.scores[item], atol=1e-4)
+
+
+def test_other_rank_and_strength_equal_another_model(browser, small, tmp_path):
+    comparison, X = small
+    page = figure_page(comparison, X)
+    strength = comparison.parameters["regularization"] * 10
+    load(browser, page, tmp_path, f"#k=5&lambda={strength:.12g}&a=-0.5&b=0")
+    model = type(comparison.models["dropout"])(5, regularization=strength).fit(X)
+    auc = metrics.pair_auc(model.item_embeddings("weights"), comparison.labels).value
+    assert browser.execute_script("return explore.state.rank") == 5
+    assert browser.execute_script("return explore.scores().auc") == pytest.approx(auc, abs=1e-3)
+    W = model.item_embeddings() @ model.item_embeddings().T
+    loss = np.square(X - X @ W).sum() + strength * np.square(W).sum()
+    assert float(text(browser, "loss").replace(",", "")) == pytest.approx(loss, rel=1e-3)
+
+
+def test_address_keeps_the_state(browser, small, tmp_path):
+    page = figure_page(*small)
+    item = int(order_of(page)[7])
+    load(browser, page, tmp_path, f"#a=0.25&b=-0.75&item={item}")
+    assert text(browser, "d") == "D = S^0.25 Σ^-0.75"
+    assert text(browser, "item-name").startswith(f"item {item} ")
+    browser.execute_script("explore.move(-0.5, 0)")
+    wait(browser, "return location.hash.startsWith('#a=-0.5&b=0&')")
+
+
+def test_keyboard_moves_d_and_finds_items(browser, small, tmp_path):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    page = figure_page(*small)
+    load(browser, page, tmp_path)
+    browser.find_element(By.ID, "pad").send_keys(Keys.ARROW_LEFT, Keys.ARROW_UP)
+    wait(browser, "return document.getElementById('d').textContent === 'D = S^-0.05 Σ^0.05'")
+    browser.find_element(By.ID, "search").send_keys("17", Keys.ENTER)
+    wait(browser, "return document.getElementById('item-name').textContent.startsWith('item 17 ')")
+    browser.find_element(By.ID, "search").send_keys("no such", Keys.ENTER)
+    assert text(browser, "search-note") == "no such item on this page"
+
+
+def test_replay_visits_the_named_rescalings(browser, small, tmp_path):
+    page = figure_page(*small).replace('"rest":6500', '"rest":40')
+    # the digest of the script stays: only data changed
+    load(browser, page, tmp_path)
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]},
+    )
+    browser.execute_script("document.getElementById('replay').click()")
+    wait(browser, "return document.getElementById('sentence').textContent.startsWith('7 of 7')")
+    wait(browser, "return explore.state.unique")
+    wait(browser, "return document.getElementById('replay').textContent === 'Replay the paper'")
+
+
+@pytest.mark.parametrize(
+    ("width", "dark"), [(400, False), (400, True), (1280, True), (1600, False)]
+)
+def test_figure_page_fits_the_window(browser, small, tmp_path, width, dark):
+    resize(browser, width, dark=dark)
+    load(browser, figure_page(*small), tmp_path)
+    measured = "return [document.documentElement.scrollWidth, innerWidth]"
+    content, window = browser.execute_script(measured)
+    assert content <= window == width
+    ratio = "const m = document.getElementById('map'); return m.clientWidth / m.clientHeight"
+    assert browser.execute_script(ratio) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.slow
+def test_figure_page_of_the_paper(browser, tmp_path):
+    """At the paper's size: a drag between two panels of its figure, and the scores of each D."""
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+
+    data = simulate_interactions(random_state=0)
+    found = compare(
+        data.X, data.item_cluster, n_components=50, regularization=10_000, measures=["cosine"],
+        grid=False,
+    )  # fmt: skip
+    page = figure_page(found, data.X)
+    assert len(page.encode()) < 2_500_000
+    resize(browser, 1280)
+    load(browser, page, tmp_path, "#a=0.5&b=0")
+    assert text(browser, "auc") == "0.697"
+    pixels = "return document.getElementById('map').toDataURL()"
+    before, predictions = browser.execute_script(pixels), text(browser, "users")
+    pad = browser.find_element(By.ID, "pad")
+    size, place = pad.size["width"], lambda x: (14 / 320 + (x + 1) / 2 * 292 / 320) - 0.5
+    drag = ActionChains(browser, duration=20)
+    drag.move_to_element_with_offset(pad, round(size * place(0.4)), round(size * -place(0.1)))
+    drag.click_and_hold()
+    drag.move_to_element_with_offset(pad, round(size * place(0)), round(size * -place(-0.5)))
+    drag.release().perform()
+    wait(browser, "return explore.state.b < -0.4")
+    at = browser.execute_script("return [explore.state.a, explore.state.b]")
+    assert at == pytest.approx([0, -0.5], abs=0.02)
+    move(browser, a=0, b=-0.5)
+    assert text(browser, "auc") == "0.949"
+    assert browser.execute_script(pixels) != before
+    assert text(browser, "users") == predictions
+    check_scores(browser, found)
+    check_silent(browser)
