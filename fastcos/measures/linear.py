@@ -6,7 +6,7 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
-from fastcos.measures.base import Invariances, Plain, invariances, register
+from fastcos.measures.base import REGISTRY, Invariances, Plain, invariances, register
 from fastcos.measures.row_transforms import as_contiguous, row_cuts, scaled_up_rows, unit_rows
 from fastcos.rescaling.canonical import metric_factor
 from fastcos.rescaling.moments import gram_of, mean_of
@@ -271,23 +271,9 @@ class WhitenedCosine(_Whitened):
         self._whiten(gram_of(items, self.mean_))
 
 
-@register
-class ICACosine(WhitenedCosine):
-    """Cosine of unit-variance ICA components: equals the centred whitened cosine.
-
-    ICA is a rotation after whitening, and a cosine does not see rotations; only the split of the
-    value over axes would be new. Source: Yamagiwa et al. arXiv:2406.10984.
-
-    Parameters
-    ----------
-    n_components : int, optional
-        Leading directions to keep. Default: all.
-    """
-
-    name: ClassVar[str] = "ica_cosine"
-
-    def __init__(self, *, n_components: int | None = None) -> None:
-        super().__init__(n_components=n_components)
+# ICA is a rotation after whitening, and a cosine does not see rotations (Yamagiwa et al.,
+# arXiv:2406.10984, split the value over the axes, which would be new)
+REGISTRY["ica_cosine"] = WhitenedCosine
 
 
 @register
