@@ -173,7 +173,10 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     """A score that k + n_excluded items reach: the largest scores of as many groups do."""
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // _GROUP
-    tiny = np.finfo(factors.dtype).tiny
+    # the least positive number of float64; float32 scores are of whole numbers, and never so small
+    tiny = factors.dtype.type(5e-324)
+    if tiny == 0:
+        tiny = np.finfo(factors.dtype).tiny
     if k + n_excluded > groups:
         return tiny
     for at in range(0, groups, lanes):
@@ -183,7 +186,7 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     for group in range(groups):
         largest = maxima[group]
         maxima[count] = largest
-        count += largest > tiny
+        count += largest >= tiny
     if k + n_excluded > count:
         return tiny
     return max(tiny, maxima.dtype.type(kth_largest(maxima, count, k + n_excluded) * _BELOW))

@@ -127,6 +127,7 @@ def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> Sp
     """Check sparse rows; CSC is the CSR of the transpose, and is not converted."""
     is_csc = validation.is_sparse(X) and X.ndim == 2 and X.format == "csc"
     clean = as_interactions(f"{name}.T", X.T) if is_csc else as_interactions(name, X)
+    validation.check_scorable(name, clean.data[None], clean.data[None], X.shape[1])
     arrays: Arrays = csr_arrays(clean)
     are_whole = _are_whole(arrays[0], clean.data, n_threads)
     if are_whole and (clean.data[:_FIRST_VALUES] == 1).all() and (clean.data == 1).all():

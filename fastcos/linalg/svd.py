@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ DENSE_SIDE = 2048
 # one triplet in so many columns, from which both solvers do: cheaper than Lanczos
 # (bench/workloads/sparse.py)
 _DENSE_SHARE = 5
+# magnitude of entries whose Gram products float32 holds: their squares, summed over 10^6 rows
+_LARGEST_FLOAT32 = 1e15
 # singular values relative to the largest that a Gram matrix in float64 cannot distinguish from 0
 _RANK_TOLERANCE = 1e-7
 # rows of the vectors whose residuals stay in the cache
@@ -147,6 +149,7 @@ def randomized_svd(
     operator = as_operator(
         X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
     )
+    _check_magnitude("X", _values_of(X))
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
     compute_u = validation.as_flag("compute_u", compute_u)
     validation.check_progress(progress)
@@ -159,6 +162,9 @@ def randomized_svd(
         dtypes = []
     else:
         dtypes = list(dict.fromkeys([operator.dtype, np.dtype(np.float64)]))
+        # products with the Gram matrix would overflow or underflow in float32
+        if not 1 / _LARGEST_FLOAT32 < _largest(_values_of(X)) < _LARGEST_FLOAT32:
+            dtypes = dtypes[-1:]
     for dtype in dtypes:
         ritz = block_lanczos.leading_eigenpairs(
             side.gram_matmul, side.shape[1], k, report, tol=tol / 2, max_iter=max_iter,
@@ -230,12 +236,15 @@ def svd_residuals(
     -------
     ndarray (k,), float64
         Relative residuals: |s_i - sigma| <= residuals[i] * s_i for some singular value sigma of X.
-        For s_i <= 1e-7 s_0, which a Gram matrix cannot distinguish from 0, relative to s_0.
+        For s_i <= 1e-7 s_0, which a Gram matrix cannot distinguish from 0, relative to s_0. Each
+        triplet has a certificate of its own: equal ones certify one singular value, which may be
+        a single one, so compare Vt Vt' with the identity where the triplets may repeat.
 
     Raises
     ------
     ValueError
-        X is not valid, or s and Vt do not fit each other and X.
+        X is not valid, or s and Vt do not fit each other and X; an s is negative; magnitudes are
+        beyond 1e140 or below 1e-140, whose squares float64 does not hold.
 
     Examples
     --------
@@ -259,6 +268,10 @@ def svd_residuals(
     rows = validation.as_rows("svd.Vt", Vt, dtype=np.float64)
     validation.check_same_width("svd.Vt", rows, "X", operator)
     values = validation.as_vector("svd.s", s, len(rows))
+    if not values.min() >= 0:
+        raise ValueError(f"svd.s must be at least 0, got {values.min():g}")
+    _check_magnitude("svd.s", values)
+    _check_magnitude("X", _values_of(X))
     n, p = operator.shape
     if p <= n or U is None:
         return _residuals(operator.gram_matmul(rows.T), rows.T, values)
@@ -266,6 +279,27 @@ def svd_residuals(
     validation.check_length("svd.U", columns, n, "X")
     validation.check_same_width("svd.U", columns, "svd.s", values[None])
     return _residuals(operator.transposed().gram_matmul(columns), columns, values)
+
+
+def _values_of(X: Any) -> npt.NDArray[Any]:
+    """Return the values of an array or a sparse matrix; none of an operator."""
+    values = X if isinstance(X, np.ndarray) else getattr(X, "data", None)
+    is_plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
+    return cast("npt.NDArray[Any]", values) if is_plain else np.ones(1)
+
+
+def _largest(values: npt.NDArray[Any]) -> float:
+    return float(max(values.max(), -values.min())) if values.size else 0.0
+
+
+def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
+    """Refuse values whose Gram matrix float64 does not hold."""
+    largest = _largest(values)
+    if 0 < largest < 1e-140 or largest > 1e140:
+        raise ValueError(
+            f"{name} must have its largest magnitude from 1e-140 to 1e140 (scale it), got "
+            f"{largest:g}"
+        )
 
 
 def _certified(
@@ -297,18 +331,22 @@ def _certified(
 def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
     """Return svd_residuals from vectors as columns and their products Z with the Gram matrix."""
     squares, r_squares = np.zeros(len(s)), np.zeros(len(s))
+    # by a power of two, which rounds nothing: the squares of small remainders would underflow
+    scale = 2.0 ** (2 * np.frexp(s.max())[1])
     for first in range(0, len(Z), _ROWS_AT_ONCE):
         rows = vectors[first : first + _ROWS_AT_ONCE]
-        rest = Z[first : first + _ROWS_AT_ONCE] - rows * s**2
+        rest = (Z[first : first + _ROWS_AT_ONCE] - rows * s**2) / scale
         squares += np.einsum("ij,ij->j", rows, rows)
         r_squares += np.einsum("ij,ij->j", rest, rest)
     lengths = np.sqrt(squares)
     with np.errstate(divide="ignore", invalid="ignore"):
-        r = np.sqrt(r_squares) / lengths
+        r = scale * (np.sqrt(r_squares) / lengths)
         bound = np.fmin(r / s, np.sqrt(r))
     bound[~(lengths > 0)] = np.inf
     reference = np.where(s > _RANK_TOLERANCE * s.max(), s, s.max())
-    relative: Floats = np.divide(bound, reference, out=np.zeros_like(bound), where=reference > 0)
+    # s of zeros is right for a zero matrix alone
+    relative: Floats = np.where(bound > 0, np.inf, 0.0)
+    np.divide(bound, reference, out=relative, where=reference > 0)
     return relative
 
 

@@ -856,6 +856,8 @@ class SimilarityIndex:
             measure = measure.fit(stored.arrays[f"rows_{fields['parts'][0]['key']}"])
         width, n_positions = int(fields["width"]), int(fields["positions"])
         has_names = bool(fields["has_names"])
+        if not (width > 0 and 0 <= n_positions < index_files.MOST_POSITIONS):
+            raise ValueError(f"width and positions must be counts, got {width}, {n_positions}")
         for field in fields["parts"]:
             key = field["key"]
             part = have.get(key)

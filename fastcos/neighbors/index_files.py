@@ -25,7 +25,7 @@ from fastcos.kernels import tiles
 from fastcos.measures.base import Measure, capabilities, encode_items
 from fastcos.neighbors.ids import NO_ID, ItemIds
 from fastcos.neighbors.index_parts import IndexPart
-from fastcos.storage import FastcosFormatError, Stored
+from fastcos.storage import FastcosFormatError, Stored, memmap
 
 Arrays = dict[str, npt.NDArray[Any]]
 Fields = dict[str, Any]
@@ -34,8 +34,11 @@ Fields = dict[str, Any]
 PACKED = ("order", "packed", "small_offsets", "statistics", "shift")
 # types of whole numbers, and of rows with the bits of narrow ones
 _WHOLE, _ROWS = "ilq", "fdbhH"
+# least codes per unit of a panel, whose rows have a norm of at most 1 (float32: 1). With far less
+# the padding of a tile would pass a threshold, and be written behind the buffers
+_LEAST_SCALE = 0.5
 # positions below which sums of them cannot overflow
-_MOST_POSITIONS = 2**62
+MOST_POSITIONS = 2**62
 
 
 def _check_field(field: Mapping[str, Any]) -> None:
@@ -43,7 +46,7 @@ def _check_field(field: Mapping[str, Any]) -> None:
     counts, units = (field["first"], field["removed"]), (field["unit"], field["bias_unit"])
     if not isinstance(field["key"], str) or not all(type(n) is int for n in counts):
         raise TypeError(f"key must be a text, first and removed whole numbers, got {field}")
-    if not all(0 <= n < _MOST_POSITIONS for n in counts):
+    if not all(0 <= n < MOST_POSITIONS for n in counts):
         raise ValueError(f"first and removed must be at least 0, got {counts}")
     if not all(isinstance(unit, float) and 0 < unit < np.inf for unit in units):
         raise ValueError(f"unit and bias_unit must be positive, got {units}")
@@ -109,7 +112,8 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
     """Return the part of these fields; measure is fitted. Norms and codes are not made again.
 
     Packed anew if saved on a CPU with another layout. Every array by which a kernel indexes is
-    checked: damage is a FastcosFormatError with the name of the file.
+    checked: damage is a FastcosFormatError with the name of the file. Pages that were read for that
+    are released.
     """
     _check_field(field)
     key = field["key"]
@@ -139,6 +143,7 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
             is_distinct = np.count_nonzero(seen) == len(array)
         if not is_distinct:
             raise damage(name, "must hold different numbers" + ", ascending" * ascending)
+        memmap.release(array)
         return array
 
     def check_finite(name: str, low: float = -np.inf) -> None:
@@ -147,6 +152,7 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
         least, most = array.min(initial=np.inf), array.max(initial=-np.inf)
         if array.size and not (low <= least and most < np.inf and least > -np.inf):
             raise damage(name, f"must be finite and at least {low:g}, got {least:g} to {most:g}")
+        memmap.release(array)
 
     def damage(name: str, rule: str) -> FastcosFormatError:
         file = stored.files.get(f"{name}_{key}", f"{name}_{key}")
@@ -168,8 +174,9 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
         ordered = of("ids") if order_of_ids is None else of("ids")[order_of_ids]
         if not (ordered[1:] > ordered[:-1]).all() or (ordered == NO_ID).any():
             raise damage("ids", "must hold different numbers, in the order of id_order")
+    memmap.release(of("ids"))
     if of("positions") is not None:
-        check_range("positions", _MOST_POSITIONS, (n,), ascending=True)
+        check_range("positions", MOST_POSITIONS, (n,), ascending=True)
     if norms is not None:
         check("norms", (n,), "d")
         check_finite("norms", 0.0)
@@ -205,14 +212,17 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
         order = of("order")
         m = len(groups) if groups is not None else -1 if order is None else order.size
         check_range("order", n, (m,), ascending=False)
-        if groups is None and not np.isin(numbers, order, assume_unique=True).all():
-            raise damage("order", "must hold every item that can be found")
+        if groups is None and m < n:
+            seen = np.zeros(n, np.bool_)
+            seen[order] = True
+            if not seen[numbers].all():
+                raise damage("order", "must hold every item that can be found")
         depth, n_panels = encoded.rows.shape[1], -(-m // tiles.PANEL)
         check("packed", (n_panels * tiles.PANEL * here.words,), here.empty_array().dtype.char)
         check("statistics", (n_panels, 5), "f")
         check_finite("statistics")
-        if not (of("statistics")[:, 0] > 0).all():
-            raise damage("statistics", "must hold positive scales")
+        if not (of("statistics")[:, 0] >= _LEAST_SCALE).all():
+            raise damage("statistics", f"must hold scales of at least {_LEAST_SCALE}")
         for name, size, kinds in (("small_offsets", m, "f"), ("shift", depth, "d")):
             check(name, (size if np.size(of(name)) else 0,), kinds)
             check_finite(name)

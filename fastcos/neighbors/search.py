@@ -50,6 +50,8 @@ _BYTES_PER_QUERY = 128
 _LEAST_BATCH = 1024
 # bytes for blocks of narrow rows, where these have fewer: 4,096 rows of 768 columns and codes
 _LEAST_NARROW_MEMORY = float(1 << 25)
+# bytes of a column of the smallest batch and segment (out_of_core), 64 rows encoded in float64
+_BYTES_OF_WIDE_COLUMN = 5120.0
 # share of the working memory for a batch's encoded rows and results
 _BATCH_SHARE = 0.25
 
@@ -165,7 +167,8 @@ def top_k(
     if not (validation.is_float_array(Q) and validation.is_float_array(X)):
         as_given = _is_searched_narrow(X, options)
         if not as_given and (is_narrow(Q) or is_narrow(X)):
-            memory = min(options.working_memory, max(_LEAST_NARROW_MEMORY, X.nbytes))
+            least = max(_LEAST_NARROW_MEMORY, _BYTES_OF_WIDE_COLUMN * X.shape[1])
+            memory = min(options.working_memory, max(least, X.nbytes))
             options = options._replace(working_memory=memory)
     validation.check_same_width("items", X, "queries", Q)
     own = items is None and exclude_self

@@ -57,6 +57,12 @@ class QueryMetric(NamedTuple):
         rows = validation.as_rows("items", items)
         validation.check_same_width("items", rows, "metric", self.metric)
         transformed: Floats = rows.astype(np.float64) @ self.factor
+        largest = float(np.abs(transformed).max(initial=0.0))
+        if largest > np.finfo(rows.dtype).max:
+            raise ValueError(
+                f"items must have products with the metric that {rows.dtype} holds (scale them, or "
+                f"give float64), got {largest:g}"
+            )
         return transformed.astype(np.float32) if rows.dtype == np.float32 else transformed
 
 

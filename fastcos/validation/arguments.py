@@ -335,12 +335,17 @@ def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
     return value
 
 
-def check_scorable(name: str, rows: Rows, other: Rows) -> None:
-    """Refuse rows whose float64 inner products with other's, or their norms, would overflow."""
+def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None) -> None:
+    """Refuse rows whose float64 inner products with other's, or their norms, would overflow.
+
+    width: columns of the rows, where these are the values of sparse ones.
+    """
     for some in (rows, other):
         # float32 cannot overflow a float64 sum
-        largest = float(max(some.max(), -some.min())) if some.dtype == np.float64 else 0.0
-        if largest > 1e150 / some.shape[1]:
+        largest = 0.0
+        if some.dtype == np.float64 and some.size:
+            largest = float(max(some.max(), -some.min()))
+        if largest > 1e150 / (width or some.shape[1]):
             raise ValueError(
                 f"{name} must have entries whose squares can be summed, got one of {largest:g}"
             )

@@ -300,3 +300,36 @@ def test_svd_progress_extrapolates_the_total():
     assert calls[-1] == (1065, 1065 + 2 * block_lanczos.block_width(10) + 10)
     report.certified()
     assert calls[-1] == (1075, 1075)
+
+
+def test_svd_residuals_certify_no_value_that_is_wrong_or_negative():
+    X = np.diag([3.0, 2, 1])
+    with pytest.raises(ValueError, match=r"svd\.s must be at least 0, got -9"):
+        svd_residuals(X, (None, -np.array([9.0, 9, 9]), np.eye(3)))
+    assert np.isinf(svd_residuals(X, (None, np.zeros(3), np.eye(3)))).all()
+    assert (svd_residuals(np.zeros((3, 3)), (None, np.zeros(3), np.eye(3))) == 0).all()
+
+
+@pytest.mark.parametrize("exponent", [-130, -100, -80, 80, 100, 130])
+def test_svd_residuals_do_not_depend_on_the_scale(exponent):
+    X, scale = np.diag([3.0, 2, 1]), 10.0**exponent
+    wrong = np.array([3.0, 2, 1]) * 1.5
+    expected = svd_residuals(X, (None, wrong, np.eye(3)))
+    found = svd_residuals(X * scale, (None, wrong * scale, np.eye(3)))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e-160, 1e150])
+def test_svd_refuses_magnitudes_whose_squares_float64_does_not_hold(scale):
+    X = np.diag([3.0, 2, 1]) * scale
+    with pytest.raises(ValueError, match="X must have its largest magnitude"):
+        randomized_svd(X, 2)
+    with pytest.raises(ValueError, match="largest magnitude"):
+        svd_residuals(X, (None, np.array([3.0, 2, 1]) * scale, np.eye(3)))
+
+
+@pytest.mark.parametrize("scale", [1e-22, 1e-20, 1e19, 1e30])
+def test_svd_of_float32_of_any_magnitude(scale):
+    X = (np.random.default_rng(0).standard_normal((400, 400)) * scale).astype(np.float32)
+    expected = np.linalg.svd(X.astype(np.float64), compute_uv=False)[0]
+    np.testing.assert_allclose(randomized_svd(X, 1).s, [expected], rtol=1e-6)

@@ -33,7 +33,8 @@ def change(saved, name, at, value):
 @pytest.mark.parametrize(
     ("name", "at", "value"),
     [("order", 5, 2**30), ("order", 0, -1), ("order", 7, 9), ("ids", 3, -1), ("norms", 2, np.nan),
-     ("norms", 2, -1.0), ("statistics", 0, 0.0), ("statistics", 6, np.inf)],
+     ("norms", 2, -1.0), ("statistics", 0, 0.0), ("statistics", 5, 1e-39),
+     ("statistics", 6, np.inf)],
 )  # fmt: skip
 @pytest.mark.parametrize("is_signed", [False, True])
 def test_open_names_the_damaged_file(saved, name, at, value, is_signed):
@@ -150,3 +151,12 @@ def test_full_disk_leaves_no_arrays(saved, monkeypatch):
     with pytest.raises(OSError, match=str(saved)):
         index.save(saved)
     assert sorted(saved.iterdir()) == before
+
+
+def test_big_endian_rows_are_the_numbers_they_stand_for():
+    rows = np.array([[1.0], [2.0], [3.0]])
+    for kind in ("f2", "f4", "f8", "i2", "i4", "i8"):
+        index = SimilarityIndex("dot").fit(rows.astype(f">{kind}"))
+        assert index.search([[1.0]], 1).scores[0, 0] == 3
+        index.add((rows + 3).astype(f">{kind}"))
+        assert index.search([[1.0]], 1).scores[0, 0] == 6

@@ -133,3 +133,19 @@ def test_semantic_search_agrees_with_sentence_transformers():
         np.testing.assert_allclose(
             [hit["score"] for hit in one], [hit["score"] for hit in other], rtol=1e-5
         )
+
+
+@pytest.mark.parametrize(
+    "name", ["centered_cosine", "zscore_cosine", "unit_column_cosine", "spearman_dims",
+             "whitened_cosine", "scaled_similarity", "norm_angle_distance"],
+)  # fmt: skip
+def test_rescore_of_mapped_items_by_measures_that_learn(tmp_path, name):
+    rows = np.random.default_rng(0).standard_normal((9000, 12)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    lists = np.random.default_rng(1).integers(0, len(rows), (20, 30))
+    wanted = rescore(rows[:20], rows, lists, 5, measure=name)
+    found = rescore(rows[:20], mapped, lists, 5, measure=name)
+    assert found.indices.min() >= 0
+    np.testing.assert_array_equal(found.indices, wanted.indices)
+    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-6)

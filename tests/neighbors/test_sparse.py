@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fastcos import top_k
+from fastcos import neighbors_above, top_k
 from tests.oracles.compare import assert_same_bits, assert_same_neighbours
 
 
@@ -181,3 +181,15 @@ def test_nan_is_refused_and_the_matrix_left_alone():
     X.data[4] = np.nan
     with pytest.raises(ValueError, match="queries must be finite, got nan in row"):
         top_k(X, k=3)
+
+
+def test_sparse_rows_whose_squares_overflow_are_refused():
+    X = sp.csr_array([[1e155, 0], [1e155, 0], [0, 1.0]])
+    for search in (lambda: top_k(X, k=1), lambda: neighbors_above(X, 0.5)):
+        with pytest.raises(ValueError, match="queries must have entries whose squares"):
+            search()
+
+
+def test_sparse_scores_below_normal_numbers_are_positive():
+    X = sp.csr_array([[1e-155, 0], [1e-155, 0], [0, 0]])
+    assert top_k(X, k=1, measure="dot").indices.ravel().tolist() == [1, 0, 0]
