@@ -15,6 +15,7 @@ from fastcos.cli.terminal import (
     progress_bar,
     say,
     show_sections,
+    show_text,
 )
 from fastcos.rescaling.cosine_bounds import CONDITION
 from fastcos.storage import provenance
@@ -186,16 +187,16 @@ def _old_version(given: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, 
 
 def show(report: "Audit") -> None:
     """Print the report."""
-    print(report.verdict)
+    show_text(report.verdict)
     if report.condition == CONDITION:
-        print(_COMPARED_WITH)
-    print(report.summary)
+        show_text(_COMPARED_WITH)
+    show_text(report.summary)
     for form in report.parametrizations:
         if form.name == report.parametrization:
-            print(f"parametrisation: {form.name}: {form.meaning}")
+            show_text(f"parametrisation: {form.name}: {form.meaning}")
     show_sections(report.sections())
     for number, line in enumerate(report.advice, 1):
-        print(f"{number}. {line}")
+        show_text(f"{number}. {line}")
     say(DECISION_PAGE)
 
 
@@ -223,10 +224,11 @@ def _next_commands(report: "Audit", given: argparse.Namespace) -> list[tuple[lis
 
 
 def _show_diff(diff: "ModelDiff", ids: Any) -> None:
-    print(diff.verdict)
+    show_text(diff.verdict)
     show_sections(diff.sections())
     if len(diff.most_changed):
-        print("largest real change:", ", ".join(str(ids[item]) for item in diff.most_changed[:10]))
+        named = ", ".join(str(ids[item]) for item in diff.most_changed[:10])
+        show_text(f"largest real change: {named}")
 
 
 def _limits(given: argparse.Namespace) -> dict[str, float]:

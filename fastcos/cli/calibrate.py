@@ -9,7 +9,7 @@ import numpy as np
 from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import read_factors
-from fastcos.cli.terminal import print_json, progress_bar, say, show_sections
+from fastcos.cli.terminal import print_json, progress_bar, say, show_sections, show_text
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -159,11 +159,11 @@ def _show(
     calibration: "Calibration", labelled: "LabelledCalibration | None", score: float | None
 ) -> None:
     if score is not None:
-        print(calibration.reading(score))
-    print(calibration.verdict)
+        show_text(calibration.reading(score))
+    show_text(calibration.verdict)
     show_sections(calibration.sections())
     if labelled is not None:
-        print(labelled.verdict)
+        show_text(labelled.verdict)
         show_sections(labelled.sections())
     for note in calibration.notes:
-        print(note)
+        show_text(note)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.cli import options
-from fastcos.cli.terminal import print_json, progress_bar, say
+from fastcos.cli.terminal import print_json, progress_bar, say, show_text
 from fastcos.io import ann_files
 
 # arguments of fastcos neighbors that these files have no place for
@@ -52,7 +52,7 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         print_json(report)
     elif result is not None:
-        print(f"recall@{given.k}: {report['recall']:.4f}")
+        show_text(f"recall@{given.k}: {report['recall']:.4f}")
     return 0
 
 

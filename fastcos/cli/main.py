@@ -6,6 +6,7 @@ Exit status: 0 fine; 1 the answer is no; 2 bad input, reported in one line witho
 
 import argparse
 import gc
+import io
 import os
 import re
 import sys
@@ -210,3 +211,6 @@ def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - open to the end
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # letters that its encoding lacks are spelled out
+            stream.reconfigure(errors="backslashreplace")

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastcos import io
-from fastcos.cli.terminal import DECISION_PAGE, print_json, say, show_sections, show_table
+from fastcos.cli.terminal import (
+    DECISION_PAGE,
+    print_json,
+    say,
+    show_sections,
+    show_table,
+    show_text,
+)
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -117,10 +124,10 @@ def show_comparison(
         if table:
             show_table(rescalings_table(comparison.named))
         if zero := comparison.named[0].zero_items:
-            print(f"{zero} items have no direction (no interactions): left out of every score.")
+            show_text(f"{zero} items have no direction (no interactions): left out of every score.")
         named, grid = comparison.auc_range(), comparison.auc_range(grid=True)
         if named is not None and grid is not None:
-            print(
+            show_text(
                 f"One model, one loss: AUC differs by {named:.3f} between the named rescalings "
                 f"and by {grid:.3f} over the exponent grid D = S^a Σ^b."
             )
@@ -130,9 +137,9 @@ def show_comparison(
 def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
     """Print the best row of every measure, and the conclusion."""
     if name:
-        print(f"{name}:")
+        show_text(f"{name}:")
     show_sections(leaderboard.sections())
-    print(leaderboard.conclusion)
+    show_text(leaderboard.conclusion)
     say(DECISION_PAGE)
     if leaderboard.left_out:
         why = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())

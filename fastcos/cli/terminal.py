@@ -25,13 +25,22 @@ SECONDS_PER_LINE = 10.0
 def fail(program: str, message: str) -> None:
     """Print an error as one line on stderr, without control characters."""
     line = " ".join(message.split())
-    say(f"{program}: {''.join(c if c.isprintable() else ascii(c)[1:-1] for c in line)}")
+    say(f"{program}: {line}")
 
 
 def say(message: str) -> None:
     """Print a message on stderr; a closed or full stderr does not stop the work."""
+    from fastcos.reports import printable
+
     with contextlib.suppress(OSError):
-        print(message, file=sys.stderr, flush=True)
+        print(printable(message), file=sys.stderr, flush=True)
+
+
+def show_text(text: str) -> None:
+    """Print text on stdout, without control characters of names in it."""
+    from fastcos.reports import printable  # imports NumPy
+
+    print(printable(text))
 
 
 @contextlib.contextmanager
@@ -112,9 +121,9 @@ def _console(**options: Any) -> "Console":
 def print_next(commands: Sequence[tuple[Sequence[str], str]]) -> None:
     """Print commands to copy, each with what it gains; its words are quoted for a shell."""
     if commands:
-        print("next:")
+        show_text("next:")
     for words, gain in commands:
-        print(f"  {shlex.join(words)}  # {gain}")
+        show_text(f"  {shlex.join(words)}  # {gain}")
 
 
 def show_sections(sections: "Iterable[Section]") -> None:
@@ -143,20 +152,22 @@ def print_table(
     """
     from rich.table import Table
 
-    from fastcos.reports import as_text  # imports NumPy
+    from fastcos.reports import as_text, printable  # imports NumPy
 
     console = _console()
     if not console.is_terminal:
         console = _console(width=WIDTH_OF_FILES)
 
     def show(title: str, shown: list[int]) -> None:
-        table = Table(title=title, title_justify="left")
+        table = Table(title=printable(title), title_justify="left")
         for number in shown:
             cells = [as_text(row[number]) for row in rows]
             is_text = number == 0 or all(isinstance(row[number], str) for row in rows)
             widest = max(map(len, cells), default=1) if numbers or number == 0 else None
             justify: Any = "left" if is_text else "right"
-            table.add_column(header[number], justify=justify, no_wrap=number == 0, min_width=widest)
+            table.add_column(
+                printable(header[number]), justify=justify, no_wrap=number == 0, min_width=widest
+            )
         for row in rows:
             table.add_row(*(as_text(row[number]) for number in shown))
         unlimited = console.options.update(width=10**6)

@@ -32,7 +32,7 @@ from fastcos.neighbors.types import (
     no_neighbors,
     padded,
 )
-from fastcos.reports.table import Table, as_table
+from fastcos.reports.table import Table, as_table, printable
 from fastcos.storage import memmap
 from fastcos.validation import Integers
 
@@ -215,7 +215,7 @@ class SimilarityIndex:
         """Say how many items there are, of how many columns, and the measure."""
         if self._state is None:
             return f"SimilarityIndex(measure={self.measure!r}), not fitted"
-        name = self._state.fitted.measure.name
+        name = printable(self._state.fitted.measure.name)
         return f"SimilarityIndex of {self.n_items_:,} items x {self.n_features_in_}, by {name}"
 
     def fit(self, items: Any, ids: Any = None) -> "SimilarityIndex":

@@ -14,7 +14,7 @@ the decorator ``as_table``. ``markup`` writes single elements of HTML.
 """
 
 from fastcos.reports.record import Figure, Record, Section
-from fastcos.reports.table import MAX_ROWS, Estimate, Table, as_table, as_text
+from fastcos.reports.table import MAX_ROWS, Estimate, Table, as_table, as_text, printable
 
 __all__ = [
     "MAX_ROWS",
@@ -25,4 +25,5 @@ __all__ = [
     "Table",
     "as_table",
     "as_text",
+    "printable",
 ]

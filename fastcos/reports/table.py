@@ -36,7 +36,7 @@ class Table(NamedTuple):
 
     def text(self) -> str:
         """The table as lines of text, numbers to the right."""
-        cells = [list(self.header), *(list(map(as_cell, row)) for row in self.rows)]
+        cells = [list(map(printable, self.header)), *(list(map(as_cell, row)) for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         right = [
             any(isinstance(v, (int, float, Estimate)) for v in column) for column in self._columns()
@@ -48,7 +48,7 @@ class Table(NamedTuple):
             ).rstrip()
             for line in cells
         ]
-        return "\n".join([self.title, *lines, *filter(None, [self.more])])
+        return "\n".join([printable(self.title), *lines, *filter(None, [printable(self.more)])])
 
     def html(self) -> str:
         """The table as HTML; texts are escaped."""
@@ -81,7 +81,17 @@ def as_text(value: Any) -> str:
         return f"{value:.3f}"
     if hasattr(value, "shape") and value.shape:
         return f"{' x '.join(f'{n:,}' for n in value.shape)}, {value.dtype}"
-    return " ".join(str(value).split())
+    return printable(" ".join(str(value).split()))
+
+
+def printable(text: str) -> str:
+    """Text with its control characters spelled out: a terminal would obey them.
+
+    Names in files may hold escape sequences, or bytes that are no text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 def as_table(kind: Result) -> Result:

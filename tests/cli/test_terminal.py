@@ -411,3 +411,29 @@ def test_warmup_reports_a_process_that_fails(monkeypatch, capsys):
     status, out, err = run(capsys, "warmup")
     assert (status, out) == (2, "")
     assert err == "fastcos warmup: compiling for nothing ended with 1: KeyError: 'nothing'\n"
+
+
+def test_names_with_escape_sequences_are_printed_without_them(tmp_path, capsys):
+    evil = "\x1b[2J\x1b]0;owned\x07"
+    terminal.print_table(f"title {evil}", ["item", evil], [(f"a{evil}", 1.0)])
+    terminal.show_text(f"nearest to {evil}")
+    terminal.print_next([(["fastcos", "audit", evil], evil)])
+    terminal.say(f"a message about {evil}")
+    printed = capsys.readouterr()
+    assert "\x1b" not in printed.out + printed.err
+    assert "\x07" not in printed.out + printed.err
+    assert printed.out.count(r"\x1b[2J") == 6
+
+
+def test_a_file_whose_name_is_no_text_is_audited(tmp_path):
+    import numpy as np
+
+    name = os.fsencode(tmp_path) + b"/bad\xff.npy"
+    np.save(tmp_path / "good.npy", np.random.default_rng(0).standard_normal((60, 5)))
+    (tmp_path / "good.npy").rename(os.fsdecode(name))
+    done = subprocess.run(
+        [sys.executable, "-m", "fastcos.cli", "audit", name], capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    assert b"can't encode" not in done.stderr
