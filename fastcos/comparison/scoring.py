@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from fastcos import config, validation
-from fastcos.measures import Measure, UpperBounded
+from fastcos.measures import Measure
+from fastcos.measures.base import is_upper_bounded
 from fastcos.measures.row_transforms import list_scores, norms_of, unit_rows
 from fastcos.metrics.labelled import packed, products
 from fastcos.storage import memmap
@@ -39,7 +40,7 @@ def raw_score_blocks(
         memory = config.working_memory() * 2**20
         block = max(1, int(SCORES_SHARE * memory / (8 * m)))
         step = max(1, int(POOL_SHARE * memory / (BYTES_PER_ENTRY * rows.shape[1])))
-    if isinstance(measure, UpperBounded):
+    if is_upper_bounded(measure):
         block = max(1, block // ARRAYS_OF_PAIRS)
     known = None if on_disk else list(_pieces(measure, rows, pool, step))
     for first in range(0, n, block):
@@ -57,7 +58,7 @@ def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[
 
 
 def _precomputed(measure: Measure, items: Rows) -> Any:
-    if isinstance(measure, UpperBounded):
+    if is_upper_bounded(measure):
         return measure.precompute(items)
     rows = np.ascontiguousarray(measure.encode_items(items), dtype=np.float64)
     bias = -0.5 * np.square(norms_of(rows)) if measure.metric_type == "euclidean" else None
@@ -69,7 +70,7 @@ def _precomputed(measure: Measure, items: Rows) -> Any:
 
 
 def _raw_scores(measure: Measure, queries: Rows, precomputed: Any, m: int) -> Floats:
-    if isinstance(measure, UpperBounded):
+    if is_upper_bounded(measure):
         columns = np.tile(np.arange(m), (queries.shape[0], 1))
         return measure.rescore(queries, precomputed, columns)
     panels, bias = precomputed
@@ -85,7 +86,7 @@ def _raw_scores(measure: Measure, queries: Rows, precomputed: Any, m: int) -> Fl
 def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
     """Scores (m,) of pairs (m, 2) of rows, as ``top_k`` would return them, in float64."""
     queries, columns = rows[pairs[:, 0]], np.ascontiguousarray(pairs[:, 1:])
-    if isinstance(measure, UpperBounded):
+    if is_upper_bounded(measure):
         raw = measure.rescore(queries, measure.precompute(rows), columns)
     else:
         encoded = measure.encode_queries(queries), measure.encode_items(rows)

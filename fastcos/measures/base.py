@@ -3,7 +3,17 @@
 import copy
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, get_args, runtime_checkable
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeGuard,
+    get_args,
+    runtime_checkable,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -118,6 +128,12 @@ def capabilities(measure: Any) -> Capabilities:
         save=measure.name in REGISTRY,
         append=fits_nothing and _inherits(kind, "fit", "encode_items", "item_bias"),
     )
+
+
+def is_upper_bounded(measure: Any) -> TypeGuard[UpperBounded]:
+    """Whether a measure is UpperBounded, by the attributes of its class: isinstance takes 20 us."""
+    kind = type(measure)
+    return all(hasattr(kind, name) for name in ("precompute", "rescore", "upper_bound"))
 
 
 def _inherits(kind: type[Any], *methods: str) -> bool:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.engine.packing import EncodedRows, encode_rows
-from fastcos.measures.base import Measure, UpperBounded, get_measure
+from fastcos.measures.base import Measure, get_measure, is_upper_bounded
 from fastcos.neighbors.search import as_options
 from fastcos.validation import Floats
 
@@ -78,7 +78,7 @@ def score_blocks(
     measure: Measure, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
     """Yield the float64 scores of checked rows by a measure fitted to the items."""
-    blocks = _refined_blocks if isinstance(measure, UpperBounded) else _product_blocks
+    blocks = _refined_blocks if is_upper_bounded(measure) else _product_blocks
     return blocks(measure, queries, items, block)
 
 

@@ -136,7 +136,7 @@ def _state_of(
     fitted: FittedItems, parts: Sequence[IndexPart], width: int, has_names: bool = False
 ) -> _State:
     """Return the state of these parts, and prepare their plain search."""
-    plain = PlainSearch(fitted, parts[0].ids.values) if PlainSearch.serves(fitted) else None
+    plain = PlainSearch(fitted, parts) if PlainSearch.serves(fitted) else None
     return _State(fitted, tuple(parts), width, has_names, plain)
 
 

@@ -13,7 +13,7 @@ from fastcos.engine.packing import (
 )
 from fastcos.engine.segments import Segment
 from fastcos.kernels import exhaustive_top_k
-from fastcos.measures.base import Measure, UpperBounded, encode_segment, require
+from fastcos.measures.base import Measure, UpperBounded, encode_segment, is_upper_bounded, require
 from fastcos.neighbors.types import FittedItems, SearchRequest
 from fastcos.storage import memmap
 
@@ -91,7 +91,7 @@ def score_within(
     options: ExecutionOptions,
 ) -> Floats:
     """Raw scores of the numbers within a segment; those of query i from starts[i] on."""
-    if isinstance(measure, UpperBounded):
+    if is_upper_bounded(measure):
         return score_by_measure(measure, segment.rows, Q, starts, numbers)
     n, right = len(Q), segment.encoded
     left = scan.as_wide(queries, right.rows)

@@ -10,101 +10,144 @@ conversion of rows      queries are C-contiguous float32 or float64 arrays
 checks of numbers       the kernel measures the queries' norms and reports what is not ordinary
 encoding                the measure compares rows as they are given
 batches, blocks         up to 64 queries and their candidates fit any working memory
-filters, exclusions     there are none, and no item was removed
-plan, merging           all items are one packed segment without groups of duplicates
-positions               positions are numbers of rows
-padding                 at least k items can be found, eight times as many or more
+filters, exclusions     there are none but the mask of the items that are left
+plan                    every part of the index is packed, and has no groups of duplicates
+padding                 at least k items can be found
 ======================= ==========================================================================
 
-What is left: outputs, one launch of ``kernels.tile_top_k.scan_panels``, the scores, the ids.
+What is left: outputs, one launch of ``kernels.tile_top_k.scan_panels`` for each part, which is the
+whole index until something is added, the scores, the ids.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, validation
-from fastcos.engine import scan
+from fastcos.engine import scan, segments
 from fastcos.engine.packing import NO_FILTERS, PackedItems
 from fastcos.engine.segments import Segment
 from fastcos.kernels import tile_top_k, tiles
-from fastcos.measures.base import Plain, UpperBounded, capabilities
+from fastcos.measures.base import Plain, capabilities
 from fastcos.neighbors.ids import Ids
+from fastcos.neighbors.index_parts import IndexPart
 from fastcos.neighbors.types import FittedItems
+from fastcos.validation import Integers
 
-Found = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], Ids]
+Found = tuple[Integers, npt.NDArray[np.float32], Ids]
+
+
+class _Part(NamedTuple):
+    """A part of an index as the scan takes it. n: items that can be found."""
+
+    segment: Segment
+    packed: PackedItems
+    filters: tuple[Any, ...]
+    n: int
 
 
 class PlainSearch:
-    """Searches of one segment that holds all items of an index; None is returned for other calls.
+    """Searches of the parts of an index; None is returned for other calls."""
 
-    ids (p,): of the items, in their order.
-    """
-
-    def __init__(self, fitted: FittedItems, ids: Ids) -> None:
-        self._segment: Segment = fitted.segments[0]
-        self._measure, self._ids = fitted.measure, ids
-        rows = self._segment.encoded.rows
-        self._most_neighbors, self._width = len(rows) // 8, rows.shape[1]
+    def __init__(self, fitted: FittedItems, parts: Sequence[IndexPart]) -> None:
+        self._measure, self._parts = fitted.measure, parts
+        self._n, self._width = fitted.n_live, fitted.rows.shape[1]
         # float32 queries of other items are widened, see scan.as_wide
-        self._types = "fd" if rows.dtype == np.float32 else "d"
-        self._has_raw_scores = type(fitted.measure).to_score is Plain.to_score
-        self._packed: PackedItems | None = None
+        are_float32 = all(part.segment.encoded.rows.dtype == np.float32 for part in parts)
+        self._types = "fd" if are_float32 else "d"
+        has_raw_scores = type(fitted.measure).to_score is Plain.to_score
+        self._is_cosine = has_raw_scores and fitted.measure.metric_type == "cosine"
+        self._packed: list[_Part] = []
+        # whether positions are not the numbers of the rows of the only part
+        first = fitted.segments[0]
+        self._is_moved = first.first > 0 or first.positions is not None
 
     @staticmethod
     def serves(fitted: FittedItems) -> bool:
-        """Whether all items can be found in one segment, by a measure of rows as they are."""
-        if len(fitted.segments) != 1 or not tiles.AVAILABLE:
-            return False
-        segment, measure = fitted.segments[0], fitted.measure
-        is_whole = segment.first == 0 and segment.positions is None and segment.left is None
+        """Whether the items are searched by a measure that compares rows as they are."""
+        measure = fitted.measure
         return (
-            is_whole
-            and fitted.n_items == len(segment.numbers) == len(segment.encoded.rows)
-            and scan.LEAST_ITEMS <= fitted.n_items < scan.MAX_ITEMS
+            tiles.AVAILABLE
+            and bool(fitted.segments)
+            and max(len(segment.encoded.rows) for segment in fitted.segments) < scan.MAX_ITEMS
             and capabilities(measure).append
             and type(measure).encode_queries is Plain.encode_queries
-            and not isinstance(measure, UpperBounded)
         )
 
     def search(self, queries: Any, k: Any, n_threads: int | None) -> Found | None:
         """Positions, scores and ids (n, k); None if a step is needed that this leaves out."""
-        packed = self._packed or self._find_packed()
-        if packed is None or type(queries) is not np.ndarray or type(k) is not int:
+        parts = self._packed or self._find_packed()
+        if not parts or type(queries) is not np.ndarray or type(k) is not int:
             return None
         if queries.ndim == 1:
             queries = queries[np.newaxis]
         n, width = queries.shape if queries.ndim == 2 else (0, 0)
-        if not (0 < n <= scan.FEW_QUERIES and 0 < k <= self._most_neighbors):
+        if not (0 < n <= scan.FEW_QUERIES and 0 < k <= self._n // 8 and width == self._width):
             return None
-        flags = queries.flags
-        if width != self._width or not (flags.c_contiguous and flags.aligned):
+        flags, dtype = queries.flags, queries.dtype
+        if not (flags.c_contiguous and flags.aligned and dtype.isnative):
             return None
-        if queries.dtype.char not in self._types or not queries.dtype.isnative:
+        if dtype.char not in self._types:
             return None
         if n_threads is not None:
             n_threads = validation.as_thread_count("n_threads", n_threads)
-        elif scan.threads_pay(packed, n):
-            n_threads = config.num_threads()
-        columns, raw = scan.scan_few(
-            packed, validation.read_only(queries), NO_FILTERS, k, k, n_threads or 1,
-            must_check=True,
-        )  # fmt: skip
-        if columns[0, 0] == tile_top_k.NOT_ORDINARY:
-            return None
-        if self._has_raw_scores and packed.metric_type == "cosine":
+        rows, found = validation.read_only(queries), []
+        for _, packed, filters, n_items in parts:
+            n_runs = n_threads
+            if n_runs is None:
+                n_runs = config.num_threads() if scan.threads_pay(packed, n) else 1
+            # the items that may be found are a share of the packed ones
+            wanted = k if filters is NO_FILTERS else k * len(packed.arrays.order) / n_items
+            columns, raw = scan.scan_few(
+                packed, rows, filters, k, wanted, n_runs, must_check=True,
+                has_guess=8 * k <= n_items,
+            )  # fmt: skip
+            if columns[0, 0] == tile_top_k.NOT_ORDINARY:
+                return None
+            found.append((columns, raw))
+        if len(parts) == 1:
+            ids = self._parts[0].ids.values.take(columns)
+            if self._is_moved:
+                columns = parts[0].segment.positions_of(columns)
+        else:
+            positions = [
+                part.segment.positions_of(numbers)
+                for part, (numbers, _) in zip(parts, found, strict=True)
+            ]
+            columns, raw = segments.best_of_lists(
+                np.concatenate(positions, axis=1),
+                np.concatenate([scores for _, scores in found], axis=1), k, 1,
+            )  # fmt: skip
+            ids = self._ids_at(columns)
+        if self._is_cosine:
             scores = raw.astype(np.float32)
         else:
             with np.errstate(over="ignore"):  # infinite beyond float32; the order is of float64
                 scores = self._measure.to_score(raw, queries).astype(np.float32)
-        return columns, scores, self._ids.take(columns)
+        return columns, scores, ids
 
-    def _find_packed(self) -> PackedItems | None:
-        """Return the packed items, unless the kernel is not compiled yet or copies are grouped."""
-        segment = self._segment
-        if not segment.packed_forms:
-            segment.pack()
-        if segment.packed_forms and segment.duplicates is None:
-            self._packed = segment.packed
-        return self._packed
+    def _find_packed(self) -> list[_Part]:
+        """Return the packed parts; none while kernels are not compiled, or where rows repeat."""
+        found = []
+        for part in self._parts:
+            segment = part.segment
+            if not segment.packed_forms:
+                segment.pack()
+            if not segment.packed_forms or segment.duplicates is not None:
+                return []
+            left = segment.left
+            filters = NO_FILTERS if left is None else (*NO_FILTERS[:3], left.mask)
+            found.append(_Part(segment, segment.packed, filters, len(segment.numbers)))
+        self._packed = found
+        return found
+
+    def _ids_at(self, positions: Integers) -> Ids:
+        """Return the ids at positions that a search has found."""
+        values = [part.ids.values for part in self._parts]
+        ids: Ids = np.empty(positions.shape, np.result_type(*values))
+        for part, own in zip(self._parts, values, strict=True):
+            numbers, is_here = part.segment.locate(positions)
+            ids[is_here] = own[numbers[is_here]]
+        return ids

@@ -25,7 +25,7 @@ from fastcos.engine.packing import (
 from fastcos.engine.range_candidates import find_candidates
 from fastcos.engine.segments import exclusions_within
 from fastcos.kernels import exhaustive_top_k
-from fastcos.measures.base import Measure, UpperBounded, get_measure
+from fastcos.measures.base import Measure, get_measure, is_upper_bounded
 from fastcos.neighbors.lists import score_by_measure
 from fastcos.neighbors.search import as_options, fit_items
 from fastcos.neighbors.types import FittedItems, Threshold, as_threshold
@@ -132,7 +132,7 @@ def pairs_above(
     queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, kind)
     exact = _least_raw_scores(lambda raw: measure.to_score(raw[:, None], Q)[:, 0] >= least, n, kind)
     thresholds = exact
-    if isinstance(measure, UpperBounded):
+    if is_upper_bounded(measure):
         thresholds = _least_raw_scores(lambda raw: measure.upper_bound(Q, raw) >= exact, n, kind)
     found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
     for segment in items.segments:
@@ -144,7 +144,7 @@ def pairs_above(
             continue
         left = scan.as_wide(queries, segment.encoded.rows)
         starts, columns = _candidates(segment.packed, left, here, thresholds, options, some)
-        if isinstance(measure, UpperBounded):
+        if is_upper_bounded(measure):
             raw = score_by_measure(measure, segment.rows, Q, starts, columns)
             query = np.repeat(np.arange(n), np.diff(starts))
             kept = np.flatnonzero(raw >= exact[query])

@@ -23,10 +23,10 @@ from fastcos.engine.segments import Segment
 from fastcos.measures.base import (
     Measure,
     Plain,
-    UpperBounded,
     capabilities,
     encode_segment,
     get_measure,
+    is_upper_bounded,
     require,
 )
 from fastcos.neighbors.bits import BIT_MEASURES, bit_top_k
@@ -394,7 +394,7 @@ def best_of_items(
         limited = ExecutionOptions(
             options.n_threads, memory, None if report is None else report(share)
         )
-        if isinstance(measure, UpperBounded):
+        if is_upper_bounded(measure):
             from fastcos.neighbors.filter_refine import filter_and_refine
 
             find: segments.Search = functools.partial(

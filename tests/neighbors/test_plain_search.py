@@ -147,3 +147,22 @@ def test_bits_do_not_depend_on_threads(n_threads):
             np.testing.assert_array_equal(one, other)
     with pytest.raises(ValueError, match="n_threads must be a whole number"):
         index.search(rows[:1], 10, n_threads=0)
+
+
+@pytest.mark.parametrize("measure", FORMS)
+def test_parts_and_removed_items_are_searched_alike(measure):
+    rows = RNG.standard_normal((6000, 24)).astype(np.float32)
+    index = fastcos.SimilarityIndex(measure).fit(rows[:5000])
+    index.add(rows[5000:5900])
+    index.add(rows[5900:])
+    gone = RNG.permutation(6000)[:800]
+    index.remove(gone)
+    index.upsert(rows[:40] + 1, ids=np.setdiff1d(np.arange(6000), gone)[:40])
+    live = index.ids_of(np.arange(6000))
+    queries = RNG.standard_normal((9, 24)).astype(np.float32)
+    for k in (1, 10, 600):
+        found = [index.search(queries, k) for _ in range(2)][1]
+        expected = index.search(queries, k, min_score=-1e9)  # with one step more
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert np.isin(found.ids, live[live >= 0]).all()
