@@ -70,6 +70,6 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
         made = kind(**values)
         if counts.min() < 0 or counts.sum() != made.n_pairs:
             raise ValueError(f"counts must sum to {made.n_pairs}, got {counts.sum()}")
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise FastcosFormatError(f"{path} is no calibration: {error}") from None
     return made

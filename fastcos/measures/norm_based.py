@@ -55,7 +55,7 @@ class _MeanNorm(Plain):
 
 @register
 class ScaledSimilarity(_MeanNorm):
-    """α cosine + (1 - α) (|x| + |y|) / mean norm.
+    """α cosine + (1 - α) (|x| + |y|) / mean norm, that of the items that are not zero.
 
     Pitfall: unbounded, and for a given query it ranks by α cosine + (1 - α) |y|, that is by
     popularity where norms follow it. The source has raw norms, which depend on units; they are
@@ -92,7 +92,7 @@ class ScaledSimilarity(_MeanNorm):
 
 @register
 class FeatureAugmented(_MeanNorm):
-    """Inner product of [unit x, β |x| / mean norm], or their cosine.
+    """Inner product of [unit x, β |x| / mean norm of items not zero], or their cosine.
 
     Pitfall: long rows are alike for being long. The value is the cosine plus β² |x||y| / m², or,
     normalized, that divided by the lengths of the augmented rows. Source: You arXiv:2504.16318, up
