@@ -1,7 +1,7 @@
 """Error rates of the gate: `python -m bench.calibrate RECORD.jsonl --minutes 4`, repeatedly.
 
-The arms: this fastcos against itself, and against itself with calls that take 5 to 30% longer
-(BENCH_SLOWDOWN, in test_throughput.py). The record, docs/dev/gate_record.jsonl, holds pairs of
+The arms: gate/toy.py against itself, and against itself with calls that take 5 to 30% longer
+(BENCH_SLOWDOWN). The record, docs/dev/gate_record.jsonl, holds pairs of
 processes as the gate runs them, one line each, so that slices of different hours and cores add up.
 Every benchmark of an arm is measured until the gate has decided it. `--docs`
 passes the record to the gate's own code, and writes the error rates into docs/dev/benchmarks.md.
@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import datetime
 import json
+import os
 import sys
 import time
 from collections import defaultdict
@@ -29,11 +30,8 @@ DOCS = Path(__file__).parents[1] / "docs" / "dev" / "benchmarks.md"
 BEGIN, END = "<!-- begin bench.calibrate -->\n", "<!-- end bench.calibrate -->\n"
 # pairs between two checks of what is undecided
 BATCH = 6
-# benchmarks of 30 us to 30 ms, of one thread and without large inputs, as -k takes them
-SELECTED = (
-    "TVIndex or Selection-candidates500 or Weighting-normalise or SmallSearch-queries1-1000x64 "
-)
-SELECTED += "or VertexAttack or Metric-map_at_r or Recommend"
+# a toy project, which starts quickly; the options and fixtures of bench/ do not apply
+TESTS = [BENCH / "gate" / "toy.py", "--noconftest", "-c", os.devnull]
 # slow-down, verdicts per benchmark, and one benchmark of how many is measured: at the tolerance,
 # 10%, each comparison takes the most pairs
 ARMS = {
@@ -80,12 +78,7 @@ def read(path):
 def pair_of(arm):
     """Return the function that measures one pair of an arm."""
     sides = [
-        serving(
-            sys.executable,
-            [BENCH, "--cases", "regular", "-k", SELECTED],
-            1,
-            {"BENCH_SLOWDOWN": str(slowdown)},
-        )
+        serving(sys.executable, TESTS, 1, {"BENCH_SLOWDOWN": str(slowdown)})
         for slowdown in (0, ARMS[arm][0])
     ]
     return interleaved(*sides)

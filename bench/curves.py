@@ -120,8 +120,8 @@ def model_lines(name, axis, points, cases, bandwidth):
     ]
     if (name, axis) in FAR:
         title, *far = FAR[name, axis]
-        hours = predict(fit(points, bandwidth), *far, bandwidth) / 3600
-        lines.append(f"| {title} | all | {hours:.3g} h | | not known |")
+        minutes = predict(fit(points, bandwidth), *far, bandwidth) / 60
+        lines.append(f"| {title} | all | {minutes:.3g} minutes | | not known |")
     return lines
 
 

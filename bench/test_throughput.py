@@ -10,9 +10,6 @@ of its tests; each test hands the seconds of its library to pytest-benchmark.
 
 import functools
 import itertools
-import os
-import time
-import timeit
 
 import pytest
 from llvmlite import binding
@@ -21,9 +18,6 @@ from bench import turns
 from bench.inputs import MissingData
 from bench.worker import OURS
 from bench.workloads import WORKLOADS, WrongAnswer, cases, label, prepared, words
-
-# rounds of a call by the gate; how long they take is limited by --benchmark-max-time
-MOST_ROUNDS = 500
 
 
 class Timer:
@@ -64,39 +58,6 @@ def is_gate(config):
     return any(type(plugin).__name__ == "Server" for plugin in config.pluginmanager.get_plugins())
 
 
-@functools.cache
-def slowed(call, share):
-    """Return a call that takes a share longer: bench.calibrate measures the gate with it.
-
-    It spins by counting: to read the CPU clock in every call would slow down short ones by more.
-    """
-    count = 20_000
-    count = int(count * share * cpu_seconds(call) / cpu_seconds(lambda: spin(count)))
-
-    def slower():
-        call()
-        spin(count)
-
-    return slower
-
-
-def spin(count):
-    for _ in range(count):
-        pass
-
-
-def cpu_seconds(call):
-    """Return the mean CPU seconds of as many calls as take 0.2 s."""
-    number, seconds = timeit.Timer(call, timer=time.process_time).autorange()
-    return seconds / number
-
-
-def by_the_gate(workload, benchmark):
-    """Benchmark fastcos in this process: the gate has turns of its own."""
-    share = float(os.environ.get("BENCH_SLOWDOWN", "0"))
-    benchmark(slowed(workload.call, share) if share else workload.call)
-
-
 @functools.lru_cache(1)
 def outcome(kind, case, libraries, processes, budget):
     """Return the Outcome of a case, measured once."""
@@ -116,7 +77,7 @@ def test_throughput(kind, case, library, benchmark, request):
     libraries = selected(request.session, kind, case)
     try:
         if is_gate(config) or (not benchmark.enabled and libraries == (OURS,)):
-            by_the_gate(prepared(kind, case), benchmark)
+            benchmark(prepared(kind, case).call)
             return
         processes = config.getoption("processes") if benchmark.enabled else 1
         budget = float(config.getoption("benchmark_max_time")) * benchmark.enabled

@@ -107,15 +107,16 @@ def words(kind, case):
     """Return a case as people say it: one query, 10,000 rows x 64, k = 10, in a loop."""
     if not kind.phrase:
         return label(kind, case)
-    given = {name: f"{value:,}" if isinstance(value, int) else str(value).replace(" x ", " rows x ")
-             for name, value in case.items()}  # fmt: skip
+    given = {
+        name: f"{value:,}" if isinstance(value, int) else str(value).replace(" x ", " rows x ")
+        for name, value in case.items()
+    }
     if "queries" in case:
         given["queries"] = "one query" if case["queries"] == 1 else f"{case['queries']:,} queries"
-    shape = inputs.SHAPES.get(case.get("shape"))
-    if shape is not None:
-        given["shape"] = (
-            f"{shape[0]:,} users x {shape[1]:,} items, {shape[2] / 1e6:.2g} M non-zeros"
-        )
+    if "shape" in case:
+        name = case["shape"]
+        n, p, nnz = inputs.SHAPES.get(name) or (int(number) for number in name.split(" x "))
+        given["shape"] = f"{n:,} users x {p:,} items, {nnz / 1e6:.2g} M non-zeros"
     ending = ", after a pause" if kind.state == "rested" else ", in a loop"
     return kind.phrase.format(**given) + (ending if case.get("queries", 99) <= 16 else "")
 

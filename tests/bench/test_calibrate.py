@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench import calibrate
-from bench.test_throughput import cpu_seconds, slowed, spin
+from bench.gate.toy import seconds, slowed, spin
 
 NAMES = ("a", "b")
 
@@ -54,5 +54,5 @@ def test_slowed_call_takes_a_share_longer():
     def call():
         spin(100_000)
 
-    ratios = [cpu_seconds(slowed(call, 2.0)) / cpu_seconds(call) for _ in range(3)]
+    ratios = [seconds(slowed(call, 2.0)) / seconds(call) for _ in range(3)]
     assert 2.0 < np.median(ratios) < 4.0

@@ -83,6 +83,13 @@ def test_model_predicts_times_of_its_own_form():
     assert curves.predict((0.0, 1e-12), 1, 1e6, 1e6, 1e6) == 1.0
 
 
+def test_published_predictions_are_within_a_quarter():
+    table = (ROOT / "bench" / "model.md").read_text("utf8").splitlines()
+    errors = [line.split("|")[-2].strip() for line in table if line.count("%")]
+    assert len(errors) >= 2
+    assert all(abs(float(one.rstrip("%"))) <= 25 for one in errors)
+
+
 def test_roofline_prints_selected_cases():
     table = output("bench.roofline -k Selection --processes 2")
     assert [line.split(" | ")[0] for line in table[4:]] == ["| Selection candidates=100000 k=100"]
