@@ -68,7 +68,23 @@ def few_queries(n_items):
         for n in (1, 16, 48, 64, 65, 96, 128)
     }
     table = ((n, ms, ms / n) for n, ms in spent.items())
-    show(f"_FEW_QUERIES: {n_items:,} x 128", ("queries", "ms", "ms a query"), table)
+    show(f"FEW_QUERIES: {n_items:,} x 128", ("queries", "ms", "ms a query"), table)
+
+
+def threads_of_few_queries():
+    """One thread, or two that share the items however few these are."""
+    one, two = (OPTIONS._replace(n_threads=n) for n in (1, 2))
+    least, table = scan._LEAST_BYTES, []
+    for n_items, n in ((4_000, 1), (8_000, 1), (16_000, 1), (32_000, 1), (4_000, 16), (16_000, 16)):
+        items, packed = encoded(n_items, 128)
+        some, nothing, k, _ = queries(items, n)
+        scan._LEAST_BYTES = 1
+        scan._plan_runs.cache_clear()
+        ways = (partial(scan.search, packed, some, nothing, k, way) for way in (one, two))
+        table.append((f"{n_items:,}", n, *(1000 * milliseconds(way) for way in ways)))
+    scan._LEAST_BYTES = least
+    scan._plan_runs.cache_clear()
+    show("_LEAST_BYTES: rows of 128 columns, us", ("rows", "queries", "one", "two"), table)
 
 
 def panels_of_a_run():
@@ -76,6 +92,7 @@ def panels_of_a_run():
     table = []
     for panels in (512, 2048, 8192, 32768):
         scan._MOST_PANELS = panels
+        scan._plan_runs.cache_clear()
         table.append((panels, milliseconds(partial(scan.search, packed, *queries(items, 64)))))
     show("_MOST_PANELS: 64 queries of 1,000,000 x 128", ("panels of a run", "ms"), table)
 
@@ -118,6 +135,7 @@ if __name__ == "__main__":
         packing_against_scoring(columns)
     for n in (8_000, 200_000):
         few_queries(n)
+    threads_of_few_queries()
     panels_of_a_run()
     duplicates()
     extra_candidates()

@@ -8,7 +8,7 @@ from typing import Any
 from fastcos import config
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, print_table
-from fastcos.kernels import code_cache, cpu
+from fastcos.kernels import code_cache, cpu, tile_top_k, tiles
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
@@ -61,6 +61,7 @@ def findings() -> dict[str, Any]:
         "cache_directory": str(directory),
         "cache_writable": _writable(directory),
         "compiled_signatures_cached": sum(1 for _ in directory.rglob("*-*")),
+        "search_is_compiled": tile_top_k.scan_panels.is_ready() if tiles.AVAILABLE else False,
         "blas": [
             {key: library.get(key) for key in ("prefix", "version", "architecture", "num_threads")}
             for library in threadpool_info()
@@ -81,8 +82,8 @@ def advice(found: dict[str, Any]) -> list[str]:
             "Set FASTCOS_CACHE_DIR to a writable folder.",
         ),
         (
-            found["cache_writable"] and not found["compiled_signatures_cached"],
-            "No kernel is compiled yet: run fastcos warmup, or wait in each first call.",
+            found["cache_writable"] and not found["search_is_compiled"],
+            "The search is not compiled yet, and runs in NumPy until it is: run fastcos warmup.",
         ),
         (
             threads > cores,

@@ -17,6 +17,11 @@ drop has a score strictly below the k-th best; the proof heads ``fastcos.kernels
 Survivors are scored in float64 in a fixed order of summation, so that the bits do not depend on
 threads, blocks, segments or instruction set.
 
+Up to 64 queries are searched by ``scan.scan_few``: one launch of one kernel, which measures,
+scales and packs the queries, scans the panels, scores and sorts. ``neighbors.plain_search`` calls
+it without the steps before it. While kernels are not compiled ``uncompiled`` searches in NumPy,
+and ``background`` starts a process that compiles them (``compile_searches``).
+
 ``packing`` holds the types and the packed form, ``scan`` the search of packed items,
 ``range_candidates`` all items that may reach a threshold, ``segments`` planning and merging,
 ``duplicates`` groups of duplicate rows, ``safe_norms`` rows whose squares would underflow, and

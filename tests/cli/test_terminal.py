@@ -209,7 +209,7 @@ def test_doctor_advises_on_each_problem():
     fine = {
         "cache_directory": "/c",
         "cache_writable": True,
-        "compiled_signatures_cached": 3,
+        "search_is_compiled": True,
         "threads": 2,
         "cores_allowed": 2,
         "instruction_set": "vnni",
@@ -218,7 +218,7 @@ def test_doctor_advises_on_each_problem():
     assert doctor.advice(fine) == []
     wrong = {
         "cache_writable": (False, "FASTCOS_CACHE_DIR"),
-        "compiled_signatures_cached": (0, "fastcos warmup"),
+        "search_is_compiled": (False, "fastcos warmup"),
         "threads": (3, "3 threads share 2 cores"),
         "instruction_set": ("avx2", "limits the kernels to avx2"),
     }
