@@ -2,8 +2,9 @@
 
 A case is a pair (query, k); equal indices in equal order for k settle every smaller k too. The rows
 come from families that are hard for upper bounds, in sizes around the engine's blocks, as float32
-and float64. Each call goes through a random entry point with random threads, working memory,
-instruction set and batches of queries. The reference is the float64 score of every pair, sorted.
+and float64, in either byte order, of ordinary and of extreme magnitude. Each call goes through a
+random entry point with random threads, working memory, instruction set and batches of queries. The
+reference is the float64 score of every pair, sorted.
 """
 
 import json
@@ -31,6 +32,8 @@ WIDTHS = (1, 63, 64, 384, 1000, 1536, 3072)
 NEIGHBOURS = (1, 2, 5, 10, 50, 100)
 # MiB: from one row per block to all rows in one block
 MEMORIES = (0.001, 0.01, 0.1, 1.0, 64.0)
+# powers of two by which rows are multiplied
+_LARGEST_EXPONENTS = {"f": 110, "d": 400}
 ENTRY_POINTS = ("top_k", "mapped top_k", "index", "changed index", "mapped index")
 
 
@@ -44,6 +47,12 @@ def draw_case(rng):
     complete = n <= 129 and rng.random() < 0.05
     k = most if complete else min(most, int(rng.choice(NEIGHBOURS)))
     X = family(n, d)[rng.permutation(n)].astype(rng.choice([np.float32, np.float64]))
+    if rng.random() < 0.25:  # magnitudes whose squares float64 just holds, float32 does not
+        most = _LARGEST_EXPONENTS[X.dtype.char]
+        scaled = np.ldexp(X, int(rng.integers(-most, most)))
+        X = scaled if np.isfinite(scaled).all() else X
+    if rng.random() < 0.25:
+        X = X.astype(X.dtype.newbyteorder(">"))
     return family.__name__, X, str(rng.choice(list(MEASURES))), k, own
 
 
