@@ -30,6 +30,7 @@ from fastcos.auditing.item_audit import audit
 from fastcos.auditing.label_recovery import label_recovery_range
 from fastcos.auditing.model_diff import diff_models
 from fastcos.auditing.report import Audit
+from fastcos.auditing.worst_rescaling import WorstRescaling, worst_rescaling
 from fastcos.rescaling.canonical import canonicalize, query_metric
 from fastcos.rescaling.cosine_bounds import (
     cosine_interval,
@@ -41,6 +42,7 @@ from fastcos.rescaling.cosine_bounds import (
 
 __all__ = [
     "Audit",
+    "WorstRescaling",
     "audit",
     "canonicalize",
     "certified_neighbors",
@@ -53,4 +55,5 @@ __all__ = [
     "tv_index",
     "unbounded_range",
     "vertex_attack",
+    "worst_rescaling",
 ]

@@ -1,0 +1,312 @@
+"""Whether the held-out loss chooses a temperature at which cosines recover the clusters.
+
+The paper's simulation, small, under rank x temperature x loss x model, each trained once for 20
+passes and once until the held-out loss has stopped descending. The score is the AUC over pairs of
+items: how often a pair of one cluster has a larger cosine than a pair of two.
+
+python examples/temperature.py --output docs/temperature.csv --page docs/dev/temperature.md
+
+Models: ``CosineMF``, whose users are means of their items, with 300 or 32 drawn negatives or with
+negative sampling; users with free vectors, and users encoded by two layers, both with the full
+softmax and full-batch Adam. Lines that are in the csv are not computed again; ``--seconds`` stops
+earlier.
+"""
+
+import argparse
+import csv
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.stats
+
+import fastcos
+from fastcos.metrics import pair_auc
+
+N_USERS, N_ITEMS, SEEDS = 1000, 200, 10
+RANKS, TEMPERATURES = (6, 10, 50), (0.07, 0.1, 0.15, 0.25, 1.0)
+# passes, and passes without a lower held-out loss after which training stops
+SHORT, LONG = (20, 3), (400, 15)
+SHARED = {
+    "CosineMF": {"n_negatives": 300},
+    "CosineMF, 32 negatives": {"n_negatives": 32},
+    "CosineMF, negative sampling": {"loss": "negative_sampling", "n_negatives": 32},
+}
+WORD2VEC = {
+    f"word2vec, {n} negatives": {
+        "similarity": "dot", "loss": "negative_sampling", "item_bias": False, "n_negatives": n,
+    }
+    for n in (1, 5, 25, 256, 1024)
+}  # fmt: skip
+# negatives of each interaction, for the loss in expectation
+EXPECTED = (1, 5, 25)
+HIDDEN, RATE, STEPS, PATIENCE = 64, 0.03, 600, 40
+FIELDS = ("model", "rank", "temperature", "passes", "seed", "auc", "loss", "stopped_at")
+START, END = "<!-- {}: made by examples/temperature.py -->", "<!-- end of {} -->"
+
+
+def units(rows):
+    """Rows of norm 1, and the norms."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True) + 1e-12
+    return rows / norms, norms
+
+
+def through_units(gradient, unit, norms):
+    """The gradient with respect to rows from that of their unit vectors."""
+    return (gradient - unit * (gradient * unit).sum(axis=1, keepdims=True)) / norms
+
+
+def by_gradient(X, rank, temperature, tower, short, seed):
+    """Item vectors of the lowest held-out loss, that loss, and its step: Adam on all users.
+
+    Users have free vectors, or those of a network with one hidden layer, ``tower``.
+    """
+    random = np.random.default_rng(seed)
+    seen = X.toarray() > 0
+    held = seen & (random.random(seen.shape) < 0.05)
+    seen &= ~held
+    inputs, _ = units(seen.astype(float))
+    n, p = seen.shape
+    items, bias = random.standard_normal((p, rank)), np.zeros(p)
+    if tower:
+        users = [
+            random.standard_normal((p, HIDDEN)) / np.sqrt(p) * 3,
+            random.standard_normal((HIDDEN, rank)) / np.sqrt(HIDDEN),
+        ]
+    else:
+        users = [random.standard_normal((n, rank))]
+    parameters = [items, bias, *users]
+    first, second = ([np.zeros_like(one) for one in parameters] for _ in range(2))
+    best, found, at = np.inf, None, 0
+    for step in range(1, (SHORT[0] * 3 if short else STEPS) + 1):
+        hidden = np.tanh(inputs @ users[0]) if tower else None
+        raw = hidden @ users[1] if tower else users[0]
+        (U, U_norms), (B, B_norms) = units(raw), units(items)
+        logits = U @ B.T / temperature + bias
+        logits -= logits.max(axis=1, keepdims=True)
+        shares = np.exp(logits)
+        shares /= shares.sum(axis=1, keepdims=True)
+        # a held-out item competes with the items that are not in training
+        free = np.where(seen, 0.0, np.exp(logits))
+        loss = float((np.log(free.sum(axis=1))[:, None] - logits)[held].mean())
+        if loss < best - 1e-5:
+            best, found, at = loss, B.copy(), step
+        elif not short and step - at > PATIENCE:
+            break
+        slopes = (shares * seen.sum(axis=1, keepdims=True) - seen) / seen.sum()
+        of_items = through_units(slopes.T @ U / temperature, B, B_norms)
+        of_raw = through_units(slopes @ B / temperature, U, U_norms)
+        if tower:
+            of_hidden = (of_raw @ users[1].T) * (1 - hidden**2)
+            of_users = [inputs.T @ of_hidden, hidden.T @ of_raw]
+        else:
+            of_users = [of_raw]
+        gradients = [of_items, slopes.sum(axis=0), *of_users]
+        for one, slope, m, v in zip(parameters, gradients, first, second, strict=True):
+            m += 0.1 * (slope - m)
+            v += 0.001 * (slope**2 - v)
+            one -= RATE * m / (1 - 0.9**step) / (np.sqrt(v / (1 - 0.999**step)) + 1e-12)
+    return found, best, at
+
+
+def by_word2vec(X, rank, n_negatives, short, seed):
+    """Item vectors of word2vec's loss in expectation: free vectors, no bias, Adam on all users."""
+    random, seen = np.random.default_rng(seed), X.toarray().astype(float)
+    parameters = [random.standard_normal((n, rank)) * 0.3 for n in seen.shape]
+    noise = seen.sum(axis=0) ** 0.75
+    negatives = n_negatives * seen.sum(axis=1, keepdims=True) * (noise / noise.sum())
+    moments = [(np.zeros_like(one), np.zeros_like(one)) for one in parameters]
+    for step in range(1, (SHORT[0] * 3 if short else STEPS) + 1):
+        P, Q = parameters
+        slopes = ((seen + negatives) / (1 + np.exp(-(P @ Q.T))) - seen) / seen.sum()
+        for one, slope, (m, v) in zip(parameters, (slopes @ Q, slopes.T @ P), moments, strict=True):
+            m += 0.1 * (slope - m)
+            v += 0.001 * (slope**2 - v)
+            one -= RATE * m / (1 - 0.9**step) / (np.sqrt(v / (1 - 0.999**step)) + 1e-12)
+    return parameters[1], np.nan, step
+
+
+def runs():
+    """(model, rank, temperature, passes, train): train(X, seed) gives items, loss, last pass."""
+
+    def shared(rank, temperature, given, passes):
+        def train(X, seed):
+            limits = {"max_iter": passes[0], "n_iter_no_change": passes[1]}
+            model = fastcos.CosineMF(
+                rank, temperature=temperature, random_state=seed, **limits, **given
+            ).fit(X)
+            return model.item_embeddings(), model.validation_curve_.min(), model.n_iter_
+
+        return train
+
+    for rank in RANKS:
+        for passes, word in ((SHORT, "20"), (LONG, "all")):
+            for temperature in TEMPERATURES:
+                for name, given in SHARED.items():
+                    yield name, rank, temperature, word, shared(rank, temperature, given, passes)
+                for name, tower in (("free users", False), ("two layers", True)):
+
+                    def train(X, seed, rank=rank, t=temperature, tower=tower, short=word == "20"):
+                        return by_gradient(X, rank, t, tower, short, seed)
+
+                    yield name, rank, temperature, word, train
+    for rank in RANKS[1:]:
+        for passes, word in ((SHORT, "20"), (LONG, "all")):
+            for name, given in WORD2VEC.items():
+                yield name, rank, 1.0, word, shared(rank, 1.0, given, passes)
+            for n in EXPECTED:
+
+                def train(X, seed, rank=rank, n=n, short=word == "20"):
+                    return by_word2vec(X, rank, n, short, seed)
+
+                yield f"word2vec in expectation, {n} negatives", rank, 1.0, word, train
+
+
+def read(path):
+    """(auc, loss) by (model, rank, temperature, passes) and seed."""
+    found = {}
+    if path.exists():
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                key = row["model"], int(row["rank"]), float(row["temperature"]), row["passes"]
+                value = float(row["auc"]), float(row["loss"])
+                found.setdefault(key, {})[int(row["seed"])] = value
+    return found
+
+
+def fill(path, n_seeds, seconds, only=None):
+    """Compute the missing lines of the csv."""
+    started, found = time.monotonic(), read(path)
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        out = csv.writer(file)
+        if new:
+            out.writerow(FIELDS)
+        for seed in range(n_seeds):
+            X, cluster, *_ = fastcos.simulate_interactions(N_USERS, N_ITEMS, random_state=seed)
+            for name, rank, temperature, passes, train in runs():
+                key = name, rank, temperature, passes
+                if seed in found.get(key, {}) or (only and not name.startswith(only)):
+                    continue
+                if time.monotonic() - started > seconds:
+                    return
+                items, loss, at = train(X, seed)
+                value = pair_auc(items, cluster).value
+                out.writerow([*key, seed, f"{value:.5f}", f"{loss:.5f}", at])
+                file.flush()
+
+
+def interval(values):
+    """Mean ± half width of the 95 % t interval."""
+    width = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values)
+    return f"{np.mean(values):.3f} ± {width:.3f}"
+
+
+def chosen(found, name, rank, passes):
+    """By seed: the temperature of the lowest loss, its AUC, and the best AUC."""
+    of_each = [found.get((name, rank, t, passes), {}) for t in TEMPERATURES]
+    seeds = sorted(set.intersection(*(set(one) for one in of_each)))
+    losses = np.array([[one[s][1] for one in of_each] for s in seeds])
+    aucs = np.array([[one[s][0] for one in of_each] for s in seeds])
+    if not seeds:
+        return None
+    at = losses.argmin(axis=1)
+    return at, aucs[np.arange(len(seeds)), at], aucs
+
+
+def table(found):
+    """Markdown: AUC by temperature, and what choosing it by the loss costs."""
+    names = [*SHARED, "free users", "two layers"]
+    head = ["model", "rank", "passes", *(f"{t:g}" for t in TEMPERATURES),
+            "τ of the lowest loss", "AUC there", "cost against the best τ", "seeds"]  # fmt: skip
+    out = ["| " + " | ".join(head) + " |", "|---|---:|---|" + "---:|" * (len(head) - 3)]
+    for name in names:
+        for rank in RANKS:
+            for passes in ("20", "all"):
+                picked = chosen(found, name, rank, passes)
+                if picked is None or len(picked[0]) < 2:
+                    continue
+                at, auc, aucs = picked
+                taken = [f"{TEMPERATURES[t]:g} x{(at == t).sum()}" for t in sorted(set(at))]
+                cells = [name, rank, passes, *(f"{v:.3f}" for v in aucs.mean(axis=0)),
+                         ", ".join(taken), f"{auc.mean():.3f}",
+                         interval(aucs.max(axis=1) - auc), len(at)]  # fmt: skip
+                out.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(out)
+
+
+def word2vec_table(found):
+    """Markdown: AUC of word2vec's loss by number of negatives, rank and passes."""
+    keys = [(rank, passes) for rank in RANKS[1:] for passes in ("20", "all")]
+    head = ["trained by", "negatives", *(f"rank {rank}, {passes} passes" for rank, passes in keys)]
+    out = ["| " + " | ".join(head) + " |", "|---|---:|" + "---:|" * len(keys)]
+    names = [*WORD2VEC, *(f"word2vec in expectation, {n} negatives" for n in EXPECTED)]
+    for name in names:
+        own = "in expectation" in name
+        trained = "all users at once, each interaction" if own else "CosineMF, each batch"
+        cells = [trained, name.split(", ")[1].split()[0]]
+        for rank, passes in keys:
+            scores = found.get((name, rank, 1.0, passes), {})
+            cells.append(interval([s[0] for s in scores.values()]) if len(scores) > 1 else "-")
+        out.append("| " + " | ".join(cells) + " |")
+    return "\n".join(out)
+
+
+def figure(found, path):
+    """AUC against held-out loss, a line per rank, a panel per model; trained until it stops."""
+    import matplotlib.pyplot as plt
+
+    from fastcos.plots.style import line_style
+
+    names = ["CosineMF", "CosineMF, negative sampling", "free users", "two layers"]
+    drawn, axes = plt.subplots(1, len(names), figsize=(13, 3.2), sharey=True)
+    for ax, name in zip(axes, names, strict=True):
+        for number, rank in enumerate(RANKS):
+            points = [
+                np.mean(list(found[name, rank, t, "all"].values()), axis=0)
+                for t in TEMPERATURES
+                if found.get((name, rank, t, "all"))
+            ]
+            if not points:
+                continue
+            aucs, losses = np.array(points).T
+            ax.plot(losses - losses.min(), aucs, label=f"rank {rank}", **line_style(number))
+            for t, x, y in zip(TEMPERATURES, losses - losses.min(), aucs, strict=False):
+                ax.annotate(f"{t:g}", (x, y), fontsize=6, xytext=(2, 2), textcoords="offset points")
+        ax.set_title(name, fontsize=9)
+        ax.set_xlabel("held-out loss above the lowest")
+    axes[0].set_ylabel("AUC of the clusters")
+    axes[0].legend(fontsize=7)
+    drawn.tight_layout()
+    drawn.savefig(path, dpi=110)
+    plt.close(drawn)
+
+
+def main():
+    """Compute what is missing, and write the tables and the figure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=Path("temperature.csv"))
+    parser.add_argument("--page", type=Path, help="Markdown file whose tables are replaced")
+    parser.add_argument("--figure", type=Path, help="PNG file")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--seconds", type=float, default=np.inf, help="stop computing after these")
+    parser.add_argument("--only", help="models whose names start so")
+    given = parser.parse_args()
+    fill(given.output, given.seeds, given.seconds, given.only)
+    found = read(given.output)
+    texts = {"temperatures": table(found), "negatives": word2vec_table(found)}
+    if given.figure is not None:
+        figure(found, given.figure)
+    if given.page is None:
+        print(*texts.values(), sep="\n\n")
+        return
+    page = given.page.read_text("utf8")
+    for name, text in texts.items():
+        start, end = START.format(name), END.format(name)
+        before, after = page.partition(start)[0], page.partition(end)[2]
+        page = f"{before}{start}\n\n{text}\n\n{end}{after}"
+    given.page.write_text(page, "utf8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The worst single map: its map loses what it says, and no fewer than other maps do."""
+
+import numpy as np
+import pytest
+
+import fastcos
+from fastcos.auditing import certified_neighbors, vertex_attack, worst_rescaling
+from tests.oracles.audit import neighbour_sets, random_map, vertices
+
+
+def lost(items, images, k):
+    """Share of the k nearest that are not of the k nearest among images."""
+    before, after = neighbour_sets(items, k), neighbour_sets(images, k)
+    return float((before & ~after).sum() / before.sum())
+
+
+@pytest.fixture(scope="module")
+def items():
+    return np.random.default_rng(0).standard_normal((120, 9)) * np.geomspace(3, 0.3, 9)
+
+
+@pytest.mark.parametrize("family", ["rescaling", "linear"])
+def test_worst_rescaling_returns_a_map_that_loses_its_share(items, family):
+    found = worst_rescaling(items, 5, 1.3, family=family)
+    images = items * found.map if family == "rescaling" else items @ found.map
+    sizes = found.map if family == "rescaling" else np.linalg.svd(found.map, compute_uv=False)
+    assert sizes.max() / sizes.min() <= 1.3 * (1 + 1e-12)
+    assert found.n_items == 120
+    assert found.error == 0
+    # a list that ends before the last item may miss a loss, never add one
+    assert found.replaced <= lost(items, images, 5) + 1e-12
+    assert found.replaced >= lost(items, images, 5) - 0.01
+
+
+def test_worst_rescaling_finds_the_worst_vertex(items):
+    K = 1.2**2
+    truth = max(lost(items, items * np.sqrt(w), 5) for w in vertices(9, K))
+    assert worst_rescaling(items, 5, 1.2).replaced == pytest.approx(truth, abs=1e-12)
+
+
+@pytest.mark.parametrize("condition", [1.05, 1.2, 1.6])
+def test_random_is_below_worst_is_below_union(items, condition):
+    rng = np.random.default_rng(1)
+    found = worst_rescaling(items, 5, condition)
+    linear = worst_rescaling(items, 5, condition, family="linear")
+    drawn = [
+        lost(items, items * np.exp(rng.uniform(0, np.log(condition), 9)), 5) for _ in range(100)
+    ]
+    mapped = [lost(items, items @ random_map(rng, 9, condition), 5) for _ in range(100)]
+    certified = certified_neighbors(items, 5, condition, family="rescaling").certified.mean()
+    certified_linear = certified_neighbors(items, 5, condition).certified.mean()
+    attacked = np.isfinite(vertex_attack(items, 5, condition).radius).mean()
+    assert max(drawn) <= found.replaced <= linear.replaced
+    assert max(mapped) <= linear.replaced <= 1 - certified_linear
+    assert found.replaced <= 1 - certified
+    assert found.replaced <= attacked
+
+
+@pytest.mark.parametrize(
+    ("users", "n_items", "rank", "seed", "condition", "least"),
+    [
+        (1500, 300, 20, 3, 1.1, 0.05),
+        (1500, 300, 20, 3, 1.2, 0.085),
+        pytest.param(20_000, 1000, 50, 0, 1.2, 0.12, marks=pytest.mark.slow),
+    ],
+)
+def test_worst_rescaling_on_simulations(users, n_items, rank, seed, condition, least):
+    """At least what an annealing of minutes by other code found, less half a per cent."""
+    X = fastcos.simulate_interactions(users, n_items, random_state=seed).X
+    items = fastcos.LinearMF(rank).fit(X).item_embeddings()
+    assert worst_rescaling(items, 10, condition).replaced >= least
+
+
+def test_worst_rescaling_counts_others_than_it_searched():
+    items = np.random.default_rng(2).standard_normal((1500, 6)).astype(np.float32)
+    found = worst_rescaling(items, 3, 1.2, n_starts=2)
+    assert found.n_items == 1000
+    assert 0 < found.error < 0.01
+    assert found.replaced == pytest.approx(lost(items, items * found.map, 3), abs=5 * found.error)
+
+
+@pytest.mark.parametrize("family", ["rescaling", "linear"])
+def test_worst_rescaling_has_the_same_bits_on_any_threads(items, family):
+    one, two = (
+        worst_rescaling(items, 4, 1.2, family=family, n_threads=n, random_state=5) for n in (1, 2)
+    )
+    np.testing.assert_array_equal(one.map, two.map)
+    assert one.replaced == two.replaced
+
+
+def test_worst_rescaling_leaves_out_zero_rows(items):
+    rows = items.copy()
+    rows[7] = 0
+    found = worst_rescaling(rows, 3, 1.2, n_starts=1)
+    assert found.n_items == 119
+    assert found.replaced > 0
+
+
+@pytest.mark.parametrize("family", ["rescaling", "linear"])
+def test_condition_1_and_full_lists_lose_nothing(items, family):
+    assert worst_rescaling(items, 3, 1.0, family=family).replaced == 0
+    assert worst_rescaling(items[:5], 4, 1.5, family=family).replaced == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "given"),
+    [("family", {"family": "other"}), ("n_starts", {"n_starts": 0}), ("k", {"k": 500}),
+     ("condition", {"condition": 0.5})],
+)  # fmt: skip
+def test_worst_rescaling_refuses_wrong_arguments(items, argument, given):
+    with pytest.raises(ValueError, match=argument):
+        worst_rescaling(items, **given)
+
+
+def test_worst_rescaling_refuses_too_few_rows():
+    with pytest.raises(ValueError, match="items"):
+        worst_rescaling(np.eye(3)[[0, 0, 2]] * [1, 1, 0], k=2)
