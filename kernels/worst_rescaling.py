@@ -48,8 +48,12 @@ def count_lost(units, rows, neighbors, k, dimension, weight, products, squares, 
             square = squares[neighbors[i, r]] + weight * y * y
             product = products[i, r] + weight * x * y
             scores[r] = product / np.sqrt(own * square) if square > 0.0 else 0.0
+        nearest = -2.0
+        for r in range(k, m):
+            nearest = max(nearest, scores[r])
         for edge in range(k):
-            if squares[neighbors[i, edge]] <= 0.0:
+            # of k nearer items one at least is no edge
+            if scores[edge] + MARGIN >= nearest or squares[neighbors[i, edge]] <= 0.0:
                 continue
             threshold, nearer = scores[edge] + MARGIN, 0
             for r in range(m):

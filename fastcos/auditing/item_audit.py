@@ -8,7 +8,8 @@ from fastcos import metrics, parallel, validation
 from fastcos.auditing import certificates, edges, variants
 from fastcos.auditing.edges import ItemRows
 from fastcos.auditing.label_recovery import search_rescalings
-from fastcos.auditing.records import TRAINED_ON, VariantScores
+from fastcos.auditing.label_test import test_labels
+from fastcos.auditing.records import DECAY, TRAINED_ON, VariantScores
 from fastcos.auditing.report import Audit
 from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
@@ -47,6 +48,7 @@ def audit(
     k: int = 10,
     condition: float = CONDITION,
     trained_on: str = "unknown",
+    weight_decay: str = "unknown",
     n_threads: int | None = None,
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
@@ -89,6 +91,9 @@ def audit(
         section 2.2, and 5 between the two.
     trained_on : {"dot", "cosine", "unknown"}
         What the loss of the model used. The vectors alone do not show it.
+    weight_decay : {"both", "not both", "unknown"}
+        Whether the loss had weight decay on users and on items, weighted or not. It then chose the
+        scale of each dimension, as in Eq. 2 of the paper, and D is not free.
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional
@@ -134,6 +139,7 @@ def audit(
     if popularity is not None:
         popularity = validation.as_vector("popularity", popularity, p)
     trained_on = validation.as_choice("trained_on", trained_on, TRAINED_ON)
+    weight_decay = validation.as_choice("weight_decay", weight_decay, DECAY)
     generator = validation.as_generator("random_state", random_state)
     directed = np.flatnonzero(sample.norms > 0)
     if len(directed) < k + 1:
@@ -153,12 +159,13 @@ def audit(
         sample.subset(draw(directed, most))
         for most in (_INDEXED_ROWS, _CERTIFIED_ROWS, _LISTED_ROWS)
     )
-    labelled = recovery = None
+    labelled = recovery = tested = None
     if codes is not None:
         numbers = draw(directed[codes[directed] >= 0], _LABELLED_ROWS)
         labelled = numbers, codes[numbers]
         rows = memmap.take_rows("items", sample.items, numbers)
         recovery = search_rescalings(rows, codes[numbers], condition, generator, n_threads)
+        tested = test_labels(rows, codes[numbers], lists, codes, _names(labels), generator)
     sensitivity, shares = sensitivity_index(indexed, lists[indexed.rows], n_threads)
     in_random_bases = [
         sensitivity_index(certified, lists[certified.rows], n_threads, generator)[0]
@@ -182,15 +189,17 @@ def audit(
         n_sampled=len(certified.rows),
         n_listed=len(listed.rows),
         trained_on=trained_on,
+        weight_decay=weight_decay,
         equal_norms=_equal(sample.norms[directed]),
         parametrization=variants.recognize_parametrization(found_forms) if d > 1 else None,
         sensitivity=sensitivity,
         random_basis_sensitivity=float(np.mean(in_random_bases)),
         dimension_shares=shares,
-        robustness=robustness_curve(certified, linear, k, condition, n_threads),
+        robustness=robustness_curve(certified, linear, k, condition, generator, n_threads),
         given=score(variants.AS_GIVEN),
         parametrizations=found_forms,
         invariant_baselines=tuple(map(score, variants.invariant_baselines(own, users))),
+        label_test=tested,
         label_recovery=recovery,
         hubness=metrics.hubness(lists),
         popularity=(
@@ -232,6 +241,13 @@ def sensitivity_index(
     finite = np.isfinite(indices)
     mean = float(indices[finite].mean()) if finite.any() else 0.0
     return mean, sums / sums.sum() if sums.sum() > 0 else sums
+
+
+def _names(labels: Any) -> list[str]:
+    """Labels by the number that validation gives them: their sorted order."""
+    values = [None if label is None else label for label in np.asarray(labels, object).tolist()]
+    known = {value for value in values if value is not None and value == value}
+    return [str(value) for value in sorted(known)]
 
 
 def _equal(norms: Floats) -> bool:

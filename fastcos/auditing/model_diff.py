@@ -13,7 +13,7 @@ import numpy as np
 
 from fastcos import metrics, validation
 from fastcos.auditing import edges
-from fastcos.auditing.robustness import standard_error
+from fastcos.auditing.sampling import standard_error
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.reports import Estimate, Record, Section, Table, as_table
 from fastcos.rescaling.canonical import query_metric

@@ -6,11 +6,17 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.auditing import attacks, certificates, edges
 from fastcos.auditing.records import RobustnessPoint
+from fastcos.auditing.sampling import standard_error
+from fastcos.auditing.worst_rescaling import MapSearch
 from fastcos.neighbors.index import SimilarityIndex
 from fastcos.validation import Floats
 
 # dense near 1, where most neighbours are lost: the table of docs/howto/audit.md
 CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)
+
+# items and starts of the search for the worst single maps at each condition: with twice the items
+# and four times the starts it finds a twentieth more (tests/auditing/test_worst_rescaling.py)
+_WORST_ROWS, _COUNTED_ROWS, _WORST_STARTS = 300, 500, 4
 
 
 def robustness_curve(
@@ -18,11 +24,13 @@ def robustness_curve(
     linear: Floats,
     k: int,
     condition: float,
+    generator: np.random.Generator,
     n_threads: int | None = None,
 ) -> tuple[RobustnessPoint, ...]:
     """The points at CONDITIONS and at condition, for the sampled rows.
 
-    linear (p, k): radii of all edges under all linear maps.
+    linear (p, k): radii of all edges under all linear maps. generator draws the items of the
+    search for the worst single maps.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
     index = SimilarityIndex(n_threads=n_threads).fit(sample.items)
@@ -33,23 +41,37 @@ def robustness_curve(
     length = min(len(sample.items) - 1, k + attacks.N_LISTED)
     listed = edges.nearest(sample, length, n_threads, index=index).indices
     broken = attacks.attack(sample, listed, certain, conditions, n_threads).radius
+    search = MapSearch(
+        sample,
+        index,
+        k,
+        generator,
+        _WORST_STARTS,
+        n_threads,
+        n_searched=_WORST_ROWS,
+        n_counted=_COUNTED_ROWS,
+    )
     points = []
+    worst = worst_linear = 0.0
     for kappa in conditions.tolist():
         shares = [_share(radius > kappa, radius) for radius in (linear, certain, broken)]
         errors = [
             standard_error(_shares_by_row(radius > kappa, radius), len(sample.items))
             for radius in (certain, broken)
         ]
-        points.append(RobustnessPoint(kappa, *shares, *errors))
+        # a map of a lower condition is one of a higher condition too
+        one = search.worst(kappa)
+        worst = max(worst, one.replaced)
+        worst_linear = max(worst, worst_linear, search.worst_linear(one).replaced)
+        points.append(
+            RobustnessPoint(
+                kappa, *shares, *errors,
+                worst_rescaling=1 - worst,
+                worst_linear=1 - worst_linear,
+                random_rescaling=1 - search.random(kappa),
+            )
+        )  # fmt: skip
     return tuple(points)
-
-
-def standard_error(values: Floats, population: int) -> float:
-    """Standard error of the mean of a sample drawn without replacement; 0 for all of them."""
-    n = len(values)
-    if n < 2 or n >= population:
-        return 0.0
-    return float(values.std(ddof=1) * np.sqrt((1 - n / population) / n))
 
 
 def _share(holds: npt.NDArray[np.bool_], radius: Floats) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from fastcos import metrics, validation
 from fastcos.auditing import edges
 from fastcos.auditing.records import BALANCED, ITEMS_ORTHONORMAL, USERS_ORTHONORMAL, VariantScores
-from fastcos.auditing.robustness import standard_error
+from fastcos.auditing.sampling import standard_error
 from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.measures import Plain
 from fastcos.metrics.list_overlap import jaccard_per_query

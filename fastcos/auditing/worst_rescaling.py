@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from fastcos import parallel, validation
-from fastcos.auditing import certificates
+from fastcos.auditing.edges import ItemRows, as_edges, gather_items, nearest
 from fastcos.auditing.attacks import N_LISTED
-from fastcos.auditing.robustness import standard_error
+from fastcos.auditing.sampling import standard_error
 from fastcos.kernels import worst_rescaling as kernels
 from fastcos.neighbors.index import SimilarityIndex
 from fastcos.reports.table import as_table
@@ -22,6 +22,8 @@ from fastcos.validation import Floats, Integers
 FAMILIES = ("rescaling", "linear")
 # up to so many items, all are searched and counted; else a sample is searched, others counted
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
+# numbers of the rows of all lists in memory, and the fewest items that are sampled in any case
+_ENTRIES, _LEAST_ROWS = 2**24, 100
 # starts of a search; half of them follow gradients, the others are random
 N_STARTS = 16
 # passes over the dimensions from one start; most searches stop after fewer
@@ -31,9 +33,9 @@ _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # share of the weights that a start near the best has at the other end
 _TURNED = 0.1
 # bases of the linear family: each is that of the gradient at the map found in the one before
-_BASES = 3
+_BASES = 2
 # rescalings drawn at random for comparison
-_RANDOM_MAPS = 20
+_RANDOM_MAPS = 5
 
 
 @as_table
@@ -110,9 +112,9 @@ def worst_rescaling(
     -----
     Coordinate ascent: one weight of D at a time is switched between the ends of its range, if more
     neighbours are lost. Starts: the signs of a gradient of the number lost, random ones, and some
-    near the best found so far. For linear maps it runs in the eigenvectors of the gradient by the metric
-    GG'. Maps are searched and counted on all of up to 1,000 items; of more, on 500 and on 1,000
-    others.
+    near the best found so far. For linear maps it runs in the eigenvectors of the gradient by the
+    metric GG'. Maps are searched and counted on all of up to 1,000 items; of more, on 500 and on
+    1,000 others.
 
     Examples
     --------
@@ -123,7 +125,7 @@ def worst_rescaling(
     >>> bool(0.1 < found.replaced < 0.3), float(found.map.max() / found.map.min())
     (True, 1.2)
     """
-    sample, k, condition = certificates.as_edges(items, k, condition, None)
+    sample, k, condition = as_edges(items, k, condition, None)
     family = validation.as_choice("family", family, FAMILIES)
     n_starts = validation.as_count("n_starts", n_starts)
     generator = validation.as_generator("random_state", random_state)
@@ -143,32 +145,39 @@ class MapSearch:
 
     def __init__(
         self,
-        sample: certificates.ItemRows,
+        sample: ItemRows,
         index: SimilarityIndex,
         k: int,
         generator: np.random.Generator,
         n_starts: int = N_STARTS,
         n_threads: int | None = None,
+        n_searched: int = _ALL_ROWS,
+        n_counted: int = _ALL_ROWS,
     ) -> None:
         self._k, self._n_threads, self._n_starts = k, n_threads, n_starts
         self._generator = generator
         directed = generator.permutation(np.flatnonzero(sample.norms > 0))
-        searched = counted = directed
-        if len(directed) > _ALL_ROWS:
-            searched, counted = np.split(directed[: _SEARCHED_ROWS + _ALL_ROWS], [_SEARCHED_ROWS])
+        searched, counted = directed[:n_searched], directed
+        if len(directed) > n_counted:
+            most = _ENTRIES // (sample.items.shape[1] * (k + N_LISTED + 1))
+            n_searched = min(_SEARCHED_ROWS, n_searched, max(_LEAST_ROWS, most // 2))
+            searched, counted = np.split(directed, [n_searched])
+            counted = counted[: min(n_counted, max(_LEAST_ROWS, most))]
         self._searched = _Edges(sample, index, np.sort(searched), k, n_threads)
         self._counted = self._searched
-        if searched is not counted:
+        if len(searched) != len(counted):
             self._counted = _Edges(sample, index, np.sort(counted), k, n_threads)
         self._population = len(sample.items)
         # bests of earlier conditions are starts of later ones
-        self._known: list[Floats] = []
+        self._known: list[Any] = []
 
     def worst(self, condition: float) -> WorstRescaling:
         """The rescaling of this condition that loses most edges."""
         edges, d = self._searched, self._searched.units.shape[1]
         one = np.eye(d)
-        starts = [np.diag(self._gradient(one, condition, width)) > 0 for width in _WIDTHS]
+        starts: list[Any] = [
+            np.diag(self._gradient(one, condition, width)) > 0 for width in _WIDTHS
+        ]
         starts += self._known
         weights = self._climb(edges.units, condition, starts)
         near = self._generator.random((self._n_starts, d)) < _TURNED
@@ -184,7 +193,7 @@ class MapSearch:
         metric = np.diag(rescaling.map**2)
         for _ in range(_BASES):
             vertices = []
-            for width in _WIDTHS:
+            for width in _WIDTHS[1:3]:
                 values, basis = np.linalg.eigh(self._gradient(metric, condition, width))
                 weights = np.where(values > 0, condition**2, 1.0)
                 images = edges.units @ (basis * np.sqrt(weights))
@@ -273,7 +282,7 @@ class _Edges:
 
     def __init__(
         self,
-        sample: certificates.ItemRows,
+        sample: ItemRows,
         index: SimilarityIndex,
         rows: Integers,
         k: int,
@@ -281,8 +290,8 @@ class _Edges:
     ) -> None:
         part = sample.subset(rows)
         length = min(len(sample.items) - 1, k + N_LISTED)
-        lists = certificates.nearest(part, length, n_threads, index=index).indices
-        gathered, neighbors = certificates.gather_items(part, validation.read_only(lists))
+        lists = nearest(part, length, n_threads, index=index).indices
+        gathered, neighbors = gather_items(part, validation.read_only(lists))
         norms = np.where(gathered.norms > 0, gathered.norms, 1.0)
         self.units: Floats = gathered.items.astype(np.float64) / norms[:, None]
         self.rows, self.neighbors = gathered.rows, neighbors

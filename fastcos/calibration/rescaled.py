@@ -61,19 +61,21 @@ class ThresholdRange(Record):
     def verdict(self) -> str:
         """The range in a sentence."""
         return (
-            f"Rescalings D of condition {self.condition:g}, which change no dot product of a "
-            f"model, move the threshold for a rate of {self.fpr:g} from {self.given:.3f} to "
-            f"anything between {self.low:.3f} and {self.high:.3f} (pairs of {self.n_rows:,} items)."
+            f"Rescalings D of condition {self.condition:g} move the threshold for a rate of "
+            f"{self.fpr:g} from {self.given:.3f} to anything between {self.low:.3f} and "
+            f"{self.high:.3f} (pairs of {self.n_rows:,} items)."
         )
 
     def sections(self) -> tuple[Section]:
         """The range of the threshold."""
         return (
             Section(
-                "How far a free choice moves the threshold",
+                "How far a rescaling moves the threshold",
                 (
                     "A rescaling D multiplies the latent dimensions of one side of a model and "
-                    "divides those of the other. It changes cosines, but no dot product. Both "
+                    "divides those of the other: no dot product changes, but cosines do. If the "
+                    "model was trained on cosines, or with weight decay on both sides, D is not "
+                    "free, and the range is sensitivity. Both "
                     f"ends were found by search on the pairs of {self.n_rows:,} items, so the true "
                     "range is at least as wide. No linear map of the condition moves the threshold "
                     "beyond the bounds.",

@@ -17,7 +17,6 @@ from fastcos.cli.terminal import (
     show_sections,
     show_text,
 )
-from fastcos.rescaling.cosine_bounds import CONDITION
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -44,10 +43,6 @@ input: a folder of fastcos fit or export, or
 # rows whose pairs are scored for the thresholds: 4 million pairs, 0.3 s
 _CALIBRATED = 2000
 LIMITS = ("certified", "jaccard", "unchanged")
-# certified shares at the default condition, from the table of docs/howto/audit.md
-_COMPARED_WITH = (
-    "for comparison, certified there: noise 4%, MovieLens 22%, GloVe 20%, Magic cards 48%"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="unknown",
         metavar="LOSS",
         help="what the model was trained on: dot, cosine or unknown (default unknown)",
+    )
+    parser.add_argument(
+        "--weight-decay",
+        default="unknown",
+        metavar="SIDES",
+        help="whether the loss had weight decay on users and items: both, not both or unknown",
     )
     parser.add_argument(
         "--popularity", metavar="FILE", help="table of items and counts, such as their users"
@@ -115,7 +116,8 @@ def run(given: argparse.Namespace) -> int:
     with progress_bar("searching neighbours") as progress:
         report = audit(
             model.items, model.users, labels=labels, popularity=popularity, k=given.k,
-            trained_on=given.trained_on, progress=progress, random_state=given.seed, **condition,
+            trained_on=given.trained_on, weight_decay=given.weight_decay, progress=progress,
+            random_state=given.seed, **condition,
         )  # fmt: skip
     diff = None
     if old is not None:
@@ -136,6 +138,7 @@ def run(given: argparse.Namespace) -> int:
         "k": report.k,
         "condition": report.condition,
         "trained_on": report.trained_on,
+        "weight_decay": report.weight_decay,
     }
     facts = provenance.provenance(parameters)
     document = {
@@ -187,9 +190,8 @@ def _old_version(given: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, 
 
 def show(report: "Audit") -> None:
     """Print the report."""
+    show_text(report.headline)
     show_text(report.verdict)
-    if report.condition == CONDITION:
-        show_text(_COMPARED_WITH)
     show_text(report.summary)
     for form in report.parametrizations:
         if form.name == report.parametrization:

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 
 _CURVES = {
-    "unbroken": "rescalings, unbroken",
-    "certified": "rescalings, certified",
-    "certified_linear": "linear maps, certified",
+    "unbroken": "all rescalings at once, at most",
+    "certified": "all rescalings at once, at least",
+    "certified_linear": "all linear maps at once, at least",
+    "worst_rescaling": "worst single rescaling found",
+    "worst_linear": "worst single linear map found",
+    "random_rescaling": "random rescaling, mean",
 }
 # labelled conditions of the curve, ascending; labels that would overlap are dropped
 _TICKS = (1.02, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e6, 1e9, 1e15)
@@ -29,8 +32,8 @@ _TICK_DISTANCE = 0.12
 class RobustnessDisplay(Display):
     """Robustness curve: bounds on the share of neighbours that survive rescalings, by condition.
 
-    The true share for rescalings is in the shaded band. A vertical line marks the condition of the
-    verdict.
+    The true share for all rescalings at once is in the shaded band; single maps keep more. A
+    vertical line marks the condition of the verdict.
 
     Attributes
     ----------
@@ -51,7 +54,7 @@ class RobustnessDisplay(Display):
     def _draw(self, ax: "Axes") -> None:
         curves = {
             name: [getattr(point, name) for point in self.report.robustness]
-            for name in ("condition", "certified_linear", "certified", "unbroken")
+            for name in ("condition", *_CURVES)
         }
         condition = curves["condition"]
         ax.axvline(self.report.condition, color="black", linewidth=1, linestyle=":")

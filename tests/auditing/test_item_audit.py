@@ -61,10 +61,12 @@ def test_robustness_bounds_descend_and_are_ordered():
     _, users, items, _ = model(2)
     report = audit(items, users, k=5, condition=1.7)
     assert [point.condition for point in report.robustness] == list(CONDITIONS)
-    for name in ("certified_linear", "certified", "unbroken"):
+    for name in ("certified_linear", "certified", "unbroken", "worst_rescaling", "worst_linear"):
         shares = [getattr(point, name) for point in report.robustness]
         assert shares == sorted(shares, reverse=True)
-    assert all(0 <= point.certified <= point.unbroken <= 1 for point in report.robustness)
+    for point in report.robustness:
+        assert 0 <= point.certified <= point.unbroken <= point.worst_rescaling + 1e-9
+        assert point.worst_linear <= point.worst_rescaling <= point.random_rescaling <= 1
     assert report.robustness[0].certified > 0.5 > report.robustness[-1].unbroken
 
 
@@ -164,10 +166,10 @@ def test_verdict_has_both_bounds_and_to_dict_is_plain():
     point = next(point for point in report.robustness if point.condition == 1.1)
     low = f"{point.certified:.0%} ± {point.certified_error:.0%}"
     high = f"{point.unbroken:.0%} ± {point.unbroken_error:.0%}"
-    assert f"factors between 1 and 1.1 rescale the dimensions, between {low} and {high} of" in (
-        report.verdict
-    )
-    assert f"by factors between 1 and 1.1, at least {point.certified_linear:.0%}" in report.verdict
+    assert f"at once with factors between 1 and 1.1, between {low} and {high} of" in report.verdict
+    assert f"single one found replaces {1 - point.worst_rescaling:.0%}." in report.verdict
+    assert f"replaces {1 - point.worst_rescaling:.0%} of the 10" in report.headline
+    assert f"condition at once, at least {point.certified_linear:.0%} stay" in report.verdict
     nearest = report.nearest_parametrization
     assert nearest.condition == min(row.condition for row in report.parametrizations)
     assert f"Jaccard index of {nearest.jaccard:.2f} ± {nearest.jaccard_error:.2f}" in report.verdict

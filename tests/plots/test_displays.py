@@ -58,8 +58,10 @@ def test_rescalings_display_refuses_a_model_of_eq2(model):
 def test_robustness_display_draws_the_curve_of_the_report(report):
     display = RobustnessDisplay(report)
     verdict, *drawn = display.plot().ax_.get_lines()
+    curves = ("unbroken", "certified", "certified_linear", "worst_rescaling", "worst_linear",
+              "random_rescaling")  # fmt: skip
     assert verdict.get_xdata() == [report.condition] * 2
-    for curve, name in zip(drawn, ("unbroken", "certified", "certified_linear"), strict=True):
+    for curve, name in zip(drawn, curves, strict=True):
         assert curve.get_ydata().tolist() == [getattr(point, name) for point in report.robustness]
     (band,) = display.ax_.collections
     edges = band.get_paths()[0].vertices

@@ -54,5 +54,5 @@ def audit_page(
         *(() if calibration is None else [calibration.thresholds()]),
     ]
     question = f"How arbitrary are the cosine similarities of {name}?"
-    head = header(question, report.verdict, f"{report.summary}.", report.advice)
+    head = header(question, report.headline, f"{report.summary}.", report.advice, report.verdict)
     return document(f"Audit of {name}", head, sections, draw, provenance)

@@ -1,0 +1,93 @@
+"""Labels in the audit: shown where the neighbours or the pairs have them, not by accident."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import fastcos
+
+
+def groups(rng, n_groups, n_items, spread=0.1, d=20):
+    """Rows around centres, and the number of the centre."""
+    of = rng.integers(0, n_groups, n_items)
+    centres = rng.standard_normal((n_groups, d))
+    return centres[of] + spread * rng.standard_normal((n_items, d)), of
+
+
+def label_test(rows, labels, seed=0):
+    return fastcos.audit(rows, labels=labels, k=10, random_state=seed).label_test
+
+
+def test_labels_of_many_groups_are_shown_among_neighbours():
+    rng = np.random.default_rng(0)
+    rows, of = groups(rng, 60, 1200)
+    report = fastcos.audit(rows, labels=of % 2)
+    found = report.label_test
+    assert found.precision > 0.95
+    assert found.precision_p <= 0.01 / 3
+    assert "among neighbours" in found.verdict
+    assert not any("labels" in line and "not shown" in line for line in report.advice)
+
+
+@pytest.mark.parametrize("share", [0.03, 0.01])
+def test_a_rare_label_is_shown_by_itself(share):
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((1500, 20))
+    n = int(share * 1500)
+    rows[:n] = rng.standard_normal(20) * 2 + 0.3 * rng.standard_normal((n, 20))
+    labels = np.where(np.arange(1500) < n, "rare", "other")
+    labels[n:] = rng.choice(["a", "b", "c"], 1500 - n)
+    found = label_test(rows, labels)
+    assert [one.label for one in found.classes] == ["rare"]
+    assert found.classes[0].precision > 0.5 > 10 * found.classes[0].chance
+    assert found.shown
+
+
+def test_shuffled_labels_are_not_shown():
+    rng = np.random.default_rng(2)
+    rows, of = groups(rng, 12, 150, 0.5)
+    report = fastcos.audit(rows, labels=of)
+    assert report.label_test.shown
+    from fastcos.auditing.label_test import test_labels
+
+    lists = fastcos.top_k(rows, k=10).indices
+    shown = 0
+    for _ in range(100):
+        codes = rng.permutation(of).astype(np.int64)
+        names = [str(one) for one in range(12)]
+        shown += test_labels(rows, codes, lists, codes, names, rng).shown
+    assert shown <= 2
+
+
+def test_labels_without_signal_are_not_shown_and_not_denied():
+    rng = np.random.default_rng(3)
+    report = fastcos.audit(rng.standard_normal((300, 8)), labels=rng.integers(0, 3, 300), k=5)
+    assert not report.label_test.shown
+    assert "not shown" in report.label_test.verdict
+    assert any("not shown, which is no proof" in line for line in report.advice)
+
+
+def test_label_test_leaves_unlabelled_items_in_place():
+    rng = np.random.default_rng(4)
+    rows, of = groups(rng, 3, 200)
+    labels = [None if i % 2 else str(label) for i, label in enumerate(of)]
+    found = label_test(rows, labels)
+    assert found.n_items == 100
+    assert found.n_classes == 3
+    assert found.precision > 0.9
+
+
+def test_weight_decay_on_both_sides_is_not_free():
+    rng = np.random.default_rng(5)
+    items, users = rng.standard_normal((60, 5)), rng.standard_normal((80, 5))
+    found = {
+        decay: fastcos.audit(items, users, k=3, trained_on="dot", weight_decay=decay)
+        for decay in ("both", "not both", "unknown")
+    }
+    assert "sensitivity, not arbitrariness" in found["both"].verdict
+    assert "Training chose" in found["both"].headline
+    assert "--weight-decay" in found["unknown"].advice[0]
+    assert "--weight-decay" not in " ".join(found["not both"].advice)
+    cosine = dataclasses.replace(found["unknown"], trained_on="cosine")
+    assert "form of the same model" not in cosine.verdict
