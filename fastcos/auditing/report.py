@@ -263,7 +263,7 @@ class Audit(Record):
         recovery = self.label_recovery
         if recovery is not None and recovery.high - recovery.low > 0.1:
             found.append(
-                "Choose the rescaling with outside information: it alone moves the AUC of the "
+                "Fix the rescaling with outside information: it alone moves the AUC of the "
                 f"labels from {recovery.low:.2f} to {recovery.high:.2f}."
             )
         return tuple(found)
@@ -424,7 +424,7 @@ class Audit(Record):
 def _form(variant: VariantScores) -> str:
     """A parametrisation in words, with its agreement."""
     return (
-        f"{variant.name.replace('_', ' ')} ({_factors(variant)}Jaccard index "
+        f"{variant.name.replace('_', ' ')} ({_factors(variant)}Jaccard index of "
         f"{variant.jaccard:.2f} ± {variant.jaccard_error:.2f})"
     )
 

@@ -54,7 +54,6 @@ def robustness_curve(
     points = []
     worst = worst_linear = 0.0
     for kappa in conditions.tolist():
-        shares = [_share(radius > kappa, radius) for radius in (linear, certain, broken)]
         errors = [
             standard_error(_shares_by_row(radius > kappa, radius), len(sample.items))
             for radius in (certain, broken)
@@ -65,12 +64,17 @@ def robustness_curve(
         worst_linear = max(worst, worst_linear, search.worst_linear(one).replaced)
         points.append(
             RobustnessPoint(
-                kappa, *shares, *errors,
+                condition=kappa,
+                certified_linear=_share(linear > kappa, linear),
+                certified=_share(certain > kappa, certain),
+                unbroken=_share(broken > kappa, broken),
+                certified_error=errors[0],
+                unbroken_error=errors[1],
                 worst_rescaling=1 - worst,
                 worst_linear=1 - worst_linear,
                 random_rescaling=1 - search.random(kappa),
             )
-        )  # fmt: skip
+        )
     return tuple(points)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from fastcos import parallel, validation
-from fastcos.auditing.edges import ItemRows, as_edges, gather_items, nearest
 from fastcos.auditing.attacks import N_LISTED
+from fastcos.auditing.edges import ItemRows, as_edges, gather_items, nearest
 from fastcos.auditing.sampling import standard_error
 from fastcos.kernels import worst_rescaling as kernels
 from fastcos.neighbors.index import SimilarityIndex
