@@ -60,7 +60,7 @@ def test_audit_ends_with_commands_that_parse(files, capsys, monkeypatch):
     for users, wanted in ([], "audit items.npy --users users.npy"), (["--users", "users.npy"], ""):
         assert run("items.npy", *users, "--k", 5, "--out", "out") == 0
         printed = capsys.readouterr().out
-        assert "for comparison, certified there: noise 4%" in printed
+        assert "for comparison" not in printed  # shares depend on the number of items
         commands = [
             shlex.split(line.partition("  # ")[0])
             for line in printed.partition("next:\n")[2].splitlines()
