@@ -63,7 +63,9 @@ class RobustnessDisplay(Display):
             linewidth=0, label="unknown",
         )  # fmt: skip
         for number, (name, label) in enumerate(_CURVES.items()):
-            ax.plot(condition, curves[name], label=label, **line_style(number))
+            # the page has three colours for light and dark; dashes and markers tell six curves apart
+            style = line_style(number) | {"color": COLOURS[number % 3]}
+            ax.plot(condition, curves[name], label=label, **style)
         ax.set_xscale("function", functions=(_stretch, _unstretch))
         ax.set_xticks(ticks := _ticks(condition[-1]), [f"{tick:g}" for tick in ticks])
         ax.yaxis.set_major_formatter(_percent)

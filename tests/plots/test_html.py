@@ -78,7 +78,7 @@ def test_page_has_all_sections_and_numbers(full):
     assert f"{report.popularity.hubness_correlation:.3g}" in text
     assert "1 zero rows left out" in text
     assert "1 duplicates" in text
-    assert sum(tag == "h2" for tag, _ in page.seen) == 8
+    assert sum(tag == "h2" for tag, _ in page.seen) == 9
 
 
 def test_page_is_self_contained(page):
