@@ -63,7 +63,7 @@ class RobustnessDisplay(Display):
             linewidth=0, label="unknown",
         )  # fmt: skip
         for number, (name, label) in enumerate(_CURVES.items()):
-            # the page has three colours for light and dark; dashes and markers tell six curves apart
+            # a page has three colours for light and dark; dashes distinguish the six curves
             style = line_style(number) | {"color": COLOURS[number % 3]}
             ax.plot(condition, curves[name], label=label, **style)
         ax.set_xscale("function", functions=(_stretch, _unstretch))
