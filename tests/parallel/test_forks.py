@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastcos import parallel
+from tests.robustness.busy_forks import OPERATIONS
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -51,7 +52,8 @@ def test_children_forked_beside_busy_threads_search():
 
 @pytest.mark.slow
 def test_children_forked_beside_every_search_end():
-    search_beside_forks(5)
+    # an SVD is no search: a fork beside its products of OpenBLAS may hang (docs/reliability.md)
+    search_beside_forks(5, *(name for name in OPERATIONS if name != "svd"))
 
 
 @pytest.mark.parametrize("wait", [0.1, 0.3, 0.6])  # while Numba is imported, or compiles
