@@ -283,7 +283,7 @@ def svd_residuals(
 
 def _values_of(X: Any) -> npt.NDArray[Any]:
     """Return the values of an array or a sparse matrix; none of an operator."""
-    values = X if isinstance(X, np.ndarray) else getattr(X, "data", None)
+    values = getattr(X, "data", None) if validation.is_sparse(X) else X
     is_plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
     return cast("npt.NDArray[Any]", values) if is_plain else np.ones(1)
 
