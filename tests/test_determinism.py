@@ -100,6 +100,9 @@ PROMISED = {
     "simulate_interactions": lambda d: fastcos.simulate_interactions(900, 120, random_state=3),
     "certified_neighbors": lambda d: fastcos.certified_neighbors(d.items, 5),
     "vertex_attack": lambda d: fastcos.auditing.vertex_attack(d.items, 5, rows=range(20)),
+    "worst_rescaling": lambda d: fastcos.auditing.worst_rescaling(
+        d.items[:40], condition=1.2, k=5, random_state=0
+    ),
     "cosine_interval": lambda d: fastcos.auditing.cosine_interval(d.items, d.other, 3.0),
     "tv_index": lambda d: fastcos.auditing.tv_index(d.items, d.other),
     "fisher_z_interval": lambda d: fastcos.auditing.fisher_z_interval(np.linspace(-1, 1, 99), 2.0),

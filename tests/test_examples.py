@@ -274,6 +274,14 @@ def test_which_remedy_writes_table(tmp_path):
     assert len((tmp_path / "remedies.csv").read_text().splitlines()) > 80
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["retraining", "temperature"])
+def test_studies_write_what_they_computed_in_time(name, tmp_path):
+    status, _, err = ran(name, "--output", tmp_path / "runs.csv", "--seconds", 1)
+    assert status == 0, err
+    assert len((tmp_path / "runs.csv").read_text("utf8").splitlines()) > 1
+
+
 def test_examples_are_all_run():
     text = Path(__file__).read_text("utf8")
     elsewhere = {

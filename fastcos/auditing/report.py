@@ -324,9 +324,9 @@ class Audit(Record):
             for p in self.robustness
         )
         header = (
-            "condition", "all linear maps at once, at least", "all rescalings at once, at least",
-            "at most", "worst single linear map found", "worst single rescaling found",
-            "random rescaling",
+            "condition", "all linear, at least", "all rescalings, at least",
+            "at most", "worst linear found", "worst rescaling found",
+            "random",
         )  # fmt: skip
         rows = [
             (f"{p.condition:g}", Estimate(p.certified_linear),

@@ -12,7 +12,7 @@ A kernel is serial, releases the GIL, and works on rows [lo, hi). Only this pack
 Outputs come from :func:`unfilled`, so that a row that no block has written is visible. Each block
 writes its own rows, so results are bit-identical on any number of threads. Objects that several
 threads share are changed under :func:`writer_lock`, and made at first use without a lock, by
-:class:`lazy_attribute`. A forked child inherits no lock that another thread held. Small matrices
+:class:`lazy_attribute`. A forked child inherits no held lock of fastcos. Small matrices
 between kernels are multiplied and factorised under :func:`one_blas_thread`, larger ones under
 ``blas_lock``.
 """

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 _CURVES = {
     "unbroken": "all rescalings at once, at most",
-    "certified": "all rescalings at once, at least",
-    "certified_linear": "all linear maps at once, at least",
-    "worst_rescaling": "worst single rescaling found",
-    "worst_linear": "worst single linear map found",
+    "certified": "all rescalings, at least",
+    "certified_linear": "all linear, at least",
+    "worst_rescaling": "worst rescaling found",
+    "worst_linear": "worst linear found",
     "random_rescaling": "random rescaling, mean",
 }
 # labelled conditions of the curve, ascending; labels that would overlap are dropped
