@@ -24,6 +24,8 @@ LANES = 16
 AHEAD = 16
 # buckets by which pairs are brought into the order of the items: their counts fit the first cache
 _BUCKETS = 2048
+# pairs up to which they are scored in the order they came: to sort them takes longer
+_FEW_PAIRS = 256
 # metric types
 DOT = 0
 COSINE = 1
@@ -248,6 +250,10 @@ def cosine(product, norm):
 def order_by_item(columns, n_items):
     """Return the numbers of the pairs, (m,) int32, those of near items together."""
     order = np.empty(columns.shape[0], np.int32)
+    if columns.shape[0] <= _FEW_PAIRS:
+        for entry in range(columns.shape[0]):
+            order[entry] = entry
+        return order
     shift = 0
     while n_items >> shift > _BUCKETS:
         shift += 1

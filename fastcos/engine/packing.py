@@ -42,6 +42,9 @@ _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # items in the samples that decide on a shift: of directions that are compared with each other
 # (128^2 products, less than packing 1,000 items), and of a mean
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
+# and compared at least; of few items as many as items / 32: 128 of 1,000 would take 0.4 ms, as long
+# as packing them
+_LEAST_COMPARED = 32
 # items from which a shift is tried: fewer are searched faster than sampled
 _LEAST_ITEMS = 256
 # cosine from which two directions count as close: the filter's error is about 0.02 of a cosine
@@ -305,10 +308,14 @@ def pack_items(
     packed = _aligned(n_panels * tiles.PANEL * layout.words, layout.empty_array().dtype)
     statistics = np.empty((n_panels, 5), np.float32)
     small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
+    # every thread has a block, also of few chunks: each takes 0.1 ms at 64 columns
+    n_chunks = -(-len(order) // packing.CHUNK)
+    share = -(-n_chunks // (n_threads or config.num_threads()))
+    chunks_of_block = max(1, min(share, 2_000 // depth))
     if tiles.AVAILABLE:  # else every pair is scored
         parallel.run(
             packing.prepare_item_panels,
-            parallel.row_blocks(-(-len(order) // packing.CHUNK), max(1, 2_000 // depth)),
+            parallel.row_blocks(n_chunks, chunks_of_block),
             tiles.ISA_TUPLES[layout.isa], items.rows, validation.read_only(factors),
             validation.read_only(coefficients if len(shift) else factors), shift,
             validation.read_only(bias * bias_unit), _signs(depth), layout.words, order, small_bias,
@@ -463,7 +470,7 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
     some = numbers[(places * n).astype(np.int64)]
     sample = rows[some] * factors[some, None]
-    compared = sample[:_COMPARED_ITEMS]
+    compared = sample[: min(_COMPARED_ITEMS, max(_LEAST_COMPARED, n // _LEAST_COMPARED))]
     # no BLAS: its idle threads spin for 30 ms on the cores of the search
     squares, small = np.square(compared).sum(axis=1), compared.astype(np.float32)
     close = np.einsum("ij,kj->ik", small, small) > _CLOSE_COSINE * squares

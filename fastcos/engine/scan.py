@@ -35,9 +35,10 @@ from fastcos.kernels import exhaustive_top_k, packing, tile_top_k, tiles
 # up to this many queries threads share the items instead of the queries: at 64 both ways take the
 # same time on 1,000,000 x 128 (bench.search_plan)
 FEW_QUERIES = 64
-# bytes of codes that a thread reads for a query at least, where threads share the items: in 50 us,
-# several times what it takes to wake a thread (bench.search_plan)
-_LEAST_BYTES = 1 << 20
+# bytes of codes that a thread reads for a query at least, where threads share the items. To wake a
+# thread, and to merge what two runs find, takes 0.1 ms: one query of 10,000 x 384 (4 MB) takes 0.10
+# ms in one thread and 0.25 in two, of 20,000 x 768 (15 MB) 0.38 and 0.32 (Zen 4; bench.search_plan)
+_LEAST_BYTES = 1 << 23
 # queries that are searched in the time of one more reading of the items
 _QUERIES_OF_READING = 4
 # panels of a run at most, so that a thread that is held up leaves runs to others. Every run has a
@@ -304,8 +305,9 @@ def _guess(k: float, n_panels: int) -> tuple[int, int]:
 
     The rank fails for about one query in a hundred: those are searched twice.
     """
-    # half of the panels sampled must be able to hold the rank, and 64 of them steady the guess
-    stride = max(1, min(16, n_panels // 64, int(math.sqrt(n_panels / (2 * k)) * 4)))
+    # half of the panels sampled must be able to hold the rank, and 32 of them steady the guess:
+    # self-joins of 2,000 x 64 take 0.88 of the time with 64 at least, of 10,000 x 64 the same
+    stride = max(1, min(16, (n_panels + 1) // 32, int(math.sqrt(n_panels / (2 * k)) * 4)))
     panels = max(1, n_panels // stride)
     expected = k / stride
     rank = expected + _GUESS_DEVIATIONS * math.sqrt(expected) + 1.5
