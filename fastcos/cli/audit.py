@@ -16,6 +16,7 @@ from fastcos.cli.terminal import (
     say,
     show_sections,
     show_text,
+    spinner,
 )
 from fastcos.storage import provenance
 
@@ -37,6 +38,7 @@ examples:
   fastcos audit items.npy --users users.npy
   fastcos audit vectors.npz --labels words.csv --label-column category
   fastcos audit new.npy --against old.npy --fail-under unchanged=0.9
+  fastcos audit items.npy --users users.npy --explore page.html
   fastcos audit items.npy --fail-under certified=0.2,jaccard=0.5
 input: a folder of fastcos fit or export, or
 {options.VECTOR_FORMATS}"""
@@ -81,6 +83,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit 1 if lower: certified (at --condition), jaccard (of the worst "
         "parametrisation), unchanged (overlap with OLD after the best linear map)",
     )
+    parser.add_argument(
+        "--explore",
+        metavar="PAGE",
+        help="also write a page on which you rescale up to 2,000 items, and see their neighbours",
+    )
+    parser.add_argument(
+        "--explore-items",
+        metavar="FILE",
+        help="ids of the items of that page, one a line (default: the most popular)",
+    )
     options.add_vectors(parser)
     options.add_labels(parser)
     options.add_output(parser, "audit")
@@ -97,6 +109,10 @@ def run(given: argparse.Namespace) -> int:
     folder = options.out_directory(given)
     options.check_labels(given)
     limits = _limits(given)
+    if given.explore is None:
+        validation.check_none("--explore-items", given.explore_items, "without --explore")
+    else:
+        options.check_output_file("--explore", Path(given.explore))
     model = read_factors(given.items, given.users, given.vector_column, given.id_column)
     for note in model.notes:
         say(note)
@@ -155,6 +171,8 @@ def run(given: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     io.write_json(folder / "audit.json", document)
     io.write_text(folder / "audit.html", page)
+    if given.explore is not None:
+        _write_explorer(given, model, labelled, labels, popularity, report.condition, facts)
     if given.json:
         print_json(document)
     else:
@@ -164,6 +182,35 @@ def run(given: argparse.Namespace) -> int:
             _show_diff(diff, model.ids)
     say(f"wrote {folder / 'audit.json'} and {folder / 'audit.html'}")
     return _status(report, diff, limits)
+
+
+def _write_explorer(
+    given: argparse.Namespace,
+    model: io.Factors,
+    labelled: "io.ItemLabels | None",
+    labels: Any,
+    popularity: Any,
+    condition: float,
+    facts: dict[str, Any],
+) -> None:
+    """Write the page of --explore: the items named, or the most popular."""
+    from fastcos.plots.html import items_page
+
+    rows = None
+    if given.explore_items is not None:
+        wanted = Path(given.explore_items).read_text("utf8").split("\n")
+        place = {str(one): row for row, one in enumerate(model.ids.tolist())}
+        rows = sorted({place[one.strip()] for one in wanted if one.strip() in place})
+        if not rows:
+            raise ValueError(f"--explore-items must name items of {given.items}, got none of them")
+    with spinner("certifying neighbours"):
+        page = items_page(
+            model.items, model.users, names=model.ids if labelled is None else labelled.names,
+            labels=labels, popularity=popularity, rows=rows, name=Path(given.items).name,
+            condition=condition, provenance=facts,
+        )  # fmt: skip
+    io.write_text(Path(given.explore), page)
+    say(f"wrote {given.explore}")
 
 
 def _thresholds(calibration: "Calibration") -> dict[str, Any]:

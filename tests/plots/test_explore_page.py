@@ -6,8 +6,17 @@ import time
 import numpy as np
 import pytest
 
-from fastcos import compare, metrics, query_metric, rescalings, simulate_interactions, top_k
-from fastcos.plots.html import figure_page
+from fastcos import (
+    LinearMF,
+    certified_neighbors,
+    compare,
+    metrics,
+    query_metric,
+    rescalings,
+    simulate_interactions,
+    top_k,
+)
+from fastcos.plots.html import figure_page, items_page
 from tests.plots.browser import opened_browser, resize
 
 HOSTILE = [
@@ -234,3 +243,72 @@ def test_figure_page_of_the_paper(browser, tmp_path):
     assert text(browser, "users") == predictions
     check_scores(browser, found)
     check_silent(browser)
+
+
+@pytest.fixture(scope="module")
+def given():
+    data = simulate_interactions(400, 90, random_state=4)
+    model = LinearMF(8).fit(data.X)
+    items, users = (
+        model.item_embeddings("data"), model.user_embeddings(data.X, "data"),
+    )  # fmt: skip
+    return items.astype(np.float32), users, data.item_cluster.tolist()
+
+
+def test_items_page_equals_top_k_and_certificates(browser, given, tmp_path):
+    items, users, labels = given
+    page = items_page(items, users, labels=labels, condition=1.2)
+    load(browser, page, tmp_path)
+    rows = items[order_of(page)]
+    certified = certified_neighbors(rows, 10, 1.2, family="rescaling")
+    assert browser.execute_script("return [...explore.certified()]") == [
+        int(flag) for flag in certified.certified.ravel()
+    ]
+    shown = text(browser, "under-i")
+    assert shown.count("certified") == int(certified.certified[0].sum())
+    norms = [np.linalg.norm(side.astype(np.float64), axis=0) for side in (rows, users)]
+    browser.execute_script("explore.move(0.5, -0.5); explore.refresh()")
+    nearest = top_k(rows / np.sqrt(norms[0] / norms[1]), k=10)
+    for item in (0, 45, 89):
+        found = browser.execute_script("return explore.neighbours(arguments[0])", item)
+        assert [j for j, _ in found] == nearest.indices[item].tolist()
+    by_metric = top_k(query_metric(users).transform(rows), k=10)
+    assert [j for j, _ in browser.execute_script("return explore.query(45)")] == (
+        by_metric.indices[45].tolist()
+    )
+    check_silent(browser)
+
+
+def test_items_page_shows_hostile_names_as_text(browser, given, tmp_path):
+    items = given[0][: len(HOSTILE) + 2]
+    names = [*HOSTILE, "plain", "plain too"]
+    load(browser, items_page(items, names=names, labels=names, name=HOSTILE[0]), tmp_path)
+    for number, name in enumerate(names):
+        item = order_of((tmp_path / "page.html").read_text("utf8")).tolist().index(number)
+        browser.execute_script("explore.choose(arguments[0]); explore.refresh()", item)
+        assert text(browser, "item-name") == f"{name} ({name})"
+    assert HOSTILE[0] in text(browser, "under-d")
+    assert browser.execute_script("return document.images.length") == 0
+    assert browser.execute_script("return document.scripts.length") == 2
+    check_silent(browser)
+
+
+def test_items_page_of_few_items_without_users(browser, given, tmp_path):
+    load(browser, items_page(given[0][:2]), tmp_path)
+    assert "Without users" in text(browser, "fixed-note")
+    assert browser.execute_script("return document.getElementById('query-block').hidden")
+    check_silent(browser)
+
+
+def test_items_page_says_what_it_leaves_out():
+    rows = np.random.default_rng(0).standard_normal((120, 3000)).astype(np.float32)
+    page = items_page(rows, popularity=np.arange(120))
+    assert "The 93 most popular of 120 items; the page leaves out 27." in page
+    assert order_of(page)[0] == 119
+    assert len(page.encode()) < 2_500_000
+    with pytest.raises(ValueError, match="items must have at least 2 rows, got 1"):
+        items_page(rows[:1])
+    with pytest.raises(ValueError, match="items must be finite"):
+        items_page(np.full((4, 2), np.nan))
+    with pytest.raises(ValueError, match="rows must be 2 to 93 items of this width, got 100"):
+        items_page(rows, rows=range(100))

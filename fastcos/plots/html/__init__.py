@@ -1,7 +1,7 @@
 """Pages that need no network: reports of an audit and of a calibration, and pages that move D."""
 
 from fastcos.plots.html.calibration_page import calibration_page
-from fastcos.plots.html.explore import figure_page
+from fastcos.plots.html.explore import figure_page, items_page
 from fastcos.plots.html.report_page import audit_page
 
-__all__ = ["audit_page", "calibration_page", "figure_page"]
+__all__ = ["audit_page", "calibration_page", "figure_page", "items_page"]

@@ -16,8 +16,11 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
   const PAPER = data.kind === "paper";
-  const N = data.names.length, WIDTH = data.width, NEIGHBOURS = 10;
+  const N = data.names.length, WIDTH = data.width, NEIGHBOURS = Math.min(10, N - 1);
   const V = floats(data.rows), LABELS = data.labels, GIVEN = data.given;
+  // radii of the trained neighbours, NEIGHBOURS an item; infinite for never
+  const CERTIFIED = data.certified && floats(data.certified, Float64Array);
+  const ATTACKED = data.certified && floats(data.attacked, Float64Array);
   // multiply-adds of one heat map: 1,000 x 1,000 cosines of 50 columns, 30 ms on a core of 2024
   const MAP_WORK = 25e6;
   // multiply-adds of scores that are computed within one frame; more of them wait for a pause
@@ -38,9 +41,8 @@
   let rows, cosines, side, scoring = 0, mapping = 0, replaying = 0, scored = null;
 
   // ---- data ----
-  function floats(text) {
-    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-    return new Float32Array(bytes.buffer);
+  function floats(text, Kind = Float32Array) {
+    return new Kind(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
   }
 
   function scale(colours) {
@@ -399,8 +401,8 @@
         const own = weights({ ...state, unique: false, a, b });
         const gaps = kept.map((l) => Math.log(goal[l] / own[l]));
         const mean = gaps.reduce((sum, gap) => sum + gap, 0) / gaps.length;
-        const spread = gaps.reduce((sum, gap) => sum + (gap - mean) ** 2, 0);
-        if (spread < best[0]) best = [spread, a, b];
+        const distance = gaps.reduce((sum, gap) => sum + (gap - mean) ** 2, 0);
+        if (distance < best[0]) best = [distance, a, b];
       }
     return best.slice(1);
   }
@@ -427,7 +429,7 @@
     scored = found;
     const ids = { auc: "auc", map: "map-value", accuracy: "accuracy" };
     for (const key of ["auc", "map", "accuracy"]) byId(ids[key]).textContent = found ? three(found[key]) : "…";
-    if (found) for (const key of ["auc", "map", "accuracy"]) byId(`${ids[key]}-bar`).value = found[key];
+    if (found) for (const key of ["auc", "map", "accuracy"]) byId(`${ids[key]}-bar`).value = found[key] || 0;
   }
 
   function showList(id, list, mark = null) {
@@ -446,10 +448,10 @@
   /* Whether the neighbour of that rank survives every rescaling of the condition. */
   function certificate(rank) {
     const place = state.item * NEIGHBOURS + rank;
-    const low = data.certified[place], high = data.attacked[place];
-    const removal = high === null ? "none found" : `κ ${high.toFixed(2)}`;
+    const low = CERTIFIED[place], high = ATTACKED[place];
+    const removal = Number.isFinite(high) ? `κ ${high.toFixed(2)}` : "none found";
     if (low > state.condition) return make("td", `✓ certified; out: ${removal}`, "certified");
-    if (high !== null && high <= state.condition) return make("td", `✗ out at ${removal}`, "lost");
+    if (high <= state.condition) return make("td", `✗ out at ${removal}`, "lost");
     return make("td", `? open; out: ${removal}`, "open");
   }
 
@@ -785,5 +787,6 @@
   mapExponents();
   window.explore = { state, move, choose, refresh,
     cosines: (i) => Array.from(cosinesOf(rows, i, new Float64Array(N))),
-    neighbours: (i) => neighbours(i, state), query: queryNeighbours, scores: () => scored };
+    neighbours: (i) => neighbours(i, state), query: queryNeighbours, scores: () => scored,
+    certified: () => CERTIFIED.map((radius) => radius > state.condition) };
 })();

@@ -16,12 +16,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastcos import validation
+from fastcos.auditing.attacks import vertex_attack
+from fastcos.auditing.certificates import certified_neighbors
 from fastcos.comparison import Comparison
 from fastcos.linalg import column_stats
+from fastcos.metrics.labelled import check_same_length
+from fastcos.neighbors.search import top_k
 from fastcos.reports.markup import Markup, element, joined
 from fastcos.reports.page import footer
-from fastcos.rescaling import rescalings
-from fastcos.validation import Integers
+from fastcos.rescaling import CONDITION, as_condition, query_metric, rescalings
+from fastcos.storage import memmap
+from fastcos.validation import Floats, Integers
 
 # ranks and factors of λ that the page of the paper offers besides its own
 _RANKS = (2, 5, 10, 20, 50)
@@ -43,6 +49,26 @@ _SENTENCES = {
     "eq2": "Eq. 2 regularises both factors: its solution is unique. It is another model, marked "
     "at the nearest D.",
 }
+# most items of a page, and most numbers of their rows: 1.5 MB of its 2.5
+_MOST_ITEMS = 2000
+_MOST_NUMBERS = 280_000
+# neighbours of an item
+_K = 10
+# rescalings up to this condition are searched for a neighbour's removal
+_FAR = 10.0
+# rows that are squared at once
+_BLOCK = 8192
+_NAMED_OF_ITEMS: tuple[dict[str, Any], ...] = (
+    {"name": "as trained", "formula": "I", "a": 0, "b": 0,
+     "sentence": "D = I: the items as they were given."},
+    {"name": "unit columns", "formula": "Q", "a": 1, "b": 0,
+     "sentence": "D = Q: each dimension of the items has the same norm."},
+    {"name": "balanced", "formula": "Q^1/2 P^-1/2", "a": 0.5, "b": -0.5,
+     "sentence": "D = Q^1/2 P^-1/2: both sides have columns of equal norm, as after weight decay "
+     "on both."},
+    {"name": "users' scale", "formula": "P^-1", "a": 0, "b": -1,
+     "sentence": "D = P^-1: each dimension counts as much as the users vary in it."},
+)  # fmt: skip
 _TOUR = ("orthonormal", "identity", "weights", "balanced", "data", "smoothed", "eq2")
 
 
@@ -151,9 +177,218 @@ def figure_page(
     return _document("D in your hands", texts, method, data, provenance)
 
 
-def encoded(rows: npt.ArrayLike) -> str:
-    """Return numbers as base64 of little-endian float32."""
-    return base64.b64encode(np.ascontiguousarray(rows, dtype="<f4").tobytes()).decode("ascii")
+def items_page(
+    items: Any,
+    users: Any = None,
+    *,
+    names: Any = None,
+    labels: Any = None,
+    popularity: Any = None,
+    rows: Any = None,
+    name: str = "item embeddings",
+    condition: float = CONDITION,
+    provenance: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the page on which a reader rescales given items: no network.
+
+    D = Q^a P^b, with the norms of the columns of the items (Q) and of the users (P) on their
+    diagonals: a = 1 divides the items by the norms of their columns, b = -1 multiplies them by
+    those of the users. Neighbours are those among the items of the page.
+
+    Parameters
+    ----------
+    items : array_like (p, d), float32 or float64
+        Item embeddings, at least 2.
+    users : array_like (n, d), optional
+        User or query embeddings: for b, the query metric and predictions.
+    names : sequence (p,), optional
+        What to call the items. Default: their numbers.
+    labels : sequence (p,) of int or str, optional
+        One label per item; None for no label.
+    popularity : array_like (p,), optional
+        Chooses the items of the page where they do not all fit.
+    rows : array_like, optional
+        Numbers of the items of the page, in place of the most popular.
+    name : str
+        What the items are, such as a file name.
+    condition : float
+        Of the rescalings that certificates refer to at first.
+    provenance : mapping, optional
+        Parameters, versions and machine, for the foot of the page.
+
+    Returns
+    -------
+    str
+        HTML with its script and data: at most 2,000 items and 2.5 MB. It says what it left out.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity; fewer than 2 items; an argument of another length.
+
+    Notes
+    -----
+    A neighbour is certified where its radius by :func:`fastcos.certified_neighbors` exceeds the
+    condition, and lost where :func:`fastcos.auditing.vertex_attack` removed it at most there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos.plots.html import items_page
+    >>> items = np.random.default_rng(0).standard_normal((40, 4))
+    >>> page = items_page(items, names=[f"film <{i}>" for i in range(40)])
+    >>> page.count("film <"), page.count("<script")
+    (0, 2)
+    """
+    given = memmap.as_mapped_rows("items", items)
+    p, d = given.shape
+    if p < 2:
+        raise ValueError(f"items must have at least 2 rows, got {p}")
+    condition = as_condition("condition", condition)
+    if users is not None:
+        users = memmap.as_mapped_rows("users", users)
+        validation.check_same_width("users", users, "items", given)
+    if names is not None:
+        names = [str(one) for one in validation.as_list("names", names)]
+        check_same_length("names", len(names), "items", p)
+    codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
+    if popularity is not None:
+        popularity = validation.as_vector("popularity", popularity, p)
+    most = max(2, min(_MOST_ITEMS, _MOST_NUMBERS // d))
+    shown, note = _shown_items(p, most, popularity, rows)
+    if codes is not None:
+        # unlabelled items come last
+        group = np.where(codes[shown] < 0, codes.max() + 1, codes[shown])
+        shown = shown[np.argsort(group, kind="stable")]
+    chosen = memmap.take_rows("items", given, shown).astype(np.float32)
+    validation.check_scorable("items", chosen, chosen)
+    k = min(_K, len(shown) - 1)
+    own = None if users is None else _column_norms(users)
+    data = {
+        "kind": "items",
+        "names": [f"item {i}" if names is None else names[i] for i in shown.tolist()],
+        "given": shown.tolist(),
+        **_label_fields(codes, shown, _class_names(labels, codes)),
+        "width": d,
+        "rows": encoded(chosen),
+        "axes": [_logarithms(_column_norms(chosen)), None if own is None else _logarithms(own)],
+        "symbols": ["Q", "P"],
+        "span": 1,
+        **_certificates(chosen, k, condition),
+        **_of_users(chosen, users, k),
+        "named": [one for one in _NAMED_OF_ITEMS if users is not None or one["b"] == 0],
+        "replay": "Replay",
+        "rest": _REST,
+        "fixedNote": "Predictions are dot products, computed here from the users D and the items "
+        "D^-1."
+        if users is not None
+        else "Without users the page has no predictions, no query metric and no P: give --users.",
+    }
+    texts = {
+        "name": f"Neighbours of {name} under rescalings",
+        "headline": "The predictions stay. Do the neighbours?",
+        "summary": f"{note} D multiplies the dimensions of the users and divides those of the "
+        "items: no dot product changes, and cosines do.",
+        "pad_label": "D = Qᵃ Pᵇ: exponent a from left to right, b from bottom to top",
+        "background": "Background: AUC of 120 items, 0.5 (dark) to 1 (bright)."
+        if codes is not None
+        else "Background: overlap with the trained neighbours among 120 items, 0 (dark) to 1 "
+        "(bright).",
+        "axis_a": "a, items' norms",
+        "axis_b": "b, users' norms",
+        "first_sentence": str(_NAMED_OF_ITEMS[0]["sentence"]),
+        "as_given": "as trained",
+        "certified_note": "Certified: no rescaling of condition κ removes it. Out: the smallest κ "
+        "found that does.",
+        "map_caption": "Cosines of all pairs of items"
+        + (", by label." if codes is not None else "."),
+    }
+    method = (
+        "Q and P hold the norms of the columns of the items and of the users. The condition κ of D "
+        "is its largest entry over its smallest.",
+        "Neighbours are those among the items of this page. A certificate is a proof; an attack is "
+        "a D that was found; between the two nothing is known.",
+        "The query metric is the correlation over users of predicted scores. No D changes it.",
+        "The address keeps the state: copy it to share what you see.",
+    )
+    return _document(f"Rescalings of {name}", texts, method, data, provenance)
+
+
+def _shown_items(p: int, most: int, popularity: Any, rows: Any) -> tuple[Integers, str]:
+    """Numbers of the items of the page, most popular first, and a sentence about the others."""
+    if rows is not None:
+        shown = validation.as_item_numbers("rows", rows, p)
+        if not 2 <= len(shown) <= most:
+            raise ValueError(f"rows must be 2 to {most} items of this width, got {len(shown)}")
+        return shown, f"{len(shown):,} of {p:,} items, as named."
+    order = np.arange(p) if popularity is None else np.argsort(-popularity, kind="stable")
+    if p <= most:
+        return order, f"All {p:,} items."
+    which = "first" if popularity is None else "most popular"
+    hint = " (--popularity chooses the most popular)" if popularity is None else ""
+    left = f"The {most:,} {which} of {p:,} items{hint}; the page leaves out {p - most:,}."
+    return order[:most], left
+
+
+def _certificates(rows: Any, k: int, condition: float) -> dict[str, Any]:
+    """Radii of the trained neighbours: certified, and at which an attack removed them."""
+    # a search up to the condition decides there exactly, one far beyond gives the other radii
+    far = max(_FAR, condition)
+    found = [certified_neighbors(rows, k, far, family="rescaling").radius]
+    found.append(certified_neighbors(rows, k, condition, family="rescaling").radius)
+    attacked = vertex_attack(rows, k, far).radius
+    certified = np.fmax(*found)
+    return {
+        "k": k,
+        "condition": condition,
+        "most": far,
+        "certified": encoded(certified, "<f8"),
+        "attacked": encoded(attacked, "<f8"),
+    }
+
+
+def _of_users(rows: Any, users: Any, k: int) -> dict[str, Any]:
+    """Example users, and neighbours by the query metric."""
+    if users is None:
+        return {"examples": [], "exampleNames": [], "query": None}
+    n = len(users)
+    places = sorted({(n * i) // (_N_EXAMPLES + 1) for i in range(1, _N_EXAMPLES + 1)})
+    examples = memmap.take_rows("users", users, np.array(places)).astype(np.float64)
+    found = top_k(query_metric(users).transform(rows), k=k)
+    return {
+        "examples": examples.tolist(),
+        "exampleNames": [f"user {place}" for place in places],
+        "query": {
+            "lists": found.indices.tolist(),
+            "scores": [round(score, 6) for score in found.scores.ravel().tolist()],
+        },
+    }
+
+
+def _column_norms(rows: Any) -> Floats:
+    """Norms of the columns, in float64, in blocks of rows."""
+    squares = np.zeros(rows.shape[1])
+    for _, block in memmap.iter_blocks("rows", rows, _BLOCK):
+        squares += np.square(block, dtype=np.float64).sum(axis=0)
+    return np.asarray(np.sqrt(squares))
+
+
+def _logarithms(norms: Floats) -> list[float]:
+    """Their logarithms; 0 for a zero column, which no D changes."""
+    return np.log(np.where(norms > 0, norms, 1.0)).tolist()  # type: ignore[no-any-return]
+
+
+def _class_names(labels: Any, codes: Integers | None) -> list[str]:
+    """Names of the labels by code."""
+    if codes is None:
+        return []
+    names = {code: str(label) for code, label in zip(codes.tolist(), labels, strict=True)}
+    return [names[code] for code in range(int(codes.max()) + 1)]
+
+
+def encoded(rows: npt.ArrayLike, dtype: str = "<f4") -> str:
+    """Return numbers as base64 of little-endian float32, or float64."""
+    return base64.b64encode(np.ascontiguousarray(rows, dtype=dtype).tobytes()).decode("ascii")
 
 
 def _n_classes(labels: Integers | None) -> int:
