@@ -129,6 +129,10 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     "vertex_attack": (
         lambda n: (rows(n),), lambda X: fastcos.auditing.vertex_attack(X, 5, rows=range(5)),
     ),
+    "worst_rescaling": (
+        lambda n: (rows(n)[:300],),
+        lambda X: fastcos.auditing.worst_rescaling(X, 5, n_starts=1),
+    ),
     "cosine_interval": (
         lambda n: (rows(n), rows(n)), lambda *x: fastcos.auditing.cosine_interval(*x, 2),
     ),
