@@ -7,8 +7,8 @@ import numpy as np
 from fastcos import metrics, parallel, validation
 from fastcos.auditing import certificates, edges, variants
 from fastcos.auditing.edges import ItemRows
+from fastcos.auditing.label_permutation import permute_labels
 from fastcos.auditing.label_recovery import search_rescalings
-from fastcos.auditing.label_test import test_labels
 from fastcos.auditing.records import DECAY, TRAINED_ON, VariantScores
 from fastcos.auditing.report import Audit
 from fastcos.auditing.robustness import robustness_curve
@@ -165,7 +165,7 @@ def audit(
         labelled = numbers, codes[numbers]
         rows = memmap.take_rows("items", sample.items, numbers)
         recovery = search_rescalings(rows, codes[numbers], condition, generator, n_threads)
-        tested = test_labels(rows, codes[numbers], lists, codes, _names(labels), generator)
+        tested = permute_labels(rows, codes[numbers], lists, codes, _names(labels), generator)
     sensitivity, shares = sensitivity_index(indexed, lists[indexed.rows], n_threads)
     in_random_bases = [
         sensitivity_index(certified, lists[certified.rows], n_threads, generator)[0]

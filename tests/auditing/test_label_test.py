@@ -49,14 +49,14 @@ def test_shuffled_labels_are_not_shown():
     rows, of = groups(rng, 12, 150, 0.5)
     report = fastcos.audit(rows, labels=of)
     assert report.label_test.shown
-    from fastcos.auditing.label_test import test_labels
+    from fastcos.auditing.label_permutation import permute_labels
 
     lists = fastcos.top_k(rows, k=10).indices
     shown = 0
     for _ in range(100):
         codes = rng.permutation(of).astype(np.int64)
         names = [str(one) for one in range(12)]
-        shown += test_labels(rows, codes, lists, codes, names, rng).shown
+        shown += permute_labels(rows, codes, lists, codes, names, rng).shown
     assert shown <= 2
 
 

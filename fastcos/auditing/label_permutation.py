@@ -16,7 +16,7 @@ _PERMUTATIONS = 399
 _COUNTED_ROWS = 20_000
 
 
-def test_labels(
+def permute_labels(
     units: Rows,
     codes_of_units: Integers,
     lists: Integers,
