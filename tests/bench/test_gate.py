@@ -335,6 +335,7 @@ def test_is_wrong(benchmark):
 
 @pytest.mark.slow
 def test_benchmarks_that_wait_are_refused_and_wrong_ones_have_a_reason(tmp_path):
+    pytest.importorskip("pytest_benchmark")
     (tmp_path / "test_some.py").write_text(TESTS)
     command = processes.serving(sys.executable, ["test_some.py"], 1, {}, str(tmp_path))
     (found,) = processes.run_interleaved([command], 1, [])
