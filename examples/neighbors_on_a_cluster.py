@@ -2,7 +2,7 @@
 
     python examples/neighbors_on_a_cluster.py FOLDER [--scheduler tcp://HOST:8786]
 
-FOLDER holds items.npy, a row per item, and ratings, which ``fastcos ingest ratings.csv --out
+FOLDER holds items.npy, a row per item, and ratings, which ``fastcos fit ratings.csv --shards
 FOLDER/ratings`` has written; where they are missing, small ones are made. Without a scheduler: two
 worker processes on this machine. Called again after a crash of this process, it resumes with the
 missing neighbours. Needs ``pip install distributed``.

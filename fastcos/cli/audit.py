@@ -113,7 +113,7 @@ def run(given: argparse.Namespace) -> int:
         validation.check_none("--explore-items", given.explore_items, "without --explore")
     else:
         options.check_output_file("--explore", Path(given.explore))
-    model = read_factors(given.items, given.users, given.vector_column, given.id_column)
+    model = read_factors(given.items, given.users, given)
     for note in model.notes:
         say(note)
     old = _old_version(given, model.ids)

@@ -91,7 +91,7 @@ def run(given: argparse.Namespace) -> int:
     sample = validation.as_count("--sample", given.sample, low=0) or None
     if given.queries is not None:
         validation.check_none("--labelled", given.labelled, "with --queries")
-    model = read_factors(given.items, None, given.vector_column, given.id_column)
+    model = read_factors(given.items, None, given)
     for note in model.notes:
         say(note)
     queries = query_ids = None

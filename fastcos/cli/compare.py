@@ -1,6 +1,7 @@
 """fastcos compare: which similarity to use for interactions or for vectors."""
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ import numpy as np
 
 from fastcos import io, validation
 from fastcos.cli import options
-from fastcos.cli.model_folder import is_model_folder, read_model_folder
+from fastcos.cli.model_folder import is_model_folder, read_factors
 from fastcos.cli.results import (
     show_comparison,
     show_leaderboard,
@@ -25,10 +26,11 @@ from fastcos.cli.terminal import (
     show_table,
     spinner,
 )
+from fastcos.measures.serialization import label_of
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
-    from fastcos.comparison import Comparison, Leaderboard, RescalingScores
+    from fastcos.comparison import Candidate, Comparison, Leaderboard, RescalingScores
 
 DESCRIPTION = """\
 Which similarity to use, by how much, and whether that is more than chance.
@@ -104,7 +106,7 @@ def run(given: argparse.Namespace) -> int:
     if given.labels is None:
         validation.check_none("--label-stratum", given.label_stratum, "without --labels")
     validation.as_count("--show", given.show, low=0)
-    of_vectors = (given.pairs, given.vector_column, given.id_column) != (None, None, None)
+    of_vectors = any((given.pairs, given.vector_column, given.id_column, given.ids))
     of_vectors = of_vectors or is_model_folder(given.interactions)
     if of_vectors or io.holds_vectors(given.interactions):
         return _compare_vectors(given)
@@ -156,31 +158,52 @@ def _compare_interactions(given: argparse.Namespace) -> int:
         for item in popular_items(comparison, given.show):
             _print_neighbors(comparison, names, item)
         show_leaderboard(leaderboard)
-        print_next(_next_commands(leaderboard, given))
+        print_next(_next_commands(comparison, given))
     return 0 if leaderboard.beats_chance else 1
 
 
 def _next_commands(
-    leaderboard: "Leaderboard", given: argparse.Namespace
+    comparison: "Comparison", given: argparse.Namespace
 ) -> list[tuple[list[str], str]]:
     """Commands for the recommended candidate; none after preprocessing, which fit does not do."""
     from fastcos.comparison import EQ2
+    from fastcos.comparison.candidates import USER_ITEM, USER_USER
 
+    leaderboard, parameters = comparison.leaderboard, comparison.parameters
     best = leaderboard.recommended
     if best is None or best.preprocessing != "none":
         return []
     is_eq2 = best.rescaling == EQ2
-    fit = ["fastcos", "fit", given.interactions, "--out", "model"]
-    fit += [] if given.rank is None else ["--rank", str(given.rank)]
-    strength = given.weight_decay if is_eq2 else given.regularization
-    fit += [] if strength is None else ["--regularization", f"{strength:g}"]
+    columns = options.words_of(given, "user", "item", "value", "member")
+    fit = ["fastcos", "fit", given.interactions, *columns, *options.words_of(given, "rank")]
+    strength, decay = parameters["regularization"], parameters["weight_decay"]
+    is_default = given.regularization is None and given.weight_decay is None
+    if not is_default or (is_eq2 and decay != math.sqrt(strength)):
+        fit += ["--regularization", repr(float(decay if is_eq2 else strength))]
     fit += ["--objective", "weight_decay"] if is_eq2 else []
-    search = ["fastcos", "neighbors", "model", "--measure", best.measure]
-    search += [] if is_eq2 else ["--rescaling", best.rescaling]
-    gain = "the recommended neighbours"
+    fit += options.words_of(given, "seed") if given.seed else []
+    of_users = best.name in (*USER_ITEM, *USER_USER)
+    serve = (
+        ["recommend", "model", given.interactions, *columns] if of_users else ["neighbors", "model"]
+    )
+    serve += ["--measure", _as_given(best, given)]
+    serve += [] if is_eq2 else ["--rescaling", best.rescaling]
+    gain = "recommendations for every user" if of_users else "the recommended neighbours"
     if leaderboard.gain is not None:
         gain += f"; {leaderboard.score} {leaderboard.gain.value:+.3f} over the plain cosine"
-    return [(fit, "the model that was compared"), (search, gain)]
+    return [([*fit, "--out", "model"], "the model that was compared"), (["fastcos", *serve], gain)]
+
+
+def _as_given(best: "Candidate", given: argparse.Namespace) -> str:
+    """The measure as it was written in --measures, with parameters that its name leaves out."""
+    if isinstance(best.source, str):
+        return best.measure
+    chosen = options.chosen_measures(given) or []
+    texts: list[str] = given.measures.split(",")
+    for text, one in zip(texts, chosen, strict=True):
+        if not isinstance(one, str) and label_of(one) == best.measure:
+            return text
+    return best.measure
 
 
 def _compare_vectors(given: argparse.Namespace) -> int:
@@ -193,11 +216,10 @@ def _compare_vectors(given: argparse.Namespace) -> int:
     validation.as_choice("--preprocessing", given.preprocessing, ("none",))
     if given.labels is None and not given.pairs:
         raise ValueError("--labels or --pairs must be given for vectors, got none")
-    if is_model_folder(given.interactions):
-        model = read_model_folder(given.interactions)
-        vectors, ids = model.model.item_embeddings(), model.ids
-    else:
-        vectors, ids = options.read_vectors(given.interactions, given)
+    factors = read_factors(given.interactions, None, given)
+    vectors, ids = factors.items, factors.ids
+    for note in () if is_model_folder(given.interactions) else factors.notes:
+        say(note)
     say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
     tasks, counts = _tasks(given, ids)
     found: dict[str, Leaderboard] = {}

@@ -66,7 +66,7 @@ def run(given: argparse.Namespace) -> int:
     if form == "canonical" and is_model_folder(given.items):
         rule = "given for the form canonical of a folder: the users' interactions"
         validation.as_instance("--users", given.users, str, rule)
-    model = read_factors(given.items, given.users, given.vector_column, given.id_column)
+    model = read_factors(given.items, given.users, given)
     for note in model.notes:
         say(note)
     users = validation.as_instance(

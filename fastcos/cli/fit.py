@@ -15,19 +15,31 @@ Factorise interactions, X ≈ X A B', in closed form and save the model. Writes 
 checksums, read back as memory maps), DIR/items.npz (the ids of the items, in the model's order),
 DIR/users.npz (the number of users and the mean of each column of X) and DIR/model.json (parameters,
 residuals of the singular triplets, versions). The commands neighbors, audit, export and compare
-read DIR."""
+read DIR. With --shards, the table may be larger than memory: it is read once and written as row
+shards with checksums, which are then read one at a time; 16 bytes of disk a row meanwhile."""
 EPILOG = """\
 examples:
   fastcos fit ratings.csv --rank 128 --out films
   fastcos neighbors films --k 20 --out neighbors.csv
   fastcos audit films
+  fastcos fit ratings.csv.gz --shards ratings --rank 128 --out films
+  fastcos fit ratings --rank 64 --out smaller
 input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
-.mtx, .parquet or .arrow (pip install pyarrow), or a folder of fastcos ingest"""
+.mtx, .parquet or .arrow (pip install pyarrow), or a folder of shards"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     options.add_interactions(parser)
+    parser.add_argument(
+        "--shards", metavar="DIR", help="folder for row shards of a table larger than memory"
+    )
+    parser.add_argument(
+        "--duplicates",
+        choices=("sum", "last", "max"),
+        default="sum",
+        help="value of several rows of one user and item (default sum)",
+    )
     group = parser.add_argument_group("model")
     options.add_rank(group)
     group.add_argument(
@@ -92,15 +104,25 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _interactions(given: argparse.Namespace) -> tuple[Any, Any]:
-    """Return X and the ids of its items, from a file or a folder of shards."""
-    if not Path(given.interactions).is_dir():
-        data = options.read_interactions(given)
+    """Return X and the ids of its items, from a file, through shards or from a folder of shards."""
+    folder = given.shards
+    if Path(given.interactions).is_dir():
+        folder = given.interactions
+        for flag in ("user", "item", "value", "member", "shards"):
+            validation.check_none(f"--{flag}", getattr(given, flag), "for a folder of shards")
+    elif folder is not None:
+        columns = {name: getattr(given, name) for name in ("user", "item", "value", "member")}
+        with progress_bar("reading bytes, then writing rows") as progress:
+            io.ingest_interactions(
+                given.interactions, folder, duplicates=given.duplicates, progress=progress,
+                **columns,
+            )  # fmt: skip
+    else:
+        data = options.read_interactions(given, given.duplicates)
         return data.X, data.item_ids
     from fastcos.linalg.shards import InteractionShards
 
-    for flag in ("user", "item", "value", "member"):
-        validation.check_none(f"--{flag}", getattr(given, flag), "for a folder of shards")
-    shards = InteractionShards(given.interactions)
+    shards = InteractionShards(folder)
     n, p = shards.shape
     say(f"read {shards.nnz:,} interactions of {n:,} users with {p:,} items")
     return shards, shards.item_ids

@@ -12,7 +12,7 @@ from fastcos.cli.terminal import print_json, progress_bar, say, show_text
 from fastcos.io import ann_files
 
 # arguments of fastcos neighbors that these files have no place for
-_WITHOUT = ("min_score", "calibration", "fpr", "rescaling", "show", "names", "checkpoint")
+_WITHOUT = ("min_score", "calibration", "fpr", "rescaling", "show", "names", "text", "checkpoint")
 
 
 def is_wanted(given: argparse.Namespace) -> bool:

@@ -22,9 +22,9 @@ from fastcos.cli.terminal import compilation_reported, fail
 COMMANDS = {
     "reproduce": "Figure 1 of the paper and its table: start here",
     "compare": "which similarity to use for your interactions",
-    "ingest": "a table larger than memory as shards on disk",
     "fit": "a linear model of your interactions, saved on disk",
     "neighbors": "exact nearest neighbours, of a model or of vectors",
+    "recommend": "the best items for each user, without those seen",
     "calibrate": "what a score means: thresholds by false-positive rate",
     "audit": "how arbitrary are the cosines of your embeddings",
     "export": "embeddings that no rescaling changes, ready for an index",

@@ -1,5 +1,6 @@
 """The folder that fastcos fit writes: the model, the item ids, and moments of the users."""
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,11 +33,14 @@ class ModelFolder(NamedTuple):
     ids : ndarray (p,), int64 or str
     typical : ndarray (2 k, p), float64
         Rows whose embeddings have the mean and the second moment of those of X's rows.
+    popularity : ndarray (p,), float64, or None
+        Users of each item; None in a folder that holds none.
     """
 
     model: "LinearMF"
     ids: npt.NDArray[Any]
     typical: npt.NDArray[np.float64]
+    popularity: npt.NDArray[np.float64] | None
 
 
 def is_model_folder(path: str | Path) -> bool:
@@ -45,11 +49,13 @@ def is_model_folder(path: str | Path) -> bool:
 
 
 def write_model_folder(folder: Path, model: "LinearMF", X: Any, ids: npt.NDArray[Any]) -> None:
-    """Write the model, the item ids, and the column means of X."""
+    """Write the model, the item ids, and the column means and counts of X."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save(folder / _MODEL)
     io.write_npz(folder / _ITEMS, {"ids": ids})
     moments = {"n": np.array([X.shape[0]]), "column_means": column_stats.means(X)}
+    if sp.issparse(X):
+        moments["popularity"] = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
     io.write_npz(folder / _USERS, moments)
 
 
@@ -63,44 +69,46 @@ def read_model_folder(path: str | Path) -> ModelFolder:
     ids = io.read_ids(folder / _ITEMS, p)
     with np.load(folder / _USERS) as moments:
         n, means = int(moments["n"][0]), moments["column_means"]
+        popularity = moments.get("popularity")
     if means.shape != (p,):
         raise FastcosFormatError(
             f"{folder / _USERS} must hold the means of {p} columns, got {means.shape}"
         )
-    return ModelFolder(model, ids, _typical_rows(model, means, n))
+    return ModelFolder(model, ids, _typical_rows(model, means, n), popularity)
 
 
 def read_factors(
-    path: str | Path,
-    users: str | Path | None,
-    vector_column: str | None = None,
-    id_column: str | None = None,
+    path: str | Path, users: str | Path | None, given: argparse.Namespace | None = None
 ) -> io.Factors:
     """Both sides of a model: of a folder of fastcos fit under D = I, or from io.read_factors.
 
-    The users of a folder are read from interactions with its items.
+    The users of a folder are read from interactions with its items. ``given`` holds the arguments
+    of ``options.add_vectors``.
     """
+    columns = {name: getattr(given, name, None) for name in ("vector_column", "id_column", "ids")}
     if not is_model_folder(path):
-        return io.read_factors(path, users, vector_column=vector_column, id_column=id_column)
-    check_none("--vector-column", vector_column, "for a model")
-    check_none("--id-column", id_column, "for a model")
-    model, ids, X = read_model_folder(path)
+        return io.read_factors(path, users, **columns)
+    for name, value in columns.items():
+        check_none(f"--{name.replace('_', '-')}", value, "for a model")
+    model, ids, X, _ = read_model_folder(path)
     note = _MOMENTS_NOTE
     if users is not None:
-        X, n_known = _interactions_with(ids, users)
+        with progress_bar("reading bytes") as progress:
+            data = io.read_interactions(users, progress=progress)
+        X, n_known = aligned(ids, users, data)
         note = f"{X.shape[0]:,} users by their interactions with {n_known:,} of the model's items"
     return io.Factors(model.item_embeddings(), model.user_embeddings(X), ids, (note,))
 
 
-def _interactions_with(ids: npt.NDArray[Any], path: str | Path) -> tuple[sp.csr_array, int]:
-    """Interactions with the items of these ids as columns, and the number of items found."""
-    with progress_bar("reading bytes") as progress:
-        data = io.read_interactions(path, progress=progress)
+def aligned(
+    ids: npt.NDArray[Any], users: str | Path, data: io.Interactions
+) -> tuple[sp.csr_array, int]:
+    """Interactions of the file users with the items of a model as columns; how many it has."""
     _, there, here = np.intersect1d(data.item_ids.astype(str), ids.astype(str), return_indices=True)
     if not len(there):
         raise ValueError(
             f"--users must hold interactions with items of the model (such as {ids[0]}), got none "
-            f"in {path}"
+            f"in {users}"
         )
     known = sp.csc_array(data.X)[:, there].tocoo()
     X = sp.csr_array((known.data, (known.row, here[known.col])), shape=(known.shape[0], len(ids)))

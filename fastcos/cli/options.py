@@ -86,7 +86,7 @@ def add_interactions(parser: argparse.ArgumentParser, what: str = "file of inter
     group.add_argument("--member", metavar="FILE", help="which file of a zip archive")
 
 
-def read_interactions(given: argparse.Namespace) -> "Interactions":
+def read_interactions(given: argparse.Namespace, duplicates: str = "sum") -> "Interactions":
     """Read the file of interactions."""
     from fastcos.io import read_interactions
 
@@ -97,6 +97,7 @@ def read_interactions(given: argparse.Namespace) -> "Interactions":
             item=given.item,
             value=given.value,
             member=given.member,
+            duplicates=duplicates,
             progress=progress,
         )
     n, p = data.X.shape
@@ -117,6 +118,12 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
         metavar="C",
         help="column or array of ids (default: by its name; '' for none)",
     )
+    parser.add_argument(
+        "--ids",
+        metavar="FILE",
+        help="ids of the items in the order of their rows, for a file without: .npy, .npz with the "
+        "array ids, or text with one a line",
+    )
 
 
 def read_vectors(path: str, given: argparse.Namespace) -> "Vectors":
@@ -126,13 +133,22 @@ def read_vectors(path: str, given: argparse.Namespace) -> "Vectors":
     return read_vectors(path, vector_column=given.vector_column, id_column=given.id_column)
 
 
-def add_measure(parser: argparse.ArgumentParser) -> None:
+def words_of(given: argparse.Namespace, *names: str) -> list[str]:
+    """Return the options of these names that were given, as words of a command to copy."""
+    words: list[str] = []
+    for name in names:
+        if (value := getattr(given, name)) is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return words
+
+
+def add_measure(parser: argparse.ArgumentParser, default: str = "cosine") -> None:
     """Add --measure, for as_measure."""
     parser.add_argument(
         "--measure",
-        default="cosine",
+        default=default,
         metavar="NAME",
-        help=f"default cosine; a wrong name lists all; {MEASURE_SYNTAX}",
+        help=f"default {default}; a wrong name lists all; {MEASURE_SYNTAX}",
     )
 
 

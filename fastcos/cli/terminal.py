@@ -163,7 +163,8 @@ def print_table(
         for number in shown:
             cells = [as_text(row[number]) for row in rows]
             is_text = number == 0 or all(isinstance(row[number], str) for row in rows)
-            widest = max(map(len, cells), default=1) if numbers or number == 0 else None
+            is_whole = numbers or number == 0 or not is_text
+            widest = max(map(len, cells), default=1) if is_whole else None
             justify: Any = "left" if is_text else "right"
             table.add_column(
                 printable(header[number]), justify=justify, no_wrap=number == 0, min_width=widest

@@ -15,6 +15,8 @@ from fastcos.validation import Floats, Integers
 LEVEL = 0.95
 # samples behind an interval: its ends then vary by about 1.5 % of its width (standard error)
 N_RESAMPLES = 2000
+# candidates that the conclusion names beside the recommended one
+_NAMED = 3
 
 # scores (r, c) of c candidates (their numbers) on r samples; weights (r, n): how often each of the
 # n units is in a sample
@@ -66,6 +68,8 @@ class Evaluation:
         The conclusion if all tests fail.
     success : str
         Start of the sentence that names the tests passed; "" for none.
+    few : int
+        Number of units below which the conclusion warns.
     """
 
     task: str
@@ -77,6 +81,7 @@ class Evaluation:
     other_scores: Mapping[str, Estimate]
     failure: str
     success: str = ""
+    few: int = 0
 
 
 def mean_estimate(values: Floats) -> Estimate:
@@ -116,7 +121,8 @@ def rank(
     """
     n = evaluation.n_units
     whole = np.ones((1, n))
-    table = _rows(evaluation, candidates, whole, _samples(whole, random))
+    resampled = evaluation.estimate(_samples(whole, random), range(len(candidates)))
+    table = _rows(evaluation, candidates, whole, resampled)
     rows = sorted(table, key=lambda row: -row.score.value)
     halves = _CrossFitting(n, random)
     passed = _tested(evaluation, candidates, halves)
@@ -127,6 +133,7 @@ def rank(
         gain = halves.lead(evaluation.estimate, others, evaluation.estimate)
     best = next((row for row in rows if row.candidate != candidates[0]), rows[0])
     recommended = best.candidate if gain is not None and gain.low > 0 else candidates[0]
+    tied = _tied(candidates, rows, recommended, resampled) if succeeds else []
     return Leaderboard(
         task=evaluation.task,
         score=evaluation.score,
@@ -140,20 +147,22 @@ def rank(
         beats_chance=succeeds,
         recommended=recommended if succeeds else None,
         gain=gain,
-        conclusion=(
-            _success(evaluation, passed) + _advice(evaluation, table[0], best, gain)
+        conclusion=_warning(evaluation)
+        + (
+            _success(evaluation, passed) + _advice(evaluation, table[0], best, gain) + _ties(tied)
             if succeeds
             else _failure(evaluation, passed, len(candidates))
         ),
         left_out=dict(left_out),
+        not_distinguishable=tied,
     )
 
 
 def _rows(
-    evaluation: Evaluation, candidates: Sequence[Candidate], whole: Floats, samples: Floats
+    evaluation: Evaluation, candidates: Sequence[Candidate], whole: Floats, resampled: Floats
 ) -> list[LeaderboardRow]:
     every = range(len(candidates))
-    scores, resampled = evaluation.estimate(whole, every)[0], evaluation.estimate(samples, every)
+    scores = evaluation.estimate(whole, every)[0]
     others = {name: estimate(whole, every)[0] for name, estimate in evaluation.other_scores.items()}
     return [
         LeaderboardRow(
@@ -164,6 +173,22 @@ def _rows(
         )
         for c, candidate in enumerate(candidates)
     ]
+
+
+def _tied(
+    candidates: Sequence[Candidate],
+    rows: Sequence[LeaderboardRow],
+    recommended: Candidate,
+    resampled: Floats,
+) -> list[Candidate]:
+    """The other candidates whose score the samples do not tell from that of the recommended one."""
+    number = {candidate: c for c, candidate in enumerate(candidates)}
+    leads = resampled[:, [number[recommended]]] - resampled
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(leads, (tail, 1 - tail), axis=0)
+    is_tied = (low <= 0) & (high >= 0)
+    others = [row.candidate for row in rows if row.candidate != recommended]
+    return [one for one in others if is_tied[number[one]]]
 
 
 class _CrossFitting:
@@ -245,6 +270,24 @@ def _advice(
     what = "loses" if gain.high < 0 else "differs by no more than chance"
     other = f"{best.candidate} {best.score.value:.3f}"
     return f"{stay}, {other}; {method}, the best alternative {what}: {gain}."
+
+
+def _ties(tied: Sequence[Candidate]) -> str:
+    """A sentence that names the candidates which are as good by this data; "" for none."""
+    if not tied:
+        return ""
+    more = f" and {len(tied) - _NAMED} more" if len(tied) > _NAMED else ""
+    return f" Not distinguishable from it: {', '.join(map(str, tied[:_NAMED]))}{more}."
+
+
+def _warning(evaluation: Evaluation) -> str:
+    """A sentence that comes first where the units are few; "" for enough."""
+    if evaluation.n_units >= evaluation.few:
+        return ""
+    return (
+        f"Only {evaluation.n_units:,} {evaluation.unit} were evaluated, so that other "
+        f"{evaluation.unit} may give another answer. "
+    )
 
 
 def _method(evaluation: Evaluation) -> str:

@@ -59,6 +59,8 @@ class Embeddings:
     rescaling : Rescaling or None
     weight_decay : float or None
         λ of Eq. 2; None for the model's default.
+    given_users : ndarray (n, d) or None
+        Rows of the users where there is no model.
     """
 
     items: Rows
@@ -67,12 +69,13 @@ class Embeddings:
     X: Any = None
     rescaling: Any = None
     weight_decay: float | None = None
+    given_users: Rows | None = None
 
     @parallel.lazy_attribute
     def users(self) -> Rows | None:
         """Embeddings of the users, (n, d)."""
         if self.model is None:
-            return None
+            return self.given_users
         return self.model.user_embeddings(self.X, self.rescaling)
 
     @property
@@ -87,7 +90,7 @@ class Embeddings:
             EQ2: True,
             "popularity": self.popularity is not None,
             "model": self.has_eq1,
-            _OTHER_SIDE: self.model is not None,
+            _OTHER_SIDE: self.model is not None or self.given_users is not None,
             _TWO_HALVES: self.model is not None,
         }.get(requirement, False)
 
@@ -167,9 +170,9 @@ class Candidate:
 
     def rows(self, embeddings: Embeddings) -> Rows:
         """The rows of the items, or of the users, in the form that the measure takes."""
+        if self.compares_users and embeddings.users is not None:
+            return as_rows("users", embeddings.users)
         if embeddings.model is not None:
-            if self.compares_users:
-                return as_rows("users", embeddings.users)
             if self.requires == _TWO_HALVES:  # A = B in the symmetric form
                 return as_rows("items", np.hstack([embeddings.items, embeddings.items]))
             if self.requires in ("model", EQ2):

@@ -42,8 +42,8 @@ from fastcos.rescaling.diagonal import Rescaling
 
 # choices of ``objective``: Eq. 1 is "dropout", Eq. 2 is "weight_decay"
 OBJECTIVES = ("both", "dropout", "weight_decay")
-# labelled items that are ranked, for each sampled one: 10,000 for the 2,000 of the command, so that
-# a label of 2 in a thousand items still has 20
+# labelled items that are ranked, or seen by the evaluated users, for each sampled one: 10,000 for
+# the 2,000 of the command, so that a label of 2 in a thousand items still has 20
 RANKED_PER_SAMPLED = 5
 
 
@@ -84,7 +84,7 @@ def compare(
 
     Without labels the task is to predict interactions: a fifth of every user's interactions is held
     out, and the model is fitted to the rest. Each item that a user has seen votes for its 20
-    nearest, weighted by 1 / log2(1 + rank). Up to 2,000 users are evaluated.
+    nearest, weighted by 1 / log2(1 + rank). Up to 5,000 users are evaluated.
     ``user_item_dot`` and ``user_item_cosine`` recommend their best-scored items; under
     ``project_back_users`` the 20 nearest users vote for what they have seen. A measure must beat
     the most popular items.
@@ -129,7 +129,7 @@ def compare(
     n_sampled : int, optional
         Score the rescalings by the neighbours and the labels of this many items, drawn at random.
         Rank five times as many labelled items by each measure, or draw users until they have seen
-        this many items. Default: all.
+        five times as many items, but at least 500 users. Default: all.
     budget : float, optional
         Seconds after which no further candidate is evaluated; those are ``left_out``.
     on_rescalings : callable, optional
@@ -211,11 +211,11 @@ def compare(
         sampled = np.sort(drawing.permutation(p)[:n_sampled])
     popularity = np.bincount(X.indices, minlength=p).astype(np.int64)
     fitted = fit_models(X, settings, progress=progress)
+    ranked = None if n_sampled is None else RANKED_PER_SAMPLED * n_sampled
     if codes is None:
-        task: Task = (held_out := HeldOutTask(X, sampling, n_items=n_sampled))
+        task: Task = (held_out := HeldOutTask(X, sampling, n_items=ranked))
         seen = held_out.rest
     else:
-        ranked = None if n_sampled is None else RANKED_PER_SAMPLED * n_sampled
         task, seen = LabelTask(codes, popularity > 0, sampling, ranked), X
     names = [variant.name for variant in named]
     selected, left_out = select_candidates(

@@ -1,6 +1,6 @@
 """Candidates ranked by one score, with intervals and a recommendation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fastcos.comparison.candidates import Candidate
@@ -81,6 +81,9 @@ class Leaderboard(Record):
         The recommendation and its evidence in a sentence.
     left_out : dict of str
         Measures that were not evaluated, and what they require.
+    not_distinguishable : list of Candidate
+        Others whose score differs from that of the recommended one by no more than chance: the
+        95 % interval of the difference holds 0. Best first.
 
     Examples
     --------
@@ -105,6 +108,7 @@ class Leaderboard(Record):
     gain: BootstrapInterval | None
     conclusion: str
     left_out: dict[str, str]
+    not_distinguishable: list[Candidate] = field(default_factory=list)
 
     def best_per_measure(self) -> list[LeaderboardRow]:
         """The best row of every measure, by descending score."""
@@ -145,6 +149,7 @@ class Leaderboard(Record):
             "baseline": self.baseline.to_dict(),
             "recommended": None if self.recommended is None else self.recommended.to_dict(),
             "gain": None if self.gain is None else self.gain._asdict(),
+            "not_distinguishable": [one.to_dict() for one in self.not_distinguishable],
         }
 
 

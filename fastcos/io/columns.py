@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.storage import FastcosFormatError
+from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import (
     ITEM_WORDS,
     USER_WORDS,
@@ -137,6 +137,35 @@ def as_ids(texts: Sequence[str]) -> npt.NDArray[Any]:
         return np.array(numbers, dtype=np.int64)
     except (ValueError, OverflowError):
         return np.array(texts, dtype=np.str_)
+
+
+def check_row_numbers(path: PathLike, ids: npt.NDArray[Any], others: Any) -> None:
+    """Refuse others, ids in a file, that are no row numbers where rows have no other ids.
+
+    Ids 0 .. n-1 in order are row numbers. Others that name all of them may have more: a catalogue.
+    """
+    if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
+        return
+    numbers = {str(number) for number in range(len(ids))}
+    known = set(map(str, others))
+    foreign = min(known - numbers, default=None)
+    if foreign is not None and not numbers <= known:
+        raise FastcosFormatError(
+            f"{path} must name rows by their numbers, 0 to {len(ids) - 1}, where no ids are given "
+            f"(ids=, --ids FILE), got {foreign[:40]!r}"
+        )
+
+
+def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
+    """Refuse an id of two rows."""
+    _, first, codes = np.unique(ids, return_index=True, return_inverse=True)
+    again = np.flatnonzero(first[codes] != np.arange(len(ids)))
+    if len(again):
+        row = int(again[0])
+        raise FastcosFormatError(
+            f"{path}: {name} must be distinct, got {ids[row].item()!r} in rows "
+            f"{first[codes[row]]} and {row}"
+        )
 
 
 def _format_names(names: Sequence[str]) -> str:

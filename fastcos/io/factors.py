@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos.io.arrays import Array
-from fastcos.io.vectors import as_vectors, check_columns, of_export, read_arrays, read_vectors
+from fastcos.io.columns import check_row_numbers
+from fastcos.io.vectors import (
+    as_vectors,
+    check_columns,
+    of_export,
+    read_arrays,
+    read_ids,
+    read_vectors,
+)
 from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
@@ -48,6 +56,7 @@ def read_factors(
     path: PathLike,
     users: PathLike | None = None,
     *,
+    ids: PathLike | None = None,
     vector_column: str | None = None,
     id_column: str | None = None,
 ) -> Factors:
@@ -64,6 +73,9 @@ def read_factors(
         Items, or a model with both sides.
     users : str or path-like, optional
         Users or queries, if path does not hold them.
+    ids : str or path-like, optional
+        Ids of the items in the order of their rows, for a file without: .npy, .npz with the array
+        ids, or text with one id a line.
     vector_column, id_column : str, optional
         Of the items, as in read_vectors; nothing is recognised or stripped then.
 
@@ -92,9 +104,9 @@ def read_factors(
     check_columns(vector_column, id_column)
     arrays = read_arrays(path, vector_column, id_column)
     if vector_column is None:
-        items, own_users, ids, notes = _sides(path, arrays, id_column)
+        items, own_users, own_ids, notes = _sides(path, arrays, id_column)
     else:
-        items, ids = as_vectors(path, arrays, vector_column, id_column)
+        items, own_ids = as_vectors(path, arrays, vector_column, id_column)
         own_users, notes = None, ()
     if own_users is not None:
         check_none("--users", users, f"where {path} holds the users")
@@ -105,7 +117,9 @@ def read_factors(
     stripped: tuple[str, ...] = ()
     if vector_column is None and not of_export(path):
         items, own_users, stripped = strip_biases(items, own_users)
-    return Factors(items, own_users, ids, (*notes, *stripped))
+    if ids is not None:
+        own_ids = read_ids(ids, len(items))
+    return Factors(items, own_users, own_ids, (*notes, *stripped))
 
 
 def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tuple[str, ...]]:
@@ -144,6 +158,8 @@ def common_rows(
             f"{old_path} must hold as many items as {path} ({len(ids)}) if both have no ids, got "
             f"{len(old_ids)}"
         )
+    check_row_numbers(old_path, ids, old_ids)
+    check_row_numbers(path, old_ids, ids)
     _, rows, old_rows = np.intersect1d(
         ids.astype(str), old_ids.astype(str), assume_unique=True, return_indices=True
     )

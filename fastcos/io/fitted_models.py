@@ -6,13 +6,14 @@ import numpy as np
 
 from fastcos.io.columns import as_ids
 from fastcos.io.factors import Factors, strip_biases
+from fastcos.neighbors.ids import as_ids as as_item_ids
 from fastcos.validation import Rows, as_rows, check_length, check_none, check_same_width
 
 _KNOWN = "a fitted model of implicit, scikit-learn, gensim or PyTorch"
 _TRANSPOSED = "transposed components_: its items do not carry the singular values, the users do"
 
 
-def from_model(model: Any, users: Any = None) -> Factors:
+def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
     """Take item and user embeddings out of a fitted model of another library.
 
     The model is recognised by its attributes, so that no library is imported:
@@ -31,6 +32,9 @@ def from_model(model: Any, users: Any = None) -> Factors:
     users : object, optional
         The other side, if the model does not hold it: an nn.Embedding or KeyedVectors, or rows
         (n, d) such as ``svd.transform(X)``.
+    ids : array_like (p,), int64 or str, optional
+        Ids of the items in the model's order, for a model that has none: implicit counts items
+        from 0, in the order of the columns of its matrix.
 
     Returns
     -------
@@ -61,7 +65,7 @@ def from_model(model: Any, users: Any = None) -> Factors:
     >>> items.shape, users.shape
     ((30, 4), (200, 4))
     """
-    items, own_users, ids, notes = _sides(model)
+    items, own_users, own_ids, notes = _sides(model)
     if own_users is not None:
         check_none("users", users, f"for {type(model).__name__}, which holds its users")
     elif users is not None:
@@ -71,10 +75,12 @@ def from_model(model: Any, users: Any = None) -> Factors:
         check_same_width("users", own_users, "items", items)
     if hasattr(model, "item_factors"):
         items, own_users, notes = strip_biases(items, own_users)
-    if ids is None:
-        return Factors(items, own_users, np.arange(len(items)), notes)
-    check_length("ids of the model", ids, len(items), "its items")
-    return Factors(items, own_users, ids, notes)
+    if own_ids is not None:
+        check_none("ids", ids, f"for {type(model).__name__}, which holds its ids")
+        check_length("ids of the model", own_ids, len(items), "its items")
+        return Factors(items, own_users, own_ids, notes)
+    named = np.arange(len(items)) if ids is None else as_item_ids("ids", ids, len(items))
+    return Factors(items, own_users, named, notes)
 
 
 def _sides(model: Any, name: str = "model") -> tuple[Rows, Rows | None, Any, tuple[str, ...]]:

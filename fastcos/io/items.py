@@ -8,7 +8,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.io.columns import LONGEST_ID, TextColumn, check_ids, find_column, require_column
+from fastcos.io.columns import (
+    LONGEST_ID,
+    TextColumn,
+    check_ids,
+    check_row_numbers,
+    find_column,
+    require_column,
+)
 from fastcos.io.tables import Table, open_table
 from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
@@ -382,6 +389,7 @@ def read_pairs(
         read = table.read((first, second), rating)
     check_ids(path, first, read.texts[0], read.lines)
     check_ids(path, second, read.texts[1], read.lines)
+    check_row_numbers(path, np.asarray(ids), read.texts[0].texts + read.texts[1].texts)
     known_ids = {str(one): position for position, one in enumerate(np.asarray(ids).tolist())}
     sides = []
     for column in read.texts:
@@ -413,6 +421,7 @@ class _Positions:
         listed = np.asarray(item_ids)
         if listed.ndim != 1 or listed.dtype.kind not in "iuUO" or not len(listed):
             raise TypeError(f"item_ids must be a list of ids, got {format_value(item_ids)}")
+        self._given = listed
         self.ids: Texts = np.array([str(one) for one in listed.tolist()], np.str_)
         self._of = {one: position for position, one in enumerate(self.ids.tolist())}
 
@@ -427,5 +436,7 @@ class _Positions:
                 f"{', '.join(map(repr, self.ids[:3].tolist()))}), got {len(unknown)} others: "
                 f"{shown}"
             )
+        if len(unknown):
+            check_row_numbers(path, self._given, column.texts)
         rows = np.flatnonzero(found[column.codes] >= 0)
         return rows, found[column.codes[rows]], len(unknown)

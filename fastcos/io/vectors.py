@@ -13,7 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.arrays import Array, read_npy, read_npz, read_safetensors
-from fastcos.io.columns import LONGEST_ID, as_ids, choose_vector_columns, names_pairs
+from fastcos.io.columns import (
+    LONGEST_ID,
+    as_ids,
+    check_distinct,
+    choose_vector_columns,
+    names_pairs,
+)
 from fastcos.io.parquet import (
     ARROW_SUFFIXES,
     PARQUET_SUFFIXES,
@@ -232,21 +238,29 @@ def as_vectors(
             f"{path} must hold one id or word for each of {len(vectors)} vectors, got "
             f"{', '.join(named)} of shape {ids.shape}, dtype {ids.dtype}"
         )
-    if len(np.unique(ids)) != len(ids):
-        raise FastcosFormatError(f"{path}: {named[0]} must be distinct, got repeated ones")
+    check_distinct(path, named[0], ids)
     return Vectors(vectors, ids)
 
 
 def read_ids(path: PathLike, length: int) -> npt.NDArray[Any]:
-    """Read the array ids of an .npz file that write_npz wrote.
+    """Read one id for each of some rows, in their order.
 
-    Raises FastcosFormatError if the file is damaged, or does not have length ids.
+    The file is .npy, .npz with the array ids, or text with one id a line. Raises
+    FastcosFormatError if it is damaged, or does not have length different ids.
     """
     path = as_path("path", path)
-    ids = read_npz(path).get("ids")
-    if ids is None or ids.shape != (length,):
-        what = "none" if ids is None else f"shape {ids.shape}"
+    if path.suffix == ".npz":
+        ids = read_npz(path).get("ids")
+    elif path.suffix == ".npy":
+        ids = np.asarray(read_npy(path))
+    else:
+        with open_bytes(path) as lines:
+            texts = [_as_word(path, line.strip(), row) for row, line in enumerate(lines, 1)]
+        ids = as_ids(texts)
+    if ids is None or ids.shape != (length,) or ids.dtype.kind not in "iuU":
+        what = "none" if ids is None else f"shape {ids.shape}, dtype {ids.dtype}"
         raise FastcosFormatError(f"{path} must hold {length} ids, got {what}")
+    check_distinct(path, "ids", ids)
     return ids
 
 

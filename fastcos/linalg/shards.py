@@ -54,7 +54,7 @@ class InteractionShards:
     Parameters
     ----------
     path : path-like
-        What :meth:`write` or ``fastcos ingest`` wrote.
+        What :meth:`write` or ``fastcos fit --shards`` wrote.
     verify : bool
         Whether every byte is checked against its checksum, which reads everything once.
 

@@ -115,3 +115,73 @@ def test_commands_read_tables_of_vectors(folder, command):
     }[command]  # fmt: skip
     assert main([command, "v.jsonl", *words]) == 2  # two columns of vectors
     assert main([command, "v.jsonl", "--vector-column", "a", *words]) in (0, 1)
+
+
+def test_ids_of_an_implicit_model_come_from_a_file(folder, capsys):
+    """Positions are not matched with the ids of a table: row 1 is not film 1."""
+    np.savez("als.npz", item_factors=ITEMS, user_factors=QUERIES)
+    ids = 7 * np.arange(30) + 1
+    np.save("ids.npy", ids)
+    lines = ["id,title,genre", *(f"{one},film {one},{'ab'[one % 2]}" for one in ids)]
+    (folder / "kinds.csv").write_text("\n".join(lines))
+    labels = ["--labels", "kinds.csv", "--label-column", "genre"]
+    for words in (
+        ["neighbors", "als.npz", "--show", "1", "--names", "kinds.csv"],
+        ["audit", "als.npz", *labels, "--k", "3"],
+        ["compare", "als.npz", *labels, "--measures", "dot"],
+        ["calibrate", "als.npz", "--names", "kinds.csv"],
+    ):
+        command, *rest = words
+        assert main([command, *rest]) == 2, words
+        assert "must name rows by their numbers, 0 to 29" in capsys.readouterr().err
+        assert main([command, *rest, "--ids", "ids.npy"]) in (0, 1), words
+        capsys.readouterr()
+    neighbors("als.npz", "--show", "8", "--names", "kinds.csv", "--ids", "ids.npy", "--json")
+    first = json.loads(capsys.readouterr().out)[0]
+    best = fastcos.top_k(ITEMS, k=1).indices[1, 0]
+    assert (first["name"], first["neighbor"]) == ("film 8", ids[best])
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".txt"])
+def test_ids_of_every_kind_of_file(folder, suffix, capsys):
+    np.save("v.npy", ITEMS)
+    named = [f"item {one}" for one in IDS]
+    if suffix == ".npy":
+        np.save("ids.npy", named)
+    elif suffix == ".npz":
+        np.savez("ids.npz", ids=named)
+    else:
+        Path("ids.txt").write_text("\n".join(named))
+    neighbors("v.npy", "--show", "item 103", "--ids", f"ids{suffix}", "--json")
+    assert json.loads(capsys.readouterr().out)[0]["item"] == "item 103"
+    Path("bad.txt").write_text("\n".join([*named[:-1], named[3]]))
+    assert main(["neighbors", "v.npy", "--ids", "bad.txt"]) == 2
+    assert "ids must be distinct, got 'item 103' in rows 3 and 29" in capsys.readouterr().err
+
+
+def test_show_prints_queries_and_texts_with_each_row_on_its_own(folder, capsys, monkeypatch):
+    """At 80 columns a neighbour, its text and its score are one row of one table."""
+    records = [
+        {"id": f"chunk-{one:05}", "text": f"what chunk {one} says " * 4, "embedding": row.tolist()}
+        for one, row in zip(IDS.tolist(), ITEMS, strict=True)
+    ]
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.Table.from_pylist(records), "chunks.parquet")
+    words = ["chunks.parquet", "--show", "chunk-00103", "--text", "text"]
+    neighbors(*words, "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert all(row["neighbor_name"].startswith(f"what chunk {row['neighbor'][-3:]} says ")
+               for row in found)  # fmt: skip
+    monkeypatch.setattr("fastcos.cli.terminal.WIDTH_OF_FILES", 80)
+    neighbors(*words)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    for row in found:
+        assert any(row["neighbor"] in line and f"{row['score']:.3f}" in line for line in lines)
+    neighbors("items.npz", "--queries", "queries.npz", "--show", "b", "--json")
+    shown = json.loads(capsys.readouterr().out)
+    expected = fastcos.top_k(QUERIES[1], ITEMS, K).indices[0]
+    assert [(row["query"], row["neighbor"]) for row in shown] == [
+        ("b", one) for one in IDS[expected]
+    ]

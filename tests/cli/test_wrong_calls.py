@@ -48,16 +48,19 @@ fit seen.csv --objective dropot                      | 'dropot' (did you mean 'd
 compare seen.csv --preprocessing tfidf               | --preprocessing must be one of all, none,
 compare items.npy                                    | --labels or --pairs must be given for vector
 compare seen.csv --out items.npy                     | --out must be a directory
-ingest                                               | arguments are required: INTERACTIONS
-ingest missing.csv                                   | missing.csv: no such file or directory
-ingest empty.csv                                     | empty.csv must start with a header line
-ingest columns.csv                                   | --user must be given for columns.csv
-ingest items.npy                                     | items.npy must be UTF-8 text
-ingest seen.csv --duplicates mean                    | --duplicates: invalid choice: 'mean'
-ingest seen.csv --item film                          | --item must name one column of seen.csv
-ingest seen.csv --value stars                        | --value must name one column of seen.csv
-ingest seen.csv --out items.npy                      | --out must be a directory
-ingest seen.csv --threads 2                          | unrecognized arguments: --threads 2
+recommend items.npy                                  | arguments are required: INTERACTIONS
+recommend missing.npz seen.csv                       | missing.npz: no such file or directory
+recommend items.npy empty.csv                        | empty.csv must start with a header line
+recommend items.npy seen.csv                         | MODEL must be a file that holds users too
+recommend both.npz seen.csv                          | seen.csv must name rows by their numbers
+recommend both.npz seen.csv --ids items.txt          | seen.csv must name rows by their numbers
+recommend both.npz seen.csv --ids users.txt          | users.txt must hold 11 ids, got
+recommend both.npz seen.csv --measure cosin          | (did you mean 'cosine'?)
+recommend both.npz seen.csv --rescaling balanced     | --rescaling must be left out for embeddings
+recommend both.npz seen.csv --ids items.txt --user-ids users.txt --k 12 | --k must be a whole number
+recommend both.npz seen.csv --ids items.txt --user-ids users.txt --show u9 | --show must be an id
+recommend both.npz seen.csv --out r.txt              | the suffix of --out must be one of
+fit seen.csv --duplicates mean                       | --duplicates: invalid choice: 'mean'
 fit missing.npz                                      | missing.npz: no such file or directory
 fit empty.csv                                        | empty.csv must start with a header line
 fit seen.csv --rank 0                                | --rank must be a whole number from 1 to 9
@@ -72,7 +75,7 @@ neighbors missing                                    | missing: no such file or 
 neighbors .                                          | . must be a file of vectors
 neighbors items.npy --queries five.npy               | --queries must have as many columns as items
 neighbors items.npy --queries missing.npy            | missing.npy: no such file or directory
-neighbors items.npy --queries items.npy --show 0     | --show must be left out with --queries
+neighbors items.npy --queries items.npy --show 99    | --show must be an id of the items
 neighbors items.npy --min-score nan                  | --min-score must be a finite number
 neighbors items.npy --names kinds.csv                | name must be given for kinds.csv: no column
 compare seen.csv --vector-column item                | --labels or --pairs must be given for vector
@@ -159,6 +162,9 @@ def folder(tmp_path_factory):
     np.save(folder / "nan.npy", rows)
     np.save(folder / "users.npy", rows)  # a file whose name begins as a flag does
     np.save(folder / "huge.npy", np.full((50, 6), 1e300))
+    np.savez(folder / "both.npz", items=rows[10:21], users=rows[20:29])
+    (folder / "items.txt").write_text("".join(f"i{i}\n" for i in range(11)))
+    (folder / "users.txt").write_text("".join(f"u{i}\n" for i in range(9)))
     (folder / "kept").mkdir()
     (folder / "folder.csv").mkdir()
     (folder / "round.csv").symlink_to("round.csv")

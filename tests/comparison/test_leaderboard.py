@@ -449,3 +449,28 @@ def test_compare_vectors_identical_on_one_and_two_threads(monkeypatch):
     one = compare_vectors(rows, labels)
     assert [row.candidate for row in one.rows] == [row.candidate for row in two.rows]
     assert [row.score for row in one.rows] == [row.score for row in two.rows]
+
+
+def test_rank_names_what_is_not_distinguishable():
+    random = np.random.default_rng(7)
+    values = random.standard_normal((5, 400))
+    values[1:4] += 1
+    values[2] = values[1] + 0.01 * random.standard_normal(400)  # equal but for noise
+    values[3] -= 0.6
+    found = ranked(values, np.full(400, -0.5))
+    best, other = sorted(("m1", "m2"), key=lambda name: -found.row(Candidate(name)).score.value)
+    assert found.recommended == Candidate(best)
+    assert found.not_distinguishable == [Candidate(other)]
+    assert found.conclusion.endswith(f" Not distinguishable from it: {other}.")
+    assert not ranked(values - 3, np.zeros(400)).not_distinguishable
+
+
+def test_held_out_users_are_many_or_all_and_few_are_reported():
+    for n_users in (300, 900):
+        X, _ = clustered_interactions(n_users)
+        given = {"n_components": 4, "measures": ["dot"], "grid": False}
+        able = compare(X, **given).leaderboard.n_units
+        found = compare(X, **given, n_sampled=2).leaderboard
+        assert found.n_units == min(able, 500)
+        few = f"Only {found.n_units} users were evaluated"
+        assert found.conclusion.startswith(few) == (found.n_units < 500)

@@ -157,3 +157,16 @@ def test_from_model_of_installed_torch():
     torch = pytest.importorskip("torch")
     weight = torch.nn.Embedding(7, 3)
     np.testing.assert_array_equal(fastcos.from_model(weight).items, weight.weight.detach().numpy())
+
+
+def test_from_model_takes_the_ids_of_a_model_without():
+    found = fastcos.from_model(implicit(), ids=[9, 7, 5, 3, 1, 11, 13])
+    assert found.ids.tolist() == [9, 7, 5, 3, 1, 11, 13]
+    for wrong, match in (
+        ([1, 2], r"ids must be of shape \(7,\)"),
+        ([1] * 7, "ids must be distinct"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            fastcos.from_model(implicit(), ids=wrong)
+    with pytest.raises(ValueError, match="ids must be"):
+        fastcos.from_model(keyed(), ids=list("gfedcba"))

@@ -157,3 +157,23 @@ def test_glove_words_come_with_their_vectors():
     vectors, words = io.read_vectors(data("glove50/glove50.npz"))
     assert vectors.shape == (8347, 50)
     assert words[:3].tolist() == ["that", "be", "this"]
+
+
+def test_positions_never_meet_the_ids_of_a_catalogue(movies):
+    numbers = np.arange(5)  # rows of a model without ids; 9 is no row, and row 0 is not named
+    pairs = movies.with_name("pairs.txt")
+    pairs.write_text("1\t2\t5\n2\t9\t1\n2\t3\t1\n")
+    counts = movies.with_name("counts.csv")
+    counts.write_text("movieId,count\n1,3\n9,1\n")
+    for read in (
+        lambda ids: io.read_labels(movies, ids, column="genres"),
+        lambda ids: io.read_names(movies, ids),
+        lambda ids: io.read_popularity(counts, ids),
+        lambda ids: io.read_pairs(pairs, ids),
+        lambda ids: io.common_rows("a.npy", ids, "b.npy", np.array([9, 2, 3])),
+    ):
+        with pytest.raises(FastcosFormatError, match=r"must name rows by their numbers, 0 to 4,"):
+            read(numbers)
+        read(numbers[[1, 0, 2, 3, 4]])  # other ids than row numbers are ids
+    counts.write_text("movieId,count\n" + "".join(f"{one},1\n" for one in range(9)))
+    assert io.read_popularity(counts, numbers).n_unknown == 4  # names all rows, and more

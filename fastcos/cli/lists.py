@@ -1,0 +1,139 @@
+"""Lists of neighbours or recommendations with ids and names, as files and on the terminal."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fastcos import io, validation
+from fastcos.cli.terminal import print_json, print_table
+from fastcos.storage.provenance import json_ready
+
+if TYPE_CHECKING:
+    from fastcos.calibration import Calibration
+    from fastcos.neighbors.types import Neighbors
+
+SUFFIXES = (".csv", ".npz", ".json", ".parquet")
+
+
+class Lists(NamedTuple):
+    """Lists of items, with the ids of both sides and the names or texts of the items.
+
+    Attributes
+    ----------
+    neighbors : Neighbors
+        indices are positions in ids.
+    query_ids : ndarray (n,)
+        Of the queries, users or items that the lists are of.
+    ids : ndarray (p,)
+    names : ndarray (p,), str, or None
+    columns : tuple of str
+        What the queries and the items found are called.
+    calibration : Calibration or None
+        Adds the p-values of the scores.
+    """
+
+    neighbors: "Neighbors"
+    query_ids: Any
+    ids: Any
+    names: Any = None
+    columns: tuple[str, str] = ("item", "neighbor")
+    calibration: "Calibration | None" = None
+
+    @property
+    def _are_items(self) -> bool:
+        return self.columns[0] == "item"
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The columns of the table."""
+        named = () if self.names is None else ("name",)
+        query, found = self.columns
+        first = (query, *named) if self._are_items else (query,)
+        last = [] if np.isnan(self.neighbors.scores).any() else ["score"]
+        last += [] if self.calibration is None else ["p_value"]
+        return *first, "rank", found, *(f"{found}_{one}" for one in named), *last
+
+    @property
+    def p_values(self) -> tuple[Any, ...]:
+        """The p-values of the scores (n, k), where there is a calibration."""
+        if self.calibration is None:
+            return ()
+        return (self.calibration.p_value(self.neighbors.scores),)
+
+    def lines(self) -> Iterator[tuple[Any, ...]]:
+        """The rows of the table, without padding; votes have no score."""
+        named, indices = self.names is not None, self.neighbors.indices
+        has_scores = not np.isnan(self.neighbors.scores).any()
+        columns = (*([self.neighbors.scores] if has_scores else []), *self.p_values)
+        names = dict(zip(self.ids.tolist(), self.names, strict=True)) if named else {}
+        for number, (query, items) in enumerate(zip(self.query_ids, indices, strict=True)):
+            first = (query, names[query.item()]) if named and self._are_items else (query,)
+            for rank, item in enumerate(items):
+                if item < 0:
+                    break
+                found = (self.ids[item], self.names[item]) if named else (self.ids[item],)
+                yield *first, rank + 1, *found, *(float(one[number, rank]) for one in columns)
+
+    def write(self, out: Path) -> None:
+        """Write the lists in the format of the suffix; a folder that is missing is made."""
+        out.resolve().parent.mkdir(parents=True, exist_ok=True)
+        if out.suffix == ".npz":
+            arrays = {"ids": self.ids, **self.neighbors._asdict()}
+            if self.calibration is not None:
+                arrays["p_values"] = self.p_values[0]
+            if not self._are_items:
+                arrays[f"{self.columns[0]}_ids"] = self.query_ids
+            if self.names is not None:
+                arrays["names"] = self.names
+            io.write_npz(out, arrays)
+        elif out.suffix == ".csv":
+            io.write_csv(out, self.header, self.lines())
+        elif out.suffix == ".json":
+            io.write_json(out, self.records())
+        else:
+            columns = list(zip(*self.lines(), strict=True)) or [()] * len(self.header)
+            io.write_parquet(out, dict(zip(self.header, columns, strict=True)))
+
+    def records(self) -> Any:
+        """The rows of the table as dicts, ready for JSON."""
+        return json_ready([dict(zip(self.header, line, strict=True)) for line in self.lines()])
+
+    def show(self, title: str, *, as_json: bool) -> None:
+        """Print the table, a row of it always together: long names are wrapped."""
+        if as_json:
+            print_json(self.records())
+        else:
+            print_table(title, self.header, list(self.lines()), numbers=False)
+
+
+def add_names(parser: "argparse._ActionsContainer") -> None:
+    """Add --names and --text."""
+    parser.add_argument(
+        "--names", metavar="FILE", help="table of item ids and names, which are then shown too"
+    )
+    parser.add_argument(
+        "--text", metavar="C", help="column of texts to show, of --names or of the items' own table"
+    )
+
+
+def read_names(given: argparse.Namespace, source: str, ids: Any) -> Any:
+    """Read the names of --names, or the texts of --text; None where neither is given."""
+    if given.names is None and given.text is None:
+        return None
+    own = given.names is None
+    item = getattr(given, "id_column", None) if own else None
+    return io.read_names(source if own else given.names, ids, name=given.text, item=item)
+
+
+def position_of(name: str, text: str, ids: Any) -> int:
+    """Return the position of the id that is written like text."""
+    found = np.flatnonzero(ids.astype(str) == text)
+    if len(found) == 0:
+        hint = (
+            validation.did_you_mean(text, list(map(str, ids.tolist()))) if len(ids) < 10**5 else ""
+        )
+        raise ValueError(f"{name} must be an id of the items, such as {ids[0]}, got {text!r}{hint}")
+    return int(found[0])

@@ -1,0 +1,126 @@
+"""fastcos recommend: the best items for every user, without those that the user has seen."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fastcos import io, validation
+from fastcos.cli import lists, options
+from fastcos.cli.model_folder import aligned, is_model_folder, read_model_folder
+from fastcos.cli.terminal import print_json, progress_bar, say, spinner
+from fastcos.io.columns import check_row_numbers
+from fastcos.storage.provenance import provenance
+
+if TYPE_CHECKING:
+    from fastcos.comparison.candidates import Embeddings
+
+DESCRIPTION = """\
+Recommend items to the users of a table of interactions, never one that the user has seen there: by
+the scores of users and items that a model predicts (user_item_dot), or by the votes of the 20
+nearest users (project_back_users) or of the 20 nearest of each item seen (any measure of items), as
+fastcos compare evaluates them. Writes a table of user, rank, item and, where there is one, score;
+with --show, prints it for those users instead."""
+EPILOG = """\
+examples:
+  fastcos recommend films ratings.csv --k 20 --out recommendations.csv
+  fastcos recommend films ratings.csv --show 1 2 --names movies.csv
+  fastcos recommend films ratings.csv --measure project_back_users
+  fastcos recommend als.npz ratings.csv --ids items.txt --user-ids users.txt
+input: a folder of fastcos fit, or a file with item and user embeddings, such as implicit saves;
+then interactions as for fastcos fit"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("model", metavar="MODEL", help="folder of fastcos fit, or both embeddings")
+    options.add_interactions(parser, "file of all that the users have seen")
+    parser.add_argument("--k", type=int, default=10, metavar="K", help="items a user (default 10)")
+    options.add_measure(parser, "user_item_dot")
+    parser.add_argument("--rescaling", metavar="NAME", help="D of a model of Eq. 1")
+    parser.add_argument("--ids", metavar="FILE", help="ids of the items of a file of embeddings")
+    parser.add_argument("--user-ids", metavar="FILE", help="ids of its users, in their order")
+    parser.add_argument("--show", nargs="+", metavar="USER", help="print those of these users")
+    lists.add_names(parser)
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        default="recommendations.csv",
+        help=f"{', '.join(lists.SUFFIXES)} (default recommendations.csv)",
+    )
+    options.add_json(parser)
+    options.add_common(parser, seed=False)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Read, recommend, write or print."""
+    from fastcos.comparison.candidates import select_candidates
+    from fastcos.comparison.recommending import recommend
+
+    options.apply_common(given)
+    out = Path(given.out)
+    validation.as_choice("the suffix of --out", out.suffix, lists.SUFFIXES)
+    options.check_output_file("--out", out)
+    measure = options.as_measure("--measure", given.measure)
+    embeddings, ids, X, user_ids = _read(given)
+    names = lists.read_names(given, given.model, ids)
+    k = validation.as_count("--k", given.k, high=len(ids))
+    *_, candidate = select_candidates([measure], embeddings, with_users=True, argument="--measure")[
+        0
+    ]
+    # users of the model who have seen nothing are no users of the table
+    users = np.flatnonzero(np.diff(X.indptr))
+    if given.show:
+        users = np.sort([lists.position_of("--show", one, user_ids) for one in given.show])
+    with spinner("recommending"):
+        found = recommend(candidate, embeddings, users, X, k)
+    best = lists.Lists(found, user_ids[users], ids, names, ("user", "item"))
+    if given.show:
+        best.show(f"by {given.measure}", as_json=given.json)
+        return 0
+    best.write(out)
+    if given.json:
+        files = {"model": given.model, "interactions": given.interactions, "out": str(out)}
+        print_json(provenance({**files, "k": k, "measure": given.measure}))
+    say(f"wrote at most {k} items for each of {len(users):,} users to {out}")
+    return 0
+
+
+def _read(given: argparse.Namespace) -> tuple["Embeddings", Any, sp.csr_array, Any]:
+    """Both embeddings, ids of the items, what each user has seen of them, ids of the users."""
+    from fastcos.comparison.candidates import Embeddings
+
+    data = options.read_interactions(given)
+    if is_model_folder(given.model):
+        for flag in ("ids", "user_ids"):
+            name = f"--{flag.replace('_', '-')}"
+            validation.check_none(name, getattr(given, flag), "for a model")
+        model, ids, _, popularity = read_model_folder(given.model)
+        X = aligned(ids, given.interactions, data)[0]
+        items = model.item_embeddings(given.rescaling)
+        free = given.rescaling if model.objective == "dropout" else None
+        return Embeddings(items, popularity, model, X, free), ids, X, data.user_ids
+    validation.check_none("--rescaling", given.rescaling, "for embeddings, which have no model")
+    with progress_bar("reading embeddings"):
+        factors = io.read_factors(given.model, ids=given.ids)
+    users = validation.as_instance(
+        "MODEL", factors.users, np.ndarray, "a file that holds users too"
+    )
+    user_ids = np.arange(len(users))
+    if given.user_ids is not None:
+        user_ids = io.read_ids(given.user_ids, len(users))
+    path = Path(given.interactions)
+    check_row_numbers(path, factors.ids, data.item_ids)
+    check_row_numbers(path, user_ids, data.user_ids)
+    X = aligned(factors.ids, path, data)[0].tocoo()
+    _, there, rows = np.intersect1d(
+        data.user_ids.astype(str), user_ids.astype(str), return_indices=True
+    )
+    row_of = np.full(len(data.user_ids), -1)
+    row_of[there] = rows
+    known = row_of[X.row] >= 0
+    cells = X.data[known], (row_of[X.row[known]], X.col[known])
+    X = sp.csr_array(cells, shape=(len(users), len(factors.ids)))
+    return Embeddings(factors.items, given_users=users), factors.ids, X, user_ids

@@ -1,0 +1,91 @@
+"""Recommendations: the items that a candidate ranks first for a user who has not seen them."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fastcos import parallel, validation
+from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
+from fastcos.kernels import knn_vote
+from fastcos.neighbors.search import top_k
+from fastcos.neighbors.types import Neighbors
+from fastcos.validation import Floats, Integers
+
+# neighbours of an item, or of a user, that vote
+N_VOTES = 20
+
+
+def recommend(
+    candidate: Candidate, embeddings: Embeddings, users: Integers, X: sp.csr_array, k: int
+) -> Neighbors:
+    """Recommend k items by user-item scores, or by votes of the nearest users or nearest items.
+
+    Parameters
+    ----------
+    candidate : Candidate
+        The measure, of users with items, of users or of items.
+    embeddings : Embeddings
+        Of the items, and of the users of all rows of X.
+    users : ndarray (m,), int64
+        Ascending rows of X.
+    X : csr_array (n, p)
+        What every user has seen: it is never recommended, and votes.
+    k : int
+        Items for each user.
+
+    Returns
+    -------
+    Neighbors
+        indices (m, k): items, best first, -1 where fewer are left. scores (m, k): NaN for votes.
+    """
+    measure, seen = candidate.make(embeddings), sp.csr_array(X[users])
+    if candidate.name in USER_ITEM:
+        rows: Any = embeddings.users
+        return top_k(rows[users], embeddings.items, k, measure=measure, exclude=seen)
+    rows = candidate.rows(embeddings)
+    n = rows.shape[0]
+    n_votes = min(N_VOTES, n - 1)
+    if candidate.compares_users:
+        lists = top_k(
+            rows[users], rows, n_votes, measure=measure, exclude=_themselves(users, n)
+        ).indices
+        return _elected(
+            knn_vote.recommend_by_users, len(users), k, validation.read_only(users),
+            *_votes(lists), *_row_starts_and_items(X), X.shape[1],
+        )  # fmt: skip
+    voters = np.unique(seen.indices)
+    if len(voters) == n:
+        lists = top_k(rows, k=n_votes, measure=measure).indices
+    else:
+        lists = np.zeros((n, n_votes), np.int64)
+        lists[voters] = top_k(
+            rows[voters], rows, n_votes, measure=measure, exclude=_themselves(voters, n)
+        ).indices
+    return _elected(
+        knn_vote.recommend_by_items, len(users), k, *_row_starts_and_items(seen), *_votes(lists)
+    )
+
+
+def _elected(kernel: Any, n: int, k: int, *arguments: Any) -> Neighbors:
+    """The items with most votes for each of n users."""
+    best = parallel.unfilled((n, k), np.int64)
+    parallel.run(kernel, parallel.row_blocks(n, 32), *arguments, best)
+    return Neighbors(best, np.full((n, k), np.nan, np.float32))
+
+
+def _themselves(rows: Integers, n: int) -> sp.csr_array:
+    """Each of these rows excluded from its own neighbours, as the argument exclude of top_k."""
+    m = len(rows)
+    return sp.csr_array((np.ones(m), rows, np.arange(m + 1)), shape=(m, n))
+
+
+def _row_starts_and_items(X: sp.csr_array) -> tuple[Integers, Any]:
+    starts, items = X.indptr.astype(np.int64), X.indices.astype(np.int32)
+    return validation.read_only(starts), validation.read_only(items)
+
+
+def _votes(lists: Integers) -> tuple[Integers, Floats]:
+    """Neighbour lists, and the weight of a vote by rank."""
+    weights = 1 / np.log2(np.arange(2, lists.shape[1] + 2))
+    return validation.read_only(np.ascontiguousarray(lists)), validation.read_only(weights)

@@ -1,0 +1,194 @@
+"""``fastcos recommend``, and the commands that ``fastcos compare`` suggests."""
+
+import csv
+import json
+import shlex
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from fastcos.cli.main import main
+from tests.cli.test_commands import DATA, needs
+from tests.comparison.test_compare import clustered_interactions
+
+K = 4
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Interactions with ids that are no row numbers, and a model of them."""
+    folder = tmp_path_factory.mktemp("seen")
+    X, _ = clustered_interactions(500)
+    rows, columns = X.nonzero()
+    lines = [f"u{u},{7 * i + 3},1,5" for u, i in zip(rows, columns, strict=True)]
+    (folder / "seen.csv").write_text("user,item,clicks,rank\n" + "\n".join(lines) + "\n")
+    words = ["fit", str(folder / "seen.csv"), "--value", "clicks", "--rank", "6"]
+    assert main([*words, "--out", str(folder / "model")]) == 0
+    return folder
+
+
+def recommended(folder, *words):
+    """The lists by user of one call."""
+    out = folder / "found.csv"
+    assert main(["recommend", *map(str, words), "--k", str(K), "--out", str(out)]) == 0
+    lists = {}
+    with out.open(newline="") as file:
+        for row in csv.DictReader(file):
+            lists.setdefault(row["user"], []).append(row["item"])
+    return lists
+
+
+def matrix(path):
+    """The table as a dense matrix, and its ids in ascending order."""
+    with path.open() as file:
+        cells = [(row["user"], int(row["item"])) for row in csv.DictReader(file)]
+    users, items = (sorted({one[side] for one in cells}) for side in (0, 1))
+    X = np.zeros((len(users), len(items)))
+    for user, item in cells:
+        X[users.index(user), items.index(item)] += 1
+    return X, users, items
+
+
+@pytest.mark.parametrize("measure", ["user_item_dot", "project_back_users", "cosine"])
+def test_recommend_follows_the_model_without_what_was_seen(folder, measure):
+    words = ("--value", "clicks", "--measure", measure)
+    found = recommended(folder, folder / "model", folder / "seen.csv", *words)
+    X, users, items = matrix(folder / "seen.csv")
+    assert list(found) == users
+    from fastcos import LinearMF
+
+    model = LinearMF.load(folder / "model" / "model")
+    A, B = (
+        np.asarray(one, np.float64) for one in (model.user_embeddings(X), model.item_embeddings())
+    )
+    seen = X > 0
+
+    def cosines(R):
+        R = R / np.linalg.norm(R, axis=1, keepdims=True)
+        scores = R @ R.T
+        np.fill_diagonal(scores, -2)
+        return scores
+
+    if measure == "user_item_dot":
+        scores = A @ B.T
+    else:
+        weights = 1 / np.log2(np.arange(2, 22))
+        # project_back_users compares A B'B A'
+        metric = cosines(B) if measure == "cosine" else cosines(A @ np.linalg.cholesky(B.T @ B))
+        scores = np.zeros_like(X)
+        for row, nearest in enumerate(np.argsort(-metric, axis=1)[:, :20]):
+            for other, weight in zip(nearest, weights, strict=True):
+                if measure == "cosine":
+                    scores[:, other] += weight * seen[:, row]
+                else:
+                    scores[row] += weight * seen[other]
+    scores[seen] = -np.inf
+    for u, user in enumerate(users):
+        mine = [items.index(int(one)) for one in found[user]]
+        best = np.sort(scores[u])[::-1][: len(mine)]
+        np.testing.assert_allclose(scores[u][mine], best, atol=1e-4)
+        assert not seen[u][mine].any()
+
+
+def test_recommend_from_factors_of_implicit_with_ids(folder):
+    X, users, items = matrix(folder / "seen.csv")
+    random = np.random.default_rng(0)
+    A, B = random.standard_normal((len(users), 5)), random.standard_normal((len(items), 5))
+    order = random.permutation(len(items))  # rows of the model in another order than the ids
+    np.savez(folder / "als.npz", user_factors=A, item_factors=B[order])
+    np.save(folder / "items.npy", np.array(items)[order])
+    (folder / "users.txt").write_text("\n".join(users) + "\n")
+    ids = ("--ids", folder / "items.npy", "--user-ids", folder / "users.txt")
+    found = recommended(folder, folder / "als.npz", folder / "seen.csv", "--value", "", *ids)
+    truth = np.argsort(-np.where(X > 0, -np.inf, A @ B.T), axis=1)[:, :K]
+    assert list(found.values()) == [[str(items[one]) for one in row] for row in truth]
+
+
+def test_recommend_shows_lists_of_users(folder, capsys):
+    words = [str(folder / "model"), str(folder / "seen.csv"), "--value", "clicks", "--k", "3"]
+    assert main(["recommend", *words, "--show", "u3", "u1", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["user"] for row in rows] == ["u1"] * 3 + ["u3"] * 3
+    assert list(rows[0]) == ["user", "rank", "item", "score"]
+    found = recommended(folder, folder / "model", folder / "seen.csv", "--value", "clicks")
+    assert [str(row["item"]) for row in rows[3:]] == found["u3"][:3]
+    assert main(["recommend", *words, "--show", "u3", "--measure", "cosine"]) == 0
+    assert "score" not in capsys.readouterr().out  # votes have none
+
+
+def commands_after(out):
+    """The commands that are printed after "next:", as words."""
+    lines = out.partition("\nnext:\n")[2].splitlines()
+    return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--measures", "user_item_dot"], "recommend"),
+        (["--measures", "project_back_users", "--seed", "3"], "recommend"),
+        (["--measures", "zscore_cosine,csls:n_neighbors=5"], "neighbors"),
+        (["--objective", "weight_decay", "--weight-decay", "1.5"], "neighbors"),
+    ],
+)
+def test_commands_after_compare_run_and_keep_options(
+    folder, words, expected, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    common = [str(folder / "seen.csv"), "--user", "user", "--value", "clicks", "--rank", "5"]
+    assert main(["compare", *common, *words]) == 0
+    document = json.loads((tmp_path / "comparison" / "comparison.json").read_text())
+    commands = commands_after(capsys.readouterr().out)
+    for command in commands:
+        assert main(command) == 0, command
+    fit, serve = commands
+    # a column that the reader would have refused to choose
+    assert {"--value", "--user"} <= set(fit)
+    assert serve[0] in ("neighbors", expected)
+    fitted = json.loads((tmp_path / "model" / "model.json").read_text())["parameters"]
+    compared = document["parameters"]["model"]
+    name = "weight_decay" if fitted["objective"] == "weight_decay" else "regularization"
+    assert fitted["regularization"] == pytest.approx(compared[name], rel=1e-12)
+    for key in ("n_users", "n_items", "n_interactions", "n_components", "random_state"):
+        assert fitted[key] == compared[key], key
+
+
+REAL = (
+    ["ml-latest-small/ratings.csv.zip"],
+    ["anime/anime.zip", "--member", "anime_history.dat"],
+    ["online-retail/online_retail_pairs.csv.gz", "--value", ""],
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [pytest.param(one, marks=needs(one[0])) for one in REAL])
+def test_commands_after_compare_run_on_real_data(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", str(DATA / words[0]), *words[1:]]) == 0
+    commands = commands_after(capsys.readouterr().out)
+    assert len(commands) == 2
+    for command in commands:
+        assert main(command) == 0, command
+
+
+def test_fit_through_shards_is_the_same_model(folder, tmp_path):
+    words = [str(folder / "seen.csv"), "--value", "clicks", "--rank", "6"]
+    for name, more in (("a", []), ("b", ["--shards", str(tmp_path / "shards")])):
+        assert main(["fit", *words, *more, "--out", str(tmp_path / name)]) == 0
+    one, other = (json.loads((tmp_path / n / "model.json").read_text()) for n in "ab")
+    np.testing.assert_allclose(
+        one["model"]["singular_values"], other["model"]["singular_values"], rtol=1e-5
+    )
+
+
+def test_recommendations_of_a_matrix_file_use_row_numbers(tmp_path):
+    X = sp.csr_array((np.random.default_rng(0).random((30, 12)) < 0.4).astype(np.float32))
+    sp.save_npz(tmp_path / "X.npz", sp.csr_matrix(X))
+    random = np.random.default_rng(1)
+    A, B = random.standard_normal((30, 3)), random.standard_normal((12, 3))
+    np.savez(tmp_path / "als.npz", user_factors=A, item_factors=B)
+    found = recommended(tmp_path, tmp_path / "als.npz", tmp_path / "X.npz")
+    truth = np.argsort(-np.where(X.toarray() > 0, -np.inf, A @ B.T), axis=1)[:, :K]
+    for user, row in zip(found, truth[np.diff(X.indptr) > 0], strict=True):
+        assert found[user] == [str(one) for one in row]
