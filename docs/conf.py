@@ -6,11 +6,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from fastcos import compare, simulate_interactions
 from fastcos.cli.main import COMMANDS, whole_parser
 from fastcos.measures import summaries
 from fastcos.measures.base import REGISTRY
+from fastcos.plots.html import figure_page
 
 GENERATED = Path(__file__).parent / "reference" / "generated"
+# files that are copied as they are
+COPIED = GENERATED / "copied"
+COPIED.mkdir(parents=True, exist_ok=True)
 
 project = "fastcos"
 author = "the authors of fastcos"
@@ -39,6 +44,7 @@ pygments_dark_style = "github-dark"  # the default underlines names as if they w
 html_title = f"fastcos {release}"
 html_static_path = ["static"]
 html_css_files = ["fastcos.css"]
+html_extra_path = ["reference/generated/copied"]
 html_show_sphinx = False
 html_show_copyright = False
 
@@ -47,9 +53,9 @@ def setup(app: Any) -> None:
     """Write the pages that are made from the code itself, and read docstrings as plain text."""
     app.connect("autodoc-process-docstring", _as_plain_text, priority=900)  # after napoleon
     app.connect("autodoc-skip-member", _is_not_ours)
-    GENERATED.mkdir(exist_ok=True)
     (GENERATED / "cli.md").write_text(_commands(), "utf8")
     (GENERATED / "measures.md").write_text(_measures(), "utf8")
+    (COPIED / "figure1.html").write_text(_figure_page(), "utf8")
 
 
 def _as_plain_text(app: Any, what: str, name: str, thing: Any, options: Any, lines: Any) -> None:
@@ -71,6 +77,15 @@ def _is_not_ours(
     """Leave out set_fit_request and the fields of tuples, which no docstring of ours explains."""
     is_field = (inspect.getdoc(thing) or "").startswith("Alias for field number")
     return True if is_field or re.fullmatch(r"set_\w+_request", name) else None
+
+
+def _figure_page() -> str:
+    """The page that fastcos reproduce writes, at the size of the paper."""
+    data = simulate_interactions(random_state=0)
+    found = compare(
+        data.X, data.item_cluster, regularization=10_000, measures=["cosine"], grid=False
+    )
+    return figure_page(found, data.X)
 
 
 def _commands() -> str:

@@ -14,7 +14,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
-PAGE_FILES = ("explore.css", "explore.html", "explore.js")
+PAGE_FILES = (
+    "explore.css", "explore.html", "explore.js", "leaderboard.css", "leaderboard.html",
+    "leaderboard.js", "parts.js",
+)  # fmt: skip
 IN_A_CLONE = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
 
 

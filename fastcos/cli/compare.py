@@ -39,12 +39,13 @@ Of interactions: factorise them once, and evaluate a dozen measures under the na
 that one model, and under Eq. 2; by how they recover labels, or, without --labels, by interactions
 that are held out; on a sample of 2,000 items. With --all, every measure, a grid of exponents and
 10,000 items. Prints the measures ranked and a conclusion in one sentence, and the paper's own table
-and ten nearest neighbours of popular items under several D. Writes measures.csv, .png and .svg,
-comparison.csv, .png, .svg and .json, neighbors.csv and, with labels and --all, exponents.png.
+and ten nearest neighbours of popular items under several D. Writes comparison.html, a page on which
+you sort the leaderboard and open its rows, measures.csv, .png and .svg, comparison.csv, .png, .svg
+and .json, neighbors.csv and, with labels and --all, exponents.png.
 
 Of vectors (a file, or the items of a folder that fastcos fit wrote): evaluate every measure by
---labels, or by how it follows the ratings of --pairs. Writes comparison.json and a csv, png and svg
-for each task.
+--labels, or by how it follows the ratings of --pairs. Writes comparison.json and an html, csv, png
+and svg for each task.
 
 Exit status 1: no measure exceeds the chance level."""
 EPILOG = f"""\
@@ -63,6 +64,8 @@ N_SAMPLED = 2000
 # the same with --all: 0.005; the time grows with the square, and 40,000 items took hours
 N_SAMPLED_OF_ALL = 10_000
 _UNITS = {"s": 1, "m": 60, "h": 3600}
+# items whose neighbours by every candidate are on the page: of five labels a dozen each
+N_EXAMPLES = 64
 # lists of names that a terminal of 120 columns shows side by side
 N_SHOWN_COLUMNS = 4
 
@@ -84,6 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for vectors: tables of two items and a rating a line, such as WS-353",
     )
     options.add_candidates(parser)
+    options.add_rescalings(parser)
     parser.add_argument(
         "--all", action="store_true", help="all measures, 10,000 items, a grid of exponents of D"
     )
@@ -116,6 +120,7 @@ def run(given: argparse.Namespace) -> int:
 def _compare_interactions(given: argparse.Namespace) -> int:
     from fastcos.comparison import compare
     from fastcos.comparison.result import rescalings_table
+    from fastcos.plots.html import leaderboard_page
 
     def show_rescalings(named: Sequence["RescalingScores"]) -> None:
         show_table(rescalings_table(named))
@@ -125,9 +130,11 @@ def _compare_interactions(given: argparse.Namespace) -> int:
         measures = "default"
     chosen: dict[str, Any] = {
         "measures": measures,
+        "rescalings": options.chosen_rescalings(given),
         "preprocessing": options.chosen_preprocessings(given),
         "grid": given.all,
         "n_sampled": N_SAMPLED_OF_ALL if given.all else N_SAMPLED,
+        "n_examples": N_EXAMPLES,
         "budget": _seconds(given.budget),
         "on_rescalings": None if given.json else show_rescalings,
     }
@@ -150,8 +157,16 @@ def _compare_interactions(given: argparse.Namespace) -> int:
     names = [str(name) for name in (data.item_ids if labelled is None else labelled.names)]
     folder, leaderboard = Path(given.out), comparison.leaderboard
     with spinner("drawing"):
-        written = write_comparison(comparison, folder, stem="comparison", parameters=parameters)
+        written = write_comparison(
+            comparison, folder, stem="comparison", parameters=parameters, every=given.all
+        )
         written += write_leaderboard(leaderboard, folder, "measures")
+        page = leaderboard_page(
+            leaderboard, names=names, labels=labels, name=Path(given.interactions).name,
+            sections=comparison.sections()[:1], provenance=provenance.provenance(parameters),
+        )  # fmt: skip
+        io.write_text(folder / "comparison.html", page)
+        written.append(folder / "comparison.html")
     written.append(_write_neighbors(comparison, names, folder))
     show_comparison(comparison, written, parameters, as_json=given.json, table=False)
     if not given.json:
@@ -187,7 +202,10 @@ def _next_commands(
         ["recommend", "model", given.interactions, *columns] if of_users else ["neighbors", "model"]
     )
     serve += ["--measure", _as_given(best, given)]
-    serve += [] if is_eq2 else ["--rescaling", best.rescaling]
+    D = {row.name: row.rescaling for row in comparison.named}[best.rescaling]
+    if D is not None:
+        name = best.rescaling if D.name != D.formula else f"{D.shrinkage:g},{D.spectrum:g}"
+        serve.append(f"--rescaling={name}")
     gain = "recommendations for every user" if of_users else "the recommended neighbours"
     if leaderboard.gain is not None:
         gain += f"; {leaderboard.score} {leaderboard.gain.value:+.3f} over the plain cosine"
@@ -209,9 +227,11 @@ def _as_given(best: "Candidate", given: argparse.Namespace) -> str:
 def _compare_vectors(given: argparse.Namespace) -> int:
     """Compare by the labels and by each file of pairs; 1 if any task has no answer."""
     from fastcos.comparison import compare_vectors
+    from fastcos.plots.html import leaderboard_page
 
     validation.check_none("--budget", given.budget, "for vectors")
     validation.check_none("--label-stratum", given.label_stratum, "for vectors")
+    validation.check_none("--rescaling", given.rescaling or None, "for vectors, which have no D")
     measures = options.chosen_measures(given)
     validation.as_choice("--preprocessing", given.preprocessing, ("none",))
     if given.labels is None and not given.pairs:
@@ -226,8 +246,9 @@ def _compare_vectors(given: argparse.Namespace) -> int:
     for name, task in tasks.items():
         with progress_bar(f"comparing measures by {name}") as progress:
             found[name] = compare_vectors(
-                vectors, **task, measures=measures, random_state=given.seed, progress=progress
-            )
+                vectors, **task, measures=measures, n_examples=N_EXAMPLES,
+                random_state=given.seed, progress=progress,
+            )  # fmt: skip
     folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
     parameters = {
@@ -239,7 +260,15 @@ def _compare_vectors(given: argparse.Namespace) -> int:
     leaderboards = {name: one.to_dict() for name, one in found.items()}
     document = provenance.provenance(parameters)
     document["leaderboards"] = provenance.json_ready(leaderboards)
-    written = [path for name, one in found.items() for path in write_leaderboard(one, folder, name)]
+    written = []
+    for name, one in found.items():
+        written += write_leaderboard(one, folder, name)
+        page = leaderboard_page(
+            one, names=ids, labels=tasks[name].get("labels"), name=Path(given.interactions).name,
+            provenance=provenance.provenance(parameters),
+        )  # fmt: skip
+        io.write_text(folder / f"{name}.html", page)
+        written.append(folder / f"{name}.html")
     io.write_json(folder / "comparison.json", document)
     if given.json:
         print_json(document)

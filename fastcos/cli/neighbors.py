@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rescaling",
         metavar="NAME",
-        help="D of a model of Eq. 1 (default identity; a wrong name lists all)",
+        help="D of a model of Eq. 1 (default identity; a wrong name lists all), or A,B for S^A Σ^B",
     )
     parser.add_argument("--show", nargs="+", metavar="ID", help="print neighbours of these items")
     lists.add_names(parser)
@@ -186,9 +186,10 @@ def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
         for name, value in columns.items():
             validation.check_none(f"--{name.replace('_', '-')}", value, "for a model")
         model, ids, typical, popularity = read_model_folder(source)
-        items = model.item_embeddings(given.rescaling)
+        D = None if given.rescaling is None else options.as_rescaling(given.rescaling)
+        items = model.item_embeddings(D)
         free = model.objective == "dropout"
-        return Embeddings(items, popularity, model, typical, given.rescaling if free else None), ids
+        return Embeddings(items, popularity, model, typical, D if free else None), ids
     validation.check_none("--rescaling", given.rescaling, "for vectors, which have no model")
     found = io.read_factors(source, **columns)
     for note in found.notes:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fastcos.datasets.simulation import Simulation
     from fastcos.io import Interactions, ItemLabels, Vectors
     from fastcos.measures import Measure
+    from fastcos.rescaling import Rescaling
 
 
 VECTOR_FORMATS = """\
@@ -270,6 +271,38 @@ def add_model(parser: argparse.ArgumentParser, default: str) -> None:
         default="both",
         help="Eq. 1 is dropout, Eq. 2 is weight_decay (default both)",
     )
+
+
+def add_rescalings(group: "argparse._ActionsContainer") -> None:
+    """Add --rescaling, for one's own D besides the named ones."""
+    group.add_argument(
+        "--rescaling",
+        action="append",
+        default=[],
+        metavar="A,B",
+        help="also D = S^A Σ^B, such as 0.25,-0.5 (write --rescaling=-1,0 where A is negative)",
+    )
+
+
+def as_rescaling(text: str) -> "str | Rescaling":
+    """Return the rescaling of exponents A,B, or the name that is given."""
+    from fastcos.rescaling import Rescaling
+
+    if "," not in text:
+        return text
+    exponents = text.split(",")
+    if len(exponents) != 2:
+        raise ValueError(f"--rescaling must be two exponents A,B, got {text!r}")
+    return Rescaling(*(validation.as_number("--rescaling", one) for one in exponents))
+
+
+def chosen_rescalings(given: argparse.Namespace) -> "list[str | Rescaling] | None":
+    """Return every named rescaling and those of --rescaling; None without any."""
+    from fastcos.rescaling import rescalings
+
+    if not given.rescaling:
+        return None
+    return [*(one.name for one in rescalings()), *map(as_rescaling, given.rescaling)]
 
 
 def model_arguments(given: argparse.Namespace) -> dict[str, Any]:

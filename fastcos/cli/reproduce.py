@@ -16,14 +16,15 @@ from fastcos.storage import provenance
 DESCRIPTION = """\
 Simulate the paper's interactions, train both objectives, and score every rescaling D of the first
 by how well cosine similarity recovers the true clusters of the items. All rescalings are the same
-model; their scores differ. Writes figure1.html, a page on which you move D, and figure1.png,
-figure1.svg, figure1.csv, figure1.json and exponents.png. With --only-data,
-writes the simulated interactions and stops: interactions.npz (SciPy CSR), items.csv (item, cluster,
-popularity) and simulation.json (every parameter and version)."""
+model; their scores differ. Writes figure1.html, a page on which you move D, and figure1.png with
+five panels as in the paper, figure1.svg, figure1.csv, figure1.json and exponents.png. With
+--only-data, writes the simulated interactions and stops: interactions.npz (SciPy CSR), items.csv
+(item, cluster, popularity) and simulation.json (every parameter and version)."""
 EPILOG = """\
 examples:
   fastcos reproduce                    20,000 users, 1,000 items as in the paper
   fastcos reproduce --users 2000 --items 200 --rank 20 --out small
+  fastcos reproduce --rescaling 0.25,-0.5 --out own
   fastcos reproduce --seed 4 --preset zipf_pareto --json > table.json
   fastcos reproduce --only-data --users 5000 --items 500 --out sim
   fastcos compare sim/interactions.npz --labels sim/items.csv \\
@@ -42,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     options.add_simulation(parser)
     options.add_model(parser, "users / 2, the paper's 10,000 for 20,000")
+    options.add_rescalings(parser)
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="a panel of figure1 for every D, and for the worst of a grid",
+    )
     parser.add_argument(
         "--only-data", action="store_true", help="write the simulated interactions and stop"
     )
@@ -77,10 +84,15 @@ def _reproduce(given: argparse.Namespace, folder: Path) -> int:
     say(f"simulated {X.nnz:,} interactions of {X.shape[0]:,} users with {X.shape[1]:,} items")
     model = options.model_arguments(given)
     with progress_bar("factorising, then comparing rescalings") as progress:
-        comparison = compare(X, clusters, **model, measures=("cosine",), progress=progress)
+        comparison = compare(
+            X, clusters, **model, rescalings=options.chosen_rescalings(given),
+            measures=("cosine",), progress=progress,
+        )  # fmt: skip
     parameters = {"simulation": simulation.parameters, "model": comparison.parameters}
     with spinner("drawing"):
-        written = write_comparison(comparison, folder, stem="figure1", parameters=parameters)
+        written = write_comparison(
+            comparison, folder, stem="figure1", parameters=parameters, every=given.all
+        )
         if "dropout" in comparison.models:  # Eq. 2 leaves no D to move
             page = figure_page(comparison, X, provenance=provenance.provenance(parameters))
             io.write_text(folder / "figure1.html", page)

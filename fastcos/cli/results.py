@@ -33,13 +33,16 @@ def comparison_document(comparison: "Comparison", parameters: dict[str, Any]) ->
 
 
 def write_comparison(
-    comparison: "Comparison", folder: Path, *, stem: str, parameters: dict[str, Any]
+    comparison: "Comparison", folder: Path, *, stem: str, parameters: dict[str, Any], every: bool
 ) -> list[Path]:
-    """Write the figures, the table of rescalings and the JSON document."""
+    """Write the figures, the table of rescalings and the JSON document.
+
+    every: whether each named rescaling has a panel.
+    """
     from fastcos.plots import ExponentGridDisplay, SimilarityMapsDisplay
 
     folder.mkdir(parents=True, exist_ok=True)
-    maps = SimilarityMapsDisplay.from_comparison(comparison).plot().figure_
+    maps = SimilarityMapsDisplay.from_comparison(comparison, every=every).plot().figure_
     written = write_figure(maps, folder, stem, of_maps=True)
     if comparison.labels is not None and comparison.grid:
         grid = ExponentGridDisplay.from_comparison(comparison).plot().figure_

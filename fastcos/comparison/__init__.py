@@ -20,7 +20,8 @@ one half of the units chooses the best candidate, the other half measures its le
         |
     bootstrap   intervals, cross-fitting, test against the chance level
         |
-    Leaderboard   (and ``rescaled``: the paper's table of one model under every D)
+    Leaderboard   (and ``rescaled``: the paper's table of one model under every D;
+                   ``examples``: neighbours of some items by every candidate)
 
 ``scoring`` evaluates a fitted measure on blocks of queries and items, or on pairs. ``Comparison``
 holds the leaderboard, the table over the rescalings, and the models. ``choose_rank`` says how many
@@ -28,6 +29,7 @@ dimensions to give them.
 """
 
 from fastcos.comparison.candidates import EQ2, Candidate
+from fastcos.comparison.examples import Example
 from fastcos.comparison.interactions import compare
 from fastcos.comparison.leaderboard import Leaderboard, LeaderboardRow
 from fastcos.comparison.rank import RankChoice, choose_rank
@@ -38,6 +40,7 @@ __all__ = [
     "EQ2",
     "Candidate",
     "Comparison",
+    "Example",
     "Leaderboard",
     "LeaderboardRow",
     "RankChoice",

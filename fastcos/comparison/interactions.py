@@ -15,6 +15,7 @@ from fastcos.comparison.candidates import (
     select_candidates,
     under_rescalings,
 )
+from fastcos.comparison.examples import choose_examples
 from fastcos.comparison.models import (
     PREPROCESSINGS,
     Settings,
@@ -61,6 +62,7 @@ def compare(
     strata: Any = None,
     grid: bool = True,
     n_sampled: int | None = None,
+    n_examples: int = 0,
     budget: float | None = None,
     on_rescalings: Callable[[Sequence[RescalingScores]], None] | None = None,
     progress: Progress | None = None,
@@ -130,6 +132,9 @@ def compare(
         Score the rescalings by the neighbours and the labels of this many items, drawn at random.
         Rank five times as many labelled items by each measure, or draw users until they have seen
         five times as many items, but at least 500 users. Default: all.
+    n_examples : int, default 0
+        Keep the neighbours of this many popular items by every candidate of the leaderboard, for
+        :func:`fastcos.plots.html.leaderboard_page`.
     budget : float, optional
         Seconds after which no further candidate is evaluated; those are ``left_out``.
     on_rescalings : callable, optional
@@ -178,6 +183,7 @@ def compare(
     if on_rescalings is not None:
         validation.check_callable("on_rescalings", on_rescalings)
     grid = validation.as_flag("grid", grid)
+    n_examples = validation.as_count("n_examples", n_examples, low=0)
     if budget is not None:
         budget = validation.as_real("budget", budget, above=0)
     X = as_interactions("X", X)
@@ -217,6 +223,7 @@ def compare(
         seen = held_out.rest
     else:
         task, seen = LabelTask(codes, popularity > 0, sampling, ranked), X
+    examples = choose_examples(codes, popularity, n_examples) if n_examples else None
     names = [variant.name for variant in named]
     selected, left_out = select_candidates(
         measures, ModelEmbeddings(fitted, named, X)(names[0]), with_users=codes is None
@@ -242,7 +249,9 @@ def compare(
         on_rescalings(tables.named)
     of_seen = fitted if seen is X else fit_models(seen, settings)
     scores = {}
-    for work, result in evaluate_models(task, seen, of_seen, named, settings, works, executor):
+    for work, result in evaluate_models(
+        task, seen, of_seen, named, settings, works, executor, examples
+    ):
         scores[work] = result
         tick()
         if budget is not None and time.monotonic() - started > budget:
@@ -255,7 +264,9 @@ def compare(
         if representative(one) not in scores
     }
     return Comparison(
-        leaderboard=rank_results(task, results, left_out, resampling, chosen=chosen),
+        leaderboard=rank_results(
+            task, results, left_out, resampling, chosen=chosen, examples=examples
+        ),
         **tables._asdict(),
         sampled=sampled,
         labels=codes,

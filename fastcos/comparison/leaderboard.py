@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fastcos.comparison.candidates import Candidate
+from fastcos.comparison.examples import Example
 from fastcos.reports import Record, Section, Table, as_table
+from fastcos.validation import Integers
 
 
 class BootstrapInterval(NamedTuple):
@@ -84,6 +86,10 @@ class Leaderboard(Record):
     not_distinguishable : list of Candidate
         Others whose score differs from that of the recommended one by no more than chance: the
         95 % interval of the difference holds 0. Best first.
+    example_items : ndarray (m,), int64, or None
+        Items whose neighbours by every candidate were kept.
+    examples : dict of Candidate to Example
+        Those neighbours, and scores between the example items; none for measures of users.
 
     Examples
     --------
@@ -109,6 +115,8 @@ class Leaderboard(Record):
     conclusion: str
     left_out: dict[str, str]
     not_distinguishable: list[Candidate] = field(default_factory=list)
+    example_items: Integers | None = field(default=None, repr=False)
+    examples: dict[Candidate, Example] = field(default_factory=dict, repr=False)
 
     def best_per_measure(self) -> list[LeaderboardRow]:
         """The best row of every measure, by descending score."""
@@ -142,9 +150,10 @@ class Leaderboard(Record):
         return next(row for row in self.rows if row.candidate == candidate)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as dicts, lists, numbers and texts."""
+        """All fields but the examples, as dicts, lists, numbers and texts."""
+        without = ("example_items", "examples")
         return {
-            **vars(self),
+            **{name: value for name, value in vars(self).items() if name not in without},
             "rows": [row.to_dict() for row in self.rows],
             "baseline": self.baseline.to_dict(),
             "recommended": None if self.recommended is None else self.recommended.to_dict(),

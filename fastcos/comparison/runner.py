@@ -2,14 +2,17 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from fastcos.comparison.bootstrap import Evaluation, rank
 from fastcos.comparison.candidates import Candidate, Embeddings
+from fastcos.comparison.examples import Example, find_example
 from fastcos.comparison.leaderboard import Leaderboard
 from fastcos.comparison.models import Fitted, ModelVariant, Settings, fit_models
+from fastcos.validation import Integers
 
 
 class Evaluator(Protocol):
@@ -41,30 +44,49 @@ class Task(Protocol):
         ...
 
 
-class CandidateEvaluator:
-    """Scores candidates on a task, with the embeddings under each rescaling by name."""
+class Evaluated(NamedTuple):
+    """Scores of a candidate on the units of a task, and what it says about example items."""
 
-    def __init__(self, task: Task, embeddings: Callable[[str], Embeddings]) -> None:
-        self._task, self._embeddings = task, embeddings
+    scores: Any
+    example: Example | None
+
+
+class CandidateEvaluator:
+    """Scores candidates on a task, with the embeddings under each rescaling by name.
+
+    examples: items whose neighbours by each candidate are kept.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        embeddings: Callable[[str], Embeddings],
+        examples: Integers | None = None,
+    ) -> None:
+        self._task, self._embeddings, self._examples = task, embeddings, examples
         self._last: tuple[str, Embeddings] | None = None  # candidates of a rescaling are adjacent
 
-    def evaluate(self, work: Candidate) -> Any:
+    def evaluate(self, work: Candidate) -> Evaluated | ValueError:
         """Scores of a candidate, or the error that says why these rows cannot serve it."""
         if self._last is None or self._last[0] != work.rescaling:
             self._last = work.rescaling, self._embeddings(work.rescaling)
+        embeddings, items = self._last[1], self._examples
         try:
-            return self._task.score(work, self._last[1])
+            scores = self._task.score(work, embeddings)
+            example = None if items is None else find_example(work, embeddings, items)
         except ValueError as error:
             return error
+        return Evaluated(scores, example)
 
 
 def rank_results(
     task: Task,
-    results: Iterable[tuple[Candidate, Any]],
+    results: Iterable[tuple[Candidate, Evaluated | ValueError]],
     left_out: dict[str, str],
     random: np.random.Generator,
     *,
     chosen: bool,
+    examples: Integers | None = None,
 ) -> Leaderboard:
     """Rank the candidates by what ``CandidateEvaluator.evaluate`` returned.
 
@@ -72,15 +94,19 @@ def rank_results(
     """
     candidates: list[Candidate] = []
     scores: list[Any] = []
+    found: dict[Candidate, Example] = {}
     for candidate, result in results:
         if not isinstance(result, ValueError):
             candidates.append(candidate)
-            scores.append(result)
+            scores.append(result.scores)
+            if result.example is not None:
+                found[candidate] = result.example
         elif chosen or not candidates:
             raise result
         else:
             left_out[str(candidate)] = str(result)
-    return rank(task.evaluation(scores), candidates, left_out, random)
+    ranked = rank(task.evaluation(scores), candidates, left_out, random)
+    return replace(ranked, example_items=examples, examples=found)
 
 
 class ModelEmbeddings:
@@ -112,10 +138,11 @@ def evaluate_models(
     settings: Settings,
     candidates: Iterable[Candidate],
     executor: Executor,
+    examples: Integers | None = None,
 ) -> Iterator[tuple[Candidate, Any]]:
     """Evaluate candidates of the models of X; adjacent ones share models of their preprocessing."""
     for name, group in itertools.groupby(candidates, key=lambda one: one.preprocessing):
         of_name = fitted if name == "none" else fit_models(X, settings, name)
-        evaluator = CandidateEvaluator(task, ModelEmbeddings(of_name, variants, X))
+        evaluator = CandidateEvaluator(task, ModelEmbeddings(of_name, variants, X), examples)
         works = list(group)
         yield from zip(works, executor(evaluator, works), strict=True)

@@ -7,6 +7,7 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.comparison.candidates import Embeddings, select_candidates
+from fastcos.comparison.examples import choose_examples
 from fastcos.comparison.leaderboard import Leaderboard
 from fastcos.comparison.runner import (
     CandidateEvaluator,
@@ -31,6 +32,7 @@ def compare_vectors(
     *,
     pairs: Any = None,
     measures: Sequence[str | Measure] | None = None,
+    n_examples: int = 0,
     progress: Progress | None = None,
     random_state: int = 0,
     executor: Executor = run_here,
@@ -56,6 +58,10 @@ def compare_vectors(
         ``pairs`` (m, 2) row numbers and ``ratings`` (m,), larger for more similar.
     measures : sequence of str or Measure, optional
         Default: all that require only the rows.
+    n_examples : int, default 0
+        Keep the neighbours of this many rows by every measure, for
+        :func:`fastcos.plots.html.leaderboard_page`: rows drawn at random from each label, or those
+        of the most pairs.
     progress : callable, optional
         progress(done, total), in numbers of measures.
     random_state : int, default 0
@@ -90,15 +96,18 @@ def compare_vectors(
     validation.check_progress(progress)
     validation.check_callable("executor", executor)
     random_state = validation.as_count("random_state", random_state, low=0)
+    n_examples = validation.as_count("n_examples", n_examples, low=0)
     if (labels is None) == (pairs is None):
         given = "neither" if labels is None else "both"
         raise ValueError(f"one of labels and pairs must be given, got {given}")
-    seeds = np.random.SeedSequence(random_state).spawn(2)
-    sampling, resampling = map(np.random.default_rng, seeds)
+    seeds = np.random.SeedSequence(random_state).spawn(3)
+    sampling, resampling, drawing = map(np.random.default_rng, seeds)
+    codes = None
     if pairs is None:
         codes = validation.as_partial_labels("labels", labels, len(rows))
         present = np.concatenate([some.any(axis=1) for _, some in blocks_of(rows)])
         task: Task = LabelTask(codes, present, sampling)
+        order = drawing.permutation(len(rows))
     else:
         both = validation.as_list("pairs", pairs)
         if len(both) != 2:
@@ -108,6 +117,8 @@ def compare_vectors(
         ratings = validation.as_vector("ratings", ratings, len(numbers))
         check_varied("ratings", ratings)
         task = PairTask(numbers, ratings)
+        order = np.bincount(numbers.ravel(), minlength=len(rows))
+    examples = choose_examples(codes, order, n_examples) if n_examples else None
     embeddings = Embeddings(rows)
     chosen = measures is not None
     candidates, left_out = select_candidates(measures, embeddings)
@@ -122,10 +133,10 @@ def compare_vectors(
             left_out[one.measure] = "rows in memory"
         candidates = [one for one in candidates if one not in in_memory]
     results = []
-    evaluator = CandidateEvaluator(task, {"": embeddings}.__getitem__)
+    evaluator = CandidateEvaluator(task, {"": embeddings}.__getitem__, examples)
     for result in executor(evaluator, candidates):
         results.append(result)
         if progress is not None:
             progress(len(results), len(candidates))
     outcomes = zip(candidates, results, strict=True)
-    return rank_results(task, outcomes, left_out, resampling, chosen=chosen)
+    return rank_results(task, outcomes, left_out, resampling, chosen=chosen, examples=examples)

@@ -19,7 +19,7 @@ from fastcos.plots.style import (
     figure_style,
     line_style,
 )
-from fastcos.rescaling.diagonal import rescaling_grid, rescalings
+from fastcos.rescaling.diagonal import rescalings
 from fastcos.validation import Floats
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 # side of a map in pixels: more than a panel of a printed page resolves
 _MAX_PIXELS = 1000
-_PANEL_INCHES = 2.9
+_PANEL_INCHES = 2.5
+# the paper's panels of Eq. 1: its first special case, the usual solution, and the D of section 2.3
+_PAPER = ("orthonormal", "identity", "balanced")
 # rows of the leaderboard that a figure of about ten inches shows
 _MAX_ROWS = 40
 _ROW_INCHES = 0.2
@@ -80,6 +82,8 @@ class SimilarityMapsDisplay(NotebookFigure):
     images : list of ndarray
         One per panel, values from -1 to 1.
     titles : list of str
+    model : str
+        Sizes, rank, λ and seed, for below the panels.
     boundaries : ndarray
         Fractions of the side at which the label changes.
     figure_, axes_
@@ -92,22 +96,33 @@ class SimilarityMapsDisplay(NotebookFigure):
     >>> data = fastcos.simulate_interactions(300, 60, random_state=0)
     >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
     >>> len(SimilarityMapsDisplay.from_comparison(found).plot().images)
+    5
+    >>> len(SimilarityMapsDisplay.from_comparison(found, every=True).images)
     9
     """
 
     images: list[Floats] = field(repr=False)
     titles: list[str]
+    model: str
     boundaries: npt.NDArray[np.float64]
     figure_: Any = field(default=None, init=False, repr=False)
     axes_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
-    def from_comparison(cls, comparison: Comparison) -> "SimilarityMapsDisplay":
-        """Make the panels of a comparison: the truth, every named rescaling, Eq. 2.
+    def from_comparison(
+        cls, comparison: Comparison, *, every: bool = False
+    ) -> "SimilarityMapsDisplay":
+        """Make the panels of a comparison: the truth, rescalings of Eq. 1, Eq. 2.
 
-        With labels, the rescalings are in order of ascending AUC, after the one of the exponent
-        grid with the lowest. Items are sorted by label, then by descending popularity; items
-        without a label are left out.
+        Items are sorted by label, then by descending popularity; items without a label are left
+        out. Panels have a fixed order, so that figures can be compared.
+
+        Parameters
+        ----------
+        comparison : Comparison
+        every : bool
+            Whether to show every named rescaling, and that of the exponent grid with the lowest
+            AUC. Default: as many as the paper, D = S^1/2, I and Σ^-1/2, and those without a name.
         """
         labels, popularity = comparison.labels, comparison.popularity
         if labels is None:
@@ -121,13 +136,13 @@ class SimilarityMapsDisplay(NotebookFigure):
             _, codes = np.unique(labels[order], return_inverse=True)
             images = [similarity_image(np.eye(codes.max() + 1)[codes], np.arange(len(codes)))]
             titles = ["truth: 1 for the same label"]
-        for row in _shown(comparison):
+        for row in _shown(comparison, every):
             images.append(similarity_image(comparison.item_embeddings(row), order))
             titles.append(_title(row))
-        return cls(images, titles, boundaries)
+        return cls(images, titles, _model(comparison), boundaries)
 
     def plot(self) -> "SimilarityMapsDisplay":
-        """Draw all panels, three a row, with one colour scale, on a figure of their own."""
+        """Draw all panels, five a row, with one colour scale, on a figure of their own."""
         with figure_style():
             self._draw()
         return self
@@ -135,7 +150,7 @@ class SimilarityMapsDisplay(NotebookFigure):
     def _draw(self) -> None:
         from matplotlib.figure import Figure
 
-        n_columns = min(3, len(self.images))
+        n_columns = min(5, len(self.images))
         n_rows = -(-len(self.images) // n_columns)
         figure = Figure(
             figsize=(_PANEL_INCHES * n_columns + 0.9, (_PANEL_INCHES + 0.45) * n_rows + 0.3),
@@ -149,7 +164,10 @@ class SimilarityMapsDisplay(NotebookFigure):
         figure.colorbar(
             drawn, ax=axes[: len(self.images)].tolist(), label="cosine similarity", shrink=0.8
         )
-        figure.supxlabel("items, sorted by label, then by descending popularity", fontsize="medium")
+        order = "items, sorted by label, then by descending popularity"
+        if not len(self.boundaries):
+            order = "items, sorted by descending popularity"
+        figure.supxlabel(f"{order}\n{self.model}", fontsize="medium")
         self.figure_, self.axes_ = figure, axes[: len(self.images)]
 
     def _panel(self, ax: "Axes", image: Floats, title: str) -> Any:
@@ -163,18 +181,40 @@ class SimilarityMapsDisplay(NotebookFigure):
         return drawn
 
 
-def _shown(comparison: Comparison) -> list[RescalingScores]:
+def _shown(comparison: Comparison, every: bool) -> list[RescalingScores]:
     """Rows that get a panel, in their order."""
-    free = [row for row in comparison.named if row.name != EQ2]
-    unique = [row for row in comparison.named if row.name == EQ2]
-    if comparison.labels is None or not comparison.grid:
-        return [*free, *unique]
-    worst = min(comparison.grid, key=_auc)
-    return [
-        worst,
-        *sorted((row for row in free if row.rescaling != worst.rescaling), key=_auc),
-        *unique,
-    ]
+    known = {one.name for one in rescalings()}
+    rows = {row.name: row for row in comparison.named}
+    own = [row for name, row in rows.items() if name not in known and name != EQ2]
+    if not every:
+        names = [*_PAPER, *(row.name for row in own), EQ2]
+        return [rows[name] for name in names if name in rows]
+    worst = [min(comparison.grid, key=_auc)] if comparison.grid else []
+    if comparison.labels is None or (
+        worst and worst[0].rescaling in {row.rescaling for row in own}
+    ):
+        worst = []
+    named = [row for name, row in rows.items() if name in known]
+    worst = [row for row in worst if row.rescaling not in {one.rescaling for one in named}]
+    return [*worst, *named, *own, *([rows[EQ2]] if EQ2 in rows else [])]
+
+
+def _model(comparison: Comparison) -> str:
+    """Sizes, rank, λ and seed."""
+    given = comparison.parameters
+    strengths = {"dropout": "regularization", "weight_decay": "weight_decay"}
+    names = {"dropout": "Eq. 1", "weight_decay": "Eq. 2"}
+    strength = ", ".join(
+        f"λ = {_rounded(given[strengths[one]])} of {names[one]}" for one in comparison.models
+    )
+    return (
+        f"n = {given['n_users']:,} users, p = {given['n_items']:,} items, rank k = "
+        f"{given['n_components']}, {strength}, seed {given['random_state']}"
+    )
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _auc(row: RescalingScores) -> float:
@@ -204,7 +244,7 @@ class ExponentGridDisplay(Display):
     Attributes
     ----------
     auc : ndarray
-        Pairwise AUC of items V S^a Σ^b; a by row, b by column.
+        Pairwise AUC under D = S^a Σ^b; a by row, b by column.
     shrinkage, spectrum : list of float
         The values of a and b.
 
@@ -225,11 +265,11 @@ class ExponentGridDisplay(Display):
     @classmethod
     def from_comparison(cls, comparison: Comparison) -> "ExponentGridDisplay":
         """Take the grid of a comparison that has labels."""
-        exponents = [grid.item_exponents for grid in rescaling_grid()]
-        shrinkage = sorted({a for a, _ in exponents})
-        spectrum = sorted({b for _, b in exponents})
-        auc = np.array([row.pair_auc for row in comparison.grid], dtype=np.float64)
-        return cls(auc.reshape(len(shrinkage), len(spectrum)), shrinkage, spectrum)
+        found = {(row.shrinkage, row.spectrum): row.pair_auc for row in comparison.grid}
+        shrinkage = sorted({row.shrinkage or 0.0 for row in comparison.grid})
+        spectrum = sorted({row.spectrum or 0.0 for row in comparison.grid})
+        auc = np.array([[found[a, b] for b in spectrum] for a in shrinkage], dtype=np.float64)
+        return cls(auc, shrinkage, spectrum)
 
     def _inches(self) -> tuple[float, float]:
         return 6.4, 3.4
@@ -244,7 +284,7 @@ class ExponentGridDisplay(Display):
         ax.set_yticks(range(len(self.shrinkage)), [f"{a:g}" for a in self.shrinkage])
         ax.set_xlabel("exponent b of the singular values Σ")
         ax.set_ylabel("exponent a of the shrinkage S")
-        ax.set_title("One model, items V Sᵃ Σᵇ: pairwise AUC of the labels")
+        ax.set_title("One model, D = Sᵃ Σᵇ: pairwise AUC of the labels")
         figure: Any = ax.get_figure(root=True)
         figure.colorbar(image, ax=ax, label="pairwise AUC (0.5 is chance level)")
 

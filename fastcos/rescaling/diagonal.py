@@ -3,8 +3,8 @@
 Objective (1) sees A and B only through AB', so (A D, B D^-1) is as good a solution for every
 invertible diagonal D, and each D gives other cosines. All of them here are of the form
 D = S^shrinkage Σ^spectrum with S = diag(σ²/(σ²+λ)), and act on the symmetric solution
-A = B = V_k S^½ (Eq. 5 of the paper). Items then are V_k S^a Σ^b with (a, b) = (½ - shrinkage,
--spectrum), and users U_k S^(1-a) Σ^(1-b): choosing D is choosing what a cosine compares.
+A = B = V_k S^½ (Eq. 5 of the paper). Under D = S^a Σ^b items are V_k S^(½-a) Σ^-b and users
+U_k S^(½+a) Σ^(1+b): choosing D is choosing what a cosine compares.
 """
 
 from collections.abc import Iterable
@@ -51,18 +51,18 @@ class Rescaling:
 
     @classmethod
     def of_items(cls, a: float, b: float) -> "Rescaling":
-        """Return the rescaling whose item embeddings are V_k S^a Σ^b."""
+        """Return the rescaling whose item embeddings have these exponents, V_k S^a Σ^b."""
         a, b = validation.as_real("a", a), validation.as_real("b", b)
         return cls(shrinkage=0.5 - a, spectrum=0.0 - b)
 
     @property
     def item_exponents(self) -> tuple[float, float]:
-        """(a, b) of the item embeddings V_k S^a Σ^b."""
+        """Exponents of S and Σ in the item embeddings, for V_k S^½ under D = I."""
         return 0.5 - self.shrinkage, 0.0 - self.spectrum
 
     @property
     def user_exponents(self) -> tuple[float, float]:
-        """(a, b) of the user embeddings U_k S^a Σ^b."""
+        """Exponents of S and Σ in the user embeddings, for U_k S^½ Σ under D = I."""
         return 0.5 + self.shrinkage, 1.0 + self.spectrum
 
     @property
@@ -127,10 +127,10 @@ def rescalings() -> tuple[NamedRescaling, ...]:
 
 
 def rescaling_grid(
-    shrinkage: Iterable[float] = (0.0, 0.5, 1.0),
+    shrinkage: Iterable[float] = (-0.5, 0.0, 0.5),
     spectrum: Iterable[float] = (-1.0, -0.5, 0.0, 0.5, 1.0),
 ) -> tuple[Rescaling, ...]:
-    """Return the rescalings under which items are V_k S^a Σ^b, for every a and b.
+    """Return D = S^a Σ^b for every a and b.
 
     Parameters
     ----------
@@ -141,11 +141,11 @@ def rescaling_grid(
     --------
     >>> from fastcos.rescaling import rescaling_grid
     >>> grid = rescaling_grid()
-    >>> len(grid), grid[0].formula, grid[0].item_exponents
-    (15, 'S^1/2 Σ', (0.0, -1.0))
+    >>> len(grid), grid[0].formula, grid[-1].formula
+    (15, 'S^-1/2 Σ^-1', 'S^1/2 Σ')
     """
     b_values = tuple(spectrum)
-    return tuple(Rescaling.of_items(a, b) for a in shrinkage for b in b_values)
+    return tuple(Rescaling(a, b) for a in shrinkage for b in b_values)
 
 
 def as_diagonal(rescaling: Any, shrinkage: Floats, singular_values: Floats) -> Floats:

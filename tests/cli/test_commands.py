@@ -152,6 +152,19 @@ def test_compare_of_simulated_files_equals_reproduce(reproduced, tmp_path, capsy
     ).read_bytes()
 
 
+def test_compare_takes_own_rescalings(files, tmp_path, capsys):
+    status, out, err = call(
+        capsys, "compare", files / "seen.csv", "--rank", "5", "--measures", "dot", "--rescaling",
+        "0.25,-0.5", "--rescaling=-1,0", "--json", "--out", tmp_path / "c",
+    )  # fmt: skip
+    assert status in (0, 1), err
+    named = [row["name"] for row in json.loads(out)["scores"]["named"]]
+    assert named[-3:] == ["S^0.25 Σ^-1/2", "S^-1", "eq2"]
+    assert len(named) == 9
+    status, _, err = call(capsys, "compare", files / "seen.csv", "--rescaling", "1,2,3")
+    assert (status, "--rescaling must be two exponents A,B, got '1,2,3'" in err) == (2, True)
+
+
 def test_compare_ends_with_commands_that_parse(compared):
     _, _, printed, _ = compared
     lines = printed.partition("next:\n")[2].splitlines()
@@ -221,7 +234,11 @@ def test_compare_of_vectors_by_labels_and_pairs(tmp_path, capsys):
     assert best["score"] == pytest.approx(1, abs=1e-3)
     assert {path.name for path in (tmp_path / "c").iterdir()} == {
         "comparison.json",
-        *(f"{stem}.{kind}" for stem in ("labels", "people") for kind in ("csv", "png", "svg")),
+        *(
+            f"{stem}.{kind}"
+            for stem in ("labels", "people")
+            for kind in ("csv", "html", "png", "svg")
+        ),
     }
 
 

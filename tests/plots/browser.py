@@ -1,8 +1,10 @@
 """A headless Chromium for tests of pages: loads files alone, and keeps what its console says."""
 
 import contextlib
+import json
 import shutil
 import tempfile
+import time
 
 import pytest
 
@@ -10,6 +12,13 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
+
+# names that would run, load or break something, if they were markup
+HOSTILE = [
+    "</script><img src=x onerror=alert(1)>", "<b>bold</b>", "\"' onmouseover=alert(1) x='",
+    "&lt;script&gt;", "</title><script>alert(1)</script>", "<!-- <script>", "{{method}}",
+    "\u2028line\u2029end", "javascript:alert(1)", "${alert(1)}",
+]  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -41,3 +50,36 @@ def resize(browser, width, height=1400, *, dark=False):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+
+def load(browser, page, folder, fragment="", *, ready="explore"):
+    """Open a page, and wait for the object of its script."""
+    (folder / "page.html").write_text(page, "utf8")
+    browser.get("about:blank")
+    browser.get_log("performance")  # empties it
+    browser.get(f"file://{folder}/page.html{fragment}")
+    wait(browser, f"return Boolean(window.{ready})")
+
+
+def wait(browser, script, seconds=20):
+    end = time.monotonic() + seconds
+    while not browser.execute_script(script):
+        assert time.monotonic() < end, script
+        time.sleep(0.02)
+
+
+def text(browser, name):
+    return browser.execute_script("return document.getElementById(arguments[0]).textContent", name)
+
+
+def check_silent(browser):
+    """No message in the console and no request but that of the file itself."""
+    assert browser.get_log("browser") == []
+    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [
+        one["params"]["request"]["url"]
+        for one in sent
+        if one["method"] == "Network.requestWillBeSent"
+    ]
+    assert [url for url in urls if not url.startswith(("file:", "data:", "about:"))] == []
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0

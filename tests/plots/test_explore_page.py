@@ -1,7 +1,6 @@
 """The page on which a reader moves D, in a real browser: its numbers are Python's."""
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -17,13 +16,7 @@ from fastcos import (
     top_k,
 )
 from fastcos.plots.html import figure_page, items_page
-from tests.plots.browser import opened_browser, resize
-
-HOSTILE = [
-    "</script><img src=x onerror=alert(1)>", "<b>bold</b>", "\"' onmouseover=alert(1) x='",
-    "&lt;script&gt;", "</title><script>alert(1)</script>", "<!-- <script>", "{{method}}",
-    "\u2028line\u2029end", "javascript:alert(1)", "${alert(1)}",
-]  # fmt: skip
+from tests.plots.browser import HOSTILE, check_silent, load, opened_browser, resize, text, wait
 
 
 @pytest.fixture(scope="module")
@@ -39,25 +32,6 @@ def small():
     return found, data.X
 
 
-def load(browser, page, folder, fragment=""):
-    (folder / "page.html").write_text(page, "utf8")
-    browser.get("about:blank")
-    browser.get_log("performance")  # empties it
-    browser.get(f"file://{folder}/page.html{fragment}")
-    wait(browser, "return Boolean(window.explore)")
-
-
-def wait(browser, script, seconds=20):
-    end = time.monotonic() + seconds
-    while not browser.execute_script(script):
-        assert time.monotonic() < end, script
-        time.sleep(0.02)
-
-
-def text(browser, name):
-    return browser.execute_script("return document.getElementById(arguments[0]).textContent", name)
-
-
 def move(browser, *, unique=False, **state):
     browser.execute_script(
         "Object.assign(explore.state, {unique: arguments[0]}, arguments[1]); explore.refresh()",
@@ -68,19 +42,6 @@ def move(browser, *, unique=False, **state):
 def order_of(page):
     block = page.split('id="data">')[1].split("</script>")[0]
     return np.array(json.loads(block)["given"])
-
-
-def check_silent(browser):
-    """No message in the console and no request but that of the file itself."""
-    assert browser.get_log("browser") == []
-    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    urls = [
-        one["params"]["request"]["url"]
-        for one in sent
-        if one["method"] == "Network.requestWillBeSent"
-    ]
-    assert [url for url in urls if not url.startswith(("file:", "data:", "about:"))] == []
-    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
 def shown_row(comparison, known):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastcos import compare
+from fastcos import Rescaling, compare, rescalings
 from fastcos.plots import ExponentGridDisplay, SimilarityMapsDisplay, similarity_image
 from tests.comparison.test_compare import clustered_interactions
 
@@ -40,38 +40,58 @@ def test_large_image_holds_block_means(n, pixels):
             assert image[a, b] == pytest.approx(block.mean(), abs=1e-12)
 
 
-def test_panels_are_truth_then_ascending_auc_then_eq2(comparison):
+def test_panels_are_those_of_the_paper(comparison):
     display = SimilarityMapsDisplay.from_comparison(comparison)
-    shown = [title.split("AUC ")[1][:5] for title in display.titles[1:-1]]
-    assert shown == sorted(shown)
-    assert display.titles[0].startswith("truth")
-    assert display.titles[-1].startswith("Eq. 2")
-    assert float(shown[0]) == pytest.approx(min(r.pair_auc for r in comparison.grid), abs=6e-4)
+    assert [title.split("\n")[0] for title in display.titles] == [
+        "truth: 1 for the same label", "Eq. 1, $D = S^{1/2}$ (orthonormal)",
+        "Eq. 1, $D = I$ (identity)", r"Eq. 1, $D = \Sigma^{-1/2}$ (balanced)", "Eq. 2, unique",
+    ]  # fmt: skip
     truth = display.images[0]
     assert set(np.unique(truth)) == {0.0, 1.0}
     sizes = np.bincount(comparison.labels)
     np.testing.assert_allclose(display.boundaries, np.cumsum(sizes)[:-1] / sizes.sum())
+    shown = display.plot().figure_.get_supxlabel()
+    assert "n = 400 users, p = 60 items, rank k = 6, λ = 30 of Eq. 1" in shown
+    assert shown.endswith("seed 0")
+
+
+def test_panels_of_every_rescaling_begin_with_the_worst(comparison):
+    display = SimilarityMapsDisplay.from_comparison(comparison, every=True)
+    worst = min(comparison.grid, key=lambda row: row.pair_auc)
+    assert f"AUC {worst.pair_auc:.3f}" in display.titles[1]
+    assert len(display.images) == 9
+
+
+def test_panels_have_a_rescaling_without_a_name():
+    X, clusters = clustered_interactions()
+    own = [*(one.name for one in rescalings()), Rescaling(0.25, -0.5)]
+    found = compare(X, clusters, n_components=4, measures=["cosine"], rescalings=own, grid=False)
+    titles = SimilarityMapsDisplay.from_comparison(found).titles
+    assert titles[-2].startswith(r"Eq. 1, $D = S^{0.25}\,\Sigma^{-1/2}$")
+    assert len(titles) == 6
 
 
 def test_maps_without_labels_have_no_truth_panel():
     X, _ = clustered_interactions()
-    display = SimilarityMapsDisplay.from_comparison(compare(X, n_components=4, measures=["cosine"]))
+    found = compare(X, n_components=4, measures=["cosine"])
+    display = SimilarityMapsDisplay.from_comparison(found)
     assert not display.titles[0].startswith("truth")
-    assert len(display.images) == 7
+    assert len(display.images) == 4
+    assert len(SimilarityMapsDisplay.from_comparison(found, every=True).images) == 7
 
 
 def test_maps_share_one_colour_scale(comparison):
     figure = SimilarityMapsDisplay.from_comparison(comparison).plot().figure_
     images = [image for ax in figure.axes for image in ax.get_images()]
-    assert len(images) == 9
+    assert len(images) == 5
     assert {image.get_clim() for image in images} == {(-1.0, 1.0)}
 
 
 def test_grid_shows_the_auc_of_each_pair(comparison):
     display = ExponentGridDisplay.from_comparison(comparison)
     for row in comparison.grid:
-        a, b = row.rescaling.item_exponents
-        shown = display.auc[display.shrinkage.index(a), display.spectrum.index(b)]
+        a, b = display.shrinkage.index(row.shrinkage), display.spectrum.index(row.spectrum)
+        shown = display.auc[a, b]
         assert shown == row.pair_auc
     texts = [text.get_text() for text in display.plot().ax_.texts]
     assert texts == [f"{value:.2f}" for value in display.auc.ravel()]

@@ -24,8 +24,8 @@ INTERVAL = comparison.leaderboard.BootstrapInterval(0.5, 0.4, 0.6)
 COSINE = comparison.Candidate("cosine")
 LEADERBOARD = comparison.Leaderboard(
     "which items have the label <b>", "MAP@R",
-    [comparison.LeaderboardRow(COSINE, INTERVAL, INTERVAL, {})], COSINE, {"chance": 0.1}, 30,
-    "items", True, COSINE, None, "Use cosine.", {},
+    [comparison.LeaderboardRow(COSINE, INTERVAL, INTERVAL, {})], COSINE,
+    {"chance": 0.1}, 30, "items", True, COSINE, None, "Use cosine.", {},
 )  # fmt: skip
 RESULTS = {
     "neighbors": NEIGHBORS,

@@ -77,8 +77,8 @@ def test_rescaling_of_items_inverts_item_exponents():
 
 def test_rescaling_grid_has_every_pair_and_all_named():
     grid = rescaling_grid()
-    pairs = [rescaling.item_exponents for rescaling in grid]
-    assert pairs == [(a, b) for a in (0, 0.5, 1) for b in (-1, -0.5, 0, 0.5, 1)]
+    pairs = [(rescaling.shrinkage, rescaling.spectrum) for rescaling in grid]
+    assert pairs == [(a, b) for a in (-0.5, 0, 0.5) for b in (-1, -0.5, 0, 0.5, 1)]
     assert {known.rescaling for known in rescalings()} <= set(grid)
     assert len(rescaling_grid(iter([0, 1]), iter([0, 1, 2]))) == 6
 

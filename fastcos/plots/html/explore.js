@@ -1,7 +1,7 @@
 /* The page on which a reader moves D: fastcos reproduce (figure1.html), fastcos audit --explore.
 
-   data      base/explore.py writes one JSON block: rows (p, d) as base64 float32, labels, names,
-             the logarithms of two diagonal matrices (axes), users, neighbours that do not move
+   data      explore.py writes: rows (p, d) as base64 float32, labels, names, the logarithms of
+             two diagonal matrices (axes), users, neighbours that do not move; parts.js reads it
    model     weights(): the factor of each column of the items under the present D
              units(): rows of norm 1, float32; every number of the page comes from them
    numbers   drawMap: item-item cosines, block means where there are too many; score: AUC, MAP@R
@@ -13,14 +13,13 @@
    Tests and the console reach the state through window.explore. */
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const byId = (id) => document.getElementById(id);
+  const { data, byId, three, numbers, paint, make, button, neighbourRow, SEQUENTIAL } = window.fastcos;
   const PAPER = data.kind === "paper";
   const N = data.names.length, WIDTH = data.width, NEIGHBOURS = Math.min(10, N - 1);
-  const V = floats(data.rows), LABELS = data.labels, GIVEN = data.given;
+  const V = numbers(data.rows), LABELS = data.labels, GIVEN = data.given;
   // radii of the trained neighbours, NEIGHBOURS an item; infinite for never
-  const CERTIFIED = data.certified && floats(data.certified, Float64Array);
-  const ATTACKED = data.certified && floats(data.attacked, Float64Array);
+  const CERTIFIED = data.certified && numbers(data.certified, Float64Array);
+  const ATTACKED = data.certified && numbers(data.attacked, Float64Array);
   // multiply-adds of one heat map: 1,000 x 1,000 cosines of 50 columns, 30 ms on a core of 2024
   const MAP_WORK = 25e6;
   // multiply-adds of scores that are computed within one frame; more of them wait for a pause
@@ -28,32 +27,11 @@
   const BINS = 1 << 16; // of the AUC: its error is below 1e-4
   const MAP_ITEMS = 120, MAP_STEPS = 24; // exponent map: sampled items, steps of each exponent
   const SPAN = data.span; // exponents from -SPAN to SPAN
-  // RdBu reversed (ColorBrewer) for cosines and cividis for the exponent map: both are told apart
-  // by readers who do not tell red from green
-  const DIVERGING = ["053061", "2166ac", "4393c3", "92c5de", "d1e5f0", "f7f7f7", "fddbc7",
-    "f4a582", "d6604d", "b2182b", "67001f"];
-  const SEQUENTIAL = ["00224e", "35456c", "666970", "948e77", "c8b866", "fee838"];
-  const COSINE_COLOURS = scale(DIVERGING), AUC_COLOURS = scale(SEQUENTIAL);
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
   const state = { a: 0, b: 0, unique: false, rank: WIDTH, lambda: PAPER ? data.lambda : 0,
     item: 0, condition: data.condition || 0 };
   let rows, cosines, side, scoring = 0, mapping = 0, replaying = 0, scored = null;
-
-  // ---- data ----
-  function floats(text, Kind = Float32Array) {
-    return new Kind(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
-  }
-
-  function scale(colours) {
-    const parts = colours.map((c) => [0, 2, 4].map((i) => parseInt(c.slice(i, i + 2), 16)));
-    return Uint32Array.from({ length: 256 }, (_, i) => {
-      const place = (i / 255) * (parts.length - 1), k = Math.min(Math.floor(place), parts.length - 2);
-      const [r, g, b] = [0, 1, 2].map((c) =>
-        Math.round(parts[k][c] + (place - k) * (parts[k + 1][c] - parts[k][c])));
-      return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0; // the bytes of a pixel
-    });
-  }
 
   // ---- model ----
   const shrinkage = (l, lambda) => {
@@ -159,22 +137,8 @@
   function drawMap() {
     side = Math.min(N, Math.floor(Math.sqrt((2 * MAP_WORK) / rows.d)));
     cosines = products(blockMeans(rows, side));
-    const canvas = byId("map"), image = new ImageData(side, side);
-    const pixels = new Uint32Array(image.data.buffer);
-    for (let i = 0; i < pixels.length; i++)
-      pixels[i] = COSINE_COLOURS[Math.max(0, Math.min(255, (cosines[i] * 127.5 + 128) | 0))];
-    if (canvas.width !== side) canvas.width = canvas.height = side;
-    const context = canvas.getContext("2d");
-    context.putImageData(image, 0, 0);
-    context.fillStyle = "#000";
-    data.boundaries.forEach((share) => {
-      context.fillRect(0, Math.round(share * side), side, 1);
-      context.fillRect(Math.round(share * side), 0, 1, side);
-    });
-    const place = Math.floor((state.item * side) / N);
-    context.fillStyle = "#000"; // the chosen row: a mark on both edges
-    context.fillRect(0, place - 2, side / 40, 5);
-    context.fillRect(side - side / 40, place - 2, side / 40, 5);
+    paint(byId("map"), side, (i) => Math.max(0, Math.min(255, (cosines[i] * 127.5 + 128) | 0)),
+      data.boundaries, Math.floor((state.item * side) / N));
   }
 
   /* AUC, MAP@R and accuracy by rows. tally.add(i, cosines of row i); rows may come in any order. */
@@ -381,7 +345,7 @@
         const a = SPAN * ((2 * (next % size)) / MAP_STEPS - 1);
         const b = SPAN * (1 - (2 * Math.floor(next / size)) / MAP_STEPS);
         const value = sampled({ ...base, a, b }, reference);
-        pixels[next] = AUC_COLOURS[Math.round(255 * Math.max(0, LABELS ? 2 * value - 1 : value) || 0)];
+        pixels[next] = SEQUENTIAL[Math.round(255 * Math.max(0, LABELS ? 2 * value - 1 : value) || 0)];
       }
       background = image;
       if (next < size * size) setTimeout(slice);
@@ -408,17 +372,9 @@
   }
 
   // ---- page ----
-  const three = (value) => (Number.isFinite(value) ? value.toFixed(3) : "-");
   const power = (base, x) => (x === 0 ? "" : x === 1 ? base : `${base}^${+x.toFixed(2)}`);
   const formula = () => [power(data.symbols[0], state.a), power(data.symbols[1], state.b)]
     .filter(Boolean).join(" ") || "I";
-
-  function make(name, text = "", className = "") {
-    const made = document.createElement(name);
-    made.textContent = text;
-    if (className) made.className = className;
-    return made;
-  }
 
   function nameOf(i) {
     return data.labels && data.labels[i] >= 0 && data.classes
@@ -433,16 +389,9 @@
   }
 
   function showList(id, list, mark = null) {
-    const body = byId(id);
-    body.replaceChildren(...(list || []).map(([j, cosine], rank) => {
-      const row = make("tr"), name = make("td"), button = make("button", nameOf(j), "name");
-      button.type = "button";
-      button.addEventListener("click", () => choose(j));
-      name.append(button);
-      row.append(make("td", String(rank + 1)), name, make("td", three(cosine)));
-      if (mark) row.append(mark(rank));
-      return row;
-    }));
+    byId(id).replaceChildren(...(list || []).map(([j, cosine], rank) =>
+      neighbourRow(rank + 1, button(nameOf(j), "name", () => choose(j)), three(cosine),
+        ...(mark ? [mark(rank)] : []))));
   }
 
   /* Whether the neighbour of that rank survives every rescaling of the condition. */
@@ -564,6 +513,8 @@
       : Math.exp(Math.max(...logs) - Math.min(...logs)).toPrecision(3);
     data.named.forEach((known, number) => byId(`named-${number}`)
       .setAttribute("aria-pressed", String(isAt(known))));
+    if (byId("replay").textContent === data.replay)
+      byId("sentence").textContent = data.named.find(isAt)?.sentence || "";
     byId("map").setAttribute("aria-label", `Heat map of item-item cosines under ${byId("d").textContent}`
       + (scored ? `; AUC ${three(scored.auc)}` : ""));
     clearTimeout(writing);
@@ -689,7 +640,6 @@
       else {
         stopReplay();
         go(near);
-        byId("sentence").textContent = near.sentence || "";
       }
     });
     pad.addEventListener("pointermove", (event) => { if (event.buttons) drag(event); });
@@ -749,16 +699,13 @@
   /* Buttons, options and texts that come from the data. */
   function build() {
     byId("named").append(...data.named.map((known, number) => {
-      const button = make("button", known.name);
-      button.type = "button";
-      button.id = `named-${number}`;
-      button.title = known.formula;
-      button.addEventListener("click", () => {
+      const made = button(known.name, "", () => {
         stopReplay();
-        byId("sentence").textContent = known.sentence || "";
         go(known);
       });
-      return button;
+      made.id = `named-${number}`;
+      made.title = known.formula;
+      return made;
     }));
     byId("names").append(...data.names.map((name) => {
       const option = make("option");

@@ -1,20 +1,12 @@
 """Pages on which a reader moves D: the model of the paper (figure 1), and item embeddings.
 
-A page is the frame explore.html, explore.css and explore.js, and one block of data as JSON. The
-script computes every cosine and score from the factors. It has no network: the page's
-Content-Security-Policy allows this script and these styles by their digests, and nothing else.
+The script of the page, explore.js, computes every cosine and score from the factors.
 """
 
-import base64
-import hashlib
-import json
-import re
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.auditing.attacks import vertex_attack
@@ -23,8 +15,7 @@ from fastcos.comparison import Comparison
 from fastcos.linalg import column_stats
 from fastcos.metrics.labelled import check_same_length
 from fastcos.neighbors.search import top_k
-from fastcos.reports.markup import Markup, element, joined
-from fastcos.reports.page import footer
+from fastcos.plots.html.frame import boundaries, encoded, framed_page
 from fastcos.rescaling import CONDITION, as_condition, query_metric, rescalings
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
@@ -32,6 +23,8 @@ from fastcos.validation import Floats, Integers
 # ranks and factors of λ that the page of the paper offers besides its own
 _RANKS = (2, 5, 10, 20, 50)
 _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
+# exponents of the pad and its sliders: from minus this to this
+_SPAN = 1
 # milliseconds of the replay at each D, enough to read a sentence of 25 words
 _REST = 6500
 # users whose predictions are shown
@@ -136,7 +129,7 @@ def figure_page(
         "decay": decay,
         "ranks": sorted({rank, *(k for k in _RANKS if k < rank)}),
         "symbols": ["S", "Σ"],
-        "span": 1,
+        "span": _SPAN,
         "total": float(np.square(X.data, dtype=np.float64).sum()),
         "mean": (components @ column_stats.means(X)).tolist(),
         "users": n,
@@ -145,20 +138,20 @@ def figure_page(
         "named": named,
         "replay": "Replay the paper",
         "rest": _REST,
-        "fixedNote": "Both are computed here from the factors A D and B D^-1. The loss is that of "
+        "fixedNote": "Both are computed here from the factors A D and B D⁻¹. The loss is that of "
         "Eq. 1; predictions are the three highest of X A B'.",
     }
     texts = {
-        "name": "Figure 1 of Steck, Ekanadham and Kallus (2024), arXiv:2403.05440",
+        "name": "After Figure 1 of Steck, Ekanadham and Kallus (2024), arXiv:2403.05440",
         "headline": "One model, one loss, and cosines that are whatever D makes them.",
         "summary": f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} of Eq. 1. "
         f"D = Sᵃ Σᵇ multiplies the latent dimensions of the users and divides those of the "
         "items. Training does not determine it. Move it.",
+        "span": str(_SPAN),
         "pad_label": "D = Sᵃ Σᵇ: exponent a from left to right, b from bottom to top",
         "background": "Background: AUC of 120 items, 0.5 (dark) to 1 (bright).",
         "axis_a": "exponent a of S",
         "axis_b": "exponent b of Σ",
-        "first_sentence": _SENTENCES["identity"],
         "as_given": "under D = I",
         "certified_note": "",
         "map_caption": "Cosines of all pairs of items, by label, then by descending popularity.",
@@ -174,7 +167,7 @@ def figure_page(
         "The query metric is the correlation over users of predicted scores. No D changes it.",
         "The address keeps the state: copy it to share what you see.",
     )
-    return _document("D in your hands", texts, method, data, provenance)
+    return framed_page("explore", "D in your hands", texts, method, data, provenance)
 
 
 def items_page(
@@ -273,14 +266,14 @@ def items_page(
         "rows": encoded(chosen),
         "axes": [_logarithms(_column_norms(chosen)), None if own is None else _logarithms(own)],
         "symbols": ["Q", "P"],
-        "span": 1,
+        "span": _SPAN,
         **_certificates(chosen, k, condition),
         **_of_users(chosen, users, k),
         "named": [one for one in _NAMED_OF_ITEMS if users is not None or one["b"] == 0],
         "replay": "Replay",
         "rest": _REST,
         "fixedNote": "Predictions are dot products, computed here from the users D and the items "
-        "D^-1."
+        "D⁻¹."
         if users is not None
         else "Without users the page has no predictions, no query metric and no P: give --users.",
     }
@@ -289,6 +282,7 @@ def items_page(
         "headline": "The predictions stay. Do the neighbours?",
         "summary": f"{note} D multiplies the dimensions of the users and divides those of the "
         "items: no dot product changes, and cosines do.",
+        "span": str(_SPAN),
         "pad_label": "D = Qᵃ Pᵇ: exponent a from left to right, b from bottom to top",
         "background": "Background: AUC of 120 items, 0.5 (dark) to 1 (bright)."
         if codes is not None
@@ -296,7 +290,6 @@ def items_page(
         "(bright).",
         "axis_a": "a, items' norms",
         "axis_b": "b, users' norms",
-        "first_sentence": str(_NAMED_OF_ITEMS[0]["sentence"]),
         "as_given": "as trained",
         "certified_note": "Certified: no rescaling of condition κ removes it. Out: the smallest κ "
         "found that does.",
@@ -311,7 +304,7 @@ def items_page(
         "The query metric is the correlation over users of predicted scores. No D changes it.",
         "The address keeps the state: copy it to share what you see.",
     )
-    return _document(f"Rescalings of {name}", texts, method, data, provenance)
+    return framed_page("explore", f"Rescalings of {name}", texts, method, data, provenance)
 
 
 def _shown_items(p: int, most: int, popularity: Any, rows: Any) -> tuple[Integers, str]:
@@ -386,28 +379,8 @@ def _class_names(labels: Any, codes: Integers | None) -> list[str]:
     return [names[code] for code in range(int(codes.max()) + 1)]
 
 
-def encoded(rows: npt.ArrayLike, dtype: str = "<f4") -> str:
-    """Return numbers as base64 of little-endian float32, or float64."""
-    return base64.b64encode(np.ascontiguousarray(rows, dtype=dtype).tobytes()).decode("ascii")
-
-
 def _n_classes(labels: Integers | None) -> int:
     return 0 if labels is None else int(labels.max()) + 1
-
-
-def _label_fields(
-    labels: Integers | None, order: Integers, classes: Sequence[str]
-) -> dict[str, Any]:
-    """Labels of the items in their order, names of the labels, and where the label changes."""
-    if labels is None:
-        return {"labels": None, "classes": None, "boundaries": []}
-    shown = labels[order]
-    boundaries = (np.flatnonzero(np.diff(shown)) + 1) / len(order)
-    return {
-        "labels": shown.tolist(),
-        "classes": list(classes),
-        "boundaries": boundaries.round(6).tolist(),
-    }
 
 
 def _example_users(X: Any) -> list[int]:
@@ -418,55 +391,15 @@ def _example_users(X: Any) -> list[int]:
     return list(dict.fromkeys(order[places].tolist()))
 
 
-def _document(
-    title: str,
-    texts: Mapping[str, str],
-    method: Sequence[str],
-    data: Mapping[str, Any],
-    provenance: Mapping[str, Any] | None,
-) -> str:
-    """Fill the frame with texts, and add styles, data and script."""
-    frame = _read("fastcos.plots.html", "explore.html")
-    script = _read("fastcos.plots.html", "explore.js")
-    style = _read("fastcos.reports", "style.css") + _read("fastcos.plots.html", "explore.css")
-    written = {name: joined([text]) for name, text in texts.items()}
-    written |= {
-        "span": Markup(data["span"]),
-        "method": joined(element("p", line) for line in method),
+def _label_fields(
+    labels: Integers | None, order: Integers, classes: Sequence[str]
+) -> dict[str, Any]:
+    """Labels of the items in their order, names of the labels, and where the label changes."""
+    if labels is None:
+        return {"labels": None, "classes": None, "boundaries": []}
+    shown = labels[order]
+    return {
+        "labels": shown.tolist(),
+        "classes": list(classes),
+        "boundaries": boundaries(shown),
     }
-    # in one pass: a text may look like a name of the frame
-    frame = re.sub(r"\{\{(\w+)\}\}", lambda place: written[place[1]], frame)
-    # an HTML parser ends a script at </script, whatever its type
-    block = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    block = block.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    policy = (
-        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
-    head = element(
-        "head",
-        Markup('<meta charset="utf-8">'),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Markup('<link rel="icon" href="data:,">'),
-        element("title", title),
-        Markup(f"<style>{style}</style>"),
-    )
-    body = element(
-        "body",
-        element("main", Markup(frame)),
-        footer(provenance),
-        Markup(f'<script type="application/json" id="data">{block}</script>'),
-        Markup(f"<script>{script}</script>"),
-    )
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
-
-
-def _read(package: str, name: str) -> str:
-    return resources.files(package).joinpath(name).read_text("utf8")
-
-
-def _digest(text: str) -> str:
-    """The source expression of an inline script or style that has exactly this text."""
-    digest = base64.b64encode(hashlib.sha256(text.encode("utf8")).digest()).decode("ascii")
-    return f"'sha256-{digest}'"

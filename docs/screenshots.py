@@ -1,0 +1,51 @@
+"""Takes the screenshots of these pages: python docs/screenshots.py NAME=PAGE.html[#STATE] ...
+
+NAME is explore_light, explore_dark, explore_narrow, compare_page or audit_page. Needs chromium,
+chromedriver and the extra "browser".
+"""
+
+import base64
+import io
+import sys
+import time
+from pathlib import Path
+
+from PIL import Image
+
+FOLDER = Path(__file__).parent / "figures"
+sys.path.insert(0, str(FOLDER.parents[1]))
+# width, height in CSS pixels, and whether the reader prefers a dark page
+VIEWS = {
+    "explore_light": (1280, 1120, False),
+    "explore_dark": (1280, 880, True),
+    "explore_narrow": (400, 1560, False),
+    "compare_page": (1280, 1080, False),
+    "audit_page": (800, 1100, False),
+}
+# colours of a file; heat maps need more than texts
+N_COLOURS = 256
+# seconds until everything is drawn
+PAUSE = 2.0
+
+
+def main() -> None:
+    """Open each page, and save what a window of that size shows."""
+    from tests.plots.browser import opened_browser, resize
+
+    with opened_browser() as browser:
+        for argument in sys.argv[1:]:
+            name, _, page = argument.partition("=")
+            path, _, state = page.partition("#")
+            width, height, dark = VIEWS[name]
+            resize(browser, width, height, dark=dark)
+            browser.get("about:blank")
+            browser.get(f"file://{Path(path).absolute()}#{state}")
+            time.sleep(PAUSE)
+            shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
+            image = Image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB")
+            few = image.quantize(N_COLOURS, dither=Image.Dither.NONE)
+            few.save(FOLDER / f"{name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Example items of a comparison: their neighbours and scores by every candidate, for its page."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
+from fastcos.comparison.scoring import pair_scores, raw_score_blocks
+from fastcos.storage import memmap
+from fastcos.validation import Floats, Integers
+
+# neighbours of an item, as in the paper's examples
+_K = 10
+
+
+class Example(NamedTuple):
+    """What one candidate says about the example items.
+
+    Attributes
+    ----------
+    neighbors : ndarray (m, k), int64
+        The nearest of all items, by descending score.
+    scores : ndarray (m, k), float64
+    ranks : ndarray (m, m), uint8
+        Of each pair of example items: the share of such pairs with a lower score, from 0 to 255.
+    """
+
+    neighbors: Integers
+    scores: Floats
+    ranks: npt.NDArray[np.uint8]
+
+
+def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Integers:
+    """The n most popular items, of each label about as many; by label, then by popularity."""
+    order = np.argsort(-popularity, kind="stable")
+    if codes is None:
+        return order[:n]
+    order = order[codes[order] >= 0]
+    by_label = order[np.argsort(codes[order], kind="stable")]
+    _, starts, sizes = np.unique(codes[by_label], return_index=True, return_counts=True)
+    place = np.arange(len(by_label)) - np.repeat(starts, sizes)
+    chosen = np.sort(np.argsort(place, kind="stable")[:n])
+    return by_label[chosen]
+
+
+def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) -> Example | None:
+    """Neighbours and ranks of the example items; None where the candidate compares users."""
+    if candidate.compares_users or candidate.name in USER_ITEM:
+        return None
+    rows = candidate.rows(embeddings)
+    measure = candidate.make(embeddings).fit(rows)
+    n, m = len(rows), len(items)
+    k = min(_K, n - 1)
+    neighbors = np.empty((m, k), np.int64)
+    for part, raw in raw_score_blocks(measure, rows, items, np.arange(n)):
+        raw[np.arange(len(raw)), items[part]] = -np.inf
+        neighbors[part] = _largest(raw, k)
+    # raw scores have an order for each query alone: pairs are scored again
+    used = np.unique(np.append(items, neighbors))
+    pairs = np.stack(
+        [np.repeat(items, k + m), np.hstack([neighbors, np.tile(items, (m, 1))]).ravel()]
+    )
+    known = memmap.take_rows("vectors", rows, used)
+    scores = pair_scores(measure, known, np.searchsorted(used, pairs.T)).reshape(m, k + m)
+    return Example(neighbors, scores[:, :k].astype(np.float64), _ranks(scores[:, k:]))
+
+
+def _largest(scores: Floats, k: int) -> Integers:
+    """The k columns with the largest score of each row; equal ones by lower number."""
+    least = np.partition(scores, scores.shape[1] - k, axis=1)[:, -k]
+    found = np.empty((len(scores), k), np.int64)
+    for row, bound in enumerate(least):
+        columns = np.flatnonzero(scores[row] >= bound)
+        found[row] = columns[np.argsort(-scores[row, columns], kind="stable")[:k]]
+    return found
+
+
+def _ranks(scores: Floats) -> npt.NDArray[np.uint8]:
+    """Share of the pairs of different items below each score, as 0 to 255; 255 on the diagonal."""
+    apart = np.sort(scores[~np.eye(len(scores), dtype=bool)])
+    middle = np.searchsorted(apart, scores, "left") + np.searchsorted(apart, scores, "right")
+    ranks = np.round(middle * (255 / (2 * len(apart)))).clip(0, 255).astype(np.uint8)
+    np.fill_diagonal(ranks, 255)
+    return ranks

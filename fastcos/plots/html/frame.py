@@ -1,0 +1,98 @@
+"""The frame of pages with a script: texts in HTML, one block of data as JSON, styles and scripts.
+
+A page has no network: its Content-Security-Policy allows these scripts and styles by their digests,
+and nothing else. Texts are escaped, and no text of the data ends the block that holds it.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.reports.markup import Markup, element, joined
+from fastcos.reports.page import footer
+from fastcos.validation import Integers
+
+# files of each page: the styles after the one of all reports, and the scripts in their order
+_STYLES = {
+    "explore": ("explore.css",),
+    "leaderboard": ("explore.css", "leaderboard.css"),
+}
+_SCRIPTS = {
+    "explore": ("parts.js", "explore.js"),
+    "leaderboard": ("parts.js", "leaderboard.js"),
+}
+
+
+def framed_page(
+    kind: str,
+    title: str,
+    texts: Mapping[str, str],
+    method: Sequence[str],
+    data: Mapping[str, Any],
+    provenance: Mapping[str, Any] | None,
+) -> str:
+    """Return the page of a kind: its frame with these texts, then data and script.
+
+    texts: by their names in the frame, escaped unless they are Markup. method: sentences that say
+    how to read the page.
+    """
+    folder = "fastcos.plots.html"
+    script = "".join(_read(folder, name) for name in _SCRIPTS[kind])
+    style = _read("fastcos.reports", "style.css")
+    style += "".join(_read(folder, name) for name in _STYLES[kind])
+    written = {name: joined([text]) for name, text in texts.items()}
+    written["method"] = joined(element("p", line) for line in method)
+    # in one pass: a text may look like a name of the frame
+    frame = re.sub(r"\{\{(\w+)\}\}", lambda place: written[place[1]], _read(folder, f"{kind}.html"))
+    # an HTML parser ends a script at </script, whatever its type
+    block = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    block = block.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    policy = (
+        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    head = element(
+        "head",
+        Markup('<meta charset="utf-8">'),
+        Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
+        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Markup('<link rel="icon" href="data:,">'),
+        element("title", title),
+        Markup(f"<style>{style}</style>"),
+    )
+    body = element(
+        "body",
+        element("main", Markup(frame)),
+        footer(provenance),
+        Markup(f'<script type="application/json" id="data">{block}</script>'),
+        Markup(f"<script>{script}</script>"),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def encoded(values: npt.ArrayLike, dtype: str = "<f4") -> str:
+    """Return numbers as base64 of little-endian float32, or of another type."""
+    return base64.b64encode(np.ascontiguousarray(values, dtype=dtype).tobytes()).decode("ascii")
+
+
+def boundaries(labels: Integers) -> list[float]:
+    """Return where the label changes in a sequence, as shares of its length."""
+    changes = (np.flatnonzero(np.diff(labels)) + 1) / len(labels)
+    return changes.round(6).tolist()  # type: ignore[no-any-return]
+
+
+def _read(package: str, name: str) -> str:
+    return resources.files(package).joinpath(name).read_text("utf8")
+
+
+def _digest(text: str) -> str:
+    """The source expression of an inline script or style that has exactly this text."""
+    digest = base64.b64encode(hashlib.sha256(text.encode("utf8")).digest()).decode("ascii")
+    return f"'sha256-{digest}'"

@@ -1,0 +1,77 @@
+/* What the scripts of all pages share: reading the data, elements, colours, heat maps.
+
+   The page's one JSON block holds the data. No text of it becomes markup: elements are made, and
+   texts set. The script of a page follows this one and takes the parts from window.fastcos. */
+"use strict";
+window.fastcos = (() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const byId = (id) => document.getElementById(id);
+  const three = (value) => (Number.isFinite(value) ? value.toFixed(3) : "-");
+  // RdBu reversed (ColorBrewer) for cosines and cividis for the exponent map: both are told apart
+  // by readers who do not tell red from green
+  const DIVERGING = scale(["053061", "2166ac", "4393c3", "92c5de", "d1e5f0", "f7f7f7", "fddbc7",
+    "f4a582", "d6604d", "b2182b", "67001f"]);
+  const SEQUENTIAL = scale(["00224e", "35456c", "666970", "948e77", "c8b866", "fee838"]);
+
+  /* Numbers of base64 text, little-endian as all browsers are. */
+  function numbers(text, Kind = Float32Array) {
+    return new Kind(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
+  }
+
+  /* 256 pixels between these colours. */
+  function scale(colours) {
+    const parts = colours.map((c) => [0, 2, 4].map((i) => parseInt(c.slice(i, i + 2), 16)));
+    return Uint32Array.from({ length: 256 }, (_, i) => {
+      const place = (i / 255) * (parts.length - 1), k = Math.min(Math.floor(place), parts.length - 2);
+      const [r, g, b] = [0, 1, 2].map((c) =>
+        Math.round(parts[k][c] + (place - k) * (parts[k + 1][c] - parts[k][c])));
+      return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0; // the bytes of a pixel
+    });
+  }
+
+  /* A square map, lines where labels change, and a mark on both edges of a row. A small map is
+     enlarged, so that lines cover little of it. */
+  function paint(canvas, side, level, boundaries, row) {
+    const times = Math.max(1, Math.floor(400 / side)), size = times * side;
+    const image = new ImageData(size, size), pixels = new Uint32Array(image.data.buffer);
+    for (let y = 0, at = 0; y < size; y++) {
+      const first = Math.floor(y / times) * side;
+      if (times === 1) for (let x = 0; x < size; x++) pixels[at++] = DIVERGING[level(first + x)];
+      else for (let x = 0; x < size; x++) pixels[at++] = DIVERGING[level(first + Math.floor(x / times))];
+    }
+    if (canvas.width !== size) canvas.width = canvas.height = size;
+    const context = canvas.getContext("2d"), middle = Math.floor((row + 0.5) * times);
+    context.putImageData(image, 0, 0);
+    context.fillStyle = "#000";
+    boundaries.forEach((share) => {
+      context.fillRect(0, Math.round(share * size), size, 1);
+      context.fillRect(Math.round(share * size), 0, 1, size);
+    });
+    context.fillRect(0, middle - 2, size / 40, 5);
+    context.fillRect(size - size / 40, middle - 2, size / 40, 5);
+  }
+
+  function make(name, text = "", className = "") {
+    const made = document.createElement(name);
+    made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  }
+
+  function button(text, className, act) {
+    const made = make("button", text, className);
+    made.type = "button";
+    made.addEventListener("click", act);
+    return made;
+  }
+
+  /* A row of a list of neighbours; more: cells after the score. */
+  function neighbourRow(rank, name, score, ...more) {
+    const row = make("tr"), cell = make("td");
+    cell.append(name);
+    row.append(make("td", String(rank)), cell, make("td", score), ...more);
+    return row;
+  }
+
+  return { data, byId, three, numbers, paint, make, button, neighbourRow, SEQUENTIAL };
+})();

@@ -1,0 +1,201 @@
+"""The page of a leaderboard, in a real browser: its rows and neighbours are Python's."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fastcos
+from fastcos import compare, compare_vectors, get_measure, simulate_interactions, top_k
+from fastcos.plots.html import leaderboard_page
+from tests.plots.browser import HOSTILE, check_silent, load, opened_browser, resize, text, wait
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with opened_browser() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def found():
+    data = simulate_interactions(400, 90, random_state=3)
+    measures = ["dot", "neg_euclidean", "csls"]
+    return data, compare(
+        data.X, data.item_cluster, n_components=12, measures=measures, n_examples=20
+    )
+
+
+@pytest.fixture
+def page(browser, found, tmp_path):
+    data, comparison = found
+    load(
+        browser, leaderboard_page(comparison.leaderboard, labels=data.item_cluster.tolist()),
+        tmp_path, ready="leaderboard",
+    )  # fmt: skip
+    return comparison
+
+
+def shown(browser):
+    return browser.execute_script("return leaderboard.shown()")
+
+
+def test_rows_are_sorted_and_filtered(browser, page):
+    board = page.leaderboard
+    best = {row.candidate for row in board.best_per_measure()} | {board.baseline}
+    expected = [row.score.value for row in board.rows if row.candidate in best]
+    scores = [row["score"][0] for row in shown(browser)]
+    assert scores == pytest.approx(sorted(expected, reverse=True), abs=1e-6)
+    browser.execute_script("document.getElementById('all').click()")
+    assert len(shown(browser)) == len(board.rows)
+    browser.execute_script("document.querySelector('#board-head button').click()")
+    names = [row["measure"] for row in shown(browser)]
+    assert names == sorted(names)
+    browser.execute_script(
+        "const f = document.getElementById('filter'); f.value = 'CSLS';"
+        "f.dispatchEvent(new Event('input'))"
+    )
+    assert {row["measure"] for row in shown(browser)} == {"csls"}
+    check_silent(browser)
+
+
+def test_ties_with_the_best_are_marked(browser, page):
+    browser.execute_script("document.getElementById('all').click()")
+    marked = [row["ties"] for row in shown(browser)]
+    board = page.leaderboard
+    best = {board.recommended, *board.not_distinguishable}
+    assert marked == [row.candidate in best for row in board.rows]
+    assert 0 < sum(marked) < len(marked)
+    text_ = browser.execute_script("return document.getElementById('board').textContent")
+    assert text_.count("≈ best") == sum(marked) - 1
+
+
+def test_open_row_shows_the_neighbours_of_top_k(browser, page):
+    board, model = page.leaderboard, page.models["dropout"]
+    for number, row in enumerate(board.rows):
+        candidate = row.candidate
+        if (
+            candidate.measure not in ("cosine", "csls", "neg_euclidean")
+            or candidate.rescaling == "eq2"
+        ):
+            continue
+        items = model.item_embeddings(candidate.rescaling)
+        nearest = top_k(items, k=10, measure=get_measure(candidate.measure))
+        item = int(board.example_items[7])
+        browser.execute_script(
+            "leaderboard.state.open = arguments[0]; leaderboard.choose(7)", number
+        )
+        cells = browser.execute_script(
+            "return [...document.querySelector('.lists tbody').rows].map("
+            "(r) => [r.cells[1].textContent, r.cells[2].textContent, r.cells[3].textContent])"
+        )
+        names = [f"item {j} ({page.labels[j]})" for j in nearest.indices[item].tolist()]
+        assert [name for name, _, _ in cells] == names
+        np.testing.assert_allclose([float(s) for _, s, _ in cells], nearest.scores[item], atol=2e-3)
+        same = page.labels[nearest.indices[item]] == page.labels[item]
+        assert [mark.startswith("✓") for _, _, mark in cells] == same.tolist()
+    check_silent(browser)
+
+
+def test_ranks_of_the_heat_map_are_those_of_the_scores(found):
+    board = found[1].leaderboard
+    example = board.examples[board.baseline]
+    items = found[1].item_embeddings(found[1].named[0])[board.example_items].astype(np.float64)
+    units = items / np.linalg.norm(items, axis=1, keepdims=True)
+    cosines = (units @ units.T)[~np.eye(20, dtype=bool)]
+    ranks = example.ranks[~np.eye(20, dtype=bool)]
+    expected = np.searchsorted(np.sort(cosines), cosines) / len(cosines) * 255
+    np.testing.assert_allclose(ranks, expected, atol=2)
+
+
+def test_keyboard_opens_a_row_and_moves_through_items(browser, page):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    browser.find_element(By.ID, "row-0").send_keys(Keys.ENTER)
+    wait(browser, "return leaderboard.state.open === 0")
+    pixels = "return document.getElementById('heat').toDataURL()"
+    before = browser.execute_script(pixels)
+    browser.find_element(By.ID, "heat").send_keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    assert browser.execute_script("return leaderboard.state.item") == 2
+    assert browser.execute_script(pixels) != before
+    assert "item=2" in browser.execute_script("return location.hash")
+
+
+def test_address_keeps_the_state(browser, found, tmp_path):
+    written = leaderboard_page(found[1].leaderboard)
+    load(browser, written, tmp_path, "#sort=gain&up=1&all=1&open=3&item=5", ready="leaderboard")
+    state = browser.execute_script("return leaderboard.state")
+    assert [state[key] for key in ("sort", "up", "all", "open", "item")] == [
+        "gain", True, True, 3, 5,
+    ]  # fmt: skip
+    wrong = "#sort=absent&open=9999&item=-1&up=x"
+    load(browser, written, tmp_path, wrong, ready="leaderboard")
+    assert browser.execute_script("return leaderboard.state.open") == -1
+    check_silent(browser)
+
+
+def test_hostile_names_are_text(browser, tmp_path):
+    rows = np.random.default_rng(0).standard_normal((len(HOSTILE) + 20, 5))
+    names = [*HOSTILE, *map(str, range(20))]
+    labels = [HOSTILE[i % 3] for i in range(len(rows))]
+    board = compare_vectors(rows, labels, measures=["dot"], n_examples=len(rows))
+    page = leaderboard_page(board, names=names, labels=labels, name=HOSTILE[0])
+    load(browser, page, tmp_path, "#open=0", ready="leaderboard")
+    options = browser.execute_script(
+        "return [...document.querySelectorAll('#item option')].map((o) => o.textContent)"
+    )
+    expected = {f"{name} ({label})" for name, label in zip(names, labels, strict=True)}
+    # an option shows white space as one blank
+    assert {" ".join(one.split()) for one in options} == {" ".join(e.split()) for e in expected}
+    assert browser.execute_script("return document.images.length") == 0
+    assert browser.execute_script("return document.scripts.length") == 2
+    check_silent(browser)
+
+
+@pytest.mark.parametrize(("width", "dark"), [(400, False), (1280, True)])
+def test_page_fits_the_window(browser, found, tmp_path, width, dark):
+    resize(browser, width, dark=dark)
+    load(browser, leaderboard_page(found[1].leaderboard), tmp_path, "#open=1", ready="leaderboard")
+    measured = "return [document.documentElement.scrollWidth, innerWidth]"
+    content, window = browser.execute_script(measured)
+    assert content <= window == width
+
+
+def test_pages_of_few_rows_and_of_users(browser, tmp_path):
+    vectors = np.random.default_rng(0).standard_normal((60, 4))
+    pairs = np.random.default_rng(1).integers(0, 60, (80, 2)), np.arange(80.0)
+    board = compare_vectors(vectors, pairs=pairs, measures=["dot"])
+    load(browser, leaderboard_page(board), tmp_path, "#open=0", ready="leaderboard")
+    assert "No example items were kept." in text(browser, "board")
+    X = simulate_interactions(300, 60, random_state=0).X
+    board = compare(X, n_components=6, measures=["user_item_dot"], n_examples=9).leaderboard
+    place = [row.candidate.measure for row in board.rows].index("user_item_dot")
+    load(browser, leaderboard_page(board), tmp_path, f"#open={place}", ready="leaderboard")
+    assert "It compares users" in text(browser, "board")
+    check_silent(browser)
+
+
+def test_page_leaves_out_rows_and_says_so():
+    rows = np.random.default_rng(2).standard_normal((80, 4))
+    measures = [get_measure("csls", n_neighbors=n) for n in range(2, 70)]
+    measures += [get_measure("local_scaling", n_neighbors=n) for n in range(2, 70)]
+    measures += [get_measure("dis_sim_local", n_neighbors=n) for n in range(2, 70)]
+    board = compare_vectors(rows, np.arange(80) % 2, measures=measures, n_examples=64)
+    page = leaderboard_page(board)
+    assert "leaves out the 5 lowest candidates" in page
+    assert len(page.encode()) < 2_500_000
+    block = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert block["rows"][block["baseline"]]["measure"] == "cosine"
+
+
+def test_examples_are_popular_items_of_each_label(found):
+    data, comparison = found
+    board, popularity = comparison.leaderboard, comparison.popularity
+    for label in range(5):
+        chosen = board.example_items[data.item_cluster[board.example_items] == label]
+        rest = np.flatnonzero(data.item_cluster == label)
+        rest = rest[~np.isin(rest, chosen)]
+        assert len(chosen) >= 3
+        assert popularity[chosen].min() >= popularity[rest].max(initial=0)
+    assert fastcos.compare(data.X, n_components=4, measures=["dot"]).leaderboard.examples == {}
