@@ -92,7 +92,10 @@ def _commands() -> str:
     top = whole_parser(COMMANDS)
     pages = ["# Commands", "", "```text", top.format_help().rstrip(), "```", ""]
     (commands,) = (action for action in top._actions if action.dest == "command")
-    for name, parser in commands.choices.items():  # type: ignore[union-attr]
+    found = dict(commands.choices)  # type: ignore[arg-type]
+    verbs = next(action for action in found["index"]._actions if action.dest == "verb")
+    found |= {f"index {name}": parser for name, parser in verbs.choices.items()}
+    for name, parser in found.items():
         pages += [f"## fastcos {name}", "", "```text", parser.format_help().rstrip(), "```", ""]
     return "\n".join(pages)
 

@@ -242,8 +242,8 @@ class Audit(Record):
             )
         if free and any(row.name == "query_metric" for row in self.invariant_baselines):
             found.append(
-                "Compare items with the query metric (fastcos export): no rescaling, and no linear "
-                "map that keeps the dot products, changes its cosines."
+                "Compare items with the query metric (fastcos index export): no rescaling, and no "
+                "linear map that keeps the dot products, changes its cosines."
             )
         elif free:
             found.append(

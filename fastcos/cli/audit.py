@@ -268,7 +268,7 @@ def _next_commands(report: "Audit", given: argparse.Namespace) -> list[tuple[lis
     gain = f"no rescaling changes it; {row.overlap:.0%} of today's neighbours stay"
     if row.auc is not None and report.given.auc is not None:
         gain += f"; AUC of the labels {row.auc:.2f} in place of {report.given.auc:.2f}"
-    export = ["fastcos", "export", given.items, *users, "--out", "served"]
+    export = ["fastcos", "index", "export", given.items, *users, "--out", "served"]
     return [*found, (export, gain), (["fastcos", "neighbors", "served"], "their exact neighbours")]
 
 

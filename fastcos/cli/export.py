@@ -1,4 +1,4 @@
-"""fastcos export: item embeddings that no rescaling of the model changes, ready for an index."""
+"""fastcos index export: item embeddings that no rescaling changes, ready for any index."""
 
 import argparse
 import warnings
@@ -25,10 +25,10 @@ Write item embeddings in a form that is the same for every parametrisation of th
 With both, ids.npy, where the file has ids, and export.json, which describes the files."""
 EPILOG = f"""\
 examples:
-  fastcos export films --out served
-  fastcos export items.npy --users users.npy --out served
-  fastcos export model.npz --form canonical --out canonical
-  fastcos export model.npz --unit-rows --out served
+  fastcos index export films --out served
+  fastcos index export items.npy --users users.npy --out served
+  fastcos index export model.npz --form canonical --out canonical
+  fastcos index export model.npz --unit-rows --out served
 input: a folder of fastcos fit, or
 {options.VECTOR_FORMATS}"""
 MEANINGS = {

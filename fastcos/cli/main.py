@@ -24,10 +24,10 @@ COMMANDS = {
     "compare": "which similarity to use for your interactions",
     "fit": "a linear model of your interactions, saved on disk",
     "neighbors": "exact nearest neighbours, of a model or of vectors",
+    "index": "an index on disk: build, add, remove, search, export",
     "recommend": "the best items for each user, without those seen",
     "calibrate": "what a score means: thresholds by false-positive rate",
     "audit": "how arbitrary are the cosines of your embeddings",
-    "export": "embeddings that no rescaling changes, ready for an index",
     "doctor": "settings and limits of this machine, and what to change",
     "warmup": "compile every kernel now: for images and servers",
 }
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         flag = unknown[0].partition("=")[0]
         hint = did_you_mean(flag, given.parser._option_string_actions)
         given.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-    program = f"fastcos {given.command}"
+    program = given.parser.prog
     try:
         from fastcos import config
 

@@ -71,7 +71,8 @@ def holds_vectors(path: PathLike) -> bool:
 
     It does if it is .npy, .safetensors, .jsonl, .vec or .bin; .npz with a 2-dimensional array; a
     table with a column of lists, or without users and items but with eight columns of numbers; or
-    what ``fastcos export`` wrote. Raises FastcosFormatError for a damaged .npz or Parquet file.
+    what ``fastcos index export`` wrote. Raises FastcosFormatError for a damaged .npz or Parquet
+    file.
 
     Examples
     --------
@@ -89,12 +90,12 @@ def holds_vectors(path: PathLike) -> bool:
 
 
 def is_export(path: Path) -> bool:
-    """Return whether ``fastcos export`` wrote the folder."""
+    """Return whether ``fastcos index export`` wrote the folder."""
     return (path / EXPORT_FILE).is_file() and (path / "items.npy").is_file()
 
 
 def of_export(path: Path) -> bool:
-    """Return whether a path is a folder of ``fastcos export``, or the items in it."""
+    """Return whether a path is a folder of ``fastcos index export``, or the items in it."""
     return is_export(path) or (path.name == "items.npy" and is_export(path.parent))
 
 
@@ -113,7 +114,7 @@ def read_vectors(
         .arrow or .feather, .csv or .tsv (also gzipped), .jsonl (one JSON object a line), tables
         with a column of lists or one column per dimension, and ids; .txt or .vec, word vectors of
         word2vec or GloVe (also gzipped); .bin, word2vec's binary format. Or the folder that
-        ``fastcos export`` wrote.
+        ``fastcos index export`` wrote.
     vector_column : str, optional
         The column of lists of a table, or the array of an .npz or .safetensors file. Default: the
         only one. A table without lists has one column per dimension.
@@ -184,6 +185,8 @@ def read_arrays(
         what = f"{kind}, a pickle, which may run code: save the array by numpy.save"
     if path.is_dir():
         what = "a folder that is not of fastcos fit or export: save item_embeddings() as .npy"
+        if (path / "header.json").is_file():
+            what = "a saved index, which fastcos index search and duplicates read"
     elif not path.exists():
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
     raise FastcosFormatError(

@@ -48,8 +48,8 @@ class ItemIds:
         return numbers, found & (self.values[numbers] == ids)
 
 
-def as_ids(name: str, ids: Any, length: int | None = None) -> Ids:
-    """Return ids as different int64 numbers or strings (n,)."""
+def as_ids(name: str, ids: Any, length: int | None = None, *, distinct: bool = True) -> Ids:
+    """Return ids as int64 numbers or strings (n,), each once where they must be distinct."""
     values = validation.from_container(name, ids)
     # as objects: NumPy would turn ["a", 1] into two strings
     array = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
@@ -58,7 +58,7 @@ def as_ids(name: str, ids: Any, length: int | None = None) -> Ids:
         raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
     array = _as_numbers_or_strings(name, array)
     some, counts = np.unique(array, return_counts=True)
-    if len(some) < len(array):
+    if distinct and len(some) < len(array):
         raise ValueError(
             f"{name} must be distinct, got {some[counts > 1][0].item()!r} more than once"
         )
@@ -77,7 +77,9 @@ def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
         kind: Any = str if objects and isinstance(objects[0], str) else (int, np.integer)
         for one in objects:
             if not isinstance(one, kind) or isinstance(one, bool):
-                raise TypeError(f"{name} must hold whole numbers or strings, not both, got {one!r}")
+                is_either = isinstance(one, (str, int, np.integer))
+                hint = "not both" if is_either else "such as str(id) of each"
+                raise TypeError(f"{name} must hold whole numbers or strings, {hint}, got {one!r}")
             if kind is str and "\0" in one:
                 raise ValueError(f"{name} must hold no NUL character, got {one!r}")
             if kind is not str and not -(2**63) <= one < 2**63:

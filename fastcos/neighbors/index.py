@@ -14,7 +14,7 @@ from fastcos.engine import narrow_rows
 from fastcos.engine.packing import no_exclusions
 from fastcos.measures import serialization
 from fastcos.measures.base import Measure, capabilities, get_measure, require
-from fastcos.neighbors import index_files
+from fastcos.neighbors import index_files, index_ids
 from fastcos.neighbors.ids import NO_ID, Ids, as_ids
 from fastcos.neighbors.index_parts import Contents, IndexPart, contents_of, merged, new_part
 from fastcos.neighbors.near_duplicates import NearDuplicates, connected
@@ -148,7 +148,7 @@ class _Saved(NamedTuple):
     parts: dict[str, index_files.Fields]
 
 
-class SimilarityIndex:
+class SimilarityIndex(index_ids.ById):
     """Exact nearest neighbours among items that have ids and can change.
 
     An item has an id, which the caller gives, and a position, which counts items in the order in
@@ -262,6 +262,8 @@ class SimilarityIndex:
         *,
         allowed: Any = None,
         exclude: Any = None,
+        allowed_ids: Any = None,
+        exclude_ids: Any = None,
         min_score: float | None = None,
         n_threads: int | None = None,
         working_memory: float | None = None,
@@ -282,7 +284,10 @@ class SimilarityIndex:
             found. The non-zeros of a sparse matrix: those that each query may find, all of which
             are scored.
         exclude : sparse (n, p), optional
-            Its non-zeros are pairs of queries and positions that must not be found.
+            Its non-zeros are pairs of queries and positions that must not be found. Of a matrix
+            with fewer columns, made before items were added, the new ones are not excluded.
+        allowed_ids, exclude_ids : array_like of ids, or a list of them for each query, optional
+            Only these can be found, or none of these. Ids that are not in the index are left out.
         min_score, n_threads, working_memory, progress
             As in :func:`fastcos.top_k`.
         out : path-like, optional
@@ -299,7 +304,8 @@ class SimilarityIndex:
             NaN or infinity, k below 1, queries of another width, or nothing was fitted.
         """
         state = self._current()
-        has_filter = allowed is not None or exclude is not None or min_score is not None
+        by_id = allowed_ids is not None or exclude_ids is not None
+        has_filter = by_id or not (allowed is exclude is min_score is None)
         is_plain = progress is None and out is None and working_memory is None
         if state.plain is not None and is_plain and not has_filter:
             plain = state.plain.search(queries, k, n_threads)
@@ -311,6 +317,10 @@ class SimilarityIndex:
         options = as_options(n_threads, working_memory, progress)
         if not len(Q) or not fitted.n_live:
             return _with_ids(state, padded(no_neighbors(len(Q)), k))
+        if has_filter:
+            allowed, exclude = index_ids.filters(
+                state, len(Q), allowed, exclude, allowed_ids, exclude_ids
+            )
         request = as_request(
             Q, fitted.n_items, min(k, fitted.n_live), allowed=allowed, exclude=exclude,
             min_score=min_score,
@@ -405,8 +415,7 @@ class SimilarityIndex:
         Returns
         -------
         NearDuplicates
-            labels (p,) int64: of every position, -1 where no item is; representatives (g,) int64:
-            the lowest position of each group.
+            Labels of every position, -1 where no item is; representatives and pairs are positions.
 
         Raises
         ------
@@ -421,7 +430,9 @@ class SimilarityIndex:
         options = as_options(n_threads, working_memory)
         labels = np.full(fitted.n_items, -1, np.int64)
         if not state.parts:
-            return NearDuplicates(labels, np.zeros(0, np.int64))
+            return NearDuplicates(
+                labels, np.zeros(0, np.int64), np.zeros((0, 2), np.int64), np.zeros(0, np.float32)
+            )
         rows, _, positions = contents_of(state.parts)
         rows = memmap.read_rows("items", rows, 0, len(rows))
         nothing = no_exclusions(len(rows))
@@ -429,7 +440,9 @@ class SimilarityIndex:
         pairs = pairs_above(fitted, rows, least, own, options)
         groups = connected(pairs[:, positions])
         labels[positions] = groups.labels
-        return NearDuplicates(labels, positions[groups.representatives])
+        return NearDuplicates(
+            labels, positions[groups.representatives], positions[groups.pairs], groups.scores
+        )
 
     def rescore(
         self,
@@ -491,7 +504,8 @@ class SimilarityIndex:
         items : array_like (new, d)
             More rows; their type may differ from that of those in the index.
         ids : array_like (new,), int64 or str as those of the index
-            None of them in the index. Default: the positions.
+            None of them in the index. Default: the positions, where those of the index are
+            positions too.
 
         Returns
         -------
@@ -540,8 +554,8 @@ class SimilarityIndex:
         gone = as_ids("ids", ids)
         with parallel.writer_lock():
             state = self._in_memory()
-            found = _find(state, gone)
-            _check_all("ids", gone, found, "in the index")
+            found = index_ids.find(state.parts, state.has_names, gone)
+            index_ids.check_all("ids", gone, found, "in the index")
             if len(gone):
                 parts = _without(state.parts, found)
                 self._state = self._with_parts(state, parts, state.fitted.n_items)
@@ -565,9 +579,9 @@ class SimilarityIndex:
             An id is not in the index.
         """
         state, wanted = self._in_memory("to look up ids"), as_ids("ids", ids)
-        found = _find(state, wanted)
-        _check_all("ids", wanted, found, "in the index")
-        return _positions(state.parts, found, len(wanted))
+        found = index_ids.find(state.parts, state.has_names, wanted)
+        index_ids.check_all("ids", wanted, found, "in the index")
+        return index_ids.positions_in(state.parts, found, len(wanted))
 
     def ids_of(self, positions: Any) -> Ids:
         """Return the ids at positions, as searches return them.
@@ -782,13 +796,14 @@ class SimilarityIndex:
             if new is None:
                 if state.has_names:
                     raise TypeError("ids must be strings as those of the index, got None")
+                index_ids.check_are_positions(parts)
                 new = np.arange(n_items, n_items + len(rows), dtype=np.int64)
-            found = _find(state, new)
+            found = index_ids.find(state.parts, state.has_names, new)
             if not may_replace:
-                _check_none("ids", new, found)
+                index_ids.check_none("ids", new, found)
             if not len(rows):
                 return new
-            positions = _positions(parts, found, len(new))
+            positions = index_ids.positions_in(parts, found, len(new))
             is_new = positions < 0
             positions[is_new] = n_items + np.arange(is_new.sum())
             order = np.argsort(positions)
@@ -910,52 +925,7 @@ def _check_width(name: str, rows: Any, state: _State) -> None:
     validation.check_same_width(name, rows, "the items of the index", np.empty((0, state.width)))
 
 
-class _Found(NamedTuple):
-    """Which of some ids are in which part, with their numbers there."""
-
-    places: list[npt.NDArray[np.intp]]
-    numbers: list[Integers]
-
-
-def _find(state: _State, ids: Ids) -> _Found:
-    """Find ids in every part; they must be of the type of those in the index."""
-    places, numbers = [], []
-    if state.parts and len(ids) and (ids.dtype.kind == "U") != state.has_names:
-        rule = "strings" if state.has_names else "whole numbers"
-        raise TypeError(f"ids must be {rule} as those of the index, got {ids[0].item()!r}")
-    for part in state.parts:
-        some, found = part.find(ids) if len(ids) else (np.zeros(0, np.int64), np.zeros(0, bool))
-        places.append(np.flatnonzero(found))
-        numbers.append(some[found])
-    return _Found(places, numbers)
-
-
-def _check_all(name: str, ids: Ids, found: _Found, rule: str) -> None:
-    """Refuse ids that are in no part."""
-    missing = np.ones(len(ids), np.bool_)
-    for places in found.places:
-        missing[places] = False
-    if missing.any():
-        raise ValueError(f"{name} must be {rule}, got {ids[missing][0].item()!r}")
-
-
-def _check_none(name: str, ids: Ids, found: _Found) -> None:
-    """Refuse ids that are in the index."""
-    known = [place for places in found.places for place in places[:1]]
-    if known:
-        one = ids[min(known)].item()
-        raise ValueError(f"{name} must be new to the index (use upsert), got {one!r}")
-
-
-def _positions(parts: Sequence[IndexPart], found: _Found, n: int) -> Integers:
-    """Return the positions (n,) of what was found, -1 for the rest."""
-    positions = np.full(n, -1, np.int64)
-    for part, places, numbers in zip(parts, found.places, found.numbers, strict=True):
-        positions[places] = part.segment.positions_of(numbers)
-    return positions
-
-
-def _without(parts: Sequence[IndexPart], found: _Found) -> list[IndexPart]:
+def _without(parts: Sequence[IndexPart], found: index_ids.Found) -> list[IndexPart]:
     """Return the parts without what was found."""
     return [
         part.without(numbers) if len(numbers) else part

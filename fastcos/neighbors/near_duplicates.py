@@ -9,13 +9,15 @@ from fastcos import validation
 from fastcos.measures.base import Measure
 from fastcos.neighbors.radius import neighbors_above
 from fastcos.neighbors.types import Threshold
+from fastcos.reports.table import MAX_ROWS, Table, as_table
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
 
+@as_table
 class NearDuplicates(NamedTuple):
-    """Groups of items, numbered by their first members.
+    """Groups of items, numbered by their first members, and the pairs that connect them.
 
     Attributes
     ----------
@@ -23,16 +25,68 @@ class NearDuplicates(NamedTuple):
         Group of each item; an item without a near duplicate is a group of its own.
     representatives : ndarray (g,), int64
         The lowest member of each group: ``items[representatives]`` holds one item of each.
+    pairs : ndarray (n, 2), int64
+        The pairs that reach the threshold, the lower item first; by descending score.
+    scores : ndarray (n,), float32
+        Of the pairs.
 
     Examples
     --------
     >>> from fastcos.neighbors import near_duplicates
-    >>> near_duplicates([[1.0, 0.0], [0.0, 1.0], [2.0, 0.1]], 0.9).representatives.tolist()
-    [0, 1]
+    >>> found = near_duplicates([[1.0, 0.0], [0.0, 1.0], [2.0, 0.1]], 0.9)
+    >>> found.representatives.tolist(), found.pairs.tolist()
+    ([0, 1], [[0, 2]])
+    >>> found.verdict.partition(" (")[0]
+    '1 of 3 items are near-duplicates of others'
     """
 
     labels: npt.NDArray[np.int64]
     representatives: npt.NDArray[np.int64]
+    pairs: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+
+    @property
+    def verdict(self) -> str:
+        """How many items are near-duplicates, and what would be kept, in two sentences."""
+        n, kept = int((self.labels >= 0).sum()), len(self.representatives)
+        n_groups = len(np.unique(self.labels[self.pairs[:, 0]]))
+        return (
+            f"{n - kept:,} of {n:,} items are near-duplicates of others (pairs: "
+            f"{len(self.pairs):,}, groups: {n_groups:,}). Keeping the first of each group leaves "
+            f"{kept:,}."
+        )
+
+    def table(self) -> Table:
+        """The best pairs, for ``repr``, after the verdict."""
+        rows = [
+            (float(score), first, second, group)
+            for score, first, second, group, *_ in self.rows()[:MAX_ROWS]
+        ]
+        left = len(self.pairs) - MAX_ROWS
+        header = ("score", "first", "second", "group")
+        return Table(self.verdict, header, rows, f"{left:,} more pairs" if left > 0 else "")
+
+    def rows(self, ids: Any = None, texts: Any = None) -> list[tuple[Any, ...]]:
+        """The pairs to review: score, both items, their group, which item of it is kept; texts.
+
+        Parameters
+        ----------
+        ids, texts : array_like (p,), optional
+            Ids in place of the numbers of the items, and a text for each item.
+
+        Returns
+        -------
+        list of tuple
+            By descending score.
+        """
+        names = np.arange(len(self.labels)) if ids is None else np.asarray(ids)
+        said = None if texts is None else np.asarray(texts)
+        first, second = self.pairs.T
+        group = self.labels[first]
+        columns = [self.scores, names[first], names[second], group]
+        columns.append(names[self.representatives[group]])
+        columns += [] if said is None else [said[first], said[second]]
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def near_duplicates(
@@ -60,7 +114,7 @@ def near_duplicates(
     Returns
     -------
     NearDuplicates
-        labels (m,) int64 and representatives (g,) int64.
+        Groups, and the pairs with their scores.
 
     Raises
     ------
@@ -84,6 +138,11 @@ def connected(pairs: "sp.csr_array") -> NearDuplicates:
     """Return the connected components of pairs (m, m) of items."""
     from scipy.sparse.csgraph import connected_components
 
+    upper = pairs.tocoo()
+    is_first = upper.row < upper.col
+    ends = np.stack([upper.row[is_first], upper.col[is_first]], axis=1).astype(np.int64)
+    scores = upper.data[is_first]
+    best = np.argsort(-scores, kind="stable")
     # a score of 0 connects, too
     pairs.data[:] = 1.0
     components = connected_components(pairs, directed=False)[1]
@@ -91,4 +150,4 @@ def connected(pairs: "sp.csr_array") -> NearDuplicates:
     order = np.argsort(first)
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
-    return NearDuplicates(number[labels], first[order].astype(np.int64))
+    return NearDuplicates(number[labels], first[order].astype(np.int64), ends[best], scores[best])

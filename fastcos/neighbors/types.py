@@ -14,6 +14,8 @@ from fastcos.reports.table import MAX_ROWS, Table, as_table
 # share of the working memory for searching a segment that was read from disk; the rest is for the
 # segment and the batch
 MAPPED_SEARCH_SHARE = 0.25
+# a cosine of float32 rows may exceed 1 by rounding
+_LARGEST_COSINE = 1.001
 # neighbours of a query that repr shows
 _LISTED = 5
 
@@ -186,7 +188,10 @@ class Threshold(Protocol):
 def as_threshold(name: str, value: object, measure: Measure) -> float:
     """Return a score as it is, and the score of a calibration of the same measure."""
     if not callable(getattr(value, "threshold", None)):
-        return validation.as_real(name, value)
+        score = validation.as_real(name, value)
+        if measure.name == "cosine" and score > _LARGEST_COSINE:
+            raise ValueError(f"{name} must be at most 1 for cosine, got {value!r}")
+        return score
     calibrated: Threshold = value  # type: ignore[assignment]
     if calibrated.measure != measure.name:
         raise ValueError(

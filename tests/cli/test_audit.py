@@ -70,7 +70,7 @@ def test_audit_ends_with_commands_that_parse(files, capsys, monkeypatch):
         assert not wanted or commands[0][1:] == wanted.split()
         for _, *words in commands:
             assert whole_parser(words).parse_args(words).command == words[0]
-    assert commands[0][1:4] == ["export", "items.npy", "--users"]
+    assert commands[0][1:5] == ["index", "export", "items.npy", "--users"]
 
 
 def test_json_on_stdout_is_the_file(audited):

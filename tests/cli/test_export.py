@@ -12,7 +12,7 @@ from tests.oracles.audit import cosine_matrix, random_map
 
 
 def run(*arguments):
-    given = whole_parser(["export"]).parse_args(["export", *map(str, arguments)])
+    given = whole_parser(["index"]).parse_args(["index", "export", *map(str, arguments)])
     return given.run(given)
 
 

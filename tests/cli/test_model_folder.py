@@ -51,9 +51,9 @@ def test_typical_rows_have_the_moments_of_the_users(center, tmp_path):
 
 
 def test_export_of_a_folder_equals_that_of_its_sides(folder, tmp_path):
-    assert call("export", folder / "model", "--unit-rows", "--out", tmp_path / "a") == 0
+    assert call("index", "export", folder / "model", "--unit-rows", "--out", tmp_path / "a") == 0
     sides = (folder / "items.npy", "--users", folder / "users.npy")
-    assert call("export", *sides, "--unit-rows", "--out", tmp_path / "b") == 0
+    assert call("index", "export", *sides, "--unit-rows", "--out", tmp_path / "b") == 0
     ours, truth = (np.load(tmp_path / name / "items.npy") for name in "ab")
     np.testing.assert_allclose(ours @ ours.T, truth @ truth.T, atol=1e-4)
 
@@ -62,7 +62,10 @@ def test_export_of_a_folder_equals_that_of_its_sides(folder, tmp_path):
 def test_export_of_a_folder_reads_users_by_interactions(file, folder, tmp_path, capsys):
     """Items are found by their ids, in any order; what the model does not know is left out."""
     users = ("--users", folder / file)
-    assert call("export", folder / "model", *users, "--form", "canonical", "--out", tmp_path) == 0
+    assert (
+        call("index", "export", folder / "model", *users, "--form", "canonical", "--out", tmp_path)
+        == 0
+    )
     assert "users by their interactions with" in capsys.readouterr().err
     users, items = (np.load(tmp_path / f"{side}.npy") for side in ("users", "items"))
     truth = np.load(folder / "users.npy") @ np.load(folder / "items.npy").T
@@ -74,7 +77,7 @@ def test_export_of_a_folder_reads_users_by_interactions(file, folder, tmp_path, 
 
 
 def test_export_canonical_of_a_folder_requires_users(folder, tmp_path, capsys):
-    assert call("export", folder / "model", "--form", "canonical", "--out", tmp_path) == 2
+    assert call("index", "export", folder / "model", "--form", "canonical", "--out", tmp_path) == 2
     assert "--users must be given for the form canonical of a folder" in capsys.readouterr().err
 
 
@@ -125,7 +128,10 @@ def test_wrong_folders_and_files_are_refused(folder, tmp_path, capsys):
     users = ("--users", tmp_path / "other.csv")
     for words, message in (
         (("audit", tmp_path), "got a folder that is not of fastcos fit or export"),
-        (("export", folder / "model", *users), "--users must hold interactions with items of the"),
+        (
+            ("index", "export", folder / "model", *users),
+            "--users must hold interactions with items of the",
+        ),
     ):
         assert call(*words, "--out", tmp_path / "o") == 2
         error = capsys.readouterr().err

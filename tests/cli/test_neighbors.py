@@ -90,7 +90,7 @@ def test_neighbors_reads_models_and_exports(folder, source):
         neighbors("als.npz", "--out", "found.csv")
         ids = np.arange(30)
     else:
-        words = ["export", "items.npz", "--users", "queries.npz", "--out", "served"]
+        words = ["index", "export", "items.npz", "--users", "queries.npz", "--out", "served"]
         assert main([*words, "--form", "canonical"]) == 0
         name = "served" if source == "export" else "served/items.npy"
         neighbors(name, "--measure", "dot", "--out", "found.csv")

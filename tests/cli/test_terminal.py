@@ -374,7 +374,7 @@ for words in (
     ["audit", "f4.npy", "--users", "f8.npy", "--out", "a"],
     ["audit", "f8.npy", "--out", "a"],
     ["audit", "f4.npy", "--against", "f4.npy", "--out", "a"],
-    ["export", "f4.npy", "--users", "f8.npy"],
+    ["index", "export", "f4.npy", "--users", "f8.npy"],
 ):
     assert main(words) == 0, words
 """

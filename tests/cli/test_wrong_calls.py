@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+import fastcos
 from fastcos.cli.main import COMMANDS, main
 
 # the call, and a part of the line
@@ -109,18 +110,38 @@ audit items.npy --fail-under certified=2             | --fail-under certified mu
 audit items.npy --fail-under unchanged=0.5           | --against must be given for --fail-under unc
 audit items.npy --labels kinds.csv                   | --label-column must be given with --labels,
 audit items.npy --out items.npy                      | --out must be a directory
-export                                               | arguments are required: ITEMS
-export missing.npy                                   | missing.npy: no such file or directory
-export items.npy                                     | --users must be given: both forms need users
-export items.npy --users five.npy                    | --users must have as many columns as items (
-export items.npy --form raw                          | --form must be one of query_metric, canonica
-export items.npy --users missing.npy                 | missing.npy: no such file or directory
-export nan.npy --users items.npy                     | nan.npy: vectors must be finite
-export line.npy --users items.npy                    | line.npy must hold one 2-dimensional array
-export items.npy --users huge.npy                    | --users must have entries whose squares
-export huge.npy --users items.npy                    | of the form must fit in float32 (scale
-export seen.csv --users items.npy                    | seen.csv must have a row per vector, got a
-export items.npy --users items.npy --out items.npy   | --out must be a directory
+index export                                         | arguments are required: ITEMS
+index export missing.npy                             | missing.npy: no such file or directory
+index export items.npy                               | --users must be given: both forms need users
+index export items.npy --users five.npy              | --users must have as many columns as items (
+index export items.npy --form raw                    | --form must be one of query_metric, canonica
+index export items.npy --users missing.npy           | missing.npy: no such file or directory
+index export nan.npy --users items.npy               | nan.npy: vectors must be finite
+index export line.npy --users items.npy              | line.npy must hold one 2-dimensional array
+index export items.npy --users huge.npy              | --users must have entries whose squares
+index export huge.npy --users items.npy              | of the form must fit in float32 (scale
+index export seen.csv --users items.npy              | seen.csv must have a row per vector, got a
+index export items.npy --users items.npy --out items.npy   | --out must be a directory
+index                                                | arguments are required: VERB
+index buld items.npy ix                              | 'buld' (did you mean 'build'?)
+index build items.npy kept                           | DIR must be a new directory
+index build seen.csv ix                              | seen.csv must have a row per vector, got a
+index build items.npy ix --measure cosin             | (did you mean 'cosine'?)
+index add missing items.npy                          | missing
+index add shop five.npy --ids five.txt               | must have as many columns as
+index add shop items.npy                             | --ids must be strings as those of the index,
+index remove shop                                    | ID or --ids must be given
+index remove shop a99                                | ids must be in the index, got 'a99'
+index search shop --show a99                         | --show must be an id of the items, such as
+index search shop --queries five.npy                 | --queries must have as many columns as
+index search shop --k 0                              | --k must be a whole number
+index search shop --out n.txt                        | the suffix of --out must be one of
+index search shop --exclude missing.csv              | missing.csv: no such file
+index search shop --queries items.npy --exclude seen.csv | seen.csv must name rows by their numbers
+index duplicates items.npy                           | one of the arguments --min-score --fpr is
+index duplicates items.npy --min-score 95            | --min-score must be at most 1 for cosine
+index duplicates items.npy --min-score 0.9 --fpr 0.1 | --fpr: not allowed with argument --min-score
+index duplicates items.npy --fpr 2                   | --fpr must be a
 calibrate                                            | arguments are required: ITEMS
 calibrate missing.npy                                | missing.npy: no such file or directory
 calibrate nan.npy                                    | nan.npy: vectors must be finite
@@ -165,6 +186,9 @@ def folder(tmp_path_factory):
     np.savez(folder / "both.npz", items=rows[10:21], users=rows[20:29])
     (folder / "items.txt").write_text("".join(f"i{i}\n" for i in range(11)))
     (folder / "users.txt").write_text("".join(f"u{i}\n" for i in range(9)))
+    names = [f"a{i}" for i in range(30)]
+    fastcos.SimilarityIndex().fit(rows[20:], ids=names).save(folder / "shop")
+    (folder / "five.txt").write_text("".join(f"b{i}\n" for i in range(50)))
     (folder / "kept").mkdir()
     (folder / "folder.csv").mkdir()
     (folder / "round.csv").symlink_to("round.csv")
@@ -196,7 +220,7 @@ def test_wrong_call_prints_one_line(call, words, folder, capsys, monkeypatch):
     *talk, line = err.splitlines()
     assert status == 2
     assert out == ""
-    assert re.match(rf"fastcos {call.split()[0]}: ", line), err
+    assert re.match(rf"fastcos {call.split()[0]}( [a-z]+)?: ", line), err
     assert words in line
     assert not any(one.startswith("fastcos ") for one in talk)
     assert sorted(folder.iterdir()) == before

@@ -1,0 +1,278 @@
+"""fastcos index: an index on disk, built, changed, searched and exported from the shell."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from fastcos import io, validation
+from fastcos.cli import duplicates, export, lists, options
+from fastcos.cli.model_folder import read_factors
+from fastcos.cli.terminal import print_json, progress_bar, say
+from fastcos.io.columns import as_ids, check_row_numbers
+from fastcos.storage.provenance import provenance
+
+if TYPE_CHECKING:
+    from fastcos.neighbors import SimilarityIndex
+
+DESCRIPTION = """\
+Build, change and search an exact index in a directory, the one that SimilarityIndex.open opens: add
+and remove write only what is new, each whole or not at all, and services that have it open take it
+up by refresh. Also embeddings for other indexes, and near-duplicates."""
+EPILOG = f"""\
+examples:
+  fastcos index build served shop
+  fastcos index build als.npz shop --ids items.txt --measure dot
+  fastcos index add shop today.parquet
+  fastcos index remove shop 318 296
+  fastcos index search shop --show 527 --names movies.csv
+  fastcos index search shop --queries users.npz --exclude bought.csv
+  fastcos index duplicates chunks.parquet --fpr 1e-6 --text text
+  fastcos index export films --out served
+fastcos index VERB --help has the arguments, such as --json;
+input: a folder of fastcos fit or of fastcos index export, or
+{options.VECTOR_FORMATS}"""
+
+
+class _Verb(NamedTuple):
+    summary: str
+    description: str
+    add_arguments: Any
+    run: Any
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of all verbs."""
+    verbs = parser.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
+    for name, verb in _VERBS.items():
+        one = verbs.add_parser(
+            name,
+            help=verb.summary,
+            description=verb.description,
+            formatter_class=parser.formatter_class,
+        )
+        verb.add_arguments(one)
+        one.set_defaults(run_verb=verb.run, parser=one)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run the verb."""
+    return int(given.run_verb(given))
+
+
+def _add_build(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="SOURCE", help="vectors, or a folder of fastcos fit")
+    parser.add_argument("index", metavar="DIR", help="a new directory")
+    options.add_measure(parser)
+    options.add_vectors(parser)
+    options.add_json(parser)
+    options.add_common(parser, seed=False)
+
+
+def _build(given: argparse.Namespace) -> int:
+    from fastcos.neighbors import SimilarityIndex
+
+    options.apply_common(given)
+    if Path(given.index).exists():
+        raise ValueError(
+            f"DIR must be a new directory (fastcos index add changes one), got {given.index!r}"
+        )
+    vectors, ids = _vectors(given)
+    measure = options.as_measure("--measure", given.measure)
+    index = SimilarityIndex(measure).fit(vectors, ids)
+    index.save(given.index)
+    return _report(given, f"wrote {index} to {given.index}", items=len(index))
+
+
+def _add_add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("index", metavar="DIR", help="what fastcos index build wrote")
+    parser.add_argument("source", metavar="SOURCE", help="vectors with ids")
+    options.add_vectors(parser)
+    options.add_json(parser)
+
+
+def _add(given: argparse.Namespace) -> int:
+    index = _open(given.index)
+    vectors, ids = _vectors(given)
+    before = len(index)
+    if np.array_equal(ids, np.arange(len(ids))) and given.ids is None:
+        index.add(vectors)  # refused where the items of the index have ids
+    else:
+        index.upsert(vectors, ids)
+    index.save(given.index)
+    new = len(index) - before
+    text = f"added {new:,} items and replaced {len(ids) - new:,}"
+    return _report(given, text, items=len(index), added=new, replaced=len(ids) - new)
+
+
+def _add_remove(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("index", metavar="DIR", help="what fastcos index build wrote")
+    parser.add_argument("gone", nargs="*", metavar="ID", help="ids of items")
+    parser.add_argument("--ids", metavar="FILE", help="text with one id a line")
+    options.add_json(parser)
+
+
+def _remove(given: argparse.Namespace) -> int:
+    if bool(given.gone) == (given.ids is not None):
+        raise ValueError(
+            "ID or --ids must be given, and not both, got " + ("both" if given.gone else "none")
+        )
+    texts = given.gone or Path(given.ids).read_text("utf8").split()
+    index = _open(given.index)
+    index.remove(_typed(index, texts))
+    index.save(given.index)
+    return _report(given, f"removed {len(texts):,} items", items=len(index), removed=len(texts))
+
+
+def _report(given: argparse.Namespace, text: str, **counts: int) -> int:
+    """Print what was done, as JSON where that was asked for."""
+    if given.json:
+        print_json({"index": given.index, **counts})
+    say(f"{text}; {given.index} has {counts['items']:,} items")
+    return 0
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("index", metavar="DIR", help="what fastcos index build wrote")
+    parser.add_argument("--queries", metavar="FILE", help="vectors that search, with their ids")
+    parser.add_argument("--show", nargs="+", metavar="ID", help="print neighbours of these items")
+    parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
+    parser.add_argument("--min-score", type=float, metavar="S", help="only scores from S on")
+    parser.add_argument(
+        "--exclude",
+        metavar="FILE",
+        help="table of user,item pairs, such as what was bought: a query finds no item that a line "
+        "with its id names",
+    )
+    parser.add_argument("--only", metavar="FILE", help="text with the ids that may be found")
+    options.add_vectors(parser)
+    lists.add_names(parser)
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        default="neighbors.csv",
+        help=f"{', '.join(lists.SUFFIXES)} (default neighbors.csv); not written with --show",
+    )
+    options.add_json(parser)
+    options.add_common(parser, seed=False)
+
+
+def _search(given: argparse.Namespace) -> int:
+    from fastcos.neighbors import Neighbors
+
+    options.apply_common(given)
+    out = Path(given.out)
+    validation.as_choice("the suffix of --out", out.suffix, lists.SUFFIXES)
+    options.check_output_file("--out", out)
+    index = _open(given.index)
+    ids = index.ids
+    wanted: dict[str, Any] = {"k": given.k, "min_score": given.min_score}
+    if given.only is not None:
+        wanted["allowed_ids"] = _typed(index, Path(given.only).read_text("utf8").split())
+    columns = ("item" if given.queries is None else "query", "neighbor")
+    if given.queries is None:
+        query_ids = ids
+        if given.show:
+            query_ids = ids[[lists.position_of("--show", one, ids) for one in given.show]]
+        excluded = _excluded(given, index, query_ids)
+        with progress_bar("searching"):
+            found = index.similar(query_ids, exclude_ids=excluded, **wanted)
+    else:
+        queries, query_ids = options.read_vectors(given.queries, given)
+        if given.show:
+            rows = [lists.position_of("--show", one, query_ids) for one in given.show]
+            queries, query_ids = queries[rows], query_ids[rows]
+        excluded = _excluded(given, index, query_ids)
+        with progress_bar("searching") as progress:
+            found = index.search(queries, exclude_ids=excluded, progress=progress, **wanted)
+    # numbers in ids of what is found there by position
+    places = np.full(index.n_positions_ + 1, -1)
+    places[index.positions_of(ids)] = np.arange(len(ids))
+    names = lists.read_names(given, given.index, ids)
+    neighbors = Neighbors(places[found.indices], found.scores)
+    best = lists.Lists(neighbors, query_ids, ids, names, columns)
+    if given.show:
+        best.show(f"in {given.index}", as_json=given.json)
+        return 0
+    best.write(out)
+    if given.json:
+        files = {"index": given.index, "queries": given.queries, "exclude": given.exclude}
+        print_json(provenance({**files, "out": str(out), "k": given.k}))
+    n_found = int((found.indices >= 0).sum())
+    say(f"wrote {n_found:,} neighbours of {len(query_ids):,} {columns[0]}s to {out}")
+    return 0
+
+
+def _excluded(
+    given: argparse.Namespace, index: "SimilarityIndex", query_ids: npt.NDArray[Any]
+) -> list[npt.NDArray[Any]] | None:
+    """The ids that each query must not find, of --exclude."""
+    if given.exclude is None:
+        return None
+    data = io.read_interactions(given.exclude, value="")
+    check_row_numbers(given.exclude, query_ids, data.user_ids)
+    check_row_numbers(given.exclude, index.ids, data.item_ids)
+    items = data.item_ids.astype(str) if index.ids.dtype.kind == "U" else data.item_ids
+    row_of = {str(user): row for row, user in enumerate(data.user_ids.tolist())}
+    pairs = sp.csr_array(data.X)
+    none = items[:0]
+    return [
+        items[pairs.indices[slice(*pairs.indptr[row : row + 2])]] if row is not None else none
+        for row in (row_of.get(str(one)) for one in query_ids.tolist())
+    ]
+
+
+def _open(path: str) -> "SimilarityIndex":
+    from fastcos.neighbors import SimilarityIndex
+
+    return SimilarityIndex.open(path)
+
+
+def _vectors(given: argparse.Namespace) -> tuple[Any, npt.NDArray[Any]]:
+    """Read the vectors of SOURCE and their ids, row numbers where the file has none."""
+    factors = read_factors(given.source, None, given)
+    return factors.items, factors.ids
+
+
+def _typed(index: "SimilarityIndex", texts: list[str]) -> npt.NDArray[Any]:
+    """Return ids that are written as texts in the type of those of the index."""
+    return np.array(texts, np.str_) if index.ids.dtype.kind == "U" else as_ids(texts)
+
+
+_VERBS = {
+    "build": _Verb(
+        "a new index of vectors with ids",
+        "Build an index of vectors, by a measure, and save it to a new directory.",
+        _add_build,
+        _build,
+    ),
+    "add": _Verb(
+        "add items, or replace those with the same ids",
+        "Add vectors to an index, or replace those of the items that have the same ids.",
+        _add_add,
+        _add,
+    ),
+    "remove": _Verb("remove items by id", "Remove items from an index.", _add_remove, _remove),
+    "search": _Verb(
+        "neighbours of items, or of other vectors",
+        "Find the k most similar items of every item of an index, of some (--show), or of every "
+        "vector of --queries. Writes a table as fastcos neighbors does.",
+        _add_search,
+        _search,
+    ),
+    "duplicates": _Verb(
+        "pairs that are nearly the same, and what to keep",
+        duplicates.DESCRIPTION,
+        duplicates.add_arguments,
+        duplicates.run,
+    ),
+    "export": _Verb(
+        "embeddings that no rescaling changes, for any index",
+        export.DESCRIPTION,
+        export.add_arguments,
+        export.run,
+    ),
+}
