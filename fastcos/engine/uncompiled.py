@@ -129,7 +129,7 @@ def _approximate(
     for part in _parts(len(numbers), depth):
         rows = items.rows[numbers[part]]
         right = _scaled(metric_type, rows, norms[part]).T
-        with parallel.blas_lock:
+        with parallel.blas_lock():
             near[:, part] = left @ right
         are_safe &= bool(_are_safe(rows, norms[part]).all())
     if metric_type == "cosine":

@@ -220,7 +220,7 @@ class _Basis:
     def ritz(self, k: int) -> tuple[Floats, Matrix, Floats]:
         """Return the k largest Ritz values, their weights on B, and relative residuals."""
         m = self.size
-        with parallel.one_blas_thread():
+        with parallel.one_blas_thread(), parallel.blas_lock():
             # all of them: divide and conquer is faster than a subset by scipy.linalg.eigh
             values, weights = np.linalg.eigh(self._H[:m, :m])
             values, weights = np.maximum(values[: -k - 1 : -1], 0), weights[:, : -k - 1 : -1]
@@ -267,13 +267,18 @@ class _Basis:
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
         rest = np.zeros((self.size, Z.shape[1]))
-        if np.linalg.eigvalsh(self._gram(Z))[0] <= (_SHORT * level) ** 2:
+        squares = self._gram(Z)
+        with parallel.blas_lock():
+            is_short = np.linalg.eigvalsh(squares)[0] <= (_SHORT * level) ** 2
+        if is_short:
             rest += self._remove_basis(Z)
         Q, R = self._factors(Z, _NEGLIGIBLE * level)
-        rest += self._remove_basis(Q) @ R
+        C = self._remove_basis(Q)
         # drops directions that were only rounding of longer columns or remainders of the basis
         Q, S = self._factors(Q, 0.5)
-        R = S @ R
+        with parallel.blas_lock():
+            rest += C @ R
+            R = S @ R
         missing = Z.shape[1] - Q.shape[1]
         if missing:
             Q = np.hstack([Q, self._fresh(missing, Q)])
@@ -282,7 +287,9 @@ class _Basis:
 
     def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:
         """Return Q, R with Z = Q R and Q'Q = 1, without directions in which Z is shorter."""
-        squares, E = np.linalg.eigh(self._gram(Z))
+        gram = self._gram(Z)
+        with parallel.blas_lock():
+            squares, E = np.linalg.eigh(gram)
         good = squares > shortest**2
         lengths, E = np.sqrt(squares[good]), E[:, good]
         return self._product(Z, E / lengths), lengths[:, None] * E.T

@@ -110,14 +110,19 @@ class _DenseOperator(Operator):
         self._X = X
 
     def matmul(self, A: Matrix) -> Matrix:
-        return self._X @ as_factor(self, A)
+        A = as_factor(self, A)
+        with parallel.blas_lock():
+            return self._X @ A
 
     def rmatmul(self, Y: Matrix) -> Matrix:
-        return self._X.T @ as_factor(self, Y)
+        Y = as_factor(self, Y)
+        with parallel.blas_lock():
+            return self._X.T @ Y
 
     def gram(self) -> Floats:
         X = self._X.astype(np.float64, copy=False)
-        return X.T @ X
+        with parallel.blas_lock():
+            return X.T @ X
 
     def transposed(self) -> Operator:
         return _DenseOperator(self._X.T)
@@ -150,27 +155,34 @@ class _ShiftedOperator(Operator):
 
     def matmul(self, A: Matrix) -> Matrix:
         Y = self._X.matmul(A)
-        shift = (self._R.T @ A.astype(np.float64, copy=False)).astype(Y.dtype)
+        A = A.astype(np.float64, copy=False)
         rows = max(1, 2**20 // Y.shape[1])
-        for lo in range(0, len(Y), rows):
-            Y[lo : lo + rows] -= self._L[lo : lo + rows].astype(Y.dtype) @ shift
+        with parallel.blas_lock():
+            shift = (self._R.T @ A).astype(Y.dtype)
+            for lo in range(0, len(Y), rows):
+                Y[lo : lo + rows] -= self._L[lo : lo + rows].astype(Y.dtype) @ shift
         return Y
 
     def rmatmul(self, Y: Matrix) -> Matrix:
         Z = self._X.rmatmul(Y)
-        shift = self._R @ (self._L.T @ Y.astype(np.float64, copy=False))
+        with parallel.blas_lock():
+            shift = self._R @ (self._L.T @ Y.astype(np.float64, copy=False))
         return (Z - shift).astype(Z.dtype, copy=False)
 
     def gram_matmul(self, Q: Matrix) -> Matrix:
         Z = self._X.gram_matmul(Q)
         Q = Q.astype(np.float64, copy=False)
-        C = self._R.T @ Q
-        shift = self._XL @ C + self._R @ (self._XL.T @ Q - (self._L.T @ self._L) @ C)
+        XL = self._XL
+        with parallel.blas_lock():
+            C = self._R.T @ Q
+            shift = XL @ C + self._R @ (XL.T @ Q - (self._L.T @ self._L) @ C)
         return (Z - shift).astype(Z.dtype, copy=False)
 
     def gram(self) -> Floats:
-        cross = self._XL @ self._R.T
-        inner = self._R @ (self._L.T @ self._L) @ self._R.T
+        XL = self._XL
+        with parallel.blas_lock():
+            cross = XL @ self._R.T
+            inner = self._R @ (self._L.T @ self._L) @ self._R.T
         return self._X.gram() - cross - cross.T + inner
 
     def transposed(self) -> Operator:
@@ -430,7 +442,8 @@ def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix])
     rows = max(1, 2**24 // p)
     for lo in range(0, n, rows):
         block = dense_rows(lo, min(n, lo + rows)).astype(np.float64, copy=False)
-        total += block.T @ block
+        with parallel.blas_lock():
+            total += block.T @ block
     return total
 
 

@@ -71,7 +71,7 @@ class CosineMoments(NamedTuple):
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):
             block = units[lo : lo + _ROWS_PER_BLOCK]
-            with parallel.blas_lock:
+            with parallel.blas_lock():
                 mean[lo : lo + len(block)] = block @ self.mean
                 weighted = block @ self.gram
             square[lo : lo + len(block)] = np.einsum("ij,ij->i", weighted, block)
@@ -95,5 +95,6 @@ def cosine_moments(units: Floats) -> CosineMoments:
         return CosineMoments(np.zeros(d), np.zeros((d, d)), 0)
     gram = np.zeros((units.shape[1], units.shape[1]))
     for _, block in blocks_of(present):
-        gram += block.T @ block  # BLAS makes one half
+        with parallel.blas_lock():
+            gram += block.T @ block  # BLAS makes one half
     return CosineMoments(mean_of(present), gram / len(present), len(present))

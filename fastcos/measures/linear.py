@@ -41,7 +41,8 @@ class Mapped(Plain):
                 out[near] = 0
             out *= root
             return out
-        largest = float(np.linalg.norm(root, 2))
+        with parallel.blas_lock():
+            largest = float(np.linalg.norm(root, 2))
         out = parallel.unfilled((len(B), root.shape[1]), np.float64)
         parallel.run(
             row_transforms.map_rows, row_cuts(B, root.shape[1]), as_contiguous(B),
@@ -52,7 +53,7 @@ class Mapped(Plain):
 
 def spectrum(S: Floats) -> tuple[Floats, Floats]:
     """Return the descending eigenvalues of a symmetric matrix, and its eigenvectors as columns."""
-    with parallel.blas_lock:
+    with parallel.blas_lock():
         values, vectors = np.linalg.eigh(S)
     return values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1])
 
@@ -109,7 +110,8 @@ class SoftCosine(Mapped):
             )
         if features is not None:
             units = unit_rows(validation.as_rows("features", features))
-            matrix = units @ units.T
+            with parallel.blas_lock():
+                matrix = units @ units.T
         S = validation.as_rows("matrix", matrix, dtype=np.float64)
         if S.shape[0] != S.shape[1]:
             raise ValueError(f"matrix must be square, got shape {S.shape}")
@@ -409,16 +411,17 @@ def _loss(
 ) -> tuple[float, Floats]:
     """Minus the correlation of weighted cosines with centred targets, and its gradient."""
     w = np.exp(logs)
-    a, b = xx @ w, yy @ w
-    norms = np.sqrt(a * b)
-    cosines = (xy @ w) / norms
-    centred = cosines - cosines.mean()
-    size, target_size = np.linalg.norm(centred), np.linalg.norm(targets)
-    if size <= 1e-12 or target_size == 0:
-        return 0.0, np.zeros(len(w))
-    correlation = float(centred @ targets / (size * target_size))
-    slope = targets / (size * target_size) - correlation * centred / size**2
-    by_weight = (slope / norms) @ xy - 0.5 * (
-        (slope * cosines / a) @ xx + (slope * cosines / b) @ yy
-    )
+    with parallel.blas_lock():
+        a, b = xx @ w, yy @ w
+        norms = np.sqrt(a * b)
+        cosines = (xy @ w) / norms
+        centred = cosines - cosines.mean()
+        size, target_size = np.linalg.norm(centred), np.linalg.norm(targets)
+        if size <= 1e-12 or target_size == 0:
+            return 0.0, np.zeros(len(w))
+        correlation = float(centred @ targets / (size * target_size))
+        slope = targets / (size * target_size) - correlation * centred / size**2
+        by_weight = (slope / norms) @ xy - 0.5 * (
+            (slope * cosines / a) @ xx + (slope * cosines / b) @ yy
+        )
     return -correlation, -by_weight * w

@@ -124,7 +124,7 @@ class Recos(Plain):
 
     def _cosines(self, ordered: Rows, norms: Floats) -> Floats:
         cosines: Floats = np.zeros(len(ordered))
-        with parallel.blas_lock:
+        with parallel.blas_lock():
             products = ordered @ self._axis
         np.divide(products, norms, out=cosines, where=norms > 0)
         return cosines

@@ -124,7 +124,9 @@ def procrustes(first: Any, second: Any) -> float:
     0.0
     """
     X, Y = _centred(first, second)
-    nuclear = np.linalg.svd(cross_products(X, Y), compute_uv=False).sum()
+    crossed = cross_products(X, Y)
+    with parallel.blas_lock():
+        nuclear = np.linalg.svd(crossed, compute_uv=False).sum()
     nuclear /= np.linalg.norm(X) * np.linalg.norm(Y)
     return float(max(1 - nuclear * nuclear, 0.0))
 
@@ -182,9 +184,10 @@ def model_change(
     validation.check_same_width("second_items", Q2, "second_users", P2)
     users = triangle(np.concatenate([P1, -P2.astype(np.float64)], axis=1))
     items = triangle(np.concatenate([Q1, Q2.astype(np.float64)], axis=1))
-    value = _size_of(users @ items.T)
     k = P1.shape[1]
-    size = _size_of(users[:, :k] @ items[:, :k].T)
+    with parallel.blas_lock():
+        value = _size_of(users @ items.T)
+        size = _size_of(users[:, :k] @ items[:, :k].T)
     return ModelChange(value, value / size if size else (np.inf if value else 0.0))
 
 
@@ -210,7 +213,8 @@ def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
 
 def _basis(rows: Floats) -> Floats:
     """Orthonormal basis of the columns; directions within rounding of 0 are not in it."""
-    Q, sigma, _ = np.linalg.svd(rows, full_matrices=False)
+    with parallel.blas_lock():
+        Q, sigma, _ = np.linalg.svd(rows, full_matrices=False)
     kept: Floats = Q[:, sigma > sigma[0] * max(rows.shape) * np.finfo(np.float64).eps]
     return kept
 

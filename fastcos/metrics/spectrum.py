@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fastcos import validation
+from fastcos import parallel, validation
 from fastcos.metrics.labelled import CHUNK, Score, check_enough, unit_rows
 from fastcos.rescaling.moments import triangle
 from fastcos.storage import memmap
@@ -171,5 +171,7 @@ def _scaled_up(rows: validation.Rows) -> validation.Rows:
 
 def singular_values(rows: validation.Rows, centre: Floats | None = None) -> Floats:
     """Singular values of rows, or of rows minus centre, in descending order."""
-    values: Floats = np.asarray(np.linalg.svd(triangle(rows, centre), compute_uv=False))
+    R = triangle(rows, centre)
+    with parallel.blas_lock():
+        values: Floats = np.asarray(np.linalg.svd(R, compute_uv=False))
     return values

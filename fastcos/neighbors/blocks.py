@@ -104,7 +104,7 @@ def _product_blocks(
         left = encode_rows(measure.encode_queries(Q), None, None, kind)
         if kind == "cosine":
             left = left._replace(rows=_unit(left))
-        with parallel.blas_lock:
+        with parallel.blas_lock():
             raw = left.rows @ right.rows.T
         if kind == "cosine":
             np.clip(raw, -1, 1, out=raw)

@@ -13,8 +13,8 @@ Outputs come from :func:`unfilled`, so that a row that no block has written is v
 writes its own rows, so results are bit-identical on any number of threads. Objects that several
 threads share are changed under :func:`writer_lock`, and made at first use without a lock, by
 :class:`lazy_attribute`. A forked child inherits no held lock of fastcos. Small matrices
-between kernels are multiplied and factorised under :func:`one_blas_thread`, larger ones under
-``blas_lock``.
+between kernels are multiplied and factorised under :func:`one_blas_thread`. Products and
+factorisations that searches, models and linear algebra make are calls under :func:`blas_lock`.
 """
 
 from fastcos.parallel.blas import blas_lock as blas_lock, one_blas_thread as one_blas_thread

@@ -1,4 +1,4 @@
-"""BLAS: a lock that forks wait for, and one thread where small matrices need that."""
+"""BLAS: calls that forks wait for, and one thread where small matrices need that."""
 
 import contextlib
 import functools
@@ -18,24 +18,43 @@ class _State:
 
 _state = _State()
 
-# Held while BLAS multiplies on several threads. A fork waits for it: OpenBLAS stops its threads at
-# a fork, and one in the middle of a product would hang the parent and the child. Nothing waits that
-# did not before, since OpenBLAS itself does one such product after the other.
-blas_lock = threading.RLock()
+# OpenBLAS stops its threads at a fork and starts them at the next product, under a lock that a
+# child inherits: one forked beside such a start, or beside a product, hangs, and so may the parent.
+# A fork therefore waits for all calls. Threads have different locks, so that they do not wait for
+# each other; two that share one by chance do.
+_locks = [threading.RLock() for _ in range(64)]
+
+
+def blas_lock() -> threading.RLock:
+    """Return the lock that this thread holds while it calls BLAS or LAPACK; forks wait for it.
+
+    Nothing but NumPy and SciPy may run under it: a fork holds it while it waits for compilation.
+    """
+    return _locks[threading.get_native_id() % len(_locks)]
+
+
+def _before_fork() -> None:
+    for lock in _locks:
+        lock.acquire()
 
 
 def _after_fork() -> None:
-    # the parent's lock may stay held for ever
+    for lock in _locks:
+        lock.release()
+
+
+def _after_fork_in_child() -> None:
+    # the parent's lock may stay held for ever, and its limit, which other threads set, in force
     global _state
-    _state = _State()
+    before, _state = _state, _State()
+    if before.calls:
+        before.limit.restore_original_limits()
+    _after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
     os.register_at_fork(
-        before=blas_lock.acquire,
-        after_in_parent=blas_lock.release,
-        after_in_child=blas_lock.release,
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
     )
 
 
@@ -47,15 +66,15 @@ def one_blas_thread() -> Iterator[None]:
     of a factorisation, and spin for a twentieth of a second after each product: kernels run on the
     cores that are left.
     """
-    state = _state
-    with state.lock:
+    state, libraries = _state, _libraries()
+    with blas_lock(), state.lock:
         if state.calls == 0:
-            state.limit = _libraries().limit(limits=1, user_api="blas")
+            state.limit = libraries.limit(limits=1, user_api="blas")
         state.calls += 1
     try:
         yield
     finally:
-        with state.lock:
+        with blas_lock(), state.lock:
             state.calls -= 1
             if state.calls == 0:
                 state.limit.restore_original_limits()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos import validation
+from fastcos import parallel, validation
 from fastcos.reports.table import as_table
 from fastcos.rescaling.moments import mean_of, triangle
 from fastcos.validation import Floats, Rows
@@ -56,9 +56,10 @@ class QueryMetric(NamedTuple):
         """
         rows = validation.as_rows("items", items)
         validation.check_same_width("items", rows, "metric", self.metric)
-        transformed: Floats = rows.astype(np.float64) @ self.factor
+        with parallel.blas_lock():
+            transformed: Floats = rows.astype(np.float64) @ self.factor
         largest = float(np.abs(transformed).max(initial=0.0))
-        if largest > np.finfo(rows.dtype).max:
+        if largest > float(np.finfo(rows.dtype).max):
             raise ValueError(
                 f"items must have products with the metric that {rows.dtype} holds (scale them, or "
                 f"give float64), got {largest:g}"
@@ -111,9 +112,10 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     k = P.shape[1]
     # balance column norms by powers of two, which are exact: no product overflows or underflows
     balance = np.exp2(np.round(0.5 * np.log2(_column_norms(P)) - 0.5 * np.log2(_column_norms(Q))))
-    left, R_left = np.linalg.qr(P / balance)
-    right, R_right = np.linalg.qr(Q * balance)
-    U, s, Vt = np.linalg.svd(R_left @ R_right.T)
+    with parallel.blas_lock():
+        left, R_left = np.linalg.qr(P / balance)
+        right, R_right = np.linalg.qr(Q * balance)
+        U, s, Vt = np.linalg.svd(R_left @ R_right.T)
     # the rounding of the given entries limits the rank
     sizes = np.linalg.norm(P / balance, axis=0) @ np.linalg.norm(Q * balance, axis=0)
     given = [side.dtype for side in (users, items) if side.dtype.kind == "f"]
@@ -126,8 +128,9 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
             f"users @ items.T has rank {rank}: {k - rank} of {k} columns are zero", stacklevel=2
         )
     canonical_users, canonical_items = np.zeros(P.shape), np.zeros(Q.shape)
-    canonical_users[:, :rank] = left @ (U[:, :rank] * np.sqrt(s[:rank]))
-    canonical_items[:, :rank] = right @ (Vt[:rank].T * np.sqrt(s[:rank]))
+    with parallel.blas_lock():
+        canonical_users[:, :rank] = left @ (U[:, :rank] * np.sqrt(s[:rank]))
+        canonical_items[:, :rank] = right @ (Vt[:rank].T * np.sqrt(s[:rank]))
     largest = np.abs(canonical_items).argmax(axis=0)
     signs = np.where(canonical_items[largest, np.arange(k)] < 0, -1.0, 1.0)
     return CanonicalFactors(canonical_users * signs, canonical_items * signs, values)
@@ -195,7 +198,8 @@ def query_metric(
         sample = validation.as_count("sample", sample, high=n)
         chosen = np.sort(generator.choice(n, sample, replace=False))
     factor = metric_factor(P[chosen], centered=centered)
-    return QueryMetric(factor @ factor.T, factor)
+    with parallel.blas_lock():
+        return QueryMetric(factor @ factor.T, factor)
 
 
 def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
@@ -205,7 +209,8 @@ def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
     """
     n, k = users.shape
     R = triangle(users, mean_of(users) if centered else None)
-    _, s, Vt = np.linalg.svd(R / np.sqrt(n), full_matrices=False)
+    with parallel.blas_lock():
+        _, s, Vt = np.linalg.svd(R / np.sqrt(n), full_matrices=False)
     kept = s > np.finfo(np.float64).eps * max(n, k) * s.max(initial=0.0)
     factor: Floats = np.ascontiguousarray(Vt[kept].T * s[kept])
     return factor

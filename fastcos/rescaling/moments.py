@@ -23,7 +23,8 @@ def mean_of(rows: Rows, shares: Floats | None = None) -> Floats:
         if shares is None:
             mean += some.sum(axis=0, dtype=np.float64)
         else:
-            mean += shares[lo : lo + len(some)] @ some
+            with parallel.blas_lock():
+                mean += shares[lo : lo + len(some)] @ some
         same &= (some.max(axis=0) == first) & (some.min(axis=0) == first)
     if shares is None:
         mean /= len(rows)
@@ -39,7 +40,7 @@ def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
         block = some - mean
         weights = 1 / len(rows) if shares is None else shares[lo : lo + len(some), None]
         weighted = block * weights
-        with parallel.blas_lock:
+        with parallel.blas_lock():
             total += block.T @ weighted
     total += total.T
     return total / 2
@@ -86,5 +87,6 @@ def triangle(rows: Rows, centre: Floats | None = None) -> Floats:
             chunk = rows[first : first + _ROWS_PER_QR].astype(np.float64)
             if centre is not None:
                 chunk -= centre
-            corner = np.asarray(np.linalg.qr(np.concatenate([corner, chunk]), mode="r"))
+            with parallel.blas_lock():
+                corner = np.asarray(np.linalg.qr(np.concatenate([corner, chunk]), mode="r"))
     return corner

@@ -148,6 +148,13 @@ def test_query_metric_of_many_users_is_the_covariance():
     assert whole.transform(users[:4]).dtype == np.float32
 
 
+def test_query_metric_of_float32_beyond_its_range_is_refused():
+    users = (np.random.default_rng(0).standard_normal((40, 5)) * 1e30).astype(np.float32)
+    with pytest.raises(ValueError, match=r"items must have products with the metric that float32"):
+        query_metric(users).transform(users)
+    assert np.isfinite(query_metric(users).transform(users.astype(np.float64))).all()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -1,4 +1,4 @@
-"""A script: children forked while other threads are in the middle of every public search.
+"""A script: children forked while other threads are in the middle of every search and product.
 
     python -m tests.robustness.busy_forks [--children 200] [OPERATION ...]
 
@@ -16,6 +16,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,28 +53,62 @@ def saved_index() -> Any:
         return fastcos.SimilarityIndex.open(Path(folder) / "index").search(QUERIES, 5)
 
 
+def with_output() -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        found = fastcos.top_k(QUERIES, ROWS, 5, out=Path(folder) / "found")
+        return [np.array(array) for array in found]
+
+
+def fitted(model: Any) -> Any:
+    return model.fit(SPARSE).recommend(SPARSE[:50], 3)
+
+
+# what a search can be: of rows that are dense, narrow, sparse or bits, of any kind of measure (one
+# product, mapped rows, statistics of neighbours, none of these), of top k, a range or a list
+MEASURES = (
+    "cosine", "dot", "neg_euclidean", "csls", "recos", "mutual_proximity", "local_scaling",
+    "whitened_cosine", "spearman_dims", "layer_norm_cosine", "centered_cosine",
+    "norm_angle_distance", "all_but_the_top", "zscore_cosine",
+)  # fmt: skip
 OPERATIONS: dict[str, Callable[[], Any]] = {
-    "top_k": lambda: fastcos.top_k(QUERIES, ROWS, 5),
+    f"top_k_{measure}": partial(fastcos.top_k, QUERIES, ROWS, 5, measure=measure)
+    for measure in MEASURES
+} | {
     "top_k_self": lambda: fastcos.top_k(ROWS, k=5),
     "top_k_int8": lambda: fastcos.top_k(QUERIES, (ROWS * 20).astype(np.int8), 5, measure="dot"),
-    "top_k_csls": lambda: fastcos.top_k(QUERIES, ROWS, 5, measure="csls"),
-    "top_k_recos": lambda: fastcos.top_k(QUERIES, ROWS, 5, measure="recos"),
+    "top_k_float16": lambda: fastcos.top_k(QUERIES, ROWS.astype(np.float16), 5),
+    "top_k_allowed": lambda: fastcos.top_k(QUERIES, ROWS, 5, allowed=ALLOWED),
     "top_k_sparse": lambda: fastcos.top_k(SPARSE, k=5),
+    "top_k_out": with_output,
     "neighbors_above": lambda: fastcos.neighbors_above(QUERIES, 0.3, ROWS),
     "neighbors_above_sparse": lambda: fastcos.neighbors_above(SPARSE, 0.7),
     "near_duplicates": lambda: neighbors.near_duplicates(ROWS, 0.9),
     "similarity_blocks": lambda: list(neighbors.similarity_blocks(QUERIES, ROWS)),
     "rescore": lambda: neighbors.rescore(QUERIES, ROWS, LISTS, 5),
+    "rescore_csls": lambda: neighbors.rescore(QUERIES, ROWS, LISTS, 5, measure="csls"),
     "rerank": lambda: neighbors.rerank(fastcos.top_k(QUERIES[:8], ROWS, 5), SCORER),
     "semantic_search": lambda: neighbors.semantic_search(QUERIES, ROWS, top_k=5),
     "index": lambda: index().search(QUERIES, 5),
+    "index_radius": lambda: index().radius(QUERIES, 0.3),
+    "index_near_duplicates": lambda: index().near_duplicates(0.9),
+    "index_rescore": lambda: index().rescore(QUERIES, LISTS, 5),
     "changed_index": changed_index,
     "saved_index": saved_index,
     "transformer": lambda: fastcos.NeighborsTransformer(5).fit_transform(ROWS),
+    "recommend": lambda: fitted(fastcos.LinearMF(4)),
+    "recommend_cosine": lambda: fitted(fastcos.CosineMF(4, max_iter=1, random_state=0)),
     "matmul": lambda: fastcos.matmul(SPARSE, RIGHT),
+    "gram_matmul": lambda: fastcos.gram_matmul(SPARSE, RIGHT),
     "svd": lambda: fastcos.randomized_svd(SPARSE, 3),
+    "svd_dense": lambda: fastcos.randomized_svd(ROWS, 3),
+    "svd_centred": lambda: fastcos.randomized_svd(SPARSE, 3, center=np.full(60, 0.1)),
+    "svd_lanczos": lambda: fastcos.randomized_svd(WIDE, 3),
+    "cka": lambda: fastcos.metrics.cka(ROWS, ROWS[:, ::-1]),
+    "procrustes": lambda: fastcos.metrics.procrustes(ROWS, ROWS[::-1]),
 }
 RIGHT = RNG.standard_normal((60, 16))
+ALLOWED = RNG.random((len(QUERIES), len(ROWS))) < 0.5
+WIDE = sp.random_array((1500, 600), density=0.02, rng=RNG, format="csr")
 
 
 def digest(found: Any) -> bytes:
