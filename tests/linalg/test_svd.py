@@ -310,6 +310,18 @@ def test_svd_residuals_certify_no_value_that_is_wrong_or_negative():
     assert (svd_residuals(np.zeros((3, 3)), (None, np.zeros(3), np.eye(3))) == 0).all()
 
 
+def test_svd_residuals_certify_repeated_triplets_once():
+    X = np.diag([3.0, 2, 1])
+    same = svd_residuals(X, (None, np.array([3.0, 3, 3]), np.eye(3)[[0, 0, 0]]))
+    assert same[0] < 1e-15
+    assert np.isinf(same[1:]).all()
+    turned = np.array([[1, 0, 0], [0.9999, np.sqrt(1 - 0.9999**2), 0], [0, 0, 1]])
+    found = svd_residuals(X, (None, np.array([3.0, 3, 1]), turned))
+    alone = svd_residuals(X, (None, np.array([3.0]), turned[1:2]))[0]
+    assert found[0] == found[2] == 0
+    assert found[1] > 50 * alone
+
+
 @pytest.mark.parametrize("exponent", [-130, -100, -80, 80, 100, 130])
 def test_svd_residuals_do_not_depend_on_the_scale(exponent):
     X, scale = np.diag([3.0, 2, 1]), 10.0**exponent
