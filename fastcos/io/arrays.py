@@ -46,6 +46,8 @@ def read_npz(path: Path) -> Mapping[str, Array]:
                         f"it expands more than {streams.LARGEST_RATIO}-fold, to {expanded:,} bytes"
                     )
                 for info in archive.infolist():
+                    if info.filename.removesuffix(".npy") in arrays:
+                        raise ValueError(f"it holds {info.filename!r} twice")
                     with archive.open(info) as member:
                         array = _read_npy(cast(BinaryIO, member), info.file_size)
                     arrays[info.filename.removesuffix(".npy")] = array

@@ -16,8 +16,10 @@ from fastcos.storage import FastcosFormatError
 
 # bytes of a line; longer lines are no text, and would fill the memory of the csv module
 LONGEST_LINE = 1 << 24
-# decompressed bytes that any file may have
+# decompressed bytes that any file of arrays may have
 LARGEST_FREE_SIZE = 1 << 30
+# decompressed bytes that any text may have: as rows of numbers they take up to sixteen times that
+LARGEST_FREE_TEXT = 1 << 24
 # beyond that, decompressed over stored bytes; tables have ratios of 3 to 30
 LARGEST_RATIO = 100
 # errors of the standard library for damaged files
@@ -33,7 +35,7 @@ DAMAGE = (
 
 
 def largest_size(stored: int) -> int:
-    """Return the limit of decompressed bytes for a number of stored bytes."""
+    """Return the limit of decompressed bytes of arrays for a number of stored bytes."""
     return max(LARGEST_FREE_SIZE, LARGEST_RATIO * stored)
 
 
@@ -44,7 +46,7 @@ class BoundedReader(io.RawIOBase):
         self, source: IO[bytes], path: Path, stored: int, report: Callable[[], object]
     ) -> None:
         self._source, self._report, self._path = source, report, path
-        self._most = largest_size(stored)
+        self._most = max(LARGEST_FREE_TEXT, LARGEST_RATIO * stored)
         self._total = 0
         self._since_line_end = 0
 
@@ -61,7 +63,7 @@ class BoundedReader(io.RawIOBase):
         if self._total > self._most:
             raise FastcosFormatError(
                 f"{self._path} must not expand more than {LARGEST_RATIO}-fold beyond "
-                f"{LARGEST_FREE_SIZE >> 30} GiB; if it is genuine, decompress it first"
+                f"{LARGEST_FREE_TEXT >> 20} MiB; if it is genuine, decompress it first"
             )
         line_end = max(block.rfind(b"\n"), block.rfind(b"\r"))
         self._since_line_end = len(block) - line_end + (self._since_line_end if line_end < 0 else 0)

@@ -277,7 +277,11 @@ def _read_text_vectors(path: Path) -> Mapping[str, Array]:
     with open_bytes(path) as lines:
         for number, line in enumerate(lines, 1):
             fields = line.split()
-            if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
+            if number == 1 and len(fields) == 2 and all(map(_is_whole, fields)):
+                if not all(field.isdigit() for field in fields):
+                    raise FastcosFormatError(
+                        f"{path} must declare counts in line 1, got {line[:40].decode().strip()!r}"
+                    )
                 if max(map(len, fields)) > _MOST_DIGITS:
                     raise FastcosFormatError(
                         f"{path} must declare numbers of at most {_MOST_DIGITS} digits, got "
@@ -342,6 +346,10 @@ def _as_word(path: Path, word: bytes, number: int) -> str:
             f"vector {number}"
         )
     return text
+
+
+def _is_whole(field: bytes) -> bool:
+    return field.lstrip(b"+-").isdigit()
 
 
 def _add_numbers(entries: "array[float]", texts: list[Any]) -> bool:

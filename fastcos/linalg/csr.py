@@ -38,6 +38,16 @@ class CSRArrays(NamedTuple):
     data: npt.NDArray[np.floating[Any]]
 
 
+def transposed_interactions(name: str, X: Any) -> sp.csr_array:
+    """Return what as_interactions makes of the transpose of a CSC matrix, which is not converted.
+
+    The structure is checked first: SciPy's transpose would refuse it without the name.
+    """
+    if X.dtype.kind in "fiub":
+        _compressed(name, X, X.shape[1])
+    return as_interactions(f"{name}.T", X.T)
+
+
 def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_array:
     """Return X as a canonical CSR array of float32 or float64: sorted, unique, finite, no zeros.
 

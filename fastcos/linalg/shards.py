@@ -56,7 +56,8 @@ class InteractionShards:
     path : path-like
         What :meth:`write` or ``fastcos fit --shards`` wrote.
     verify : bool
-        Whether every byte is checked against its checksum, which reads everything once.
+        Whether every byte is checked against its checksum, which reads everything once. False: the
+        column numbers of a shard are checked when it is first read.
 
     Attributes
     ----------
@@ -90,6 +91,8 @@ class InteractionShards:
     def __init__(self, path: storage.PathLike, *, verify: bool = True) -> None:
         self.path = validation.as_path("path", path)
         verify = validation.as_flag("verify", verify)
+        # shards whose column numbers are not yet known to lie within the rows
+        self._unread: set[int] = set()
         stored = storage.load_arrays(self.path / _MANIFEST, _KIND)
         with storage.refuse_damage(self.path / _MANIFEST):
             self._take_up(stored)
@@ -184,7 +187,7 @@ class InteractionShards:
         csr_array (rows, p)
         """
         rows = self.first_rows[number + 1] - self.first_rows[number]
-        return _rows_of(self._shards[number], 0, rows, self.shape[1])
+        return _rows_of(self._read(number), 0, rows, self.shape[1])
 
     def whole(self) -> sp.csr_array:
         """Return all rows, in memory.
@@ -195,7 +198,7 @@ class InteractionShards:
         """
         import scipy.sparse as sp
 
-        indptrs, indices, data = zip(*self._shards, strict=True)
+        indptrs, indices, data = zip(*map(self._read, range(len(self))), strict=True)
         starts = np.concatenate([[0], np.cumsum([len(columns) for columns in indices])])
         indptr = np.concatenate(
             [[0], *(part[1:] + start for part, start in zip(indptrs, starts, strict=False))]
@@ -228,12 +231,25 @@ class InteractionShards:
         """
         hi = self.shape[0] if hi is None else hi
         for number, first, last in self._within(lo, hi):
-            X = _rows_of(self._shards[number], first, last, self.shape[1])
+            X = _rows_of(self._read(number), first, last, self.shape[1])
             begin = self.first_rows[number] + first
             self._read_ahead(begin + X.shape[0], min(hi, begin + 2 * X.shape[0]))
             yield begin, X
             for array in (X.indices, X.data):
                 memmap.release(array)
+
+    def _read(self, number: int) -> Sequence[npt.NDArray[Any]]:
+        """Return the arrays of a shard; refuse column numbers that kernels cannot index by."""
+        indptr, indices, data = self._shards[number]
+        if number in self._unread and len(indices):
+            low, high = int(indices.min()), int(indices.max())
+            if low < 0 or high >= self.shape[1]:
+                raise storage.FastcosFormatError(
+                    f"{self.path / f'{number:05d}'} is damaged: column numbers must be from 0 to "
+                    f"{self.shape[1] - 1}, got {low} to {high}"
+                )
+        self._unread.discard(number)
+        return indptr, indices, data
 
     def _read_ahead(self, lo: int, hi: int) -> None:
         """Let the system read rows [lo, hi) in the background."""
@@ -281,7 +297,15 @@ class InteractionShards:
         rows = self.first_rows[number + 1] - self.first_rows[number]
         ones = np.broadcast_to(self.dtype.type(1), indices.shape)
         data = stored.arrays.get("data", ones).astype(self.dtype, copy=False)
-        if verify:
+        if indptr.shape != (rows + 1,) or indices.ndim != 1 or data.shape != indices.shape:
+            raise ValueError(f"shard {number} must hold {rows} rows, got {len(indptr) - 1}")
+        if indptr.dtype.kind != "i" or indices.dtype.kind != "i":
+            raise TypeError(f"indices must be integers, got {indptr.dtype} and {indices.dtype}")
+        if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
+            raise ValueError(f"indptr must ascend from 0 to {len(indices)}")
+        if not verify:
+            self._unread.add(number)
+        else:
             import scipy.sparse as sp
 
             X = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.shape[1]))

@@ -68,6 +68,7 @@ def test_binary_vectors(tmp_path, between):
         ("v.txt", b"the 1 x\n", "a word and 2 numbers in every line, got 'the 1 x' in line 1"),
         ("v.txt", b"the 1 nan\n", "vectors must be finite"),
         ("v.vec", b"2 2\nthe 1 2\n", "must hold 2 vectors, got 1"),
+        ("v.vec", b"-5 -3\nthe 1 2\n", "must declare counts in line 1, got '-5 -3'"),
         ("v.vec", b"", "must hold at least one vector, got 0"),
         ("v.txt", b"the 1 2\nthe 3 4\n", "words must be distinct, got 'the' again in line 2"),
         ("v.txt", b"the 1 2_0\n", "a word and 2 numbers in every line"),
@@ -385,6 +386,16 @@ def test_read_popularity_matches_by_id(tmp_path):
     (tmp_path / "p.csv").write_text("item,popularity\nb,3\nx,9\n")
     found = read_popularity(tmp_path / "p.csv", ["a", "b"])
     assert (found.values.tolist(), found.n_missing, found.n_unknown) == ([0, 3], 1, 1)
+
+
+def test_npz_with_an_array_twice_is_refused(tmp_path):
+    path = tmp_path / "v.npz"
+    np.savez(path, vectors=np.eye(3))
+    np.save(tmp_path / "vectors.npy", np.zeros((3, 3)))
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.write(tmp_path / "vectors.npy", "vectors.npy")
+    with pytest.raises(FastcosFormatError, match="it holds 'vectors"):
+        read_vectors(path)
 
 
 def test_npz_with_a_hidden_array_is_refused(tmp_path):

@@ -201,6 +201,21 @@ def test_damaged_shards_are_refused(shards, tmp_path):
         InteractionShards(shards.path)
 
 
+@pytest.mark.parametrize(
+    ("name", "at", "value"),
+    [("indices", 3, 60), ("indices", 5, -1), ("indptr", 2, -4), ("indptr", 1, 2**30)],
+)
+def test_shards_opened_without_checksums_index_within_bounds(shards, name, at, value):
+    file = next((shards.path / "00002").glob(f"{name}-*.npy"))
+    array = np.load(file, mmap_mode="r+")
+    array[at] = value
+    array.flush()
+    with pytest.raises(storage.FastcosFormatError, match="00002 is damaged"):
+        InteractionShards(shards.path, verify=False).whole()
+    with pytest.raises(storage.FastcosFormatError, match="00002 is damaged"):
+        list(InteractionShards(shards.path, verify=False).blocks())
+
+
 def test_a_shard_of_another_matrix_is_refused(shards, tmp_path):
     other = sp.random_array((40, 90), density=0.5, rng=np.random.default_rng(3), format="csr")
     InteractionShards.write(tmp_path / "y", other)
