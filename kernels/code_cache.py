@@ -6,8 +6,8 @@ index. It fails at import if no directory is writable. Here every signature is o
 index, and failures of the disk become warnings.
 
 A file is a pickle, so whoever can write it can run code. Directories are created for the user
-alone, and a file of another user (root excepted) is not read. The digest in a file detects damage,
-not attacks. ``compiler`` makes Numba use these files.
+alone, and a file of another user (root excepted), or one that every user may write, is not read.
+The digest in a file detects damage, not attacks. ``compiler`` makes Numba use these files.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ import functools
 import hashlib
 import os
 import pickle
+import stat
 import sys
 import tempfile
 import time
@@ -146,8 +147,7 @@ class Files:
         path = self._path(key)
         try:
             with path.open("rb") as file:
-                if os.name == "posix" and os.fstat(file.fileno()).st_uid not in (0, os.geteuid()):
-                    raise PermissionError(f"{path} belongs to another user")
+                _refuse_foreign(path, os.fstat(file.fileno()))
                 content = file.read()
         except FileNotFoundError:
             return None
@@ -186,6 +186,16 @@ def _wait_for_lock(stack, path):
             break
         except (BlockingIOError, PermissionError):  # another process has it: either, by POSIX
             time.sleep(0.05)
+
+
+def _refuse_foreign(path, status):
+    """Raise PermissionError for a file that another user made or may write."""
+    if os.name != "posix":
+        return
+    if status.st_uid not in (0, os.geteuid()):
+        raise PermissionError(f"{path} belongs to another user")
+    if status.st_mode & stat.S_IWOTH:
+        raise PermissionError(f"{path} may be written by every user")
 
 
 def _digest(path, payload):

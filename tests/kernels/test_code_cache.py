@@ -393,6 +393,14 @@ def test_file_of_another_user_is_not_read(cache, monkeypatch):
         assert doubled() == (6.0, False)
 
 
+def test_file_that_every_user_may_write_is_not_read(cache):
+    doubled()
+    assert doubled() == (6.0, True)
+    entries(cache)[0].chmod(0o666)
+    with pytest.warns(UserWarning, match="may be written by every user"):
+        assert doubled() == (6.0, False)
+
+
 def test_new_directories_are_private(cache):
     cache.parent.chmod(0o755)
     code_cache.set_cache_directory(cache / "deep" / "er")
