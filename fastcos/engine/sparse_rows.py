@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.engine import safe_norms
 from fastcos.kernels import inverted_lists, sparse_top_k
-from fastcos.linalg.csr import as_interactions, csr_arrays
+from fastcos.linalg.csr import as_interactions, csr_arrays, transposed_interactions
 from fastcos.linalg.transpose import transposed
 
 Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
@@ -126,7 +126,7 @@ class SparseRows:
 def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> SparseRows:
     """Check sparse rows; CSC is the CSR of the transpose, and is not converted."""
     is_csc = validation.is_sparse(X) and X.ndim == 2 and X.format == "csc"
-    clean = as_interactions(f"{name}.T", X.T) if is_csc else as_interactions(name, X)
+    clean = transposed_interactions(name, X) if is_csc else as_interactions(name, X)
     validation.check_scorable(name, clean.data[None], clean.data[None], X.shape[1])
     arrays: Arrays = csr_arrays(clean)
     are_whole = _are_whole(arrays[0], clean.data, n_threads)

@@ -96,8 +96,9 @@ def top_k(
     exclude_self : bool
         With items=None, whether a row is kept from being its own neighbour.
     allowed : array_like or sparse (n, m), optional
-        A mask (m,) or item numbers: only these can be found. The non-zeros of a sparse matrix: the
-        items that each query may find, all of which are scored. Fewer than k of them: padded.
+        A mask (m,) or item numbers: only these can be found. The non-zeros of a sparse matrix, for
+        dense rows: the items that each query may find, all of which are scored. Fewer than k of
+        them: padded.
     exclude : sparse (n, m), optional
         Its non-zeros are pairs that must not be found, such as what a user has seen already. A
         query with fewer than k other items is padded.

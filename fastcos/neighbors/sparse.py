@@ -65,6 +65,8 @@ def sparse_top_k(
     )
     count = n_items
     if allowed is not None:
+        if validation.is_sparse(allowed):
+            raise TypeError("allowed must be a mask or item numbers for sparse rows, got pairs")
         allowed = validation.as_item_numbers("allowed", allowed, n_items)
         place, count = np.full(n_items, -1), len(allowed)
         k = min(k, count)

@@ -33,6 +33,14 @@ def assert_best_scores(model, X, k):
         np.testing.assert_allclose(found.scores, scores, rtol=1e-5)
 
 
+@pytest.mark.parametrize("model", [LinearMF(2), CosineMF(2)])
+def test_rows_with_nan_are_refused_in_one_line(model):
+    X = np.ones((6, 4))
+    X[2, 1] = np.nan
+    with pytest.raises(ValueError, match=r"^X must be finite, got NaN or infinity in row 2[^\n]*$"):
+        model.fit(X)
+
+
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("objective", ["dropout", "weight_decay"])
 def test_linear_mf_recommends_the_largest_scores(X, objective, center):

@@ -116,6 +116,14 @@ def test_large_narrow_rows_make_no_wide_copy():
     assert_exact(joined, *expected)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.float16])
+def test_narrow_rows_of_many_columns_are_searched(dtype):
+    rng = np.random.default_rng(0)
+    X = rng.integers(-3, 4, (64, 70_000)).astype(dtype)
+    found = top_k(X, X, 3, measure="dot", working_memory=4096)
+    assert_exact(found, *dense_oracle.top_k(X, X, 3, "dot"))
+
+
 def test_index_refuses_narrow_rows_with_nan():
     X = rows_of("float16", 200, 8)
     X[150, 3] = np.nan

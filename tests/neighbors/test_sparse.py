@@ -183,6 +183,28 @@ def test_nan_is_refused_and_the_matrix_left_alone():
         top_k(X, k=3)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("indptr", [1, 1, 1, 1], r"queries\.indptr must start at 0, got 1"),
+        ("indptr", [0, 2, 1, 3], r"queries\.indptr must not descend"),
+        ("indices", [0.0, 1.0, 2.0], r"queries\.indices must hold integers, got dtype float64"),
+    ],
+)
+@pytest.mark.parametrize("search", [lambda X: top_k(X, k=1), lambda X: neighbors_above(X, 0.5)])
+def test_broken_csc_is_refused_by_name(search, field, value, message):
+    X = sp.csc_array(np.eye(3))
+    setattr(X, field, np.array(value))
+    with pytest.raises((TypeError, ValueError), match=message):
+        search(X)
+
+
+def test_pairs_allowed_are_refused_for_sparse_rows():
+    X = sp.csr_array(rows("counts", 20, 10, 0.5))
+    with pytest.raises(TypeError, match="allowed must be a mask or item numbers for sparse rows"):
+        top_k(X, k=2, allowed=sp.csr_array((20, 20)))
+
+
 def test_sparse_rows_whose_squares_overflow_are_refused():
     X = sp.csr_array([[1e155, 0], [1e155, 0], [0, 1.0]])
     for search in (lambda: top_k(X, k=1), lambda: neighbors_above(X, 0.5)):
