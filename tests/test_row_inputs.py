@@ -8,6 +8,46 @@ from fastcos import metrics
 from fastcos.auditing import cosine_interval
 from fastcos.models import NormalizeRows, PopularityWeights, ShiftedPPMI, StandardizeColumns
 
+
+class ArrowStream:
+    """What another library has: Arrow's C data interface and nothing else."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._values.__arrow_c_stream__(requested_schema)
+
+
+class ArrowArray:
+    def __init__(self, values):
+        self._values = values
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self._values.__arrow_c_array__(requested_schema)
+
+
+class Tensor:
+    """A tensor of another library, which exports by DLPack and nothing else."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def __dlpack__(self, **given):
+        return self._values.__dlpack__(**given)
+
+    def __dlpack_device__(self):
+        return self._values.__dlpack_device__()
+
+
+class Elsewhere(Tensor):
+    def __dlpack_device__(self):
+        return (2, 0)  # a GPU
+
+    def __dlpack__(self, **given):
+        raise BufferError("not in main memory")
+
+
 # exact in every type, distinct directions, no zero row or column
 ROWS = np.array(
     [[1, 0, 2, 3], [0, 1, 3, 1], [2, 2, 0, 1], [3, 1, 1, 0], [1, 3, 2, 0], [0, 2, 1, 3]], "f8"
@@ -47,6 +87,9 @@ WORKS = {
     "arrow fixed lists": lambda: of("pyarrow").FixedSizeListArray.from_arrays(ROWS.ravel(), 4),
     "arrow slice": lambda: of("pyarrow").array([[9.0] * 4, *ROWS.tolist()])[1:],
     "arrow table": lambda: of("pyarrow").table(dict(zip("abcd", ROWS.T, strict=True))),
+    "arrow capsule of a table": lambda: ArrowStream(WORKS["arrow table"]()),
+    "arrow capsule of lists": lambda: ArrowArray(WORKS["arrow lists"]()),
+    "dlpack": lambda: Tensor(ROWS.copy()),
     "torch": lambda: of("torch").tensor(ROWS),
     "torch bfloat16": lambda: of("torch").tensor(ROWS, dtype=of("torch").bfloat16),
     "torch float8": lambda: of("torch").tensor(ROWS).to(of("torch").float8_e4m3fn),
@@ -86,6 +129,8 @@ REFUSED = {
     "arrow null": (lambda: of("pyarrow").array([None, *ROWS.tolist()]), "null in row 0"),
     "arrow ragged": (lambda: of("pyarrow").array([[1.0], [2.0, 3.0]]), "one length"),
     "arrow ids": (lambda: of("pyarrow").table(named("id")), "'id'"),
+    "arrow capsule of ids": (lambda: ArrowStream(of("pyarrow").table(named("id"))), "'id'"),
+    "dlpack of a GPU": (lambda: Elsewhere(ROWS), "main memory"),
     "torch uint8": (lambda: of("torch").tensor(ROWS.astype("u1")), "unpackbits"),
     "torch sparse": (lambda: of("torch").tensor(ROWS).to_sparse(), "to_dense"),
     "torch meta": (lambda: of("torch").empty((6, 4), device="meta"), "main memory"),

@@ -27,6 +27,7 @@ from fastcos.neighbors.types import (
     FittedItems,
     Neighbors,
     Threshold,
+    as_frame,
     as_threshold,
     listed,
     no_neighbors,
@@ -93,9 +94,61 @@ class IndexNeighbors(NamedTuple):
         >>> index.search([[3.0, 0.1]], k=1).to_pandas()["neighbor"].tolist()
         ['a']
         """
-        frame = Neighbors(self.indices, self.scores).to_pandas(query_ids=query_ids)
-        frame["neighbor"] = self.ids[self.indices >= 0]
-        return frame
+        return as_frame("pandas", self._columns(query_ids))
+
+    def to_polars(self, *, query_ids: Any = None) -> Any:
+        """Return the lists as a polars DataFrame, as :meth:`to_pandas` does.
+
+        Parameters
+        ----------
+        query_ids : array_like (n,), optional
+
+        Returns
+        -------
+        polars.DataFrame
+
+        Raises
+        ------
+        ImportError
+            polars is not installed.
+
+        Examples
+        --------
+        >>> import fastcos
+        >>> index = fastcos.SimilarityIndex().fit([[1.0, 0.0], [0.0, 1.0]], ids=["a", "b"])
+        >>> index.search([[3.0, 0.1]], k=1).to_polars()["neighbor"].to_list()
+        ['a']
+        """
+        return as_frame("polars", self._columns(query_ids))
+
+    def to_arrow(self, *, query_ids: Any = None) -> Any:
+        """Return the lists as an Arrow table, as :meth:`to_pandas` does.
+
+        Parameters
+        ----------
+        query_ids : array_like (n,), optional
+
+        Returns
+        -------
+        pyarrow.Table
+
+        Raises
+        ------
+        ImportError
+            pyarrow is not installed.
+
+        Examples
+        --------
+        >>> import fastcos
+        >>> index = fastcos.SimilarityIndex().fit([[1.0, 0.0], [0.0, 1.0]], ids=["a", "b"])
+        >>> index.search([[3.0, 0.1]], k=1).to_arrow()["neighbor"].to_pylist()
+        ['a']
+        """
+        return as_frame("pyarrow", self._columns(query_ids))
+
+    def _columns(self, query_ids: Any) -> dict[str, npt.NDArray[Any]]:
+        columns = Neighbors(self.indices, self.scores)._columns(None, query_ids)
+        return columns | {"neighbor": self.ids[self.indices >= 0]}
 
 
 class IndexMemory(NamedTuple):

@@ -1,5 +1,6 @@
 """What goes into the search pipeline, and what comes out."""
 
+import importlib
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -75,20 +76,83 @@ class Neighbors(NamedTuple):
         >>> found.to_pandas(ids=["a", "b", "c"])["neighbor"].tolist()
         ['c', 'c', 'a']
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ImportError("to_pandas needs pandas: pip install pandas") from None
+        return as_frame("pandas", self._columns(ids, query_ids))
+
+    def to_polars(self, *, ids: Any = None, query_ids: Any = None) -> Any:
+        """Return the lists as a polars DataFrame, as :meth:`to_pandas` does.
+
+        Parameters
+        ----------
+        ids, query_ids : array_like, optional
+            As of :meth:`to_pandas`.
+
+        Returns
+        -------
+        polars.DataFrame
+
+        Raises
+        ------
+        ImportError
+            polars is not installed.
+        ValueError
+            Fewer ids than items or queries.
+
+        Examples
+        --------
+        >>> import fastcos
+        >>> found = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
+        >>> found.to_polars()["neighbor"].to_list()
+        [2, 2, 0]
+        """
+        return as_frame("polars", self._columns(ids, query_ids))
+
+    def to_arrow(self, *, ids: Any = None, query_ids: Any = None) -> Any:
+        """Return the lists as an Arrow table, as :meth:`to_pandas` does.
+
+        Parameters
+        ----------
+        ids, query_ids : array_like, optional
+            As of :meth:`to_pandas`.
+
+        Returns
+        -------
+        pyarrow.Table
+
+        Raises
+        ------
+        ImportError
+            pyarrow is not installed.
+        ValueError
+            Fewer ids than items or queries.
+
+        Examples
+        --------
+        >>> import fastcos
+        >>> found = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
+        >>> found.to_arrow().column_names
+        ['query', 'rank', 'neighbor', 'score']
+        """
+        return as_frame("pyarrow", self._columns(ids, query_ids))
+
+    def _columns(self, ids: Any, query_ids: Any) -> dict[str, npt.NDArray[Any]]:
         queries, columns = np.nonzero(self.indices >= 0)
         items = self.indices[queries, columns]
-        return pd.DataFrame(
-            {
-                "query": _named("query_ids", query_ids, queries, len(self.indices)),
-                "rank": columns + 1,
-                "neighbor": _named("ids", ids, items, int(items.max(initial=-1)) + 1),
-                "score": self.scores[queries, columns],
-            }
-        )
+        return {
+            "query": _named("query_ids", query_ids, queries, len(self.indices)),
+            "rank": columns + 1,
+            "neighbor": _named("ids", ids, items, int(items.max(initial=-1)) + 1),
+            "score": self.scores[queries, columns],
+        }
+
+
+def as_frame(library: str, columns: dict[str, npt.NDArray[Any]]) -> Any:
+    """Return columns as a table of pandas, polars or pyarrow."""
+    try:
+        module = importlib.import_module(library)
+    except ImportError:
+        raise ImportError(f"this table needs {library}: pip install {library}") from None
+    make = module.table if library == "pyarrow" else module.DataFrame
+    return make(columns)
 
 
 def listed(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table:

@@ -1,5 +1,7 @@
 """The gate for numbers: arrays, tensors, Arrow and table columns become one NumPy array, exactly.
 
+Other libraries may export by Arrow's C data interface or by DLPack.
+
 Every entry point for rows passes it. What has no single exact reading is refused with the call
 that helps. A library is recognised only if the caller has imported it; none is imported here.
 """
@@ -67,6 +69,11 @@ def from_container(name: str, values: Any) -> Any:
         return np.column_stack(columns) if columns else np.empty((0, 0))
     if hasattr(values, "columns") and hasattr(values, "dtypes"):  # pandas, polars
         _check_columns(name, [str(column) for column in values.columns])
+    if not hasattr(values, "__array__"):
+        if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
+            return _from_arrow_capsule(name, values)
+        if hasattr(values, "__dlpack__"):
+            return _from_dlpack(name, values)
     return values
 
 
@@ -113,6 +120,30 @@ def from_arrow(name: str, column: Any) -> Array:
         raise ValueError(f"{name} must have rows of one length, got lists that differ")
     entries = from_arrow(name, column.flatten())
     return np.asarray(entries.reshape(len(column), int(lengths[0]) if len(lengths) else 0))
+
+
+def _from_arrow_capsule(name: str, values: Any) -> Any:
+    """Return what any library exports by Arrow's C data interface: a column, or a table."""
+    try:
+        import pyarrow as arrow
+    except ImportError:
+        raise TypeError(f"{name} of Arrow data needs pyarrow: pip install pyarrow") from None
+    if hasattr(values, "__arrow_c_stream__"):
+        column = arrow.chunked_array(values)
+    else:
+        column = arrow.chunked_array([arrow.array(values)])
+    is_table = arrow.types.is_struct(column.type)
+    return from_container(name, arrow.Table.from_struct_array(column) if is_table else column)
+
+
+def _from_dlpack(name: str, values: Any) -> Array:
+    """Return a tensor of any library in main memory, without a copy."""
+    try:
+        return np.from_dlpack(values)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name} must be numbers in main memory, got a tensor that NumPy cannot read: {error}"
+        ) from None
 
 
 def _from_torch(name: str, tensor: Any, torch: Any) -> Array:

@@ -115,6 +115,21 @@ def test_neighbors_to_pandas_leaves_padding_out():
     assert named["query"].tolist() == ["x", "x", "y"]
 
 
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_neighbors_have_the_same_columns_in_every_library(library):
+    pytest.importorskip(library, reason=f"{library} is an extra")
+    to = "to_arrow" if library == "pyarrow" else "to_polars"
+    expected = NEIGHBORS.to_pandas(ids=["a", "b", "c"])
+    found = getattr(NEIGHBORS, to)(ids=["a", "b", "c"])
+    pd.testing.assert_frame_equal(found.to_pandas(), expected, check_dtype=False)
+    index = fastcos.SimilarityIndex().fit(np.eye(2), ids=["a", "b"]).search(np.eye(2), k=1)
+    pd.testing.assert_frame_equal(
+        getattr(index, to)(query_ids=["x", "y"]).to_pandas(),
+        index.to_pandas(query_ids=["x", "y"]),
+        check_dtype=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("given", "line"),
     [
