@@ -283,7 +283,7 @@ class _Job:
 
     def _has_ended(self, seconds: float) -> bool:
         """Whether no helping thread runs a block, after seconds at most; -1 waits for that."""
-        # an interrupt between acquire and release leaves the lock held, when no block runs any more;
+        # an interrupt between acquire and release leaves the lock held, once no block runs;
         # every one comes there if signals restart system calls, as after an import of polars
         with self._lock:
             if self._running == 0:
