@@ -153,3 +153,37 @@ def test_fail_under_unchanged_requires_an_old_version(files):
         run(files / "items.npy", "--fail-under", "unchanged=0.5")
     with pytest.raises(ValueError, match="--old-users must be left out without --against"):
         run(files / "items.npy", "--old-users", files / "users.npy", "--out", files / "out")
+
+
+def test_audit_explore_writes_a_page_of_named_items(files):
+    (files / "names.txt").write_text("3\n5\n\nabsent\n119\n")
+    page = files / "page.html"
+    arguments = (files / "items.npy", "--k", 5, "--out", files / "out", "--explore", page)
+    assert run(*arguments) == 0
+    text = page.read_text("utf8")
+    assert "All 120 items." in text
+    assert "Without users the page has no predictions" in text
+    assert run(*arguments, "--users", files / "users.npy", "--explore-items",
+               files / "names.txt") == 0  # fmt: skip
+    text = page.read_text("utf8")
+    assert "3 of 120 items, as named." in text
+    assert "Without users" not in text
+
+
+def test_audit_explore_with_wrong_input_is_one_line(files, capsys):
+    np.save(files / "one.npy", np.ones((1, 4)))
+    np.save(files / "nan.npy", np.full((20, 4), np.nan))
+    (files / "empty.txt").write_text("absent\n")
+    out = ("--out", files / "out")
+    for arguments, message in (
+        ((files / "one.npy", "--explore", files / "p.html"), "at least 2 rows, got 1"),
+        ((files / "nan.npy", "--explore", files / "p.html"), "must be finite"),
+        ((files / "items.npy", "--explore", files), "--explore must be a regular file"),
+        ((files / "items.npy", "--explore-items", files / "empty.txt"), "without --explore"),
+        ((files / "items.npy", "--explore", files / "p.html", "--explore-items",
+          files / "empty.txt"), "--explore-items must name items of"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message) as raised:
+            run(*arguments, *out)
+        assert "\n" not in str(raised.value)
+    assert not (files / "p.html").exists()

@@ -203,6 +203,11 @@ def test_figure_page_of_the_paper(browser, tmp_path):
     assert browser.execute_script(pixels) != before
     assert text(browser, "users") == predictions
     check_scores(browser, found)
+    times = browser.execute_script(
+        "return Array.from({length: 20}, (_, i) => { const start = performance.now();"
+        "explore.state.b = -i / 40; explore.refresh(); return performance.now() - start; })"
+    )
+    assert min(times) < 50  # ms of all that a move redraws; a busy machine is slower at times
     check_silent(browser)
 
 
@@ -262,14 +267,48 @@ def test_items_page_of_few_items_without_users(browser, given, tmp_path):
 
 
 def test_items_page_says_what_it_leaves_out():
-    rows = np.random.default_rng(0).standard_normal((120, 3000)).astype(np.float32)
-    page = items_page(rows, popularity=np.arange(120))
-    assert "The 93 most popular of 120 items; the page leaves out 27." in page
-    assert order_of(page)[0] == 119
+    rows = np.random.default_rng(0).standard_normal((290, 1000)).astype(np.float32)
+    page = items_page(rows, popularity=np.arange(290))
+    assert "The 280 most popular of 290 items; the page leaves out 10." in page
+    assert order_of(page)[0] == 289
     assert len(page.encode()) < 2_500_000
     with pytest.raises(ValueError, match="items must have at least 2 rows, got 1"):
         items_page(rows[:1])
     with pytest.raises(ValueError, match="items must be finite"):
         items_page(np.full((4, 2), np.nan))
-    with pytest.raises(ValueError, match="rows must be 2 to 93 items of this width, got 100"):
-        items_page(rows, rows=range(100))
+    with pytest.raises(ValueError, match="rows must be 2 to 280 items of this width, got 285"):
+        items_page(rows, rows=range(285))
+
+
+def test_items_page_of_a_million_items_says_what_it_leaves_out():
+    rows = np.random.default_rng(1).standard_normal((10**6, 4)).astype(np.float32)
+    page = items_page(rows)
+    assert "The 2,000 first of 1,000,000 items (--popularity chooses the most popular)" in page
+    assert "leaves out 998,000" in page
+    assert len(page.encode()) < 2_500_000
+
+
+@pytest.mark.slow
+def test_items_page_of_two_thousand_named_items(browser, tmp_path):
+    rng = np.random.default_rng(2)
+    items, users = rng.standard_normal((2400, 50)), rng.standard_normal((500, 50))
+    names = [f"Film {number}, The (1994)" for number in range(2400)]
+    page = items_page(items, users, names=names, popularity=np.arange(2400), condition=1.1)
+    assert len(page.encode()) < 2_500_000
+    load(browser, page, tmp_path)
+    browser.execute_script(
+        "document.getElementById('search').value = 'film 1234'; "
+        "document.getElementById('find').requestSubmit()"
+    )
+    wait(browser, "return document.getElementById('item-name').textContent.startsWith('Film 1234')")
+    order = order_of(page)
+    place = order.tolist().index(1234)
+    rows = items[order].astype(np.float32)
+    certified = certified_neighbors(rows, 10, 1.1, family="rescaling").certified
+    assert browser.execute_script("return explore.certified()") == (
+        certified.ravel().astype(int).tolist()
+    )
+    marks = [cell.startswith("✓") for cell in browser.execute_script(
+        "return [...document.getElementById('under-i').rows].map((r) => r.cells[3].textContent)"
+    )]  # fmt: skip
+    assert marks == certified[place].tolist()

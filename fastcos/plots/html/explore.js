@@ -90,8 +90,8 @@
   }
 
   /* All products of rows, in tiles of 4 x 4: each number read is used four times. */
-  function products(of) {
-    const { values, d, n } = of, out = new Float32Array(n * n), whole = n - (n % 4);
+  function products(of, out = new Float32Array(of.n * of.n)) {
+    const { values, d, n } = of, whole = n - (n % 4);
     for (let i = 0; i < whole; i += 4) {
       const a = i * d, b = a + d, c = b + d, e = c + d;
       for (let j = i; j < whole; j += 4) {
@@ -136,66 +136,62 @@
   // ---- numbers ----
   function drawMap() {
     side = Math.min(N, Math.floor(Math.sqrt((2 * MAP_WORK) / rows.d)));
-    cosines = products(blockMeans(rows, side));
+    // memory of the last map is used again: collecting 8 MB took longer than a frame
+    const kept = cosines && cosines.length === side * side ? cosines : undefined;
+    cosines = products(blockMeans(rows, side), kept);
     paint(byId("map"), side, (i) => Math.max(0, Math.min(255, (cosines[i] * 127.5 + 128) | 0)),
       data.boundaries, Math.floor((state.item * side) / N));
   }
 
-  /* AUC, MAP@R and accuracy by rows. tally.add(i, cosines of row i); rows may come in any order. */
-  function tally(of, labels) {
-    const n = of.n, d = of.d, sizes = [];
-    const labelled = [], zero = new Uint8Array(n);
-    for (let i = 0; i < n; i++) {
-      if (labels[i] < 0) continue;
-      labelled.push(i);
+  /* AUC, MAP@R and accuracy by rows. tally.add(i, cosines of row i); rows may come in any order.
+     A key has a cosine in its upper 21 bits, the nearest first, and an item's place in the lower 11. */
+  function tally(of, given) {
+    const { n, d } = of, labels = Int32Array.from(given), sizes = [], zero = new Uint8Array(n);
+    const labelled = Int32Array.from(labels.keys()).filter((i) => labels[i] >= 0);
+    for (const i of labelled) {
       sizes[labels[i]] = (sizes[labels[i]] || 0) + 1;
       zero[i] = of.values.subarray(i * d, i * d + d).some((value) => value !== 0) ? 0 : 1;
     }
     const same = new Float64Array(BINS), other = new Float64Array(BINS);
     const keys = new Uint32Array(n), some = new Uint32Array(n), counts = new Uint32Array(1024);
+    const votes = new Uint8Array(sizes.length);
     let precisions = 0, right = 0, queries = 0;
 
     function add(i, line) {
-      const own = labels[i], R = sizes[own] - 1;
+      const own = labels[i], R = sizes[own] - 1, nearest = Math.min(NEIGHBOURS, labelled.length - 1);
       if (zero[i]) return;
-      const best = [];
       let count = 0;
       counts.fill(0);
-      for (const j of labelled) {
+      for (let t = 0; t < labelled.length; t++) {
+        const j = labelled[t];
         if (j === i) continue;
-        const cosine = Math.max(-1, Math.min(1, line[j])), match = labels[j] === own ? 1 : 0;
-        if (j > i && !zero[j])
-          (match ? same : other)[Math.min(BINS - 1, ((cosine + 1) * 0.5 * BINS) | 0)]++;
-        // ascending keys are descending cosines; the last bit is whether the label is the same
-        const key = ((Math.min(2147483647, (1 - cosine) * 1073741824) >>> 0) * 2 + match) >>> 0;
-        keys[count++] = key;
-        counts[key >>> 22]++;
-        if (best.length < NEIGHBOURS || cosine > best[best.length - 1][0]) {
-          let at = best.length;
-          while (at > 0 && best[at - 1][0] < cosine) at--;
-          best.splice(at, 0, [cosine, labels[j]]);
-          if (best.length > NEIGHBOURS) best.pop();
-        }
+        const far = ((1 - Math.max(-1, Math.min(1, line[j]))) * 1048575) | 0;
+        if (j > i && zero[j] === 0) (labels[j] === own ? same : other)[far >>> 5]++;
+        keys[count++] = (far << 11) | j;
+        counts[far >>> 11]++;
       }
       if (R < 1) return;
       queries++;
       let bin = 0, seen = 0, kept = 0;
-      while (bin < 1023 && (seen += counts[bin]) < R) bin++;
+      while (bin < 1023 && (seen += counts[bin]) < Math.max(R, nearest)) bin++;
       for (let t = 0; t < count; t++) if (keys[t] >>> 22 <= bin) some[kept++] = keys[t];
       const sorted = some.subarray(0, kept).sort();
-      let hits = 0, sum = 0;
-      for (let rank = 0; rank < R; rank++) if (sorted[rank] & 1) sum += ++hits / (rank + 1);
+      let hits = 0, sum = 0, chosen = labels[sorted[0] & 2047];
+      for (let rank = 0; rank < R; rank++)
+        if (labels[sorted[rank] & 2047] === own) sum += ++hits / (rank + 1);
       precisions += sum / R;
-      const votes = {};
-      best.forEach(([, label]) => { votes[label] = (votes[label] || 0) + 1; });
-      let chosen = best[0][1];
-      best.forEach(([, label]) => { if (votes[label] > votes[chosen]) chosen = label; });
+      votes.fill(0);
+      for (let rank = 0; rank < nearest; rank++) votes[labels[sorted[rank] & 2047]]++;
+      for (let rank = 0; rank < nearest; rank++) {
+        const label = labels[sorted[rank] & 2047];
+        if (votes[label] > votes[chosen]) chosen = label;
+      }
       right += chosen === own ? 1 : 0;
     }
 
     function result() {
       let below = 0, wins = 0, nSame = 0;
-      for (let bin = 0; bin < BINS; bin++) {
+      for (let bin = BINS - 1; bin >= 0; bin--) {
         wins += same[bin] * (below + other[bin] / 2);
         below += other[bin];
         nSame += same[bin];

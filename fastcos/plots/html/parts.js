@@ -13,6 +13,8 @@ window.fastcos = (() => {
     "f4a582", "d6604d", "b2182b", "67001f"]);
   const SEQUENTIAL = scale(["00224e", "35456c", "666970", "948e77", "c8b866", "fee838"]);
 
+  const images = new WeakMap(); // of each canvas, used again
+
   /* Numbers of base64 text, little-endian as all browsers are. */
   function numbers(text, Kind = Float32Array) {
     return new Kind(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
@@ -33,13 +35,16 @@ window.fastcos = (() => {
      enlarged, so that lines cover little of it. */
   function paint(canvas, side, level, boundaries, row) {
     const times = Math.max(1, Math.floor(400 / side)), size = times * side;
-    const image = new ImageData(size, size), pixels = new Uint32Array(image.data.buffer);
+    if (canvas.width !== size || !images.has(canvas)) {
+      canvas.width = canvas.height = size;
+      images.set(canvas, new ImageData(size, size));
+    }
+    const image = images.get(canvas), pixels = new Uint32Array(image.data.buffer);
     for (let y = 0, at = 0; y < size; y++) {
       const first = Math.floor(y / times) * side;
       if (times === 1) for (let x = 0; x < size; x++) pixels[at++] = DIVERGING[level(first + x)];
       else for (let x = 0; x < size; x++) pixels[at++] = DIVERGING[level(first + Math.floor(x / times))];
     }
-    if (canvas.width !== size) canvas.width = canvas.height = size;
     const context = canvas.getContext("2d"), middle = Math.floor((row + 0.5) * times);
     context.putImageData(image, 0, 0);
     context.fillStyle = "#000";
