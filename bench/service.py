@@ -49,12 +49,18 @@ BLOCK = 1 << 16  # rows that are made at once
 class Served:
     """The index of a library, as the application calls that of fastcos."""
 
-    def __init__(self, index, n_items):
-        self.index, self.n_items_ = index, n_items
+    def __init__(self, index, items):
+        self.index, self.items, self.n_items_ = index, items, len(items)
 
     def search(self, vectors, k, n_threads):
         indices, scores = self.index.read(self.index.find(self.index.encode(vectors), k))
-        return SimpleNamespace(ids=indices.astype(str), scores=scores)
+        return SimpleNamespace(ids=indices, scores=scores)
+
+    def vectors_of(self, ids):
+        return self.items[ids]
+
+    def ids_of(self, positions):
+        return np.array(positions)
 
 
 def hnswlib_index(items, folder, least_recall):
@@ -128,7 +134,7 @@ def recall(found, items, chosen, best):
 
 
 def mapped_items(folder):
-    return np.load(folder / "current" / "items.npy", mmap_mode="r")
+    return np.load(folder / "items.npy", mmap_mode="r")
 
 
 def serve(library, folder):
@@ -137,9 +143,8 @@ def serve(library, folder):
     if index_of is not None:
         # copied: what building reads of a mapped file would count as resident
         index, items = index_of(np.array(mapped_items(folder)), folder), mapped_items(folder)
-        batches = retrieval_service.Batches(Served(index, len(items)))
-        numbers = {str(number): number for number in range(len(items))}
-        retrieval_service.loaded = lambda _: retrieval_service.Retrieval(batches, items, numbers)
+        batches = retrieval_service.Batches(Served(index, items))
+        retrieval_service.loaded = lambda _: batches
     application = retrieval_service.service(folder)
     uvicorn.run(application, port=PORT, log_level="error", access_log=False)
 
@@ -190,7 +195,8 @@ def make(folder, n, d):
     items = np.empty((n, d), np.float32)
     for first in range(0, n, BLOCK):
         items[first : first + BLOCK] = clustered(min(BLOCK, n - first), d, random)
-    retrieval_service.publish(folder, items, np.arange(n).astype(str))
+    np.save(folder / "items.npy", items)
+    retrieval_service.publish(folder, items, np.arange(n))
     chosen = np.random.default_rng(1).choice(n, CHOSEN, replace=False)
     # an item itself is the first
     best = fastcos.top_k(items[chosen], items, K + 1).scores[:, -1]

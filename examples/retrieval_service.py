@@ -1,43 +1,59 @@
-"""A retrieval service: exact top-k over HTTP, with health, readiness and reload without downtime.
+"""A retrieval service for a shop: exact top-k over HTTP, with filters, changes and metrics.
 
     python examples/retrieval_service.py make /tmp/index --items 100000 --dimensions 64
     INDEX=/tmp/index uvicorn --app-dir examples retrieval_service:app
-    curl 'localhost:8000/items/7/similar?k=3'
-    python examples/retrieval_service.py add /tmp/index --items 1000    # another process
+    curl 'localhost:8000/items/7/similar?k=3&exclude=12&exclude=40'
+    curl -X POST localhost:8000/items -H 'content-type: application/json' \
+         -d '{"ids": [7], "vectors": [[...]]}'
+    fastcos index add /tmp/index/current/index today.parquet    # another process
     curl -X POST localhost:8000/refresh
 
-Needs fastapi and an ASGI server. The folder holds one folder per version (``index``, ``items.npy``,
-``ids.npy``) and the link ``current``, which ``publish`` moves only when a version is complete.
+Needs fastapi and an ASGI server. The folder holds one index per version and the link ``current``,
+which ``publish`` moves only when a version is complete. With REFRESH=5 the service takes up every
+five seconds what other processes saved.
 """
 
 import argparse
 import os
 import tempfile
 import threading
-from collections import deque
-from collections.abc import AsyncIterator
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Query, Response
 from pydantic import BaseModel, Field
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import fastcos
+
+Id: TypeAlias = int | str
+Hits: TypeAlias = list[dict[str, object]]
 
 MAX_K = 100
 # multiply-adds of a search up to which two threads are no faster than one: 1 to 4 ms
 SMALL = 2**24
+# upper ends of the latency histogram, in seconds
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 
 class Request:
-    """Queries of one request, and its answer."""
+    """Queries of one request, what they must not find, and its answer."""
 
-    def __init__(self, vectors: np.ndarray, k: int) -> None:
-        self.vectors = vectors
-        self.k = k
-        self.answer: list[list[dict[str, object]]] | None = None
+    def __init__(
+        self,
+        vectors: np.ndarray,
+        k: int,
+        exclude: Sequence[Sequence[Id]] | None = None,
+        allowed: Sequence[Id] | None = None,
+    ) -> None:
+        self.vectors, self.k = vectors, k
+        self.exclude, self.allowed = exclude, allowed
+        self.answer: list[Hits] | None = None
         self.error: Exception | None = None
 
 
@@ -46,7 +62,8 @@ class Batches:
 
     A search of 64 queries takes four times as long as one, not 64 times: it reads the items once.
     One thread at a time searches, for all that wait; while it does, others gather for the next
-    search. A request that comes alone waits for nobody.
+    search. A request that comes alone waits for nobody. Requests that allow only some items are
+    searched on their own.
     """
 
     def __init__(self, index: fastcos.SimilarityIndex) -> None:
@@ -54,26 +71,45 @@ class Batches:
         self._waiting: deque[Request] = deque()
         self._one_search = threading.Lock()
 
-    def search(self, vectors: np.ndarray, k: int) -> list[list[dict[str, object]]]:
+    def search(
+        self,
+        vectors: np.ndarray,
+        k: int,
+        exclude: Sequence[Sequence[Id]] | None = None,
+        allowed: Sequence[Id] | None = None,
+    ) -> list[Hits]:
         """Return ids and scores of the k nearest items of each vector, best first."""
-        request = Request(vectors, k)
+        request = Request(vectors, k, exclude, allowed)
         self._waiting.append(request)
         with self._one_search:
             # whoever had the lock before may have answered this request too
             if request.answer is None and request.error is None:
-                self._answer([self._waiting.popleft() for _ in range(len(self._waiting))])
+                waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
+                self._answer([one for one in waiting if one.allowed is None])
+                for one in waiting:
+                    if one.allowed is not None:
+                        self._answer([one])
         if request.error is not None:
             raise request.error
         assert request.answer is not None
         return request.answer
 
     def _answer(self, batch: list[Request]) -> None:
+        if not batch:
+            return
         try:
             vectors = np.concatenate([request.vectors for request in batch])
+            filters: dict[str, object] = {}
+            if any(request.exclude for request in batch):
+                filters["exclude_ids"] = [
+                    ids for one in batch for ids in (one.exclude or [()] * len(one.vectors))
+                ]
+            if batch[0].allowed is not None:
+                filters["allowed_ids"] = batch[0].allowed
             work = vectors.size * self.index.n_items_
-            found = self.index.search(
-                vectors, max(request.k for request in batch), n_threads=1 if work < SMALL else None
-            )
+            n_threads = 1 if work < SMALL else None
+            k = max(request.k for request in batch)
+            found = self.index.search(vectors, k, n_threads=n_threads, **filters)
             ids, scores = found.ids.tolist(), found.scores.tolist()
         except Exception as error:
             if len(batch) > 1:  # the fault of one request is not that of the others
@@ -89,26 +125,104 @@ class Batches:
                 [
                     {"id": name, "score": score}
                     for name, score in zip(names[: request.k], values[: request.k], strict=True)
-                    if name  # "" stands for no item
+                    if name not in ("", -1)  # which stand for no item
                 ]
                 for names, values in zip(ids[rows], scores[rows], strict=True)
             ]
             first = rows.stop
 
 
-class Retrieval(NamedTuple):
-    """One version of the index: readers hold it for the length of a request."""
+class Metrics:
+    """Counts of requests and a histogram of their latency, as Prometheus reads them."""
 
-    batches: Batches
-    items: np.ndarray
-    number_of: dict[str, int]
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, int]] = Counter()
+        self._buckets = np.zeros(len(BUCKETS) + 1, np.int64)
+        self._seconds = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, path: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        with self._lock:
+            self._counts[path, status] += 1
+            self._buckets[np.searchsorted(BUCKETS, seconds)] += 1
+            self._seconds += seconds
+
+    def text(self, n_items: int) -> str:
+        """Return the metrics in the text format of Prometheus."""
+        with self._lock:
+            counts, buckets, seconds = dict(self._counts), self._buckets.cumsum(), self._seconds
+        lines = ["# TYPE fastcos_requests_total counter"]
+        lines += [
+            f'fastcos_requests_total{{path="{path}",status="{status}"}} {count}'
+            for (path, status), count in sorted(counts.items())
+        ]
+        lines.append("# TYPE fastcos_request_seconds histogram")
+        for edge, count in zip((*BUCKETS, "+Inf"), buckets.tolist(), strict=True):
+            lines.append(f'fastcos_request_seconds_bucket{{le="{edge}"}} {count}')
+        lines += [
+            f"fastcos_request_seconds_sum {seconds:.6f}",
+            f"fastcos_request_seconds_count {buckets[-1]}",
+            "# TYPE fastcos_items gauge",
+            f"fastcos_items {n_items}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+class Measured:
+    """Adds each request to the metrics, by its route, not by what is in its path."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and count its answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            path = getattr(scope.get("route"), "path", "unknown")
+            self._metrics.add(path, status, time.perf_counter() - started)
 
 
 class Vectors(BaseModel):
-    """Queries as the model embeds them."""
+    """Queries as the model embeds them; ids that each, or all, must not or may find."""
 
     vectors: list[list[float]]
     k: Annotated[int, Field(ge=1, le=MAX_K)] = 10
+    exclude: list[list[Id]] | None = None
+    allowed: list[Id] | None = None
+
+
+class Similar(BaseModel):
+    """Items whose neighbours are wanted; ids that each, or all, must not or may find."""
+
+    ids: list[Id]
+    k: Annotated[int, Field(ge=1, le=MAX_K)] = 10
+    exclude: list[list[Id]] | None = None
+    allowed: list[Id] | None = None
+
+
+class Items(BaseModel):
+    """Items to add, or to replace where the index has their ids."""
+
+    ids: list[Id]
+    vectors: list[list[float]]
+
+
+class Gone(BaseModel):
+    """Items to remove."""
+
+    ids: list[Id]
 
 
 def publish(folder: Path, items: np.ndarray, ids: np.ndarray) -> None:
@@ -116,52 +230,113 @@ def publish(folder: Path, items: np.ndarray, ids: np.ndarray) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     version = Path(tempfile.mkdtemp(prefix="version-", dir=folder))
     fastcos.SimilarityIndex().fit(items, ids).save(version / "index")
-    np.save(version / "items.npy", items)
-    np.save(version / "ids.npy", ids)
     link = folder / f"{version.name}.link"
     link.symlink_to(version.name)
     link.replace(folder / "current")  # atomic: readers see the old version or the new one
 
 
-def extend(folder: Path, items: np.ndarray, ids: np.ndarray) -> None:
-    """Add items to the current version, or replace those with these ids; writes only what is new.
-
-    A service takes them up by ``POST /refresh``. They are found from then on; their neighbours are
-    those of their vectors (``POST /search``), until the next ``publish``.
-    """
-    path = (folder / "current").resolve(strict=True) / "index"
-    index = fastcos.SimilarityIndex.open(path)
-    index.upsert(items, ids)
-    index.save(path)  # atomic; refused if another writer saved meanwhile
+def current_index(folder: Path) -> Path:
+    """Return the directory of the current version's index, as ``fastcos index`` takes it."""
+    return (folder / "current").resolve(strict=True) / "index"
 
 
-def loaded(folder: Path) -> Retrieval:
+def loaded(folder: Path) -> Batches:
     """Map the current version and search once, so that no request waits for anything."""
-    version = (folder / "current").resolve(strict=True)
-    index = fastcos.SimilarityIndex.open(version / "index")
-    items = np.load(version / "items.npy", mmap_mode="r")
-    ids = np.load(version / "ids.npy").tolist()
-    index.search(items[:1], k=1, n_threads=1)
-    return Retrieval(Batches(index), items, {name: number for number, name in enumerate(ids)})
+    index = fastcos.SimilarityIndex.open(current_index(folder))
+    index.search(np.ones(index.n_features_in_, np.float32), k=1, n_threads=1)
+    return Batches(index)
 
 
-def service(folder: Path) -> FastAPI:
+def service(folder: Path, refresh_seconds: float = 0.0) -> FastAPI:
     """Return the application that serves the folder."""
-    current: list[Retrieval] = []  # empty until ready, then one
-    one_reload = threading.Lock()
+    current: list[Batches] = []  # empty until ready, then one
+    one_writer, metrics, stopped = threading.Lock(), Metrics(), threading.Event()
+
+    def refreshed() -> bool:
+        with one_writer:
+            return served().index.refresh()
+
+    def keep_fresh() -> None:
+        while not stopped.wait(refresh_seconds):
+            try:
+                refreshed()
+            except (OSError, ValueError) as error:  # it serves the old items on
+                print(f"kept the old items: {error}", flush=True)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         current.append(loaded(folder))
+        if refresh_seconds:
+            threading.Thread(target=keep_fresh, daemon=True).start()
         yield
+        stopped.set()
         current.clear()
 
     app = FastAPI(title="retrieval", lifespan=lifespan)
+    app.add_middleware(Measured, metrics=metrics)
 
-    def served() -> Retrieval:
+    def served() -> Batches:
         if not current:
             raise HTTPException(503, "no index is loaded")
         return current[0]
+
+    def id_of(text: Id) -> Id:
+        """The id as the index has it: a number where its ids are numbers."""
+        ids = served().index.ids_of([-1])
+        try:
+            return int(text) if ids.dtype.kind == "i" else str(text)
+        except ValueError:
+            return text  # no id of this index: 404
+
+    def neighbors(
+        ids: Sequence[Id], k: int, exclude: list[list[Id]] | None, allowed: list[Id] | None
+    ) -> list[Hits]:
+        """The k nearest of each item, without itself; 404 for an item that is not there."""
+        batches, names = served(), [id_of(one) for one in ids]
+        try:
+            vectors = batches.index.vectors_of(names)
+        except (TypeError, ValueError):
+            gone = next((one for one in names if one not in batches.index), names)
+            raise HTTPException(404, f"no item {gone!r}") from None
+        others = exclude or [[]] * len(names)
+        if len(others) != len(names):
+            raise HTTPException(422, f"exclude must have a list for each of {len(names)} ids")
+        # itself is excluded as the others are; alone it is left out of k + 1, which is faster
+        if not any(others) and allowed is None:
+            answers = batches.search(vectors, k + 1)
+            pairs = zip(names, answers, strict=True)
+            return [[hit for hit in hits if hit["id"] != own][:k] for own, hits in pairs]
+        bought = [[own, *map(id_of, one)] for own, one in zip(names, others, strict=True)]
+        return searched(vectors, k, bought, allowed)
+
+    def searched(
+        vectors: np.ndarray, k: int, exclude: list[list[Id]] | None, allowed: list[Id] | None
+    ) -> list[Hits]:
+        try:
+            return served().search(
+                vectors,
+                k,
+                None if exclude is None else [[id_of(one) for one in ids] for ids in exclude],
+                None if allowed is None else [id_of(one) for one in allowed],
+            )
+        except (TypeError, ValueError) as error:  # it names the argument, the rule and what came
+            raise HTTPException(422, str(error)) from None
+
+    def changed(change: Callable[[fastcos.SimilarityIndex], object]) -> dict[str, object]:
+        """Change the index and save it; what another writer saved meanwhile is taken up first."""
+        with one_writer:
+            index = served().index
+            try:
+                index.refresh()
+                change(index)
+            except (TypeError, ValueError) as error:
+                raise HTTPException(422, str(error)) from None
+            try:
+                index.save(current_index(folder))
+            except (OSError, ValueError) as error:  # a full disk, or another writer was faster
+                current[:] = [loaded(folder)]
+                raise HTTPException(409, f"nothing was changed: {error}") from None
+            return {"items": index.n_items_}
 
     @app.get("/health")
     def health() -> dict[str, str]:
@@ -174,85 +349,98 @@ def service(folder: Path) -> FastAPI:
         if not current:
             response.status_code = 503
             return {"status": "no index"}
-        return {"status": "ready", "items": current[0].batches.index.n_items_}
+        return {"status": "ready", "items": current[0].index.n_items_}
+
+    @app.get("/metrics")
+    def metrics_text() -> Response:
+        """Counts, latency and items for Prometheus; each process reports its own."""
+        n_items = current[0].index.n_items_ if current else 0
+        return Response(metrics.text(n_items), media_type="text/plain; version=0.0.4")
 
     @app.get("/items/{name}/similar")
     def similar(
-        name: str, k: Annotated[int, Query(ge=1, le=MAX_K)] = 10
-    ) -> list[dict[str, object]]:
-        """The k items most similar to an item, without itself."""
-        version = served()
-        number = version.number_of.get(name)
-        if number is None:
-            raise HTTPException(404, f"no item {name!r}")
-        (found,) = version.batches.search(version.items[number : number + 1], k + 1)
-        return [other for other in found if other["id"] != name][:k]
+        name: str,
+        k: Annotated[int, Query(ge=1, le=MAX_K)] = 10,
+        exclude: Annotated[list[str] | None, Query()] = None,
+    ) -> Hits:
+        """The k items most similar to an item, without itself and without those excluded."""
+        return neighbors([name], k, None if exclude is None else [list(exclude)], None)[0]
+
+    @app.post("/similar")
+    def similar_of_many(items: Similar) -> list[Hits]:
+        """The k items most similar to each of many items."""
+        return neighbors(items.ids, items.k, items.exclude, items.allowed) if items.ids else []
 
     @app.post("/search")
-    def search(queries: Vectors) -> list[list[dict[str, object]]]:
+    def search(queries: Vectors) -> list[Hits]:
         """The k items most similar to each vector."""
-        version = served()
+        if not queries.vectors:
+            return []
         try:
             vectors = np.asarray(queries.vectors, dtype=np.float32)
-            return version.batches.search(vectors, queries.k)
-        except ValueError as error:  # the message names argument, rule and what came
-            raise HTTPException(422, str(error)) from None
+        except ValueError:
+            raise HTTPException(422, "vectors must be of one length") from None
+        return searched(vectors, queries.k, queries.exclude, queries.allowed)
+
+    @app.post("/items")
+    def upsert(items: Items) -> dict[str, object]:
+        """Add items, or replace those with these ids; on disk before the answer."""
+        ids = [id_of(one) for one in items.ids]
+        return changed(lambda index: index.upsert(np.asarray(items.vectors, np.float32), ids))
+
+    @app.delete("/items")
+    def remove(gone: Gone) -> dict[str, object]:
+        """Remove items; on disk before the answer."""
+        ids = [id_of(one) for one in gone.ids]
+        return changed(lambda index: index.remove(ids))
 
     @app.post("/refresh")
     def refresh() -> dict[str, object]:
-        """Take up what a writer saved to the current version."""
-        version = served()
-        with one_reload:
-            try:
-                is_new = version.batches.index.refresh()
-            except (OSError, ValueError) as error:
-                raise HTTPException(409, f"kept the old items: {error}") from None
-        return {"new": is_new, "items": version.batches.index.n_items_}
+        """Take up what another process saved to the current version."""
+        try:
+            is_new = refreshed()
+        except (OSError, ValueError) as error:
+            raise HTTPException(409, f"kept the old items: {error}") from None
+        return {"new": is_new, "items": served().index.n_items_}
 
     @app.post("/reload")
     def reload() -> dict[str, object]:
         """Load what the folder holds now; a folder that cannot be read changes nothing."""
-        with one_reload:
+        with one_writer:
             try:
-                fresh = loaded(folder)
+                current[:] = [loaded(folder)]  # requests under way finish on the old one
             except (OSError, ValueError) as error:
                 raise HTTPException(409, f"kept the old index: {error}") from None
-            current[:] = [fresh]  # requests under way hold the old one until they are done
-        return {"status": "ready", "items": fresh.batches.index.n_items_}
+        return {"status": "ready", "items": current[0].index.n_items_}
 
     return app
 
 
-def random_items(n_items: int, n_dimensions: int, seed: int) -> np.ndarray:
+def random_items(n: int, d: int, seed: int) -> np.ndarray:
     """Return items in 100 clusters, to try the service with."""
     rng = np.random.default_rng(seed)
-    centres = rng.standard_normal((100, n_dimensions))
-    noise = rng.standard_normal((n_items, n_dimensions))
-    items: np.ndarray = (centres[rng.integers(100, size=n_items)] + noise).astype(np.float32)
+    noise, centres = rng.standard_normal((n, d)), rng.standard_normal((100, d))
+    items: np.ndarray = (centres[rng.integers(100, size=n)] + noise).astype(np.float32)
     return items
 
 
-def make(folder: Path, n_items: int, n_dimensions: int, seed: int = 0) -> None:
-    """Publish an index of random items."""
-    publish(folder, random_items(n_items, n_dimensions, seed), np.arange(n_items).astype(str))
+def make(folder: Path, n: int, d: int, seed: int = 0) -> None:
+    """Publish random items with the ids 0 .. n-1."""
+    publish(folder, random_items(n, d, seed), np.arange(n))
 
 
 def __getattr__(name: str) -> FastAPI:
     """Make ``app`` for a server, from the folder in the variable INDEX."""
     if name != "app":
         raise AttributeError(name)
-    return service(Path(os.environ["INDEX"]))
+    return service(Path(os.environ["INDEX"]), float(os.environ.get("REFRESH", "0")))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Write an index of random items, or add some.")
-    parser.add_argument("command", choices=["make", "add"])
+    parser = argparse.ArgumentParser(description="Publish an index of random items.")
+    parser.add_argument("command", choices=["make"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--dimensions", type=int, default=64)
     given = parser.parse_args()
-    if given.command == "make":
-        make(given.folder, given.items, given.dimensions)
-    else:
-        new = random_items(given.items, given.dimensions, seed=1)
-        extend(given.folder, new, np.array([f"new-{number}" for number in range(given.items)]))
+    make(given.folder, given.items, given.dimensions)

@@ -6,6 +6,7 @@ import re
 import shlex
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -97,7 +98,18 @@ def scale_page(folder):
     return {"np": np, "fastcos": fastcos, "queries": queries}
 
 
+def serve_page(folder):
+    """A model as implicit fits it, and the ids of its items."""
+    random = np.random.default_rng(0)
+    model = SimpleNamespace(
+        item_factors=random.standard_normal((40, 6)), user_factors=random.standard_normal((30, 6))
+    )
+    item_ids = [318, *range(1000, 1039)]
+    return {"fastcos": fastcos, "model": model, "item_ids": item_ids, "bought": [1003, 7]}
+
+
 PREPARED = {
+    "docs/howto/serve.md": serve_page,
     "docs/howto/export.md": export_page,
     "docs/tutorial/movielens.md": movielens_page,
     "docs/scale.md": scale_page,

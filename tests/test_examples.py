@@ -89,11 +89,11 @@ def call(retrieval, folder):
 def nearest(items, query, k):
     units = items / np.linalg.norm(items, axis=1, keepdims=True)
     scores = units.astype(np.float64) @ (query / np.linalg.norm(query))
-    return [str(item) for item in np.argsort(-scores, kind="stable")[:k]]
+    return np.argsort(-scores, kind="stable")[:k].tolist()
 
 
-def test_service_returns_exact_neighbours(call, folder):
-    items = np.load(folder / "current" / "items.npy")
+def test_service_returns_exact_neighbours(retrieval, call):
+    items = retrieval.random_items(200, 8, seed=0)
     _, similar = call("/items/7/similar?k=3")
     assert [one["id"] for one in similar] == nearest(items, items[7], 4)[1:]
     queries = np.random.default_rng(1).standard_normal((2, 8))
@@ -105,13 +105,16 @@ def test_service_returns_exact_neighbours(call, folder):
 def test_service_takes_up_what_a_writer_process_saved(call, folder):
     vector = np.random.default_rng(2).standard_normal(8)
     assert call("/refresh", {}) == (200, {"new": False, "items": 200})
-    command = [sys.executable, EXAMPLES / "retrieval_service.py", "add", folder]
-    subprocess.run([*command, "--items", "40", "--dimensions", "8"], check=True)
+    new = np.random.default_rng(3).standard_normal((40, 8))
+    np.savez(folder / "new.npz", ids=np.arange(1000, 1040), vectors=new)
+    command = [sys.executable, "-c", "from fastcos.cli.main import entry_point; entry_point()"]
+    index = folder / "current" / "index"
+    subprocess.run([*command, "index", "add", index, folder / "new.npz"], check=True)
     _, before = call("/search", {"vectors": [vector.tolist()], "k": 100})
-    assert not any(one["id"].startswith("new") for one in before[0])
+    assert not any(one["id"] >= 1000 for one in before[0])
     assert call("/refresh", {}) == (200, {"new": True, "items": 240})
     _, after = call("/search", {"vectors": [vector.tolist()], "k": 100})
-    old = [one for one in after[0] if not one["id"].startswith("new")]
+    old = [one for one in after[0] if one["id"] < 1000]
     assert old == before[0][: len(old)]
     assert 60 <= len(old) < 100
     shutil.rmtree((folder / "current").resolve() / "index")
@@ -127,6 +130,77 @@ def test_service_reports_health_readiness_and_errors(call):
     status, answer = call("/search", {"vectors": [[1.0] * 9]})
     assert status == 422
     assert "queries" in answer["detail"]
+
+
+@pytest.mark.parametrize("kind", [int, str])
+def test_service_of_a_shop_filters_and_changes_items(retrieval, tmp_path, kind):
+    """Ids of both kinds, as fastcos index export writes them; the vector of an item changes."""
+    items = np.random.default_rng(5).standard_normal((600, 8)).astype(np.float32)
+    ids = np.arange(600) * 3 + 2
+    named = [kind(one) for one in ids]
+    retrieval.publish(tmp_path / "shop", items, ids if kind is int else ids.astype(str))
+
+    def found(answer):
+        status, hits = answer
+        assert status == 200, hits
+        return [hit["id"] for hit in hits]
+
+    with serving(retrieval.service(tmp_path / "shop")) as call:
+        similar = found(call(f"/items/{ids[7]}/similar?k=5"))
+        truth = [named[one] for one in nearest(items, items[7], 600)[1:]]
+        assert similar == truth[:5]
+        words = "&".join(f"exclude={one}" for one in similar[:3])
+        assert found(call(f"/items/{ids[7]}/similar?k=5&{words}")) == truth[3:8]
+        body = {"ids": named[7:9], "k": 4, "exclude": [similar[:2], []]}
+        assert found((200, call("/similar", body)[1][0])) == truth[2:6]
+        query = {"vectors": [items[7].tolist()] * 2, "k": 3, "exclude": [[named[7]], []]}
+        answers = [found((200, one)) for one in call("/search", query)[1]]
+        assert answers == [truth[:3], [named[7], *truth[:2]]]
+        query = {"vectors": [items[7].tolist()], "k": 3, "allowed": truth[50:60]}
+        assert found((200, call("/search", query)[1][0])) == truth[50:53]
+        assert call("/search", {"vectors": []}) == (200, [])
+        # 7 becomes like 500: each finds the other
+        change = {"ids": [named[7], kind(9999)], "vectors": [items[500].tolist()] * 2}
+        assert call("/items", change) == (200, {"items": 601})
+        for one, others in ((7, {500, 9999}), (500, {7, 9999})):
+            best = found(call(f"/items/{ids[one]}/similar?k=2"))
+            assert set(best) == {named[o] if o < 600 else kind(o) for o in others}
+        assert call("/items", {"ids": [named[500]]}, "DELETE") == (200, {"items": 600})
+        assert call(f"/items/{ids[500]}/similar")[0] == 404
+        assert found(call(f"/items/{ids[7]}/similar?k=1")) == [kind(9999)]
+        assert call("/items", {"ids": [named[500]]}, "DELETE")[0] == 422
+        assert call("/items", {"ids": [named[1]], "vectors": [[1.0] * 9]})[0] == 422
+    with serving(retrieval.service(tmp_path / "shop")) as call:  # what was changed is on disk
+        assert call("/ready")[1]["items"] == 600
+        assert found(call(f"/items/{ids[7]}/similar?k=1")) == [kind(9999)]
+
+
+def test_service_reports_metrics_to_prometheus(call):
+    call("/items/7/similar")
+    call("/items/nobody/similar")
+    with urllib.request.urlopen(call.url + "/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    path = 'path="/items/{name}/similar"'
+    for line in (
+        f'fastcos_requests_total{{{path},status="200"}} 1',
+        f'fastcos_requests_total{{{path},status="404"}} 1',
+        'fastcos_request_seconds_bucket{le="+Inf"} 2',
+        "fastcos_request_seconds_count 2",
+        "fastcos_items 200",
+    ):
+        assert line in text.splitlines()
+
+
+def test_service_refreshes_itself(retrieval, folder):
+    with serving(retrieval.service(folder, refresh_seconds=0.05)) as call:
+        index = fastcos.SimilarityIndex.open(retrieval.current_index(folder))
+        index.remove([7])
+        index.save(retrieval.current_index(folder))
+        until = time.monotonic() + 30
+        while call("/ready")[1]["items"] != 199:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert call("/items/7/similar")[0] == 404
 
 
 def test_service_is_not_ready_before_loading(retrieval, folder):
@@ -186,8 +260,7 @@ class SlowFirstSearch:
 def test_requests_that_wait_together_get_their_own_answers(retrieval, is_one_wrong):
     rng = np.random.default_rng(3)
     items = rng.standard_normal((50, 6)).astype(np.float32)
-    names = np.arange(50).astype(str)
-    index = SlowFirstSearch(fastcos.SimilarityIndex().fit(items, names))
+    index = SlowFirstSearch(fastcos.SimilarityIndex().fit(items))
     batches, answers = retrieval.Batches(index), {}
     sent = [rng.standard_normal((n, 6)).astype(np.float32) for n in (1, 3, 0, 2, 1)]
     wrong = len(sent) if is_one_wrong else None
@@ -243,6 +316,23 @@ def test_gate_passes_rescaled_model_and_fails_other_model(tmp_path):
     status, _, err = ran("gate_embeddings", tmp_path / "old.npz", tmp_path / "other.npz")
     assert status == 1
     assert "failed: Jaccard@10 is less than 0.6" in err
+
+
+@pytest.mark.parametrize("value", ["clicks", ""])
+def test_recommender_runs_from_comparison_to_service(value, tmp_path):
+    """The whole job on small data; with implicit, against its own answers."""
+    pytest.importorskip("uvicorn", reason="the service needs a server")
+    rng = np.random.default_rng(0)
+    taste, kinds = rng.dirichlet([0.2] * 4, 700), rng.integers(4, size=90)
+    likes = rng.random((700, 90)) < taste[:, kinds] * rng.random(90)
+    lines = [f"u{u},{11 * i + 5},{rng.integers(1, 4)}" for u, i in np.argwhere(likes)]
+    (tmp_path / "seen.csv").write_text("user,item,clicks\n" + "\n".join(lines) + "\n")
+    words = (tmp_path / "seen.csv", "--value", value, "--rank", 8, "--days", 3)
+    words = (*words, "--folder", tmp_path / "shop", "--port", 8791 + bool(value))
+    status, out, err = ran("recommender", *words)
+    assert status == 0, out + err
+    assert out.endswith("all commands ended with 0, and all answers are right\n")
+    assert "the service after changes and a restart: right" in out
 
 
 def test_load_test_counts_answers_of_service(call):
