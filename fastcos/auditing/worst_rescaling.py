@@ -171,6 +171,7 @@ class MapSearch:
         # bests of earlier conditions are starts of later ones
         self._known: list[Any] = []
 
+    @parallel.one_blas_thread()
     def worst(self, condition: float) -> WorstRescaling:
         """The rescaling of this condition that loses most edges."""
         edges, d = self._searched, self._searched.units.shape[1]
@@ -186,6 +187,7 @@ class MapSearch:
         self._known = [weights > 1]
         return self._result(condition, np.sqrt(weights))
 
+    @parallel.one_blas_thread()
     def worst_linear(self, rescaling: WorstRescaling) -> WorstRescaling:
         """The linear map of a rescaling's condition that loses most edges: it starts there."""
         edges, condition = self._searched, rescaling.condition
