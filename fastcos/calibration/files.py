@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastcos import io
+from fastcos import io, validation
 from fastcos.calibration.distribution import PairDistribution
 from fastcos.calibration.histogram import N_BINS
 from fastcos.calibration.rescaled import ThresholdRange
@@ -54,7 +54,8 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
         found = json.loads(Path(path).read_text("utf8"))
         if found["format"] != _FORMAT:
             raise ValueError(f"format must be {_FORMAT!r}, got {found['format']!r}")
-        counts, first = np.zeros(N_BINS, np.int64), int(found["first_bin"])
+        counts = np.zeros(N_BINS, np.int64)
+        first = validation.as_count("first_bin", found["first_bin"], 0, N_BINS - 1)
         counts[first : first + len(found["counts"])] = found["counts"]
         values = {field.name: found[field.name] for field in fields(kind)}
         tail, rescaling = values["tail"], values["rescaling"]
@@ -67,9 +68,49 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
             "tail": None if tail is None else Tail(**tail),
             "rescaling": None if rescaling is None else ThresholdRange.of(rescaling),
         }
+        _check(values)
         made = kind(**values)
         if counts.min() < 0 or counts.sum() != made.n_pairs:
             raise ValueError(f"counts must sum to {made.n_pairs}, got {counts.sum()}")
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise FastcosFormatError(f"{path} is no calibration: {error}") from None
     return made
+
+
+def _check(values: dict[str, Any]) -> None:
+    """Refuse values that no calibration has: what it computes later would fail, or mean nothing."""
+    for name in ("measure", "dataset"):
+        validation.as_instance(name, values[name], str, "a text")
+    for name in ("model", "model_version"):
+        validation.check_text(name, values[name] or None)
+    validation.as_flag("self_join", values["self_join"])
+    validation.as_real("fpr", values["fpr"], above=0, high=1)
+    validation.as_real("low", values["low"])
+    validation.as_real("width", values["width"], above=0)
+    n_queries = validation.as_count("n_queries", values["n_queries"])
+    validation.as_count("n_items", values["n_items"])
+    for name in ("n_zero", "n_duplicates"):
+        validation.as_count(name, values[name], 0)
+    validation.check_length("n_given", values["n_given"], 2, "queries and items")
+    for count in values["n_given"]:
+        validation.as_count("n_given", count)
+    shapes = {"levels": (6,), "independent": (6,), "query_counts": (6, n_queries)}
+    for name, shape in shapes.items():
+        validation.check_shape(name, values[name].shape, shape)
+    for name in ("independent", "query_counts"):
+        validation.as_real(name, values[name].min(), low=0)
+    validation.as_vector("levels", values["levels"], 6)
+    validation.as_vector("independent", values["independent"], 6)
+    if (tail := values["tail"]) is not None:
+        for name in ("start", "shape"):
+            validation.as_real(f"tail.{name}", getattr(tail, name))
+        for name in ("share", "scale"):
+            validation.as_real(f"tail.{name}", getattr(tail, name), above=0)
+        validation.as_real("tail.distance", tail.distance, low=0, high=1)
+        validation.as_count("tail.n_pairs", tail.n_pairs)
+    if (moved := values["rescaling"]) is not None:
+        validation.as_real("rescaling.fpr", moved.fpr, above=0, high=1)
+        validation.as_real("rescaling.condition", moved.condition, low=1)
+        validation.as_count("rescaling.n_rows", moved.n_rows)
+        for name in ("given", "low", "high", "bound_low", "bound_high"):
+            validation.as_real(f"rescaling.{name}", getattr(moved, name))

@@ -30,6 +30,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
+import fastcos
 from fastcos import CosineMF, LinearMF, SimilarityIndex, io
 from fastcos.linalg.shards import InteractionShards
 from fastcos.storage import FastcosFormatError, OccupiedError, checkpoint
@@ -153,6 +154,13 @@ def shards(path: Path) -> Any:
     return [rows.toarray().tolist() for _, rows in loaded.blocks()], loaded.user_ids.tolist()
 
 
+def calibration(path: Path) -> Any:
+    """What users do: load, ask for thresholds and chances, show the page's parts."""
+    found = fastcos.calibration.Calibration.load(path)
+    values = found.p_value([-1.0, 0.3, 0.9]).tolist(), found.threshold(0.01), found.verdict
+    return [*values, repr(found), found.reading(0.5), found.to_dict()]
+
+
 def saved_table(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "ratings.csv"
@@ -237,6 +245,7 @@ FORMATS = {
     ),
     **{f"index of {name}": Format(make, opened_index, False) for name, make in INDEXES.items()},
     "shards": Format(saved_table, shards, True),
+    "calibration": Format(lambda path: fastcos.calibrate(MANY[:60]).save(path), calibration, False),
     "half a search": Format(half_a_search, rest_of_a_search, False),
     "search": Format(lambda path: half_a_search(path, 8), rest_of_a_search, False),
 }
@@ -262,7 +271,7 @@ def damaged(content: bytes, random: Any) -> bytes:
 FORMATS |= {
     f"signed {name}": form._replace(has_checksum=False, is_signed=True)
     for name, form in FORMATS.items()
-    if name.startswith("index") or name in ("model", "cosine model", "shards")
+    if name.startswith("index") or name in ("model", "cosine model", "shards", "calibration")
 }
 STRANGE = [None, True, -1, 0, 3, 2**40, 2**63, 1e300, "", "x", "../secret", [], {}, [0], [-1, 3]]
 
@@ -332,7 +341,11 @@ def try_case(form: Format, whole: Path, copy: Path, expected: Any, random: Any) 
     copied(whole, copy)
     files = sorted(path for path in copy.rglob("*") if path.is_file()) or [copy]
     target = files[random.integers(len(files))]
-    if form.is_signed:
+    if form.is_signed and target == copy:  # a file of JSON without checksums
+        content = json.loads(target.read_text("utf8"))
+        change_value(content, random)
+        target.write_text(json.dumps(content), "utf8")
+    elif form.is_signed:
         damage_and_sign(target.parent, random)
     else:
         target.write_bytes(damaged(target.read_bytes(), random))
