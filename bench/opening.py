@@ -8,7 +8,6 @@ files are in the memory of the system, as after a first opening. A minute on two
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -44,10 +43,10 @@ print(json.dumps([1e3 * taken, resident() - before]))
 
 
 def run(checkout, code, *arguments):
-    """Run code with the fastcos of a checkout; return what it prints."""
+    """Run code in a checkout, whose fastcos is then imported; return what it prints."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": str(checkout)}, check=True, capture_output=True, text=True,
+        cwd=checkout, check=True, capture_output=True, text=True,
     )  # fmt: skip
     return done.stdout
 
@@ -75,4 +74,4 @@ if __name__ == "__main__":
     parser.add_argument("checkouts", nargs="*", type=Path, metavar="CHECKOUT")
     parser.add_argument("--items", type=int, default=1_000_000)
     given = parser.parse_args()
-    main([Path(__file__).parents[1], *given.checkouts], given.items)
+    main([Path(__file__).parents[1], *(one.absolute() for one in given.checkouts)], given.items)

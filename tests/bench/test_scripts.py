@@ -93,3 +93,11 @@ def test_published_predictions_are_within_a_quarter():
 def test_roofline_prints_selected_cases():
     table = output("bench.roofline -k Selection --processes 2")
     assert [line.split(" | ")[0] for line in table[4:]] == ["| Selection candidates=100000 k=100"]
+
+
+def test_opening_of_an_index_is_timed():
+    header, _, row = output("bench.opening --items 2000")
+    assert "open 2,000 x 128, ms" in header
+    milliseconds, mib = map(float, row.split("|")[2:4])
+    assert 0 < milliseconds < 10_000
+    assert mib < 100
