@@ -1,4 +1,4 @@
-"""Count wrong neighbours of dense rows: `python -m bench.dense_exactness [CASES]` prints JSON.
+"""Count wrong neighbours of dense rows: `python -m bench.dense_exactness [CASES [SEED]]`, JSON.
 
 A case is a pair (query, k); equal indices in equal order for k settle every smaller k too. The rows
 come from families that are hard for upper bounds, in sizes around the engine's blocks, as float32
@@ -145,6 +145,6 @@ def count_errors(n_cases, random_state=0):
 
 if __name__ == "__main__":
     segments.WORK_AS_GIVEN = 0  # small inputs take the ways of large ones, too
-    counts = count_errors(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+    counts = count_errors(*map(int, sys.argv[1:] or ["1000000"]))
     print(json.dumps(counts))
     sys.exit(bool(counts["wrong"]))
