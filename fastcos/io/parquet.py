@@ -120,12 +120,18 @@ class ParquetTable:
 
     def _refuse_bomb(self, metadata: Any) -> None:
         """Refuse a file whose columns expand too far: equal values take nearly no bytes."""
-        chunks = (
-            metadata.row_group(group).column(column)
-            for group in range(metadata.num_row_groups)
+        # pyarrow ends the process at damaged statistics of a column: only lists need their number
+        lists = [
+            column
             for column in range(metadata.num_columns)
-        )
-        needed = sum(max(8 * one.num_values, one.total_uncompressed_size) for one in chunks)
+            if metadata.schema.column(column).max_repetition_level
+        ]
+        needed = 0
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            values = group.num_rows * (metadata.num_columns - len(lists))
+            values += sum(group.column(column).num_values for column in lists)
+            needed += max(8 * values, group.total_byte_size)
         if needed > largest_size(self.path.stat().st_size):
             raise FastcosFormatError(
                 f"{self.path} must not expand more than {LARGEST_RATIO}-fold beyond "
