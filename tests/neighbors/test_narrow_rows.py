@@ -46,7 +46,7 @@ def test_narrow_rows_are_not_copied_as_a_whole():
     top_k(X[:9], X[:300], 3)
     tracemalloc.start()
     try:
-        top_k(X[:9], X, 3, working_memory=16)
+        top_k(X[:9], X, 3, working_memory=4)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
