@@ -161,7 +161,12 @@ def audit(
     )
     labelled = recovery = tested = None
     if codes is not None:
-        numbers = draw(directed[codes[directed] >= 0], _LABELLED_ROWS)
+        given = directed[codes[directed] >= 0]
+        numbers = draw(given, _LABELLED_ROWS)
+        if not _have_pairs(codes[numbers]):  # labels of few rows: whole ones instead
+            labels_of_many = np.flatnonzero(np.bincount(codes[given]) > 1)
+            chosen = draw(labels_of_many, _LABELLED_ROWS // 2)
+            numbers = draw(given[np.isin(codes[given], chosen)], _LABELLED_ROWS)
         labelled = numbers, codes[numbers]
         rows = memmap.take_rows("items", sample.items, numbers)
         recovery = search_rescalings(rows, codes[numbers], condition, generator, n_threads)
@@ -209,6 +214,11 @@ def audit(
         effective_rank=metrics.effective_rank(np.diag(variants.singular_values(own.second))),
         isoscore=(metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
     )
+
+
+def _have_pairs(codes: Integers) -> bool:
+    """Whether two rows have one label."""
+    return len(np.unique(codes)) < len(codes)
 
 
 def sensitivity_index(

@@ -30,6 +30,16 @@ def by_name(rows):
     return {row.name: row for row in rows}
 
 
+def test_labels_of_two_rows_among_many_are_audited():
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.arange(120_000) // 2)
+    centres = rng.standard_normal((60_000, 8))
+    items = (centres[labels] + 0.3 * rng.standard_normal((120_000, 8))).astype(np.float32)
+    report = audit(items, labels=labels, k=2)
+    assert report.label_recovery is not None
+    assert report.given.auc > 0.9
+
+
 def test_report_equals_its_parts():
     _, users, items, labels = model(1)
     report = audit(items, users, labels=labels, popularity=np.arange(1, 261), k=5, condition=1.3)
