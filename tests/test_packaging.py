@@ -18,6 +18,7 @@ PAGE_FILES = (
     "explore.css", "explore.html", "explore.js", "leaderboard.css", "leaderboard.html",
     "leaderboard.js", "parts.js",
 )  # fmt: skip
+DEPENDENCIES = PROJECT["project"]["dependencies"]
 IN_A_CLONE = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
 
 
@@ -66,6 +67,15 @@ def test_version_is_the_same_everywhere():
     citation = (ROOT / "CITATION.cff").read_text("utf8")
     assert f"\nversion: {version}\n" in citation
     assert f"\n## {version}," in (ROOT / "CHANGELOG.md").read_text("utf8")
+    assert f'\n  version: "{version}"\n' in (ROOT / "conda/recipe.yaml").read_text("utf8")
+
+
+def test_conda_recipe_has_the_same_requirements():
+    recipe = (ROOT / "conda/recipe.yaml").read_text("utf8")
+    requirements = recipe.partition("  run:\n")[2].partition("\n\n")[0]
+    found = {line.strip("- ").replace(" ", "") for line in requirements.splitlines()}
+    wanted = {one.replace("matplotlib", "matplotlib-base") for one in DEPENDENCIES}
+    assert found == wanted | {f"python{PROJECT['project']['requires-python']}"}
 
 
 def test_import_kernels_by_folder_name_is_refused():
