@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,39 @@ def compiled(tree):
         for function in nodes(tree, ast.FunctionDef)
         if DECORATORS & {getattr(decorator, "id", "") for decorator in function.decorator_list}
     ]
+
+
+# kernels without a test of their own: where the tests of their caller cover them
+TESTED_BY_CALLERS = {
+    "average_precisions_at_r": "tests/metrics/test_labelled.py",
+    "climb": "tests/auditing/test_worst_rescaling.py",
+    "count_lost_by_row": "tests/auditing/test_worst_rescaling.py",
+    "nearest_bits": "tests/neighbors/test_bits.py",
+    "pack_block": "tests/engine/test_filter_bound.py",
+    "pass_rows": "tests/neighbors/test_search.py",
+    "rank_excess_rows": "tests/metrics/test_agreement.py",
+    "scale_queries": "tests/neighbors/test_search.py",
+    "scan_panels": "tests/neighbors/test_search.py",
+    "search_rows": "tests/neighbors/test_search.py",
+    "shift_products": "tests/engine/test_centering.py",
+}
+
+
+def test_every_rows_kernel_has_a_test():
+    tests = "".join(path.read_text("utf8") for path in (ROOT / "tests/kernels").glob("*.py"))
+    rows_kernels = {
+        function.name
+        for tree in KERNELS.values()
+        for function in compiled(tree)
+        if [argument.arg for argument in function.args.args[:2]] == ["lo", "hi"]
+        # the twin of a kernel of vector instructions, which the generic tests run in its place
+        and not function.name.startswith("_")
+        and not function.name.endswith("_plain")
+    }
+    untested = {name for name in rows_kernels if not re.search(rf"\b{name}\b", tests)}
+    assert untested <= set(TESTED_BY_CALLERS), "write tests/kernels/test_FILE.py for them"
+    for path in TESTED_BY_CALLERS.values():
+        assert (ROOT / path).is_file(), path
 
 
 def test_files_are_read():
