@@ -335,6 +335,26 @@ def test_recommender_runs_from_comparison_to_service(value, tmp_path):
     assert "the service after changes and a restart: right" in out
 
 
+def test_text_collection_runs_from_a_table_to_a_store(tmp_path):
+    """The whole job on small data, with copies that are nearly the same."""
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    vectors = np.random.default_rng(0).standard_normal((400, 24)).astype(np.float32)
+    vectors[300:320] = vectors[:20] * 2
+    vectors[200] = vectors[100] + 0.01
+    columns = {
+        "id": [f"chunk-{one:05}" for one in range(400)],
+        "text": [f"what chunk {one} says" for one in range(400)],
+        "embedding": vectors.tolist(),
+    }
+    parquet.write_table(arrow.table(columns), tmp_path / "chunks.parquet")
+    words = (tmp_path / "chunks.parquet", "--folder", tmp_path / "t")
+    status, out, err = ran("text_collection", *words)
+    assert status == 0, out + err
+    assert out.endswith("all commands ended with 0, and all answers are right\n")
+    assert "21 texts left out have a near-duplicate: right" in out
+
+
 def test_load_test_counts_answers_of_service(call):
     status, out, err = ran(
         "load_test", call.url, "--items", 200, "--connections", 2, "--seconds", 0.5

@@ -50,8 +50,11 @@ def write(path: PathLike, values: dict[str, Any]) -> None:
 
 def read(path: PathLike, kind: type[PairDistribution]) -> Any:
     """Return the calibration of a document, as an object of this class."""
+    file = Path(path)
+    if file.is_dir():  # what fastcos calibrate wrote
+        file /= "calibration.json"
     try:
-        found = json.loads(Path(path).read_text("utf8"))
+        found = json.loads(file.read_text("utf8"))
         if found["format"] != _FORMAT:
             raise ValueError(f"format must be {_FORMAT!r}, got {found['format']!r}")
         counts = np.zeros(N_BINS, np.int64)

@@ -84,7 +84,7 @@ def _build(given: argparse.Namespace) -> int:
     measure = options.as_measure("--measure", given.measure)
     index = SimilarityIndex(measure).fit(vectors, ids)
     index.save(given.index)
-    return _report(given, f"wrote {index} to {given.index}", items=len(index))
+    return _report(given, f"wrote {index}", items=len(index))
 
 
 def _add_add(parser: argparse.ArgumentParser) -> None:

@@ -1,19 +1,26 @@
 """A vector store for LangChain (``pip install langchain-core``): exact search, ids, changes."""
 
+import json
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
+from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
-from fastcos import parallel
-from fastcos.measures.base import Measure
+from fastcos import parallel, storage
+from fastcos.io import write_text
+from fastcos.measures.base import Measure, get_measure
 from fastcos.neighbors import SimilarityIndex
+from fastcos.neighbors.types import Threshold, as_threshold
 
-Filter = Callable[[Document], bool]
+# documents for which it returns True, or with these values of their metadata: one or a list
+Filter = Callable[[Document], bool] | Mapping[str, Any]
+_INDEX, _DOCUMENTS = "index", "documents.jsonl"
 
 
 class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it is missing
@@ -77,12 +84,41 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
     ) -> list[str]:
         """Embed and add texts; a document with a known id is replaced. Return the ids."""
         texts = list(texts)
-        for name, values in (("metadatas", metadatas), ("ids", ids)):
-            if values is not None and len(values) != len(texts):
-                raise ValueError(f"{name} must be of {len(texts)} texts, got {len(values)}")
+        _check_lengths(len(texts), metadatas, ids)
         if not texts:
             return []
-        vectors = np.asarray(self._embedding.embed_documents(texts))
+        vectors = self._embedding.embed_documents(texts)
+        return self.add_embeddings(zip(texts, vectors, strict=True), metadatas, ids=ids)
+
+    @classmethod
+    def from_embeddings(
+        cls,
+        text_embeddings: Iterable[tuple[str, Sequence[float]]],
+        embedding: Embeddings,
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: Sequence[str | None] | None = None,
+        **kwargs: Any,
+    ) -> "FastcosVectorStore":
+        """Return a store of texts with the vectors they have: nothing is embedded."""
+        store = cls(embedding, **kwargs)
+        store.add_embeddings(text_embeddings, metadatas, ids=ids)
+        return store
+
+    def add_embeddings(
+        self,
+        text_embeddings: Iterable[tuple[str, Sequence[float]]],
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: Sequence[str | None] | None = None,
+    ) -> list[str]:
+        """Add texts with their vectors; a document with a known id is replaced. Return the ids."""
+        pairs = list(text_embeddings)
+        texts = [text for text, _ in pairs]
+        _check_lengths(len(texts), metadatas, ids)
+        if not texts:
+            return []
+        vectors = np.asarray([vector for _, vector in pairs])
         named = [one or str(uuid.uuid4()) for one in (ids or [None] * len(texts))]
         about = metadatas or [{} for _ in texts]
         documents = {
@@ -116,41 +152,142 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         return [self._documents[one] for one in ids if one in self._documents]
 
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """Return the k nearest documents. kwargs: filter, as similarity_search_with_score takes."""
+        """Return the k nearest documents. kwargs: filter and min_score, as the next one takes."""
         return [one for one, _ in self.similarity_search_with_score(query, k, **kwargs)]
 
     def similarity_search_with_score(
-        self, query: str, k: int = 4, *, filter: Filter | None = None, **kwargs: Any
+        self,
+        query: str,
+        k: int = 4,
+        *,
+        filter: Filter | None = None,
+        min_score: float | Threshold | None = None,
+        **kwargs: Any,
     ) -> list[tuple[Document, float]]:
         """Return the k nearest documents with their scores, best first.
 
-        filter: a function of a document; only those for which it returns True are found.
+        filter: a function of a document, or values of its metadata: ``{"source": "a.pdf"}``, or a
+        list of values for any of them. min_score: a score, such as a cosine, or a calibration,
+        whose threshold a random pair reaches with the probability ``fpr`` of ``calibrate``.
         """
-        return self._nearest(self._embedding.embed_query(query), k, filter)
+        return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
 
     def similarity_search_by_vector(
-        self, embedding: list[float], k: int = 4, *, filter: Filter | None = None, **kwargs: Any
+        self,
+        embedding: list[float],
+        k: int = 4,
+        *,
+        filter: Filter | None = None,
+        min_score: float | Threshold | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
         """Return the k documents nearest to a vector."""
-        return [one for one, _ in self._nearest(embedding, k, filter)]
+        return [one for one, _ in self._nearest(embedding, k, filter, min_score)]
+
+    def max_marginal_relevance_search(
+        self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
+    ) -> list[Document]:
+        """Return k of the fetch_k nearest documents that differ from each other, too (MMR)."""
+        vector = self._embedding.embed_query(query)
+        return self.max_marginal_relevance_search_by_vector(
+            vector, k, fetch_k, lambda_mult, **kwargs
+        )
+
+    def max_marginal_relevance_search_by_vector(
+        self,
+        embedding: list[float],
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        **kwargs: Any,
+    ) -> list[Document]:
+        """Return k of the fetch_k documents nearest to a vector that differ from each other."""
+        near = self.similarity_search_by_vector(embedding, fetch_k, **kwargs)
+        if self.index is None or not near:
+            return []
+        rows = self.index.vectors_of([one.id for one in near])
+        chosen = maximal_marginal_relevance(
+            np.asarray(embedding, np.float32), list(rows), lambda_mult, k
+        )
+        return [near[place] for place in chosen]
+
+    def save_local(self, folder: storage.PathLike) -> None:
+        """Write the index and the documents, whose metadata must have a JSON form, to a folder."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        with parallel.writer_lock():
+            lines = [
+                json.dumps({"id": one.id, "text": one.page_content, "metadata": one.metadata})
+                for one in self._documents.values()
+            ]
+            # documents first: one without a vector is left out when they are read
+            write_text(path / _DOCUMENTS, "".join(f"{line}\n" for line in lines))
+            if self.index is not None:
+                self.index.save(path / _INDEX)
+
+    @classmethod
+    def load_local(cls, folder: storage.PathLike, embeddings: Embeddings) -> "FastcosVectorStore":
+        """Return the store that ``save_local`` wrote; its vectors are memory-mapped."""
+        path, store = Path(folder), cls(embeddings)
+        lines = (path / _DOCUMENTS).read_text("utf8").splitlines()
+        if not (path / _INDEX).exists():
+            return store
+        store.index = SimilarityIndex.open(path / _INDEX)
+        store._measure = store.index.measure
+        known = set(store.index.ids.tolist())
+        for record in map(json.loads, lines):
+            if record["id"] in known:
+                store._documents[record["id"]] = Document(
+                    id=record["id"], page_content=record["text"], metadata=record["metadata"]
+                )
+        if missing := known - store._documents.keys():
+            raise storage.FastcosFormatError(
+                f"{path / _DOCUMENTS} must hold every document of the index, got none of id "
+                f"{min(missing)!r}"
+            )
+        return store
 
     def _nearest(
-        self, vector: list[float], k: int, filter: Filter | None
+        self,
+        vector: list[float],
+        k: int,
+        filter: Filter | None,
+        min_score: float | Threshold | None,
     ) -> list[tuple[Document, float]]:
         index, documents, allowed = self.index, self._documents, None
         if index is None:
             return []
         if filter is not None:
+            accepts = filter if callable(filter) else _of_metadata(filter)
             with parallel.writer_lock():
-                chosen = [name for name, one in documents.items() if filter(one)]
-                allowed = index.positions_of(chosen) if chosen else np.zeros(0, np.int64)
-        found = index.search(np.asarray(vector), k, allowed=allowed)
+                allowed = [name for name, one in documents.items() if accepts(one)]
+        least = None
+        if min_score is not None:
+            least = as_threshold("min_score", min_score, get_measure(self._measure))
+        found = index.search(np.asarray(vector), k, allowed_ids=allowed, min_score=least)
         pairs = zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True)
         # a document may have gone since the search
         return [(documents[name], score) for name, score in pairs if name in documents]
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
-        """Map scores to [0, 1]: of a cosine only."""
-        if self._measure != "cosine":
+        """Relevance is the cosine, 0 below 0, so that score_threshold is a cosine, too."""
+        if get_measure(self._measure).name != "cosine":
             raise ValueError(f"measure must be 'cosine' for relevance, got {self._measure!r}")
-        return lambda score: (1.0 + score) / 2.0
+        return lambda score: min(max(score, 0.0), 1.0)
+
+
+def _check_lengths(n: int, metadatas: Any, ids: Any) -> None:
+    for name, values in (("metadatas", metadatas), ("ids", ids)):
+        if values is not None and len(values) != n:
+            raise ValueError(f"{name} must be of {n} texts, got {len(values)}")
+
+
+def _of_metadata(wanted: Mapping[str, Any]) -> Callable[[Document], bool]:
+    """Whether a document has these values of its metadata."""
+    lists = {
+        name: value if isinstance(value, (list, tuple, set)) else [value]
+        for name, value in wanted.items()
+    }
+    return lambda one: all(
+        name in one.metadata and one.metadata[name] in some for name, some in lists.items()
+    )

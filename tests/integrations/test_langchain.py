@@ -11,6 +11,7 @@ langchain_tests = pytest.importorskip(
 )
 from langchain_core.embeddings import DeterministicFakeEmbedding  # noqa: E402
 
+from fastcos import calibrate  # noqa: E402
 from fastcos.integrations.langchain import FastcosVectorStore  # noqa: E402
 
 
@@ -90,3 +91,79 @@ def test_wrong_lengths_are_refused_and_change_nothing(wrong):
     with pytest.raises(ValueError, match=r"^(ids|metadatas) must be of 2 texts, got 1$"):
         store.add_texts(["x", "y"], **wrong)
     assert store.similarity_search("x", 1) == []
+
+
+def test_store_takes_embeddings_that_exist_and_filters_by_metadata():
+    vectors = np.random.default_rng(0).standard_normal((40, 16))
+    facts = [{"source": f"{number % 4}.pdf", "page": number} for number in range(40)]
+    store = FastcosVectorStore.from_embeddings(
+        zip(TEXTS, vectors, strict=True), EMBEDDING, facts, ids=TEXTS
+    )
+    store.add_embeddings([("late", vectors[7])], [{"source": "late.pdf", "page": 99}], ids=["late"])
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    order = np.argsort(-(unit @ unit[7]))
+    for given, kept in (
+        ({"source": "3.pdf"}, [n for n in order if n % 4 == 3]),
+        ({"source": ["1.pdf", "3.pdf"], "page": list(range(9))}, [7, 5, 3, 1]),
+        ({"author": "nobody"}, []),
+    ):
+        found = store.similarity_search_by_vector(vectors[7].tolist(), 4, filter=given)
+        expected = [TEXTS[n] for n in kept[:4]]
+        assert sorted(one.id for one in found) == sorted(expected)
+        assert found == [] or found[0].id == "text 7"
+    assert store.similarity_search_by_vector(vectors[7].tolist(), 2, filter={"source": "late.pdf"})[
+        0
+    ].metadata == {"source": "late.pdf", "page": 99}
+
+
+def test_store_thresholds_are_cosines_or_calibrated():
+    vectors = np.random.default_rng(1).standard_normal((300, 16))
+    names = [f"text {number}" for number in range(300)]
+    store = FastcosVectorStore.from_embeddings(zip(names, vectors, strict=True), Fixed(vectors[0]),
+                                               ids=names)  # fmt: skip
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = unit @ unit[0]
+    rate = calibrate(vectors, fpr=0.02)
+    for given, least in ((0.3, 0.3), (rate, rate.threshold())):
+        found = store.similarity_search("x", 300, min_score=given)
+        assert {one.id for one in found} == {names[n] for n in np.flatnonzero(cosines >= least)}
+    found = store.similarity_search_with_relevance_scores("x", 300, score_threshold=0.3)
+    assert {one.id for one, _ in found} == {names[n] for n in np.flatnonzero(cosines >= 0.3)}
+    retriever = store.as_retriever(
+        search_type="similarity_score_threshold", search_kwargs={"score_threshold": 0.3, "k": 300}
+    )
+    assert len(retriever.invoke("x")) == len(found)
+
+
+def test_store_is_saved_with_its_documents(tmp_path):
+    facts = [{"page": number} for number in range(40)]
+    store = FastcosVectorStore.from_texts(TEXTS, EMBEDDING, facts, ids=TEXTS, measure="dot")
+    store.save_local(tmp_path / "store")
+    store.delete(TEXTS[:5])
+    store.add_texts(["new"], [{"page": 99}], ids=["new"])
+    store.save_local(tmp_path / "store")
+    found = FastcosVectorStore.load_local(tmp_path / "store", EMBEDDING)
+    for query in ("new", "text 9"):
+        one, other = (s.similarity_search_with_score(query, 7) for s in (store, found))
+        assert one == other
+    assert found.get_by_ids(["new", TEXTS[0]])[0].metadata == {"page": 99}
+    found.delete(["new"])
+    assert "new" not in found.index
+    FastcosVectorStore(EMBEDDING).save_local(tmp_path / "empty")
+    assert FastcosVectorStore.load_local(tmp_path / "empty", EMBEDDING).similarity_search("x") == []
+    (tmp_path / "store" / "documents.jsonl").write_text("")
+    with pytest.raises(ValueError, match="must hold every document of the index, got none of id"):
+        FastcosVectorStore.load_local(tmp_path / "store", EMBEDDING)
+
+
+def test_store_finds_documents_that_differ():
+    """MMR takes one of two copies, then something else."""
+    rows = np.eye(4)[[0, 0, 1, 2]] + 0.01 * np.arange(4)[:, None]
+    store = FastcosVectorStore.from_embeddings(
+        zip("abcd", rows, strict=True), Fixed([1.0, 0.6, 0.3, 0.0]), ids=list("abcd")
+    )
+    assert [one.id for one in store.similarity_search("x", 2)] == ["b", "a"]
+    found = store.max_marginal_relevance_search("x", 2, fetch_k=4, lambda_mult=0.3)
+    assert found[0].id == "b"
+    assert found[1].id in "cd"
+    assert FastcosVectorStore(EMBEDDING).max_marginal_relevance_search("x") == []
