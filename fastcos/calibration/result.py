@@ -28,6 +28,11 @@ _POOR_FIT = 0.1
 _BORROWED = 10**0.5
 
 
+def as_number(value: float) -> str:
+    """A count or an expected count with two digits at least, never as 2e+03."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
 @as_table
 @dataclass(frozen=True)
 class Calibration(PairDistribution):
@@ -175,9 +180,27 @@ class Calibration(PairDistribution):
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])
         return float(low), float(high)
 
+    def table(self) -> Table:
+        """Thresholds by rate, for ``repr``."""
+        return self.thresholds().tables[0]
+
+    def is_reachable(self, fpr: float) -> bool:
+        """Whether a score exists that random pairs reach with at most this probability.
+
+        Not where more pairs than that have the largest score, as of duplicates.
+        """
+        is_last = self._is_bounded or self.tail is None
+        return not is_last or bool(self.threshold(fpr) <= self.edges[-1])
+
     @property
     def verdict(self) -> str:
         """The threshold for the rate fpr in a sentence, after what makes it undecided."""
+        if not self.is_reachable(self.fpr):
+            top = float(self.p_value(self.edges[-1]))
+            return (
+                f"No threshold has a rate of {self.fpr:g}: {top:.2g} of all random pairs have the "
+                f"largest {self.measure}, {self.edges[-1]:.3f}, as duplicates do."
+            )
         low, high = self.threshold_interval(self.fpr, confidence=0.99)
         text = (
             f"One random pair in {1 / self.fpr:,.0f} has a {self.measure} of "
@@ -205,7 +228,7 @@ class Calibration(PairDistribution):
         found = float(self.expected_false(score, n_items=n_items))
         text = (
             f"A {self.measure} of {score:g} or more has probability {p:.2g} for a random pair; "
-            f"in {n_items:,} items a query finds {found:.2g} such by chance."
+            f"in {n_items:,} items a query finds {as_number(found)} such by chance."
         )
         if self.rescaling is None:
             return text
@@ -305,10 +328,13 @@ class Calibration(PairDistribution):
         condition = None if self.rescaling is None else self.rescaling.condition
         n_items, rows = self.n_given[1], []
         for rate in self.rates:
-            threshold = self.threshold(rate)
+            threshold, chance = self.threshold(rate), as_number(rate * n_items)
             low, high = self.threshold_interval(rate, confidence=0.99)
-            cells = [f"{rate:g}", threshold, f"{low:.3f} .. {high:.3f}", f"{rate * n_items:,.3g}"]
-            if condition is not None:
+            cells = [f"{rate:g}", f"{threshold:.3f}", f"{low:.3f} .. {high:.3f}", chance]
+            if not self.is_reachable(rate):
+                cells[1:] = "not reachable", "-", "-"
+                cells += [] if condition is None else ["-"]
+            elif condition is not None:
                 least, most = self.rate_range(min(threshold, 1.0), condition)
                 cells.append(f"{least:.1g} .. {most:.1g}")
             rows.append(cells)

@@ -9,11 +9,11 @@ from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import read_factors
 from fastcos.cli.terminal import (
-    DECISION_PAGE,
     print_json,
     print_next,
     progress_bar,
     say,
+    say_what_next,
     show_sections,
     show_text,
     spinner,
@@ -246,7 +246,7 @@ def show(report: "Audit") -> None:
     show_sections(report.sections())
     for number, line in enumerate(report.advice, 1):
         show_text(f"{number}. {line}")
-    say(DECISION_PAGE)
+    say_what_next()
 
 
 def _next_commands(report: "Audit", given: argparse.Namespace) -> list[tuple[list[str], str]]:

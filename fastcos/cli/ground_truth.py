@@ -34,8 +34,8 @@ def run(given: argparse.Namespace) -> int:
         suffixes = ann_files.NEIGHBOR_SUFFIXES
         validation.as_choice("the suffix of --out", out.suffix, suffixes)
         options.check_output_file("--out", out)
-    items = ann_files.read_vectors("SOURCE", given.source, "train")
-    queries = ann_files.read_vectors("--queries", given.queries, "test")
+    items = _vectors("SOURCE", given.source, "train", given)
+    queries = _vectors("--queries", given.queries, "test", given)
     measure = options.as_measure("--measure", given.measure)
     result = None
     if given.result is not None:
@@ -54,6 +54,13 @@ def run(given: argparse.Namespace) -> int:
     elif result is not None:
         show_text(f"recall@{given.k}: {report['recall']:.4f}")
     return 0
+
+
+def _vectors(name: str, path: str, dataset: str, given: argparse.Namespace) -> Any:
+    """Read the vectors of a benchmark's file, or of any other that fastcos neighbors reads."""
+    if Path(path).suffix in ann_files.VECTOR_SUFFIXES:
+        return ann_files.read_vectors(name, path, dataset)
+    return options.read_vectors(path, given).vectors
 
 
 def recall(queries: Any, items: Any, result: Any, least: Any, measure: Any) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos import io, validation
+from fastcos import io
 from fastcos.cli import duplicates, export, lists, options
 from fastcos.cli.model_folder import read_factors
 from fastcos.cli.terminal import print_json, progress_bar, say
@@ -154,7 +154,8 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="FILE",
         default="neighbors.csv",
-        help=f"{', '.join(lists.SUFFIXES)} (default neighbors.csv); not written with --show",
+        help=f"{', '.join(lists.SUFFIXES)}, - for stdout (default neighbors.csv); not written with "
+        "--show",
     )
     options.add_json(parser)
     options.add_common(parser, seed=False)
@@ -164,9 +165,7 @@ def _search(given: argparse.Namespace) -> int:
     from fastcos.neighbors import Neighbors
 
     options.apply_common(given)
-    out = Path(given.out)
-    validation.as_choice("the suffix of --out", out.suffix, lists.SUFFIXES)
-    options.check_output_file("--out", out)
+    out = lists.as_output(given.out)
     index = _open(given.index)
     ids = index.ids
     wanted: dict[str, Any] = {"k": given.k, "min_score": given.min_score}

@@ -1,6 +1,8 @@
 """Lists of neighbours or recommendations with ids and names, as files and on the terminal."""
 
 import argparse
+import csv
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastcos import io, validation
+from fastcos.cli import options
 from fastcos.cli.terminal import print_json, print_table
 from fastcos.storage.provenance import json_ready
 
@@ -16,6 +19,16 @@ if TYPE_CHECKING:
     from fastcos.neighbors.types import Neighbors
 
 SUFFIXES = (".csv", ".npz", ".json", ".parquet")
+STDOUT = Path("-")
+
+
+def as_output(out: str) -> Path:
+    """Return the path of --out, refused before the work where it cannot be written; or stdout."""
+    path = Path(out)
+    if path != STDOUT:
+        validation.as_choice("the suffix of --out", path.suffix, SUFFIXES)
+        options.check_output_file("--out", path)
+    return path
 
 
 class Lists(NamedTuple):
@@ -79,6 +92,11 @@ class Lists(NamedTuple):
 
     def write(self, out: Path) -> None:
         """Write the lists in the format of the suffix; a folder that is missing is made."""
+        if out == STDOUT:
+            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer.writerow(self.header)
+            writer.writerows(self.lines())
+            return
         out.resolve().parent.mkdir(parents=True, exist_ok=True)
         if out.suffix == ".npz":
             arrays = {"ids": self.ids, **self.neighbors._asdict()}

@@ -76,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help=f"{', '.join(lists.SUFFIXES)} (default neighbors.csv), or of a benchmark; not written "
-        "with --show",
+        help=f"{', '.join(lists.SUFFIXES)}, - for stdout (default neighbors.csv), or of a "
+        "benchmark; not written with --show",
     )
     parser.add_argument("--result", metavar="FILE", help="neighbours whose recall to print")
     parser.add_argument(
@@ -94,9 +94,7 @@ def run(given: argparse.Namespace) -> int:
     options.apply_common(given)
     if ground_truth.is_wanted(given):
         return ground_truth.run(given)
-    out = Path("neighbors.csv" if given.out is None else given.out)
-    validation.as_choice("the suffix of --out", out.suffix, lists.SUFFIXES)
-    options.check_output_file("--out", out)
+    out = lists.as_output("neighbors.csv" if given.out is None else given.out)
     if given.min_score is not None:
         validation.as_real("--min-score", given.min_score)
     named = options.as_measure("--measure", given.measure)

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fastcos import config, validation
 from fastcos.cli.terminal import progress_bar, say
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 VECTOR_FORMATS = """\
 .npy, .npz (also as implicit saves models), .safetensors, .parquet, .arrow, .jsonl, .csv,
 word2vec or GloVe text, word2vec .bin"""
+# cells, of at least a hundred times as many, whose share of the squared sum is reported above
+_FEW_CELLS, _LARGE_SHARE = 10, 0.5
 MEASURE_SYNTAX = (
     "a measure may have parameters, of numbers, texts and files of arrays: csls:n_neighbors=20, "
     "soft_cosine:matrix=S.npy"
@@ -90,6 +94,7 @@ def add_interactions(parser: argparse.ArgumentParser, what: str = "file of inter
 def read_interactions(given: argparse.Namespace, duplicates: str = "sum") -> "Interactions":
     """Read the file of interactions."""
     from fastcos.io import read_interactions
+    from fastcos.io.interactions import used_columns
 
     with progress_bar("reading bytes") as progress:
         data = read_interactions(
@@ -102,8 +107,23 @@ def read_interactions(given: argparse.Namespace, duplicates: str = "sum") -> "In
             progress=progress,
         )
     n, p = data.X.shape
-    say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items")
+    columns = used_columns(given.interactions, given.user, given.item, given.value, given.member)
+    names = "" if columns is None else f"; {_format_columns(*columns)}"
+    say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items{names}")
+    squares = np.asarray(data.X.data, np.float64) ** 2
+    few = min(_FEW_CELLS, max(1, len(squares) // 100))
+    share = np.partition(squares, -few)[-few:].sum() / max(squares.sum(), np.finfo(float).tiny)
+    if share > _LARGE_SHARE:
+        say(
+            f"{few} of {len(squares):,} cells hold {share:.0%} of the squared sum, which a model "
+            "follows: --value '' counts every row once, --value NAME takes another column"
+        )
     return data
+
+
+def _format_columns(user: str, item: str, value: str | None) -> str:
+    counted = "every row counts 1" if value is None else f"values {value!r}"
+    return f"users {user!r}, items {item!r}, {counted}"
 
 
 def add_vectors(parser: "argparse._ActionsContainer") -> None:
@@ -421,7 +441,7 @@ def add_json(parser: "argparse._ActionsContainer") -> None:
 def out_directory(given: argparse.Namespace) -> Path:
     """Return the folder for files, refused before the work where it cannot be one."""
     path = validation.as_path("--out", given.out)
-    _check_writable_directory("--out", path)
+    check_output_directory("--out", path)
     return path
 
 
@@ -430,10 +450,10 @@ def check_output_file(name: str, path: Path) -> None:
     target = Path(os.path.realpath(path))  # still a link where links form a circle
     if (target.exists() or target.is_symlink()) and not target.is_file():
         raise ValueError(f"{name} must be a regular file or a new one, got {str(path)!r}")
-    _check_writable_directory(f"the folder of {name}", target.parent)
+    check_output_directory(f"the folder of {name}", target.parent)
 
 
-def _check_writable_directory(name: str, path: Path) -> None:
+def check_output_directory(name: str, path: Path) -> None:
     """Refuse the path of a directory that cannot be written, now or once it is made."""
     nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not nearest.is_dir():

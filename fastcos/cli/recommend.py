@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="FILE",
         default="recommendations.csv",
-        help=f"{', '.join(lists.SUFFIXES)} (default recommendations.csv)",
+        help=f"{', '.join(lists.SUFFIXES)}, - for stdout (default recommendations.csv)",
     )
     options.add_json(parser)
     options.add_common(parser, seed=False)
@@ -60,9 +60,7 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.comparison.recommending import recommend
 
     options.apply_common(given)
-    out = Path(given.out)
-    validation.as_choice("the suffix of --out", out.suffix, lists.SUFFIXES)
-    options.check_output_file("--out", out)
+    out = lists.as_output(given.out)
     measure = options.as_measure("--measure", given.measure)
     embeddings, ids, X, user_ids = _read(given)
     names = lists.read_names(given, given.model, ids)

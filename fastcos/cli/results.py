@@ -8,9 +8,9 @@ import numpy as np
 
 from fastcos import io
 from fastcos.cli.terminal import (
-    DECISION_PAGE,
     print_json,
     say,
+    say_what_next,
     show_sections,
     show_table,
     show_text,
@@ -143,7 +143,7 @@ def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
         show_text(f"{name}:")
     show_sections(leaderboard.sections())
     show_text(leaderboard.conclusion)
-    say(DECISION_PAGE)
+    say_what_next()
     if leaderboard.left_out:
         why = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
         say(f"left out, with what they require: {why}")

@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 # columns of a table in a file or a pipe, where rich would squeeze it into 80
 WIDTH_OF_FILES = 160
-# the last message of an audit and of a comparison
-DECISION_PAGE = "what to do about it, step by step: docs/howto/decide.md"
+# of an audit and of a comparison; installed from a wheel, there is no such page
+_DECISION_PAGE = Path(__file__).parents[2] / "docs" / "howto" / "decide.md"
 # seconds between two lines of progress in a log
 SECONDS_PER_LINE = 10.0
 
@@ -34,6 +35,12 @@ def say(message: str) -> None:
 
     with contextlib.suppress(OSError):
         print(printable(message), file=sys.stderr, flush=True)
+
+
+def say_what_next() -> None:
+    """Name the page that follows from an audit or a comparison, where this machine has it."""
+    if _DECISION_PAGE.is_file():
+        say(f"what to do about it, step by step: {_DECISION_PAGE}")
 
 
 def show_text(text: str) -> None:

@@ -52,6 +52,8 @@ def run(given: argparse.Namespace) -> int:
         raise ValueError(
             f"--portable must run on one of {', '.join(native.TIERS)}, got {platform.machine()}"
         )
+    directory = code_cache.cache_directory()
+    options.check_output_directory("the cache (FASTCOS_CACHE_DIR)", directory)
     started = time.perf_counter()
     # tiers share no code: jobs that run together are of different ones
     work = [(job, tier) for job in JOBS for tier in tiers]
@@ -67,7 +69,6 @@ def run(given: argparse.Namespace) -> int:
     for message in sorted(messages):
         say(message)
     seconds = time.perf_counter() - started
-    directory = code_cache.cache_directory()
     files = list((directory / code_cache.code_digest()).rglob("*-*"))
     size = sum(path.stat().st_size for path in files) / 2**20
     if given.json:

@@ -143,6 +143,17 @@ def read_interactions(
     return Interactions(as_small(X), user_ids, item_ids)
 
 
+def used_columns(
+    path: PathLike, user: str | None, item: str | None, value: str | None, member: str | None
+) -> tuple[str, str, str | None] | None:
+    """Return the columns that read_interactions takes of a table; None for a matrix file."""
+    path = as_path("path", path)
+    if "".join(path.suffixes[-2:]).lower().endswith((".npz", ".mtx", ".mtx.gz")):
+        return None
+    with open_table(path, member=member, delimiter=None, header=True) as table:
+        return interaction_columns(path, table.names, user, item, value)
+
+
 def sorted_ids(texts: list[str]) -> tuple[Ids, Integers]:
     """Return distinct texts as sorted ids, int64 if all are plain integers; and their ranks."""
     ids = as_ids(texts)

@@ -28,6 +28,7 @@ from fastcos.neighbors.types import (
     Neighbors,
     Threshold,
     as_frame,
+    as_min_score,
     as_threshold,
     listed,
     no_neighbors,
@@ -371,6 +372,7 @@ class SimilarityIndex(index_ids.ById):
         if not len(Q) or not fitted.n_live:
             return _with_ids(state, padded(no_neighbors(len(Q)), k))
         if has_filter:
+            min_score = as_min_score(min_score, fitted.measure)
             allowed, exclude = index_ids.filters(
                 state, len(Q), allowed, exclude, allowed_ids, exclude_ids
             )

@@ -35,6 +35,7 @@ from fastcos.neighbors.types import (
     FittedItems,
     Neighbors,
     SearchRequest,
+    as_min_score,
     no_neighbors,
     padded,
 )
@@ -102,7 +103,7 @@ def top_k(
     exclude : sparse (n, m), optional
         Its non-zeros are pairs that must not be found, such as what a user has seen already. A
         query with fewer than k other items is padded.
-    min_score : float, optional
+    min_score : float or Calibration, optional
         Neighbours with a lower score are left out and padded.
     n_threads : int, optional
         Default: the setting ``num_threads``.
@@ -157,6 +158,8 @@ def top_k(
             options=options,
         )  # fmt: skip
     given = get_measure(measure)
+    if min_score is not None:
+        min_score = as_min_score(min_score, given)
     if out is not None:
         require(given, "blocks")
     # what a later call resumes is identified by NumPy's types

@@ -158,18 +158,20 @@ def as_frame(library: str, columns: dict[str, npt.NDArray[Any]]) -> Any:
 def listed(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table:
     """Return the first lists of items (n, k), and their scores."""
     (n, k), shown = scores.shape, (slice(MAX_ROWS), slice(_LISTED))
+    # padding is no neighbour
+    n_found = int((scores > -np.inf).sum(axis=1).max(initial=0))
     rows = [
-        (query, ", ".join(f"{item} ({score:.3f})" for item, score in zip(*one, strict=True)))
+        (query, *(f"{item} ({x:.3f})" if x > -np.inf else "" for item, x in zip(*one, strict=True)))
         for query, one in enumerate(zip(names[shown].tolist(), scores[shown].tolist(), strict=True))
     ]
     left = [
         f"{count:,} more {what}"
-        for count, what in ((n - MAX_ROWS, "queries"), (k - _LISTED, "neighbours of each"))
+        for count, what in ((n - MAX_ROWS, "queries"), (n_found - _LISTED, "neighbours of each"))
         if count > 0
     ]
-    return Table(
-        f"Neighbors of {n:,} queries, k = {k}", ("query", "item (score)"), rows, ", ".join(left)
-    )
+    ranks = (str(rank) for rank in range(1, min(k, _LISTED) + 1))
+    title = f"Neighbors of {n:,} queries, k = {k}: items (scores) by rank"
+    return Table(title, ("query", *ranks), rows, ", ".join(left))
 
 
 def _named(name: str, ids: Any, numbers: npt.NDArray[np.int64], least: int) -> npt.NDArray[Any]:
@@ -247,6 +249,13 @@ class Threshold(Protocol):
 
     def threshold(self) -> float:
         """Return the least score of a pair."""
+
+
+def as_min_score(value: Any, measure: Measure) -> Any:
+    """Return the threshold of a calibration of the same measure; anything else as it is."""
+    if callable(getattr(value, "threshold", None)):
+        return as_threshold("min_score", value, measure)
+    return value
 
 
 def as_threshold(name: str, value: object, measure: Measure) -> float:

@@ -54,7 +54,7 @@ class Table(NamedTuple):
         """The table as HTML; texts are escaped."""
         header = "".join(f"<th>{escape(name)}</th>" for name in self.header)
         rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(as_cell(value))}</td>' for value in row)}</tr>"
+            f"<tr>{''.join(f'<td>{escape(as_text(value))}</td>' for value in row)}</tr>"
             for row in self.rows
         )
         more = f"<p>{escape(self.more)}</p>" if self.more else ""

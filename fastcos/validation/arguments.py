@@ -33,7 +33,8 @@ def format_value(value: Any) -> str:
     if isinstance(value, np.ndarray) or (isinstance(shape, tuple) and "\n" in repr(value)):
         kind = "an array" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
         return f"{kind} of shape {shape}"
-    return repr(value)
+    text = repr(value)
+    return f"a {type(value).__name__}" if "\n" in text else text
 
 
 def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import genpareto
 
-from fastcos import calibrate, neighbors_above, top_k
+from fastcos import SimilarityIndex, calibrate, neighbors_above, top_k
 from fastcos.calibration import Calibration
 from fastcos.calibration.tail import fit_tail
 from fastcos.io import FastcosFormatError
@@ -332,3 +332,28 @@ def test_thresholds_keep_their_promise_on_few_tied_rows(measure, scale):
             assert found.p_value(found.threshold(fpr)) <= fpr * (1 + 1e-9)
     assert json.dumps(found.to_dict(), allow_nan=False)
     assert found.verdict
+
+
+def test_thresholds_that_duplicates_make_unreachable_say_so(tmp_path):
+    rows = np.random.default_rng(0).standard_normal((400, 8))
+    rows[:40] = rows[0]  # 40 x 39 of 400 x 399 pairs have the largest score: 0.98 %
+    found = calibrate(rows, fpr=1e-4)
+    cells = {row[0]: row[1:] for row in found.thresholds().tables[0].rows}
+    assert all(cells[rate][0] == "not reachable" for rate in ("0.001", "0.0001", "1e-05"))
+    assert float(cells["0.1"][0]) < 1
+    assert found.verdict.startswith("No threshold has a rate of 0.0001: 0.0098 of all random pairs")
+    assert calibrate(rows[39:], fpr=1e-3).is_reachable(1e-3)
+    found.save(tmp_path / "calibration.json")
+    assert Calibration.load(tmp_path).verdict == found.verdict  # the folder of fastcos calibrate
+    assert "e+0" not in repr(calibrate(np.repeat(rows[39:], 30, axis=0), fpr=0.5, sample=300))
+
+
+def test_searches_take_a_calibration_as_least_score():
+    rows = np.random.default_rng(1).standard_normal((300, 8)).astype(np.float32)
+    rate = calibrate(rows, fpr=0.01)
+    index = SimilarityIndex().fit(rows)
+    for call in (top_k, index.search):
+        by_number, by_rate = (call(rows, k=9, min_score=one) for one in (rate.threshold(), rate))
+        np.testing.assert_array_equal(by_number.indices, by_rate.indices)
+    with pytest.raises(ValueError, match="min_score must be calibrated for dot, got"):
+        top_k(rows, k=3, measure="dot", min_score=rate)

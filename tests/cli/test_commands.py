@@ -522,3 +522,27 @@ def test_compare_words_by_category_and_ratings(tmp_path, capsys, categories):
     assert 0.64 < cosine["EN-MEN-TR-3k"] < 0.67
     assert 0.2 < cosine["EN-SIMLEX-999"] < 0.27
     assert found["EN-MEN-TR-3k"]["gain"]["low"] > 0
+
+
+def test_reading_names_its_columns_and_cells_that_weigh_most(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cells = np.argwhere(np.random.default_rng(0).random((60, 40)) < 0.3).tolist()
+    lines = [f"u{u},i{i},{74215 if [u, i] == cells[9] else 1},2" for u, i in cells]
+    Path("sold.csv").write_text("customer,item,quantity,invoices\n" + "\n".join(lines) + "\n")
+    for words, columns, warns in (
+        ((), "users 'customer', items 'item', values 'quantity'", True),
+        (("--value", ""), "users 'customer', items 'item', every row counts 1", False),
+        (("--value", "invoices"), "users 'customer', items 'item', values 'invoices'", False),
+    ):
+        status, _, err = call(capsys, "fit", "sold.csv", "--rank", 2, *words)
+        assert status == 0
+        assert columns in err
+        assert ("cells hold 100% of the squared sum" in err) == warns
+
+
+def test_warmup_refuses_a_cache_that_it_cannot_write(tmp_path, capsys, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    status, _, err = call(capsys, "warmup")
+    assert status == 2
+    assert "the cache (FASTCOS_CACHE_DIR) must be a directory" in err

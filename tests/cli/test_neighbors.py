@@ -185,3 +185,17 @@ def test_show_prints_queries_and_texts_with_each_row_on_its_own(folder, capsys, 
     assert [(row["query"], row["neighbor"]) for row in shown] == [
         ("b", one) for one in IDS[expected]
     ]
+
+
+def test_lists_go_to_stdout_as_csv(folder, capsys):
+    neighbors("items.npz", "--queries", "queries.npz", "--min-score", "0.7", "--out", "-")
+    out, err = capsys.readouterr()
+    rows = list(csv.DictReader(out.splitlines()))
+    found = fastcos.top_k(QUERIES, ITEMS, K, min_score=0.7).indices
+    assert [int(row["neighbor"]) for row in rows] == IDS[found[found >= 0]].tolist()
+    assert f"wrote {len(rows)} neighbours of 4 queries, {K} of each at most" in err
+
+
+def test_ground_truth_reads_every_file_of_vectors(folder):
+    neighbors("items.npz", "--queries", "queries.npz", "--out", "truth.npy")
+    np.testing.assert_array_equal(np.load("truth.npy"), fastcos.top_k(QUERIES, ITEMS, K).indices)

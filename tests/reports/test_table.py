@@ -85,10 +85,10 @@ def test_result_has_the_same_texts_as_html(name):
 
 def test_neighbors_show_items_and_scores():
     assert repr(NEIGHBORS).splitlines() == [
-        "Neighbors of 2 queries, k = 2",
-        "query  item (score)",
-        "    0  2 (0.500), 1 (0.250)",
-        "    1  0 (1.000), -1 (-inf)",
+        "Neighbors of 2 queries, k = 2: items (scores) by rank",
+        "query  1          2",
+        "    0  2 (0.500)  1 (0.250)",
+        "    1  0 (1.000)",
     ]
     assert "99,990 more queries, 4 more neighbours" in repr(RESULTS["many neighbors"])
 
@@ -161,7 +161,30 @@ def test_indexes_and_their_neighbors_show_ids():
     index.fit(np.array([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]]), ids=["a", "b", "c"])
     assert repr(index) == "SimilarityIndex of 3 items x 2, by cosine"
     found = index.search(np.array([[1.0, 0.0]]), k=2)
-    assert "a (1.000), c (0.999)" in repr(found)
+    assert "a (1.000)  c (0.999)" in repr(found)
     frame = found.to_pandas(query_ids=["q"])
     assert frame["neighbor"].tolist() == ["a", "c"]
     assert frame["query"].tolist() == ["q", "q"]
+
+
+def test_neighbors_are_whole_in_a_notebook_and_padding_is_none():
+    ids = [f"chunk-{number:05}-of-a-long-collection" for number in range(60)]
+    rows = np.random.default_rng(0).standard_normal((60, 4)).astype(np.float32)
+    index = fastcos.SimilarityIndex().fit(rows, ids)
+    found = index.search(rows[:2], k=50, allowed_ids=ids[:5])
+    for one in found.ids[:, :5].ravel():
+        assert one in repr(found)
+        assert one in found._repr_html_()
+    assert "more neighbours" not in repr(found)  # of 50, 45 are padding
+    assert "more" not in repr(index.search(np.empty((0, 4), np.float32), k=10))
+    assert "45 more neighbours of each" in repr(index.search(rows[:2], k=50))
+
+
+def test_calibration_shows_its_thresholds_in_one_table():
+    found = fastcos.calibrate(ROWS)
+    for text in (repr(found), found._repr_html_()):
+        assert "99 % interval" in text
+        assert "int64" not in text
+    with pytest.raises((TypeError, ValueError)) as error:
+        fastcos.top_k(ROWS, k=found)
+    assert "\n" not in str(error.value)
