@@ -2,13 +2,16 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastcos import io, validation
 from fastcos.cli import lists, options
 from fastcos.cli.model_folder import read_factors
 from fastcos.cli.terminal import print_json, print_table, say, show_text
 from fastcos.storage.provenance import json_ready, provenance
+
+if TYPE_CHECKING:
+    from fastcos.calibration import Calibration
 
 DESCRIPTION = """\
 Find the pairs of items that are nearly the same: by a least score, or by the share of random pairs
@@ -41,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, calibrate, connect, write and print."""
-    from fastcos.calibration import calibrate
     from fastcos.measures import get_measure
     from fastcos.neighbors import near_duplicates
     from fastcos.neighbors.types import as_threshold
@@ -57,7 +59,7 @@ def run(given: argparse.Namespace) -> int:
     if given.min_score is not None:
         threshold: Any = as_threshold("--min-score", given.min_score, get_measure(measure))
     else:
-        threshold = calibrate(items, measure=measure, fpr=given.fpr, random_state=given.seed)
+        threshold = _calibrated(items, measure, given)
     found = near_duplicates(items, threshold, measure=measure)
     names = lists.read_names(given, given.source, ids)
     frame = found.rows(ids, names)
@@ -83,6 +85,20 @@ def run(given: argparse.Namespace) -> int:
             print_table("pairs nearest to the threshold", header, frame[-N_SHOWN:], numbers=False)
     say(f"wrote {len(frame):,} pairs to {out}")
     return 0
+
+
+def _calibrated(items: Any, measure: Any, given: argparse.Namespace) -> "Calibration":
+    """Calibrate; without copies, where they are more than the rate allows."""
+    from fastcos.calibration import calibrate
+    from fastcos.neighbors import near_duplicates
+
+    chosen = {"measure": measure, "fpr": given.fpr, "random_state": given.seed}
+    found = calibrate(items, **chosen)
+    if found.is_reachable(given.fpr):
+        return found
+    kept = near_duplicates(items, float(found.edges[-2]), measure=measure).representatives
+    say(f"calibrated without {len(items) - len(kept):,} items that repeat others")
+    return calibrate(items[kept], **chosen)
 
 
 def _items(given: argparse.Namespace) -> tuple[Any, Any]:

@@ -68,6 +68,7 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="DIR", help="a new directory")
     options.add_measure(parser)
     options.add_vectors(parser)
+    _add_model(parser)
     options.add_json(parser)
     options.add_common(parser, seed=False)
 
@@ -82,7 +83,7 @@ def _build(given: argparse.Namespace) -> int:
         )
     vectors, ids = _vectors(given)
     measure = options.as_measure("--measure", given.measure)
-    index = SimilarityIndex(measure).fit(vectors, ids)
+    index = SimilarityIndex(measure, model=given.model).fit(vectors, ids)
     index.save(given.index)
     return _report(given, f"wrote {index}", items=len(index))
 
@@ -91,11 +92,12 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="DIR", help="what fastcos index build wrote")
     parser.add_argument("source", metavar="SOURCE", help="vectors with ids")
     options.add_vectors(parser)
+    _add_model(parser)
     options.add_json(parser)
 
 
 def _add(given: argparse.Namespace) -> int:
-    index = _open(given.index)
+    index = _open(given.index, given.model)
     vectors, ids = _vectors(given)
     before = len(index)
     if np.array_equal(ids, np.arange(len(ids))) and given.ids is None:
@@ -149,6 +151,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--only", metavar="FILE", help="text with the ids that may be found")
     options.add_vectors(parser)
+    _add_model(parser)
     lists.add_names(parser)
     parser.add_argument(
         "--out",
@@ -166,7 +169,7 @@ def _search(given: argparse.Namespace) -> int:
 
     options.apply_common(given)
     out = lists.as_output(given.out)
-    index = _open(given.index)
+    index = _open(given.index, given.model)
     ids = index.ids
     wanted: dict[str, Any] = {"k": given.k, "min_score": given.min_score}
     if given.only is not None:
@@ -224,10 +227,16 @@ def _excluded(
     ]
 
 
-def _open(path: str) -> "SimilarityIndex":
+def _open(path: str, model: str | None = None) -> "SimilarityIndex":
     from fastcos.neighbors import SimilarityIndex
 
-    return SimilarityIndex.open(path)
+    return SimilarityIndex.open(path, model=model)
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model", metavar="NAME", help="what made the vectors, such as minilm@2: kept and compared"
+    )
 
 
 def _vectors(given: argparse.Namespace) -> tuple[Any, npt.NDArray[Any]]:

@@ -14,7 +14,7 @@ from fastcos.engine import narrow_rows
 from fastcos.engine.packing import no_exclusions
 from fastcos.measures import serialization
 from fastcos.measures.base import Measure, capabilities, get_measure, require
-from fastcos.neighbors import index_files, index_ids
+from fastcos.neighbors import index_files, index_ids, index_model
 from fastcos.neighbors.ids import NO_ID, Ids, as_ids
 from fastcos.neighbors.index_parts import Contents, IndexPart, contents_of, merged, new_part
 from fastcos.neighbors.near_duplicates import NearDuplicates, connected
@@ -230,6 +230,9 @@ class SimilarityIndex(index_ids.ById):
         As in :func:`fastcos.top_k`. It is fitted to the items that are in the index.
     n_threads : int, optional
         For packing. Default: the setting ``num_threads``.
+    model : str, optional
+        Name and version of what made the rows, such as ``"minilm@2"``. It is saved; opening the
+        index for another model, or a calibration of another, is an error.
 
     Attributes
     ----------
@@ -257,9 +260,17 @@ class SimilarityIndex(index_ids.ById):
     [['d', 'a']]
     """
 
-    def __init__(self, measure: str | Measure = "cosine", *, n_threads: int | None = None) -> None:
+    def __init__(
+        self,
+        measure: str | Measure = "cosine",
+        *,
+        n_threads: int | None = None,
+        model: str | None = None,
+    ) -> None:
         self.measure = measure
         self.n_threads = n_threads
+        self.model = index_model.as_model(model)
+        self._canaries: Any = None
         self._state: _State | None = None
         self._saved: _Saved | None = None
         # what a save that runs, or was interrupted, writes
@@ -270,7 +281,8 @@ class SimilarityIndex(index_ids.ById):
         if self._state is None:
             return f"SimilarityIndex(measure={self.measure!r}), not fitted"
         name = printable(self._state.fitted.measure.name)
-        return f"SimilarityIndex of {self.n_items_:,} items x {self.n_features_in_}, by {name}"
+        of = "" if self.model is None else f", of {printable(self.model)}"
+        return f"SimilarityIndex of {self.n_items_:,} items x {self.n_features_in_}, by {name}{of}"
 
     def fit(self, items: Any, ids: Any = None) -> "SimilarityIndex":
         """Fit the measure and pack the items, which get the positions 0 .. p-1. O(p d).
@@ -372,7 +384,7 @@ class SimilarityIndex(index_ids.ById):
         if not len(Q) or not fitted.n_live:
             return _with_ids(state, padded(no_neighbors(len(Q)), k))
         if has_filter:
-            min_score = as_min_score(min_score, fitted.measure)
+            min_score = as_min_score(min_score, fitted.measure, self.model)
             allowed, exclude = index_ids.filters(
                 state, len(Q), allowed, exclude, allowed_ids, exclude_ids
             )
@@ -435,7 +447,7 @@ class SimilarityIndex(index_ids.ById):
         """
         state = self._in_memory("for a radius search")
         Q = _as_query_rows(queries, state)
-        least = as_threshold("threshold", threshold, state.fitted.measure)
+        least = as_threshold("threshold", threshold, state.fitted.measure, self.model)
         options, n_items = as_options(n_threads, working_memory), state.fitted.n_items
         permitted = None
         if allowed is not None:
@@ -481,7 +493,7 @@ class SimilarityIndex(index_ids.ById):
         """
         state = self._in_memory("to connect items")
         fitted = state.fitted
-        least = as_threshold("threshold", threshold, fitted.measure)
+        least = as_threshold("threshold", threshold, fitted.measure, self.model)
         options = as_options(n_threads, working_memory)
         labels = np.full(fitted.n_items, -1, np.int64)
         if not state.parts:
@@ -656,7 +668,7 @@ class SimilarityIndex(index_ids.ById):
             raise TypeError(f"positions must be whole numbers, got dtype {places.dtype}")
         return _ids_at(self._current(), places.astype(np.int64))
 
-    def save(self, path: storage.PathLike) -> None:
+    def save(self, path: storage.PathLike, *, canaries: Any = None) -> None:
         """Write the index to a directory, whole or not at all, and through to the disk.
 
         A directory that this index was opened from or saved to gets only what is new. Writers wait
@@ -666,6 +678,9 @@ class SimilarityIndex(index_ids.ById):
         ----------
         path : path-like
             A new directory, or one that this function wrote.
+        canaries : array_like (c, d), optional
+            Rows of a few fixed inputs, embedded by the model of this index, for ``check_canaries``.
+            They stay in the directory until others are given.
 
         Raises
         ------
@@ -678,6 +693,8 @@ class SimilarityIndex(index_ids.ById):
         with parallel.writer_lock():
             self._finish_save()
             state, saved = self._in_memory(), self._saved
+            if canaries is not None:
+                self._canaries = index_model.as_canaries(canaries, state.width)
             target = validation.as_path("path", path).absolute()
             if saved is not None and (saved.path != target or not target.exists()):
                 saved = None
@@ -691,7 +708,10 @@ class SimilarityIndex(index_ids.ById):
                 "has_names": state.has_names,
                 "positions": state.fitted.n_items,
                 "parts": parts,
+                "model": self.model,
             }
+            if self._canaries is not None:
+                of_measure = of_measure | {"canaries": self._canaries}
             by_key = {part["key"]: part for part in parts}
             self._saving = _Saved(target, "", by_key), fields
             checksum = storage.save_arrays(
@@ -711,7 +731,9 @@ class SimilarityIndex(index_ids.ById):
             self._saving = None
 
     @classmethod
-    def open(cls, path: storage.PathLike, *, verify: bool = False) -> "SimilarityIndex":
+    def open(
+        cls, path: storage.PathLike, *, verify: bool = False, model: str | None = None
+    ) -> "SimilarityIndex":
         """Return a saved index; its arrays are memory maps that threads and processes share.
 
         By measures with the capability ``append`` no row is read: sizes of files are checked, and
@@ -723,6 +745,8 @@ class SimilarityIndex(index_ids.ById):
             What ``save`` wrote. An index saved on a CPU with other tiles is packed anew.
         verify : bool
             Read every file and compare its checksum.
+        model : str, optional
+            The model of the queries to come: an error if the index was made by another.
 
         Returns
         -------
@@ -735,13 +759,42 @@ class SimilarityIndex(index_ids.ById):
             There is no such directory.
         FastcosFormatError
             It is damaged, or holds something else.
+        ValueError
+            The index has the name of another model.
         """
         verify = validation.as_flag("verify", verify)
         target = validation.as_path("path", path).absolute()
         stored = storage.load_arrays(target, _KIND, verify=verify)
         index = cls()
         index._take_up(target, stored, {})
+        wanted = index_model.as_model(model)
+        index_model.check_same_model("model", index.model, wanted)
+        index.model = index.model or wanted
         return index
+
+    def check_canaries(self, rows: Any, *, least: float = 0.99) -> npt.NDArray[np.float64]:
+        """Return the cosines of the canaries with those of ``save``, 1 for the same model.
+
+        Parameters
+        ----------
+        rows : array_like (c, d)
+            The same inputs, embedded today, in the same order.
+        least : float
+            Least cosine of each, for rounding and hardware.
+
+        Returns
+        -------
+        ndarray (c,), float64
+
+        Raises
+        ------
+        ValueError
+            A cosine below least, or the index has no canaries.
+        """
+        if self._canaries is None:
+            raise ValueError("canaries must be given to save before they are checked, got none")
+        least = validation.as_real("least", least)
+        return index_model.agreement(self._canaries, rows, self.model, least)
 
     def refresh(self) -> bool:
         """Take up what another process has saved since this index was opened or saved.
@@ -914,6 +967,7 @@ class SimilarityIndex(index_ids.ById):
             state = self._state_of(stored, get_measure(given), known)
             by_key = {field["key"]: field for field in stored.fields["parts"]}
         self.measure, self._state, self._saving = given, state, None
+        self.model, self._canaries = stored.fields.get("model"), stored.arrays.get("canaries")
         self._saved = _Saved(path, stored.checksum, by_key)
 
     def _state_of(

@@ -10,6 +10,7 @@ from fastcos import validation
 from fastcos.engine.packing import ExcludedItems, Integers
 from fastcos.engine.segments import Segment
 from fastcos.measures.base import Measure
+from fastcos.neighbors.index_model import check_same_model
 from fastcos.reports.table import MAX_ROWS, Table, as_table
 
 # share of the working memory for searching a segment that was read from disk; the rest is for the
@@ -251,15 +252,15 @@ class Threshold(Protocol):
         """Return the least score of a pair."""
 
 
-def as_min_score(value: Any, measure: Measure) -> Any:
+def as_min_score(value: Any, measure: Measure, model: str | None = None) -> Any:
     """Return the threshold of a calibration of the same measure; anything else as it is."""
     if callable(getattr(value, "threshold", None)):
-        return as_threshold("min_score", value, measure)
+        return as_threshold("min_score", value, measure, model)
     return value
 
 
-def as_threshold(name: str, value: object, measure: Measure) -> float:
-    """Return a score as it is, and the score of a calibration of the same measure."""
+def as_threshold(name: str, value: object, measure: Measure, model: str | None = None) -> float:
+    """Return a score as it is, and the score of a calibration of the same measure and model."""
     if not callable(getattr(value, "threshold", None)):
         score = validation.as_real(name, value)
         if measure.name == "cosine" and score > _LARGEST_COSINE:
@@ -270,4 +271,6 @@ def as_threshold(name: str, value: object, measure: Measure) -> float:
         raise ValueError(
             f"{name} must be calibrated for {measure.name}, got one for {calibrated.measure}"
         )
+    parts = (getattr(value, "model", None), getattr(value, "model_version", None))
+    check_same_model(name, model, "@".join(one for one in parts if one) or None)
     return float(calibrated.threshold())

@@ -1,0 +1,48 @@
+"""The model whose rows an index holds: its name, and rows that tell whether it is the same."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import validation
+from fastcos.validation import Floats, Rows
+
+
+def as_model(model: object) -> str | None:
+    """Return the name of a model, such as "minilm@2"; None for none."""
+    if model is None:
+        return None
+    name: str = validation.as_instance("model", model, str, 'a name such as "minilm@2"')
+    return name
+
+
+def check_same_model(name: str, mine: str | None, other: str | None) -> None:
+    """Refuse to combine what two models made; nothing is known of one without a name."""
+    if mine is not None and other is not None and mine != other:
+        raise ValueError(f"{name} must be of the model {mine!r} as the index, got {other!r}")
+
+
+def as_canaries(rows: Any, width: int) -> Rows:
+    """Return rows of the same few inputs, embedded by the model of the index."""
+    canaries = validation.as_rows("canaries", rows)
+    items = np.empty((0, width))
+    validation.check_same_width("canaries", canaries, "the items of the index", items)
+    return canaries
+
+
+def agreement(kept: npt.NDArray[Any], rows: Any, model: str | None, least: float) -> Floats:
+    """Return the cosines of rows of today with those kept; refuse one below least."""
+    today = as_canaries(rows, kept.shape[1]).astype(np.float64)
+    if len(today) != len(kept):
+        raise ValueError(f"rows must be of the {len(kept)} canaries, got {len(today)}")
+    then = np.asarray(kept, np.float64)
+    lengths = np.linalg.norm(today, axis=1) * np.linalg.norm(then, axis=1)
+    scores: Floats = (today * then).sum(axis=1) / np.where(lengths > 0, lengths, 1)
+    worst = int(scores.argmin())
+    if scores[worst] < least:
+        raise ValueError(
+            f"rows must be as the model {model or 'of the index'} embedded them, got a cosine of "
+            f"{scores[worst]:.3f} for canary {worst}"
+        )
+    return scores
