@@ -9,18 +9,25 @@ import numpy as np
 import pytest
 import scipy.linalg  # noqa: F401  its BLAS must be limited, too
 import scipy.sparse as sp
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from fastcos import parallel, randomized_svd
 
 
+def libraries():
+    """The BLAS of NumPy and of SciPy, without that of FAISS, which another test may import."""
+    found = ThreadpoolController().select(user_api="blas")
+    paths = [one["filepath"] for one in found.info() if "faiss" not in one["filepath"]]
+    return found.select(filepath=paths)
+
+
 def blas_threads():
-    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+    return {one["num_threads"] for one in libraries().info()}
 
 
 @pytest.fixture(autouse=True)
 def two_threads():
-    with threadpool_limits(2, "blas"):
+    with libraries().limit(limits=2):
         yield
 
 
