@@ -37,8 +37,14 @@ import numpy as np
 from .exhaustive_top_k import is_excluded
 from .jit import borrowing_kernel, inlined_kernel, kernel, relaxed_kernel
 from .packing import LANES, SLACK, pack_query, padded_width
+from .prefix_filter import choose_prefixes, find_hits_by_prefix, score_tile_by_item
+from .prefixes import pack_query_prefixes
 from .tiles import (
+    CODED,
     PANEL,
+    RESIDUAL,
+    TAU,
+    WEIGHT,
     aligned_empty,
     end_tiles,
     largest_scores,
@@ -52,10 +58,12 @@ from .tiles import (
 # rows as given; small_offsets by position, or empty where all are 0; statistics (panels, 5); shift
 # (d,) float64 or empty; signs (2, max(d, 16)); isa_state: configuration of the tile registers;
 # scaling (p, 2) float32 of rows as given, else empty: a tile's score v becomes v factor + w offset
-# with the two numbers of the item
+# with the two numbers of the item; prefix: Prefixes, with which the packed words of an item lie
+# together, except with amx
 Items = namedtuple(
     "Items",
-    "rows norms offsets order packed words small_offsets statistics shift signs isa_state scaling",
+    "rows norms offsets order packed words small_offsets statistics shift signs isa_state scaling "
+    "prefix",
 )
 # rows (n, d), norms (n,); a' = factor a - coefficient shift; weights w; K = slope score +
 # intercept; error: bound on the rounding of a float32 tile relative to the norms, 0 for integers;
@@ -68,15 +76,16 @@ Queries = namedtuple(
 )
 
 # packed: `used` queries in panels of `size` words; lanes (panels, 4, 32) and scales (panels, 32)
-# float32; starts (32 panels,) int32; of the current tile: scores (1024,) and hits (1024,)
-Block = namedtuple("Block", "packed size used lanes scales starts scores hits")
+# float32; starts (32 panels,) int32; of the current tile: scores (1024,) and hits (1024,); prefix:
+# QueryPrefixes
+Block = namedtuple("Block", "packed size used lanes scales starts scores hits prefix")
 
 # a threshold that no score reaches
 NEVER = np.float32(3e38)
+# panels of a range search after which it is decided whether prefixes pay for the others
+_TILES_TRIED = 32
 # bound on the error by underflow of a float64 sum of up to 2^22 products
 _UNDERFLOW = 2.0**-1050
-# rows of lanes: threshold, residual, norm of the codes, weight of the offset
-TAU, RESIDUAL, CODED, WEIGHT = range(4)
 
 
 @kernel
@@ -112,12 +121,16 @@ def pack_block(lo, hi, isa, batch, queries, items, score_type):
         lanes[p, WEIGHT, lane] = queries.weights[query] * unit
     scores, hits = aligned_empty(PANEL * PANEL, score_type), np.empty(PANEL * PANEL, np.int32)
     scores[:] = 0
-    return Block(packed, size, hi - lo, lanes, scales, starts, scores, hits)
+    prefix = pack_query_prefixes(lo, hi, isa, batch, queries, items, packed, lanes, scales, starts)
+    return Block(packed, size, hi - lo, lanes, scales, starts, scores, hits, prefix)
 
 
 @inlined_kernel
 def score_tile(isa, p, q, items, block):
     """Score panel p of the items with panel q of the queries, to block.scores."""
+    if items.prefix.words > 0:
+        score_tile_by_item(isa, p, q, items.packed, items.words, block)
+        return
     score_panel(
         isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
         block.starts, q * PANEL, min(block.used - q * PANEL, PANEL), block.scores,
@@ -165,6 +178,22 @@ def rank_maxima(p, q, items, block, best, top):
     for i in range(PANEL):
         weight = lanes[WEIGHT, i]
         top[i] = top[i] * scale + max(weight * most, weight * least)
+    _offer(top, best)
+    for i in range(PANEL):
+        lanes[TAU, i] = max(lanes[TAU, i], best[-1, i])
+
+
+@borrowing_kernel
+def rank_hits(p, q, n_hits, items, block, best, top):
+    """Do as rank_maxima with the scores of a tile's hits: all others are below tau."""
+    lanes, scale = block.lanes[q], np.float32(1.0) / items.statistics[p, 0]
+    most, least = items.statistics[p, 3], items.statistics[p, 4]
+    top[:] = -NEVER
+    for at in range(n_hits):
+        hit = block.hits[at]
+        weight = lanes[WEIGHT, hit & 31]
+        score = np.float32(block.scores[hit]) * scale + max(weight * most, weight * least)
+        top[hit & 31] = max(top[hit & 31], score)
     _offer(top, best)
     for i in range(PANEL):
         lanes[TAU, i] = max(lanes[TAU, i], best[-1, i])
@@ -225,12 +254,16 @@ def _pass_panels(lo, isa, batch, queries, items, block, capacity, starts, counts
     indptr, excluded = queries.excluded_indptr, queries.excluded_indices
     restricted = permitted.shape[0] > 0 or excluded.shape[0] > 0
     for p in range(items.statistics.shape[0]):
+        if p == _TILES_TRIED:
+            choose_prefixes(isa, 1, items, block)
         for q in range(block.lanes.shape[0]):
-            score_tile(isa, p, q, items, block)
-            n_hits = passing(
-                block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
-                order.shape[0] - p * PANEL, hits,
-            )  # fmt: skip
+            n_hits = find_hits_by_prefix(isa, p, q, items, block)
+            if n_hits < 0:
+                score_tile(isa, p, q, items, block)
+                n_hits = passing(
+                    block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
+                    order.shape[0] - p * PANEL, hits,
+                )  # fmt: skip
             for at in range(n_hits):
                 hit = hits[at]
                 i = lo + q * PANEL + (hit & 31)

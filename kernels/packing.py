@@ -24,7 +24,7 @@ _ROUND_UP = np.float32(1.0 + 2.0**-12)
 # bound on the norm of entries whose squares underflow in float32; items have norms of at most 1
 _UNDERFLOW = np.float32(1e-18)
 # largest magnitude of an int8 code; of queries with avx2, where two products fit in int16
-_LARGEST_CODE, _LARGEST_OF_AVX2 = np.float32(127.0), np.float32(64.0)
+LARGEST_CODE, LARGEST_OF_AVX2 = np.float32(127.0), np.float32(64.0)
 # rows whose panels are formed together: their offsets differ by little, and their buffer of 1 kB a
 # column stays in the second-level cache
 CHUNK = 8 * PANEL
@@ -108,13 +108,13 @@ def shift_products(lo, hi, rows, factors, shift, products):
 
 
 @kernel
-def _step_of(largest, largest_code):
+def step_of(largest, largest_code):
     """Step of quantisation of numbers up to this magnitude; 1 where all are zero."""
     return largest / largest_code if largest > np.float32(1e-30) else np.float32(1.0)
 
 
 @kernel
-def _above(squares):
+def above(squares):
     """Norm of a sum of squares, rounded up."""
     return np.sqrt(squares) * _ROUND_UP + _UNDERFLOW
 
@@ -154,7 +154,7 @@ def _pack_chunk(
     width = max(rows.shape[1], LANES)
     first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, order.shape[0])
     for i in range(last - first):
-        _load_item(rows, order, first + i, factors, coefficients, shift, buffer[i])
+        load_item(rows, order, first + i, factors, coefficients, shift, buffer[i])
         if is_quantised(isa):
             rotate_row(buffer[i], width, signs)
         measure_row(buffer[i], measured)
@@ -170,17 +170,17 @@ def _pack_chunk(
         start, count = p * PANEL - first, min(PANEL, last - p * PANEL)
         scale, residual, norm = np.float32(1.0), np.float32(0.0), np.float32(0.0)
         if is_quantised(isa):
-            scale = _step_of(np.float32(largest[start]), _LARGEST_CODE)
+            scale = step_of(np.float32(largest[start]), LARGEST_CODE)
         inverse = np.float32(1.0) / scale
         target = packed[p * PANEL * words : (p + 1) * PANEL * words]
         target[:] = 0
         for i in range(count):
             row = buffer[places[start + i]]
-            norm = max(norm, _above(squares[places[start + i]]))
+            norm = max(norm, above(squares[places[start + i]]))
             if is_quantised(isa):
                 quantise_row(row, scale, inverse, codes, measured)
-                residual = max(residual, _above(measured[0]))
-                _place_item(isa, codes.view(np.int32), i, words, target)
+                residual = max(residual, above(measured[0]))
+                place_item(isa, codes.view(np.int32), i, words, target)
             else:
                 for k in range(words):
                     target[i * words + k] = row[k]
@@ -194,7 +194,8 @@ def _pack_chunk(
 
 
 @borrowing_kernel
-def _load_item(rows, order, position, factors, coefficients, shift, out):
+def load_item(rows, order, position, factors, coefficients, shift, out):
+    """Load the row at a position as load_row does, and prefetch one that follows."""
     depth = rows.shape[1]
     ahead = order[min(position + _AHEAD, order.shape[0] - 1)]
     prefetch_row(rows.reshape(-1), ahead * depth, depth)
@@ -203,7 +204,7 @@ def _load_item(rows, order, position, factors, coefficients, shift, out):
 
 
 @borrowing_kernel
-def _place_item(isa, codes, item, words, target):
+def place_item(isa, codes, item, words, target):
     """Write the words of an item's codes to its panel, and codes of zero behind them."""
     amx = len(isa) == 1
     flip = np.int32(0) if amx else _TO_UNSIGNED
@@ -215,7 +216,7 @@ def _place_item(isa, codes, item, words, target):
 
 
 @borrowing_kernel
-def _place_query(isa, codes, query, words, target):
+def place_query(isa, codes, query, words, target):
     """Write the words of a query's codes to its panel, and codes of zero behind them."""
     amx = len(isa) == 1
     for k in range(words):
@@ -238,12 +239,12 @@ def pack_query(
     if is_quantised(isa):
         rotate_row(buffer, width, signs)
     measure_row(buffer, measured)
-    norm, scale = _above(measured[1]), np.float32(1.0)
+    norm, scale = above(measured[1]), np.float32(1.0)
     if is_quantised(isa):
-        scale = _step_of(measured[0], _LARGEST_OF_AVX2 if len(isa) == 4 else _LARGEST_CODE)
+        scale = step_of(measured[0], LARGEST_OF_AVX2 if len(isa) == 4 else LARGEST_CODE)
         total = quantise_row(buffer, scale, np.float32(1.0) / scale, codes, measured)
-        _place_query(isa, codes.view(np.int32), query, words, target)
-        return scale, norm, _above(measured[0]), np.int32(-128) * total
+        place_query(isa, codes.view(np.int32), query, words, target)
+        return scale, norm, above(measured[0]), np.int32(-128) * total
     for k in range(words):
         target[k * PANEL + query] = buffer[k]
     return scale, norm, np.float32(0.0), np.int32(0)

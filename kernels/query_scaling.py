@@ -15,6 +15,8 @@ import numpy as np
 from .candidate_filter import Items, Queries
 from .jit import borrowing_kernel, cgutils, intrinsic, kernel, types
 from .pair_scores import COSINE, EUCLIDEAN, product
+from .prefixes import Prefixes
+from .tiles import PANEL
 from .vector_ir import I64, pointer
 
 # a bias counts at most this much more than inner products, so that float32 holds both
@@ -26,12 +28,14 @@ BOUND = (
     "rows", "norms", "offsets", "order", "packed", "small_offsets", "statistics", "shift", "signs",
     "isa_state", "scaling",
 )  # fmt: skip
+# and those of their Prefixes
+BOUND_PREFIX = ("axes", "packed", "statistics", "rests", "eta")
 # types of those whose type never changes
 _FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
 _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
-# places of the numbers behind them
-_DEPTH, _WORDS = 2 * len(BOUND), 2 * len(BOUND) + 1
-N_SLOTS = _WORDS + 1
+# places of the numbers behind them: columns, words of a row and of a prefix
+_NUMBERS = 2 * (len(BOUND) + len(BOUND_PREFIX))
+N_SLOTS = _NUMBERS + 3
 
 
 @kernel
@@ -143,7 +147,7 @@ def bound_items(slots, row_type, score_type):
 
     row_type, score_type: empty arrays of the types of rows and of packed rows.
     """
-    depth, words = slots[_DEPTH], slots[_WORDS]
+    depth, words, prefix_words = slots[_NUMBERS], slots[_NUMBERS + 1], slots[_NUMBERS + 2]
     rows = _array_at(slots, 0, row_type)
     norms, offsets = _array_at(slots, 2, _FLOAT64), _array_at(slots, 4, _FLOAT64)
     order, packed = _array_at(slots, 6, _INT32), _array_at(slots, 8, score_type)
@@ -151,8 +155,16 @@ def bound_items(slots, row_type, score_type):
     statistics, shift = _array_at(slots, 12, _FLOAT32), _array_at(slots, 14, _FLOAT64)
     signs, isa_state = _array_at(slots, 16, _FLOAT32), _array_at(slots, 18, _UINT8)
     scaling = _array_at(slots, 20, _FLOAT32)
+    axes, of_prefixes = _array_at(slots, 22, _FLOAT32), _array_at(slots, 26, _FLOAT32)
+    size = depth * PANEL
+    prefix = Prefixes(
+        axes.reshape(axes.shape[0] // size, depth, PANEL), _array_at(slots, 24, score_type),
+        prefix_words, of_prefixes.reshape(of_prefixes.shape[0] // 5, 5),
+        _array_at(slots, 28, _FLOAT32), _array_at(slots, 30, _FLOAT32),
+    )  # fmt: skip
     return Items(
         rows.reshape(rows.shape[0] // depth, depth), norms, offsets, order, packed, words,
         small_offsets, statistics.reshape(statistics.shape[0] // 5, 5), shift,
         signs.reshape(2, signs.shape[0] // 2), isa_state, scaling.reshape(scaling.shape[0] // 2, 2),
+        prefix,
     )  # fmt: skip

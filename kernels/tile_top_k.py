@@ -21,12 +21,9 @@ from collections import namedtuple
 import numpy as np
 
 from .candidate_filter import (
-    CODED,
     NEVER,
-    RESIDUAL,
-    TAU,
-    WEIGHT,
     pack_block,
+    rank_hits,
     rank_maxima,
     score_tile,
     threshold_of,
@@ -35,12 +32,15 @@ from .exhaustive_top_k import is_excluded, write_run
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
 from .pair_scores import may_reach_by_item, order_by_item, score_pairs, score_pairs_by_item
+from .prefix_filter import choose_prefixes, find_hits_by_prefix
 from .query_scaling import are_ordinary, bound_items, scaled_queries
 from .select import kth_largest, select_best, sort_best_first
-from .tiles import PANEL, end_tiles, passing, start_tiles
+from .tiles import CODED, PANEL, RESIDUAL, TAU, WEIGHT, end_tiles, passing, start_tiles
 
 # a column of a query whose norm is zero, not finite or far from 1: it is searched another way
 NOT_ORDINARY = -2
+# hits of a tile of the sample, whose thresholds are of one half, for every hit of the sweep
+_HITS_OF_STAGE_1 = 2.0
 # of each query of a block: entries (capacity,): tile score << 32 | position, of `counts`
 # candidates; scores and columns (k,): the best `lengths` of those that were scored in float64, in
 # any order; least: their k-th best score, or -inf
@@ -139,6 +139,29 @@ def _keep_reaching(front, i, items, block, found, scratch):
         entries[kept] = candidate
         kept += upper >= tau
     found.counts[i] = kept
+
+
+@borrowing_kernel
+def _raise_by_codes(batch, lo, queries, items, block, found, scratch):
+    """Raise every tau to the k-th best lower bound that the codes of its candidates give."""
+    k = found.scores.shape[1]
+    for i in range(found.counts.shape[0]):
+        q, lane = i >> 5, i & 31
+        if found.counts[i] < k or block.prefix.is_dense[q]:
+            continue
+        _estimate(i, batch[lo + i], queries, items, block, found, scratch)
+        residual, coded = block.lanes[q, RESIDUAL, lane], block.lanes[q, CODED, lane]
+        weight, count = block.lanes[q, WEIGHT, lane], found.counts[i]
+        for entry in range(count):
+            position = found.entries[i, entry] & 0xFFFFFFFF
+            panel = position >> 5
+            error = residual * items.statistics[panel, 1] + coded * items.statistics[panel, 2]
+            if items.small_offsets.shape[0] > 0:
+                error += abs(weight * items.small_offsets[position]) * SLACK
+            scratch.bounds[entry] = scratch.estimates[entry] - error
+        if count >= k:
+            least = kth_largest(scratch.bounds, count, k)
+            block.lanes[q, TAU, lane] = max(block.lanes[q, TAU, lane], least)
 
 
 @borrowing_kernel
@@ -291,25 +314,38 @@ def _sweep(
     """
     capacity = found.entries.shape[1]
     bits = block.scores.view(np.int32)
+    raise_at = first_panel
     for stage in range(0 if sample_stride > 0 else 2, 3):
         first, step = first_panel, 1
         if stage < 2:
             first += sample_stride // 2 + stage * sample_stride
             step = 2 * sample_stride
+        if stage == 2:
+            choose_prefixes(isa, _HITS_OF_STAGE_1, items, block)
         for p in range(first, last_panel, step):
             if sample.swept[p - first_panel]:
                 continue
             sample.swept[p - first_panel] = stage == 1
+            if stage == 2 and p >= raise_at and items.prefix.words > 0:
+                # prefixes drop far more by a higher threshold; of twice as many items it is higher
+                _raise_by_codes(batch, lo, queries, items, block, found, scratch)
+                raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
             for q in range(block.lanes.shape[0]):
-                score_tile(isa, p, q, items, block)
-                if stage < 2:
-                    rank_maxima(p, q, items, block, sample.best[q], sample.top)
-                if stage == 0:
-                    continue
-                n_hits = passing(
-                    block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
-                    items.order.shape[0] - p * PANEL, block.hits,
-                )  # fmt: skip
+                n_hits = -1
+                if stage > 0:
+                    n_hits = find_hits_by_prefix(isa, p, q, items, block)
+                    if stage == 1 and n_hits >= 0:
+                        rank_hits(p, q, n_hits, items, block, sample.best[q], sample.top)
+                if n_hits < 0:
+                    score_tile(isa, p, q, items, block)
+                    if stage < 2:
+                        rank_maxima(p, q, items, block, sample.best[q], sample.top)
+                    if stage == 0:
+                        continue
+                    n_hits = passing(
+                        block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
+                        items.order.shape[0] - p * PANEL, block.hits,
+                    )  # fmt: skip
                 for at in range(n_hits):
                     hit = block.hits[at]
                     i, position = q * PANEL + (hit & 31), p * PANEL + (hit >> 5)

@@ -69,8 +69,13 @@ _AVX2 = 4
 _INT8_SHAPES = {2: (16, 16), 3: (8, 8), _AVX2: (8, 8)}
 # by isa number: items and lanes of a block with two registers of queries
 _FLOAT_SHAPES = {5: (8, 16), 6: (4, 4)}
+# the same by the number of an isa of int8 codes
+_FLOATS_BESIDE_CODES = {1: (8, 16), 2: (8, 16), 3: (4, 8), _AVX2: (4, 8)}
 # bytes of 64 dimensions of 32 packed rows
 _STEP_BYTES = 2048
+# rows of a query panel's lanes: threshold, residual, norm of the codes, weight of the offset; of
+# prefixes also the length of what is left of the query
+TAU, RESIDUAL, CODED, WEIGHT, REST = range(5)
 # items of a group: their words lie together
 GROUP = 8
 # queries up to which each reads the panel anew, from the first-level cache: 16 take the time of 4
@@ -142,30 +147,124 @@ def score_panel(typingctx, isa, items, item0, queries, query0, words, starts, st
     signature = types.void(isa, items, item0, queries, query0, words, starts, start0, used, scores)
 
     def codegen(context, builder, sig, a):
+        _emit_panel(context, builder, sig.args, a, by_item=False)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def score_panel_by_item(
+    typingctx, isa, items, item0, queries, query0, words, starts, start0, used, scores
+):
+    """Do as score_panel, for panels in which the words of each item lie together (by_item)."""
+    signature = types.void(isa, items, item0, queries, query0, words, starts, start0, used, scores)
+
+    def codegen(context, builder, sig, a):
+        if _isa_number(sig.args[0]) not in _FLOAT_SHAPES:  # which have no prefixes
+            _emit_panel(context, builder, sig.args, a, by_item=True)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _emit_panel(context, builder, kinds, a, by_item):
+    """Emit score_panel of its arguments; by_item: where the words of an item lie together."""
+    number = _isa_number(kinds[0])
+    left = pointer(context, builder, kinds[1], a[1], a[2])
+    right = pointer(context, builder, kinds[3], a[3], a[4])
+    out = pointer(context, builder, kinds[9], a[9], I64(0))
+    if number in _FLOAT_SHAPES:
+        _emit_float(builder, _FLOAT_SHAPES[number], left, a[5], right, a[5], out)
+        return
+    offsets = pointer(context, builder, kinds[6], a[6], a[7])
+    half = PANEL // 2
+    is_full = builder.icmp_signed(">", a[8], I64(half))
+    with builder.if_else(is_full) as (all_queries, some):
+        for branch, halves in ((all_queries, (0, 1)), (some, (0,))):
+            with branch:
+                if number == 1:
+                    _emit_amx(builder, left, right, builder.lshr(a[5], I64(4)), halves, out)
+                    continue
+                if halves == (0, 1) or by_item:
+                    count = half * len(halves)
+                    _emit_int8(builder, number, left, right, a[5], offsets, count, out, by_item)
+                    continue
+                is_few = builder.icmp_signed("<=", a[8], I64(_FEW))
+                with builder.if_else(is_few) as (few, more):
+                    with few:
+                        _emit_few(builder, number, left, right, a[5], offsets, a[8], out)
+                    with more:
+                        _emit_int8(builder, number, left, right, a[5], offsets, half, out)
+
+
+@intrinsic
+def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
+    """Score of one item of a panel with one query, int32, as score_panel gives it.
+
+    items as of score_panel_by_item; items, codes flat; item0 and code0 count words. codes: from
+    code0 on the query's words, one behind the other; start: as in score_panel.
+    """
+    signature = types.int32(isa, items, item0, item, words, codes, code0, start)
+
+    def codegen(context, builder, sig, a):
         number = _isa_number(sig.args[0])
-        left = pointer(context, builder, sig.args[1], a[1], a[2])
-        right = pointer(context, builder, sig.args[3], a[3], a[4])
-        out = pointer(context, builder, sig.args[9], a[9], I64(0))
-        if number in _FLOAT_SHAPES:
-            _emit_float(builder, _FLOAT_SHAPES[number], left, a[5], right, a[5], out)
+        if number in _FLOAT_SHAPES:  # which have no prefixes
+            return I32(0)
+        panel = pointer(context, builder, sig.args[1], a[1], a[2])
+        query = pointer(context, builder, sig.args[5], a[5], a[6])
+        if number == 1:
+            return _emit_item_of_steps(builder, panel, a[3], a[4], query)
+        row = builder.gep(panel, [builder.mul(a[3], a[4])])
+        return builder.add(*_emit_items(builder, number, [row], a[4], query), a[7])
+
+    return signature, codegen
+
+
+@intrinsic
+def score_by_item(typingctx, isa, items, item0, words, codes, code0, start, scores, score0):
+    """Scores of all items of a panel with one query, written from score0 on at every 32nd place.
+
+    The other arguments are as in score_item. Not for amx.
+    """
+    signature = types.void(isa, items, item0, words, codes, code0, start, scores, score0)
+
+    def codegen(context, builder, sig, a):
+        number = _isa_number(sig.args[0])
+        if number not in _INT8_SHAPES:
             return context.get_dummy_value()
-        offsets = pointer(context, builder, sig.args[6], a[6], a[7])
-        is_full = builder.icmp_signed(">", a[8], I64(PANEL // 2))
-        with builder.if_else(is_full) as (full, half):
-            for branch, halves in ((full, (0, 1)), (half, (0,))):
-                with branch:
-                    if number == 1:
-                        _emit_amx(builder, left, right, builder.lshr(a[5], I64(4)), halves, out)
-                        continue
-                    if halves == (0, 1):
-                        _emit_int8(builder, number, left, right, a[5], offsets, PANEL, out)
-                        continue
-                    is_few = builder.icmp_signed("<=", a[8], I64(_FEW))
-                    with builder.if_else(is_few) as (few, more):
-                        with few:
-                            _emit_few(builder, number, left, right, a[5], offsets, a[8], out)
-                        with more:
-                            _emit_int8(builder, number, left, right, a[5], offsets, PANEL // 2, out)
+        panel = pointer(context, builder, sig.args[1], a[1], a[2])
+        query = pointer(context, builder, sig.args[4], a[4], a[5])
+        out = pointer(context, builder, sig.args[7], a[7], a[8])
+        with cgutils.for_range(builder, I64(PANEL // GROUP)) as part:
+            first = builder.mul(part.index, I64(GROUP))
+            places = [builder.add(first, I64(item)) for item in range(GROUP)]
+            rows = [builder.gep(panel, [builder.mul(place, a[3])]) for place in places]
+            totals = _emit_items(builder, number, rows, a[3], query)
+            for place, total in zip(places, totals, strict=True):
+                at = builder.gep(out, [builder.mul(place, I64(PANEL))])
+                builder.store(builder.add(total, a[6]), at)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, others, other0, depth, out):
+    """Products (32, 32) of up to 32 rows of float32 with a panel of 32 columns, float32.
+
+    rows, others, out are flat; rows start at row0, `stride` elements apart; others: from other0 on
+    32 columns for each of `depth` elements. Up to 7 rows behind the last are read, too. isa: of the
+    tiles that read int8 codes.
+    """
+    signature = types.void(isa, rows, row0, stride, n_rows, others, other0, depth, out)
+
+    def codegen(context, builder, sig, a):
+        left = pointer(context, builder, sig.args[1], a[1], a[2])
+        right = pointer(context, builder, sig.args[5], a[5], a[6])
+        out = pointer(context, builder, sig.args[8], a[8], I64(0))
+        shape = _FLOATS_BESIDE_CODES.get(_isa_number(sig.args[0]), _FLOAT_SHAPES[6])
+        _emit_float(builder, shape, left, a[3], right, a[7], out, n_items=a[4])
         return context.get_dummy_value()
 
     return signature, codegen
@@ -254,8 +353,11 @@ def _emit_amx(builder, items, queries, steps, halves, out):
         builder.call(write, [I8(tile), builder.gep(out, [I64(at)]), I64(PANEL * 4)])
 
 
-def _emit_int8(builder, number, items, queries, words, starts, n_queries, out):
-    """Blocks of items x all queries, with as many items as have registers; two words a step."""
+def _emit_int8(builder, number, items, queries, words, starts, n_queries, out, by_item=False):
+    """Blocks of items x all queries, with as many items as have registers; two words a step.
+
+    by_item: the words of an item lie together, not those of its group.
+    """
     lanes, registers = _INT8_SHAPES[number]
     kind, columns = ir.VectorType(I32, lanes), range(0, n_queries, lanes)
     rows = min(GROUP, registers // len(columns))
@@ -263,17 +365,22 @@ def _emit_int8(builder, number, items, queries, words, starts, n_queries, out):
         first = builder.mul(part.index, I64(rows))
         group = builder.mul(builder.udiv(first, I64(GROUP)), builder.mul(words, I64(GROUP)))
         block = builder.gep(items, [builder.add(group, builder.urem(first, I64(GROUP)))])
+        own = builder.gep(items, [builder.mul(first, words)])
+        item_rows = [builder.gep(own, [builder.mul(words, I64(row))]) for row in range(rows)]
 
-        def step(k, sums, block=block):
+        def step(k, sums, block=block, item_rows=item_rows):
             item_at = builder.gep(block, [builder.mul(k, I64(2 * GROUP))])
+            word_at = builder.mul(k, I64(2))
             query_at = builder.gep(queries, [builder.mul(k, I64(2 * PANEL))])
             _prefetch_next_panel(builder, item_at, words)
             for word in (0, 1):
                 codes = [load(builder, query_at, kind, word * PANEL + at) for at in columns]
                 results = []
                 for row in range(rows):
-                    code = builder.load(builder.gep(item_at, [I64(word * GROUP + row)]))
-                    item = broadcast(builder, code, kind)
+                    at = builder.gep(item_at, [I64(word * GROUP + row)])
+                    if by_item:
+                        at = builder.gep(item_rows[row], [builder.add(word_at, I64(word))])
+                    item = broadcast(builder, builder.load(at), kind)
                     results += [
                         _add_products(builder, number, sums[len(codes) * row + v], item, query)
                         for v, query in enumerate(codes)
@@ -291,6 +398,16 @@ def _emit_int8(builder, number, items, queries, words, starts, n_queries, out):
 
 def _emit_few(builder, number, items, queries, words, starts, used, out):
     """Query by query, 8 items a register: bound by memory, not by multiplications."""
+    with cgutils.for_range(builder, used) as query:
+        totals = _emit_groups(builder, number, items, queries, words, starts, query.index)
+        for group, value in enumerate(totals):
+            for i in range(GROUP):
+                at = builder.add(query.index, I64((group * GROUP + i) * PANEL))
+                builder.store(builder.extract_element(value, I32(i)), builder.gep(out, [at]))
+
+
+def _emit_groups(builder, number, items, queries, words, starts, query):
+    """Emit the scores of all items of a panel with one query, 8 items a vector."""
     lanes, _ = _INT8_SHAPES[number]
     kind, wide = ir.VectorType(I32, lanes), lanes // GROUP
     groups = [builder.gep(items, [builder.mul(words, I64(i))]) for i in range(0, PANEL, GROUP)]
@@ -300,34 +417,104 @@ def _emit_few(builder, number, items, queries, words, starts, used, out):
     ]
     # of two registers, each with a word in all lanes
     of_both = ir.Constant(kind, [lanes * (lane // GROUP) for lane in range(lanes)])
-    with cgutils.for_range(builder, used) as query:
 
-        def step(k, sums):
-            at = builder.add(builder.mul(k, I64(wide * PANEL)), query.index)
-            codes = [
-                broadcast(builder, builder.load(builder.gep(queries, [place])), kind)
-                for place in (at, builder.add(at, I64((wide - 1) * PANEL)))
-            ]
-            codes = builder.shuffle_vector(*codes, of_both)
-            place = builder.mul(k, I64(lanes))
-            rows = [load(builder, builder.gep(group, [place]), kind, None) for group in groups]
-            for group in groups:
-                _prefetch_next_panel(builder, builder.gep(group, [place]), words)
-            return [
-                _add_products(builder, number, total, row, codes)
-                for total, row in zip(sums, rows, strict=True)
-            ]
+    def step(k, sums):
+        at = builder.add(builder.mul(k, I64(wide * PANEL)), query)
+        codes = [
+            broadcast(builder, builder.load(builder.gep(queries, [place])), kind)
+            for place in (at, builder.add(at, I64((wide - 1) * PANEL)))
+        ]
+        codes = builder.shuffle_vector(*codes, of_both)
+        place = builder.mul(k, I64(lanes))
+        rows = [load(builder, builder.gep(group, [place]), kind, None) for group in groups]
+        for group in groups:
+            _prefetch_next_panel(builder, builder.gep(group, [place]), words)
+        return [
+            _add_products(builder, number, total, row, codes)
+            for total, row in zip(sums, rows, strict=True)
+        ]
 
-        zero = broadcast(builder, I32(0), kind)
-        sums = loop(builder, builder.udiv(words, I64(wide)), [zero] * len(groups), step)
-        start = builder.load(builder.gep(starts, [query.index]))
-        for group, value in enumerate(sums):
-            pieces = [builder.shuffle_vector(value, value, part) for part in parts]
-            totals = pieces[0] if wide == 1 else builder.add(*pieces)
-            for i in range(GROUP):
-                total = builder.add(builder.extract_element(totals, I32(i)), start)
-                at = builder.add(query.index, I64((group * GROUP + i) * PANEL))
-                builder.store(total, builder.gep(out, [at]))
+    zero = broadcast(builder, I32(0), kind)
+    sums = loop(builder, builder.udiv(words, I64(wide)), [zero] * len(groups), step)
+    start = builder.load(builder.gep(starts, [query]))
+    start = broadcast(builder, start, ir.VectorType(I32, GROUP))
+    totals = []
+    for value in sums:
+        pieces = [builder.shuffle_vector(value, value, part) for part in parts]
+        total = pieces[0] if wide == 1 else builder.add(*pieces)
+        totals.append(builder.add(total, start))
+    return totals
+
+
+def _emit_items(builder, number, rows, words, query):
+    """Emit sums of products of items' codes, whose words lie together, with a query's."""
+    lanes, _ = _INT8_SHAPES[number]
+    kind = ir.VectorType(I32, lanes)
+    nothing = ir.Constant(kind, [0] * lanes)
+
+    def products(sums, at, mask=None):
+        codes = load(builder, builder.gep(query, [at]), kind, None)
+        if mask is not None:
+            codes = builder.select(mask, codes, nothing)
+        places = [builder.gep(row, [at]) for row in rows]
+        items = [load(builder, place, kind, None) for place in places]
+        if len(rows) > 1:
+            for place in places:
+                _prefetch_next_panel(builder, place, words)
+        return [
+            _add_products(builder, number, total, item, codes)
+            for total, item in zip(sums, items, strict=True)
+        ]
+
+    def step(k, sums):
+        # two chains hide the latency of an instruction
+        first = builder.mul(k, I64(2 * lanes))
+        half = len(rows)
+        return products(sums[:half], first) + products(sums[half:], builder.add(first, I64(lanes)))
+
+    def rest(k, sums):
+        # what is read behind the last word is multiplied by 0
+        at = builder.add(whole, builder.mul(k, I64(lanes)))
+        left = broadcast(builder, builder.trunc(builder.sub(words, at), I32), kind)
+        places = ir.Constant(kind, list(range(lanes)))
+        return products(sums, at, builder.icmp_signed("<", places, left))
+
+    blocks = builder.udiv(words, I64(2 * lanes))
+    whole = builder.mul(blocks, I64(2 * lanes))
+    sums = loop(builder, blocks, [nothing] * (2 * len(rows)), step)
+    totals = [builder.add(*pair) for pair in zip(sums[: len(rows)], sums[len(rows) :], strict=True)]
+    left = builder.udiv(builder.add(builder.sub(words, whole), I64(lanes - 1)), I64(lanes))
+    return [_sum_integers(builder, total) for total in loop(builder, left, totals, rest)]
+
+
+def _emit_item_of_steps(builder, panel, item, words, query):
+    """Emit the sum of products of an item's signed codes, which lie in steps of 16 words.
+
+    A CPU with tile registers has vpdpbusd, too; it wants unsigned codes on one side: codes + 128
+    of the query, less 128 times the sum of the item's.
+    """
+    kind = ir.VectorType(I32, 16)
+    flip = broadcast(builder, I32(-0x7F7F7F80), kind)
+    first = builder.gep(panel, [builder.mul(item, I64(16))])
+
+    def step(k, sums):
+        row = load(builder, builder.gep(first, [builder.mul(k, I64(16 * PANEL))]), kind, None)
+        codes = load(builder, builder.gep(query, [builder.mul(k, I64(16))]), kind, None)
+        codes = builder.xor(codes, flip)
+        return [
+            _add_products(builder, 2, sums[0], codes, row),
+            _add_products(builder, 2, sums[1], flip, row),
+        ]
+
+    zero = ir.Constant(kind, [0] * 16)
+    total, shifted = loop(builder, builder.lshr(words, I64(4)), [zero, zero], step)
+    return _sum_integers(builder, builder.sub(total, shifted))
+
+
+def _sum_integers(builder, vector):
+    name = f"llvm.vector.reduce.add.v{vector.type.count}i32"
+    add = function(builder, name, I32, [vector.type])
+    return builder.call(add, [vector])
 
 
 def _prefetch_next_panel(builder, at, words):
@@ -355,12 +542,15 @@ def _add_products(builder, number, sums, item, query):
     return builder.add(sums, builder.call(add_pairs, [products, ir.Constant(pairs, [1] * 16)]))
 
 
-def _emit_float(builder, shape, items, stride, queries, depth, out):
+def _emit_float(builder, shape, items, stride, queries, depth, out, n_items=None):
     """Blocks of items x two registers of queries; mul and add may be contracted."""
     rows, lanes = shape
     kind = ir.VectorType(F32, lanes)
     width = 2 * lanes
-    with cgutils.for_range(builder, I64(PANEL // rows)) as part:
+    parts = I64(PANEL // rows)
+    if n_items is not None:
+        parts = builder.udiv(builder.add(n_items, I64(rows - 1)), I64(rows))
+    with cgutils.for_range(builder, parts) as part:
         first = builder.mul(part.index, I64(rows))
         block = builder.gep(items, [builder.mul(first, stride)])
         row_starts = [builder.gep(block, [builder.mul(stride, I64(r))]) for r in range(rows)]
@@ -407,33 +597,181 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
     def codegen(context, builder, sig, a):
         values = pointer(context, builder, sig.args[0], a[0], I64(0))
         queries = pointer(context, builder, sig.args[1], a[1], a[2])
-        at = builder.mul(a[4], I64(5))
-        panel = pointer(context, builder, sig.args[3], a[3], at)
+        panel = pointer(context, builder, sig.args[3], a[3], builder.mul(a[4], I64(5)))
         out = pointer(context, builder, sig.args[6], a[6], I64(0))
-        # item i is bit 31 - i; those behind the last item are 0
-        count = builder.select(builder.icmp_signed("<", a[5], I64(PANEL)), a[5], I64(PANEL))
-        valid = builder.trunc(builder.not_(builder.lshr(I64(2**PANEL - 1), count)), I32)
-        valid = broadcast(builder, valid, _V_I32)
         thresholds = _thresholds(builder, values, queries, panel)
-        reached = [
-            builder.and_(_reached(builder, values, half, thresholds[half]), valid)
-            for half in (0, 1)
-        ]
-        # bit q is 1 if some item passes for query q
-        some = [
-            builder.zext(builder.bitcast(builder.icmp_signed("!=", one, _V_I32(None)), I16), I32)
-            for one in reached
-        ]
-        some = builder.or_(some[0], builder.shl(some[1], I32(16)))
-        found = cgutils.alloca_once_value(builder, I64(0))
-        words = cgutils.alloca_once(builder, I32, PANEL)
-        with builder.if_then(builder.icmp_unsigned("!=", some, I32(0))):
-            for half in (0, 1):
-                _store(builder, reached[half], words, 16 * half)
-            builder.store(_list_hits(builder, some, words, out), found)
+        reached = [_reached(builder, values, half, thresholds[half]) for half in (0, 1)]
+        return _emit_hits(builder, reached, _valid(builder, a[5]), out)
+
+    return signature, codegen
+
+
+@intrinsic
+def passing_by_prefix(
+    typingctx, scores, lanes, lane0, own, own0, statistics, panel, n_items, rests, hits
+):
+    """Do as `passing` for scores of prefixes: what is left of both sides is added as a bound.
+
+    lanes: of all codes, for their thresholds; own: from position own0 on five rows of 32 float32:
+    scale of all codes, query residual, coded norm, offset weight and what is left of the query, in
+    units of the prefix's scale; rests (32 panels,) float32: what is left of every item.
+    """
+    signature = types.int64(
+        scores, lanes, lane0, own, own0, statistics, panel, n_items, rests, hits
+    )
+
+    def codegen(context, builder, sig, a):
+        prefix = _Prefix(context, builder, sig.args[1:], a[1:])
+        values = pointer(context, builder, sig.args[0], a[0], I64(0))
+        out = pointer(context, builder, sig.args[9], a[9], I64(0))
+        reached = [prefix.reached(builder, values, half) for half in (0, 1)]
+        return _emit_hits(builder, reached, _valid(builder, a[7]), out)
+
+    return signature, codegen
+
+
+@intrinsic
+def find_few(
+    typingctx, isa, items, item0, queries, query0, words, starts, start0, used, lanes, lane0, own,
+    own0, statistics, panel, n_items, rests, hits,
+):  # fmt: skip
+    """Do as score_panel and passing_by_prefix for up to four queries, without their scores.
+
+    Not for amx: its layout of queries is another.
+    """
+    signature = types.int64(
+        isa, items, item0, queries, query0, words, starts, start0, used, lanes, lane0, own, own0,
+        statistics, panel, n_items, rests, hits,
+    )  # fmt: skip
+
+    def codegen(context, builder, sig, a):
+        number = _isa_number(sig.args[0])
+        if number not in _INT8_SHAPES:
+            return I64(0)
+        left = pointer(context, builder, sig.args[1], a[1], a[2])
+        right = pointer(context, builder, sig.args[3], a[3], a[4])
+        offsets = pointer(context, builder, sig.args[6], a[6], a[7])
+        prefix = _Prefix(context, builder, sig.args[9:], a[9:])
+        out = pointer(context, builder, sig.args[17], a[17], I64(0))
+        valid, found = _valid(builder, a[15]), cgutils.alloca_once_value(builder, I64(0))
+        lowest_bit = function(builder, "llvm.cttz.i32", I32, [I32, ir.IntType(1)])
+        count_bits = function(builder, "llvm.ctpop.i32", I32, [I32])
+        with cgutils.for_range(builder, a[8]) as query:
+            totals = _emit_groups(builder, number, left, right, a[5], offsets, query.index)
+            word = builder.and_(prefix.reached_by(builder, totals, query.index), valid)
+            lane = builder.trunc(query.index, I32)
+
+            def list_item(_, carried, lane=lane):
+                items, count = carried
+                item = builder.call(lowest_bit, [items, ir.IntType(1)(1)])
+                hit = builder.or_(builder.shl(item, I32(5)), lane)
+                builder.store(hit, builder.gep(out, [count]))
+                left = builder.and_(items, builder.sub(items, I32(1)))
+                return [left, builder.add(count, I64(1))]
+
+            n_set = builder.zext(builder.call(count_bits, [word]), I64)
+            _, count = loop(builder, n_set, [word, builder.load(found)], list_item)
+            builder.store(count, found)
         return builder.load(found)
 
     return signature, codegen
+
+
+class _Prefix:
+    """What decides whether scores of prefixes pass, of passing_by_prefix's arguments from lanes on.
+
+    A score v passes if v + t r >= threshold - 1. float32 holds the scores of up to 1,024 columns.
+    """
+
+    def __init__(self, context, builder, kinds, a):
+        self._lanes = pointer(context, builder, kinds[0], a[0], a[1])
+        self._own = pointer(context, builder, kinds[2], a[2], a[3])
+        self._panel = pointer(context, builder, kinds[4], a[4], builder.mul(a[5], I64(5)))
+        self._rests = pointer(context, builder, kinds[7], a[7], builder.mul(a[5], I64(PANEL)))
+
+    def _bounds(self, builder, first, kind):
+        """Emit thresholds and rests of queries from `first` on, as many as kind has lanes."""
+        inverse, norm, residual, most, least = (
+            broadcast(builder, builder.load(builder.gep(self._panel, [I64(at)])), kind)
+            for at in range(5)
+        )
+
+        def read(start, row):
+            at = builder.add(first, I64(row * PANEL))
+            return load(builder, builder.gep(start, [at]), kind, None)
+
+        bound = builder.fmul(read(self._lanes, TAU), read(self._own, TAU))
+        rows = (RESIDUAL, CODED, WEIGHT, REST)
+        query_residual, coded_norm, weight, rest = (read(self._own, row) for row in rows)
+        bound = _less_errors(
+            builder, bound, query_residual, norm, coded_norm, residual, weight, most, least
+        )
+        bound = builder.fsub(builder.fmul(bound, inverse), broadcast(builder, F32(1.0), kind))
+        return bound, builder.fmul(rest, inverse)
+
+    def reached(self, builder, values, half):
+        """Emit the words of _reached for the scores of a half of the queries."""
+        funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
+        one = broadcast(builder, I32(1), _V_I32)
+        bound, rest = self._bounds(builder, I64(half * 16), _V_F32)
+        missed = _V_I32(None)
+        for row in range(PANEL):
+            value = load(builder, values, _V_I32, row * PANEL + half * 16)
+            of_item = builder.load(builder.gep(self._rests, [I64(row)]))
+            difference = self._difference(
+                builder, value, bound, rest, broadcast(builder, of_item, _V_F32)
+            )
+            missed = builder.call(funnel, [missed, difference, one])
+        return builder.not_(missed)
+
+    def reached_by(self, builder, totals, query):
+        """Emit a word, bit i of which is 1 if the score of item i passes for the query."""
+        bound, rest = self._bounds(builder, query, ir.VectorType(F32, 1))
+        kind, word = ir.VectorType(F32, GROUP), I32(0)
+        bound, rest = (
+            broadcast(builder, builder.extract_element(one, I32(0)), kind) for one in (bound, rest)
+        )
+        for group, value in enumerate(totals):
+            of_items = load(builder, self._rests, kind, group * GROUP)
+            difference = self._difference(builder, value, bound, rest, of_items)
+            passes = builder.icmp_signed(">=", difference, ir.Constant(value.type, [0] * GROUP))
+            bits = builder.zext(builder.bitcast(passes, I8), I32)
+            word = builder.or_(word, builder.shl(bits, I32(group * GROUP)))
+        return word
+
+    @staticmethod
+    def _difference(builder, value, bound, rest, of_items):
+        """Emit integers that are negative where a score does not pass."""
+        relaxed = {"flags": ("contract",)}
+        score = builder.fsub(builder.sitofp(value, bound.type), bound)
+        score = builder.fadd(score, builder.fmul(rest, of_items, **relaxed), **relaxed)
+        return builder.bitcast(score, value.type)
+
+
+def _valid(builder, n_items):
+    """Emit a word with bit i for each of the panel's items."""
+    count = builder.select(builder.icmp_signed("<", n_items, I64(PANEL)), n_items, I64(PANEL))
+    return builder.trunc(builder.sub(builder.shl(I64(1), count), I64(1)), I32)
+
+
+def _emit_hits(builder, reached, valid, out):
+    """Emit a list of what passes; reached: words of _reached, for both halves of the queries."""
+    reverse = function(builder, "llvm.bitreverse.i32", I32, [I32])
+    valid = broadcast(builder, builder.call(reverse, [valid]), _V_I32)
+    reached = [builder.and_(words, valid) for words in reached]
+    # bit q is 1 if some item passes for query q
+    some = [
+        builder.zext(builder.bitcast(builder.icmp_signed("!=", one, _V_I32(None)), I16), I32)
+        for one in reached
+    ]
+    some = builder.or_(some[0], builder.shl(some[1], I32(16)))
+    found = cgutils.alloca_once_value(builder, I64(0))
+    words = cgutils.alloca_once(builder, I32, PANEL)
+    with builder.if_then(builder.icmp_unsigned("!=", some, I32(0))):
+        for half in (0, 1):
+            _store(builder, reached[half], words, 16 * half)
+        builder.store(_list_hits(builder, some, words, out), found)
+    return builder.load(found)
 
 
 def _thresholds(builder, values, queries, panel):
@@ -446,13 +784,21 @@ def _thresholds(builder, values, queries, panel):
         bound, query_residual, coded_norm, weight = (
             load(builder, queries, _V_F32, row * PANEL + half * 16) for row in range(4)
         )
-        for factor, term in ((query_residual, norm), (coded_norm, residual)):
-            bound = builder.fsub(bound, builder.fmul(factor, term))
-        offset, other = builder.fmul(weight, most), builder.fmul(weight, least)
-        larger = builder.select(builder.fcmp_ordered(">", offset, other), offset, other)
-        bound = builder.fmul(builder.fsub(bound, larger), inverse)
+        bound = _less_errors(
+            builder, bound, query_residual, norm, coded_norm, residual, weight, most, least
+        )
+        bound = builder.fmul(bound, inverse)
         thresholds.append(_round_down(builder, bound) if values.type.pointee == I32 else bound)
     return thresholds
+
+
+def _less_errors(builder, bound, query_residual, norm, coded_norm, residual, weight, most, least):
+    """Emit a threshold less the errors of codes and the largest offset: for inner products."""
+    for factor, term in ((query_residual, norm), (coded_norm, residual)):
+        bound = builder.fsub(bound, builder.fmul(factor, term))
+    offset, other = builder.fmul(weight, most), builder.fmul(weight, least)
+    larger = builder.select(builder.fcmp_ordered(">", offset, other), offset, other)
+    return builder.fsub(bound, larger)
 
 
 def _reached(builder, values, half, threshold):

@@ -1,0 +1,177 @@
+"""First level of the candidate filter: most pairs are dropped by prefixes of their codes.
+
+Rows of embeddings have most of their length in few directions. Before all codes of a pair are
+multiplied, the codes of its coordinates along p axes are (kernels.prefixes), and most pairs are
+dropped by these. What is left goes through the filter of all codes (kernels.candidate_filter).
+
+Bound, in the terms of that filter. V (d, p) has nearly orthonormal columns: |V'V - I| <= eps.
+Coordinates u = V'b' and w = V'a' are rounded by at most rho |b'| and rho |a'|. Let g = b' - V u and
+h = a' - V w be what is left. Then
+
+    <a', b'> = <V w, V u> + <V w, g> + <h, V u> + <h, g>,
+    <V w, V u> <= <w, u> + eps |w| |u|,
+    <V w, g> = <w, V'b' - u - (V'V - I) u> <= |w| (rho |b'| + eps |u|), and so <h, V u>,
+    |g|^2 = |b'|^2 - |u|^2 - 2 <V'b' - u, u> + <(V'V - I) u, u>
+         <= |b'|^2 - |u|^2 + 2 rho |b'| |u| + eps |u|^2 = r^2, and |h| <= t alike.
+
+As |u| <= (1 + eps) |b'| and |w| <= (1 + eps) |a'| but for rho, <a', b'> <= <w, u> + t r + ETA |a'|
+|b'| with ETA >= 1.1 (1 + eps)^2 (3 eps + 2 rho). The product <w, u> is bounded as there, w = s q +
+e and u = t' c + f, with |e| |u| <= (1 + ETA) |e| |b'|. So an item can have K >= tau only if, in
+units of the scale s of w, with its own r and the largest |f|, R, of its panel,
+
+    v >= (tau - t / s r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) / s N - |s q| / s R - W / s) / t'.
+
+Any V is right. One along which rows are long drops many pairs (engine.prefixes).
+
+When most pairs pass, as of queries of another kind than the items, prefixes are given up.
+"""
+
+import numpy as np
+
+from .intrinsics import prefetch_row
+from .jit import borrowing_kernel, inlined_kernel
+from .tiles import (
+    CODED,
+    PANEL,
+    RESIDUAL,
+    TAU,
+    WEIGHT,
+    find_few,
+    passing_by_prefix,
+    score_by_item,
+    score_item,
+    score_panel,
+    score_panel_by_item,
+)
+
+# queries up to which each is multiplied by itself with items whose words lie together
+_FEW = 4
+# cycles that a tile takes for every word (64 multiply-adds each; with amx about 8 times as many),
+# and besides; cycles that a pair takes by itself, and the words that take one more (Zen 4)
+_TILE, _TILE_OF_AMX, _TILE_BESIDES = 64, 8, 350
+_PAIR, _PAIR_WORDS = 35, 8
+
+
+@borrowing_kernel
+def score_tile_by_item(isa, p, q, packed, words, block):
+    """Score a tile of items whose words lie together, by all codes, to block.scores."""
+    used = min(block.used - q * PANEL, PANEL)
+    if not _are_few(isa, used):
+        score_panel_by_item(
+            isa, packed, p * block.size, block.packed, q * block.size, words, block.starts,
+            q * PANEL, used, block.scores,
+        )  # fmt: skip
+        return
+    for query in range(q * PANEL, q * PANEL + used):
+        score_by_item(
+            isa, packed, p * block.size, words, block.prefix.codes, query * words,
+            block.starts[query], block.scores, query & 31,
+        )  # fmt: skip
+
+
+@inlined_kernel
+def _are_few(isa, used):
+    """Whether each query is multiplied by itself: not with amx, whose layout is another."""
+    return used <= _FEW and len(isa) > 1
+
+
+@borrowing_kernel
+def _durations(isa, used, words):
+    """Cycles that a word of a tile takes, and a pair by itself."""
+    tile = _TILE_OF_AMX if len(isa) == 1 else _TILE
+    return tile if used > PANEL // 2 else tile // 2, _PAIR + words // _PAIR_WORDS
+
+
+@borrowing_kernel
+def choose_prefixes(isa, factor, items, block):
+    """Give prefixes up for the panels of queries whose tiles so far had too many hits.
+
+    factor: hits of these tiles, in those that will follow. The counts begin anew.
+    """
+    of_query, words = block.prefix, items.words
+    for q in range(of_query.is_dense.shape[0]):
+        used = min(block.used - q * PANEL, PANEL)
+        tile, pair = _durations(isa, used, words)
+        saved = tile * (words - items.prefix.words) - _TILE_BESIDES
+        tiles, hits = of_query.counts[q, 0], of_query.counts[q, 1]
+        of_query.is_dense[q] = hits * pair > factor * tiles * saved
+        if _are_few(isa, used):  # they wait for memory, and all pairs may be hits
+            saved = used * PANEL * (words - items.prefix.words)
+            of_query.is_dense[q] = hits * words > tiles * saved
+        of_query.counts[q] = 0
+
+
+@borrowing_kernel
+def _fetch(isa, packed, start, item, words):
+    """Prefetch the codes of an item of the panel that starts there."""
+    if len(isa) > 1:
+        prefetch_row(packed, start + item * words, words)
+        return
+    for step in range(0, words, 16):
+        prefetch_row(packed, start + step * PANEL + item * 16, 16)
+
+
+@inlined_kernel
+def find_hits_by_prefix(isa, p, q, items, block):
+    """Write what may reach its query's threshold in a tile to block.hits; return how many.
+
+    As `passing` does; block.scores of the hits are those of all codes. -1 if there are no prefixes,
+    or if the whole tile takes less time.
+    """
+    if items.prefix.words == 0 or block.prefix.is_dense[q]:
+        return -1
+    return _find_hits(
+        isa, p, q, items.order.shape[0] - p * PANEL, items.packed, items.words, items.statistics,
+        items.prefix, block,
+    )  # fmt: skip
+
+
+@borrowing_kernel
+def _find_hits(isa, p, q, n_items, packed, words, statistics, prefix, block):
+    """Find hits by prefixes, and of these by all codes."""
+    of_query, size = block.prefix, PANEL * prefix.words
+    used = min(block.used - q * PANEL, PANEL)
+    if _are_few(isa, used):
+        n_hits = find_few(
+            isa, prefix.packed, p * size, of_query.packed, q * size, prefix.words,
+            of_query.starts, q * PANEL, used, block.lanes, q * 4 * PANEL, of_query.lanes,
+            q * 5 * PANEL, prefix.statistics, p, n_items, prefix.rests, block.hits,
+        )  # fmt: skip
+    else:
+        score_panel(
+            isa, prefix.packed, p * size, of_query.packed, q * size, prefix.words,
+            of_query.starts, q * PANEL, used, block.scores,
+        )  # fmt: skip
+        n_hits = passing_by_prefix(
+            block.scores, block.lanes, q * 4 * PANEL, of_query.lanes, q * 5 * PANEL,
+            prefix.statistics, p, n_items, prefix.rests, block.hits,
+        )  # fmt: skip
+    of_query.counts[q, 0] += 1
+    of_query.counts[q, 1] += n_hits
+    tile, pair = _durations(isa, used, words)
+    if n_hits * pair > tile * words and not _are_few(isa, used):
+        return -1
+    if n_hits == 0:
+        return 0
+    inverse, norm, residual = statistics[p, 0], statistics[p, 1], statistics[p, 2]
+    offset_most, offset_least = statistics[p, 3], statistics[p, 4]
+    lanes, least, kept = block.lanes[q], of_query.least, 0
+    for i in range(PANEL):
+        weight = lanes[WEIGHT, i]
+        bound = lanes[TAU, i] - lanes[RESIDUAL, i] * norm - lanes[CODED, i] * residual
+        bound -= max(weight * offset_most, weight * offset_least)
+        least[i] = bound * inverse - np.float32(1.0)
+    for at in range(n_hits):
+        _fetch(isa, packed, p * block.size, block.hits[at] >> 5, words)
+    for at in range(n_hits):
+        hit = block.hits[at]
+        lane = hit & 31
+        query = q * PANEL + lane
+        score = score_item(
+            isa, packed, p * block.size, hit >> 5, words, of_query.codes, query * words,
+            block.starts[query],
+        )  # fmt: skip
+        block.scores[hit] = score
+        block.hits[kept] = hit
+        kept += np.float32(score) >= least[lane]
+    return kept

@@ -1,0 +1,200 @@
+"""Prefixes: codes of the coordinates of rows along p axes, and the lengths of what is left.
+
+The bound that they give is in ``prefix_filter``. Rows are multiplied by the axes in float32, in
+tiles of 32 rows x 32 axes, before they are rotated. The axes are rotated instead, once.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from .jit import borrowing_kernel, kernel
+from .packing import (
+    LARGEST_CODE,
+    LARGEST_OF_AVX2,
+    SLACK,
+    above,
+    load_item,
+    load_row,
+    padded_width,
+    place_item,
+    place_query,
+    step_of,
+)
+from .rotation import measure_row, quantise_row
+from .tiles import CODED, GROUP, PANEL, RESIDUAL, REST, TAU, WEIGHT, aligned_empty, multiply_floats
+
+# of items, all empty and words 0 where there are none: axes (p / 32, d, 32) float32; packed, words
+# and statistics as in Items; rests (32 panels,) float32: r of each item; eta (1,)
+# float32: ETA
+Prefixes = namedtuple("Prefixes", "axes packed words statistics rests eta")
+# of queries: packed and starts as in Block; lanes (panels, 5, 32) as passing_by_prefix takes them;
+# codes (32 panels words,) int32: all codes of a query, one behind the other; counts (panels, 2):
+# tiles, and hits of prefixes in them; is_dense (panels,) uint8: whether prefixes were given up;
+# least (32,) float32: of a tile, the scores that reach tau
+QueryPrefixes = namedtuple("QueryPrefixes", "packed lanes starts codes counts is_dense least")
+# columns that are summed in one run: rounding grows with a run's length, and with their number
+RUN = 128
+
+
+@borrowing_kernel
+def _project(isa, rows, count, axes, tile, out):
+    """out[i] = coordinates of rows[i] along the axes, for i below count.
+
+    rows (32, >= d), out (32, >= p) float32; tile (1024,) float32 is overwritten.
+    """
+    flat, flat_axes, depth = rows.reshape(-1), axes.reshape(-1), axes.shape[1]
+    for part in range(axes.shape[0]):
+        for first in range(0, depth, RUN):
+            multiply_floats(
+                isa, flat, first, rows.shape[1], count, flat_axes, (part * depth + first) * PANEL,
+                min(RUN, depth - first), tile,
+            )  # fmt: skip
+            for i in range(count):
+                for j in range(PANEL):
+                    before = out[i, part * PANEL + j] if first > 0 else np.float32(0.0)
+                    out[i, part * PANEL + j] = before + tile[i * PANEL + j]
+
+
+@borrowing_kernel
+def _rest(squares, of_prefix, eta):
+    """Bound on the length of what is left of a row, from two sums of squares."""
+    return above(max(squares - of_prefix + eta * squares, np.float32(0.0)))
+
+
+@kernel
+def prepare_prefix_panels(
+    lo, hi, isa, rows, factors, coefficients, shift, order, axes, eta, words, of_panels, packed,
+    statistics, rests,
+):  # fmt: skip
+    """Pack panels lo .. hi of the items' prefixes.
+
+    rows to shift and order: as prepare_item_panels takes and leaves them; axes, eta, words: as in
+    Prefixes; of_panels (panels, 5): statistics of all codes. Out: packed (32 panels words,) int32,
+    statistics (panels, 5) and rests (32 panels,) float32. Allocates 128 bytes a column.
+    """
+    width, p = padded_width(rows.shape[1]), axes.shape[0] * PANEL
+    buffer, out = np.empty((PANEL, width), np.float32), np.zeros((PANEL, p), np.float32)
+    codes, tile = np.empty(p, np.int8), np.empty(PANEL * PANEL, np.float32)
+    measured = np.empty(2, np.float32)
+    buffer[:] = np.float32(0.0)
+    for panel in range(lo, hi):
+        _pack_prefixes(
+            panel, isa, rows, factors, coefficients, shift, order, axes, eta[0], words,
+            packed, statistics, rests, buffer, out, codes, tile, measured,
+        )  # fmt: skip
+        statistics[panel, 1] = of_panels[panel, 1]
+        statistics[panel, 3], statistics[panel, 4] = of_panels[panel, 3], of_panels[panel, 4]
+
+
+@borrowing_kernel
+def _pack_prefixes(
+    panel, isa, rows, factors, coefficients, shift, order, axes, eta, words, packed, statistics,
+    rests, buffer, out, codes, tile, measured,
+):  # fmt: skip
+    first, count = panel * PANEL, min(PANEL, order.shape[0] - panel * PANEL)
+    for i in range(count):
+        load_item(rows, order, first + i, factors, coefficients, shift, buffer[i])
+    _project(isa, buffer, count, axes, tile, out)
+    largest, residual = np.float32(0.0), np.float32(0.0)
+    rests[first : first + PANEL] = np.float32(0.0)
+    for i in range(count):
+        measure_row(buffer[i], measured)
+        squares = measured[1]
+        measure_row(out[i], measured)
+        largest = max(largest, measured[0])
+        rests[first + i] = _rest(squares, measured[1], eta)
+    scale = step_of(largest, LARGEST_CODE)
+    inverse = np.float32(1.0) / scale
+    target = packed[panel * PANEL * words : (panel + 1) * PANEL * words]
+    target[:] = 0
+    for i in range(count):
+        quantise_row(out[i], scale, inverse, codes, measured)
+        residual = max(residual, above(measured[0]))
+        place_item(isa, codes.view(np.int32), i, words, target)
+    statistics[panel, 0], statistics[panel, 2] = inverse, residual
+
+
+@kernel
+def order_by_item(lo, hi, words, grouped, packed):
+    """Bring the words of each item together, from grouped to packed, in panels lo .. hi."""
+    for group in range(lo * (PANEL // GROUP), hi * (PANEL // GROUP)):
+        first = group * GROUP * words
+        for word in range(words):
+            for item in range(GROUP):
+                packed[first + item * words + word] = grouped[first + word * GROUP + item]
+
+
+@kernel
+def pack_query_prefixes(lo, hi, isa, batch, queries, items, all_codes, lanes, scales, all_starts):
+    """Prefixes of queries batch[lo:hi], and their codes row by row; nothing if the items have none.
+
+    all_codes, lanes, scales and all_starts: of Block.
+    """
+    prefix, n_panels = items.prefix, lanes.shape[0]
+    if prefix.words == 0:  # arrays of the types alone
+        return QueryPrefixes(
+            all_codes, lanes, all_starts, all_starts, np.empty((0, 2), np.int64),
+            np.empty(0, np.uint8), np.empty(0, np.float32),
+        )  # fmt: skip
+    size, words = PANEL * prefix.words, items.words
+    packed = aligned_empty(n_panels * size, all_codes)
+    packed[:] = 0
+    own = aligned_empty(n_panels * 5 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 5, PANEL)
+    own[:] = np.float32(0.0)
+    starts = np.zeros(n_panels * PANEL, np.int32)
+    own[:, TAU] = np.float32(1.0)
+    # a register is read behind the last word
+    codes = aligned_empty(n_panels * PANEL * words + 16, np.empty(0, np.int32))
+    width, p = padded_width(queries.rows.shape[1]), prefix.axes.shape[0] * PANEL
+    buffer, out = np.zeros((PANEL, width), np.float32), np.zeros((PANEL, p), np.float32)
+    tile, small = np.empty(PANEL * PANEL, np.float32), np.empty(p, np.int8)
+    measured = np.empty(2, np.float32)
+    for panel in range(n_panels):
+        first = panel * PANEL
+        count = min(PANEL, hi - lo - first)
+        for i in range(count):
+            query = batch[lo + first + i]
+            load_row(
+                queries.rows, query, queries.factors[query], queries.coefficients[query],
+                items.shift, buffer[i],
+            )  # fmt: skip
+        _project(isa, buffer, count, prefix.axes, tile, out)
+        for i in range(count):
+            _pack_prefix(
+                isa, i, buffer[i], out[i], prefix.eta[0], prefix.words, own[panel],
+                starts, first + i, packed[panel * size :], small, measured,
+            )  # fmt: skip
+            own[panel, TAU, i] *= scales[panel, i]
+            own[panel, WEIGHT, i] = lanes[panel, WEIGHT, i] * own[panel, TAU, i]
+            _copy_codes(isa, all_codes, panel * PANEL * words, i, words, codes, first + i)
+    counts, is_dense = np.zeros((n_panels, 2), np.int64), np.zeros(n_panels, np.uint8)
+    least = np.empty(PANEL, np.float32)
+    return QueryPrefixes(packed, own, starts, codes, counts, is_dense, least)
+
+
+@borrowing_kernel
+def _pack_prefix(isa, i, row, out, eta, words, lanes, starts, at, packed, codes, measured):
+    """Pack query i of a panel; lanes[TAU, i] becomes 1 / scale."""
+    measure_row(row, measured)
+    squares = measured[1]
+    measure_row(out, measured)
+    of_prefix = measured[1]
+    scale = step_of(measured[0], LARGEST_OF_AVX2 if len(isa) == 4 else LARGEST_CODE)
+    total = quantise_row(out, scale, np.float32(1.0) / scale, codes, measured)
+    place_query(isa, codes.view(np.int32), i, words, packed)
+    residual, unit = above(measured[0]), np.float32(1.0) / scale
+    starts[at], lanes[TAU, i] = np.int32(-128) * total, unit
+    lanes[REST, i] = _rest(squares, of_prefix, eta) * unit
+    lanes[RESIDUAL, i] = (residual + eta * residual + (SLACK + eta) * above(squares)) * unit
+    lanes[CODED, i] = (above(of_prefix) + residual) * unit
+
+
+@borrowing_kernel
+def _copy_codes(isa, panels, start, i, words, codes, row):
+    """Copy the words of query i of the panel from start on to row `row` of codes."""
+    for k in range(words):
+        at = (k >> 4) * 16 * PANEL + (i >> 4) * 256 + (k & 15) * 16 + (i & 15)
+        if len(isa) > 1:
+            at = k * PANEL + i
+        codes[row * words + k] = np.int32(panels[start + at])

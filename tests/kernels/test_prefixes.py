@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+
+from fastcos.kernels import candidate_filter, cpu, packing, prefixes, tiles
+from fastcos.kernels.jit import kernel
+from tests.kernels.inputs import frozen
+from tests.kernels.test_packing import signs, some_rows
+
+if not tiles.AVAILABLE:
+    pytest.skip("vector IR", allow_module_level=True)
+
+# others than this CPU's compile code that no other test needs
+ISAS = [
+    pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
+    for isa in ("vnni", "avx2")
+]
+DEPTH, WORDS, AXES, PREFIX_WORDS = 200, 50, 64, 16
+
+
+@kernel
+def score(isa, panel, items, prefix, block, hits):
+    tiles.score_panel(
+        isa, prefix.packed, panel * 32 * prefix.words, block.prefix.packed, 0, prefix.words,
+        block.prefix.starts, 0, block.used, block.scores,
+    )  # fmt: skip
+    return tiles.passing_by_prefix(
+        block.scores, block.lanes, 0, block.prefix.lanes, 0, prefix.statistics, panel,
+        items.order.shape[0] - panel * 32, prefix.rests, hits,
+    )  # fmt: skip
+
+
+def axes_of(V):
+    panels = V.astype(np.float32).reshape(DEPTH, -1, 32).swapaxes(0, 1)
+    return frozen(np.ascontiguousarray(panels), np.full(1, 1e-3, np.float32))
+
+
+def with_prefixes(isa, X):
+    """Items of unit rows without a shift, and the axes of their prefixes."""
+    n, panels = len(X), -(-len(X) // 32)
+    V = np.linalg.qr(np.random.default_rng(3).standard_normal((DEPTH, AXES)))[0]
+    order, none = np.arange(n, dtype=np.int32), np.zeros(0)
+    factors = 1.0 / np.linalg.norm(X.astype(float), axis=1)
+    codes = np.full(32 * panels * WORDS, 77, np.int32)
+    statistics = np.full((panels, 5), np.nan, np.float32)
+    scaling = frozen(factors, factors, none)
+    code = tiles.ISA_TUPLES[isa]
+    packing.prepare_item_panels(
+        0, -(-n // packing.CHUNK), code, *frozen(X), *scaling, *frozen(none, signs(DEPTH)), WORDS,
+        order, np.zeros(0, np.float32), codes, statistics,
+    )  # fmt: skip
+    axes, eta = axes_of(V)
+    short = np.full(32 * panels * PREFIX_WORDS, 77, np.int32)
+    own = np.full((panels, 5), np.nan, np.float32)
+    rests = np.full(32 * panels, np.nan, np.float32)
+    prefixes.prepare_prefix_panels(
+        0, panels, code, *frozen(X), *scaling, *frozen(order), axes, eta, PREFIX_WORDS,
+        *frozen(statistics), short, own, rests,
+    )  # fmt: skip
+    by_item = np.empty_like(codes)
+    prefixes.order_by_item(0, panels, WORDS, *frozen(codes), by_item)
+    short, own, rests = frozen(short, own, rests)
+    prefix = prefixes.Prefixes(axes, short, PREFIX_WORDS, own, rests, eta)
+    rows, order, by_item, statistics = frozen(X, order, by_item, statistics)
+    items = candidate_filter.Items(
+        rows, factors, none, order, by_item, WORDS, *frozen(np.zeros(0, np.float32)), statistics,
+        *frozen(none, signs(DEPTH), tiles.configuration(), np.zeros((0, 2), np.float32)), prefix,
+    )  # fmt: skip
+    return items, V, codes
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_prepare_prefix_panels_bounds_what_is_left(isa):
+    X = some_rows(150, DEPTH)
+    items, V, codes = with_prefixes(isa, X)
+    prefix, order = items.prefix, items.order
+    unit = (X / np.linalg.norm(X.astype(float), axis=1, keepdims=True))[order]
+    exact = unit @ V
+    left = np.linalg.norm(unit - exact @ V.T, axis=1)
+    assert (prefix.rests[:150] >= left).all()
+    assert (prefix.rests[:150] <= left + 2e-3).all()
+    assert not prefix.rests[150:].any()
+    panels = len(prefix.statistics)
+    short = prefix.packed.view(np.uint8).reshape(panels, 4, PREFIX_WORDS, 8, 4).swapaxes(2, 3)
+    back = (short.reshape(32 * panels, -1).astype(int) - 128)[:150].astype(float)
+    back /= prefix.statistics[np.arange(150) // 32, 0, None]
+    errors = np.linalg.norm(exact - back, axis=1)
+    assert (errors <= prefix.statistics[np.arange(150) // 32, 2]).all()
+    groups = codes.reshape(panels, 4, WORDS, 8).swapaxes(2, 3)
+    np.testing.assert_array_equal(items.packed.reshape(groups.shape), groups)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("n_queries", [3, 20, 32])
+def test_no_pair_is_dropped_that_reaches_its_threshold(isa, n_queries):
+    """As pack_query_prefixes, called by pack_block, and prepare_prefix_panels bound it."""
+    X, Q = some_rows(64, DEPTH), some_rows(n_queries, DEPTH, 1)
+    Q[1] = X[5]
+    items, *_ = with_prefixes(isa, X)
+    norms = np.linalg.norm(Q.astype(float), axis=1)
+    none, ones = np.zeros(0, np.int64), np.ones(n_queries)
+    rows, norms, own, indptr = frozen(
+        Q, norms, np.full(n_queries, -1), np.zeros(n_queries + 1, np.int64)
+    )
+    queries = candidate_filter.Queries(
+        rows, norms, 1.0 / norms, 0 * ones, np.zeros(n_queries, np.float32), ones, 0 * ones, 0.0,
+        0.0, own, indptr, *frozen(none, np.zeros(0, np.uint8)),
+    )  # fmt: skip
+    code = tiles.ISA_TUPLES[isa]
+    block = candidate_filter.pack_block(
+        0, n_queries, code, np.arange(n_queries), queries, items, np.empty(0, np.int32)
+    )
+    exact = (Q / norms[:, None]) @ (X / np.linalg.norm(X.astype(float), axis=1)[:, None]).T
+    exact = exact[:, items.order]
+    hits = np.empty(1024, np.int32)
+    for share in (0.5, 0.9, 1.0):
+        taus = np.quantile(exact, share, axis=1)
+        block.lanes[0, 0, :n_queries] = taus / block.scales[0, :n_queries]
+        for panel in range(2):
+            count = score(code, panel, items, items.prefix, block, hits)
+            found = {(hit >> 5, hit & 31) for hit in hits[:count]}
+            part = exact[:, 32 * panel : 32 * panel + 32]
+            expected = {(i, q) for q, i in np.argwhere(part >= taus[:, None])}
+            assert expected <= found
+            assert all(q < n_queries for _, q in found)
