@@ -135,6 +135,7 @@ def _compare() -> None:
 
 
 def _search(dtype: str) -> None:
+    from fastcos.engine.compile_searches import compile_searches
     from fastcos.neighbors import neighbors_above, similarity_blocks, top_k
 
     one = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
@@ -148,6 +149,8 @@ def _search(dtype: str) -> None:
     list(similarity_blocks(items, measure="cosine"))
     top_k(np.repeat(items, 2, axis=0), k=5)  # duplicates
     top_k(items + 3, k=5)  # a shared direction
+    if dtype in ("float32", "float64"):
+        compile_searches(dtype)  # with prefixes
     if dtype == "float32":  # enough rows to be multiplied as they are
         top_k(items[:120], _vectors(dtype, 280_000), 5)
 

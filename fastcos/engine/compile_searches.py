@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from fastcos.engine import packing, scan, segments, uncompiled
+from fastcos.engine import packing, prefixes, scan, segments, uncompiled
 from fastcos.kernels import code_cache
 
 # added to the niceness: a service that searches meanwhile keeps nine tenths of a core
@@ -31,6 +31,10 @@ def compile_searches(dtype: str) -> None:
         segment.pack()
         columns, scores = segment.plan(n, nothing)(queries, nothing, 10, options)
         scan.best_of_parts(np.stack([columns] * 2, axis=1), np.stack([scores] * 2, axis=1))
+    if segment.packed.layout.quantised:
+        axes = prefixes.as_axes(np.eye(_COLUMNS, _COLUMNS // 2))
+        scaling = packing.scale_and_shift(segment.packed, items, 1)
+        prefixes.with_axes(segment.packed, items, scaling, axes, 1)
 
 
 def main(dtype: str) -> None:

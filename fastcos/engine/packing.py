@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fastcos import config, parallel, validation
 from fastcos.engine import narrow_rows, safe_norms, uncompiled
-from fastcos.kernels import candidate_filter, packing, pair_scores, query_scaling, tiles
+from fastcos.kernels import candidate_filter, packing, pair_scores, prefixes, query_scaling, tiles
 
 Rows = validation.Rows
 Integers = npt.NDArray[np.int64]
@@ -75,6 +75,17 @@ class EncodedRows(NamedTuple):
         read_only = validation.read_only
         bias = read_only(bias[numbers]) if len(bias) else bias
         return EncodedRows(read_only(rows[numbers]), read_only(norms[numbers]), bias)
+
+
+class RowScaling(NamedTuple):
+    """Rows for the tiles: factor row - coefficient shift. factors, coefficients (n,), shift (d,).
+
+    Without a shift, which is then empty, the coefficients mean nothing.
+    """
+
+    factors: Floats
+    coefficients: Floats
+    shift: Floats
 
 
 class ExcludedItems(NamedTuple):
@@ -292,20 +303,19 @@ def pack_items(
     layout = tile_layout(config.isa(), depth)
     norms = items.norms
     factors, bias, unit, bias_unit = _scaling(metric_type, items)
-    shift, coefficients, order = _NO_SHIFT, _NO_SHIFT, numbers
+    shift, order = _NO_SHIFT, numbers
     alike = metric_type == "cosine" or _are_alike(norms[numbers])
     if alike and not len(bias):
         shift = _common_direction(items.rows, factors, numbers)
     if len(shift):
         bias = _shift_products(items.rows, factors, shift, n_threads)
-        coefficients = bias + 1.0
     if metric_type != "cosine" or len(shift):
         # a panel is bounded by its largest member: like ones belong together
         order = numbers[np.argsort(-(bias if len(bias) else norms)[numbers])]
     # a copy: each chunk of it is brought into its own order
     order = order.astype(np.int32)
     n_panels = -(-len(order) // tiles.PANEL)
-    packed = _aligned(n_panels * tiles.PANEL * layout.words, layout.empty_array().dtype)
+    packed = aligned(n_panels * tiles.PANEL * layout.words, layout.empty_array().dtype)
     statistics = np.empty((n_panels, 5), np.float32)
     small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
     # every thread has a block, also of few chunks: each takes 0.1 ms at 64 columns
@@ -317,7 +327,7 @@ def pack_items(
             packing.prepare_item_panels,
             parallel.row_blocks(n_chunks, chunks_of_block),
             tiles.ISA_TUPLES[layout.isa], items.rows, validation.read_only(factors),
-            validation.read_only(coefficients if len(shift) else factors), shift,
+            validation.read_only(bias + 1.0 if len(shift) else factors), shift,
             validation.read_only(bias * bias_unit), _signs(depth), layout.words, order, small_bias,
             packed, statistics,
             n_threads=n_threads,
@@ -356,6 +366,15 @@ def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems | None:
     return packed_items(metric_type, layout, items, arrays, unit, bias_unit, scaling)
 
 
+def scale_and_shift(packed: PackedItems, items: EncodedRows, n_threads: int | None) -> RowScaling:
+    """Return factors and coefficients of all items, and the shift, by which they were packed."""
+    factors, shift = _scaling(packed.metric_type, items)[0], packed.arrays.shift
+    coefficients = factors
+    if len(shift):
+        coefficients = _shift_products(items.rows, factors, shift, n_threads) + 1.0
+    return RowScaling(validation.read_only(factors), validation.read_only(coefficients), shift)
+
+
 def _scaling(metric_type: str, items: EncodedRows) -> tuple[Floats, Floats, float, float]:
     """Return the items' factors, their bias (empty for none), and the units of both."""
     norms, bias = items.norms, items.bias
@@ -377,20 +396,28 @@ def packed_items(
     unit: float,
     bias_unit: float,
     scaling: npt.NDArray[np.float32] = _NO_SCALING,
+    prefix: Any = None,
 ) -> PackedItems:
-    """Put together order, packed rows, small bias, statistics and shift."""
+    """Put together order, packed rows, small bias, statistics and shift.
+
+    prefix: kernels.prefixes.Prefixes, None for none.
+    """
     made = (_signs(items.rows.shape[1]), _TILE_REGISTERS, scaling)
-    order, packed, *others = (validation.read_only(array) for array in (*arrays, *made))
-    kernel_items = candidate_filter.Items(*items, order, packed, layout.words, *others)
+    order, packed, *others = [validation.read_only(array) for array in (*arrays, *made)]
+    if prefix is None:
+        prefix = _no_prefixes(items.rows.shape[1], layout.quantised)
+    own: list[Any] = [*items, order, packed, layout.words, *others, prefix]
+    kernel_items = candidate_filter.Items(*own)
     shift = kernel_items.shift
     # float64 may round the score, two coefficients and the rows less their parts: sums of depth
     # terms whose sizes sum to at most 2 each; the shift's square is 1 only within such a rounding
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     slots = np.empty(query_scaling.N_SLOTS, np.int64)
     bound = [getattr(kernel_items, name) for name in query_scaling.BOUND]
-    slots[:-2:2] = [array.ctypes.data for array in bound]
-    slots[1:-2:2] = [array.size for array in bound]
-    slots[-2:] = items.rows.shape[1], layout.words
+    bound += [getattr(prefix, name) for name in query_scaling.BOUND_PREFIX]
+    slots[:-3:2] = [array.ctypes.data for array in bound]
+    slots[1:-3:2] = [array.size for array in bound]
+    slots[-3:] = items.rows.shape[1], layout.words, prefix.words
     empty = (np.empty(0, items.rows.dtype), layout.empty_array())
     return PackedItems(
         metric_type, layout, kernel_items, (unit, bias_unit, float(layout.error), rounding),
@@ -427,7 +454,22 @@ def _power_of_two(size: float) -> float:
     return 2.0 ** min(1000, -math.frexp(size)[1]) if size > 0 else 1.0
 
 
-def _aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+@functools.lru_cache(8)
+def _no_prefixes(depth: int, quantised: bool) -> Any:
+    shapes: dict[str, tuple[int, ...]] = {
+        "axes": (0, depth, tiles.PANEL), "packed": (0,), "statistics": (0, 5), "rests": (0,),
+        "eta": (0,),
+    }  # fmt: skip
+    arrays = {
+        name: np.zeros(shape, np.int32 if quantised and name == "packed" else np.float32)
+        for name, shape in shapes.items()
+    }
+    return prefixes.Prefixes(
+        words=0, **{name: validation.read_only(a) for name, a in arrays.items()}
+    )
+
+
+def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an uninitialised array (count,) whose data starts at a cache line.
 
     NumPy allocates it, which gets huge pages from Linux: a scan is bound by memory.

@@ -6,13 +6,14 @@ memory-mapped items are read as many. Numbers count the rows of a segment, posit
 """
 
 import functools
+import threading
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.engine import background, duplicates, narrow_rows, scan, uncompiled
+from fastcos.engine import background, duplicates, narrow_rows, prefixes, scan, uncompiled
 from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
@@ -52,6 +53,9 @@ QUERIES_TO_PACK = 7
 _QUERIES_AS_GIVEN = range(4, 129)
 # multiply-adds from which they do: fewer take 10 ms, without kernels of their own
 WORK_AS_GIVEN = 2**28
+# queries of one call, or of more, after which prefixes are added where an index did not: they take
+# the time that 4,000 (60,000 x 768) to 20,000 (30,000 x 384) queries save
+_QUERIES_TO_PREFIX = 8192
 # segments of memory-mapped items begin at multiples: a transform that multiplies so many rows at a
 # time has the same bits in a segment as in the whole
 SEGMENT_MULTIPLE = 4096
@@ -99,6 +103,8 @@ class Segment:
         self.positions = validation.read_only(positions)
         self.left: PermittedItems | None = None
         self._n_threads = n_threads
+        self._adder: threading.Thread | None = None
+        self._n_queries = 0  # that were searched before prefixes were thought of; -1 from then on
 
     @parallel.lazy_attribute
     def packed(self) -> PackedItems:
@@ -132,6 +138,7 @@ class Segment:
         What is packed is shared, and searches skip the removed items: O(p) bytes. Where one item of
         every group of duplicates is packed, the result packs anew.
         """
+        self.settle()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
         mask[self.numbers] = 1
         mask[gone] = 0
@@ -187,7 +194,19 @@ class Segment:
                 return
             background.start("float64" if self.encoded.rows.dtype == np.float64 else "float32")
             return
-        _ = self.packed if self.duplicates is None else self.packed_distinct
+        name = "packed" if self.duplicates is None else "packed_distinct"
+        if name not in vars(self):
+            self._n_queries = -1
+            self._adder = prefixes.add_later(
+                getattr(self, name), self.encoded, self._n_threads,
+                functools.partial(setattr, self, name),
+            )  # fmt: skip
+
+    def settle(self) -> None:
+        """Wait until prefixes, which a thread may be adding to what is packed, are there."""
+        if self._adder is not None:
+            self._adder.join()
+            self._adder = None
 
     def _is_searched_as_given(self, n_queries: int, n_permitted: int) -> bool:
         """Whether tiles may multiply the rows as they are, all of them."""
@@ -226,10 +245,21 @@ class Segment:
         if is_unpacked and few:
             return functools.partial(scan.score_all, self.metric_type, self.encoded, numbers)
         if permitted is None and not len(exclusions.indices) and self.duplicates is not None:
-            return functools.partial(duplicates.search, self.packed_distinct, self.duplicates)
-        return functools.partial(
-            scan.search, self.packed, permitted=permitted, thresholds=thresholds
-        )
+            packed = self._packed_for(n_queries, "packed_distinct")
+            return functools.partial(duplicates.search, packed, self.duplicates)
+        packed = self._packed_for(n_queries, "packed")
+        return functools.partial(scan.search, packed, permitted=permitted, thresholds=thresholds)
+
+    def _packed_for(self, n_queries: int, name: str) -> PackedItems:
+        """Return what is packed, with prefixes once there were enough queries."""
+        packed: PackedItems = getattr(self, name)
+        if self._n_queries >= 0:
+            self._n_queries += n_queries
+            if self._n_queries >= _QUERIES_TO_PREFIX:
+                self._n_queries = -1
+                packed = prefixes.add_prefixes(packed, self.encoded, self._n_threads)
+                setattr(self, name, packed)
+        return packed
 
 
 def nearest(

@@ -849,9 +849,9 @@ class SimilarityIndex(index_ids.ById):
         for part in state.parts:
             encoded, shared = part.segment.encoded, part.segment.rows
             arrays = [
-                getattr(packed.arrays, name)
+                array
                 for packed in part.segment.packed_forms
-                for name in index_files.PACKED
+                for array in index_files.packed_arrays(packed).values()
             ]
             arrays += [encoded.norms, encoded.bias]
             size = sum(array.nbytes for array in arrays)

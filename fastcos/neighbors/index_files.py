@@ -7,6 +7,7 @@ items were removed. The header is replaced last, in one step (:mod:`fastcos.stor
     positions_KEY  id_order_KEY          where positions have gaps, where ids do not ascend
     removed_KEY                          numbers of the removed items
     order_KEY  packed_KEY  ...           what is packed; groups_... where items repeat
+    prefix_axes_KEY  ...                 prefixes of what is packed, where searches use them
 """
 
 import sys
@@ -19,9 +20,18 @@ import numpy.typing as npt
 from fastcos import config
 from fastcos.engine import narrow_rows
 from fastcos.engine.duplicates import DuplicateGroups
-from fastcos.engine.packing import NO_BIAS, EncodedRows, packed_items, permit, tile_layout
+from fastcos.engine.packing import (
+    NO_BIAS,
+    EncodedRows,
+    PackedItems,
+    packed_items,
+    permit,
+    tile_layout,
+)
 from fastcos.engine.segments import Segment
 from fastcos.kernels import tiles
+from fastcos.kernels.prefixes import Prefixes
+from fastcos.kernels.query_scaling import BOUND_PREFIX
 from fastcos.measures.base import Measure, capabilities, encode_items
 from fastcos.neighbors.ids import NO_ID, ItemIds
 from fastcos.neighbors.index_parts import IndexPart
@@ -94,8 +104,9 @@ def _to_stored(part: IndexPart) -> tuple[Arrays, Fields]:
     if np.may_share_memory(segment.encoded.rows, segment.rows):
         arrays["norms"] = segment.encoded.norms
     groups = segment.duplicates
+    segment.settle()
     packed = segment.packed if groups is None else segment.packed_distinct
-    arrays |= {name: getattr(packed.arrays, name) for name in PACKED}
+    arrays |= packed_arrays(packed)
     if groups is not None:
         arrays |= {f"groups_{name}": array for name, array in groups._asdict().items()}
     return arrays, {
@@ -106,6 +117,15 @@ def _to_stored(part: IndexPart) -> tuple[Arrays, Fields]:
         "unit": packed.unit,
         "bias_unit": packed.bias_unit,
     }
+
+
+def packed_arrays(packed: PackedItems) -> Arrays:
+    """Return the arrays of packed items that are their own, by name."""
+    arrays = {name: getattr(packed.arrays, name) for name in PACKED}
+    prefix = packed.arrays.prefix
+    if prefix.words:
+        arrays |= {f"prefix_{name}": getattr(prefix, name) for name in BOUND_PREFIX}
+    return arrays
 
 
 def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> IndexPart:
@@ -226,9 +246,31 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
         for name, size, kinds in (("small_offsets", m, "f"), ("shift", depth, "d")):
             check(name, (size if np.size(of(name)) else 0,), kinds)
             check_finite(name)
+        prefix = None
+        if of("prefix_axes") is not None:
+            n_axes = len(of("prefix_axes")) * tiles.PANEL
+            words = tile_layout(here.isa, n_axes).words
+            shapes = {
+                "axes": (n_axes // tiles.PANEL, depth, tiles.PANEL),
+                "packed": (n_panels * tiles.PANEL * words,),
+                "statistics": (n_panels, 5),
+                "rests": (n_panels * tiles.PANEL,),
+                "eta": (1,),
+            }
+            named = {
+                name: check(f"prefix_{name}", shape, "i" if name == "packed" else "f")
+                for name, shape in shapes.items()
+            }
+            for name in ("axes", "statistics", "rests", "eta"):
+                check_finite(f"prefix_{name}", 0.0 if name in ("rests", "eta") else -np.inf)
+            if not 0 < n_axes <= depth + tiles.PANEL or not here.quantised:
+                raise damage("prefix_axes", f"must hold fewer axes than {depth}")
+            if not (named["statistics"][:, 0] >= _LEAST_SCALE).all():
+                raise damage("prefix_statistics", f"must hold scales of at least {_LEAST_SCALE}")
+            prefix = Prefixes(words=words, **named)
         packed = packed_items(
             segment.metric_type, here, encoded, [of(name) for name in PACKED], field["unit"],
-            field["bias_unit"],
+            field["bias_unit"], prefix=prefix,
         )  # fmt: skip
         if groups is not None:
             segment.packed_distinct = packed

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from fastcos import config, validation
 from fastcos.engine import scan, segments
-from fastcos.engine.packing import NO_FILTERS, PackedItems
+from fastcos.engine.packing import NO_FILTERS
 from fastcos.engine.segments import Segment
 from fastcos.kernels import tile_top_k, tiles
 from fastcos.measures.base import Plain, capabilities
@@ -43,7 +43,6 @@ class _Part(NamedTuple):
     """A part of an index as the scan takes it. n: items that can be found."""
 
     segment: Segment
-    packed: PackedItems
     filters: tuple[Any, ...]
     n: int
 
@@ -94,7 +93,8 @@ class PlainSearch:
         if n_threads is not None:
             n_threads = validation.as_thread_count("n_threads", n_threads)
         rows, found = validation.read_only(queries), []
-        for _, packed, filters, n_items in parts:
+        for segment, filters, n_items in parts:
+            packed = segment.packed  # prefixes may have been added
             n_runs = n_threads
             if n_runs is None:
                 n_runs = config.num_threads() if scan.threads_pay(packed, n) else 1
@@ -139,7 +139,7 @@ class PlainSearch:
                 return []
             left = segment.left
             filters = NO_FILTERS if left is None else (*NO_FILTERS[:3], left.mask)
-            found.append(_Part(segment, segment.packed, filters, len(segment.numbers)))
+            found.append(_Part(segment, filters, len(segment.numbers)))
         self._packed = found
         return found
 

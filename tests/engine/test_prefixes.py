@@ -1,0 +1,202 @@
+"""Prefixes (kernels.prefixes): whatever the axes, searches find what an oracle finds."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import fastcos
+from fastcos import set_config
+from fastcos.engine import packing, prefixes
+from fastcos.kernels import cpu, tiles
+from tests.oracles import dense
+
+if not tiles.AVAILABLE:
+    pytest.skip("vector IR", allow_module_level=True)
+
+NAMES = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
+ISAS = [
+    pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
+    for isa in cpu.supported_isas()
+    if packing.tile_layout(isa, 64).quantised
+]
+
+
+def embeddings(n, depth, seed=0):
+    """Rows of a descending spectrum along random axes, with a common mean."""
+    rng = np.random.default_rng(seed)
+    axes = np.linalg.qr(np.random.default_rng(7).standard_normal((depth, depth)))[0]
+    rows = rng.standard_normal((n, depth)) / np.arange(1, depth + 1) ** 0.8 + 0.05
+    return (rows @ axes).astype(np.float32)
+
+
+def close_rows(n, depth, seed=0):
+    """Rows around few centres, closer to each other than the steps of their codes."""
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(8).standard_normal((8, depth))
+    rows = centres[rng.integers(0, 8, n)] + 1e-2 * rng.standard_normal((n, depth))
+    return rows.astype(np.float32)
+
+
+def independent_columns(n, depth, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, depth)).astype(np.float32)
+
+
+def least_axes(sample, p):
+    """Axes along which rows are short: nearly nothing can be dropped."""
+    return np.linalg.eigh(sample.T @ sample)[1][:, :p]
+
+
+def random_axes(sample, p):
+    return np.linalg.qr(np.random.default_rng(1).standard_normal((sample.shape[1], p)))[0]
+
+
+def skewed_axes(sample, p):
+    """Axes that are not orthonormal, as V'V shows."""
+    V = np.linalg.eigh(sample.T @ sample)[1][:, ::-1][:, :p].copy()
+    V[:, 1] -= 0.2 * V[:, 0]
+    V[:, 2:] *= 1.01
+    return V
+
+
+AXES = [prefixes.principal_axes, least_axes, random_axes, skewed_axes]
+
+
+@pytest.fixture
+def _forced(monkeypatch):
+    monkeypatch.setattr(prefixes, "FORCED", 40)
+    # compiled here, if nobody did before
+    monkeypatch.setattr(prefixes, "is_ready", lambda kernel: True)
+
+
+def fitted(X, measure="cosine"):
+    """Return an index whose items have prefixes."""
+    index = fastcos.SimilarityIndex(measure).fit(X)
+    index.search(X[:1], k=1)
+    return settled(index)
+
+
+def settled(index):
+    for part in index._state.parts:
+        part.segment.pack()
+        part.segment.settle()
+        assert all(packed.arrays.prefix.words > 0 for packed in part.segment.packed_forms)
+    return index
+
+
+@pytest.mark.usefixtures("_forced")
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("measure", NAMES)
+@pytest.mark.parametrize("axes", AXES, ids=lambda axes: axes.__name__)
+@pytest.mark.parametrize(
+    "rows", [embeddings, close_rows, independent_columns], ids=lambda rows: rows.__name__
+)
+def test_prefixes_find_the_same_neighbors(rows, axes, measure, isa, monkeypatch):
+    set_config(isa=isa)
+    monkeypatch.setattr(prefixes, "principal_axes", axes)
+    monkeypatch.setattr(prefixes, "rotated", lambda V: V)
+    X = rows(1500, 100)
+    Q = np.concatenate([rows(70, 100, 1), X[:5], np.zeros((1, 100), np.float32)])
+    index = fitted(X, measure)
+    for queries, k in ((Q, 10), (Q, 100), (Q[:30], 3), (Q[:3], 10), (Q[7], 1)):
+        truth, _ = dense.top_k(np.atleast_2d(queries), X, k, NAMES[measure], exclude_self=False)
+        np.testing.assert_array_equal(index.search(queries, k=k).indices, truth)
+
+
+@pytest.mark.usefixtures("_forced")
+def test_prefixes_drop_nearly_all_pairs(monkeypatch):
+    """With true neighbours the same, a wrong bound would show only in the time."""
+    X = embeddings(20_000, 128)
+    packed = fitted(X)._state.parts[0].segment.packed
+    prefix, order = packed.arrays.prefix, packed.arrays.order
+    rests = np.empty(len(order))
+    rests[order] = prefix.rests[: len(order)]
+    axes = prefix.axes.swapaxes(0, 1).reshape(128, -1).astype(np.float64)
+    rows = X / np.linalg.norm(X.astype(np.float64), axis=1, keepdims=True)
+    shift = packed.arrays.shift
+    rows -= (rows @ shift)[:, np.newaxis] * shift
+    left = np.linalg.norm(rows - rows @ axes @ axes.T, axis=1)
+    assert (rests >= left).all()
+    assert (rests <= left + 0.03).all()
+
+
+@pytest.mark.usefixtures("_forced")
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int8"])
+def test_prefixes_of_other_types(dtype):
+    X, Q = embeddings(900, 64), embeddings(40, 64, 1)
+    if dtype == "int8":
+        X, Q = np.clip(40 * X, -127, 127), np.clip(40 * Q, -127, 127)
+    X = X.astype(dtype)
+    index = fitted(X)
+    wide = X.astype(np.float64)
+    truth, _ = dense.top_k(Q.astype(np.float64), wide, 10, "cosine", exclude_self=False)
+    np.testing.assert_array_equal(index.search(Q.astype(np.float64), k=10).indices, truth)
+
+
+@pytest.mark.usefixtures("_forced")
+def test_filters_removals_additions_and_thresholds():
+    X, Q = embeddings(3000, 80), embeddings(90, 80, 1)
+    index = fitted(X)
+    items = np.concatenate([X, embeddings(500, 80, 2)])
+    alive = np.arange(3500) < 3000
+
+    def check():
+        scores = dense.keys(Q, items, "cosine")
+        scores[:, ~alive] = -np.inf
+        order = np.argsort(-scores, axis=1, kind="stable")
+        np.testing.assert_array_equal(index.search(Q, k=7).ids, order[:, :7])
+        np.testing.assert_array_equal(index.search(Q[:2], k=7).ids, order[:2, :7])
+        found = index.radius(Q, 0.7)
+        for query in range(len(Q)):
+            expected = order[query, : (scores[query] >= 0.7).sum()]
+            columns = found.indices[found.indptr[query] : found.indptr[query + 1]]
+            np.testing.assert_array_equal(columns, np.sort(expected))
+
+    check()
+    index.remove(np.arange(300))
+    alive[:300] = False
+    check()
+    index.add(items[3000:])
+    alive[3000:] = True
+    check()
+    exclude = sp.csr_array((np.ones(90), (np.arange(90), np.arange(400, 490))), shape=(90, 3500))
+    scores = dense.keys(Q, items, "cosine")
+    scores[:, ~alive] = -np.inf
+    scores[np.arange(90), np.arange(400, 490)] = -np.inf
+    found = index.search(Q, k=7, exclude=exclude).ids
+    np.testing.assert_array_equal(found, np.argsort(-scores, axis=1, kind="stable")[:, :7])
+
+
+@pytest.mark.usefixtures("_forced")
+def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
+    X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
+    index = fitted(X)
+    index.save(tmp_path / "index")
+    opened = fastcos.SimilarityIndex.open(tmp_path / "index")
+    assert opened._state.parts[0].segment.packed.arrays.prefix.words > 0
+    for queries in (Q, Q[:2]):
+        np.testing.assert_array_equal(
+            opened.search(queries, k=9).indices, index.search(queries, k=9).indices
+        )
+    assert opened.memory_.codes == index.memory_.codes
+
+
+def test_prefixes_are_chosen_for_embeddings_alone():
+    def words_of(X):
+        items = packing.encode_rows(X, None, 1, "cosine")
+        packed = packing.pack_items("cosine", items, np.arange(len(X)), 1)
+        return prefixes.add_prefixes(packed, items, 1).arrays.prefix.words * 4
+
+    rows = embeddings(6000, 384)
+    if cpu.supported_isas()[0] in ("vnni", "avxvnni", "avx2"):
+        assert 64 <= words_of(rows) <= 256
+    assert words_of(rows[:1000]) == 0  # few items
+    assert words_of(np.ascontiguousarray(rows[:, :128])) == 0  # few columns
+    assert words_of(independent_columns(6000, 384)) == 0
+
+
+def test_large_self_joins_use_prefixes():
+    X = embeddings(9000, 256)
+    found = fastcos.top_k(X, k=3).indices[::100]
+    scores = dense.keys(X[::100], X, "cosine")
+    scores[np.arange(90), np.arange(0, 9000, 100)] = -np.inf
+    np.testing.assert_array_equal(found, np.argsort(-scores, axis=1, kind="stable")[:, :3])
