@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -64,10 +65,41 @@ def kernel() -> Figure:
     return figure
 
 
+def prefixes() -> Figure:
+    """Draw the share of pairs that a bound by the leading principal axes leaves, at k = 10."""
+    rng = np.random.default_rng(0)
+    n, depth, widths = 20_000, 384, range(16, 257, 16)
+    scales = np.arange(1, depth + 1) ** -0.5
+    centres = 0.7 * rng.standard_normal((200, depth)) * scales
+    clustered = centres[rng.integers(0, 200, n)] + 0.7 * rng.standard_normal((n, depth)) * scales
+    sets = {"clusters, a spectrum that decays": clustered,
+            "independent columns": rng.standard_normal((n, depth))}  # fmt: skip
+    figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+    ax = figure.subplots()
+    for (name, rows), colour in zip(sets.items(), COLOURS, strict=False):
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        rows = rows @ np.linalg.eigh(rows.T @ rows)[1][:, ::-1]
+        queries = rows[:100]
+        scores = queries @ rows.T
+        least = np.partition(scores, n - 11, axis=1)[:, n - 11, None]  # besides the query itself
+        shares = []
+        for p in widths:
+            rest = np.sqrt(np.square(rows[:, p:]).sum(axis=1))
+            bounds = queries[:, :p] @ rows[:, :p].T + rest[:100, None] * rest
+            shares.append(100 * (bounds >= least).mean())
+        ax.plot(widths, shares, color=colour, label=name)
+    ax.set_yscale("log")
+    ax.set_xlabel(f"principal axes of {depth}")
+    ax.set_ylabel("pairs left, %")
+    ax.legend(frameon=False)
+    return figure
+
+
 def main() -> None:
     """Simulate at the size of the paper, fit, and draw."""
     FOLDER.mkdir(exist_ok=True)
-    kernel().savefig(FOLDER / "kernel.png", dpi=DOTS_PER_INCH)
+    for draw in (kernel, prefixes):
+        draw().savefig(FOLDER / f"{draw.__name__}.png", dpi=DOTS_PER_INCH)
     data = fastcos.simulate_interactions(random_state=0)
     comparison = fastcos.compare(data.X, data.item_cluster, regularization=10_000)
     model = comparison.models["dropout"]
