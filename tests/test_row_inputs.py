@@ -121,7 +121,7 @@ REFUSED = {
         lambda: of("pandas").DataFrame({"a": ["x"] * 6, "b": range(6)}),
         "number|to float",
     ),
-    "pandas vectors and text": (lambda: of("pandas").DataFrame(documents()), "that column"),
+    "pandas vectors and text": (lambda: of("pandas").DataFrame(documents()), "give column"),
     "pandas column with None": (lambda: of("pandas").Series([None, *ROWS.tolist()]), "NoneType"),
     "pandas ragged": (lambda: of("pandas").Series([[1.0], [2.0, 3.0]]), "one length"),
     "polars ids": (lambda: of("polars").DataFrame(named("item_id")), "'item_id'"),
@@ -251,3 +251,19 @@ def accepted(entry, _, name):
 
 def as_tuple(found):
     return found if isinstance(found, tuple) else (found,)
+
+
+def test_tables_of_vectors_are_read_or_name_the_column():
+    pandas = pytest.importorskip("pandas", reason="pandas is no requirement")
+    rows = np.random.default_rng(0).standard_normal((20, 4))
+    frame = pandas.DataFrame({"name": [f"a{n}" for n in range(20)], "embedding": rows.tolist()})
+    one = fastcos.top_k(frame[["embedding"]], k=3)
+    np.testing.assert_array_equal(one.indices, fastcos.top_k(rows, k=3).indices)
+    with pytest.raises(TypeError, match=r"\(give column 1, of vectors, alone\)"):
+        fastcos.top_k(frame, k=3)
+
+    class LazyFrame:
+        pass
+
+    with pytest.raises(TypeError, match=r"queries must be read, got a LazyFrame \(use .collect"):
+        fastcos.top_k(LazyFrame(), k=3)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastcos import io, validation
 from fastcos.cli import options
-from fastcos.cli.model_folder import read_factors
+from fastcos.cli.model_folder import is_model_folder, read_factors, read_model_folder
 from fastcos.cli.terminal import (
     print_json,
     print_next,
@@ -129,10 +129,11 @@ def run(given: argparse.Namespace) -> int:
         popularity, n_known = found.values, len(model.ids) - found.n_missing
         say(f"popularity: {n_known:,} items, {found.n_missing:,} not in the file")
     condition = {} if given.condition is None else {"condition": given.condition}
+    trained_on, weight_decay = _loss(given)
     with progress_bar("searching neighbours") as progress:
         report = audit(
             model.items, model.users, labels=labels, popularity=popularity, k=given.k,
-            trained_on=given.trained_on, weight_decay=given.weight_decay, progress=progress,
+            trained_on=trained_on, weight_decay=weight_decay, progress=progress,
             random_state=given.seed, **condition,
         )  # fmt: skip
     diff = None
@@ -182,6 +183,17 @@ def run(given: argparse.Namespace) -> int:
             _show_diff(diff, model.ids)
     say(f"wrote {folder / 'audit.json'} and {folder / 'audit.html'}")
     return _status(report, diff, limits)
+
+
+def _loss(given: argparse.Namespace) -> tuple[str, str]:
+    """What the model was trained on: as given, or as fastcos fit does where nothing was."""
+    trained_on, weight_decay = given.trained_on, given.weight_decay
+    if is_model_folder(given.items):
+        has_decay = read_model_folder(given.items).model.objective == "weight_decay"
+        trained_on = "dot" if trained_on == "unknown" else trained_on
+        if weight_decay == "unknown":
+            weight_decay = "both" if has_decay else "not both"
+    return trained_on, weight_decay
 
 
 def _write_explorer(

@@ -167,6 +167,7 @@ def _with_flags(error: Exception, parser: argparse.ArgumentParser) -> str:
         reason = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
         return reason if error.filename is None else f"{error.filename}: {reason}"
     text = str(error) or type(error).__name__
+    text = text.replace("(give vector_column)", "(give --vector-column)")
     names = {"random_state": "--seed", "n_components": "--rank"} | {
         action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)
         for action in parser._actions

@@ -132,7 +132,7 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
         "--vector-column",
         metavar="C",
         help="column of vectors in a table, or array in .npz or .safetensors (default: the only "
-        "one)",
+        "one); also of --queries",
     )
     parser.add_argument(
         "--id-column",

@@ -249,8 +249,15 @@ def read_vector_table(
 
 def _from_lists(path: Path, column: Any) -> npt.NDArray[Any]:
     lists = column.combine_chunks()
-    lengths = np.unique(lists.value_lengths().to_numpy(zero_copy_only=False))
-    if column.null_count or len(lengths) != 1 or not lengths[0] > 0:
-        raise FastcosFormatError(f"{path} must hold lists of one length, without nulls")
+    lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
+    width = next((one for one in lengths if one > 0), 0)  # NaN for a null
+    odd = np.flatnonzero(lengths != width)
+    if len(odd) or not width:
+        row = int(odd[0]) if len(odd) else 0
+        what = "none" if np.isnan(lengths[row]) else f"{lengths[row]:.0f} numbers"
+        raise FastcosFormatError(
+            f"{path} must hold lists of one length, without nulls, got {what} in row {row} "
+            f"({width:.0f} in another)"
+        )
     values = lists.flatten().to_numpy(zero_copy_only=False)
-    return np.asarray(values.reshape(len(lists), int(lengths[0])))
+    return np.asarray(values.reshape(len(lists), int(width)))

@@ -46,6 +46,8 @@ def from_container(name: str, values: Any) -> Any:
     """
     if is_sparse(values):
         raise TypeError(f"{name} must be a dense array, got a sparse matrix")
+    if type(values).__name__ == "LazyFrame":  # of polars: NumPy would make an array of one object
+        raise TypeError(f"{name} must be read, got a LazyFrame (use .collect())")
     # who has one has imported numpy.ma, which takes 15 ms
     if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):
         raise TypeError(
@@ -177,6 +179,8 @@ def _as_numpy(name: str, values: Any) -> Array:
 
 def _from_objects(name: str, array: Array) -> Array:
     """Return Python objects as numbers: a column of vectors, or an array of objects."""
+    if array.ndim == 2 and array.shape[1] == 1 and len(array) and hasattr(array[0, 0], "__len__"):
+        array = array[:, 0]  # a table of one column, of vectors
     if array.ndim == 1 and len(array) and not isinstance(array[0], Real):
         for row, one in enumerate(array):
             if one is None or isinstance(one, (str, bytes)) or not hasattr(one, "__len__"):
@@ -189,8 +193,9 @@ def _from_objects(name: str, array: Array) -> Array:
         return np.stack(rows)
     for one in array.flat:
         if not isinstance(one, Real):
-            has_vectors = hasattr(one, "__len__") and not isinstance(one, (str, bytes, dict))
-            hint = " (give that column alone)" if has_vectors else ""
+            first = array.reshape(-1, array.shape[-1])[0].tolist() if array.ndim else []
+            vectors = [n for n, x in enumerate(first) if isinstance(x, (list, tuple, np.ndarray))]
+            hint = f" (give column {vectors[0]}, of vectors, alone)" if vectors else ""
             if array.ndim == 0 and type(one).__module__ != "builtins":
                 hint = " (a model? use fastcos.from_model)"
             raise TypeError(

@@ -137,3 +137,17 @@ def test_wrong_folders_and_files_are_refused(folder, tmp_path, capsys):
         error = capsys.readouterr().err
         assert message in error
         assert len(error.strip().splitlines()) == 1
+
+
+def test_audit_of_a_fitted_model_knows_what_it_was_trained_on(folder, tmp_path, capsys):
+    assert call("audit", folder / "model", "--k", 3, "--out", tmp_path / "a") == 0
+    out = capsys.readouterr().out
+    assert "The model was trained on dot products" in out
+    assert "If predictions are dot products" not in out
+    given = ("--trained-on", "cosine", "--out", tmp_path / "b")
+    assert call("audit", folder / "model", "--k", 3, *given) == 0
+    out = capsys.readouterr().out
+    # no advice that contradicts another
+    assert "Keep the cosine" in out
+    assert "Before you show a single neighbour as a fact" not in out
+    assert "Of other forms of the same model" not in out

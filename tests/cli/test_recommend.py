@@ -192,3 +192,19 @@ def test_recommendations_of_a_matrix_file_use_row_numbers(tmp_path):
     truth = np.argsort(-np.where(X.toarray() > 0, -np.inf, A @ B.T), axis=1)[:, :K]
     for user, row in zip(found, truth[np.diff(X.indptr) > 0], strict=True):
         assert found[user] == [str(one) for one in row]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", [pytest.param(one, marks=needs(one[0])) for one in REAL[::2]])
+def test_recommendation_is_the_same_for_ten_seeds(words, tmp_path, monkeypatch, capsys):
+    """Of 8 to 33 users, four seeds gave four answers; now all users, or 500 at least, decide."""
+    monkeypatch.chdir(tmp_path)
+    found = []
+    for seed in range(10):
+        words = [str(DATA / words[0]), *words[1:]] if seed == 0 else words
+        assert main(["compare", *words, "--seed", str(seed), "--json"]) == 0
+        board = json.loads(capsys.readouterr().out)["leaderboard"]
+        assert board["n_units"] >= 500
+        tied = [one["measure"] for one in board["not_distinguishable"]]
+        found.append({board["recommended"]["measure"], *tied})
+    assert set.intersection(*found)

@@ -426,3 +426,17 @@ def test_parquet_texts_must_be_utf8(tmp_path):
     parquet.write_table(arrow.table(columns), tmp_path / "r.parquet")
     with pytest.raises(FastcosFormatError, match=r"whole Parquet file.*utf-8"):
         read_interactions(tmp_path / "r.parquet")
+
+
+def test_parquet_names_the_row_of_another_length(tmp_path):
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for lists, message in (
+        ([[1.0, 2.0], [3.0, 4.0], [5.0]], "got 1 numbers in row 2 (2 in another)"),
+        ([[1.0, 2.0], None, [5.0, 6.0]], "got none in row 1 (2 in another)"),
+        ([[], [1.0], [2.0]], "got 0 numbers in row 0 (1 in another)"),
+    ):
+        parquet.write_table(arrow.table({"v": lists}), tmp_path / "v.parquet")
+        with pytest.raises(FastcosFormatError) as error:
+            read_vectors(tmp_path / "v.parquet")
+        assert message in str(error.value)
