@@ -202,7 +202,7 @@ class _Saved(NamedTuple):
     parts: dict[str, index_files.Fields]
 
 
-class SimilarityIndex(index_ids.ById):
+class SimilarityIndex(index_ids.ById, index_model.OfModel):
     """Exact nearest neighbours among items that have ids and can change.
 
     An item has an id, which the caller gives, and a position, which counts items in the order in
@@ -771,30 +771,6 @@ class SimilarityIndex(index_ids.ById):
         index_model.check_same_model("model", index.model, wanted)
         index.model = index.model or wanted
         return index
-
-    def check_canaries(self, rows: Any, *, least: float = 0.99) -> npt.NDArray[np.float64]:
-        """Return the cosines of the canaries with those of ``save``, 1 for the same model.
-
-        Parameters
-        ----------
-        rows : array_like (c, d)
-            The same inputs, embedded today, in the same order.
-        least : float
-            Least cosine of each, for rounding and hardware.
-
-        Returns
-        -------
-        ndarray (c,), float64
-
-        Raises
-        ------
-        ValueError
-            A cosine below least, or the index has no canaries.
-        """
-        if self._canaries is None:
-            raise ValueError("canaries must be given to save before they are checked, got none")
-        least = validation.as_real("least", least)
-        return index_model.agreement(self._canaries, rows, self.model, least)
 
     def refresh(self) -> bool:
         """Take up what another process has saved since this index was opened or saved.

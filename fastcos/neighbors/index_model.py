@@ -46,3 +46,34 @@ def agreement(kept: npt.NDArray[Any], rows: Any, model: str | None, least: float
             f"{scores[worst]:.3f} for canary {worst}"
         )
     return scores
+
+
+class OfModel:
+    """The model of an index; a part of ``SimilarityIndex``."""
+
+    model: str | None = None
+    _canaries: Any = None
+
+    def check_canaries(self, rows: Any, *, least: float = 0.99) -> npt.NDArray[np.float64]:
+        """Return the cosines of the canaries with those of ``save``, 1 for the same model.
+
+        Parameters
+        ----------
+        rows : array_like (c, d)
+            The same inputs, embedded today, in the same order.
+        least : float
+            Least cosine of each, for rounding and hardware.
+
+        Returns
+        -------
+        ndarray (c,), float64
+
+        Raises
+        ------
+        ValueError
+            A cosine below least, or the index has no canaries.
+        """
+        if self._canaries is None:
+            raise ValueError("canaries must be given to save before they are checked, got none")
+        least = validation.as_real("least", least)
+        return agreement(self._canaries, rows, self.model, least)
