@@ -14,11 +14,12 @@ from fastcos.rescaling.cosine_bounds import fisher_z_interval
 from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
-# the rate of the notes on rows
-_NOTED_RATE = 1e-4
 # pairs that count as one independent pair from which the notes report it; of independent normal
 # rows 2 do, because the bootstrap counts the noise of pairs twice
-_CLUSTERED = 5.0
+_CLUSTERED = 4.0
+# pairs that must be expected above a threshold for an interval of its rate. Of 12 to 100 normal
+# rows, intervals of 99 % hold from there on, and hold in 2 to 22 of 60 for lower rates
+_CARRIED = 2
 # Kolmogorov-Smirnov distance from which the notes call the tail model unreliable: its exponential
 # part is then wrong by about this share
 _POOR_FIT = 0.1
@@ -100,18 +101,24 @@ class Calibration(PairDistribution):
     model: str | None = None
     model_version: str | None = None
 
+    @property
+    def carried_fpr(self) -> float:
+        """The smallest rate of which these pairs carry an interval: two of them have it."""
+        return min(_CARRIED * (1 + self.self_join) / self.n_pairs, 1.0)
+
     def rate_interval(
         self, fpr: float, *, confidence: float = 0.95, held_out: bool = False
     ) -> tuple[float, float]:
         """Interval of the true false-positive rate of ``threshold(fpr)``, over rows drawn again.
 
         Pairs share rows, so that they count as fewer independent ones: the interval is that of a
-        Poisson count of that number. It assumes rows drawn independently from one population.
+        Poisson count of that number. It assumes rows drawn independently from one population, and
+        allows for hubs, not for one tight cluster: see ``notes``.
 
         Parameters
         ----------
         fpr : float
-            As in :meth:`threshold`.
+            From ``carried_fpr`` to 1: below it fewer than two pairs are expected.
         confidence : float
             Between 0 and 1.
         held_out : bool
@@ -123,7 +130,7 @@ class Calibration(PairDistribution):
         """
         from scipy.stats import gamma, nbinom
 
-        fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)
+        fpr = validation.as_real("fpr", fpr, low=self.carried_fpr * (1 - 1e-9), high=1)
         confidence = validation.as_real("confidence", confidence, above=0)
         if confidence >= 1:
             raise ValueError(f"confidence must be below 1, got {confidence!r}")
@@ -201,10 +208,13 @@ class Calibration(PairDistribution):
                 f"No threshold has a rate of {self.fpr:g}: {top:.2g} of all random pairs have the "
                 f"largest {self.measure}, {self.edges[-1]:.3f}, as duplicates do."
             )
-        low, high = self.threshold_interval(self.fpr, confidence=0.99)
+        interval = "beyond the pairs: by a model of the tail, without an interval"
+        if self.fpr >= self.carried_fpr:
+            low, high = self.threshold_interval(self.fpr, confidence=0.99)
+            interval = f"99 % interval {low:.3f} to {high:.3f}"
         text = (
             f"One random pair in {1 / self.fpr:,.0f} has a {self.measure} of "
-            f"{self.threshold():.3f} or more (99 % interval {low:.3f} to {high:.3f})."
+            f"{self.threshold():.3f} or more ({interval})."
         )
         return text if self.rescaling is None else f"{text} {self.rescaling.verdict}"
 
@@ -250,22 +260,29 @@ class Calibration(PairDistribution):
     def notes(self) -> tuple[str, ...]:
         """Where the promise is weak: duplicates, rows that share the high scores, the tail."""
         found = []
-        level = max((i for i, count in enumerate(self.independent) if count > 0), default=0)
-        level = min(level, RATES.index(_NOTED_RATE))
-        counts, total = self.query_counts[level], int(self.query_counts[level].sum())
-        if total and self.independent[level] > 0:
-            pairs = total / (1 + self.self_join)
-            shared = pairs / self.independent[level]
-            busiest = np.sort(counts)[::-1][: max(1, len(counts) // 100)].sum() / total
-            if shared > _CLUSTERED:
-                low, high = np.quantile(counts, (0.05, 0.95)) / (self.n_items - self.self_join)
-                found.append(
-                    f"Rows are not exchangeable at a rate of {RATES[level]:g}: hubs or clusters "
-                    f"share the high scores, and {shared:,.0f} pairs count as one "
-                    f"independent pair. The busiest 1 % of the queries have {busiest:.0%} of "
-                    f"them; the rate of a single query is from {low:.2g} to {high:.2g} (5 % to "
-                    "95 % of the queries). The measure query_normalized corrects for each query."
-                )
+        pairs = self.query_counts.sum(axis=1) / (1 + self.self_join)
+        shared = np.divide(
+            pairs, self.independent, out=np.zeros(len(RATES)), where=self.independent > 0
+        )
+        level = int(shared.argmax())
+        if shared[level] > _CLUSTERED:
+            counts = self.query_counts[level]
+            busiest = np.sort(counts)[::-1][: max(1, len(counts) // 100)].sum() / counts.sum()
+            low, high = np.quantile(counts, (0.05, 0.95)) / (self.n_items - self.self_join)
+            found.append(
+                f"Rows are not exchangeable at a rate of {RATES[level]:g}: hubs or clusters share "
+                f"the high scores, and {shared[level]:,.0f} pairs count as one independent pair. "
+                "The intervals allow for hubs, not for one tight cluster. The busiest 1 % of the "
+                f"queries have {busiest:.0%} of them; the rate of a single query is from {low:.2g} "
+                f"to {high:.2g} (5 % to 95 % of the queries). The measure query_normalized "
+                "corrects for each query."
+            )
+        if self.fpr < self.carried_fpr:
+            found.append(
+                f"{self.n_pairs // (1 + self.self_join):,} pairs carry rates from "
+                f"{self.carried_fpr:.1g} on. Thresholds of lower rates come from a model of the "
+                "tail and have no interval."
+            )
         if self.n_duplicates:
             found.append(
                 f"{self.n_duplicates:,} of {self.n_items:,} items are duplicates of others. Their "
@@ -329,8 +346,11 @@ class Calibration(PairDistribution):
         n_items, rows = self.n_given[1], []
         for rate in self.rates:
             threshold, chance = self.threshold(rate), as_number(rate * n_items)
-            low, high = self.threshold_interval(rate, confidence=0.99)
-            cells = [f"{rate:g}", f"{threshold:.3f}", f"{low:.3f} .. {high:.3f}", chance]
+            interval = "-"
+            if rate >= self.carried_fpr:
+                low, high = self.threshold_interval(rate, confidence=0.99)
+                interval = f"{low:.3f} .. {high:.3f}"
+            cells = [f"{rate:g}", f"{threshold:.3f}", interval, chance]
             if not self.is_reachable(rate):
                 cells[1:] = "not reachable", "-", "-"
                 cells += [] if condition is None else ["-"]

@@ -180,13 +180,13 @@ def _compare_interactions(given: argparse.Namespace) -> int:
 def _next_commands(
     comparison: "Comparison", given: argparse.Namespace
 ) -> list[tuple[list[str], str]]:
-    """Commands for the recommended candidate; none after preprocessing, which fit does not do."""
+    """Commands for the recommended candidate, if it is of a model without preprocessing."""
     from fastcos.comparison import EQ2
-    from fastcos.comparison.candidates import USER_ITEM, USER_USER
+    from fastcos.comparison.candidates import NO_MODEL, USER_ITEM, USER_USER
 
     leaderboard, parameters = comparison.leaderboard, comparison.parameters
     best = leaderboard.recommended
-    if best is None or best.preprocessing != "none":
+    if best is None or best.preprocessing != "none" or best.rescaling == NO_MODEL:
         return []
     is_eq2 = best.rescaling == EQ2
     columns = options.words_of(given, "user", "item", "value", "member")

@@ -16,6 +16,10 @@ from fastcos.validation import Rows, as_rows
 
 # the name of the second objective among the rescalings, and what its measure requires
 EQ2 = "eq2"
+# stands for a rescaling where the rows are the columns of the interactions themselves: no model
+NO_MODEL = "no model"
+# cosine and Pearson's correlation of those columns
+OF_COLUMNS = ("cosine", "layer_norm_cosine")
 BASELINE = "cosine"
 # a dozen that differ, and of which none searches neighbours to be fitted
 DEFAULT = "default"
@@ -105,8 +109,9 @@ class Candidate:
         Its name; for an object also the parameters that are not its class's defaults, such as
         ``csls:n_neighbors=5``.
     rescaling : str
-        Name or formula of D; "eq2" for the second objective; "" for given vectors. A measure that
-        is invariant to D has one candidate, under the first rescaling.
+        Name or formula of D; "eq2" for the second objective; "no model" for the columns of the
+        interactions, of which layer_norm_cosine is Pearson's correlation; "" for given vectors.
+        A measure that is invariant to D has one candidate, under the first rescaling.
     preprocessing : str
         Preprocessing of the interactions before the model; "none" for none.
     source : str or Measure
@@ -119,7 +124,8 @@ class Candidate:
     source: str | Measure | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        text = self.measure + (f" under {self.rescaling}" if self.rescaling else "")
+        joint = " with " if self.rescaling == NO_MODEL else " under "
+        text = self.measure + (f"{joint}{self.rescaling}" if self.rescaling else "")
         return text if self.preprocessing == "none" else f"{text} after {self.preprocessing}"
 
     @property

@@ -11,6 +11,9 @@ import numpy as np
 from fastcos import validation
 from fastcos.comparison.candidates import (
     DEFAULT,
+    NO_MODEL,
+    OF_COLUMNS,
+    Candidate,
     representative,
     select_candidates,
     under_rescalings,
@@ -46,6 +49,8 @@ OBJECTIVES = ("both", "dropout", "weight_decay")
 # labelled items that are ranked, or seen by the evaluated users, for each sampled one: 10,000 for
 # the 2,000 of the command, so that a label of 2 in a thousand items still has 20
 RANKED_PER_SAMPLED = 5
+# entries of X with which its columns are compared without a model: 128 MiB as float32
+MOST_ENTRIES = 2**25
 
 
 def compare(
@@ -120,9 +125,10 @@ def compare(
         ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. The leaderboard has models of
         each.
     measures : sequence of str or Measure, or "default", optional
-        The measures of the leaderboard, to which the cosine is added. Default: all that the model
-        can serve; "default" are a dozen of them that differ and take O(queries p k). A measure
-        that requires more is given as an object: ``get_measure("soft_cosine", matrix=S)``.
+        The measures of the leaderboard, to which the cosine is added. Unless they are chosen,
+        cosine and correlation of the columns of X, without a model, are compared too. Default: all
+        that the model can serve; "default" are a dozen of them that differ and take O(queries p k).
+        One that requires more is given as an object: ``get_measure("soft_cosine", matrix=S)``.
     strata : sequence (p,) of int or str, optional
         The stratum of every item, such as its decade or language: ``stratified_auc`` is then over
         pairs of one stratum. None leaves an item out of that score. Default: by popularity.
@@ -228,10 +234,15 @@ def compare(
     selected, left_out = select_candidates(
         measures, ModelEmbeddings(fitted, named, X)(names[0]), with_users=codes is None
     )
-    candidates = [
-        replace(one, preprocessing=name)
-        for name in preprocessings
-        for one in under_rescalings(selected, names)
+    of_models = under_rescalings(selected, names)
+    of_columns = [Candidate(name, NO_MODEL) for name in OF_COLUMNS]
+    if chosen or n * p > MOST_ENTRIES:
+        of_columns = []
+        if not chosen:
+            left_out["cosine with no model"] = f"at most {MOST_ENTRIES:,} entries of X"
+    candidates = [*of_models, *of_columns]
+    candidates += [
+        replace(one, preprocessing=name) for name in preprocessings[1:] for one in of_models
     ]
     works = list(dict.fromkeys(map(representative, candidates)))
     total, done = len(named) + len(on_grid) + len(works), itertools.count()

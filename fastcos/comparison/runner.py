@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from fastcos.comparison.bootstrap import Evaluation, rank
-from fastcos.comparison.candidates import Candidate, Embeddings
+from fastcos.comparison.candidates import NO_MODEL, Candidate, Embeddings
 from fastcos.comparison.examples import Example, find_example
 from fastcos.comparison.leaderboard import Leaderboard
 from fastcos.comparison.models import Fitted, ModelVariant, Settings, fit_models
@@ -116,9 +116,13 @@ class ModelEmbeddings:
         self._fitted = fitted
         self._popularity = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
         self._variants = {variant.name: variant for variant in variants}
+        self._interactions = X
 
     def __call__(self, name: str) -> Embeddings:
-        """The embeddings under a rescaling."""
+        """The embeddings under a rescaling, or the columns of the interactions for no model."""
+        if name == NO_MODEL:
+            columns = np.ascontiguousarray(self._interactions.T.toarray(), dtype=np.float32)
+            return Embeddings(columns, self._popularity)
         variant, fitted = self._variants[name], self._fitted
         return Embeddings(
             items=variant.embeddings(fitted.models),

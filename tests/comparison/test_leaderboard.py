@@ -401,6 +401,35 @@ def test_compare_eq2_cosine_is_the_cosine_under_eq2():
     assert abs(of_eq2 - scores[found.baseline]) > 1e-3
 
 
+@pytest.mark.parametrize("labelled", [True, False])
+def test_compare_without_a_model_compares_columns(labelled):
+    X, clusters = clustered_interactions()
+    X.data = np.random.default_rng(0).uniform(1, 2, X.nnz)  # cosines without ties
+    found = compare(X, clusters if labelled else None, n_components=6, measures="default")
+    rows = {row.candidate.measure: row for row in found.leaderboard.rows
+            if row.candidate.rescaling == "no model"}  # fmt: skip
+    assert set(rows) == {"cosine", "layer_norm_cosine"}
+    assert str(rows["cosine"].candidate) == "cosine with no model"
+    if not labelled:
+        return
+    columns = X.toarray().T
+    seen = columns.any(axis=1)
+    for name, scores in (
+        ("cosine", lambda C: C @ C.T / np.outer(*[np.linalg.norm(C, axis=1)] * 2)),
+        ("layer_norm_cosine", np.corrcoef),
+    ):
+        table = scores(columns[seen].astype(np.float64))
+        aucs = []
+        for i, own in enumerate(clusters[seen]):
+            others = np.arange(seen.sum()) != i
+            aucs.append(roc_auc_score(clusters[seen][others] == own, table[i, others]))
+        assert rows[name].other_scores["AUC"] == pytest.approx(np.mean(aucs), abs=1e-6)
+    assert not any(
+        row.candidate.rescaling == "no model"
+        for row in compare(X, clusters, n_components=6, measures=["dot"]).leaderboard.rows
+    )
+
+
 def test_compare_fits_a_model_per_preprocessing():
     X, clusters = clustered_interactions()
     steps = ["standardize_columns", "center_rows", "double_center", "ips_columns", "shifted_ppmi"]

@@ -77,7 +77,7 @@
       opener.id = `row-${i}`;
       name.scope = "row";
       name.append(make("span", open ? "▾ " : "▸ ", "quiet"), opener);
-      if (row.under) name.append(make("span", ` under ${row.under}`, "quiet"));
+      if (row.under) name.append(make("span", row.under === "no model" ? " with no model" : ` under ${row.under}`, "quiet"));
       const marks = [[i === data.recommended, "recommended", "badge main"], [i === data.baseline, "plain cosine", "badge"],
         [row.ties && i !== data.recommended, "≈ best", "badge ties"]];
       marks.forEach(([holds, words, kind]) => holds && name.append(" ", make("span", words, kind)));

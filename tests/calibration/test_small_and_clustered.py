@@ -1,0 +1,73 @@
+"""Calibrations of few or clustered rows: intervals hold, or the call refuses or notes."""
+
+import numpy as np
+import pytest
+from scipy.special import betainc
+
+from fastcos import calibrate
+
+
+def true_rate(cosine, d):
+    """Probability that two normal rows of d columns have this cosine or more."""
+    half = 0.5 * betainc((d - 1) / 2, 0.5, 1 - cosine**2)
+    return half if cosine >= 0 else 1 - half
+
+
+@pytest.mark.parametrize("n", [12, 30, 50, 100])
+def test_intervals_of_few_rows_hold_or_are_refused_or_noted(n):
+    for fpr in (1e-1, 1e-2, 1e-3, 1e-4):
+        good = 0
+        for seed in range(60):
+            found = calibrate(np.random.default_rng(seed).standard_normal((n, 8)))
+            if fpr < found.carried_fpr:
+                with pytest.raises(ValueError, match="fpr must be a finite number >= "):
+                    found.rate_interval(fpr)
+                good += any("have no interval" in note for note in found.notes)
+                continue
+            low, high = found.rate_interval(fpr, confidence=0.99)
+            good += low <= true_rate(found.threshold(fpr), 8) <= high or bool(found.notes)
+        assert good >= 0.95 * 60, fpr
+
+
+def test_verdict_of_few_rows_names_no_interval():
+    found = calibrate(np.random.default_rng(0).standard_normal((12, 8)))
+    assert "without an interval" in found.verdict
+    assert found.carried_fpr == pytest.approx(2 / 66)
+    rows = {row[0]: row[2] for row in found.thresholds().tables[0].rows}
+    assert rows["0.001"] == "-"
+    assert ".." in rows["0.1"]
+
+
+def mixture(rng, n, share):
+    """Normal rows, a share of which is one tight cluster."""
+    rows = rng.standard_normal((n, 32))
+    inside = rng.random(n) < share
+    centre = np.random.default_rng(99).standard_normal(32) * 2
+    rows[inside] = centre + 0.5 * rng.standard_normal((int(inside.sum()), 32))
+    return rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.02, 0.1])
+def test_intervals_of_a_planted_cluster_hold_or_are_noted(share):
+    rng = np.random.default_rng(7)
+    sides = [mixture(rng, 10**6, share) for _ in range(2)]
+    lengths = [np.linalg.norm(side, axis=1) for side in sides]
+    cosines = np.sort(np.einsum("ij,ij->i", *sides) / lengths[0] / lengths[1])
+    good = dict.fromkeys((1e-1, 1e-2, 1e-3, 1e-4), 0)
+    for seed in range(100):
+        found = calibrate(mixture(np.random.default_rng(1000 + seed), 500, share))
+        noted = any("not for one tight cluster" in note for note in found.notes)
+        for fpr in good:
+            low, high = found.rate_interval(fpr, confidence=0.99)
+            rate = 1 - np.searchsorted(cosines, found.threshold(fpr)) / len(cosines)
+            good[fpr] += noted or low <= rate <= high
+    assert min(good.values()) >= 95, good
+
+
+def test_independent_rows_are_not_called_clustered():
+    noted = 0
+    for seed in range(40):
+        found = calibrate(np.random.default_rng(seed).standard_normal((400, 32)))
+        noted += any("not exchangeable" in note for note in found.notes)
+    assert noted <= 2
