@@ -127,7 +127,7 @@ def procrustes(first: Any, second: Any) -> float:
     crossed = cross_products(X, Y)
     with parallel.blas_lock():
         nuclear = np.linalg.svd(crossed, compute_uv=False).sum()
-    nuclear /= np.linalg.norm(X) * np.linalg.norm(Y)
+        nuclear /= np.linalg.norm(X) * np.linalg.norm(Y)
     return float(max(1 - nuclear * nuclear, 0.0))
 
 

@@ -20,8 +20,9 @@ _state = _State()
 
 # OpenBLAS stops its threads at a fork and starts them at the next product, under a lock that a
 # child inherits: one forked beside such a start, or beside a product, hangs, and so may the parent.
-# A fork therefore waits for all calls. Threads have different locks, so that they do not wait for
-# each other; two that share one by chance do.
+# A fork therefore waits for all calls. Calls with several threads, which OpenBLAS runs one after
+# the other anyway, have the first lock: two that start its threads at once after a fork hang too.
+# Calls with one thread have any of the others, so that they do not wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 
@@ -30,7 +31,9 @@ def blas_lock() -> threading.RLock:
 
     Nothing but NumPy and SciPy may run under it: a fork holds it while it waits for compilation.
     """
-    return _locks[threading.get_native_id() % len(_locks)]
+    if not _state.calls:
+        return _locks[0]
+    return _locks[1 + threading.get_native_id() % (len(_locks) - 1)]
 
 
 def _before_fork() -> None:
@@ -67,14 +70,14 @@ def one_blas_thread() -> Iterator[None]:
     cores that are left.
     """
     state, libraries = _state, _libraries()
-    with blas_lock(), state.lock:
+    with _locks[0], state.lock:
         if state.calls == 0:
             state.limit = libraries.limit(limits=1, user_api="blas")
         state.calls += 1
     try:
         yield
     finally:
-        with blas_lock(), state.lock:
+        with _locks[0], state.lock:
             state.calls -= 1
             if state.calls == 0:
                 state.limit.restore_original_limits()

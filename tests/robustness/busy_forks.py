@@ -107,7 +107,7 @@ OPERATIONS: dict[str, Callable[[], Any]] = {
     "procrustes": lambda: fastcos.metrics.procrustes(ROWS, ROWS[::-1]),
 }
 RIGHT = RNG.standard_normal((60, 16))
-ALLOWED = RNG.random((len(QUERIES), len(ROWS))) < 0.5
+ALLOWED = sp.csr_array(RNG.random((len(QUERIES), len(ROWS))) < 0.5)
 WIDE = sp.random_array((1500, 600), density=0.02, rng=RNG, format="csr")
 
 
