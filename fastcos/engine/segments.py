@@ -54,8 +54,9 @@ _QUERIES_AS_GIVEN = range(4, 129)
 # multiply-adds from which they do: fewer take 10 ms, without kernels of their own
 WORK_AS_GIVEN = 2**28
 # queries of one call, or of more, after which prefixes are added where an index did not: they take
-# the time that 4,000 (60,000 x 768) to 20,000 (30,000 x 384) queries save
-_QUERIES_TO_PREFIX = 8192
+# as long as 4,000 (60,000 x 768) to 20,000 (30,000 x 384) queries with k = 10 save, and those with
+# k = 100 save little
+_QUERIES_TO_PREFIX = 65_536
 # segments of memory-mapped items begin at multiples: a transform that multiplies so many rows at a
 # time has the same bits in a segment as in the whole
 SEGMENT_MULTIPLE = 4096
