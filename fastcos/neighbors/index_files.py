@@ -47,6 +47,8 @@ _WHOLE, _ROWS = "ilq", "fdbhH"
 # least codes per unit of a panel, whose rows have a norm of at most 1 (float32: 1). With far less
 # the padding of a tile would pass a threshold, and be written behind the buffers
 _LEAST_SCALE = 0.5
+# mark of a layout in which the words of an item lie together, which others would read wrongly
+_BY_ITEM = ("by item",)
 # positions below which sums of them cannot overflow
 MOST_POSITIONS = 2**62
 
@@ -113,10 +115,16 @@ def _to_stored(part: IndexPart) -> tuple[Arrays, Fields]:
         "key": part.key,
         "first": segment.first,
         "removed": n - len(segment.numbers),
-        "layout": list(packed.layout),
+        "layout": _layout_of(packed),
         "unit": packed.unit,
         "bias_unit": packed.bias_unit,
     }
+
+
+def _layout_of(packed: PackedItems) -> list[Any]:
+    """Return the layout, marked where the words of an item lie together."""
+    is_by_item = packed.arrays.prefix.words > 0 and packed.layout.isa != "amx"
+    return [*packed.layout, *(_BY_ITEM if is_by_item else ())]
 
 
 def packed_arrays(packed: PackedItems) -> Arrays:
@@ -228,7 +236,9 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
         names = DuplicateGroups._fields
         segment.duplicates = DuplicateGroups(*(of(f"groups_{name}") for name in names))
     here = tile_layout(config.isa(), encoded.rows.shape[1])
-    if field["layout"] == list(here):
+    has_prefixes = of("prefix_axes") is not None
+    mark = _BY_ITEM if has_prefixes and here.isa != "amx" else ()
+    if field["layout"] == [*here, *mark]:
         order = of("order")
         m = len(groups) if groups is not None else -1 if order is None else order.size
         check_range("order", n, (m,), ascending=False)
@@ -247,7 +257,7 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
             check(name, (size if np.size(of(name)) else 0,), kinds)
             check_finite(name)
         prefix = None
-        if of("prefix_axes") is not None:
+        if has_prefixes:
             n_axes = len(of("prefix_axes")) * tiles.PANEL
             words = tile_layout(here.isa, n_axes).words
             shapes = {

@@ -178,6 +178,9 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
             opened.search(queries, k=9).indices, index.search(queries, k=9).indices
         )
     assert opened.memory_.codes == index.memory_.codes
+    if cpu.supported_isas()[0] != "amx":
+        # codes by item must not be read as those of a group
+        assert '"by item"' in (tmp_path / "index" / "header.json").read_text()
 
 
 def test_prefixes_are_chosen_for_embeddings_alone():
