@@ -33,9 +33,9 @@ from fastcos.parallel.blas import one_blas_thread
 
 Floats32 = npt.NDArray[np.float32]
 
-# axes of all items that are packed for many queries: None to choose, 0 for none; for tests and
-# benchmarks
-FORCED: int | None = None
+# axes of all items that are packed for many queries: None to choose, 0 for none. 0 by default,
+# for now: a sweep of hard cases with prefixes forced found wrong neighbours of rows off centre
+FORCED: int | None = 0
 # numbers of axes that are compared, and their largest share of the columns: a longer prefix saves
 # too little
 _WIDTHS, _LARGEST_SHARE = (64, 96, 128, 160, 192, 224, 256, 320, 384), 0.7

@@ -183,7 +183,9 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
         assert '"by item"' in (tmp_path / "index" / "header.json").read_text()
 
 
-def test_prefixes_are_chosen_for_embeddings_alone():
+def test_prefixes_are_chosen_for_embeddings_alone(monkeypatch):
+    monkeypatch.setattr(prefixes, "FORCED", None)
+
     def words_of(X):
         items = packing.encode_rows(X, None, 1, "cosine")
         packed = packing.pack_items("cosine", items, np.arange(len(X)), 1)
@@ -197,7 +199,8 @@ def test_prefixes_are_chosen_for_embeddings_alone():
     assert words_of(independent_columns(6000, 384)) == 0
 
 
-def test_calls_of_many_queries_use_prefixes():
+def test_calls_of_many_queries_use_prefixes(monkeypatch):
+    monkeypatch.setattr(prefixes, "FORCED", None)
     X, Q = embeddings(4200, 192), embeddings(66_000, 192, 1)
     found = fastcos.top_k(Q, X, 3).indices[::1000]
     scores = dense.keys(Q[::1000], X, "cosine")
