@@ -4,7 +4,6 @@ import pytest
 from fastcos.kernels import candidate_filter, cpu, packing, prefixes, tiles
 from fastcos.kernels.jit import kernel
 from tests.kernels.inputs import frozen
-from tests.kernels.test_packing import signs, some_rows
 
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
@@ -15,6 +14,15 @@ ISAS = [
     for isa in ("vnni", "avx2")
 ]
 DEPTH, WORDS, AXES, PREFIX_WORDS = 200, 50, 64, 16
+
+
+def some_rows(n, depth, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, depth)).astype(np.float32)
+
+
+def signs(depth):
+    bits = np.random.default_rng(9).integers(0, 2, (2, max(depth, 16)))
+    return (2.0 * bits - 1).astype(np.float32)
 
 
 @kernel
