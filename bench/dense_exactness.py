@@ -3,8 +3,8 @@
 A case is a pair (query, k); equal indices in equal order for k settle every smaller k too. The rows
 come from families that are hard for upper bounds, in sizes around the engine's blocks, as float32
 and float64, in either byte order, of ordinary and of extreme magnitude. Each call goes through a
-random entry point with random threads, working memory, instruction set and batches of queries. The
-reference is the float64 score of every pair, sorted.
+random entry point with random threads, working memory, instruction set and batches of queries, half
+of them with prefixes of 24 axes. The reference is the float64 score of every pair, sorted.
 """
 
 import json
@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import fastcos
-from fastcos.engine import segments
+from fastcos.engine import prefixes, segments
 from fastcos.kernels import cpu
 from tests.oracles import dense
 from tests.oracles.dense_families import FAMILIES
@@ -129,7 +129,10 @@ def neighbors_by(entry_point, rng, X, k, measure, own, folder):
 def count_errors(n_cases, random_state=0):
     """Return the number of cases, of wrong ones, and of both by family and by entry point."""
     rng, cases, wrong = np.random.default_rng(random_state), Counter(), Counter()
+    usual = prefixes.FORCED, segments.QUERIES_TO_PREFIX
+    segments.QUERIES_TO_PREFIX = 0
     while cases["all"] < n_cases:
+        prefixes.FORCED = int(rng.choice([0, 24]))
         family, X, measure, k, own = draw_case(rng)
         entry_point = str(rng.choice(ENTRY_POINTS))
         truth, _ = dense.top_k(X, X, k, MEASURES[measure], exclude_self=own)
@@ -139,6 +142,7 @@ def count_errors(n_cases, random_state=0):
         for name in ("all", family, entry_point):
             cases[name] += found.size
             wrong[name] += errors
+    prefixes.FORCED, segments.QUERIES_TO_PREFIX = usual
     totals = {"cases": cases.pop("all"), "wrong": wrong.pop("all")}
     return totals | {"cases_by_name": dict(cases), "wrong_by_name": dict(+wrong)}
 

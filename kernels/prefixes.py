@@ -144,8 +144,7 @@ def pack_query_prefixes(lo, hi, isa, batch, queries, items, all_codes, lanes, sc
     own[:] = np.float32(0.0)
     starts = np.zeros(n_panels * PANEL, np.int32)
     own[:, TAU] = np.float32(1.0)
-    # a register is read behind the last word
-    codes = aligned_empty(n_panels * PANEL * words + 16, np.empty(0, np.int32))
+    codes = aligned_empty(n_panels * PANEL * words, np.empty(0, np.int32))
     width, p = padded_width(queries.rows.shape[1]), prefix.axes.shape[0] * PANEL
     buffer, out = np.zeros((PANEL, width), np.float32), np.zeros((PANEL, p), np.float32)
     tile, small = np.empty(PANEL * PANEL, np.float32), np.empty(p, np.int8)

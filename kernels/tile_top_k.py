@@ -25,6 +25,7 @@ from .candidate_filter import (
     pack_block,
     rank_hits,
     rank_maxima,
+    score_rounding,
     score_tile,
     threshold_of,
 )
@@ -143,13 +144,18 @@ def _keep_reaching(front, i, items, block, found, scratch):
 
 @borrowing_kernel
 def _raise_by_codes(batch, lo, queries, items, block, found, scratch):
-    """Raise every tau to the k-th best lower bound that the codes of its candidates give."""
+    """Raise every tau to the k-th best lower bound that the codes of its candidates give.
+
+    The codes bound K, and the K of a float64 score may be lower by score_rounding.
+    """
     k = found.scores.shape[1]
     for i in range(found.counts.shape[0]):
         q, lane = i >> 5, i & 31
         if found.counts[i] < k or block.prefix.is_dense[q]:
             continue
-        _estimate(i, batch[lo + i], queries, items, block, found, scratch)
+        query = batch[lo + i]
+        _estimate(i, query, queries, items, block, found, scratch)
+        rounding = np.float32(score_rounding(query, queries) / block.scales[q, lane])
         residual, coded = block.lanes[q, RESIDUAL, lane], block.lanes[q, CODED, lane]
         weight, count = block.lanes[q, WEIGHT, lane], found.counts[i]
         for entry in range(count):
@@ -160,7 +166,7 @@ def _raise_by_codes(batch, lo, queries, items, block, found, scratch):
                 error += abs(weight * items.small_offsets[position]) * SLACK
             scratch.bounds[entry] = scratch.estimates[entry] - error
         if count >= k:
-            least = kth_largest(scratch.bounds, count, k)
+            least = kth_largest(scratch.bounds, count, k) - rounding
             block.lanes[q, TAU, lane] = max(block.lanes[q, TAU, lane], least)
 
 

@@ -450,14 +450,15 @@ def _emit_items(builder, number, rows, words, query):
     """Emit sums of products of items' codes, whose words lie together, with a query's."""
     lanes, _ = _INT8_SHAPES[number]
     kind = ir.VectorType(I32, lanes)
-    nothing = ir.Constant(kind, [0] * lanes)
+    nothing, bits = ir.Constant(kind, [0] * lanes), ir.VectorType(ir.IntType(1), lanes)
+    read_masked = function(
+        builder, f"llvm.masked.load.v{lanes}i32.p0", kind, [kind.as_pointer(), I32, bits, kind]
+    )
 
-    def products(sums, at, mask=None):
-        codes = load(builder, builder.gep(query, [at]), kind, None)
-        if mask is not None:
-            codes = builder.select(mask, codes, nothing)
+    def products(sums, at, read):
+        codes = read(builder.gep(query, [at]))
         places = [builder.gep(row, [at]) for row in rows]
-        items = [load(builder, place, kind, None) for place in places]
+        items = [read(place) for place in places]
         if len(rows) > 1:
             for place in places:
                 _prefetch_next_panel(builder, place, words)
@@ -466,18 +467,30 @@ def _emit_items(builder, number, rows, words, query):
             for total, item in zip(sums, items, strict=True)
         ]
 
+    def whole_register(place):
+        return load(builder, place, kind, None)
+
     def step(k, sums):
         # two chains hide the latency of an instruction
         first = builder.mul(k, I64(2 * lanes))
-        half = len(rows)
-        return products(sums[:half], first) + products(sums[half:], builder.add(first, I64(lanes)))
+        second, half = builder.add(first, I64(lanes)), len(rows)
+        return products(sums[:half], first, whole_register) + products(
+            sums[half:], second, whole_register
+        )
 
     def rest(k, sums):
-        # what is read behind the last word is multiplied by 0
+        # nothing is read behind the last word, where the memory may end
         at = builder.add(whole, builder.mul(k, I64(lanes)))
         left = broadcast(builder, builder.trunc(builder.sub(words, at), I32), kind)
         places = ir.Constant(kind, list(range(lanes)))
-        return products(sums, at, builder.icmp_signed("<", places, left))
+        mask = builder.icmp_signed("<", places, left)
+
+        def masked(place):
+            return builder.call(
+                read_masked, [builder.bitcast(place, kind.as_pointer()), I32(4), mask, nothing]
+            )
+
+        return products(sums, at, masked)
 
     blocks = builder.udiv(words, I64(2 * lanes))
     whole = builder.mul(blocks, I64(2 * lanes))

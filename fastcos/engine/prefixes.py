@@ -33,9 +33,9 @@ from fastcos.parallel.blas import one_blas_thread
 
 Floats32 = npt.NDArray[np.float32]
 
-# axes of all items that are packed for many queries: None to choose, 0 for none. 0 by default,
-# for now: a sweep of hard cases with prefixes forced found wrong neighbours of rows off centre
-FORCED: int | None = 0
+# axes of all items that are packed for many queries: None to choose, 0 for none; for tests and
+# benchmarks
+FORCED: int | None = None
 # numbers of axes that are compared, and their largest share of the columns: a longer prefix saves
 # too little
 _WIDTHS, _LARGEST_SHARE = (64, 96, 128, 160, 192, 224, 256, 320, 384), 0.7
@@ -125,7 +125,9 @@ def _end() -> None:
 
 
 def _may_pay(packed: PackedItems, items: EncodedRows) -> bool:
-    if not tiles.AVAILABLE or not packed.layout.quantised or FORCED == 0:
+    """Whether there are no prefixes yet, and searches may take less time by them."""
+    has_prefixes = packed.arrays.prefix.words > 0
+    if not tiles.AVAILABLE or not packed.layout.quantised or has_prefixes or FORCED == 0:
         return False
     is_small = len(packed.arrays.order) < _LEAST_ITEMS or items.rows.shape[1] < _LEAST_COLUMNS
     return FORCED is not None or not is_small

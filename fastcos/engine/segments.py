@@ -56,7 +56,7 @@ WORK_AS_GIVEN = 2**28
 # queries of one call, or of more, after which prefixes are added where an index did not: they take
 # as long as 4,000 (60,000 x 768) to 20,000 (30,000 x 384) queries with k = 10 save, and those with
 # k = 100 save little
-_QUERIES_TO_PREFIX = 65_536
+QUERIES_TO_PREFIX = 65_536
 # segments of memory-mapped items begin at multiples: a transform that multiplies so many rows at a
 # time has the same bits in a segment as in the whole
 SEGMENT_MULTIPLE = 4096
@@ -256,7 +256,7 @@ class Segment:
         packed: PackedItems = getattr(self, name)
         if self._n_queries >= 0:
             self._n_queries += n_queries
-            if self._n_queries >= _QUERIES_TO_PREFIX:
+            if self._n_queries >= QUERIES_TO_PREFIX:
                 self._n_queries = -1
                 packed = prefixes.add_prefixes(packed, self.encoded, self._n_threads)
                 setattr(self, name, packed)

@@ -6,9 +6,10 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import set_config
-from fastcos.engine import packing, prefixes
+from fastcos.engine import packing, prefixes, scan, segments
 from fastcos.kernels import cpu, tiles
 from tests.oracles import dense
+from tests.oracles.dense_families import dominated, near_ties, off_centre
 
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
@@ -103,8 +104,27 @@ def test_prefixes_find_the_same_neighbors(rows, axes, measure, isa, monkeypatch)
 
 
 @pytest.mark.usefixtures("_forced")
-def test_prefixes_drop_nearly_all_pairs(monkeypatch):
-    """With true neighbours the same, a wrong bound would show only in the time."""
+@pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
+@pytest.mark.parametrize("depth", [1, 15, 126])
+@pytest.mark.parametrize("family", [dominated, near_ties, off_centre], ids=lambda f: f.__name__)
+def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
+    """Scores that differ by less than a distance, or a shift, is rounded."""
+    for n in (256, 800):
+        X = family(n, depth)[np.random.default_rng(n).permutation(n)].astype(np.float64)
+        items = packing.encode_rows(X, None, 1, metric)
+        packed = packing.pack_items(metric, items, np.arange(n), 1)
+        packed = prefixes.add_prefixes(packed, items, 1)
+        own = packing.no_exclusions(n, own=True)
+        for k in (1, 5):
+            truth, _ = dense.top_k(X, X, k, metric, exclude_self=True)
+            options = packing.ExecutionOptions(2, 2.0**30)
+            columns, _ = scan.search(packed, items, own, k, options)
+            np.testing.assert_array_equal(columns, truth)
+
+
+@pytest.mark.usefixtures("_forced")
+def test_rests_bound_what_is_left():
+    """A bound that is too wide would show in the time alone."""
     X = embeddings(20_000, 128)
     packed = fitted(X)._state.parts[0].segment.packed
     prefix, order = packed.arrays.prefix, packed.arrays.order
@@ -183,9 +203,24 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
         assert '"by item"' in (tmp_path / "index" / "header.json").read_text()
 
 
-def test_prefixes_are_chosen_for_embeddings_alone(monkeypatch):
-    monkeypatch.setattr(prefixes, "FORCED", None)
+@pytest.mark.usefixtures("_forced")
+def test_prefixes_are_made_once(tmp_path, monkeypatch):
+    """Also by many searches of an index that was opened, or of which items were removed."""
+    monkeypatch.setattr(segments, "QUERIES_TO_PREFIX", 1)
+    X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
+    index = fitted(X)
+    index.save(tmp_path / "index")
+    truth, _ = dense.top_k(Q, X, 9, "cosine", exclude_self=False)
+    opened = fastcos.SimilarityIndex.open(tmp_path / "index")
+    for _ in range(2):
+        np.testing.assert_array_equal(opened.search(Q, k=9).indices, truth)
+    index.remove([1999])
+    truth, _ = dense.top_k(Q, X[:1999], 9, "cosine", exclude_self=False)
+    for _ in range(2):
+        np.testing.assert_array_equal(index.search(Q, k=9).ids, truth)
 
+
+def test_prefixes_are_chosen_for_embeddings_alone():
     def words_of(X):
         items = packing.encode_rows(X, None, 1, "cosine")
         packed = packing.pack_items("cosine", items, np.arange(len(X)), 1)
@@ -199,8 +234,7 @@ def test_prefixes_are_chosen_for_embeddings_alone(monkeypatch):
     assert words_of(independent_columns(6000, 384)) == 0
 
 
-def test_calls_of_many_queries_use_prefixes(monkeypatch):
-    monkeypatch.setattr(prefixes, "FORCED", None)
+def test_calls_of_many_queries_use_prefixes():
     X, Q = embeddings(4200, 192), embeddings(66_000, 192, 1)
     found = fastcos.top_k(Q, X, 3).indices[::1000]
     scores = dense.keys(Q[::1000], X, "cosine")
