@@ -163,8 +163,8 @@ class LabelTest(Record):
                 (
                     f"Labels of {self.n_items:,} items in {self.n_classes:,} classes were permuted "
                     f"among the items. A test shows recovery at p of {SIGNIFICANT:.2g} or less; "
-                    "p of a class is for all classes together. Where none does, recovery is not "
-                    "shown: few items of a label can hide it.",
+                    'p of a class is for all classes together. "Not shown" is no proof: few items '
+                    "of a label can hide it.",
                 ),
                 [Table("Classes recovered among neighbours", header, rows)] if rows else [],
                 {
@@ -247,5 +247,7 @@ class LabelRecovery(Record):
                     f"highest found, rescalings up to {self.condition:g}": self.high,
                 },
                 figures=(Figure("label_recovery", self, 260, label),),
+                verdict=f"Rescalings of condition {self.condition:g} move the AUC of the labels "
+                f"from {self.given:.2f} to between {self.low:.2f} and {self.high:.2f}.",
             ),
         )

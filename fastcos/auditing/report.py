@@ -299,6 +299,8 @@ class Audit(Record):
                 "Shape",
                 ("Statistics of the embeddings as given; a rescaling changes each of them.",),
                 facts=self.statistics(),
+                verdict=f"Effective rank {self.effective_rank:.3g} of {self.n_dimensions}, mean "
+                f"cosine {self.mean_cosine:.2g}.",
             ),
             Section(
                 "How to read this",
@@ -306,13 +308,13 @@ class Audit(Record):
                     "Training determines what the model predicts. For many models it does not "
                     "determine the scale of the latent dimensions: any D on one side and its "
                     "inverse on the other predict the same (Steck, Ekanadham, Kallus 2024, "
-                    "arXiv:2403.05440). Condition 1 is no change. For scale: the two special cases "
-                    "of that paper are 5 apart on its own simulation. Twenty trainings of ALS "
-                    "without decay differ by 1.4 to 2.2, with decay on both sides by 1.03.",
-                    f"Certificates and attacks use {self.n_sampled} sampled items, the comparisons "
-                    f"{self.n_listed:,}, all else all items unless it says otherwise. A "
-                    "certificate is a proof; an attack is a D that was found; between the two "
-                    "nothing is known.",
+                    "arXiv:2403.05440).",
+                    "Condition 1 is no change. The two special cases of that paper are 5 apart on "
+                    "its own simulation. Twenty trainings of ALS without decay differ by 1.4 to "
+                    "2.2, with decay on both sides by 1.03.",
+                    "A certificate is a proof; an attack is a D that was found; between the two "
+                    f"nothing is known. Both use {self.n_sampled} sampled items, comparisons "
+                    f"{self.n_listed:,}, all else all items unless it says otherwise.",
                 ),
             ),
         )
@@ -338,19 +340,22 @@ class Audit(Record):
         return Section(
             "How much rescaling do the neighbours survive?",
             (
-                "A rescaling D multiplies the latent dimensions of the users and divides those of "
-                "the items. It changes cosines, but no dot product of a user and an item. Its "
-                "condition is its largest factor over the smallest. The share of neighbours that "
-                "stay under all D at once is in the shaded band: below it they are certified, "
-                "above it each has a D of its own that removes it. One D removes fewer: the curves "
-                "of the worst single D found, and of random ones, are above the band. The true "
-                f"worst single D is at or below its curve. The vertical line is condition "
+                "The share of neighbours that no rescaling D removes is in the shaded band; one D "
+                "for all items removes fewer. The vertical line is condition "
                 f"{self.condition:g}.",
+                "D multiplies the latent dimensions of the users and divides those of the items: "
+                "no dot product changes, and cosines do. Its condition is its largest factor over "
+                "the smallest.",
+                "Neighbours below the band are certified; each of those above it is removed by "
+                "some D that was found. The true worst single D is at or below its curve.",
                 f"Rescalings: {self.n_sampled} sampled items, ± one standard error; linear maps: "
                 "all items.",
             ),
             [Table(title, header, rows)],
-            figures=[Figure("robustness", self, 320, label)],
+            figures=[Figure("robustness", self, 360, label)],
+            verdict=f"Under all D of condition {self.condition:g} at once "
+            f"{self.at_condition.certified:.0%} to {self.at_condition.unbroken:.0%} stay, under "
+            f"the worst one found {self.at_condition.worst_rescaling:.0%}.",
         )
 
     def _dimensions(self) -> Section:
@@ -362,14 +367,14 @@ class Audit(Record):
         )
         n_hidden = self.n_dimensions - MAX_BARS
         hidden = f"; {n_hidden} smaller ones are not drawn" if n_hidden > 0 else ""
-        drawn = self.dimension_shares.any()
+        drawn, largest = self.dimension_shares.any(), self.dimension_shares[order[0]]
         return Section(
             "Which dimensions does it come from?",
             (
-                "The sensitivity index is on a scale from 0 to 1. A rescaling of condition κ moves "
-                "Fisher's z of a neighbour by up to about the index times ln κ. Each bar is the "
-                f"share of one latent dimension, counted from 0{hidden}. The dashed line is an "
-                "equal share.",
+                "Each bar is the share of one latent dimension in the sensitivity index, counted "
+                f"from 0{hidden}. The dashed line is an equal share.",
+                "The index is from 0 to 1: a rescaling of condition κ moves Fisher's z of a "
+                "neighbour by up to about the index times ln κ.",
             ),
             [Table("Share of a dimension in the sensitivity", ("dimension", "share"), rows)],
             {
@@ -377,11 +382,14 @@ class Audit(Record):
                 "sensitivity index in a random basis": self.random_basis_sensitivity,
             },
             [Figure("dimension_shares", self, 260, label)] if drawn else (),
+            verdict=f"Dimension {rows[0][0]} has the largest share, {largest:.1%}; an equal share "
+            f"is {1 / self.n_dimensions:.1%}.",
         )
 
     def _variants(self) -> tuple[Section, Section]:
         forms, baselines = self.parametrizations, self.invariant_baselines
         known = [one.meaning for one in forms if one.name == self.parametrization]
+        shared = ", ".join(f"{row.name.replace('_', ' ')} {row.jaccard:.2f}" for row in baselines)
         with_users = any(row.name == "query_metric" for row in baselines)
         explanation = (
             f"Jaccard index of the {self.k} nearest neighbours of {self.n_listed:,} items with the "
@@ -403,16 +411,18 @@ class Audit(Record):
                     explanation,
                 ),
                 [variants_table("Parametrisations of the same model", (self.given, *forms))],
+                verdict=f"Of {len(forms)} forms, {_form(self.worst_parametrization)} differs most.",
             ),
             Section(
                 "What no rescaling changes",
                 (
                     "Cosines of these baselines are the same for every rescaling, and for every "
-                    "linear map, of the model. Low agreement with the given embeddings is not "
-                    "their fault."
+                    "linear map, of the model. Where they differ from the given embeddings, "
+                    "neither is wrong."
                     + ("" if with_users else " One more needs the embeddings of the users."),
                 ),
                 [variants_table("Invariant baselines", baselines)],
+                verdict=f"Jaccard index with the given neighbours: {shared}.",
             ),
         )
 

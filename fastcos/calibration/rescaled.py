@@ -62,8 +62,8 @@ class ThresholdRange(Record):
         """The range in a sentence."""
         return (
             f"Rescalings D of condition {self.condition:g} move the threshold for a rate of "
-            f"{self.fpr:g} from {self.given:.3f} to anything between {self.low:.3f} and "
-            f"{self.high:.3f} (pairs of {self.n_rows:,} items)."
+            f"{self.fpr:g} from {self.given:.3f} to between {self.low:.3f} and {self.high:.3f} "
+            f"(pairs of {self.n_rows:,} items)."
         )
 
     def sections(self) -> tuple[Section]:
@@ -72,13 +72,12 @@ class ThresholdRange(Record):
             Section(
                 "How far a rescaling moves the threshold",
                 (
-                    "A rescaling D multiplies the latent dimensions of one side of a model and "
-                    "divides those of the other: no dot product changes, but cosines do. If the "
-                    "model was trained on cosines, or with weight decay on both sides, D is not "
-                    "free, and the range is sensitivity. Both "
-                    f"ends were found by search on the pairs of {self.n_rows:,} items, so the true "
-                    "range is at least as wide. No linear map of the condition moves the threshold "
-                    "beyond the bounds.",
+                    "D multiplies the latent dimensions of one side of a model and divides those "
+                    "of the other: no dot product changes, and cosines do. Training on cosines, or "
+                    "weight decay on both sides, chooses D: then the range is sensitivity.",
+                    f"Both ends were found by search on the pairs of {self.n_rows:,} items, so the "
+                    "true range is at least as wide. No linear map of the condition moves the "
+                    "threshold beyond the bounds.",
                 ),
                 facts={
                     f"threshold as given, rate {self.fpr:.2g}": self.given,

@@ -201,7 +201,13 @@ class Calibration(PairDistribution):
 
     @property
     def verdict(self) -> str:
-        """The threshold for the rate fpr in a sentence, after what makes it undecided."""
+        """The threshold for the rate fpr, and how far rescalings move it."""
+        text = self._of_one_rate()
+        reachable = self.rescaling is not None and self.is_reachable(self.fpr)
+        return f"{text} {self.rescaling.verdict}" if reachable else text  # type: ignore[union-attr]
+
+    def _of_one_rate(self) -> str:
+        """The threshold for the rate fpr in a sentence."""
         if not self.is_reachable(self.fpr):
             top = float(self.p_value(self.edges[-1]))
             return (
@@ -212,11 +218,10 @@ class Calibration(PairDistribution):
         if self.fpr >= self.carried_fpr:
             low, high = self.threshold_interval(self.fpr, confidence=0.99)
             interval = f"99 % interval {low:.3f} to {high:.3f}"
-        text = (
+        return (
             f"One random pair in {1 / self.fpr:,.0f} has a {self.measure} of "
             f"{self.threshold():.3f} or more ({interval})."
         )
-        return text if self.rescaling is None else f"{text} {self.rescaling.verdict}"
 
     def reading(self, score: float, *, n_items: int | None = None) -> str:
         """Return in words what one score means, for a search of n_items (default: all given).
@@ -270,12 +275,11 @@ class Calibration(PairDistribution):
             busiest = np.sort(counts)[::-1][: max(1, len(counts) // 100)].sum() / counts.sum()
             low, high = np.quantile(counts, (0.05, 0.95)) / (self.n_items - self.self_join)
             found.append(
-                f"Rows are not exchangeable at a rate of {RATES[level]:g}: hubs or clusters share "
-                f"the high scores, and {shared[level]:,.0f} pairs count as one independent pair. "
-                "The intervals allow for hubs, not for one tight cluster. The busiest 1 % of the "
-                f"queries have {busiest:.0%} of them; the rate of a single query is from {low:.2g} "
-                f"to {high:.2g} (5 % to 95 % of the queries). The measure query_normalized "
-                "corrects for each query."
+                f"Queries differ at a rate of {RATES[level]:g}: the busiest 1 % have {busiest:.0%} "
+                f"of the pairs, and the rate of a single query is from {low:.2g} to {high:.2g} "
+                f"(5 % to 95 % of the queries). {shared[level]:,.0f} pairs count as one "
+                "independent pair. The intervals allow for hubs, not for one tight cluster; the "
+                "measure query_normalized corrects for each query."
             )
         if self.fpr < self.carried_fpr:
             found.append(
@@ -316,8 +320,9 @@ class Calibration(PairDistribution):
         distribution = Section(
             "How scores of random pairs are distributed",
             (
-                f"Scores of all pairs. The dashed line is the threshold {self.threshold():.3f} for "
-                f"a rate of {self.fpr:g}. {model}",
+                f"Scores of random pairs. The dashed line is the threshold {self.threshold():.3f} "
+                f"for a rate of {self.fpr:g}.",
+                model,
             ),
             figures=[
                 Figure("scores", self, 260, f"Histogram of the scores of random pairs; {shares}"),
@@ -369,6 +374,7 @@ class Calibration(PairDistribution):
                 "over rows drawn again. By chance: how many items a query finds so.",
             ),
             [Table(title, header, rows)],
+            verdict=self._of_one_rate(),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Figures of an audit report: its robustness curve, dimension shares and label recovery."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,13 +15,20 @@ if TYPE_CHECKING:
 
 
 _CURVES = {
-    "unbroken": "all rescalings at once, at most",
-    "certified": "all rescalings, at least",
-    "certified_linear": "all linear, at least",
-    "worst_rescaling": "worst rescaling found",
-    "worst_linear": "worst linear found",
-    "random_rescaling": "random rescaling, mean",
+    "unbroken": "all D at once, at most",
+    "certified": "all D at once, at least",
+    "certified_linear": "all linear maps, at least",
+    "worst_rescaling": "one D, the worst found",
+    "worst_linear": "one linear map, the worst found",
+    "random_rescaling": "one D, random",
 }
+# lines of the legend, from the highest curve to the lowest
+_LEGEND = ("random_rescaling", "worst_rescaling", "worst_linear", "unbroken", "certified",
+           "certified_linear")  # fmt: skip
+# inches from which a legend of long texts has two columns
+_WIDE = 5
+# points of a line of a legend
+_LEGEND_LINE = 14
 # labelled conditions of the curve, ascending; labels that would overlap are dropped
 _TICKS = (1.02, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e6, 1e9, 1e15)
 # least distance of two labels, as a share of the axis
@@ -60,21 +67,23 @@ class RobustnessDisplay(Display):
         ax.axvline(self.report.condition, color="black", linewidth=1, linestyle=":")
         ax.fill_between(
             condition, curves["certified"], curves["unbroken"], color=COLOURS[0], alpha=0.15,
-            linewidth=0, label="unknown",
+            linewidth=0,
         )  # fmt: skip
+        lines = {}
         for number, (name, label) in enumerate(_CURVES.items()):
             # a page has three colours for light and dark; dashes distinguish the six curves
             style = line_style(number) | {"color": COLOURS[number % 3]}
-            ax.plot(condition, curves[name], label=label, **style)
+            lines[name] = ax.plot(condition, curves[name], label=label, **style)[0]
         ax.set_xscale("function", functions=(_stretch, _unstretch))
         ax.set_xticks(ticks := _ticks(condition[-1]), [f"{tick:g}" for tick in ticks])
         ax.yaxis.set_major_formatter(_percent)
         ax.set_ylim(0, 1.02)
         ax.set_xlabel("condition of the rescaling: largest / smallest entry of D")
         ax.set_ylabel(f"share of the {self.report.k} nearest")
-        ax.set_title("Neighbours that survive a rescaling")
         ax.grid(visible=True)
-        ax.legend()
+        n_columns = 2 if ax.figure.bbox.width > _WIDE * ax.figure.dpi else 1
+        handles = [lines[name] for name in _LEGEND]
+        _legend_above(ax, "Neighbours that survive a rescaling", n_columns, handles)
 
 
 @dataclass
@@ -149,12 +158,20 @@ class LabelRecoveryDisplay(Display):
         ax.minorticks_off()
         ax.set_xlabel("latent dimension")
         ax.set_ylabel("scale 1 / D of the items")
-        ax.set_title(f"Rescalings for the labels; as given, AUC {self.recovery.given:.3f}")
         ax.grid(visible=True, axis="y")
         ax.margins(y=0.1)
-        ax.legend(
-            bbox_to_anchor=(0, 1.02), loc="lower left", ncols=2, borderaxespad=0, columnspacing=1
-        )
+        title = f"Rescalings for the labels; as given, AUC {self.recovery.given:.3f}"
+        _legend_above(ax, title, 2, ax.get_legend_handles_labels()[0])
+
+
+def _legend_above(ax: "Axes", title: str, n_columns: int, handles: list[Any]) -> None:
+    """Set a title, and between it and the axes a legend, which covers no curve there."""
+    n_lines = -(-len(handles) // n_columns)
+    ax.set_title(title, pad=6 + n_lines * _LEGEND_LINE)
+    ax.legend(
+        handles=handles, ncols=n_columns, bbox_to_anchor=(0, 1.02), loc="lower left",
+        borderaxespad=0, columnspacing=1,
+    )  # fmt: skip
 
 
 def _percent(share: float, _: float) -> str:

@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
+# letters of a cell from which it is a sentence, whose lines are broken
+_SENTENCE = 20
+
 
 class Markup(str):
     """Text that is HTML."""
@@ -36,7 +39,9 @@ def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object
     head = element("tr", *(element("th", cell, scope="col") for cell in header))
     body = [
         element(
-            "tr", element("th", row[0], scope="row"), *(element("td", cell) for cell in row[1:])
+            "tr",
+            element("th", row[0], scope="row"),
+            *(element("td", cell, class_=_kind(cell)) for cell in row[1:]),
         )
         for row in rows
     ]
@@ -45,3 +50,8 @@ def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object
     )
     # focusable, so that a keyboard can scroll it
     return element("div", written, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def _kind(cell: object) -> str | None:
+    """Class of a cell of a table."""
+    return "words" if not isinstance(cell, Markup) and len(str(cell)) > _SENTENCE else None

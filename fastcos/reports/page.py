@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,57 +11,84 @@ from fastcos.reports.record import Figure, Section
 from fastcos.reports.table import Estimate, Table, as_text
 
 
+class Head(NamedTuple):
+    """What a page says first.
+
+    Attributes
+    ----------
+    question, verdict : str
+        The answer is one sentence.
+    size : str
+        Of the data.
+    advice : sequence of str
+        What to do, most important first.
+    more : sequence of str
+        The answer in full, to open.
+    """
+
+    question: str
+    verdict: str
+    size: str
+    advice: Sequence[str] = ()
+    more: Sequence[str] = ()
+
+
 def document(
     title: str,
-    header: Markup,
+    head: Head,
     sections: Iterable[Section],
     draw: Callable[[Figure], Markup],
     provenance: Mapping[str, Any] | None,
 ) -> str:
-    """Return a page of these sections, with parameters, versions and machine at its foot.
+    """Return a page: the head, the first figure, advice, and all else to open.
 
-    draw returns the drawing of a figure.
+    draw returns the drawing of a figure. The first sentence of its section is its caption.
     """
     style = resources.files("fastcos.reports").joinpath("style.css").read_text("utf8")
-    head = element(
+    meta = element(
         "head",
         Markup('<meta charset="utf-8">'),
         Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         element("title", title),
         element("style", Markup(style)),
     )
-    main = element("main", header, *(_section(section, draw) for section in sections))
-    body = element("body", main, footer(provenance))
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
-
-
-def header(question: str, verdict: str, size: str, advice: Sequence[str], *more: str) -> Markup:
-    """Return the head of a page: the question, the answer, the size of the data, what to do."""
-    lines = [element("li", line) for line in advice]
-    return element(
-        "header",
-        element("p", question, class_="name"),
-        element("h1", verdict),
-        *(element("p", text) for text in more if text),
-        element("p", size, class_="quiet"),
-        element("ol", *lines, class_="advice") if lines else "",
+    folded, figure = list(sections), Markup("")
+    place = next((i for i, section in enumerate(folded) if section.figures), None)
+    if place is not None:
+        lead = folded[place]
+        caption = element("figcaption", *lead.sentences[:1])
+        figure = element("figure", draw(lead.figures[0]), caption)
+        folded[place] = lead._replace(sentences=lead.sentences[1:], figures=lead.figures[1:])
+    if head.more:
+        folded.insert(0, Section("The answer in full", head.more))
+    advice = [element("li", line) for line in head.advice]
+    main = element(
+        "main",
+        element(
+            "header",
+            element("p", head.question, class_="name"),
+            element("h1", head.verdict),
+            element("p", head.size, class_="quiet"),
+        ),
+        figure,
+        element("ol", *advice, class_="advice") if advice else "",
+        *(_section(section, draw) for section in folded),
     )
+    body = element("body", main, footer(provenance))
+    return f"<!DOCTYPE html>\n{element('html', meta, body, lang='en')}\n"
 
 
 def _section(section: Section, draw: Callable[[Figure], Markup]) -> Markup:
-    """A section; tables behind a figure are folded, since they have its numbers."""
-    verdict = element("p", element("strong", section.verdict)) if section.verdict else ""
-    tables = [_table(one) for one in section.tables]
-    if section.figures and tables:
-        tables = [element("details", element("summary", "The numbers"), *tables)]
+    """A section to open, behind its title and its conclusion."""
+    verdict = element("span", section.verdict, class_="answer") if section.verdict else ""
     return element(
-        "section",
-        element("h2", section.title),
-        verdict,
+        "details",
+        element("summary", element("h2", section.title), verdict),
         *(element("p", sentence) for sentence in section.sentences),
         *map(draw, section.figures),
-        *tables,
+        *map(_table, section.tables),
         _facts(section.facts) if section.facts else "",
+        class_="section",
     )
 
 
@@ -75,7 +102,7 @@ def _cell(value: Any) -> str:
     if not isinstance(value, Estimate):
         return as_text(value)
     fill = element("span", style=f"width:{100 * min(max(value.share, 0.0), 1.0):.1f}%")
-    return element("span", element("span", fill, class_="track"), str(value), class_="meter")
+    return element("span", str(value), element("span", fill, class_="track"), class_="meter")
 
 
 def _facts(values: Mapping[str, float | str | None]) -> Markup:
@@ -94,13 +121,16 @@ def _fact(value: float | str | None) -> str:
 
 
 def footer(provenance: Mapping[str, Any] | None) -> Markup:
-    """Return parameters, versions and machine; nothing without a provenance."""
+    """Return parameters, versions and machine, to open; nothing without a provenance."""
     lines, provenance = [], provenance or {}
     for part in ("parameters", "versions", "machine"):
         values = "; ".join(f"{key} {value}" for key, value in _flat(provenance.get(part, {})))
         if values:
             lines.append(element("p", f"{part}: {values}"))
-    return element("footer", *lines) if lines else Markup("")
+    if not lines:
+        return Markup("")
+    title = element("summary", "Parameters, versions, machine")
+    return element("footer", element("details", title, *lines))
 
 
 def _flat(values: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:

@@ -269,7 +269,7 @@ def test_notes_report_rows_that_share_high_scores():
     rng = np.random.default_rng(0)
     hub = np.ones(16) + 0.15 * rng.standard_normal((25, 16))
     items = np.vstack([rng.standard_normal((800, 16)), hub])
-    assert any("not exchangeable" in note for note in calibrate(items).notes)
+    assert any("count as one independent pair" in note for note in calibrate(items).notes)
     assert not calibrate(items[:800]).notes
 
 

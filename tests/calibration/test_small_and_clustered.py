@@ -69,5 +69,5 @@ def test_independent_rows_are_not_called_clustered():
     noted = 0
     for seed in range(40):
         found = calibrate(np.random.default_rng(seed).standard_normal((400, 32)))
-        noted += any("not exchangeable" in note for note in found.notes)
+        noted += any("count as one independent pair" in note for note in found.notes)
     assert noted <= 2

@@ -230,8 +230,8 @@ def test_items_page_equals_top_k_and_certificates(browser, given, tmp_path):
     assert browser.execute_script("return [...explore.certified()]") == [
         int(flag) for flag in certified.certified.ravel()
     ]
-    shown = text(browser, "under-i")
-    assert shown.count("certified") == int(certified.certified[0].sum())
+    first = int(browser.execute_script("return explore.state.item"))
+    assert text(browser, "under-i").count("✓") == int(certified.certified[first].sum())
     norms = [np.linalg.norm(side.astype(np.float64), axis=0) for side in (rows, users)]
     browser.execute_script("explore.move(0.5, -0.5); explore.refresh()")
     nearest = top_k(rows / np.sqrt(norms[0] / norms[1]), k=10)

@@ -78,7 +78,24 @@ def test_page_has_all_sections_and_numbers(full):
     assert f"{report.popularity.hubness_correlation:.3g}" in text
     assert "1 zero rows left out" in text
     assert "1 duplicates" in text
-    assert sum(tag == "h2" for tag, _ in page.seen) == 9
+    assert sum(tag == "h2" for tag, _ in page.seen) == 10
+
+
+def test_page_shows_a_sentence_a_figure_and_advice_and_folds_all_else(full):
+    report, diff = full
+    page = audit_page(report, diff=diff)
+    opened, _, folded = page.partition("<details")
+    assert opened.count("<h1>") == 1
+    assert report.headline in opened
+    assert report.verdict not in opened
+    assert opened.count("<figure>") == 1
+    assert opened.count("<svg") == 2  # for wide and for narrow windows
+    assert "<table" not in opened
+    assert all(element("li", line) in opened for line in report.advice)
+    # each section says its result before it is opened
+    summaries = re.findall(r"<summary><h2>(.*?)</h2>(.*?)</summary>", folded)
+    unanswered = [title for title, answer in summaries if not answer]
+    assert unanswered == ["The answer in full", "How to read this"]
 
 
 def test_page_is_self_contained(page):
@@ -159,6 +176,7 @@ def check_fits_the_window(page, tmp_path, width):
     if browser is None:
         pytest.skip("chromium is not there")
     measure = """<script>
+      document.querySelectorAll("details").forEach(part => { part.open = true; });
       const shown = [...document.querySelectorAll("svg")].filter(s => s.clientWidth > 0);
       const small = [...document.querySelectorAll("svg text")].filter(
         t => t.getClientRects().length &&

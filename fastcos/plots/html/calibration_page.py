@@ -8,8 +8,7 @@ from fastcos.calibration.pairs import NearPairs
 from fastcos.calibration.result import Calibration
 from fastcos.plots.html.svg import draw
 from fastcos.reports import Section, Table
-from fastcos.reports.markup import Markup
-from fastcos.reports.page import document, header
+from fastcos.reports.page import Head, document
 
 
 def calibration_page(
@@ -61,11 +60,11 @@ def calibration_page(
         *(() if examples is None else [_examples(calibration, examples, labels)]),
         *(() if labelled is None else labelled.sections()),
     ]
-    head = _header(calibration, name, score)
+    head = _head(calibration, name, score)
     return document(f"Calibration of {name}", head, sections, draw, provenance)
 
 
-def _header(found: Calibration, name: str, score: float | None) -> Markup:
+def _head(found: Calibration, name: str, score: float | None) -> Head:
     verdict = found.verdict if score is None else found.reading(score)
     sampled = (found.n_queries, found.n_items) != found.n_given
     sides = (
@@ -77,13 +76,13 @@ def _header(found: Calibration, name: str, score: float | None) -> Markup:
     size = f"{found.n_pairs:,} pairs of {sides}{', sampled' if sampled else ''}{zero}"
     model = " ".join(part for part in (found.model, found.model_version) if part)
     first, _, rest = verdict.partition(". ")
-    return header(
+    more = (rest, found.verdict if score is not None else "")
+    return Head(
         f"What does a {found.measure} of {name} mean?",
         f"{first.rstrip('.')}.",
         f"{size}{f'; model {model}' if model else ''}.",
         found.notes,
-        rest,
-        found.verdict if score is not None else "",
+        [text for text in more if text],
     )
 
 
@@ -96,6 +95,6 @@ def _examples(found: Calibration, examples: NearPairs, labels: tuple[Any, Any] |
     table = Table("Pairs next to the threshold", ("query", "item", found.measure, "p"), rows)
     return Section(
         "Pairs just above and just below the threshold",
-        (f"The threshold is {found.threshold():.5f}. Are the pairs above it related?",),
-        [table],
+        tables=[table],
+        verdict=f"Are the pairs above {found.threshold():.5f} related?",
     )

@@ -13,7 +13,8 @@
    Tests and the console reach the state through window.explore. */
 "use strict";
 (() => {
-  const { data, byId, three, numbers, paint, make, button, neighbourRow, SEQUENTIAL } = window.fastcos;
+  const { data, byId, three, numbers, paint, chooseRows, nameOf, numberAt, make, button,
+    neighbourRow, SEQUENTIAL } = window.fastcos;
   const PAPER = data.kind === "paper";
   const N = data.names.length, WIDTH = data.width, NEIGHBOURS = Math.min(10, N - 1);
   const V = numbers(data.rows), LABELS = data.labels, GIVEN = data.given;
@@ -30,7 +31,7 @@
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
   const state = { a: 0, b: 0, unique: false, rank: WIDTH, lambda: PAPER ? data.lambda : 0,
-    item: 0, condition: data.condition || 0 };
+    item: data.item, condition: data.condition || 0 };
   let rows, cosines, side, scoring = 0, mapping = 0, replaying = 0, scored = null;
 
   // ---- model ----
@@ -189,16 +190,20 @@
       right += chosen === own ? 1 : 0;
     }
 
-    function result() {
-      let below = 0, wins = 0, nSame = 0;
-      for (let bin = BINS - 1; bin >= 0; bin--) {
-        wins += same[bin] * (below + other[bin] / 2);
-        below += other[bin];
-        nSame += same[bin];
-      }
-      return { auc: wins / (nSame * below), map: precisions / queries, accuracy: right / queries };
-    }
+    const result = () =>
+      ({ auc: aucOf(same, other), map: precisions / queries, accuracy: right / queries });
     return { labelled, add, result };
+  }
+
+  /* AUC of pairs of one label and of two, counted by distance. */
+  function aucOf(same, other) {
+    let below = 0, wins = 0, nSame = 0;
+    for (let bin = same.length - 1; bin >= 0; bin--) {
+      wins += same[bin] * (below + other[bin] / 2);
+      below += other[bin];
+      nSame += same[bin];
+    }
+    return wins / (nSame * below);
   }
 
   /* Scores of the present D: within this frame, or after a pause in slices of 12 ms. */
@@ -242,29 +247,21 @@
       if (!data.query) return null;
       return data.query.lists[i].map((j, rank) => [j, data.query.scores[i * NEIGHBOURS + rank]]);
     }
-    const d = state.rank, z = new Float64Array(d), cosine = new Float64Array(N);
-    const s = Array.from({ length: d }, (_, l) => shrinkage(l, state.lambda));
-    // covariance of the users X V: squares of the singular values / n, less the mean's product
-    const form = (own, l0) => {
-      let mean = 0, out = 0;
-      for (let l = 0; l < d; l++) {
-        const value = V[l0 + l] * s[l];
-        mean += data.mean[l] * value;
-        out += (own[l] * value * data.sigma[l] ** 2) / data.users;
+    const s = Array.from({ length: state.rank }, (_, l) => shrinkage(l, state.lambda));
+    // by the covariance of the users X V: squares of the singular values / n, less the means'
+    const product = (j, h) => {
+      let sum = 0, meanOfJ = 0, meanOfH = 0;
+      for (let l = 0; l < s.length; l++) {
+        const x = V[j * WIDTH + l] * s[l], y = V[h * WIDTH + l] * s[l];
+        sum += (x * y * data.sigma[l] ** 2) / data.users;
+        meanOfJ += x * data.mean[l];
+        meanOfH += y * data.mean[l];
       }
-      return [out, mean];
+      return sum - meanOfJ * meanOfH;
     };
-    const row = (j) => {
-      for (let l = 0; l < d; l++) z[l] = V[j * WIDTH + l] * s[l];
-      return z;
-    };
-    const [, mine] = form(row(i), i * WIDTH), own = Float64Array.from(row(i));
-    for (let j = 0; j < N; j++) {
-      const [cross, mean] = form(own, j * WIDTH), [square] = form(row(j), j * WIDTH);
-      cosine[j] = (cross - mine * mean) / Math.sqrt(square - mean * mean) || 0;
-    }
-    const length = Math.sqrt(form(own, i * WIDTH)[0] - mine * mine);
-    return largest(cosine.map((value) => value / length || 0), NEIGHBOURS, i);
+    const own = product(i, i);
+    return largest(Float64Array.from({ length: N },
+      (_, j) => product(i, j) / Math.sqrt(own * product(j, j)) || 0), NEIGHBOURS, i);
   }
 
   /* What D does not move, computed from the factors under D: the loss, and predicted scores. */
@@ -314,42 +311,43 @@
     for (let i = 0; i < n; i++)
       for (let j = i + 1; j < n; j++)
         (LABELS[chosen[i]] === LABELS[chosen[j]] ? same : other)[
-          Math.max(0, Math.min(511, ((found[i * n + j] + 1) * 256) | 0))]++;
-    let below = 0, wins = 0, pairs = 0;
-    same.forEach((count, bin) => {
-      wins += count * (below + other[bin] / 2);
-      below += other[bin];
-      pairs += count;
-    });
-    return wins / (pairs * below);
+          Math.max(0, Math.min(511, ((1 - found[i * n + j]) * 256) | 0))]++;
+    return aucOf(same, other);
   }
 
   const nearestLists = (found, n) => Array.from({ length: n }, (_, i) =>
     [...Array(n).keys()].filter((j) => j !== i)
       .sort((x, y) => found[i * n + y] - found[i * n + x]).slice(0, NEIGHBOURS));
 
-  /* Fills the background in slices of 10 ms; it depends on rank and lambda alone. */
+  /* Computes the background in slices of 10 ms; it depends on rank and lambda alone. */
   function mapExponents() {
-    const turn = ++mapping, size = MAP_STEPS + 1, image = new ImageData(size, size);
-    const pixels = new Uint32Array(image.data.buffer), base = { ...state, unique: false };
+    const turn = ++mapping, size = MAP_STEPS + 1, values = [], base = { ...state, unique: false };
     const reference = LABELS ? null
       : nearestLists(products(units(weights({ ...base, a: 0, b: 0 }), chosen)), chosen.length);
-    let next = 0;
     const slice = () => {
       if (turn !== mapping) return;
-      for (const until = performance.now() + 10; next < size * size && performance.now() < until; next++) {
-        const a = SPAN * ((2 * (next % size)) / MAP_STEPS - 1);
-        const b = SPAN * (1 - (2 * Math.floor(next / size)) / MAP_STEPS);
-        const value = sampled({ ...base, a, b }, reference);
-        pixels[next] = SEQUENTIAL[Math.round(255 * Math.max(0, LABELS ? 2 * value - 1 : value) || 0)];
+      for (const until = performance.now() + 10; values.length < size * size && performance.now() < until;) {
+        const a = SPAN * ((2 * (values.length % size)) / MAP_STEPS - 1);
+        const b = SPAN * (1 - (2 * Math.floor(values.length / size)) / MAP_STEPS);
+        values.push(sampled({ ...base, a, b }, reference));
       }
-      background = image;
-      if (next < size * size) setTimeout(slice);
-      else byId("pad").dataset.ready = "true";
-      drawPad();
+      if (values.length < size * size) setTimeout(slice);
+      else showExponents(values, size);
     };
     delete byId("pad").dataset.ready;
     setTimeout(slice, 50);
+  }
+
+  function showExponents(values, size) {
+    const low = Math.min(...values), high = Math.max(...values), image = new ImageData(size, size);
+    new Uint32Array(image.data.buffer).set(
+      values.map((value) => SEQUENTIAL[Math.round((255 * (value - low)) / (high - low)) || 0]));
+    background = new OffscreenCanvas(size, size);
+    background.getContext("2d").putImageData(image, 0, 0);
+    byId("background").textContent = `Background: ${data.background} among ${chosen.length} items, `
+      + `${low.toFixed(2)} (dark) to ${high.toFixed(2)} (bright).`;
+    byId("pad").dataset.ready = "true";
+    drawPad();
   }
 
   /* The D of the pad whose items are nearest to those of Eq. 2, by the ratios of the columns. */
@@ -372,16 +370,12 @@
   const formula = () => [power(data.symbols[0], state.a), power(data.symbols[1], state.b)]
     .filter(Boolean).join(" ") || "I";
 
-  function nameOf(i) {
-    return data.labels && data.labels[i] >= 0 && data.classes
-      ? `${data.names[i]} (${data.classes[data.labels[i]]})` : data.names[i];
-  }
-
   function showScores(found) {
     scored = found;
-    const ids = { auc: "auc", map: "map-value", accuracy: "accuracy" };
-    for (const key of ["auc", "map", "accuracy"]) byId(ids[key]).textContent = found ? three(found[key]) : "…";
-    if (found) for (const key of ["auc", "map", "accuracy"]) byId(`${ids[key]}-bar`).value = found[key] || 0;
+    for (const [key, id] of [["auc", "auc"], ["map", "map-value"], ["accuracy", "accuracy"]]) {
+      byId(id).textContent = found ? three(found[key]) : "…";
+      if (found) byId(`${id}-bar`).value = found[key] || 0;
+    }
   }
 
   function showList(id, list, mark = null) {
@@ -394,10 +388,11 @@
   function certificate(rank) {
     const place = state.item * NEIGHBOURS + rank;
     const low = CERTIFIED[place], high = ATTACKED[place];
-    const removal = Number.isFinite(high) ? `κ ${high.toFixed(2)}` : "none found";
-    if (low > state.condition) return make("td", `✓ certified; out: ${removal}`, "certified");
-    if (high <= state.condition) return make("td", `✗ out at ${removal}`, "lost");
-    return make("td", `? open; out: ${removal}`, "open");
+    const [sign, meaning, kind] = low > state.condition ? ["✓", "certified", "certified"]
+      : high <= state.condition ? ["✗", "out", "lost"] : ["?", "open", "open"];
+    const cell = make("td", `${sign} ${Number.isFinite(high) ? high.toFixed(2) : "-"}`, kind);
+    cell.setAttribute("aria-label", `${meaning}; smallest κ found that removes it: ${three(high)}`);
+    return cell;
   }
 
   function showNeighbours() {
@@ -425,60 +420,46 @@
     const canvas = byId("pad"), size = Math.round(canvas.clientWidth * (devicePixelRatio || 1));
     if (!size) return;
     if (canvas.width !== size) canvas.width = canvas.height = size;
-    const context = canvas.getContext("2d"), unit = size / 320;
-    const x = (a) => padSpan(unit, size, a), y = (b) => size - padSpan(unit, size, b);
+    const context = canvas.getContext("2d");
+    context.setTransform(size / PAD, 0, 0, size / PAD, 0, 0);
     context.fillStyle = "#6b6d70";
-    context.fillRect(0, 0, size, size);
-    if (background) {
-      const small = new OffscreenCanvas(background.width, background.height);
-      small.getContext("2d").putImageData(background, 0, 0);
-      context.imageSmoothingEnabled = true;
-      context.drawImage(small, 0, 0, size, size);
-    }
-    context.font = `600 ${11.5 * unit}px system-ui, sans-serif`;
+    context.fillRect(0, 0, PAD, PAD);
+    if (background) context.drawImage(background, 0, 0, PAD, PAD);
+    context.font = "600 11.5px system-ui, sans-serif";
     context.lineJoin = "round";
-    const text = (words, px, py) => { // above its dot, inside the pad
-      const half = context.measureText(words).width / 2 + 3 * unit;
-      const at = Math.max(half, Math.min(size - half, px)), up = py - 10 * unit;
-      context.textAlign = "center";
-      context.lineWidth = 3 * unit;
-      context.strokeStyle = "#000c";
-      context.strokeText(words, at, up);
-      context.fillStyle = "#fff";
-      context.fillText(words, at, up);
-    };
-    const dot = (px, py, draw, fill) => {
+    context.textAlign = "center";
+    for (const known of data.named) {
+      const [x, y] = padPlace(known);
       context.beginPath();
-      draw(px, py);
+      if (!known.unique) context.arc(x, y, 4.5, 0, 7);
+      else for (const [u, v] of [[0, -7], [7, 0], [0, 7], [-7, 0]]) context.lineTo(x + u, y + v);
       context.closePath();
-      context.fillStyle = fill;
+      context.fillStyle = "#fff";
       context.strokeStyle = "#000";
-      context.lineWidth = 1.5 * unit;
+      context.lineWidth = 1.5;
       context.fill();
       context.stroke();
-    };
-    data.named.forEach(({ name, a, b, unique }) => {
-      const [px, py] = unique ? [x(uniqueAt[0]), y(uniqueAt[1])] : [x(a), y(b)];
-      dot(px, py, (u, v) => {
-        if (!unique) context.arc(u, v, 4.5 * unit, 0, 7);
-        else [[0, -7], [7, 0], [0, 7], [-7, 0]].forEach(([p, q]) => context.lineTo(u + p * unit, v + q * unit));
-      }, "#fff");
-      text(name, px, py);
-    });
-    const [a, b] = state.unique ? uniqueAt : [state.a, state.b];
-    context.strokeStyle = "#000";
+      // the name above its point, or above the ring around it, inside the pad
+      const half = context.measureText(known.name).width / 2 + 3;
+      const at = Math.max(half, Math.min(PAD - half, x)), up = y - (isAt(known) ? 16 : 10);
+      context.lineWidth = 3;
+      context.strokeStyle = "#000c";
+      context.strokeText(known.name, at, up);
+      context.fillText(known.name, at, up);
+    }
     for (const [width, colour] of [[5, "#000"], [2.5, "#ff9e2c"]]) {
       context.beginPath();
-      context.arc(x(a), y(b), 10 * unit, 0, 7);
-      context.lineWidth = width * unit;
+      context.arc(...padPlace(state), 10, 0, 7);
+      context.lineWidth = width;
       context.strokeStyle = colour;
       context.stroke();
     }
   }
 
   let uniqueAt = [0, 0];
-  const padSpan = (unit, size, value) =>
-    14 * unit + ((value / SPAN + 1) / 2) * (size - 28 * unit);
+  const PAD = 320, EDGE = 14; // width of the pad and of its margins, in units of its drawing
+  const padPlace = ({ a, b, unique }) => (unique ? uniqueAt : [a, b]).map((value, axis) =>
+    EDGE + ((axis ? 1 - value / SPAN : 1 + value / SPAN) / 2) * (PAD - 2 * EDGE));
 
   let pending = false;
   /* All that depends on D, at most once a frame. */
@@ -530,10 +511,7 @@
 
   function readAddress() {
     const parts = new URLSearchParams(location.hash.slice(1));
-    const number = (key, low, high, usual) => {
-      const value = parseFloat(parts.get(key));
-      return value >= low && value <= high ? value : usual;
-    };
+    const number = numberAt.bind(null, parts);
     state.a = number("a", -SPAN, SPAN, state.a);
     state.b = data.axes && !data.axes[1] ? 0 : number("b", -SPAN, SPAN, state.b);
     state.unique = PAPER && parts.get("eq") === "2";
@@ -617,20 +595,22 @@
   }
 
   function listen() {
-    const pad = byId("pad"), map = byId("map");
+    const pad = byId("pad");
+    const place = (event) => {
+      const box = pad.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top].map((px) => (px * PAD) / box.width);
+    };
     const drag = (event) => {
-      const box = pad.getBoundingClientRect(), size = box.width, unit = size / 320;
-      const at = (px) => SPAN * ((2 * (px - 14 * unit)) / (size - 28 * unit) - 1);
+      const [a, b] = place(event).map((at) => SPAN * ((2 * (at - EDGE)) / (PAD - 2 * EDGE) - 1));
       stopReplay();
-      move(at(event.clientX - box.left), at(size - (event.clientY - box.top)));
+      move(a, -b);
     };
     pad.addEventListener("pointerdown", (event) => {
       pad.setPointerCapture(event.pointerId);
-      const box = pad.getBoundingClientRect(), unit = box.width / 320;
-      const near = data.named.find(({ a, b, unique }) => {
-        const [u, v] = unique ? uniqueAt : [a, b];
-        return Math.hypot(padSpan(unit, box.width, u) - (event.clientX - box.left),
-          box.width - padSpan(unit, box.width, v) - (event.clientY - box.top)) < 9 * unit;
+      const [x, y] = place(event);
+      const near = data.named.find((known) => {
+        const [u, v] = padPlace(known);
+        return Math.hypot(u - x, v - y) < 9;
       });
       if (!near) drag(event);
       else {
@@ -653,16 +633,7 @@
         const value = parseFloat(event.target.value);
         move(key === "a" ? value : state.a, key === "b" ? value : state.b);
       });
-    map.addEventListener("click", (event) => {
-      const box = map.getBoundingClientRect();
-      choose(Math.min(N - 1, Math.floor(((event.clientY - box.top) / box.height) * N)));
-    });
-    map.addEventListener("keydown", (event) => {
-      const by = { ArrowUp: -1, ArrowDown: 1, PageUp: -50, PageDown: 50 }[event.key];
-      if (!by) return;
-      event.preventDefault();
-      choose(Math.max(0, Math.min(N - 1, state.item + by)));
-    });
+    chooseRows(byId("map"), N, () => state.item, choose);
     byId("find").addEventListener("submit", (event) => {
       event.preventDefault();
       search(byId("search").value);

@@ -116,6 +116,8 @@ def figure_page(
     decay, strength = comparison.parameters["weight_decay"], comparison.parameters["regularization"]
     data = {
         "kind": "paper",
+        "item": 0,
+        "background": "AUC",
         "names": [f"item {number}" for number in order.tolist()],
         "given": order.tolist(),
         **_label_fields(labels, order, [f"cluster {c}" for c in range(_n_classes(labels))]),
@@ -149,7 +151,6 @@ def figure_page(
         "items. Training does not determine it. Move it.",
         "span": str(_SPAN),
         "pad_label": "D = Sᵃ Σᵇ: exponent a from left to right, b from bottom to top",
-        "background": "Background: AUC of 120 items, 0.5 (dark) to 1 (bright).",
         "axis_a": "exponent a of S",
         "axis_b": "exponent b of Σ",
         "as_given": "under D = I",
@@ -249,6 +250,7 @@ def items_page(
         popularity = validation.as_vector("popularity", popularity, p)
     most = max(2, min(_MOST_ITEMS, _MOST_NUMBERS // d))
     shown, note = _shown_items(p, most, popularity, rows)
+    first = int(shown[0])
     if codes is not None:
         # unlabelled items come last
         group = np.where(codes[shown] < 0, codes.max() + 1, codes[shown])
@@ -259,6 +261,8 @@ def items_page(
     own = None if users is None else _column_norms(users)
     data = {
         "kind": "items",
+        "item": shown.tolist().index(first),
+        "background": "overlap with the trained neighbours" if codes is None else "AUC",
         "names": [f"item {i}" if names is None else names[i] for i in shown.tolist()],
         "given": shown.tolist(),
         **_label_fields(codes, shown, _class_names(labels, codes)),
@@ -284,15 +288,11 @@ def items_page(
         "items: no dot product changes, and cosines do.",
         "span": str(_SPAN),
         "pad_label": "D = Qᵃ Pᵇ: exponent a from left to right, b from bottom to top",
-        "background": "Background: AUC of 120 items, 0.5 (dark) to 1 (bright)."
-        if codes is not None
-        else "Background: overlap with the trained neighbours among 120 items, 0 (dark) to 1 "
-        "(bright).",
         "axis_a": "a, items' norms",
         "axis_b": "b, users' norms",
         "as_given": "as trained",
-        "certified_note": "Certified: no rescaling of condition κ removes it. Out: the smallest κ "
-        "found that does.",
+        "certified_note": "✓ certified: no rescaling of condition κ removes it. ✗ one does. "
+        "? not known. The number: the smallest κ found that removes it.",
         "map_caption": "Cosines of all pairs of items"
         + (", by label." if codes is not None else "."),
     }

@@ -7,7 +7,8 @@
    Tests and the console reach the state through window.leaderboard. */
 "use strict";
 (() => {
-  const { data, byId, three, numbers, paint, make, button, neighbourRow } = window.fastcos;
+  const { data, byId, three, numbers, paint, chooseRows, nameOf, numberAt, make, button,
+    neighbourRow } = window.fastcos;
   const ROWS = data.rows, ITEMS = data.items;
   const COLUMNS = [
     { key: "measure", text: "measure", of: (row) => row.measure },
@@ -92,9 +93,6 @@
     byId("count").textContent = `${rows.length} of ${ROWS.length} candidates`;
   }
 
-  const nameOf = (place_) => (data.labels && data.labels[place_] >= 0
-    ? `${data.names[place_]} (${data.classes[data.labels[place_]]})` : data.names[place_]);
-
   /* Neighbours of the chosen item by a row; ✓ for its own label. */
   function list(i, title) {
     const row = ROWS[i], block = make("div"), table = make("table"), body_ = make("tbody");
@@ -128,16 +126,7 @@
     canvas.tabIndex = 0;
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", `Heat map of scores between ${side} items by ${row.measure}`);
-    canvas.addEventListener("click", (event) => {
-      const box = canvas.getBoundingClientRect();
-      choose(Math.min(side - 1, Math.floor(((event.clientY - box.top) / box.height) * side)));
-    });
-    canvas.addEventListener("keydown", (event) => {
-      const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-      if (!by) return;
-      event.preventDefault();
-      choose(Math.max(0, Math.min(side - 1, state.item + by)), "heat");
-    });
+    chooseRows(canvas, side, () => state.item, (at) => choose(at, "heat"));
     heat.append(canvas, make("p", data.mapNote, "quiet small"));
     const select = make("select");
     select.id = "item";
@@ -179,10 +168,7 @@
 
   function readAddress() {
     const parts = new URLSearchParams(location.hash.slice(1));
-    const whole = (key, below, usual) => {
-      const value = Number(parts.get(key));
-      return parts.has(key) && Number.isInteger(value) && value >= 0 && value < below ? value : usual;
-    };
+    const whole = (key, below, usual) => Math.floor(numberAt(parts, key, 0, below - 1, usual));
     if (COLUMNS.some(({ key }) => key === parts.get("sort"))) state.sort = parts.get("sort");
     state.up = whole("up", 2, 0) === 1;
     state.all = whole("all", 2, 0) === 1;

@@ -47,13 +47,40 @@ window.fastcos = (() => {
     }
     const context = canvas.getContext("2d"), middle = Math.floor((row + 0.5) * times);
     context.putImageData(image, 0, 0);
+    const line = Math.ceil(size / 800);
     context.fillStyle = "#000";
     boundaries.forEach((share) => {
-      context.fillRect(0, Math.round(share * size), size, 1);
-      context.fillRect(Math.round(share * size), 0, 1, size);
+      context.fillRect(0, Math.round(share * size), size, line);
+      context.fillRect(Math.round(share * size), 0, line, size);
     });
     context.fillRect(0, middle - 2, size / 40, 5);
     context.fillRect(size - size / 40, middle - 2, size / 40, 5);
+  }
+
+  /* A click into row y of a square map of rows, or its keys, choose a row. */
+  function chooseRows(canvas, side, now, choose) {
+    canvas.addEventListener("click", (event) => {
+      const box = canvas.getBoundingClientRect();
+      choose(Math.min(side - 1, Math.floor(((event.clientY - box.top) / box.height) * side)));
+    });
+    canvas.addEventListener("keydown", (event) => {
+      const by = { ArrowUp: -1, ArrowDown: 1, PageUp: -50, PageDown: 50 }[event.key];
+      if (!by) return;
+      event.preventDefault();
+      choose(Math.max(0, Math.min(side - 1, now() + by)));
+    });
+  }
+
+  /* Name of an item, and its label. */
+  function nameOf(i) {
+    return data.labels && data.labels[i] >= 0
+      ? `${data.names[i]} (${data.classes[data.labels[i]]})` : data.names[i];
+  }
+
+  /* A number of the address, from low to high; else the usual one. */
+  function numberAt(parts, key, low, high, usual) {
+    const value = parseFloat(parts.get(key));
+    return value >= low && value <= high ? value : usual;
   }
 
   function make(name, text = "", className = "") {
@@ -78,5 +105,6 @@ window.fastcos = (() => {
     return row;
   }
 
-  return { data, byId, three, numbers, paint, make, button, neighbourRow, SEQUENTIAL };
+  return { data, byId, three, numbers, paint, chooseRows, nameOf, numberAt, make, button,
+    neighbourRow, SEQUENTIAL };
 })();

@@ -7,7 +7,7 @@ from fastcos.auditing.model_diff import ModelDiff
 from fastcos.auditing.report import Audit
 from fastcos.calibration.result import Calibration
 from fastcos.plots.html.svg import draw
-from fastcos.reports.page import document, header
+from fastcos.reports.page import Head, document
 
 
 def audit_page(
@@ -54,5 +54,5 @@ def audit_page(
         *(() if calibration is None else [calibration.thresholds()]),
     ]
     question = f"How arbitrary are the cosine similarities of {name}?"
-    head = header(question, report.headline, f"{report.summary}.", report.advice, report.verdict)
+    head = Head(question, report.headline, f"{report.summary}.", report.advice, [report.verdict])
     return document(f"Audit of {name}", head, sections, draw, provenance)
