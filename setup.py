@@ -42,7 +42,13 @@ class BuildWithLibraries(build_py):
 
 
 class NativeDistribution(Distribution):
-    """Libraries belong where a platform's files are installed."""
+    """Libraries belong where a platform's files are installed, and need no Numba: an extra."""
+
+    def parse_config_files(self, *arguments, **keywords):
+        """Read pyproject.toml; of a wheel with libraries, the extra `compile` has Numba."""
+        super().parse_config_files(*arguments, **keywords)
+        if IS_NATIVE:
+            self.install_requires = self.metadata.install_requires = requirements()
 
     def has_ext_modules(self):
         """Return whether files are of a platform."""
@@ -65,6 +71,12 @@ class PlatformWheel(bdist_wheel):
         (folder / "fastcos.cdx.json").write_text(text, "utf8")
 
 
+def requirements():
+    """Return what the wheel requires."""
+    found = PROJECT["project"]["dependencies"]
+    return [one for one in found if not (IS_NATIVE and one.startswith("numba"))]
+
+
 def bill_of_materials():
     """Return what the wheel contains, as CycloneDX: our code alone, and what it requires."""
     project = PROJECT["project"]
@@ -77,7 +89,7 @@ def bill_of_materials():
         "licenses": [{"license": {"id": project["license"]}}],
     }
     required = []
-    for requirement in project["dependencies"]:
+    for requirement in requirements():
         name = re.match(r"[\w.-]+", requirement)[0]
         required.append(
             {
@@ -101,11 +113,11 @@ def bill_of_materials():
     }
 
 
-requirements = []
+build_requirements = []
 if IS_NATIVE:  # operations are run, to learn what they compile
-    requirements = [*PROJECT["project"]["dependencies"], "ml_dtypes"]
+    build_requirements = [*PROJECT["project"]["dependencies"], "ml_dtypes"]
 setup(
     distclass=NativeDistribution,
     cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": PlatformWheel},
-    setup_requires=requirements,
+    setup_requires=build_requirements,
 )

@@ -5,10 +5,9 @@ query meets eight items in three instructions, and no sum crosses lanes.
 """
 
 import numpy as np
-from llvmlite import ir
 
 from .exhaustive_top_k import write_run
-from .jit import DISABLE_JIT, intrinsic, kernel, types
+from .jit import DISABLE_JIT, intrinsic, ir, kernel, types
 from .select import keep_best
 from .vector_ir import F64, I8, I64, broadcast, function, load, loop, pointer
 

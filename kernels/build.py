@@ -1,13 +1,15 @@
 """Build the libraries of ``native``: python -m fastcos.kernels.build FOLDER [TIER ...].
 
-One process per tier, as many at once as there are cores, makes Numba compile for the tier's CPU,
-runs the public operations, and records which kernels they call with which types. Each of these gets
-an entry (lo, hi, place) that reads its arguments from 8-byte slots at place. The entries are
-emitted as objects and linked with native.c. Needs a C compiler, and a CPU that can run the tier:
-others are left out, with a message.
+One process for each job of the public operations, as many at once as there are cores, makes Numba
+compile for a tier's CPU and records which kernels the job calls with which types. Each of these
+gets an entry (lo, hi, place) that reads its arguments from 8-byte slots at place. The entries are
+emitted as objects, and those of a tier linked with native.c. Processes share Numba's code in a
+temporary cache. Needs a C compiler, and a CPU that can run the tier: others are left out, with a
+message.
 """
 
 import argparse
+import contextlib
 import hashlib
 import importlib
 import json
@@ -17,10 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-# module with the operations to run, native_operations(): above this package
+# module with the operations to run, native_jobs(): above this package
 OPERATIONS = "fastcos.cli.warmup"
 COMPILER = shlex.split(os.environ.get("CC", "cc"))
 
@@ -33,19 +35,31 @@ def main(folder, *tiers):
     possible = cpu.supported_tiers()
     if not set(possible).intersection(tiers or native.TIERS):
         raise SystemExit(f"tiers must be among {', '.join(possible)} on this CPU, got {tiers}")
-    builds = []
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for tier in tiers or native.TIERS:
-            if tier in possible:
-                builds.append(pool.submit(_start, tier, folder))
-            else:
-                print(f"{tier}: not built, this CPU cannot run it", flush=True)
-    for build in builds:
-        build.result()  # raises what it raised
+    left_out = [tier for tier in tiers or native.TIERS if tier not in possible]
+    for tier in left_out:
+        print(f"{tier}: not built, this CPU cannot run it", flush=True)
+    jobs = importlib.import_module(OPERATIONS).native_jobs()
+    started = time.perf_counter()
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
+    ):
+        work = {}
+        for job in jobs:
+            for tier in possible:
+                if tier in (tiers or native.TIERS):
+                    work[pool.submit(_start, tier, job, scratch)] = tier, job
+        for done, one in enumerate(as_completed(work), 1):
+            one.result()  # raises what it raised
+            seconds = time.perf_counter() - started
+            name = ": ".join(work[one])
+            print(f"{done} of {len(work)}, {seconds:.0f} s: {name}", flush=True)
+        for tier in dict.fromkeys(tier for tier, _ in work.values()):
+            _link_tier(tier, Path(scratch, tier), Path(folder, f"{tier}.so"))
 
 
-def _start(tier, folder):
-    """Build a tier in a process of its own, started for it."""
+def _start(tier, job, scratch):
+    """Emit the objects of a job for a tier in a process of its own, started for it."""
     from . import cpu
 
     name, features = cpu.code_name(tier)
@@ -53,21 +67,23 @@ def _start(tier, folder):
         **os.environ,
         "FASTCOS_NATIVE": "0",
         "FASTCOS_BACKEND": "pool",
+        "FASTCOS_CACHE_DIR": str(Path(scratch, "cache")),
         "FASTCOS_ISA": "",
         "NUMBA_CPU_NAME": name,
         "NUMBA_CPU_FEATURES": features,
     }
-    code = f"from fastcos.kernels import build; build.build_tier({tier!r}, {str(folder)!r})"
+    objects = str(Path(scratch, tier))
+    code = f"from fastcos.kernels import build; build.emit({job!r}, {objects!r})"
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
-def build_tier(tier, folder):
-    """Build one library; the process must have been started for the tier."""
+def emit(job, folder):
+    """Write an object and its entry of the table for every signature that a job calls."""
     import numba
 
-    from . import code_cache, native
+    from . import compiler, native
 
-    started = time.perf_counter()
+    compiler.stopwatch.is_announced = True  # the lines of progress do that
     recorded = {}
 
     def record(kernel, arrays):
@@ -75,25 +91,30 @@ def build_tier(tier, folder):
         recorded.setdefault((kernel, described), tuple(map(numba.typeof, arrays)))
 
     native.recorder = record
-    importlib.import_module(OPERATIONS).native_operations()
+    importlib.import_module(OPERATIONS).native_jobs()[job]()
     native.recorder = None
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for (kernel, described), kinds in recorded.items():
+        name = native.kernel_name(kernel)
+        digest = hashlib.sha256(f"{name} {described}".encode()).hexdigest()[:16]
+        path = Path(folder, f"fc_{kernel.__name__}_{digest}.o")
+        with contextlib.suppress(FileExistsError):  # another job calls it, too
+            path.with_suffix(".json").open("x").write(json.dumps([name, json.loads(described)]))
+            path.write_bytes(_object(kernel, kinds, path.stem))
+
+
+def _link_tier(tier, objects, path):
+    """Link the objects of a tier to its library."""
+    from . import code_cache, native
+
     table = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        for (kernel, described), kinds in recorded.items():
-            name = native.kernel_name(kernel)
-            digest = hashlib.sha256(f"{name} {described}".encode()).hexdigest()[:16]
-            symbol = f"fc_{kernel.__name__}_{digest}"
-            Path(scratch, f"{symbol}.o").write_bytes(_object(kernel, kinds, symbol))
-            table.setdefault(name, []).append([json.loads(described), symbol])
-        texts = {"fc_sources": code_cache.sources_digest(), "fc_table": json.dumps(table)}
-        path = Path(folder, f"{tier}.so")
-        _link(Path(scratch), texts, native.TIERS[tier][1], path)
-    seconds = time.perf_counter() - started
-    print(
-        f"{path}: {len(recorded)} signatures of {len(table)} kernels, "
-        f"{path.stat().st_size / 2**20:.2f} MiB, {seconds:.0f} s",
-        flush=True,
-    )
+    for entry in sorted(objects.glob("*.json")):
+        name, described = json.loads(entry.read_text())
+        table.setdefault(name, []).append([described, entry.stem])
+    texts = {"fc_sources": code_cache.sources_digest(), "fc_table": json.dumps(table)}
+    _link(objects, texts, native.TIERS[tier][1], path)
+    n_signatures, size = sum(map(len, table.values())), path.stat().st_size / 2**20
+    print(f"{path}: {n_signatures} signatures of {len(table)} kernels, {size:.2f} MiB", flush=True)
 
 
 def _object(kernel, kinds, symbol):

@@ -13,6 +13,7 @@ The digest in a file detects damage, not attacks. ``compiler`` makes Numba use t
 import contextlib
 import functools
 import hashlib
+import importlib.util
 import os
 import pickle
 import stat
@@ -100,12 +101,17 @@ def numba_setting(name):
     return os.environ.get(f"NUMBA_{name}", "0") not in ("", "0")
 
 
+def has_compiler():
+    """Whether Numba is installed; a wheel with native code does not require it."""
+    return importlib.util.find_spec("numba") is not None
+
+
 @functools.cache
 def code_digest():
     """Digest of the sources, the versions of Python, NumPy and Numba, and bounds checks."""
     from importlib.metadata import version  # 20 ms; to import Numba takes 0.4 s
 
-    versions = sys.implementation.cache_tag, np.__version__, version("numba")
+    versions = sys.implementation.cache_tag, np.__version__, has_compiler() and version("numba")
     content = f"{sources_digest()} {versions} {numba_setting('BOUNDSCHECK')}"
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 

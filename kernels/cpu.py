@@ -6,6 +6,7 @@ import platform
 import sys
 
 from . import native
+from .code_cache import has_compiler
 
 # CPU features that each instruction set requires, widest first; "generic" runs on any CPU
 ISA_FEATURES = {
@@ -28,6 +29,8 @@ def cpu_features():
     tier = native.tier()
     if tier is not None:
         return frozenset(native.TIERS[tier][1])
+    if not has_compiler():
+        return frozenset()
     import numba  # here: a process that runs native code only never needs it
     from llvmlite import binding
 
@@ -84,7 +87,9 @@ def _tile_registers_granted():
 
 
 def name():
-    """Name of the CPU for the code generator."""
+    """Name of the CPU for the code generator, of its tier where there is none."""
+    if not has_compiler():
+        return native.tier() or platform.machine()
     import numba
     from llvmlite import binding
 

@@ -10,10 +10,8 @@ The IR names no instruction, so it compiles for every CPU. Values are an array, 
 value is 1. A float32 value is widened where the matrix is float64.
 """
 
-from llvmlite import ir
-
 from .intrinsics import emit_multiply_add
-from .jit import intrinsic, types
+from .jit import intrinsic, ir, types
 from .vector_ir import I32, I64, broadcast, while_loop
 
 # numbers in one vector of IR: one 512-bit register of float32

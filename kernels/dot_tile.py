@@ -6,10 +6,9 @@ compiles for every CPU.
 """
 
 import numpy as np
-from llvmlite import ir
 
 from .cpu import supported_isas
-from .jit import borrowing_kernel, intrinsic, kernel, types
+from .jit import borrowing_kernel, intrinsic, ir, kernel, types
 from .vector_ir import F64, I64, broadcast, load, loop
 
 # rows of a tile

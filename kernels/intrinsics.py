@@ -4,10 +4,8 @@ Each is an intrinsic in LLVM IR. Where a plain-Python version is given, it serve
 NUMBA_DISABLE_JIT is set, and as the reference of the tests.
 """
 
-from llvmlite import ir
-
 from .cpu import has_instruction
-from .jit import DISABLE_JIT, cgutils, intrinsic, types
+from .jit import DISABLE_JIT, cgutils, intrinsic, ir, types
 from .vector_ir import BYTES, F64, I32, I64, byte_pointer, function, pointer
 
 

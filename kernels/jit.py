@@ -1,4 +1,7 @@
-"""Decorators of the kernels. Numba is imported when the first kernel must be compiled."""
+"""Decorators of the kernels. Numba is imported when the first kernel must be compiled.
+
+A wheel with native code needs neither Numba nor llvmlite: see ``native``.
+"""
 
 import functools
 import gc
@@ -10,7 +13,7 @@ import threading
 import time
 
 from . import native
-from .code_cache import Files, numba_setting
+from .code_cache import Files, has_compiler, numba_setting
 
 # fastmath flags of relaxed kernels; NaN and infinity keep their meaning
 RELAXED_FLAGS = {"contract", "reassoc", "nsz"}
@@ -31,6 +34,19 @@ class _Module:
 
 
 types, cgutils = _Module("numba.types"), _Module("numba.core.cgutils")
+
+
+class _Absent:
+    """In place of llvmlite where it is not installed: types that kernels name at their import."""
+
+    def __getattr__(self, _):
+        return self
+
+    def __call__(self, *_):
+        return self
+
+
+ir = importlib.import_module("llvmlite.ir") if has_compiler() else _Absent()
 
 
 # the module that needs Numba, and the lock under which it is imported
@@ -71,6 +87,11 @@ def _import_compiler():
     gc.disable()  # an import makes no garbage, and collections are 0.07 of its 0.35 s
     try:
         return importlib.import_module(f"{__package__}.compiler")
+    except ModuleNotFoundError as error:
+        if has_compiler():
+            raise
+        text = "a kernel is compiled by Numba, which is missing: pip install 'fastcos[compile]'"
+        raise ImportError(text) from error
     finally:
         if was_enabled:
             gc.enable()

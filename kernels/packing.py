@@ -7,10 +7,9 @@ load, on both sides). SLACK is more than three times that.
 """
 
 import numpy as np
-from llvmlite import ir
 
 from .intrinsics import prefetch_row
-from .jit import borrowing_kernel, intrinsic, kernel, types
+from .jit import borrowing_kernel, intrinsic, ir, kernel, types
 from .pair_scores import emit_float, product
 from .rotation import LANES, measure_row, quantise_row, rotate_row
 from .select import sort_best_first

@@ -11,11 +11,10 @@ arrays of uint16 hold the bits of float16, those of int16 the bits of bfloat16.
 import math
 
 import numpy as np
-from llvmlite import ir
 
 from .cpu import has_instruction
 from .intrinsics import emit_multiply_add, emit_prefetch, prefetch_row
-from .jit import DISABLE_JIT, borrowing_kernel, intrinsic, kernel, types
+from .jit import DISABLE_JIT, borrowing_kernel, intrinsic, ir, kernel, types
 from .vector_ir import BYTES, F16, F32, F64, I32, I64, broadcast, load, loop, pointer, sum_lanes
 
 # partial sums of an inner product

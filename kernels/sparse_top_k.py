@@ -12,12 +12,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
 
 from .exhaustive_top_k import is_excluded, write_run
 from .intrinsics import lowest_bit
 from .inverted_lists import add_lists
-from .jit import DISABLE_JIT, intrinsic, kernel, types
+from .jit import DISABLE_JIT, intrinsic, ir, kernel, types
 from .select import keep_best, kth_largest
 from .vector_ir import F64, I32, I64, broadcast, load, pointer
 

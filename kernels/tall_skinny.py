@@ -6,9 +6,7 @@ in registers, as LLVM vector IR. Every product and every sum is rounded separate
 bit-identical to the plain loops, ``*_plain``, on every CPU.
 """
 
-from llvmlite import ir
-
-from .jit import intrinsic, kernel, types
+from .jit import intrinsic, ir, kernel, types
 from .vector_ir import I64, broadcast, loop
 
 # basis columns, or rows of Z, in a tile

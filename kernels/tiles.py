@@ -32,10 +32,9 @@ Sums of int8 codes are exact up to ``MOST_CODES`` columns. Items have the same c
 """
 
 import numpy as np
-from llvmlite import ir
 
 from .intrinsics import emit_prefetch
-from .jit import DISABLE_JIT, cgutils, intrinsic, kernel, types
+from .jit import DISABLE_JIT, cgutils, intrinsic, ir, kernel, types
 from .vector_ir import (
     BYTES,
     F32,

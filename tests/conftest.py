@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,3 +21,15 @@ def restored_settings(monkeypatch):
 
     monkeypatch.setattr(uncompiled, "work_left", 0)  # the kernels are tested
     monkeypatch.setattr(config, "overrides", dict(config.overrides))
+
+
+@pytest.fixture(scope="session")
+def without_numba(tmp_path_factory):
+    """A folder of all installed packages but Numba, for PYTHONPATH and python -S."""
+    folder = tmp_path_factory.mktemp("packages")
+    for place in (one for one in sys.path if one.endswith("site-packages")):
+        for package in Path(place).iterdir():
+            is_known = (folder / package.name).is_symlink()
+            if not is_known and not package.name.startswith(("numba", "llvmlite")):
+                (folder / package.name).symlink_to(package)
+    return folder

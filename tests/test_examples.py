@@ -395,7 +395,7 @@ def test_studies_write_what_they_computed_in_time(name, tmp_path):
 def test_examples_are_all_run():
     text = Path(__file__).read_text("utf8")
     elsewhere = {
-        "Dockerfile": "its steps are pip, fastcos warmup and the service",
+        "Dockerfile": "its steps are pip, tests/test_native_wheel.py and the service",
         "sensitivity.py": "tests/test_sensitivity_example.py",
     }
     for path in EXAMPLES.iterdir():

@@ -100,3 +100,32 @@ def imported_by(tmp_path_factory):
 )
 def test_first_call_imports_no_other_package(imported_by, call):
     assert imported_by[call] == []
+
+
+def test_numba_is_not_needed_until_a_kernel_is_compiled(without_numba, tmp_path):
+    def run(code):
+        return subprocess.run(
+            [sys.executable, "-S", "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": f"{ROOT}{os.pathsep}{without_numba}",
+                "FASTCOS_CACHE_DIR": str(tmp_path),
+            },
+            check=False,
+        )
+
+    rows = "import fastcos, numpy as np; rows = np.eye(40, dtype=np.float32); "
+    done = run(rows + "print(fastcos.top_k(rows[:1] + rows[1:2], rows, 2).indices)")
+    assert (done.stdout, done.stderr) == ("[[0 1]]\n", "")
+    done = run(rows + "import scipy.sparse as sp; fastcos.matmul(sp.csr_array(rows), rows)")
+    assert done.stderr.endswith("by Numba, which is missing: pip install 'fastcos[compile]'\n")
+    for command, status, text in (
+        ("doctor", 0, "Numba is not installed"),
+        ("warmup", 2, "which is missing: pip install 'fastcos[compile]'"),
+    ):
+        done = run(f"from fastcos.cli.main import main; raise SystemExit(main([{command!r}]))")
+        assert done.returncode == status, done.stderr
+        assert text in done.stdout + done.stderr

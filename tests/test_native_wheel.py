@@ -98,6 +98,11 @@ def test_wheel_is_small_and_serves_every_python(wheel, site):
     assert re.search(r"-py3-none-(many)?linux\w*\.whl$", wheel.name)
     assert wheel.stat().st_size < 8 * 2**20
     assert set(TIERS) <= {path.stem for path in libraries(site)} <= set(native.TIERS)
+    (metadata,) = site.glob("*.dist-info/METADATA")
+    lines = metadata.read_text("utf8").splitlines()
+    numba = [line for line in lines if line.startswith("Requires-Dist: numba")]
+    assert len(numba) == 1  # not required, but by the extra
+    assert numba[0].endswith('extra == "compile"')
 
 
 @pytest.mark.parametrize("call", FIRST_CALLS)

@@ -8,7 +8,7 @@ from typing import Any
 from fastcos import config
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, print_table
-from fastcos.kernels import code_cache, cpu, tile_top_k, tiles
+from fastcos.kernels import code_cache, cpu, native, tile_top_k, tiles
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
@@ -60,6 +60,8 @@ def findings() -> dict[str, Any]:
         "working_memory_MiB": settings.working_memory,
         "cache_directory": str(directory),
         "cache_writable": _writable(directory),
+        "native_code": native.tier() or "none",
+        "numba_installed": code_cache.has_compiler(),
         "compiled_signatures_cached": sum(1 for _ in directory.rglob("*-*")),
         "search_is_compiled": tile_top_k.scan_panels.is_ready() if tiles.AVAILABLE else False,
         "blas": [
@@ -75,14 +77,20 @@ def advice(found: dict[str, Any]) -> list[str]:
     """Return what to change, one line each."""
     threads, cores = found["threads"], found["cores_allowed"]
     isa, supported = found["instruction_set"], found["instruction_sets_supported"][0]
+    compiles = found["cache_writable"] and found["numba_installed"]
     cases = (
         (
-            not found["cache_writable"],
+            found["numba_installed"] and not found["cache_writable"],
             f"{found['cache_directory']} cannot be written: every process compiles again. "
             "Set FASTCOS_CACHE_DIR to a writable folder.",
         ),
         (
-            found["cache_writable"] and not found["search_is_compiled"],
+            not found["numba_installed"],
+            "Numba is not installed: what the wheel holds no native code of fails, such as "
+            "training, audits and comparisons. pip install 'fastcos[compile]'.",
+        ),
+        (
+            compiles and not found["search_is_compiled"],
             "The search is not compiled yet, and runs in NumPy until it is: run fastcos warmup.",
         ),
         (

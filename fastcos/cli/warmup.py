@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import functools
+import importlib.util
 import os
 import platform
 import subprocess
@@ -52,6 +53,8 @@ def run(given: argparse.Namespace) -> int:
         raise ValueError(
             f"--portable must run on one of {', '.join(native.TIERS)}, got {platform.machine()}"
         )
+    if not code_cache.has_compiler():
+        raise ImportError("warmup needs Numba, which is missing: pip install 'fastcos[compile]'")
     directory = code_cache.cache_directory()
     options.check_output_directory("the cache (FASTCOS_CACHE_DIR)", directory)
     started = time.perf_counter()
@@ -104,12 +107,10 @@ def compile_now() -> None:
     uncompiled.work_left = 0
 
 
-def native_operations() -> None:
-    """Run the jobs that kernels.build compiles into the libraries of a wheel."""
+def native_jobs() -> dict[str, Callable[[], None]]:
+    """Return the jobs that kernels.build compiles into the libraries of a wheel."""
     compile_now()
-    for name, job in JOBS.items():
-        if name.partition(" of ")[0] in NATIVE_JOBS:
-            job()
+    return {name: job for name, job in JOBS.items() if name.partition(" of ")[0] in NATIVE_JOBS}
 
 
 def _interactions(dtype: str = "float32", *, rated: bool = False) -> Any:
@@ -199,20 +200,18 @@ def _index() -> None:
         SimilarityIndex().fit(many).search(many[:1], 5)
 
 
-def _narrow_index() -> None:
+def _narrow_index(kind: str) -> None:
     from fastcos.neighbors import SimilarityIndex
 
+    if kind == "bfloat16":  # only who has such rows has the package
+        if importlib.util.find_spec("ml_dtypes") is None:
+            return
+        import ml_dtypes  # noqa: F401  registers it with NumPy
     items = _vectors("float32", 512 * tiles.PANEL)
-    kinds: list[Any] = [np.int8, np.float16]
-    with contextlib.suppress(ImportError):  # only who has such rows has it
-        from ml_dtypes import bfloat16
-
-        kinds.append(bfloat16)
-    for kind in kinds:
-        rows = (10 * items).astype(kind)
-        made = SimilarityIndex().fit(rows)
-        made.search(items[:1], 5), made.search(items[:100], 5), made.search(rows[:100], 5)
-        SimilarityIndex().fit(rows[:20]).search(rows[:1], 5)
+    rows = (10 * items).astype(kind)
+    made = SimilarityIndex().fit(rows)
+    made.search(items[:1], 5), made.search(items[:100], 5), made.search(rows[:100], 5)
+    SimilarityIndex().fit(rows[:20]).search(rows[:1], 5)
 
 
 def _measures(dtype: str) -> None:
@@ -291,7 +290,10 @@ JOBS: dict[str, Callable[[], None]] = {
     **{f"rescoring of {dtype}": functools.partial(_rescore, dtype) for dtype in DTYPES},
     "packed bits": _bits,
     "index": _index,
-    "index of narrow rows": _narrow_index,
+    **{
+        f"index of {kind}": functools.partial(_narrow_index, kind)
+        for kind in ("int8", "float16", "bfloat16")
+    },
 }
 NATIVE_JOBS = (
     "search", "sparse search", "products", "measures", "rescoring", "packed bits", "index",

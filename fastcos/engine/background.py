@@ -22,13 +22,13 @@ is_started, _process = False, None
 def start(dtype: str) -> None:
     """Compile searches of rows of a dtype in the background, unless this process did so before.
 
-    Nothing is started where compiled code cannot be kept, and with FASTCOS_BACKGROUND=0.
+    Nothing is started without Numba, where code cannot be kept, and with FASTCOS_BACKGROUND=0.
     """
     global is_started, _process
     if is_started or os.environ.get("FASTCOS_BACKGROUND") == "0" or not sys.executable:
         return
     is_started = True
-    if not code_cache.is_writable():
+    if not (code_cache.has_compiler() and code_cache.is_writable()):
         return
     settings = {"FASTCOS_CACHE_DIR": str(code_cache.cache_directory()), "FASTCOS_BACKGROUND": "0"}
     if "isa" in config.overrides:

@@ -1,5 +1,6 @@
 """Provenance of a result: parameters, versions and machine, stored beside it."""
 
+import contextlib
 import math
 import platform
 from importlib import metadata
@@ -13,14 +14,17 @@ PACKAGES = ("fastcos", "numba", "llvmlite", "numpy", "scipy", "scikit-learn", "m
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that affect results.
+    """Return the versions of Python and of the installed packages that affect results.
 
     Returns
     -------
     dict of str to str
     """
-    installed = {name: metadata.version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), **installed}
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):  # a native wheel has no Numba
+            found[name] = metadata.version(name)
+    return found
 
 
 def provenance(parameters: dict[str, Any]) -> dict[str, Any]:

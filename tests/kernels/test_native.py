@@ -74,6 +74,9 @@ def native_operations(size=5, by=2):
     run(reverse, 0, 5, size, values)
     run(divide, 0, 5, by, values)
     return [*out.tolist(), *values.tolist()]
+
+def native_jobs():
+    return {"one": native_operations, "the same": native_operations}
 """
 USE = """
 import json, sys
@@ -101,6 +104,7 @@ def built(tmp_path_factory):
     printed, error = process(site, code)
     assert not error, error
     assert "3 signatures of 3 kernels" in printed
+    assert "2 of 2, " in printed  # a line of progress for each job
     return site
 
 
@@ -110,10 +114,10 @@ def package(built, tmp_path):
     return Path(shutil.copytree(built, tmp_path / "site"))
 
 
-def run(site, code, *, folder=None, **environment):
+def run(site, code, *, folder=None, flags=(), **environment):
     """Run code in a new process."""
     return subprocess.run(
-        [sys.executable, "-B", "-c", code],
+        [sys.executable, "-B", *flags, "-c", code],
         capture_output=True,
         text=True,
         timeout=300,
@@ -228,6 +232,14 @@ def test_error_in_a_native_kernel_raises(built):
     code = "from fastcos.cli.warmup import native_operations; native_operations(by=0)"
     _, error = process(built, code, FASTCOS_REQUIRE_NATIVE="1")
     assert error == "RuntimeError: a native kernel failed; please report it"
+
+
+def test_native_code_runs_where_numba_is_not_installed(built, without_numba):
+    settings = {"flags": ["-S"], "PYTHONPATH": f"{built}{os.pathsep}{without_numba}"}
+    assert used(built, **settings) == [RESULT, False]
+    _, error = process(built, f"{OPERATIONS}\nnative_operations(by=2.0)", **settings)
+    text = "a kernel is compiled by Numba, which is missing: pip install 'fastcos[compile]'"
+    assert error == f"ImportError: {text}"
 
 
 def test_compilation_is_announced_once(package):
