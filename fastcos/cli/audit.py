@@ -215,6 +215,8 @@ def _write_explorer(
         rows = sorted({place[one.strip()] for one in wanted if one.strip() in place})
         if not rows:
             raise ValueError(f"--explore-items must name items of {given.items}, got none of them")
+    if popularity is None and is_model_folder(given.items):
+        popularity = read_model_folder(given.items).popularity
     with spinner("certifying neighbours"):
         page = items_page(
             model.items, model.users, names=model.ids if labelled is None else labelled.names,

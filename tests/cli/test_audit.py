@@ -8,7 +8,9 @@ from io import StringIO
 import numpy as np
 import pytest
 
+from fastcos import LinearMF, simulate_interactions
 from fastcos.cli.main import whole_parser
+from fastcos.cli.model_folder import write_model_folder
 
 
 def run(*arguments):
@@ -168,6 +170,16 @@ def test_audit_explore_writes_a_page_of_named_items(files):
     text = page.read_text("utf8")
     assert "3 of 120 items, as named." in text
     assert "Without users" not in text
+
+
+def test_audit_explore_of_a_model_shows_the_most_popular_first(tmp_path):
+    data = simulate_interactions(200, 60, random_state=1)
+    model = LinearMF(6).fit(data.X)
+    write_model_folder(tmp_path / "model", model, data.X, np.array([f"id {i}" for i in range(60)]))
+    page = tmp_path / "page.html"
+    assert run(tmp_path / "model", "--k", 5, "--out", tmp_path / "out", "--explore", page) == 0
+    counts = data.X.sum(axis=0)
+    assert f'"names":["id {np.argmax(counts)}"' in page.read_text("utf8")
 
 
 def test_audit_explore_with_wrong_input_is_one_line(files, capsys):

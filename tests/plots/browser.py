@@ -2,9 +2,11 @@
 
 import contextlib
 import json
+import os
 import shutil
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,12 +15,22 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 
-# names that would run, load or break something, if they were markup
-HOSTILE = [
-    "</script><img src=x onerror=alert(1)>", "<b>bold</b>", "\"' onmouseover=alert(1) x='",
-    "&lt;script&gt;", "</title><script>alert(1)</script>", "<!-- <script>", "{{method}}",
-    "\u2028line\u2029end", "javascript:alert(1)", "${alert(1)}",
-]  # fmt: skip
+# names that would run, load or break something, if they were markup, by kind
+KINDS = {
+    "ends a script": "</script><img src=x onerror=alert(1)>",
+    "ends a title": "</title><script>alert(1)</script>",
+    "opens a comment": "<!-- <script>",
+    "loads": "<link rel=stylesheet href=//example.com><iframe src=//example.com>",
+    "ends an attribute": "\"' onmouseover=alert(1) x='",
+    "entities": "&lt;script&gt;&#60;b&#62;",
+    "a name of the frame": "{{method}}",
+    "a template of JavaScript": "${alert(1)}`;alert(1);//",
+    "line separators": "\u2028line\u2029end\nnext",
+    "an address": "javascript:alert(1)",
+    "no character": "\x00\x1b[31m\ufeff",
+    "half a character": "half \ud800 of two",
+}
+HOSTILE = list(KINDS.values())
 
 
 @contextlib.contextmanager
@@ -70,6 +82,23 @@ def wait(browser, script, seconds=20):
 
 def text(browser, name):
     return browser.execute_script("return document.getElementById(arguments[0]).textContent", name)
+
+
+def idle_cores(seconds=0.5):
+    """Cores that nothing uses just now; None where the system does not say."""
+
+    def idle():
+        try:
+            with Path("/proc/stat").open() as file:
+                return int(file.readline().split()[4]) / os.sysconf("SC_CLK_TCK")
+        except OSError:
+            return None
+
+    before, started = idle(), time.monotonic()
+    if before is None:
+        return None
+    time.sleep(seconds)
+    return (idle() - before) / (time.monotonic() - started)
 
 
 def check_silent(browser):

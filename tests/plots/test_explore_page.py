@@ -1,6 +1,7 @@
 """The page on which a reader moves D, in a real browser: its numbers are Python's."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,14 +10,26 @@ from fastcos import (
     LinearMF,
     certified_neighbors,
     compare,
+    io,
     metrics,
     query_metric,
+    read_interactions,
     rescalings,
     simulate_interactions,
     top_k,
 )
 from fastcos.plots.html import figure_page, items_page
-from tests.plots.browser import HOSTILE, check_silent, load, opened_browser, resize, text, wait
+from tests.plots.browser import (
+    HOSTILE,
+    KINDS,
+    check_silent,
+    idle_cores,
+    load,
+    opened_browser,
+    resize,
+    text,
+    wait,
+)
 
 
 @pytest.fixture(scope="module")
@@ -170,18 +183,26 @@ def test_figure_page_fits_the_window(browser, small, tmp_path, width, dark):
     assert browser.execute_script(ratio) == pytest.approx(1, abs=0.02)
 
 
-@pytest.mark.slow
-def test_figure_page_of_the_paper(browser, tmp_path):
-    """At the paper's size: a drag between two panels of its figure, and the scores of each D."""
-    from selenium.webdriver import ActionChains
-    from selenium.webdriver.common.by import By
-
+@pytest.fixture(scope="module")
+def paper():
     data = simulate_interactions(random_state=0)
-    found = compare(
+    return data.X, compare(
         data.X, data.item_cluster, n_components=50, regularization=10_000, measures=["cosine"],
         grid=False,
     )  # fmt: skip
-    page = figure_page(found, data.X)
+
+
+@pytest.mark.slow
+def test_figure_page_of_the_paper(browser, paper, tmp_path):
+    """At the paper's size: a drag between two panels, then an item's neighbours, as one reads them.
+
+    And the scores of each named D.
+    """
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+
+    X, found = paper
+    page = figure_page(found, X)
     assert len(page.encode()) < 2_500_000
     resize(browser, 1280)
     load(browser, page, tmp_path, "#a=0.5&b=0")
@@ -198,17 +219,59 @@ def test_figure_page_of_the_paper(browser, tmp_path):
     wait(browser, "return explore.state.b < -0.4")
     at = browser.execute_script("return [explore.state.a, explore.state.b]")
     assert at == pytest.approx([0, -0.5], abs=0.02)
-    move(browser, a=0, b=-0.5)
-    assert text(browser, "auc") == "0.949"
+    # the drag ends within half a pixel; the name takes the rest
+    browser.find_element(By.ID, "named-3").click()
+    wait(browser, "return document.getElementById('auc').textContent === '0.949'")
     assert browser.execute_script(pixels) != before
     assert text(browser, "users") == predictions
+
+    # an item by its number, and one by a click into its row
+    order, items = order_of(page), found.models["dropout"].item_embeddings("balanced")
+    nearest = top_k(items, k=10)
+    search = browser.find_element(By.ID, "search")
+    search.send_keys("617", "\n")
+    check_shown_neighbours(browser, 617, nearest)
+    heat = browser.find_element(By.ID, "map")
+    row = ActionChains(browser, duration=20)
+    row.move_to_element_with_offset(heat, 0, round(heat.size["height"] * 0.3)).click().perform()
+    wait(browser, "return !document.getElementById('item-name').textContent.includes('item 617 ')")
+    chosen = browser.execute_script("return explore.state.item")
+    assert chosen == pytest.approx(800, abs=2)
+    check_shown_neighbours(browser, int(order[chosen]), nearest)
     check_scores(browser, found)
-    times = browser.execute_script(
-        "return Array.from({length: 20}, (_, i) => { const start = performance.now();"
-        "explore.state.b = -i / 40; explore.refresh(); return performance.now() - start; })"
-    )
-    assert min(times) < 50  # ms of all that a move redraws; a busy machine is slower at times
     check_silent(browser)
+
+
+def check_shown_neighbours(browser, item, nearest):
+    """The list that a reader sees has the neighbours of top_k, with their cosines."""
+    wait(
+        browser, f"return document.getElementById('item-name').textContent.includes('item {item} ')"
+    )
+    rows = browser.execute_script(
+        "return [...document.getElementById('under-d').rows].map((row) => "
+        "[...row.cells].map((cell) => cell.textContent))"
+    )
+    names = [name.split(" (")[0] for _, name, _ in rows]
+    assert names == [f"item {neighbour}" for neighbour in nearest.indices[item]]
+    shown = [float(cosine) for _, _, cosine in rows]
+    np.testing.assert_allclose(shown, nearest.scores[item], atol=5.1e-4)
+
+
+@pytest.mark.slow
+def test_redraw_of_a_thousand_items_takes_less_than_50_ms(browser, paper, tmp_path):
+    load(browser, figure_page(paper[1], paper[0]), tmp_path)
+    wait(browser, "return document.getElementById('pad').dataset.ready === 'true'", 60)
+    for _ in range(5):
+        idle = idle_cores()
+        times = browser.execute_script(
+            "return Array.from({length: 21}, (_, i) => { const start = performance.now();"
+            "explore.state.b = -i / 40; explore.refresh(); return performance.now() - start; })"
+        )
+        if np.median(times) < 50:
+            return
+    if idle is not None and idle < 1:
+        pytest.skip(f"the machine is busy: {idle:.1f} cores are idle, {np.median(times):.0f} ms")
+    raise AssertionError(f"median {np.median(times):.0f} ms of {np.round(times)}")
 
 
 @pytest.fixture(scope="module")
@@ -245,16 +308,25 @@ def test_items_page_equals_top_k_and_certificates(browser, given, tmp_path):
     check_silent(browser)
 
 
-def test_items_page_shows_hostile_names_as_text(browser, given, tmp_path):
+@pytest.fixture(scope="module")
+def hostile(browser, given, tmp_path_factory):
     items = given[0][: len(HOSTILE) + 2]
     names = [*HOSTILE, "plain", "plain too"]
-    load(browser, items_page(items, names=names, labels=names, name=HOSTILE[0]), tmp_path)
-    for number, name in enumerate(names):
-        item = order_of((tmp_path / "page.html").read_text("utf8")).tolist().index(number)
-        browser.execute_script("explore.choose(arguments[0]); explore.refresh()", item)
-        assert text(browser, "item-name") == f"{name} ({name})"
-    assert HOSTILE[0] in text(browser, "under-d")
-    assert browser.execute_script("return document.images.length") == 0
+    page = items_page(items, names=names, labels=names, name=HOSTILE[0])
+    load(browser, page, tmp_path_factory.mktemp("hostile"))
+    return order_of(page).tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_name_is_text(browser, hostile, kind):
+    item = hostile.index(list(KINDS).index(kind))
+    browser.execute_script("explore.choose(arguments[0]); explore.refresh()", item)
+    expected = json.dumps(f"{KINDS[kind]} ({KINDS[kind]})")
+    shown = "document.getElementById('item-name').textContent"
+    assert browser.execute_script(f"return {shown} === {expected}")
+    # nothing but the elements of the page itself
+    made = "return document.querySelectorAll('img, iframe, b, main :is(link, script)').length"
+    assert browser.execute_script(made) == 0
     assert browser.execute_script("return document.scripts.length") == 2
     check_silent(browser)
 
@@ -267,19 +339,21 @@ def test_items_page_of_few_items_without_users(browser, given, tmp_path):
 
 
 def test_items_page_says_what_it_leaves_out():
-    rows = np.random.default_rng(0).standard_normal((290, 1000)).astype(np.float32)
-    page = items_page(rows, popularity=np.arange(290))
-    assert "The 280 most popular of 290 items; the page leaves out 10." in page
-    assert order_of(page)[0] == 289
+    rows = np.random.default_rng(0).standard_normal((2010, 2)).astype(np.float32)
+    page = items_page(rows, popularity=np.arange(2010))
+    assert "The 2,000 most popular of 2,010 items; the page leaves out 10." in page
+    assert order_of(page)[0] == 2009
     assert len(page.encode()) < 2_500_000
     with pytest.raises(ValueError, match="items must have at least 2 rows, got 1"):
         items_page(rows[:1])
     with pytest.raises(ValueError, match="items must be finite"):
         items_page(np.full((4, 2), np.nan))
+    wide = np.ones((300, 1000))
     with pytest.raises(ValueError, match="rows must be 2 to 280 items of this width, got 285"):
-        items_page(rows, rows=range(285))
+        items_page(wide, rows=range(285))
 
 
+@pytest.mark.slow
 def test_items_page_of_a_million_items_says_what_it_leaves_out():
     rows = np.random.default_rng(1).standard_normal((10**6, 4)).astype(np.float32)
     page = items_page(rows)
@@ -312,3 +386,57 @@ def test_items_page_of_two_thousand_named_items(browser, tmp_path):
         "return [...document.getElementById('under-i').rows].map((r) => r.cells[3].textContent)"
     )]  # fmt: skip
     assert marks == certified[place].tolist()
+
+
+DATA = Path(__file__).parents[3] / "shared" / "data" / "ml-latest-small"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.is_dir(), reason="MovieLens latest-small is not there")
+def test_items_page_of_films(browser, tmp_path):
+    """Real names, labels and neighbours: what the page shows is what Python computes."""
+    read = read_interactions(DATA / "ratings.csv.zip", value="")
+    model = LinearMF(50, random_state=0).fit(read.X)
+    films = io.read_labels(DATA / "movies.csv", read.item_ids, column="genres")
+    labels = [None if code < 0 else str(films.classes[code]) for code in films.labels]
+    items, users = model.item_embeddings(), model.user_embeddings(read.X)
+    popularity = np.asarray((read.X != 0).sum(axis=0)).ravel()
+    page = items_page(
+        items, users, names=films.names, labels=labels, popularity=popularity, condition=1.2
+    )
+    assert len(page.encode()) < 2_500_000
+    load(browser, page, tmp_path)
+    order = order_of(page)
+    assert sorted(order) == sorted(np.argsort(-popularity, kind="stable")[:2000])
+    rows = items[order].astype(np.float32)
+    certified = certified_neighbors(rows, 10, 1.2, family="rescaling")
+    assert 0.1 < certified.certified.mean() < 0.9
+    np.testing.assert_array_equal(
+        np.reshape(browser.execute_script("return explore.certified()"), (2000, 10)),
+        certified.certified,
+    )
+    norms = [np.linalg.norm(side.astype(np.float64), axis=0) for side in (rows, users)]
+    as_trained, rescaled = top_k(rows, k=10), top_k(rows / np.sqrt(norms[0] / norms[1]), k=10)
+    by_metric = top_k(query_metric(users).transform(rows), k=10)
+    browser.execute_script("explore.move(0.5, -0.5); explore.refresh()")
+    for title in ("Pulp Fiction", "toy story (1995)", "Amelie", "Se7en", "Spirited Away"):
+        browser.execute_script(
+            "document.getElementById('search').value = arguments[0]; "
+            "document.getElementById('find').requestSubmit()", title,
+        )  # fmt: skip
+        wait(browser, "return document.getElementById('item-name').textContent.toLowerCase()"
+             f".includes({title.lower()!r})")  # fmt: skip
+        place = browser.execute_script("return explore.state.item")
+        lists = browser.execute_script(
+            "return ['under-d', 'under-i', 'under-q'].map((id) => "
+            "[...document.getElementById(id).rows].map((row) => "
+            "[...row.cells].map((cell) => cell.textContent)))"
+        )
+        for shown, expected in zip(lists, (rescaled, as_trained, by_metric), strict=True):
+            names = [str(films.names[order[j]]) for j in expected.indices[place]]
+            assert all(map(str.startswith, [row[1] for row in shown], names))
+            cosines = [float(row[2]) for row in shown]
+            np.testing.assert_allclose(cosines, expected.scores[place], atol=5.1e-4)
+        marks = [row[3].startswith("✓") for row in lists[1]]
+        assert marks == certified.certified[place].tolist()
+    check_silent(browser)

@@ -74,7 +74,9 @@ def framed_page(
         Markup(f'<script type="application/json" id="data">{block}</script>'),
         Markup(f"<script>{script}</script>"),
     )
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    page = f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    # half a character, as in names of broken files, has no UTF-8; JSON reads it as it is written
+    return page.encode("utf8", "backslashreplace").decode("utf8")
 
 
 def encoded(values: npt.ArrayLike, dtype: str = "<f4") -> str:
