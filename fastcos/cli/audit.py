@@ -13,7 +13,7 @@ from fastcos.cli.terminal import (
     print_next,
     progress_bar,
     say,
-    say_what_next,
+    say_written,
     show_sections,
     show_text,
     spinner,
@@ -181,7 +181,7 @@ def run(given: argparse.Namespace) -> int:
         print_next(_next_commands(report, given))
         if diff is not None:
             _show_diff(diff, model.ids)
-    say(f"wrote {folder / 'audit.json'} and {folder / 'audit.html'}")
+    say_written([folder / "audit.html", folder / "audit.json"])
     return _status(report, diff, limits)
 
 
@@ -252,15 +252,14 @@ def _old_version(given: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, 
 def show(report: "Audit") -> None:
     """Print the report."""
     show_text(report.headline)
+    for number, line in enumerate(report.advice, 1):
+        show_text(f"{number}. {line}")
     show_text(report.verdict)
     show_text(report.summary)
     for form in report.parametrizations:
         if form.name == report.parametrization:
             show_text(f"parametrisation: {form.name}: {form.meaning}")
     show_sections(report.sections())
-    for number, line in enumerate(report.advice, 1):
-        show_text(f"{number}. {line}")
-    say_what_next()
 
 
 def _next_commands(report: "Audit", given: argparse.Namespace) -> list[tuple[list[str], str]]:

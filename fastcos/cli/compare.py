@@ -23,7 +23,7 @@ from fastcos.cli.terminal import (
     print_table,
     progress_bar,
     say,
-    show_table,
+    say_written,
     spinner,
 )
 from fastcos.measures.serialization import label_of
@@ -119,11 +119,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _compare_interactions(given: argparse.Namespace) -> int:
     from fastcos.comparison import compare
-    from fastcos.comparison.result import rescalings_table
     from fastcos.plots.html import leaderboard_page
-
-    def show_rescalings(named: Sequence["RescalingScores"]) -> None:
-        show_table(rescalings_table(named))
 
     measures: Any = options.chosen_measures(given)
     if given.measures is None and not given.all:
@@ -136,7 +132,6 @@ def _compare_interactions(given: argparse.Namespace) -> int:
         "n_sampled": N_SAMPLED_OF_ALL if given.all else N_SAMPLED,
         "n_examples": N_EXAMPLES,
         "budget": _seconds(given.budget),
-        "on_rescalings": None if given.json else show_rescalings,
     }
     data = options.read_interactions(given)
     model = options.model_arguments(given)
@@ -166,13 +161,14 @@ def _compare_interactions(given: argparse.Namespace) -> int:
             sections=comparison.sections()[:1], provenance=provenance.provenance(parameters),
         )  # fmt: skip
         io.write_text(folder / "comparison.html", page)
-        written.append(folder / "comparison.html")
+        written.insert(0, folder / "comparison.html")
     written.append(_write_neighbors(comparison, names, folder))
-    show_comparison(comparison, written, parameters, as_json=given.json, table=False)
+    if not given.json:
+        show_leaderboard(leaderboard)
+    show_comparison(comparison, written, parameters, as_json=given.json)
     if not given.json:
         for item in popular_items(comparison, given.show):
             _print_neighbors(comparison, names, item)
-        show_leaderboard(leaderboard)
         print_next(_next_commands(comparison, given))
     return 0 if leaderboard.beats_chance else 1
 
@@ -262,20 +258,19 @@ def _compare_vectors(given: argparse.Namespace) -> int:
     document["leaderboards"] = provenance.json_ready(leaderboards)
     written = []
     for name, one in found.items():
-        written += write_leaderboard(one, folder, name)
         page = leaderboard_page(
             one, names=ids, labels=tasks[name].get("labels"), name=Path(given.interactions).name,
             provenance=provenance.provenance(parameters),
         )  # fmt: skip
         io.write_text(folder / f"{name}.html", page)
-        written.append(folder / f"{name}.html")
+        written += [folder / f"{name}.html", *write_leaderboard(one, folder, name)]
     io.write_json(folder / "comparison.json", document)
     if given.json:
         print_json(document)
     else:
         for name, one in found.items():
             show_leaderboard(one, name)
-    say("wrote " + ", ".join(str(path) for path in (*written, folder / "comparison.json")))
+    say_written([*written, folder / "comparison.json"])
     return 0 if all(one.beats_chance for one in found.values()) else 1
 
 
@@ -342,7 +337,7 @@ def _print_neighbors(comparison: "Comparison", names: Sequence[str], item: int) 
         for rank, ranked in enumerate(zip(*columns, strict=True))
     ]
     header = ["", *(row.heading for row in rows)]
-    print_table(f"nearest to {names[item]}", header, table, numbers=False)
+    print_table(f"nearest to {names[item]}", header, table)
 
 
 def _write_neighbors(comparison: "Comparison", names: Sequence[str], folder: Path) -> Path:

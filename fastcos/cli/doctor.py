@@ -34,7 +34,7 @@ def run(given: argparse.Namespace) -> int:
     rows = [
         (name.replace("_", " "), _text(value)) for name, value in found.items() if name != "advice"
     ]
-    print_table("this machine, as fastcos sees it", ["property", "value"], rows, numbers=False)
+    print_table("this machine, as fastcos sees it", ["property", "value"], rows)
     for line in found["advice"] or ["nothing to change"]:
         print(line)
     return 0

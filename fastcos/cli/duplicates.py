@@ -82,7 +82,7 @@ def run(given: argparse.Namespace) -> int:
     else:
         show_text(f"{found.verdict} The threshold is a {given.measure} of {least:.4f}.")
         if frame:
-            print_table("pairs nearest to the threshold", header, frame[-N_SHOWN:], numbers=False)
+            print_table("pairs nearest to the threshold", header, frame[-N_SHOWN:])
     say(f"wrote {len(frame):,} pairs to {out}")
     return 0
 

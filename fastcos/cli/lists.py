@@ -124,7 +124,7 @@ class Lists(NamedTuple):
         if as_json:
             print_json(self.records())
         else:
-            print_table(title, self.header, list(self.lines()), numbers=False)
+            print_table(title, self.header, list(self.lines()))
 
 
 def add_names(parser: "argparse._ActionsContainer") -> None:

@@ -10,7 +10,7 @@ from fastcos import io
 from fastcos.cli.terminal import (
     print_json,
     say,
-    say_what_next,
+    say_written,
     show_sections,
     show_table,
     show_text,
@@ -116,16 +116,14 @@ def show_comparison(
     parameters: dict[str, Any],
     *,
     as_json: bool,
-    table: bool = True,
 ) -> None:
-    """Print the table of rescalings, unless it stands there, and its conclusion, or JSON."""
+    """Print the table of rescalings and its conclusion, or JSON."""
     from fastcos.comparison.result import rescalings_table
 
     if as_json:
         print_json(comparison_document(comparison, parameters))
     else:
-        if table:
-            show_table(rescalings_table(comparison.named))
+        show_table(rescalings_table(comparison.named))
         if zero := comparison.named[0].zero_items:
             show_text(f"{zero} items have no direction (no interactions): left out of every score.")
         named, grid = comparison.auc_range(), comparison.auc_range(grid=True)
@@ -134,16 +132,13 @@ def show_comparison(
                 f"One model, one loss: AUC differs by {named:.3f} between the named rescalings "
                 f"and by {grid:.3f} over the exponent grid D = S^a Σ^b."
             )
-    say("wrote " + ", ".join(str(path) for path in written))
+    say_written(written)
 
 
 def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
-    """Print the best row of every measure, and the conclusion."""
-    if name:
-        show_text(f"{name}:")
+    """Print the conclusion, and the best row of every measure."""
+    show_text(f"{name}: {leaderboard.conclusion}" if name else leaderboard.conclusion)
     show_sections(leaderboard.sections())
-    show_text(leaderboard.conclusion)
-    say_what_next()
     if leaderboard.left_out:
         why = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
         say(f"left out, with what they require: {why}")

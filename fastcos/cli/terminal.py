@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # columns of a table in a file or a pipe, where rich would squeeze it into 80
 WIDTH_OF_FILES = 160
+# letters of a text, and of a heading, from which on they are wrapped
+_TEXT, _HEADING = 14, 12
 # of an audit and of a comparison; installed from a wheel, there is no such page
 _DECISION_PAGE = Path(__file__).parents[2] / "docs" / "howto" / "decide.md"
 # seconds between two lines of progress in a log
@@ -37,8 +39,9 @@ def say(message: str) -> None:
         print(printable(message), file=sys.stderr, flush=True)
 
 
-def say_what_next() -> None:
-    """Name the page that follows from an audit or a comparison, where this machine has it."""
+def say_written(written: Sequence[Path]) -> None:
+    """Name the files in a folder, a page first, and the page of this clone that says what to do."""
+    say(f"wrote to {written[0].parent}: {', '.join(path.name for path in written)}")
     if _DECISION_PAGE.is_file():
         say(f"what to do about it, step by step: {_DECISION_PAGE}")
 
@@ -149,13 +152,11 @@ def show_table(table: "Table") -> None:
     print_table(table.title, table.header, table.rows)
 
 
-def print_table(
-    title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, numbers: bool = True
-) -> None:
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table on stdout: text left, numbers right with 3 decimals.
 
-    Columns beyond the width of the terminal go into further tables below, with the first column
-    again; without ``numbers`` the texts are wrapped instead.
+    Texts are wrapped. Columns beyond the width of the terminal go into further tables below, with
+    the first column again.
     """
     from rich.table import Table
 
@@ -165,28 +166,35 @@ def print_table(
     if not console.is_terminal:
         console = _console(width=WIDTH_OF_FILES)
 
-    def show(title: str, shown: list[int]) -> None:
+    columns = [[as_text(row[number]) for row in rows] for number in range(len(header))]
+    heads = [printable(one) for one in header]
+    # a heading may be wrapped between its words, and a long text that is not in the first column
+    longest = [max(map(len, cells), default=1) for cells in columns]
+    whole = [max(map(len, head.split()), default=1) for head in heads]
+    whole = [max(one, min(len(head), _HEADING)) for one, head in zip(whole, heads, strict=True)]
+    is_text = [not n or all(isinstance(row[n], str) for row in rows) for n in range(len(header))]
+    is_long = [n > 0 and is_text[n] and longest[n] > _TEXT for n in range(len(header))]
+    widths = [
+        max(head, _TEXT if long else cells)
+        for head, cells, long in zip(whole, longest, is_long, strict=True)
+    ]
+    left = list(range(1, len(header)))
+    while True:
+        shown, used = [0], widths[0] + 4  # and the border
+        while left and (len(shown) == 1 or used + widths[left[0]] + 3 <= console.width):
+            used += widths[left[0]] + 3
+            shown.append(left.pop(0))
         table = Table(title=printable(title), title_justify="left")
-        for number in shown:
-            cells = [as_text(row[number]) for row in rows]
-            is_text = number == 0 or all(isinstance(row[number], str) for row in rows)
-            is_whole = numbers or number == 0 or not is_text
-            widest = max(map(len, cells), default=1) if is_whole else None
-            justify: Any = "left" if is_text else "right"
-            table.add_column(
-                printable(header[number]), justify=justify, no_wrap=number == 0, min_width=widest
-            )
-        for row in rows:
-            table.add_row(*(as_text(row[number]) for number in shown))
-        unlimited = console.options.update(width=10**6)
-        if len(shown) > 2 and console.measure(table, options=unlimited).minimum > console.width:
-            half = (len(shown) + 1) // 2
-            show(title, shown[:half])
-            show("", [0, *shown[half:]])
-        else:
-            console.print(table)
-
-    show(title, list(range(len(header))))
+        for n in shown:
+            width = None if is_long[n] else widths[n]
+            justify: Any = "left" if is_text[n] else "right"
+            table.add_column(heads[n], justify=justify, width=width, min_width=widths[n])
+        for cells in zip(*(columns[n] for n in shown), strict=True):
+            table.add_row(*cells)
+        console.print(table)
+        title = ""
+        if not left:
+            return
 
 
 def print_json(content: Any) -> None:

@@ -209,6 +209,7 @@ def test_doctor_advises_on_each_problem():
     fine = {
         "cache_directory": "/c",
         "cache_writable": True,
+        "numba_installed": True,
         "search_is_compiled": True,
         "threads": 2,
         "cores_allowed": 2,
@@ -218,6 +219,7 @@ def test_doctor_advises_on_each_problem():
     assert doctor.advice(fine) == []
     wrong = {
         "cache_writable": (False, "FASTCOS_CACHE_DIR"),
+        "numba_installed": (False, "fastcos[compile]"),
         "search_is_compiled": (False, "fastcos warmup"),
         "threads": (3, "3 threads share 2 cores"),
         "instruction_set": ("avx2", "limits the kernels to avx2"),
@@ -308,6 +310,18 @@ def test_print_table_splits_wide_tables(capsys, terminal_of):
         assert (out.count("row 2") == 1) == (tables == 1)
         assert all(f"{row[j]:.3f}" in out for row in rows for j in range(1, 13))
         assert out.count("a title") == 1
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_print_table_cuts_no_cell(capsys, terminal_of, columns):
+    terminal_of(columns)
+    header = ("embeddings", "all linear, at least", "share", "compares")
+    text = "directions of the items, equally weighted: components of a whitened matrix"
+    rows = [("items_orthonormal", 0.1234, "0.757 ± 0.011", text)] * 2
+    terminal.print_table("a long title " * 8, header, rows)
+    out = capsys.readouterr().out
+    assert all(len(line) <= columns for line in out.splitlines())
+    assert {*text.split(), "0.123", "±", "items_orthonormal"} <= set(out.split())
 
 
 def test_print_table_keeps_square_brackets(capsys):
