@@ -2,60 +2,58 @@
 
 Weights w of the metric diag(w) are at a vertex of the box [1, K]^d: each is 1 or K. A step turns
 one weight over. The count is of edges with at least k listed items nearer, so that each is lost in
-truth; items beyond the lists can only add to it.
+truth; items beyond the lists can only add to it. The search counts in float32; its result is
+counted again in float64.
 """
 
 import numpy as np
 
 from .attacks import MARGIN
-from .jit import kernel
+from .jit import kernel, relaxed_kernel
+
+# cosines in float32 that differ by less count as equal: the rounding of sums of products
+SEARCH_MARGIN = np.float32(2e-6)
 
 
 @kernel
-def weigh(units, rows, neighbors, w, products, squares):
-    """Compute products (n, m) and squares (p,) of unit rows in the metric diag(w). units (d, p)."""
-    squares[:] = 0.0
-    products[:] = 0.0
-    for dimension in range(units.shape[0]):
-        add_dimension(units[dimension], rows, neighbors, w[dimension], products, squares)
-
-
-@kernel
-def add_dimension(unit, rows, neighbors, weight, products, squares):
+def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
     """Add weight times one dimension of all rows, unit (p,), to their products and squares."""
     for i in range(unit.shape[0]):
         squares[i] += weight * unit[i] * unit[i]
     for i in range(rows.shape[0]):
         x = weight * unit[rows[i]]
-        for r in range(neighbors.shape[1]):
+        for r in range(lengths[i]):
             products[i, r] += x * unit[neighbors[i, r]]
 
 
 @kernel
-def count_lost(units, rows, neighbors, k, dimension, weight, products, squares, scores):
-    """Edges with at least k listed items nearer, if weight is added to that of a dimension.
+def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inverse, scores):
+    """Edges with at least k listed items nearer, if weight is added to that of one dimension.
 
-    scores (m,): working memory. An edge of a zero row is not counted.
+    unit (p,): that dimension of all rows. inverse (p,) and scores (m,): working memory.
     """
-    lost, m, unit = 0, neighbors.shape[1], units[dimension]
+    for i in range(unit.shape[0]):
+        square = squares[i] + weight * unit[i] * unit[i]
+        inverse[i] = np.float32(1.0) / np.sqrt(square) if square > 0.0 else np.float32(0.0)
+    lost = 0
     for i in range(rows.shape[0]):
-        x = unit[rows[i]]
-        own = squares[rows[i]] + weight * x * x
-        if own <= 0.0:
-            continue
+        m = lengths[i]
+        x = weight * unit[rows[i]]
+        # without the factor of the row itself, which all of its scores have
         for r in range(m):
-            y = unit[neighbors[i, r]]
-            square = squares[neighbors[i, r]] + weight * y * y
-            product = products[i, r] + weight * x * y
-            scores[r] = product / np.sqrt(own * square) if square > 0.0 else 0.0
-        nearest = -2.0
+            item = neighbors[i, r]
+            scores[r] = (products[i, r] + x * unit[item]) * inverse[item]
+        margin = SEARCH_MARGIN / max(inverse[rows[i]], np.float32(1e-30))
+        least = scores[0]
+        for edge in range(1, k):
+            least = min(least, scores[edge])
+        passing = 0
         for r in range(k, m):
-            nearest = max(nearest, scores[r])
+            passing += scores[r] > least + margin
+        if passing == 0:
+            continue
         for edge in range(k):
-            # of k nearer items one at least is no edge
-            if scores[edge] + MARGIN >= nearest or squares[neighbors[i, edge]] <= 0.0:
-                continue
-            threshold, nearer = scores[edge] + MARGIN, 0
+            threshold, nearer = scores[edge] + margin, 0
             for r in range(m):
                 nearer += scores[r] > threshold
             lost += nearer >= k
@@ -63,66 +61,90 @@ def count_lost(units, rows, neighbors, k, dimension, weight, products, squares, 
 
 
 @kernel
-def climb(lo, hi, units, rows, neighbors, k, K, n_sweeps, orders, weights, counts):
-    """From each start of weights[lo:hi], turn single weights over while more edges are lost.
+def climb(
+    lo, hi, units, rows, neighbors, lengths, k, ends, n_counts, orders, turned, weights, counts
+):
+    """From each start of weights[lo:hi]: turn single weights over while more edges are lost.
 
-    units (d, p) float64: unit rows, transposed; rows (n,); neighbors (n, m) by descending cosine,
-    the first k are the edges; orders (s, n_sweeps, d): the order of the dimensions in each sweep;
-    weights (s, d) float64 in/out, entries 1 or K; counts (s,) int64 out. Equal counts are accepted
-    too, so that plateaus are crossed; the best weights are returned.
+    Iterated local search (Lourenço, Martin, Stützle 2003): where no turn of one weight helps, the
+    weights ``turned`` are turned over in the best ones, and the climb goes on from there, until
+    n_counts counts. units (d, p) float32: unit rows, transposed; rows (n,); neighbors (n, m) int32
+    by descending cosine, the first k are the edges; lengths (s, n): how many of them matter; ends
+    (s,) float32: K; orders (s, n_rounds, d): the order of the dimensions in each climb; turned
+    (s, n_rounds, t); weights (s, d) float32 in/out, entries 1 or K; counts (s,) int64 out.
     """
-    d, m = units.shape[0], neighbors.shape[1]
-    products, squares = np.empty((rows.shape[0], m)), np.empty(units.shape[1])
-    scores, best = np.empty(m), np.empty(d)
+    d, m, one = units.shape[0], neighbors.shape[1], np.float32(1.0)
+    products = np.empty((rows.shape[0], m), np.float32)
+    squares, inverse = np.empty((2, units.shape[1]), np.float32)
+    scores = np.empty(m, np.float32)
+    w, target = np.empty((2, d), np.float32)
     for s in range(lo, hi):
-        w = weights[s]
-        weigh(units, rows, neighbors, w, products, squares)
-        lost = count_lost(units, rows, neighbors, k, 0, 0.0, products, squares, scores)
-        most = lost
+        w[:], K, listed = weights[s], ends[s], lengths[s]
+        squares[:] = 0.0
+        products[:] = 0.0
         for j in range(d):
-            best[j] = w[j]
-        for sweep in range(n_sweeps):
-            before = lost
-            for place in range(d):
+            add_dimension(units[j], rows, neighbors, listed, w[j], products, squares)
+        most, counted = -1, 0
+        for sweep in range(orders.shape[1]):
+            lost = count_lost(
+                units[0], rows, neighbors, listed, k, np.float32(0.0), products, squares,
+                inverse, scores,
+            )  # fmt: skip
+            place, in_vain = 0, 0
+            while in_vain < d and counted < n_counts:
                 j = orders[s, sweep, place]
-                change = K - 1.0 if w[j] == 1.0 else 1.0 - K
-                found = count_lost(units, rows, neighbors, k, j, change, products, squares, scores)
-                if found < lost:
-                    continue
-                add_dimension(units[j], rows, neighbors, change, products, squares)
-                w[j], lost = w[j] + change, found
-                if lost > most:
-                    most = lost
-                    for t in range(d):
-                        best[t] = w[t]
-            if lost == before:
+                change = K - one if w[j] == one else one - K
+                found = count_lost(
+                    units[j], rows, neighbors, listed, k, change, products, squares, inverse,
+                    scores,
+                )  # fmt: skip
+                in_vain = 0 if found > lost else in_vain + 1
+                # equal ones are accepted too, so that plateaus are crossed
+                if found >= lost:
+                    add_dimension(units[j], rows, neighbors, listed, change, products, squares)
+                    w[j], lost = K if w[j] == one else one, found
+                place, counted = (place + 1) % d, counted + 1
+            if lost >= most:
+                most = lost
+                weights[s] = w
+            if counted >= n_counts:
                 break
-        for j in range(d):
-            w[j] = best[j]
+            target[:] = weights[s]
+            for j in turned[s, sweep]:
+                target[j] = K if target[j] == one else one
+            for j in range(d):
+                if target[j] != w[j]:
+                    change = target[j] - w[j]
+                    add_dimension(units[j], rows, neighbors, listed, change, products, squares)
+                    w[j] = target[j]
         counts[s] = most
 
 
+@relaxed_kernel
+def cosines_of_list(i, images, rows, neighbors, scores):
+    """Cosines (m,) of row i with its listed items, among images (p, d) of unit or zero length."""
+    x = images[rows[i]]
+    for r in range(neighbors.shape[1]):
+        y, product = images[neighbors[i, r]], 0.0
+        for j in range(images.shape[1]):
+            product += x[j] * y[j]
+        scores[r] = product
+
+
 @kernel
-def count_lost_by_row(lo, hi, images, rows, neighbors, k, lost):
+def count_lost_by_row(lo, hi, images, zero, rows, neighbors, k, lost):
     """Edges of rows[lo:hi] with at least k listed items nearer, by the cosines of images (p, d).
 
-    neighbors (n, m): the first k are the edges; lost (n,) int64 out. Zero rows have no edges.
+    images: unit or zero rows; zero (p,): which are zero. neighbors (n, m): the first k are the
+    edges; lost (n,) int64 out. Zero rows have no edges.
     """
-    m, d = neighbors.shape[1], images.shape[1]
-    scores, squares = np.empty(m), np.empty(m)
+    m = neighbors.shape[1]
+    scores = np.empty(m)
     for i in range(lo, hi):
         lost[i] = 0
-        x, own = images[rows[i]], 0.0
-        for j in range(d):
-            own += x[j] * x[j]
-        for r in range(m):
-            y, product, squares[r] = images[neighbors[i, r]], 0.0, 0.0
-            for j in range(d):
-                product += x[j] * y[j]
-                squares[r] += y[j] * y[j]
-            scores[r] = product / np.sqrt(own * squares[r]) if own * squares[r] > 0.0 else 0.0
+        cosines_of_list(i, images, rows, neighbors, scores)
         for edge in range(k):
             threshold, nearer = scores[edge] + MARGIN, 0
             for r in range(m):
                 nearer += scores[r] > threshold
-            lost[i] += nearer >= k and squares[edge] > 0.0
+            lost[i] += nearer >= k and not zero[neighbors[i, edge]]

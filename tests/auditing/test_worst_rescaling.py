@@ -68,6 +68,8 @@ def simulated_items(users, n_items, rank, seed):
         ((1500, 300, 20, 3), 1.2, 16, 0.0866),
         ((1500, 300, 20, 3), 1.2, 64, 0.0873),
         pytest.param((5000, 1000, 50, 0), 1.2, 16, 0.133, marks=pytest.mark.slow),
+        pytest.param((5000, 1000, 50, 0), 1.2, 64, 0.1335, marks=pytest.mark.slow),
+        # 360,000 counts of three other searches (iterated, tabu, annealing) found 0.1273
         pytest.param((20_000, 1000, 50, 0), 1.2, 64, 0.127, marks=pytest.mark.slow),
     ],
 )
@@ -77,9 +79,16 @@ def test_worst_rescaling_on_simulations(case, condition, n_starts, least):
     assert found.replaced >= least
 
 
-@pytest.mark.parametrize(("condition", "least"), [(1.1, 0.0506), (1.2, 0.0866)])
-def test_audit_says_what_the_worst_rescaling_replaces(condition, least):
-    items = simulated_items(1500, 300, 20, 3)
+@pytest.mark.parametrize(
+    ("case", "condition", "least"),
+    [
+        ((1500, 300, 20, 3), 1.1, 0.0506),
+        ((1500, 300, 20, 3), 1.2, 0.0866),
+        pytest.param((5000, 1000, 50, 0), 1.2, 0.133, marks=pytest.mark.slow),
+    ],
+)
+def test_audit_says_what_the_worst_rescaling_replaces(case, condition, least):
+    items = simulated_items(*case)
     report = fastcos.audit(items, condition=condition, trained_on="dot")
     replaced = 1 - report.at_condition.worst_rescaling
     assert replaced >= least
