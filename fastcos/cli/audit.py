@@ -5,6 +5,8 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import is_model_folder, read_factors, read_model_folder
@@ -18,6 +20,7 @@ from fastcos.cli.terminal import (
     show_text,
     spinner,
 )
+from fastcos.io.columns import positions_in
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -210,9 +213,8 @@ def _write_explorer(
 
     rows = None
     if given.explore_items is not None:
-        wanted = Path(given.explore_items).read_text("utf8").split("\n")
-        place = {str(one): row for row, one in enumerate(model.ids.tolist())}
-        rows = sorted({place[one.strip()] for one in wanted if one.strip() in place})
+        wanted = map(str.strip, Path(given.explore_items).read_text("utf8").split("\n"))
+        rows = sorted({*positions_in(model.ids, np.array([*wanted])).tolist()} - {-1})
         if not rows:
             raise ValueError(f"--explore-items must name items of {given.items}, got none of them")
     if popularity is None and is_model_folder(given.items):

@@ -9,7 +9,7 @@ import numpy as np
 from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import read_factors
-from fastcos.cli.terminal import print_json, progress_bar, say, show_sections, show_text
+from fastcos.cli.terminal import print_json, print_next, progress_bar, say, show_sections, show_text
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -138,6 +138,7 @@ def run(given: argparse.Namespace) -> int:
         print_json(provenance.json_ready(document))
     else:
         _show(calibration, labelled, given.score)
+        print_next(_next_commands(calibration, given))
     say("wrote " + ", ".join(map(str, written)))
     return 0
 
@@ -153,6 +154,21 @@ def _labelled(given: argparse.Namespace, model: io.Factors, measure: Any) -> "La
     say(f"labelled pairs: {len(found.pairs):,}, {found.n_unknown:,} of unknown items")
     scores = score_pairs(model.items, found.pairs, measure=measure)
     return calibrate_pairs(scores, found.ratings, method=given.method)
+
+
+def _next_commands(
+    calibration: "Calibration", given: argparse.Namespace
+) -> list[tuple[list[str], str]]:
+    """The command that uses the threshold, or what to do where no score has the rate."""
+    if not calibration.is_reachable(given.fpr):
+        kept = ["fastcos", "index", "duplicates", given.items, "--min-score", "0.9999"]
+        return [([*kept, "--kept", "kept.txt"], "copies first, then calibrate what is kept")]
+    columns = options.words_of(given, "queries", "vector_column", "id_column", "ids")
+    if given.measure != "cosine":
+        columns += options.words_of(given, "measure")
+    file = str(Path(given.out) / "calibration.json")
+    search = ["fastcos", "neighbors", given.items, *columns, "--calibration", file]
+    return [([*search, "--fpr", f"{given.fpr:g}"], "only neighbours beyond chance")]
 
 
 def _show(

@@ -7,7 +7,7 @@ from typing import Any
 from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import write_model_folder
-from fastcos.cli.terminal import print_json, progress_bar, say
+from fastcos.cli.terminal import print_json, print_next, progress_bar, say
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
@@ -96,6 +96,9 @@ def run(given: argparse.Namespace) -> int:
     io.write_json(folder / "model.json", document)
     if given.json:
         print_json(document)
+    else:
+        audit = ["fastcos", "audit", str(folder)]
+        print_next([(audit, "how arbitrary its cosines are, and what to compare")])
     say(
         f"rank {used['n_components']}, largest relative residual {max(model.residuals_):.1e}, "
         f"{model.effective_rank_} directions kept; wrote {folder}"

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fastcos import validation
+from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, progress_bar, say, show_text
 from fastcos.io import ann_files
+from fastcos.io.columns import positions_in
 
 # arguments of fastcos neighbors that these files have no place for
 _WITHOUT = ("min_score", "calibration", "fpr", "rescaling", "show", "names", "text", "checkpoint")
@@ -34,13 +35,16 @@ def run(given: argparse.Namespace) -> int:
         suffixes = ann_files.NEIGHBOR_SUFFIXES
         validation.as_choice("the suffix of --out", out.suffix, suffixes)
         options.check_output_file("--out", out)
-    items = _vectors("SOURCE", given.source, "train", given)
-    queries = _vectors("--queries", given.queries, "test", given)
+    items, ids = _vectors("SOURCE", given.source, "train", given)
+    queries, query_ids = _vectors("--queries", given.queries, "test", given)
     measure = options.as_measure("--measure", given.measure)
     result = None
     if given.result is not None:
-        found = ann_files.read_neighbors("--result", given.result)
-        result = _as_result(found, given.k, len(queries), len(items))
+        if Path(given.result).suffix in ann_files.NEIGHBOR_SUFFIXES:
+            found = ann_files.read_neighbors("--result", given.result)
+            result = _as_result(found, given.k, len(queries), len(items))
+        else:
+            result = _result_of_ids(given.result, given.k, query_ids, ids)
     with progress_bar("searching queries") as progress:
         truth = top_k(queries, items, given.k, measure=measure, progress=progress)
     report: dict[str, Any] = {"queries": len(queries), "items": len(items), "k": given.k}
@@ -56,11 +60,12 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _vectors(name: str, path: str, dataset: str, given: argparse.Namespace) -> Any:
-    """Read the vectors of a benchmark's file, or of any other that fastcos neighbors reads."""
+def _vectors(name: str, path: str, dataset: str, given: argparse.Namespace) -> tuple[Any, Any]:
+    """Read vectors and ids of a benchmark's file, or of any that fastcos neighbors reads."""
     if Path(path).suffix in ann_files.VECTOR_SUFFIXES:
-        return ann_files.read_vectors(name, path, dataset)
-    return options.read_vectors(path, given).vectors
+        rows = ann_files.read_vectors(name, path, dataset)
+        return rows, np.arange(len(rows))
+    return options.read_vectors(path, given)
 
 
 def recall(queries: Any, items: Any, result: Any, least: Any, measure: Any) -> float:
@@ -71,6 +76,22 @@ def recall(queries: Any, items: Any, result: Any, least: Any, measure: Any) -> f
     found = rescore(np.asarray(queries), items, result, k, measure=measure)
     # repeated numbers count once: the others are padding
     return float((found.scores >= least[:, None]).mean())
+
+
+def _result_of_ids(path: str, k: int, query_ids: Any, ids: Any) -> Any:
+    """Read a table of queries and neighbours by id: positions of at most k neighbours, else -1."""
+    pairs = io.read_interactions(path, user="query", item="neighbor", value="")
+    positions = positions_in(ids, pairs.item_ids)
+    rows = positions_in(query_ids, pairs.user_ids)
+    if min(positions.min(), rows.min()) < 0:
+        raise ValueError(f"--result must hold ids of the items and queries, got others in {path!r}")
+    most = int(np.diff(pairs.X.indptr).max())
+    validation.as_count("k", k, low=most)
+    result = np.full((len(query_ids), k), -1)
+    X = pairs.X.tocoo()
+    place = np.arange(len(X.row)) - pairs.X.indptr[X.row]
+    result[rows[X.row], place] = positions[X.col]
+    return result
 
 
 def _as_result(found: Any, k: int, n_queries: int, n_items: int) -> Any:

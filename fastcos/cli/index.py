@@ -12,7 +12,7 @@ from fastcos import io
 from fastcos.cli import duplicates, export, lists, options
 from fastcos.cli.model_folder import read_factors
 from fastcos.cli.terminal import print_json, progress_bar, say
-from fastcos.io.columns import as_ids, check_row_numbers
+from fastcos.io.columns import as_ids, check_row_numbers, positions_in
 from fastcos.storage.provenance import provenance
 
 if TYPE_CHECKING:
@@ -218,12 +218,10 @@ def _excluded(
     check_row_numbers(given.exclude, query_ids, data.user_ids)
     check_row_numbers(given.exclude, index.ids, data.item_ids)
     items = data.item_ids.astype(str) if index.ids.dtype.kind == "U" else data.item_ids
-    row_of = {str(user): row for row, user in enumerate(data.user_ids.tolist())}
     pairs = sp.csr_array(data.X)
-    none = items[:0]
     return [
-        items[pairs.indices[slice(*pairs.indptr[row : row + 2])]] if row is not None else none
-        for row in (row_of.get(str(one)) for one in query_ids.tolist())
+        items[pairs.indices[slice(*pairs.indptr[row : row + 2])]] if row >= 0 else items[:0]
+        for row in positions_in(data.user_ids, query_ids).tolist()
     ]
 
 

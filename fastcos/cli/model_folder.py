@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from fastcos import io
 from fastcos.cli.terminal import progress_bar
+from fastcos.io.columns import positions_in
 from fastcos.linalg import column_stats
 from fastcos.storage import FastcosFormatError
 from fastcos.validation import check_none
@@ -104,14 +105,17 @@ def aligned(
     ids: npt.NDArray[Any], users: str | Path, data: io.Interactions
 ) -> tuple[sp.csr_array, int]:
     """Interactions of the file users with the items of a model as columns; how many it has."""
-    _, there, here = np.intersect1d(data.item_ids.astype(str), ids.astype(str), return_indices=True)
+    here = positions_in(ids, data.item_ids)
+    there = np.flatnonzero(here >= 0)
     if not len(there):
         raise ValueError(
             f"--users must hold interactions with items of the model (such as {ids[0]}), got none "
             f"in {users}"
         )
     known = sp.csc_array(data.X)[:, there].tocoo()
-    X = sp.csr_array((known.data, (known.row, here[known.col])), shape=(known.shape[0], len(ids)))
+    X = sp.csr_array(
+        (known.data, (known.row, here[there][known.col])), shape=(known.shape[0], len(ids))
+    )
     return X, len(there)
 
 

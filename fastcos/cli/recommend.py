@@ -11,7 +11,7 @@ from fastcos import io, validation
 from fastcos.cli import lists, options
 from fastcos.cli.model_folder import aligned, is_model_folder, read_model_folder
 from fastcos.cli.terminal import print_json, progress_bar, say, spinner
-from fastcos.io.columns import check_row_numbers
+from fastcos.io.columns import check_row_numbers, positions_in
 from fastcos.storage.provenance import provenance
 
 if TYPE_CHECKING:
@@ -113,11 +113,7 @@ def _read(given: argparse.Namespace) -> tuple["Embeddings", Any, sp.csr_array, A
     check_row_numbers(path, factors.ids, data.item_ids)
     check_row_numbers(path, user_ids, data.user_ids)
     X = aligned(factors.ids, path, data)[0].tocoo()
-    _, there, rows = np.intersect1d(
-        data.user_ids.astype(str), user_ids.astype(str), return_indices=True
-    )
-    row_of = np.full(len(data.user_ids), -1)
-    row_of[there] = rows
+    row_of = positions_in(user_ids, data.user_ids)
     known = row_of[X.row] >= 0
     cells = X.data[known], (row_of[X.row[known]], X.col[known])
     X = sp.csr_array(cells, shape=(len(users), len(factors.ids)))

@@ -156,6 +156,12 @@ def check_row_numbers(path: PathLike, ids: npt.NDArray[Any], others: Any) -> Non
         )
 
 
+def positions_in(ids: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> Integers:
+    """Return the positions (m,) of wanted ids (m,) in ids, compared as texts; -1 for others."""
+    place = {str(one): position for position, one in enumerate(ids.tolist())}
+    return np.array([place.get(str(one), -1) for one in wanted.tolist()], np.int64)
+
+
 def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
     """Refuse an id of two rows."""
     _, first, codes = np.unique(ids, return_index=True, return_inverse=True)

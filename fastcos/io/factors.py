@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos.io.arrays import Array
-from fastcos.io.columns import check_row_numbers
+from fastcos.io.columns import check_row_numbers, positions_in
 from fastcos.io.vectors import (
     as_vectors,
     check_columns,
@@ -160,16 +160,14 @@ def common_rows(
         )
     check_row_numbers(old_path, ids, old_ids)
     check_row_numbers(path, old_ids, ids)
-    _, rows, old_rows = np.intersect1d(
-        ids.astype(str), old_ids.astype(str), assume_unique=True, return_indices=True
-    )
+    old_rows = positions_in(old_ids, ids)
+    rows = np.flatnonzero(old_rows >= 0)
     if not len(rows):
         raise FastcosFormatError(
             f"{old_path} must hold items of {path} (such as {ids[0]!s}), got only others (such as "
             f"{old_ids[0]!s})"
         )
-    order = np.argsort(rows)
-    return rows[order].astype(np.int64), old_rows[order].astype(np.int64)
+    return rows, old_rows[rows]
 
 
 def _sides(

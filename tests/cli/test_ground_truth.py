@@ -95,6 +95,28 @@ def test_recall_counts_ties_and_repeated_numbers_once(files, capsys):
     assert capsys.readouterr().out == "recall@5: 1.0000\n"
 
 
+def test_recall_of_a_table_is_by_id(files, capsys):
+    for name, rows in (("items", ITEMS), ("queries", QUERIES)):
+        ids = [f"{name}-{7 * number + 3}" for number in range(len(rows))]
+        lines = [
+            json.dumps({"id": one, "v": row.tolist()}) for one, row in zip(ids, rows, strict=True)
+        ]
+        (files / f"{name}.jsonl").write_text("\n".join(lines))
+    words = ["neighbors", "items.jsonl", "--queries", "queries.jsonl", "--k", "5"]
+    words += ["--measure", "dot"]
+    assert main([*words, "--out", "found.csv"]) == 0
+    capsys.readouterr()
+    assert main([*words, "--result", "found.csv"]) == 0
+    assert capsys.readouterr().out == "recall@5: 1.0000\n"
+    lines = (files / "found.csv").read_text().splitlines()
+    (files / "found.csv").write_text("\n".join([lines[0], *lines[2:]]))  # without the nearest
+    assert main([*words, "--result", "found.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["recall"] == pytest.approx(74 / 75)
+    (files / "found.csv").write_text("\n".join([*lines, "queries-3,6,other,0"]))
+    assert main([*words, "--result", "found.csv"]) == 2
+    assert "--result must hold ids of the items and queries" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "start"),
     [

@@ -115,6 +115,14 @@ def test_commands_read_tables_of_vectors(folder, command):
     }[command]  # fmt: skip
     assert main([command, "v.jsonl", *words]) == 2  # two columns of vectors
     assert main([command, "v.jsonl", "--vector-column", "a", *words]) in (0, 1)
+    if command == "neighbors":  # the column of both files
+        (folder / "q.jsonl").write_text(json.dumps(rows[1]))
+        files = ["v.jsonl", "--queries", "q.jsonl", "--out", "n.csv", "--k", "1"]
+        assert main([command, *files, "--vector-column", "b"]) == 0
+        cosines = ITEMS[:, :2] @ ITEMS[1, :2] / np.linalg.norm(ITEMS[:, :2], axis=1)
+        assert (folder / "n.csv").read_text().split("\n")[1].split(",")[2] == str(
+            IDS[np.argmax(cosines)]
+        )
 
 
 def test_ids_of_an_implicit_model_come_from_a_file(folder, capsys):

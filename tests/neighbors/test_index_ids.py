@@ -1,5 +1,7 @@
 """Searches of an index by id, against loops over the rows that are left."""
 
+import uuid
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -157,3 +159,21 @@ def test_add_without_ids_never_invents_them():
     assert counted.add(rows(2)).tolist() == [20, 21]
     counted.remove([3, 21])
     assert counted.add(rows(1)).tolist() == [22]
+
+
+def test_ids_of_another_kind_are_refused_with_what_to_write():
+    ids = [uuid.UUID(int=number) for number in range(2)]
+    with pytest.raises(TypeError, match=r"whole numbers or strings, such as str\(id\) of each"):
+        SimilarityIndex().fit(np.eye(2), ids=ids)
+    index = SimilarityIndex().fit(np.eye(2), ids=list(map(str, ids)))
+    assert index.search(np.eye(2), 1).ids[:, 0].tolist() == list(map(str, ids))
+
+
+def test_frames_are_fitted_by_their_columns():
+    pandas = pytest.importorskip("pandas")
+    columns = {"id": ["a", "b"], "text": ["x", "y"], "embedding": list(np.eye(2))}
+    frame = pandas.DataFrame(columns)
+    with pytest.raises(TypeError, match=r"got the ids 'id': .* give the column of vectors alone"):
+        SimilarityIndex().fit(frame)
+    index = SimilarityIndex().fit(frame["embedding"], ids=frame["id"])
+    assert index.search(np.eye(2), 1).ids[:, 0].tolist() == ["a", "b"]
