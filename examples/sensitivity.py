@@ -276,6 +276,9 @@ _SHOWN = {
     "eq2": "Eq. 2",
 }
 _N_COLUMNS = 5
+# of the legend: the lines, NDCG and its best rank
+_N_ENTRIES = len(_SHOWN) + 2
+_INCHES_OF_ENTRY = 1.8
 
 
 @dataclass
@@ -301,7 +304,11 @@ class SensitivityDisplay:
         presets = list(dict.fromkeys(row.preset for row in self.rows))
         n_columns = min(_N_COLUMNS, len(presets))
         n_lines = -(-len(presets) // n_columns)
-        self.figure_ = Figure(figsize=(2.5 * n_columns + 0.8, 2.3 * n_lines + 0.7))
+        width = 2.5 * n_columns + 0.8
+        # a line of the legend has as many entries as fit, up to four
+        n_entries = min(4, int(width / _INCHES_OF_ENTRY))
+        legend = 0.2 * -(-_N_ENTRIES // n_entries)
+        self.figure_ = Figure(figsize=(width, 2.3 * n_lines + 0.3 + legend))
         self.figure_.set_layout_engine("constrained")
         with figure_style():
             shared: Any = {"squeeze": False, "sharex": True, "sharey": True}
@@ -311,7 +318,9 @@ class SensitivityDisplay:
             for ax in axes.flat[len(presets) :]:
                 ax.remove()
             handles, names = axes.flat[0].get_legend_handles_labels()
-            self.figure_.legend(handles, names, loc="outside upper center", ncols=4, frameon=False)
+            self.figure_.legend(
+                handles, names, loc="outside upper center", ncols=n_entries, frameon=False
+            )
             self.figure_.supxlabel("rank of the model", fontsize="medium")
             self.figure_.supylabel("AUC of the clusters; NDCG", fontsize="medium")
         return self

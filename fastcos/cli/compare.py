@@ -203,7 +203,7 @@ def _next_commands(
         name = best.rescaling if D.name != D.formula else f"{D.shrinkage:g},{D.spectrum:g}"
         serve.append(f"--rescaling={name}")
     gain = "recommendations for every user" if of_users else "the recommended neighbours"
-    if leaderboard.gain is not None:
+    if leaderboard.gain is not None and best != leaderboard.baseline:
         gain += f"; {leaderboard.score} {leaderboard.gain.value:+.3f} over the plain cosine"
     return [([*fit, "--out", "model"], "the model that was compared"), (["fastcos", *serve], gain)]
 

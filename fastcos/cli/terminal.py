@@ -148,8 +148,10 @@ def show_sections(sections: "Iterable[Section]") -> None:
 
 
 def show_table(table: "Table") -> None:
-    """Print one table of a result."""
+    """Print one table of a result, and the words below it."""
     print_table(table.title, table.header, table.rows)
+    if table.more:
+        show_text(table.more)
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

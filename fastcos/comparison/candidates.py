@@ -125,15 +125,14 @@ class Candidate:
 
     def __str__(self) -> str:
         joint = " with " if self.rescaling == NO_MODEL else " under "
-        text = self.measure + (f"{joint}{self.rescaling}" if self.rescaling else "")
-        return text if self.preprocessing == "none" else f"{text} after {self.preprocessing}"
+        return self.measure + (f"{joint}{self.embeddings}" if self.embeddings else "")
 
     @property
     def embeddings(self) -> str:
         """The rescaling and the preprocessing, in words."""
-        if self.preprocessing == "none":
-            return self.rescaling
-        return f"{self.rescaling} after {self.preprocessing}"
+        has_d = self.rescaling not in ("", NO_MODEL, EQ2)
+        text = "any D" if has_d and not self.depends_on_rescaling else self.rescaling
+        return text if self.preprocessing == "none" else f"{text} after {self.preprocessing}"
 
     def to_dict(self) -> dict[str, str]:
         """The measure, the rescaling and the preprocessing by name."""

@@ -16,20 +16,20 @@ from fastcos.rescaling.diagonal import Rescaling
 Items = npt.NDArray[np.floating[Any]]
 Lists = npt.NDArray[np.int64]
 
-# heading, attribute of RescalingScores
+# heading, attribute of RescalingScores, and what a heading does not say
 _COLUMNS = (
-    ("AUC", "pair_auc"),
-    ("stratified", "stratified_auc"),
-    ("MAP@R", "map_at_r"),
-    ("AMI", "ami"),
-    ("ARI", "ari"),
-    ("silhouette", "silhouette"),
-    ("within", "within"),
-    ("between", "between"),
-    ("d'", "contrast"),
-    ("eff. rank", "effective_rank"),
-    ("Jaccard@10", "jaccard_at_10"),
-    ("±", "jaccard_error"),
+    ("AUC", "pair_auc", "a pair of one label has the larger cosine"),
+    ("stratified", "stratified_auc", "AUC among pairs of like popularity"),
+    ("MAP@R", "map_at_r", "an item's label at the top of its list"),
+    ("AMI", "ami", "agreement of clusters with labels, 0 by chance"),
+    ("ARI", "ari", ""),
+    ("silhouette", "silhouette", ""),
+    ("within", "within", "mean cosine of one label"),
+    ("between", "between", "of two labels"),
+    ("d'", "contrast", "their difference in standard deviations"),
+    ("eff. rank", "effective_rank", "effective rank of the items"),
+    ("Jaccard@10", "jaccard_at_10", "the ten nearest shared with D = I"),
+    ("±", "jaccard_error", "its standard error"),
 )
 
 
@@ -117,13 +117,15 @@ class RescalingScores:
 def rescalings_table(named: Sequence[RescalingScores]) -> Table:
     """The scores by rescaling; a column that is empty, as most are without labels, is left out."""
     columns = [
-        (name, attribute)
-        for name, attribute in _COLUMNS
+        (name, attribute, meaning)
+        for name, attribute, meaning in _COLUMNS
         if any(getattr(row, attribute) is not None for row in named)
     ]
-    rows = [(row.heading, *(getattr(row, attribute) for _, attribute in columns)) for row in named]
+    attributes = [attribute for _, attribute, _ in columns]
+    rows = [(row.heading, *(getattr(row, one) for one in attributes)) for row in named]
     title = "Item-item cosine under every rescaling D of one model (Eq. 1), and under Eq. 2"
-    return Table(title, ("rescaling", *(name for name, _ in columns)), rows)
+    legend = "; ".join(f"{name}: {meaning}" for name, _, meaning in columns if meaning)
+    return Table(title, ("rescaling", *(name for name, _, _ in columns)), rows, f"{legend}.")
 
 
 @as_table

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos.reports.markup import Markup, element, table
+from fastcos.reports.markup import Markup, element, joined, table
 from fastcos.reports.record import Figure, Section
 from fastcos.reports.table import Estimate, Table, as_text
 
@@ -52,15 +52,15 @@ def document(
         element("title", title),
         element("style", Markup(style)),
     )
-    folded, figure = list(sections), Markup("")
-    place = next((i for i, section in enumerate(folded) if section.figures), None)
+    parts, figure = list(sections), Markup("")
+    place = next((i for i, section in enumerate(parts) if section.figures), None)
     if place is not None:
-        lead = folded[place]
+        lead = parts[place]
         caption = element("figcaption", *lead.sentences[:1])
         figure = element("figure", draw(lead.figures[0]), caption)
-        folded[place] = lead._replace(sentences=lead.sentences[1:], figures=lead.figures[1:])
+        parts[place] = lead._replace(sentences=lead.sentences[1:], figures=lead.figures[1:])
     if head.more:
-        folded.insert(0, Section("The answer in full", head.more))
+        parts.insert(0, Section("The answer in full", head.more))
     advice = [element("li", line) for line in head.advice]
     main = element(
         "main",
@@ -72,14 +72,14 @@ def document(
         ),
         figure,
         element("ol", *advice, class_="advice") if advice else "",
-        *(_section(section, draw) for section in folded),
+        *(folded(section, draw) for section in parts),
     )
     body = element("body", main, footer(provenance))
     return f"<!DOCTYPE html>\n{element('html', meta, body, lang='en')}\n"
 
 
-def _section(section: Section, draw: Callable[[Figure], Markup]) -> Markup:
-    """A section to open, behind its title and its conclusion."""
+def folded(section: Section, draw: Callable[[Figure], Markup]) -> Markup:
+    """Return a section to open, behind its title and its conclusion."""
     verdict = element("span", section.verdict, class_="answer") if section.verdict else ""
     return element(
         "details",
@@ -94,7 +94,8 @@ def _section(section: Section, draw: Callable[[Figure], Markup]) -> Markup:
 
 def _table(given: Table) -> Markup:
     rows = [[_cell(value) for value in row] for row in given.rows]
-    return table(given.title, given.header, rows)
+    more = [element("p", given.more, class_="quiet")] if given.more else []
+    return joined([table(given.title, given.header, rows), *more])
 
 
 def _cell(value: Any) -> str:

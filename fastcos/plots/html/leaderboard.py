@@ -7,8 +7,10 @@ import numpy as np
 
 from fastcos.comparison import Candidate, Leaderboard, LeaderboardRow
 from fastcos.plots.html.frame import boundaries, encoded, framed_page
-from fastcos.reports import Section, as_text
-from fastcos.reports.markup import Markup, element, joined, table
+from fastcos.plots.html.svg import draw
+from fastcos.reports import Section
+from fastcos.reports.markup import joined
+from fastcos.reports.page import folded
 
 # rows of a page, best first: 9 kB each with 64 example items, 1.8 of 2.5 MB
 _MOST_ROWS = 200
@@ -101,7 +103,7 @@ def leaderboard_page(
         + ("; dotted: chance level" if chance is not None else "")
         + ". Coloured: indistinguishable from the best, which is recommended."
         + (f" The page leaves out the {left:,} lowest candidates." if left > 0 else ""),
-        "more": joined(_folded(section) for section in sections),
+        "more": joined(folded(section, draw) for section in sections),
     }
     levels = ", ".join(f"{test} {level:.3f}" for test, level in tests.items())
     method = (
@@ -172,12 +174,3 @@ def _names(used: Any, items: Any, names: Any, labels: Any) -> dict[str, Any]:
         "classes": classes,
         "boundaries": boundaries(of_items),
     }
-
-
-def _folded(section: Section) -> Markup:
-    """The tables of a section behind its title."""
-    tables = [
-        table(one.title, one.header, [[as_text(value) for value in row] for row in one.rows])
-        for one in section.tables
-    ]
-    return element("details", element("summary", section.title), *tables)
