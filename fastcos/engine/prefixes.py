@@ -7,6 +7,7 @@ their principal axes. The tiles then multiply these alone, and a bound drops nea
 
 import atexit
 import math
+import os
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ from fastcos.engine.packing import (
 )
 from fastcos.kernels import prefixes, tiles
 from fastcos.kernels.jit import is_ready
-from fastcos.parallel.blas import one_blas_thread
+from fastcos.parallel.blas import blas_lock, one_blas_thread
 
 Floats32 = npt.NDArray[np.float32]
 
@@ -67,6 +68,26 @@ class Axes(NamedTuple):
     eta: Floats32
 
 
+# indexes whose prefixes are made at once: each keeps its rows. One that is fitted beyond waits for
+# its own
+_MOST_THREADS = 4
+
+
+class Pending(NamedTuple):
+    """Prefixes that a thread of this process is adding, and whether it has ended.
+
+    Not the thread: one whose join was interrupted counts as ended on Python 3.11.
+    """
+
+    process: int
+    ended: threading.Event
+
+    def wait(self) -> None:
+        """Wait for the thread, unless this process was forked since: it has no such thread."""
+        if self.process == os.getpid():
+            self.ended.wait()
+
+
 # threads that add prefixes, and whether the interpreter ends, so that they do
 _threads: list[threading.Thread] = []
 _is_ending = threading.Event()
@@ -81,8 +102,8 @@ def add_later(
     items: EncodedRows,
     n_threads: int | None,
     keep: Callable[[PackedItems], None],
-) -> threading.Thread | None:
-    """Add prefixes in a thread, and call keep with the result; None if they cannot pay.
+) -> Pending | None:
+    """Add prefixes in a thread, and call keep with the result; None if no thread works on it.
 
     An index of 60,000 x 768 is packed in 75 ms, and its prefixes take 250 (Zen 4, two threads):
     searches need not wait for them.
@@ -93,6 +114,8 @@ def add_later(
         background.start("float64" if items.rows.dtype == np.float64 else "float32")
         return None
 
+    pending = Pending(os.getpid(), threading.Event())
+
     def add() -> None:
         try:
             made = add_prefixes(packed, items, n_threads, progress=_stop_at_end)
@@ -100,15 +123,20 @@ def add_later(
                 keep(made)
         except _Ended:
             pass
+        finally:
+            pending.ended.set()
 
     thread = threading.Thread(target=add, name="fastcos-prefixes", daemon=True)
     _threads[:] = [other for other in _threads if other.is_alive()]
+    if len(_threads) >= _MOST_THREADS:
+        add()
+        return None
     try:
         thread.start()
     except RuntimeError:  # no thread can be started, as when the interpreter ends
         return None
     _threads.append(thread)
-    return thread
+    return pending
 
 
 def _stop_at_end(done: int, total: int) -> None:
@@ -199,7 +227,7 @@ def as_axes(V: npt.NDArray[Any]) -> Axes:
     panels = np.zeros((depth, n_panels * tiles.PANEL), np.float32)
     panels[:, :p] = V
     exact = panels[:, :p].astype(np.float64)
-    with one_blas_thread():
+    with one_blas_thread(), blas_lock():
         # Frobenius norm, not below the spectral norm
         eps = float(np.linalg.norm(exact.T @ exact - np.eye(p))) + 1e-12
     run = min(depth, prefixes.RUN) + depth // prefixes.RUN + 9
@@ -233,8 +261,7 @@ def rotated(axes: Floats32) -> Floats32:
 
 def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:
     """Return the axes by which searches take least time, None if they do by all codes."""
-    arrays, depth = packed.arrays, items.rows.shape[1]
-    n = len(arrays.order)
+    arrays, n = packed.arrays, len(packed.arrays.order)
     # steps of the golden ratio share no period with the items
     places = (np.arange(min(_SAMPLED_ITEMS, n)) * 0.6180339887498949 % 1.0 * n).astype(np.int64)
     numbers = arrays.order[places].astype(np.int64)
@@ -244,30 +271,43 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     sample = (sample * factors[:, np.newaxis]).astype(np.float32)
     if len(scaling.shift):
         sample -= (scaling.coefficients[numbers, np.newaxis] * scaling.shift).astype(np.float32)
+    few = slice(0, _SAMPLED_QUERIES)
+    encoded = taken.take(few)
+    none = no_exclusions(len(encoded.rows))
+    scaled = pack_queries(packed, encoded, none, np.zeros(0, np.uint8))
+    ratios = scaled.factors / np.where(factors[few] > 0, factors[few], 1.0)
+    offsets = np.zeros(len(places), np.float32)
+    if len(arrays.small_offsets):
+        offsets = arrays.small_offsets[places]
+    biases = scaled.weights[:, np.newaxis] * offsets
+    queries = sample[few] * ratios[:, np.newaxis].astype(np.float32)
+    # forks wait for this lock: nothing that takes another one may run under it
+    with one_blas_thread(), blas_lock():
+        V = _directions(sample, queries, biases, n)
+    return None if V is None else as_axes(V)
+
+
+def _directions(
+    sample: Floats32, queries: Floats32, biases: Floats32, n_items: int
+) -> Floats32 | None:
+    """Return the axes (d, p) by which searches take least time, None if they do by all codes.
+
+    Arguments as of _shares_left.
+    """
+    depth = sample.shape[1]
+    if FORCED:
+        return rotated(principal_axes(sample, min(FORCED, depth)))
     widths = [p for p in _WIDTHS if p <= _LARGEST_SHARE * depth]
-    with one_blas_thread():
-        if FORCED:
-            return as_axes(rotated(principal_axes(sample, min(FORCED, depth))))
-        if not widths or _effective_columns(sample[:_ITEMS_OF_SPREAD]) > _LARGEST_SPREAD * depth:
-            return None
-        axes = principal_axes(sample, widths[-1])
-        few = slice(0, _SAMPLED_QUERIES)
-        queries = taken.take(few)
-        none = no_exclusions(len(queries.rows))
-        scaled = pack_queries(packed, queries, none, np.zeros(0, np.uint8))
-        ratios = scaled.factors / np.where(factors[few] > 0, factors[few], 1.0)
-        offsets = np.zeros(len(places), np.float32)
-        if len(arrays.small_offsets):
-            offsets = arrays.small_offsets[places]
-        biases = scaled.weights[:, np.newaxis] * offsets
-        queries = sample[few] * ratios[:, np.newaxis].astype(np.float32)
-        shares = _shares_left(sample, queries, biases, axes, widths, n)
+    if not widths or _effective_columns(sample[:_ITEMS_OF_SPREAD]) > _LARGEST_SPREAD * depth:
+        return None
+    axes = principal_axes(sample, widths[-1])
+    shares = _shares_left(sample, queries, biases, axes, widths, n_items)
     pairs = (_PAIR_COLUMNS + _PAIR * depth) * shares
     costs = (np.array(widths)[:, np.newaxis] + _TILE_COLUMNS + pairs).mean(axis=1)
     best = int(np.argmin(costs))
     if _LEAST_GAIN * costs[best] > depth + _TILE_COLUMNS:
         return None
-    return as_axes(rotated(axes[:, : widths[best]]))
+    return rotated(axes[:, : widths[best]])
 
 
 def _effective_columns(rows: Floats32) -> float:

@@ -6,7 +6,6 @@ memory-mapped items are read as many. Numbers count the rows of a segment, posit
 """
 
 import functools
-import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -104,7 +103,7 @@ class Segment:
         self.positions = validation.read_only(positions)
         self.left: PermittedItems | None = None
         self._n_threads = n_threads
-        self._adder: threading.Thread | None = None
+        self._pending: prefixes.Pending | None = None
         self._n_queries = 0  # that were searched before prefixes were thought of; -1 from then on
 
     @parallel.lazy_attribute
@@ -198,16 +197,16 @@ class Segment:
         name = "packed" if self.duplicates is None else "packed_distinct"
         if name not in vars(self):
             self._n_queries = -1
-            self._adder = prefixes.add_later(
+            self._pending = prefixes.add_later(
                 getattr(self, name), self.encoded, self._n_threads,
                 functools.partial(setattr, self, name),
             )  # fmt: skip
 
     def settle(self) -> None:
         """Wait until prefixes, which a thread may be adding to what is packed, are there."""
-        if self._adder is not None:
-            self._adder.join()
-            self._adder = None
+        if self._pending is not None:
+            self._pending.wait()
+            self._pending = None
 
     def _is_searched_as_given(self, n_queries: int, n_permitted: int) -> bool:
         """Whether tiles may multiply the rows as they are, all of them."""

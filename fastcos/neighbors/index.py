@@ -195,11 +195,12 @@ def _state_of(
 
 
 class _Saved(NamedTuple):
-    """What a directory held when it was read or written last."""
+    """What a directory held when it was read or written last; names: of its arrays."""
 
     path: Path
     checksum: str
     parts: dict[str, index_files.Fields]
+    names: frozenset[str]
 
 
 class SimilarityIndex(index_ids.ById, index_model.OfModel):
@@ -700,7 +701,9 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
                 saved = None
             measure, of_measure = serialization.to_parts(self.measure)
             arrays, parts, kept = index_files.to_stored(
-                state.parts, {} if saved is None else saved.parts
+                state.parts,
+                {} if saved is None else saved.parts,
+                frozenset() if saved is None else saved.names,
             )
             fields = {
                 "measure": measure,
@@ -713,21 +716,23 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             if self._canaries is not None:
                 of_measure = of_measure | {"canaries": self._canaries}
             by_key = {part["key"]: part for part in parts}
-            self._saving = _Saved(target, "", by_key), fields
+            arrays |= of_measure
+            written = _Saved(target, "", by_key, frozenset([*arrays, *kept]))
+            self._saving = written, fields
             checksum = storage.save_arrays(
-                target, _KIND, arrays | of_measure, fields, kept=kept,
+                target, _KIND, arrays, fields, kept=kept,
                 expected=None if saved is None else saved.checksum,
             )  # fmt: skip
-            self._saved, self._saving = _Saved(target, checksum, by_key), None
+            self._saved, self._saving = written._replace(checksum=checksum), None
 
     def _finish_save(self) -> None:
         """Take up a save that was interrupted after it had replaced the header."""
         if self._saving is not None:
-            (target, _, by_key), fields = self._saving
+            written, fields = self._saving
             with contextlib.suppress(storage.FastcosFormatError, OSError):
-                found, checksum = storage.read_fields(target, _KIND)
+                found, checksum = storage.read_fields(written.path, _KIND)
                 if found == json.loads(json.dumps(fields)):  # keys of parts are of this index alone
-                    self._saved = _Saved(target, checksum, by_key)
+                    self._saved = written._replace(checksum=checksum)
             self._saving = None
 
     @classmethod
@@ -944,7 +949,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             by_key = {field["key"]: field for field in stored.fields["parts"]}
         self.measure, self._state, self._saving = given, state, None
         self.model, self._canaries = stored.fields.get("model"), stored.arrays.get("canaries")
-        self._saved = _Saved(path, stored.checksum, by_key)
+        self._saved = _Saved(path, stored.checksum, by_key, frozenset(stored.arrays))
 
     def _state_of(
         self, stored: storage.Stored, measure: Measure, known: dict[str, index_files.Fields]

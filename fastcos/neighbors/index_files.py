@@ -11,7 +11,7 @@ items were removed. The header is replaced last, in one step (:mod:`fastcos.stor
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,28 +65,29 @@ def _check_field(field: Mapping[str, Any]) -> None:
 
 
 def to_stored(
-    parts: Sequence[IndexPart], stored: Mapping[str, Fields]
+    parts: Sequence[IndexPart], stored: Mapping[str, Fields], names: Collection[str]
 ) -> tuple[Arrays, list[Fields], list[str]]:
     """Return arrays to write, fields of every part, and names of arrays that stay.
 
-    stored: keys and fields of the parts that the directory holds.
+    stored: keys and fields of the parts that the directory holds; names: of its arrays. These need
+    not be those of a part here, which another CPU packs anew, and searches give prefixes.
     """
     arrays: Arrays = {}
     fields: list[Fields] = []
     kept: list[str] = []
     for part in parts:
         whole, field = _to_stored(part)
-        named = {f"{name}_{part.key}": array for name, array in whole.items()}
         if part.key not in stored:
-            arrays |= named
+            arrays |= {f"{name}_{part.key}": array for name, array in whole.items()}
             fields.append(field)
             continue
         before, removed = stored[part.key], f"removed_{part.key}"
-        # what a CPU of another layout packed stays, too
         fields.append({**before, "removed": field["removed"]})
+        stay = {name for name in names if name.endswith(f"_{part.key}")}
         if field["removed"] != before["removed"]:
-            arrays[removed] = named.pop(removed)
-        kept += named
+            arrays[removed] = whole["removed"]
+            stay.discard(removed)
+        kept += sorted(stay)
     return arrays, fields, kept
 
 

@@ -1,5 +1,7 @@
 """Prefixes (kernels.prefixes): whatever the axes, searches find what an oracle finds."""
 
+import threading
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -239,3 +241,19 @@ def test_calls_of_many_queries_use_prefixes():
     found = fastcos.top_k(Q, X, 3).indices[::1000]
     scores = dense.keys(Q[::1000], X, "cosine")
     np.testing.assert_array_equal(found, np.argsort(-scores, axis=1, kind="stable")[:, :3])
+
+
+def test_many_fits_have_few_threads_of_prefixes(monkeypatch):
+    monkeypatch.setattr(prefixes, "FORCED", 64)
+    X = embeddings(4200, 192)
+    fastcos.SimilarityIndex().fit(X)  # compiles
+    found, counts = [], []
+    for _ in range(20):
+        found.append(fastcos.SimilarityIndex().fit(X))
+        named = [one for one in threading.enumerate() if one.name == "fastcos-prefixes"]
+        counts.append(len(named))
+    assert max(counts) <= 4
+    for index in found:
+        segment = index._state.fitted.segments[0]
+        segment.settle()
+        assert segment.packed.arrays.prefix.words > 0

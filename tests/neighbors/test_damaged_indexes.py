@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fastcos import SimilarityIndex
+from fastcos.engine import prefixes, segments
 from fastcos.storage import FastcosFormatError, directory
 from tests.robustness.damaged_files import sign, sign_header
 
@@ -113,7 +114,12 @@ def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
 # an interrupt between opening a file and the with block that closes it
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("times", [30, pytest.param(2000, marks=[pytest.mark.slow])])
-def test_save_interrupted_at_any_moment_can_be_repeated(saved, times):
+@pytest.mark.parametrize("n_axes", [0, 16])
+def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, monkeypatch):
+    # prefixes of this many columns, which a thread makes after fit and every change
+    monkeypatch.setattr(prefixes, "FORCED", n_axes)
+    SimilarityIndex("dot").fit(ROWS).save(saved.with_name("other"))
+    saved = saved.with_name("other")
     index, random = SimilarityIndex.open(saved), np.random.default_rng(1)
     start = time.perf_counter()
     index.add(ROWS[:1])
@@ -134,6 +140,19 @@ def test_save_interrupted_at_any_moment_can_be_repeated(saved, times):
         assert index.n_items_ in (n, n + 1)
         index.save(saved)
         assert SimilarityIndex.open(saved).n_items_ == index.n_items_
+
+
+def test_index_that_got_prefixes_after_it_was_saved_is_saved_again(saved, monkeypatch):
+    index = SimilarityIndex.open(saved)
+    monkeypatch.setattr(prefixes, "FORCED", 16)
+    monkeypatch.setattr(segments, "QUERIES_TO_PREFIX", 1)
+    index.search(np.tile(ROWS, (3, 1)), 5)
+    assert index._state.parts[0].segment.packed.arrays.prefix.words > 0
+    index.save(saved)
+    index.remove([4])
+    index.save(saved)
+    opened = SimilarityIndex.open(saved, verify=True)
+    np.testing.assert_array_equal(opened.search(ROWS, 5).ids, index.search(ROWS, 5).ids)
 
 
 def test_full_disk_leaves_no_arrays(saved, monkeypatch):

@@ -46,7 +46,10 @@ def search_beside_forks(children, *operations):
 
 
 def test_children_forked_beside_busy_threads_search():
-    search_beside_forks(5, "top_k_cosine", "top_k_csls", "top_k_sparse", "neighbors_above", "index")
+    search_beside_forks(
+        5, "top_k_cosine", "top_k_csls", "top_k_sparse", "neighbors_above", "index",
+        "prefixes_changed",
+    )  # fmt: skip
 
 
 @pytest.mark.slow

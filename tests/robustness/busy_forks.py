@@ -4,11 +4,13 @@
 
 For each operation two threads repeat it on fresh inputs, so that they encode, pack and search, and
 the main thread forks children that call it once. A child must give the answer of the parent within
-HANG seconds. Prints one line per operation; exit 1 if a child hung, failed or was wrong.
+HANG seconds. In the operations "prefixes..." a thread of each index is making prefixes, too. Prints
+one line per operation; exit 1 if a child hung, failed or was wrong.
 """
 
 import argparse
 import os
+import pickle
 import signal
 import sys
 import tempfile
@@ -25,6 +27,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import neighbors
+from fastcos.engine import prefixes
 
 HANG = 20  # seconds
 RNG = np.random.default_rng(0)
@@ -34,6 +37,9 @@ SPARSE = sp.csr_array(np.where(RNG.random((1500, 60)) < 0.1, 1.0, 0.0))
 LISTS = RNG.integers(0, len(ROWS), (len(QUERIES), 20))
 BAGS = sp.csr_array(np.where(RNG.random((1500, 60)) < 0.05, 1.0, 0.0))
 SCORER = neighbors.WordRotatorsScorer(ROWS[:60], BAGS[:8], BAGS)
+# rows of an index that a thread makes prefixes of, and how many axes they are forced to have
+WIDE_ROWS = RNG.standard_normal((4200, 192)).astype(np.float32)
+AXES = 64
 
 
 def index(items: Any = ROWS) -> neighbors.SimilarityIndex:
@@ -51,6 +57,29 @@ def saved_index() -> Any:
     with tempfile.TemporaryDirectory() as folder:
         index().save(Path(folder) / "index")
         return fastcos.SimilarityIndex.open(Path(folder) / "index").search(QUERIES, 5)
+
+
+def wide_index() -> Any:
+    return index(WIDE_ROWS).search(WIDE_ROWS[:80], 5)
+
+
+def changed_wide_index() -> Any:
+    made = index(WIDE_ROWS)
+    made.remove([3])  # waits for the prefixes
+    made.add(WIDE_ROWS[:4100] + 1)
+    return made.search(WIDE_ROWS[:80], 5)
+
+
+def saved_wide_index() -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        index(WIDE_ROWS).save(Path(folder) / "index")
+        opened = fastcos.SimilarityIndex.open(Path(folder) / "index")
+        return opened.search(WIDE_ROWS[:80], 5)
+
+
+def pickled_wide_index() -> Any:
+    copy = pickle.loads(pickle.dumps(index(WIDE_ROWS)))
+    return copy.search(WIDE_ROWS[:80], 5)
 
 
 def with_output() -> Any:
@@ -94,6 +123,10 @@ OPERATIONS: dict[str, Callable[[], Any]] = {
     "index_rescore": lambda: index().rescore(QUERIES, LISTS, 5),
     "changed_index": changed_index,
     "saved_index": saved_index,
+    "prefixes": wide_index,
+    "prefixes_changed": changed_wide_index,
+    "prefixes_saved": saved_wide_index,
+    "prefixes_pickled": pickled_wide_index,
     "transformer": lambda: fastcos.NeighborsTransformer(5).fit_transform(ROWS),
     "recommend": lambda: fitted(fastcos.LinearMF(4)),
     "recommend_cosine": lambda: fitted(fastcos.CosineMF(4, max_iter=1, random_state=0)),
@@ -125,6 +158,7 @@ def digest(found: Any) -> bytes:
 def faults(operation: str, children: int) -> tuple[int, int]:
     """Fork children beside two busy threads; return how many hung, and how many were wrong."""
     call = OPERATIONS[operation]
+    prefixes.FORCED = AXES if operation.startswith("prefixes") else None
     expected = digest(call())
     digest(call())  # the second call no longer takes what the first one takes uncompiled
     stop = threading.Event()

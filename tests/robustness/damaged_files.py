@@ -32,6 +32,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import CosineMF, LinearMF, SimilarityIndex, io
+from fastcos.engine import prefixes
 from fastcos.linalg.shards import InteractionShards
 from fastcos.storage import FastcosFormatError, OccupiedError, checkpoint
 
@@ -174,6 +175,16 @@ def saved_index(path: Path, rows: Any, measure: Any = "dot", ids: Any = None) ->
     index.save(path)
 
 
+def index_with_prefixes(path: Path, rows: Any, measure: Any) -> None:
+    """Force prefixes, which only wide rows get by themselves, for this index alone."""
+    before, prefixes.FORCED = prefixes.FORCED, 16
+    try:
+        saved_index(path, rows, measure)
+    finally:
+        prefixes.FORCED = before
+    assert any(file.name.startswith("prefix_axes") for file in path.iterdir())
+
+
 def changed_index(path: Path) -> None:
     index = SimilarityIndex("cosine").fit(MANY, ids=[f"i{i}" for i in range(len(MANY))])
     index.remove(["i3", "i77"])
@@ -208,6 +219,8 @@ INDEXES: dict[str, Callable[[Path], None]] = {
     "float16": lambda path: saved_index(path, MANY.astype(np.float16), "cosine"),
     "csls": lambda path: saved_index(path, MANY, "csls"),
     "changes": changed_index,
+    "prefixes": lambda path: index_with_prefixes(path, MANY, "cosine"),
+    "float16 prefixes": lambda path: index_with_prefixes(path, MANY.astype(np.float16), "dot"),
 }
 
 
