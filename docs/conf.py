@@ -1,7 +1,9 @@
 """How Sphinx builds these pages: python -m sphinx -W -b html docs docs/_build/html."""
 
 import inspect
+import json
 import re
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from fastcos.measures.base import REGISTRY
 from fastcos.plots.html import figure_page
 
 GENERATED = Path(__file__).parent / "reference" / "generated"
+NOTEBOOKS = Path(__file__).parents[1] / "examples" / "notebooks"
 # files that are copied as they are
 COPIED = GENERATED / "copied"
 COPIED.mkdir(parents=True, exist_ok=True)
@@ -56,6 +59,9 @@ def setup(app: Any) -> None:
     (GENERATED / "cli.md").write_text(_commands(), "utf8")
     (GENERATED / "measures.md").write_text(_measures(), "utf8")
     (COPIED / "figure1.html").write_text(_figure_page(), "utf8")
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        page = "\n\n".join(_notebook(json.loads(path.read_text("utf8"))))
+        (GENERATED / f"{path.stem}.md").write_text(page, "utf8")
 
 
 def _as_plain_text(app: Any, what: str, name: str, thing: Any, options: Any, lines: Any) -> None:
@@ -77,6 +83,22 @@ def _is_not_ours(
     """Leave out set_fit_request and the fields of tuples, which no docstring of ours explains."""
     is_field = (inspect.getdoc(thing) or "").startswith("Alias for field number")
     return True if is_field or re.fullmatch(r"set_\w+_request", name) else None
+
+
+def _notebook(notebook: dict[str, Any]) -> Iterator[str]:
+    """The cells of an executed notebook, and what they show."""
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        yield source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```"
+        for output in cell.get("outputs", ()):
+            shown = output.get("data", {"text/plain": output.get("text")})
+            if "image/png" in shown:
+                image = f'<img alt="" src="data:image/png;base64,{shown["image/png"].strip()}">'
+                yield f"```{{raw}} html\n{image}\n```"
+            elif "text/html" in shown:
+                yield f"```{{raw}} html\n{''.join(shown['text/html'])}\n```"
+            else:
+                yield f"```text\n{''.join(shown['text/plain'])}\n```"
 
 
 def _figure_page() -> str:
