@@ -20,7 +20,7 @@ VIEWS = {
     "explore_dark": (1280, 880, True),
     "explore_narrow": (400, 1560, False),
     "compare_page": (1280, 1080, False),
-    "audit_page": (800, 1100, False),
+    "audit_page": (800, 1320, False),
 }
 # colours of a file; heat maps need more than texts
 N_COLOURS = 256
@@ -43,7 +43,9 @@ def main() -> None:
             time.sleep(PAUSE)
             shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
             image = Image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB")
-            few = image.quantize(N_COLOURS, dither=Image.Dither.NONE)
+            # the palette that covers all colours: the usual one has few of the rare deep ones
+            kind = Image.Quantize.MAXCOVERAGE
+            few = image.quantize(N_COLOURS, method=kind, kmeans=3, dither=Image.Dither.NONE)
             few.save(FOLDER / f"{name}.png", optimize=True)
 
 

@@ -316,8 +316,7 @@
   }
 
   const nearestLists = (found, n) => Array.from({ length: n }, (_, i) =>
-    [...Array(n).keys()].filter((j) => j !== i)
-      .sort((x, y) => found[i * n + y] - found[i * n + x]).slice(0, NEIGHBOURS));
+    largest(found.subarray(i * n, i * n + n), NEIGHBOURS, i).map(([j]) => j));
 
   /* Computes the background in slices of 10 ms; it depends on rank and lambda alone. */
   function mapExponents() {
