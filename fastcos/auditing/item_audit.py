@@ -7,16 +7,17 @@ import numpy as np
 from fastcos import metrics, parallel, validation
 from fastcos.auditing import certificates, edges, variants
 from fastcos.auditing.edges import ItemRows
-from fastcos.auditing.label_permutation import permute_labels
 from fastcos.auditing.label_recovery import search_rescalings
 from fastcos.auditing.records import DECAY, TRAINED_ON, VariantScores
 from fastcos.auditing.report import Audit
 from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
 from fastcos.measures.row_transforms import fingerprints
+from fastcos.metrics import label_permutation
+from fastcos.metrics.labelled import unit_rows
 from fastcos.neighbors.search import top_k
 from fastcos.rescaling.cosine_bounds import CONDITION
-from fastcos.rescaling.moments import moments_of
+from fastcos.rescaling.moments import gram_of, moments_of
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
@@ -27,6 +28,8 @@ _CERTIFIED_ROWS = 48
 _LISTED_ROWS = 500
 # items whose pairs are scored against labels
 _LABELLED_ROWS = 1000
+# queries of the labels' test among neighbours
+_QUERIES = 20_000
 # items whose edges give the sensitivity index
 _INDEXED_ROWS = 2000
 # random bases whose mean index is the level of an average basis
@@ -45,6 +48,7 @@ def audit(
     *,
     labels: Any = None,
     popularity: Any = None,
+    activity: Any = None,
     k: int = 10,
     condition: float = CONDITION,
     trained_on: str = "unknown",
@@ -82,6 +86,9 @@ def audit(
         Clusters of the items, for label recovery; None for an item without a label.
     popularity : array_like (p,), optional
         For example the number of users of each item.
+    activity : array_like (n,), optional
+        Number of interactions of each user. With popularity, factors whose weight decay was
+        weighted by such counts, as in ALS-WR, are recognised.
     k : int
         Neighbours per item.
     condition : float
@@ -109,7 +116,7 @@ def audit(
     Raises
     ------
     ValueError
-        NaN or infinity; users of another width; labels or popularity of another length; k,
+        NaN or infinity; users of another width; labels or counts of another length; k,
         condition, trained_on or random_state out of range; fewer than k + 1 rows that are not zero.
 
     Notes
@@ -138,6 +145,10 @@ def audit(
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
     if popularity is not None:
         popularity = validation.as_vector("popularity", popularity, p)
+    if activity is not None:
+        if users is None or popularity is None:
+            validation.check_none("activity", activity, "without users and popularity")
+        activity = validation.as_vector("activity", activity, len(users))
     trained_on = validation.as_choice("trained_on", trained_on, TRAINED_ON)
     weight_decay = validation.as_choice("weight_decay", weight_decay, DECAY)
     generator = validation.as_generator("random_state", random_state)
@@ -170,7 +181,7 @@ def audit(
         labelled = numbers, codes[numbers]
         rows = memmap.take_rows("items", sample.items, numbers)
         recovery = search_rescalings(rows, codes[numbers], condition, generator, n_threads)
-        tested = permute_labels(rows, codes[numbers], lists, codes, _names(labels), generator)
+        tested = _test_labels(rows, numbers, lists, codes, labels, generator, n_threads)
     sensitivity, shares = sensitivity_index(indexed, lists[indexed.rows], n_threads)
     in_random_bases = [
         sensitivity_index(certified, lists[certified.rows], n_threads, generator)[0]
@@ -182,7 +193,11 @@ def audit(
     def score(variant: variants.Variant) -> VariantScores:
         return variants.score_variant(variant, listed, lists[listed.rows], labelled, n_threads)
 
-    found_forms = tuple(map(score, variants.parametrizations(own, others)))
+    by_counts = None
+    if activity is not None:
+        by_counts = _gram_by_counts(sample.items, popularity), _gram_by_counts(users, activity)
+    second = None if others is None else others.second
+    found_forms = tuple(map(score, variants.parametrizations(own.second, second, by_counts)))
     centred = np.diag(variants.singular_values(own.covariance))
     return Audit(
         n_items=p,
@@ -214,6 +229,13 @@ def audit(
         effective_rank=metrics.effective_rank(np.diag(variants.singular_values(own.second))),
         isoscore=(metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
     )
+
+
+def _gram_by_counts(rows: validation.Rows, counts: Floats) -> Floats:
+    """Second moments of rows, each weighted by its count."""
+    if counts.min() < 0 or counts.sum() == 0:
+        raise ValueError("popularity and activity must be counts to recognise ALS-WR, got others")
+    return gram_of(rows, np.zeros(rows.shape[1]), counts / counts.sum())
 
 
 def _have_pairs(codes: Integers) -> bool:
@@ -253,11 +275,24 @@ def sensitivity_index(
     return mean, sums / sums.sum() if sums.sum() > 0 else sums
 
 
-def _names(labels: Any) -> list[str]:
-    """Labels by the number that validation gives them: their sorted order."""
-    values = [None if label is None else label for label in np.asarray(labels, object).tolist()]
-    known = {value for value in values if value is not None and value == value}
-    return [str(value) for value in sorted(known)]
+def _test_labels(
+    rows: validation.Rows,
+    units: Integers,
+    lists: Integers,
+    codes: Integers,
+    labels: Any,
+    generator: np.random.Generator,
+    n_threads: int | None,
+) -> label_permutation.LabelTest:
+    """Test the labels by rows of some units, and by the lists of all items."""
+    labelled = np.flatnonzero(codes >= 0)
+    queries = labelled[label_permutation.draw_per_label(codes[labelled], _QUERIES, generator)]
+    units_by_row = unit_rows(rows)
+    ranks = label_permutation.doubled_ranks(units_by_row @ units_by_row.T)
+    return label_permutation.permute_labels(
+        [label_permutation.Ranking(lists[queries], ranks)],
+        queries, units, codes, label_permutation.label_names(labels), generator, n_threads,
+    ).test  # fmt: skip
 
 
 def _equal(norms: Floats) -> bool:

@@ -8,12 +8,11 @@ from fastcos.validation import Floats
 
 # other parametrisations, and what the model was trained on
 BALANCED, ITEMS_ORTHONORMAL = "balanced", "items_orthonormal"
+BALANCED_BY_COUNTS = "balanced_by_counts"
 USERS_ORTHONORMAL = "users_orthonormal"
 TRAINED_ON = ("dot", "cosine", "unknown")
 # whether the loss had weight decay on users and items both
 DECAY = ("both", "not both", "unknown")
-# p-value of each of three tests of the labels: together 1 % of shuffled labels pass
-SIGNIFICANT = 0.01 / 3
 
 
 @dataclass(frozen=True)
@@ -94,110 +93,6 @@ def variants_table(title: str, rows: Sequence[VariantScores]) -> Table:
         for row in rows
     ]  # fmt: skip
     return Table(title, header, lines)
-
-
-@dataclass(frozen=True)
-class LabelTest(Record):
-    """Whether the given cosines recover labels, by permutations of the labels among the items.
-
-    Attributes
-    ----------
-    auc, auc_p : float
-        AUC over pairs, classes weighted equally, and its p-value: recovery over the whole space.
-    precision, chance, precision_p : float
-        Share of the labelled neighbours with the item's label, mean over classes; its mean over
-        permutations; its p-value: recovery among neighbours.
-    classes : tuple of ClassTest
-        The classes that are shown to be recovered, by descending lift.
-    n_items, n_classes : int
-    n_tested : int
-        Classes of two or more items.
-    """
-
-    auc: float
-    auc_p: float
-    precision: float
-    chance: float
-    precision_p: float
-    classes: tuple["ClassTest", ...]
-    n_items: int
-    n_classes: int
-    n_tested: int
-
-    @property
-    def shown(self) -> bool:
-        """Whether a test shows recovery: of the whole space, of neighbours, or of a class."""
-        return min(self.auc_p, self.precision_p) <= SIGNIFICANT or bool(self.classes)
-
-    @property
-    def verdict(self) -> str:
-        """Which tests show recovery."""
-        globally = f"over all pairs (AUC {self.auc:.2f}, chance 0.50)"
-        locally = f"among neighbours (precision {self.precision:.2f}, chance {self.chance:.2f})"
-        shown = [
-            text
-            for text, p in ((globally, self.auc_p), (locally, self.precision_p))
-            if p <= SIGNIFICANT
-        ]
-        if shown:
-            return f"The labels are recovered {' and '.join(shown)}."
-        if self.classes:
-            names = ", ".join(one.label for one in self.classes[:3])
-            return f"Only some labels are shown to be recovered among neighbours: {names}."
-        return (
-            "It is not shown that these cosines recover the labels, neither over all pairs "
-            f"(AUC {self.auc:.2f}) nor among neighbours ({self.precision:.2f}, chance "
-            f"{self.chance:.2f})."
-        )
-
-    def sections(self) -> tuple[Section]:
-        """The tests, and the recovered classes."""
-        rows = [
-            (one.label, one.n_items, one.precision, one.chance, f"{one.p:.2g}")
-            for one in self.classes
-        ]
-        header = ("label", "items", "precision", "chance", "p")
-        return (
-            Section(
-                "Are the labels recovered?",
-                (
-                    f"Labels of {self.n_items:,} items in {self.n_classes:,} classes were permuted "
-                    f"among the items. A test shows recovery at p of {SIGNIFICANT:.2g} or less; "
-                    'p of a class is for all classes together. "Not shown" is no proof: few items '
-                    "of a label can hide it.",
-                ),
-                [Table("Classes recovered among neighbours", header, rows)] if rows else [],
-                {
-                    "AUC, classes equal": self.auc,
-                    "its p": self.auc_p,
-                    "precision among neighbours": self.precision,
-                    "its chance level": self.chance,
-                    "its p, neighbours": self.precision_p,
-                },
-                verdict=self.verdict,
-            ),
-        )
-
-
-@dataclass(frozen=True)
-class ClassTest(Record):
-    """One label among neighbours.
-
-    Attributes
-    ----------
-    label : str
-    n_items : int
-    precision, chance : float
-        Share of the label among labelled neighbours of its items, and its mean over permutations.
-    p : float
-        Of the largest of all classes' deviations in a permutation.
-    """
-
-    label: str
-    n_items: int
-    precision: float
-    chance: float
-    p: float
 
 
 @as_table

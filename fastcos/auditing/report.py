@@ -8,12 +8,13 @@ import numpy as np
 from fastcos import metrics
 from fastcos.auditing.records import (
     BALANCED,
+    BALANCED_BY_COUNTS,
     LabelRecovery,
-    LabelTest,
     RobustnessPoint,
     VariantScores,
     variants_table,
 )
+from fastcos.metrics.label_permutation import LabelTest
 from fastcos.reports import MAX_ROWS, Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
@@ -184,12 +185,19 @@ class Audit(Record):
                 "The model was trained with weight decay on both sides, which chooses the scale of "
                 "each dimension: these numbers are sensitivity, not arbitrariness."
             )
-        if self.trained_on == "dot":
+        balanced = {BALANCED: "", BALANCED_BY_COUNTS: ", weighted by interactions"}
+        open_end = (
+            ""
+            if self.weight_decay == "not both"
+            else " Weight decay on both sides would have fixed the scale of each dimension."
+        )
+        if open_end and self.parametrization in balanced:
             open_end = (
-                ""
-                if self.weight_decay == "not both"
-                else " Weight decay on both sides would have chosen one."
+                " But both sides have the same Gram matrix"
+                f"{balanced[self.parametrization]}, as weight decay on both leaves them. If the "
+                "loss had it, these numbers are sensitivity, not arbitrariness."
             )
+        if self.trained_on == "dot":
             return (
                 "The model was trained on dot products, which no rescaling and no linear map of "
                 f"both sides changes.{open_end}"
@@ -206,7 +214,7 @@ class Audit(Record):
             )
         return (
             "If predictions are dot products with vectors of users or contexts, no rescaling and "
-            "no linear map of both sides changes one."
+            f"no linear map of both sides changes one.{open_end}"
         )
 
     @property
@@ -234,10 +242,8 @@ class Audit(Record):
                 "metric (fastcos compare) before you prefer either."
             )
         if free and self.weight_decay == "unknown":
-            balanced = "Both sides have the same Gram matrix, as weight decay on both leads to. "
             found.append(
-                (balanced if self.parametrization == BALANCED else "")
-                + "Find out whether the loss had weight decay on users and on items "
+                "Find out whether the loss had weight decay on users and on items "
                 "(--weight-decay): if on both, training has chosen D."
             )
         if free and any(row.name == "query_metric" for row in self.invariant_baselines):

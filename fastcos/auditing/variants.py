@@ -12,7 +12,13 @@ import numpy as np
 
 from fastcos import metrics, validation
 from fastcos.auditing import edges
-from fastcos.auditing.records import BALANCED, ITEMS_ORTHONORMAL, USERS_ORTHONORMAL, VariantScores
+from fastcos.auditing.records import (
+    BALANCED,
+    BALANCED_BY_COUNTS,
+    ITEMS_ORTHONORMAL,
+    USERS_ORTHONORMAL,
+    VariantScores,
+)
 from fastcos.auditing.sampling import standard_error
 from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.measures import Plain
@@ -31,6 +37,7 @@ Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
 _SAME_CONDITION = 1.05
 _MEANINGS = {
     BALANCED: "both sides have the same Gram matrix, as under weight decay on both factors",
+    BALANCED_BY_COUNTS: "the same, each row by its number of interactions: decay as in ALS-WR",
     ITEMS_ORTHONORMAL: "directions of the items, equally weighted: components of a truncated SVD",
     USERS_ORTHONORMAL: "columns of predictions: LSA, PureSVD, and the paper's remedy for items",
 }
@@ -58,25 +65,31 @@ class Variant(Plain):
 AS_GIVEN = Variant("given", "the embeddings as given", 1.0, None)
 
 
-def parametrizations(own: Moments, users: Moments | None) -> Iterator[Variant]:
+def parametrizations(
+    own: Floats, users: Floats | None, by_counts: tuple[Floats, Floats] | None = None
+) -> Iterator[Variant]:
     """The items in the parametrisations of common software, from any factors of the same product.
 
     With the singular value decomposition U s V' of the product: V s^½, V, and V s. Full second
     moments give them in every basis of the factors; norms of columns would only in that of the SVD.
-    The items alone give V, up to a rotation.
+    The items alone give V, up to a rotation. own, users (d, d): second moments; by_counts: those of
+    items and users with rows weighted by their interactions (Lemma B for ALS-WR).
     """
-    values, vectors = _eigen(own.second)
+    values, vectors = _eigen(own)
     root, inverse = vectors * values**0.5, vectors * values**-0.5
     squares, basis = np.ones(len(values)), np.eye(len(values))
     powers = {ITEMS_ORTHONORMAL: 0.0}
     if users is not None:
         # of the product, up to a factor: s² and V in the basis of the columns of inverse
-        squares, basis = np.linalg.eigh(root.T @ users.second @ root)
+        squares, basis = np.linalg.eigh(root.T @ users @ root)
         powers = {BALANCED: 0.25, ITEMS_ORTHONORMAL: 0.0, USERS_ORTHONORMAL: 0.5}
     for name, power in powers.items():
         factor = inverse @ (basis * np.maximum(squares, 0.0) ** power)
         transform = _center_and_map(np.zeros(len(factor)), factor)
         yield Variant(name, _MEANINGS[name], _condition(vectors.T @ factor), transform)
+    if by_counts is not None:
+        name, one = BALANCED_BY_COUNTS, next(parametrizations(*by_counts))
+        yield Variant(name, _MEANINGS[name], one.condition, one.transform)
 
 
 def invariant_baselines(own: Moments, users: validation.Rows | None) -> Iterator[Variant]:
@@ -103,8 +116,9 @@ def recognize_parametrization(found: Sequence[VariantScores]) -> str | None:
     By the condition of the map to it, which bounds the change of every cosine (Theorem 3). One
     column has no parametrisation.
     """
-    near = (one for one in found if one.condition is not None and one.condition < _SAME_CONDITION)
-    return next((one.name for one in near), None)
+    near = [(one.condition, one.name) for one in found if one.condition is not None]
+    condition, name = min(near, default=(np.inf, None))
+    return name if condition < _SAME_CONDITION else None
 
 
 def score_variant(

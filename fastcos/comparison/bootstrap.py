@@ -8,7 +8,7 @@ import numpy as np
 
 from fastcos.comparison.candidates import Candidate
 from fastcos.comparison.leaderboard import BootstrapInterval, Leaderboard, LeaderboardRow
-from fastcos.validation import Floats, Integers
+from fastcos.validation import Floats
 
 # coverage of the intervals, over units drawn again for this data and these models; a test is
 # significant where the interval excludes 0, by chance in 2.5 % of tests of independent units
@@ -47,6 +47,34 @@ class ChanceTest(NamedTuple):
     scope: str = ""
 
 
+class Outcome(NamedTuple):
+    """What a test found.
+
+    Attributes
+    ----------
+    score : str
+        Name of the score.
+    value, chance : float
+        Of the best candidate, and of the trivial answer.
+    best : int
+        Number of that candidate.
+    passed : bool
+    evidence : str
+        The test in words that follow the score: "the lead is 0.1 [0.0, 0.2]".
+    baseline, scope : str
+        As of a ChanceTest.
+    """
+
+    score: str
+    value: float
+    chance: float
+    best: int
+    passed: bool
+    evidence: str
+    baseline: str
+    scope: str = ""
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Scores of all candidates on one task.
@@ -62,6 +90,8 @@ class Evaluation:
         The score that ranks.
     tests : sequence of ChanceTest
         If the best candidate fails all, the task has no answer.
+    outcomes : sequence of Outcome
+        The same for tests that are done already.
     other_scores : dict of str to Estimate
         Further scores for the table.
     failure : str
@@ -82,30 +112,13 @@ class Evaluation:
     failure: str
     success: str = ""
     few: int = 0
+    outcomes: Sequence["Outcome"] = ()
 
 
-def mean_estimate(values: Floats) -> Estimate:
-    """Means over units of values (c, n), as an estimate."""
-    return lambda weights, some: weights @ values[some].T / weights.sum(axis=1, keepdims=True)
-
-
-def balanced_estimate(values: Floats, classes: Integers) -> Estimate:
-    """Means over classes of means over their units, so that rare classes count as common ones.
-
-    values (c, n); classes (n,): numbers from 0. A class that a sample lacks is left out of it.
-    """
-    members = np.zeros((len(classes), int(classes.max()) + 1))
-    members[np.arange(len(classes)), classes] = 1
-
-    def estimate(weights: Floats, some: Sequence[int]) -> Floats:
-        counts = weights @ members
-        present = counts > 0
-        shares = present / np.where(present, counts, 1) / present.sum(axis=1, keepdims=True)
-        sums = [weights @ (values[c][:, np.newaxis] * members) for c in some]
-        means = [(of_class * shares).sum(axis=1) for of_class in sums]
-        return np.stack(means, axis=1)
-
-    return estimate
+def mean_estimate(values: Floats, stands_for: Floats | None = None) -> Estimate:
+    """Means over units of values (c, n); stands_for (n,): how many units each one stands for."""
+    own = np.ones(values.shape[1]) if stands_for is None else stands_for
+    return lambda weights, some: (weights @ (values[some] * own).T) / (weights @ own)[:, None]
 
 
 def rank(
@@ -125,8 +138,8 @@ def rank(
     table = _rows(evaluation, candidates, whole, resampled)
     rows = sorted(table, key=lambda row: -row.score.value)
     halves = _CrossFitting(n, random)
-    passed = _tested(evaluation, candidates, halves)
-    succeeds = any(lead.low > 0 for _, _, lead in passed)
+    outcomes = [*_tested(evaluation, candidates, halves), *evaluation.outcomes]
+    succeeds = any(one.passed for one in outcomes)
     gain = None
     if len(candidates) > 1:
         others = range(1, len(candidates))
@@ -139,9 +152,7 @@ def rank(
         score=evaluation.score,
         rows=rows,
         baseline=candidates[0],
-        chance_level={
-            test.score: float(test.chance(whole, [0])[0, 0]) for test in evaluation.tests
-        },
+        chance_level={one.score: one.chance for one in outcomes},
         n_units=n,
         unit=evaluation.unit,
         beats_chance=succeeds,
@@ -149,9 +160,11 @@ def rank(
         gain=gain,
         conclusion=_warning(evaluation)
         + (
-            _success(evaluation, passed) + _advice(evaluation, table[0], best, gain) + _ties(tied)
+            _success(evaluation, outcomes, candidates)
+            + _advice(evaluation, table[0], best, gain)
+            + _ties(tied)
             if succeeds
-            else _failure(evaluation, passed, len(candidates))
+            else _failure(evaluation, outcomes, candidates)
         ),
         left_out=dict(left_out),
         not_distinguishable=tied,
@@ -213,40 +226,48 @@ class _CrossFitting:
 
 def _tested(
     evaluation: Evaluation, candidates: Sequence[Candidate], halves: _CrossFitting
-) -> list[tuple[ChanceTest, str, BootstrapInterval]]:
-    """Each test, the score of its best candidate in words, and its lead over the chance level."""
+) -> list[Outcome]:
+    """The best candidate of each test, and the cross-fitted lead over the chance level."""
     every, whole = range(len(candidates)), np.ones((1, evaluation.n_units))
     found = []
     for test in evaluation.tests:
         lead = halves.lead(test.estimate, every, test.chance)
         scores = test.estimate(whole, every)[0]
-        best, chance = int(scores.argmax()), test.chance(whole, [0])[0, 0]
-        words = (
-            f"{test.score} {scores[best]:.3f} of {candidates[best]}, {test.baseline} {chance:.3f}"
-        )
-        found.append((test, words, lead))
+        best, chance = int(scores.argmax()), float(test.chance(whole, [0])[0, 0])
+        evidence = f"the lead is {lead}"
+        found.append(
+            Outcome(test.score, float(scores[best]), chance, best, lead.low > 0, evidence,
+                    test.baseline, test.scope)
+        )  # fmt: skip
     return found
 
 
+def _words(one: Outcome, candidates: Sequence[Candidate]) -> str:
+    """The scores of a test: of the best candidate, and of chance."""
+    own = f"{one.score} {one.value:.3f} of {candidates[one.best]}"
+    return f"{own}, {one.baseline} {one.chance:.3f}"
+
+
 def _failure(
-    evaluation: Evaluation, tested: Sequence[tuple[ChanceTest, str, BootstrapInterval]], n: int
+    evaluation: Evaluation, outcomes: Sequence[Outcome], candidates: Sequence[Candidate]
 ) -> str:
     """The conclusion if all tests fail."""
-    results = "; ".join(f"{words}, the lead is {lead}" for _, words, lead in tested)
-    return f"{evaluation.failure}: of {n} candidates the best has {results}; {_method(evaluation)}."
+    results = "; ".join(f"{_words(one, candidates)}, {one.evidence}" for one in outcomes)
+    method = f"; {_method(evaluation)}" if evaluation.tests else ""
+    return f"{evaluation.failure}: of {len(candidates)} candidates the best has {results}{method}."
 
 
 def _success(
-    evaluation: Evaluation, tested: Sequence[tuple[ChanceTest, str, BootstrapInterval]]
+    evaluation: Evaluation, outcomes: Sequence[Outcome], candidates: Sequence[Candidate]
 ) -> str:
     """A sentence that names the tests passed and failed."""
     if not evaluation.success:
         return ""
-    words = [
-        f"{'' if lead.low > 0 else 'not '}{test.scope} ({result})" for test, result, lead in tested
-    ]
     # what holds comes first
-    words.sort(key=lambda text: text.startswith("not "))
+    words = [
+        f"{'' if one.passed else 'not '}{one.scope} ({_words(one, candidates)})"
+        for one in sorted(outcomes, key=lambda one: not one.passed)
+    ]
     joint = " and " if not words[-1].startswith("not ") else ", but "
     return f"{evaluation.success} {joint.join(words)}. "
 

@@ -40,6 +40,7 @@ from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.linalg.csr import as_interactions
 from fastcos.measures import Measure
+from fastcos.metrics.label_permutation import label_names
 from fastcos.models.linear_mf import N_COMPONENTS
 from fastcos.parallel import Progress
 from fastcos.rescaling.diagonal import Rescaling
@@ -228,7 +229,10 @@ def compare(
         task: Task = (held_out := HeldOutTask(X, sampling, n_items=ranked))
         seen = held_out.rest
     else:
-        task, seen = LabelTask(codes, popularity > 0, sampling, ranked), X
+        task, seen = (
+            LabelTask(codes, popularity > 0, sampling, ranked, names=label_names(labels)),
+            X,
+        )
     examples = choose_examples(codes, popularity, n_examples) if n_examples else None
     names = [variant.name for variant in named]
     selected, left_out = select_candidates(

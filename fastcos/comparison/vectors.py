@@ -21,6 +21,7 @@ from fastcos.comparison.tasks.rated_pairs import PairTask
 from fastcos.measures import Measure
 from fastcos.measures.base import capabilities
 from fastcos.measures.linear import as_pairs, check_varied
+from fastcos.metrics.label_permutation import label_names
 from fastcos.parallel import Progress
 from fastcos.rescaling.moments import blocks_of
 from fastcos.storage import memmap
@@ -106,7 +107,7 @@ def compare_vectors(
     if pairs is None:
         codes = validation.as_partial_labels("labels", labels, len(rows))
         present = np.concatenate([some.any(axis=1) for _, some in blocks_of(rows)])
-        task: Task = LabelTask(codes, present, sampling)
+        task: Task = LabelTask(codes, present, sampling, names=label_names(labels))
         order = drawing.permutation(len(rows))
     else:
         both = validation.as_list("pairs", pairs)

@@ -14,7 +14,10 @@ from tests.oracles.audit import cosine_matrix
 def variants(items, users=None):
     own = moments_of(items)
     others = None if users is None else moments_of(users)
-    found = [*parametrizations(own, others), *invariant_baselines(own, users)]
+    found = [
+        *parametrizations(own.second, others and others.second),
+        *invariant_baselines(own, users),
+    ]
     return {variant.name: cosine_matrix(variant.encode_items(items)) for variant in found}
 
 
@@ -71,12 +74,12 @@ def test_condition_is_that_of_the_map_from_the_items():
     s, D = np.array([8.0, 4, 2, 1]), np.array([1.0, 3, 1, 1])
     R = np.linalg.qr(rng.standard_normal((4, 4)))[0]
     own, others = moments_of((V * np.sqrt(s) / D) @ R), moments_of((U * np.sqrt(s) * D) @ R)
-    found = {one.name: one.condition for one in parametrizations(own, others)}
+    found = {one.name: one.condition for one in parametrizations(own.second, others.second)}
     scales = {"balanced": D, "items_orthonormal": D / s**0.5, "users_orthonormal": D * s**0.5}
     for name, scale in scales.items():
         assert found[name] == pytest.approx(scale.max() / scale.min())
     constant = moments_of(np.ones((5, 4)))
-    singular = {one.name: one.condition for one in parametrizations(own, constant)}
+    singular = {one.name: one.condition for one in parametrizations(own.second, constant.second)}
     assert singular["users_orthonormal"] is None
     assert singular["balanced"] is None
 

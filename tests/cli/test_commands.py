@@ -205,7 +205,7 @@ def test_compare_of_shuffled_labels_exits_with_one(files, tmp_path, capsys):
         *("--label-column", "kind", "--rank", 6, "--measures", "dot", "--out", tmp_path / "c"),
     )
     assert status == 1  # the answer is no
-    assert conclusion_of(out).startswith("No measure recovers these labels: ")
+    assert conclusion_of(out).startswith("It is not shown that a measure recovers these labels: ")
 
 
 def test_compare_of_vectors_by_labels_and_pairs(tmp_path, capsys):
@@ -498,7 +498,7 @@ def test_compare_baskets_by_department(tmp_path, capsys):
         *("--labels", folder / "completejourney_products.csv.gz", "--out", tmp_path),
     )
     assert status == 1, err
-    assert conclusion_of(out).startswith("No measure recovers these labels: ")
+    assert conclusion_of(out).startswith("It is not shown that a measure recovers these labels: ")
 
 
 @pytest.mark.long

@@ -165,24 +165,6 @@ def test_rank_finds_a_real_lead_and_tests_chance():
     assert " of m3, chance has 0.000, the lead is " in none.conclusion
 
 
-def test_balanced_estimate_weights_classes_equally():
-    random = np.random.default_rng(3)
-    values, classes = random.random((3, 50)), np.repeat([0, 1, 2], [40, 8, 2])
-    estimate = bootstrap.balanced_estimate(values, classes)
-    weights = random.integers(0, 3, (4, 50)).astype(float)
-    weights[1, classes == 2] = 0
-    for row, found in zip(weights, estimate(weights, [2, 0]), strict=True):
-        present = [c for c in range(3) if row[classes == c].any()]
-        for place, number in enumerate((2, 0)):
-            truth = np.mean(
-                [
-                    np.average(values[number][classes == c], weights=row[classes == c])
-                    for c in present
-                ]
-            )
-            assert found[place] == pytest.approx(truth)
-
-
 def test_label_task_of_some_items_ranks_no_others():
     rng = np.random.default_rng(4)
     rows, labels = rng.standard_normal((90, 4)), rng.integers(0, 3, 90)
@@ -191,8 +173,21 @@ def test_label_task_of_some_items_ranks_no_others():
     others = ~np.isin(np.arange(90), some.queries)
     same = LabelTask(np.where(others, -1, labels), np.full(90, True), rng)
     found, expected = (task.score(Candidate("cosine"), Embeddings(rows)) for task in (some, same))
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(found[:-1], expected[:-1], strict=True):
         np.testing.assert_array_equal(one, other)
+    for one, other in zip(found.ranking, expected.ranking, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_label_task_draws_queries_per_label_and_weights_them():
+    rng = np.random.default_rng(4)
+    rows, labels = rng.standard_normal((2400, 4)), np.arange(2400) % 24 // 23  # 100 are of label 1
+    task = LabelTask(labels, np.full(2400, True), rng)
+    assert np.bincount(labels[task.queries]).tolist() == [900, 100]
+    found = task.score(Candidate("cosine"), Embeddings(rows))
+    mean = task.evaluation([found]).estimate(np.ones((1, 1000)), [0])[0, 0]
+    of_label = [found.map_at_r[labels[task.queries] == label].mean() for label in (0, 1)]
+    assert mean == pytest.approx((2300 * of_label[0] + 100 * of_label[1]) / 2400)
 
 
 def test_label_task_precision_counts_ties_in_part():
@@ -224,7 +219,7 @@ def test_rare_labels_are_recovered_per_class():
     assert "better than by chance locally (precision@10 per class" in found.conclusion
     assert found.rows[0].other_scores["accuracy"] < 0.99
     base = (11 / 599 + 587 / 599) / 2
-    assert found.chance_level["precision@10 per class"] == pytest.approx(base)
+    assert found.chance_level["precision@10 per class"] == pytest.approx(base, abs=0.01)
 
 
 def test_labels_of_scattered_groups_are_recovered_locally():
@@ -247,13 +242,13 @@ def test_labels_of_scattered_groups_are_recovered_locally():
 @pytest.mark.long
 def test_shuffled_labels_are_rarely_accepted():
     accepted = 0
-    for seed in range(60):
+    for seed in range(100):
         random = np.random.default_rng(seed)
         rows, _ = blobs(500, d=10, seed=seed)
         sizes = ([10, 490], [20, 480], [125] * 4)[seed % 3]
         labels = random.permutation(np.repeat(np.arange(len(sizes)), sizes))
         accepted += compare_vectors(rows, labels, measures=["dot", "centered_cosine"]).beats_chance
-    assert accepted <= 7  # 5 % of 60 are 3; a binomial exceeds 7 in 1 % of cases
+    assert accepted <= 2  # 0.5 % of 100 are expected
 
 
 def test_compare_vectors_recommends_centring():
@@ -273,7 +268,7 @@ def test_compare_vectors_rejects_shuffled_labels():
     found = compare_vectors(rows, shuffled)
     assert not found.beats_chance
     assert found.recommended is None
-    assert found.conclusion.startswith("No measure recovers these labels: ")
+    assert found.conclusion.startswith("It is not shown that a measure recovers these labels: ")
 
 
 @pytest.mark.slow

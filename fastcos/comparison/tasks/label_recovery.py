@@ -2,8 +2,8 @@
 
 Recovery has two meanings. Globally, pairs of one label score higher than pairs of two: AUC.
 Locally, the nearest neighbours share the label: precision@10. Labels of several groups each may be
-recovered locally alone. Both tests weight all classes equally, since a vote or a mean over items
-would only speak of the commonest class.
+recovered locally alone. Both are tested by permutations of the labels, as in an audit, and weight
+all labels equally; a label may also be shown to be recovered by itself.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.comparison.bootstrap import (
-    ChanceTest,
-    Evaluation,
-    balanced_estimate,
-    mean_estimate,
-)
+from fastcos.comparison.bootstrap import Evaluation, Outcome, mean_estimate
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.scoring import raw_score_blocks
 from fastcos.kernels import label_ranks
 from fastcos.metrics import uncompiled
+from fastcos.metrics.label_permutation import (
+    SIGNIFICANT,
+    BestTest,
+    Ranking,
+    doubled_ranks,
+    draw_per_label,
+    permute_labels,
+)
 from fastcos.metrics.labelled import as_shared_labels
 from fastcos.validation import Floats, Integers
 
@@ -32,6 +35,8 @@ N_QUERIES = 1000
 N_VOTERS = 10
 # groups of columns for each voter: so that about one column in twenty more than the voters is kept
 N_GROUPS = 20
+# queries whose scores of each other are ranked for the test over all pairs: 0.2 MB a candidate
+N_UNITS = 300
 
 
 class LabelScores(NamedTuple):
@@ -47,16 +52,21 @@ class LabelScores(NamedTuple):
         Share of the ten nearest that have its label; of equally near ones each counts in part.
     accuracy : ndarray, float64
         1 if the ten nearest vote for its label, else 0.
+    ranking : Ranking
+        Of places in the pool, for the tests.
     """
 
     map_at_r: Floats
     auc: Floats
     precision: Floats
     accuracy: Floats
+    ranking: Ranking
 
 
 class LabelTask:
     """Rank all labelled items, or n_items of them, for some labelled query items.
+
+    names: of the labels, by number.
 
     Attributes
     ----------
@@ -70,16 +80,28 @@ class LabelTask:
         present: npt.NDArray[np.bool_],
         random: np.random.Generator,
         n_items: int | None = None,
+        *,
+        names: Sequence[str] | None = None,
     ) -> None:
         self._pool = np.flatnonzero((codes >= 0) & present)
         if n_items is not None and n_items < len(self._pool):
             self._pool = np.sort(random.choice(self._pool, n_items, replace=False))
         self._codes = as_shared_labels("labels", codes[self._pool])
+        self._names = [
+            str(code) if names is None else names[code] for code in np.unique(codes[self._pool])
+        ]
         self._sizes = validation.read_only(np.bincount(self._codes).astype(np.int64))
         able = np.flatnonzero(self._sizes[self._codes] > 1)
-        places = np.sort(random.permutation(able)[:N_QUERIES])
+        # as many of each label as there are, so that rare labels have queries
+        places = able[draw_per_label(self._codes[able], N_QUERIES, random)]
         self._places = validation.read_only(places.astype(np.int64))
         self.queries = self._pool[places]
+        drawn = np.bincount(self._codes[places], minlength=len(self._sizes))
+        self._stands_for = (self._sizes / np.maximum(drawn, 1))[self._codes[places]]
+        self._units = draw_per_label(self._codes[places], N_UNITS, random)
+        # equally near items are listed in an order that labels do not follow
+        self._order = random.permutation(len(self._pool))
+        self._seed = int(random.integers(2**32))
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> LabelScores:
         """Score a measure, fitted to all items, on the ranked lists of the queries."""
@@ -88,7 +110,9 @@ class LabelTask:
         n = len(self.queries)
         auc, average = parallel.unfilled(n, np.float64), parallel.unfilled(n, np.float64)
         voted, precision = parallel.unfilled(n, np.int64), np.empty(n)
+        of_units = np.empty((len(self._units),) * 2)
         k = min(N_VOTERS, len(self._pool) - 1)
+        lists = np.empty((n, k), np.int64)
         for part, scores in raw_score_blocks(measure, rows, self.queries, self._pool):
             owns = self._places[part]
             if uncompiled.takes(label_ranks.score_label_ranks, *scores.shape):
@@ -101,71 +125,87 @@ class LabelTask:
                     validation.read_only(scores), owns, self._codes, self._sizes, k, auc[part],
                     average[part], voted[part],
                 )  # fmt: skip
-            precision[part] = _precisions(scores, self._codes, owns, k)
+            here = np.flatnonzero((self._units >= part.start) & (self._units < part.stop))
+            of_units[here] = scores[np.ix_(self._units[here] - part.start,
+                                           self._places[self._units])]  # fmt: skip
+            precision[part], lists[part] = self._nearest(scores, owns, k)
         right = voted == self._codes[self._places]
-        return LabelScores(average, auc, precision, right.astype(np.float64))
+        ranking = Ranking(lists, doubled_ranks(of_units))
+        return LabelScores(average, auc, precision, right.astype(np.float64), ranking)
 
     def evaluation(self, scores: Sequence[LabelScores]) -> Evaluation:
         """Ranked by MAP@R; the best must exceed chance among its ten nearest or in its AUC."""
-        values = LabelScores(*(np.stack(score) for score in zip(*scores, strict=True)))
-        map_at_r, auc, precision, accuracy = map(mean_estimate, values)
-        _, classes = np.unique(self._codes[self._places], return_inverse=True)
-        # the share of its label among all other items
-        base = (self._sizes[self._codes[self._places]] - 1) / (len(self._pool) - 1)
+        *values, rankings = zip(*scores, strict=True)
+        map_at_r, auc, precision, accuracy = (
+            mean_estimate(np.stack(of_score), self._stands_for) for of_score in values
+        )
         return Evaluation(
             task="which items have the same label",
             unit="items",
             n_units=len(self.queries),
             score="MAP@R",
             estimate=map_at_r,
-            tests=(
-                ChanceTest(
-                    "precision@10 per class",
-                    balanced_estimate(values.precision, classes),
-                    balanced_estimate(base[None], classes),
-                    "chance has",
-                    "locally",
-                ),
-                ChanceTest(
-                    "AUC per class",
-                    balanced_estimate(values.auc, classes),
-                    balanced_estimate(np.full((1, len(base)), 0.5), classes),
-                    "chance has",
-                    "globally",
-                ),
-            ),
+            tests=(),
             other_scores={"AUC": auc, "P@10": precision, "accuracy": accuracy},
-            failure="No measure recovers these labels",
+            failure="It is not shown that a measure recovers these labels",
             success="The labels are recovered better than by chance",
+            outcomes=_outcomes(
+                permute_labels(
+                    rankings, self._places, self._places[self._units], self._codes,
+                    self._names, np.random.default_rng(self._seed),
+                )
+            ),
+        )  # fmt: skip
+
+    def _nearest(self, scores: Floats, owns: Integers, k: int) -> tuple[Floats, Integers]:
+        """Share of own's label among the k best columns of scores (b, m), own left out; those.
+
+        Columns that tie at the k-th score share the places that are left. Scores of own are
+        overwritten.
+        """
+        n, m = scores.shape
+        scores[np.arange(n), owns] = -np.inf
+        # the k-th of the maxima of groups of columns is a lower bound of the k-th score; to
+        # partition all columns took 5 times as long
+        n_groups = min(m, N_GROUPS * k)
+        grouped = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
+        bounds = np.partition(grouped, n_groups - k, axis=1)[:, n_groups - k]
+        found = np.flatnonzero(scores >= bounds[:, np.newaxis])  # 25 times as fast as nonzero
+        (query, column), candidates = np.divmod(found, m), scores.ravel()[found]
+        order = np.lexsort((self._order[column], -candidates, query))
+        firsts = np.cumsum(counts := np.bincount(query, minlength=n)) - counts
+        least = candidates[order][firsts + k - 1][query]
+        codes = self._codes
+        same, above, equal = (
+            codes[column] == codes[owns][query],
+            candidates > least,
+            candidates == least,
         )
 
+        def count(flags: npt.NDArray[np.bool_]) -> Integers:
+            return np.bincount(query, flags, n)
 
-def _precisions(scores: Floats, codes: Integers, owns: Integers, k: int) -> Floats:
-    """Share of own's label among the k best columns of scores (b, m), own left out.
+        tied = (k - count(above)) * count(equal & same) / count(equal)
+        shares: Floats = (count(above & same) + tied) / k
+        return shares, column[order][firsts[:, None] + np.arange(k)]
 
-    Columns that tie at the k-th score share the places that are left. Scores of own are
-    overwritten.
-    """
-    n, m = scores.shape
-    scores[np.arange(n), owns] = -np.inf
-    # the k-th of the maxima of groups of columns is a lower bound of the k-th score; to partition
-    # all columns took 5 times as long
-    n_groups = min(m, N_GROUPS * k)
-    grouped = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
-    bounds = np.partition(grouped, n_groups - k, axis=1)[:, n_groups - k]
-    found = np.flatnonzero(scores >= bounds[:, np.newaxis])  # 25 times as fast as nonzero
-    (query, column), candidates = np.divmod(found, m), scores.ravel()[found]
-    order, counts = np.lexsort((-candidates, query)), np.bincount(query, minlength=n)
-    least = candidates[order][np.cumsum(counts) - counts + k - 1][query]
-    same, above, equal = (
-        codes[column] == codes[owns][query],
-        candidates > least,
-        candidates == least,
-    )
 
-    def count(flags: npt.NDArray[np.bool_]) -> Integers:
-        return np.bincount(query, flags, n)
-
-    tied = (k - count(above)) * count(equal & same) / count(equal)
-    shares: Floats = (count(above & same) + tied) / k
-    return shares
+def _outcomes(best: BestTest) -> list[Outcome]:
+    """The tests among neighbours and over all pairs; a single label where these fail."""
+    test = best.test
+    rows = [
+        ("precision@10 per class", test.precision, test.chance, best.of_neighbors,
+         test.precision_p, "locally"),
+        ("AUC per class", test.auc, 0.5, best.of_pairs, test.auc_p, "globally"),
+    ]  # fmt: skip
+    outcomes = [
+        Outcome(score, value, chance, candidate, p <= SIGNIFICANT,
+                f"p = {p:.2g} for the best of all", "chance has", scope)
+        for score, value, chance, candidate, p, scope in rows
+    ]  # fmt: skip
+    if not test.shown or min(test.auc_p, test.precision_p) <= SIGNIFICANT:
+        return outcomes
+    label, candidate = test.classes[0], best.of_classes[0]
+    single = Outcome(f"precision@10 of {label.label}", label.precision, label.chance, candidate,
+                     True, f"p = {label.p:.2g}", "chance has", "for single labels")  # fmt: skip
+    return [single, *outcomes]

@@ -1,0 +1,76 @@
+"""Weight decay on both sides is asked for, and recognised in the factors that it leaves."""
+
+import numpy as np
+import pytest
+
+import fastcos
+
+
+@pytest.fixture(scope="module")
+def als_wr():
+    """Factors of 4 dimensions of ratings of which half are missing, decay weighted by counts.
+
+    Alternating least squares with λ n_u |p_u|² + λ m_i |q_i|² (Zhou et al. 2008), to convergence.
+    """
+    rng = np.random.default_rng(0)
+    n, p, d, decay = 60, 40, 4, 0.05
+    ratings = rng.standard_normal((n, 3)) @ rng.standard_normal((3, p))
+    given = rng.random((n, p)) < rng.uniform(0.2, 1, (n, 1)) * rng.uniform(0.3, 1, p)
+    P, Q = rng.standard_normal((n, d)), rng.standard_normal((p, d))
+
+    def solve(rated, mask, others):
+        return np.stack(
+            [
+                np.linalg.solve(
+                    others[on].T @ others[on] + decay * on.sum() * np.eye(d), others[on].T @ row[on]
+                )
+                for row, on in zip(rated, mask, strict=True)
+            ]
+        )
+
+    for _ in range(3000):
+        P = solve(ratings, given, Q)
+        Q = solve(ratings.T, given.T, P)
+    return P, Q, given.sum(axis=1), given.sum(axis=0)
+
+
+def test_weighted_decay_equals_weighted_grams(als_wr):
+    P, Q, activity, popularity = als_wr
+    left, right = (rows.T @ (counts[:, None] * rows) for rows, counts in
+                   ((P, activity), (Q, popularity)))  # fmt: skip
+    np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4 * np.abs(left).max())
+
+
+def test_audit_recognises_weighted_decay(als_wr):
+    P, Q, activity, popularity = als_wr
+    found = fastcos.audit(Q, P, popularity=popularity, activity=activity, k=3)
+    assert found.parametrization == "balanced_by_counts"
+    assert "weighted by interactions, as weight decay on both leaves them" in found.verdict
+    D = np.geomspace(1, 1.5, 4)
+    other = fastcos.audit(Q / D, P * D, popularity=popularity, activity=activity, k=3)
+    assert other.parametrization is None
+    # decay on both sides is asked first, whatever the factors show
+    assert "--weight-decay" in other.advice[0]
+    assert "Weight decay on both sides would have fixed the scale" in other.verdict
+    row = next(one for one in other.parametrizations if one.name == "balanced_by_counts")
+    assert row.condition == pytest.approx(1.5, rel=0.01)
+
+
+def test_audit_says_what_balanced_factors_mean():
+    rng = np.random.default_rng(1)
+    form = fastcos.canonicalize(rng.standard_normal((80, 5)), rng.standard_normal((50, 5)))
+    found = fastcos.audit(form.items, form.users, k=3, trained_on="dot")
+    assert found.parametrization == "balanced"
+    assert "But both sides have the same Gram matrix, as weight decay on both" in found.verdict
+    decided = fastcos.audit(form.items, form.users, k=3, trained_on="dot", weight_decay="not both")
+    assert "Gram" not in decided.verdict
+
+
+def test_activity_needs_users_and_popularity(als_wr):
+    P, Q, activity, popularity = als_wr
+    with pytest.raises(ValueError, match="activity"):
+        fastcos.audit(Q, popularity=popularity, activity=activity, k=3)
+    with pytest.raises(ValueError, match="activity"):
+        fastcos.audit(Q, P, activity=activity, k=3)
+    with pytest.raises(ValueError, match="counts"):
+        fastcos.audit(Q, P, popularity=-popularity, activity=activity, k=3)
