@@ -3,7 +3,7 @@
 The script of the page, explore.js, computes every cosine and score from the factors.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from fastcos.comparison import Comparison
 from fastcos.linalg import column_stats
 from fastcos.metrics.labelled import check_same_length
 from fastcos.neighbors.search import top_k
-from fastcos.plots.html.frame import boundaries, encoded, framed_page
+from fastcos.plots.html.frame import encoded, framed_page, item_fields
 from fastcos.rescaling import CONDITION, as_condition, query_metric, rescalings
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
@@ -29,11 +29,12 @@ _SPAN = 1
 _REST = 6500
 # users whose predictions are shown
 _N_EXAMPLES = 3
-# what the replay says, in the order of the paper: its two special cases, then its end of 2.3
+# what the replay says, in its order: the two special cases of the paper around I, its end of 2.3,
+# its remedies, its other model
 _SENTENCES = {
-    "identity": "D = I is the symmetric solution (Eq. 5). Nothing in the training prefers it.",
     "orthonormal": "D = S^1/2 is the paper's first special case: items are singular vectors alone. "
     "With all dimensions, an item would be similar to itself only.",
+    "identity": "D = I is the symmetric solution (Eq. 5). Nothing in the training prefers it.",
     "weights": "D = S^-1/2 is the second special case: the cosines compare rows of W = AB'.",
     "balanced": "D = Σ^-1/2 scales Eq. 1 as Eq. 2 scales its solution (end of section 2.3).",
     "data": "D = S^1/2 Σ^-1 compares columns of the data, as recommenders by a truncated SVD do.",
@@ -62,7 +63,59 @@ _NAMED_OF_ITEMS: tuple[dict[str, Any], ...] = (
     {"name": "users' scale", "formula": "P^-1", "a": 0, "b": -1,
      "sentence": "D = P^-1: each dimension counts as much as the users vary in it."},
 )  # fmt: skip
-_TOUR = ("orthonormal", "identity", "weights", "balanced", "data", "smoothed", "eq2")
+# what the texts of both pages share: data for the script, and sentences to open
+_DATA = {"span": _SPAN, "rest": _REST}
+_METHOD = (
+    "The query metric is the correlation over users of predicted scores. No D changes it.",
+    "The address keeps the state: copy it to share what you see.",
+)
+_FIGURE_DATA = {
+    "symbols": ["S", "Σ"],
+    "background": "AUC",
+    "replay": "Replay the paper",
+    "fixedNote": "Both are computed here from the factors A D and B D⁻¹. The loss is that of "
+    "Eq. 1; predictions are the three highest of X A B'.",
+}
+_FIGURE_TEXTS = {
+    "name": "After Figure 1 of Steck, Ekanadham and Kallus (2024), arXiv:2403.05440",
+    "headline": "One model, one loss, and cosines that are whatever D makes them.",
+    "span": str(_SPAN),
+    "pad_label": "D = Sᵃ Σᵇ: exponent a from left to right, b from bottom to top",
+    "axis_a": "exponent a of S",
+    "axis_b": "exponent b of Σ",
+    "as_given": "under D = I",
+    "certified_note": "",
+    "map_caption": "Cosines of all pairs of items, by label, then by descending popularity.",
+}
+_FIGURE_METHOD = (
+    "S = σ²/(σ²+λ) is the share of each direction that Eq. 1 keeps, Σ holds the singular values of "
+    "the interactions. Items are V S^1/2 D^-1.",
+    "AUC: the probability that two items of one label have a larger cosine than two of different "
+    "labels; 0.5 is chance level. MAP@R: how much of each item's label stands at the top of its "
+    "list. Accuracy: the ten nearest vote for the label.",
+    "Other ranks are the first columns of the same decomposition; other λ change S. λ of Eq. 2 "
+    "moves with it, so that both have their knee at the same singular value.",
+)
+_ITEMS_DATA = {"symbols": ["Q", "P"], "replay": "Replay"}
+_ITEMS_TEXTS = {
+    "headline": "The predictions stay. Do the neighbours?",
+    "span": str(_SPAN),
+    "pad_label": "D = Qᵃ Pᵇ: exponent a from left to right, b from bottom to top",
+    "axis_a": "a, items' norms",
+    "axis_b": "b, users' norms",
+    "as_given": "as trained",
+    "certified_note": "✓ certified: no rescaling of condition κ removes it. ✗ one does. "
+    "? not known. The number: the smallest κ found that removes it.",
+}
+_ITEMS_METHOD = (
+    "Q and P hold the norms of the columns of the items and of the users. The condition κ of D is "
+    "its largest entry over its smallest.",
+    "Neighbours are those among the items of this page. A certificate is a proof; an attack is a D "
+    "that was found; between the two nothing is known.",
+)
+_WITHOUT_USERS = (
+    "Without users the page has no predictions, no query metric and no P: give --users."
+)
 
 
 def figure_page(
@@ -104,23 +157,12 @@ def figure_page(
     rank = len(model.singular_values_)
     examples = _example_users(X)
     components = model.components_.astype(np.float64)
-    named = [
-        {"name": one.name, "formula": one.rescaling.formula, "a": one.rescaling.shrinkage,
-         "b": one.rescaling.spectrum, "sentence": _SENTENCES[one.name]}
-        for one in rescalings()
-    ]  # fmt: skip
-    named.append(
-        {"name": "eq2", "formula": "unique", "unique": True, "sentence": _SENTENCES["eq2"]}
-    )
-    named.sort(key=lambda one: _TOUR.index(str(one["name"])))
     decay, strength = comparison.parameters["weight_decay"], comparison.parameters["regularization"]
     data = {
         "kind": "paper",
         "item": 0,
-        "background": "AUC",
-        "names": [f"item {number}" for number in order.tolist()],
         "given": order.tolist(),
-        **_label_fields(labels, order, [f"cluster {c}" for c in range(_n_classes(labels))]),
+        **item_fields(order, None, None if labels is None else [f"cluster {c}" for c in labels]),
         "width": rank,
         "rows": encoded(components.T[order]),
         "sigma": model.singular_values_.tolist(),
@@ -130,45 +172,33 @@ def figure_page(
         ),
         "decay": decay,
         "ranks": sorted({rank, *(k for k in _RANKS if k < rank)}),
-        "symbols": ["S", "Σ"],
-        "span": _SPAN,
         "total": float(np.square(X.data, dtype=np.float64).sum()),
         "mean": (components @ column_stats.means(X)).tolist(),
         "users": n,
         "examples": [(components @ X[[user]].toarray()[0]).tolist() for user in examples],
         "exampleNames": [f"user {user}" for user in examples],
-        "named": named,
-        "replay": "Replay the paper",
-        "rest": _REST,
-        "fixedNote": "Both are computed here from the factors A D and B D⁻¹. The loss is that of "
-        "Eq. 1; predictions are the three highest of X A B'.",
+        "named": _named_of_the_paper(),
+        **_FIGURE_DATA,
+        **_DATA,
     }
-    texts = {
-        "name": "After Figure 1 of Steck, Ekanadham and Kallus (2024), arXiv:2403.05440",
-        "headline": "One model, one loss, and cosines that are whatever D makes them.",
-        "summary": f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} of Eq. 1. "
-        f"D = Sᵃ Σᵇ multiplies the latent dimensions of the users and divides those of the "
-        "items. Training does not determine it. Move it.",
-        "span": str(_SPAN),
-        "pad_label": "D = Sᵃ Σᵇ: exponent a from left to right, b from bottom to top",
-        "axis_a": "exponent a of S",
-        "axis_b": "exponent b of Σ",
-        "as_given": "under D = I",
-        "certified_note": "",
-        "map_caption": "Cosines of all pairs of items, by label, then by descending popularity.",
-    }
-    method = (
-        "S = σ²/(σ²+λ) is the share of each direction that Eq. 1 keeps, Σ holds the singular "
-        "values of the interactions. Items are V S^1/2 D^-1.",
-        "AUC: the probability that two items of one label have a larger cosine than two of "
-        "different labels; 0.5 is chance level. MAP@R: how much of each item's label stands at the "
-        "top of its list. Accuracy: the ten nearest vote for the label.",
-        "Other ranks are the first columns of the same decomposition; other λ change S. λ of Eq. 2 "
-        "moves with it, so that both have their knee at the same singular value.",
-        "The query metric is the correlation over users of predicted scores. No D changes it.",
-        "The address keeps the state: copy it to share what you see.",
+    summary = (
+        f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} of Eq. 1. D = Sᵃ Σᵇ "
+        "multiplies the latent dimensions of the users and divides those of the items. Training "
+        "does not determine it. Move it."
     )
+    texts = {**_FIGURE_TEXTS, "summary": summary}
+    method = (*_FIGURE_METHOD, *_METHOD)
     return framed_page("explore", "D in your hands", texts, method, data, provenance)
+
+
+def _named_of_the_paper() -> list[dict[str, Any]]:
+    """The named D and the solution of Eq. 2, in the order of the replay."""
+    found = {one.name: one.rescaling for one in rescalings()}
+    forms: dict[str, dict[str, Any]] = {
+        name: {"formula": D.formula, "a": D.shrinkage, "b": D.spectrum} for name, D in found.items()
+    }
+    forms["eq2"] = {"formula": "unique", "unique": True}
+    return [{"name": name, **forms[name], "sentence": text} for name, text in _SENTENCES.items()]
 
 
 def items_page(
@@ -252,58 +282,38 @@ def items_page(
     shown, note = _shown_items(p, most, popularity, rows)
     first = int(shown[0])
     if codes is not None:
+        labels = [
+            None if code < 0 else label for code, label in zip(codes.tolist(), labels, strict=True)
+        ]
         # unlabelled items come last
         group = np.where(codes[shown] < 0, codes.max() + 1, codes[shown])
         shown = shown[np.argsort(group, kind="stable")]
     chosen = memmap.take_rows("items", given, shown).astype(np.float32)
     validation.check_scorable("items", chosen, chosen)
-    k = min(_K, len(shown) - 1)
     own = None if users is None else _column_norms(users)
     data = {
         "kind": "items",
         "item": shown.tolist().index(first),
-        "background": "overlap with the trained neighbours" if codes is None else "AUC",
-        "names": [f"item {i}" if names is None else names[i] for i in shown.tolist()],
         "given": shown.tolist(),
-        **_label_fields(codes, shown, _class_names(labels, codes)),
+        **item_fields(shown, names, labels),
         "width": d,
         "rows": encoded(chosen),
         "axes": [_logarithms(_column_norms(chosen)), None if own is None else _logarithms(own)],
-        "symbols": ["Q", "P"],
-        "span": _SPAN,
-        **_certificates(chosen, k, condition),
-        **_of_users(chosen, users, k),
+        **_certificates(chosen, min(_K, len(shown) - 1), condition),
+        **_of_users(chosen, users, min(_K, len(shown) - 1)),
+        "background": "overlap with the trained neighbours" if codes is None else "AUC",
         "named": [one for one in _NAMED_OF_ITEMS if users is not None or one["b"] == 0],
-        "replay": "Replay",
-        "rest": _REST,
-        "fixedNote": "Predictions are dot products, computed here from the users D and the items "
-        "D⁻¹."
-        if users is not None
-        else "Without users the page has no predictions, no query metric and no P: give --users.",
+        **_ITEMS_DATA,
+        **_DATA,
     }
     texts = {
+        **_ITEMS_TEXTS,
         "name": f"Neighbours of {name} under rescalings",
-        "headline": "The predictions stay. Do the neighbours?",
         "summary": f"{note} D multiplies the dimensions of the users and divides those of the "
         "items: no dot product changes, and cosines do.",
-        "span": str(_SPAN),
-        "pad_label": "D = Qᵃ Pᵇ: exponent a from left to right, b from bottom to top",
-        "axis_a": "a, items' norms",
-        "axis_b": "b, users' norms",
-        "as_given": "as trained",
-        "certified_note": "✓ certified: no rescaling of condition κ removes it. ✗ one does. "
-        "? not known. The number: the smallest κ found that removes it.",
-        "map_caption": "Cosines of all pairs of items"
-        + (", by label." if codes is not None else "."),
+        "map_caption": f"Cosines of all pairs of items{'' if codes is None else ', by label'}.",
     }
-    method = (
-        "Q and P hold the norms of the columns of the items and of the users. The condition κ of D "
-        "is its largest entry over its smallest.",
-        "Neighbours are those among the items of this page. A certificate is a proof; an attack is "
-        "a D that was found; between the two nothing is known.",
-        "The query metric is the correlation over users of predicted scores. No D changes it.",
-        "The address keeps the state: copy it to share what you see.",
-    )
+    method = (*_ITEMS_METHOD, *_METHOD)
     return framed_page("explore", f"Rescalings of {name}", texts, method, data, provenance)
 
 
@@ -343,7 +353,7 @@ def _certificates(rows: Any, k: int, condition: float) -> dict[str, Any]:
 def _of_users(rows: Any, users: Any, k: int) -> dict[str, Any]:
     """Example users, and neighbours by the query metric."""
     if users is None:
-        return {"examples": [], "exampleNames": [], "query": None}
+        return {"examples": [], "exampleNames": [], "query": None, "fixedNote": _WITHOUT_USERS}
     n = len(users)
     places = sorted({(n * i) // (_N_EXAMPLES + 1) for i in range(1, _N_EXAMPLES + 1)})
     examples = memmap.take_rows("users", users, np.array(places)).astype(np.float64)
@@ -351,6 +361,8 @@ def _of_users(rows: Any, users: Any, k: int) -> dict[str, Any]:
     return {
         "examples": examples.tolist(),
         "exampleNames": [f"user {place}" for place in places],
+        "fixedNote": "Predictions are dot products, computed here from the users D and the items "
+        "D⁻¹.",
         "query": {
             "lists": found.indices.tolist(),
             "scores": [round(score, 6) for score in found.scores.ravel().tolist()],
@@ -371,35 +383,9 @@ def _logarithms(norms: Floats) -> list[float]:
     return np.log(np.where(norms > 0, norms, 1.0)).tolist()  # type: ignore[no-any-return]
 
 
-def _class_names(labels: Any, codes: Integers | None) -> list[str]:
-    """Names of the labels by code."""
-    if codes is None:
-        return []
-    names = {code: str(label) for code, label in zip(codes.tolist(), labels, strict=True)}
-    return [names[code] for code in range(int(codes.max()) + 1)]
-
-
-def _n_classes(labels: Integers | None) -> int:
-    return 0 if labels is None else int(labels.max()) + 1
-
-
 def _example_users(X: Any) -> list[int]:
     """Users with about as many interactions as the quartiles: few, some and many."""
     sizes = np.diff(X.indptr)
     order = np.argsort(sizes, kind="stable")
     places = (len(order) * np.arange(1, _N_EXAMPLES + 1)) // (_N_EXAMPLES + 1)
     return list(dict.fromkeys(order[places].tolist()))
-
-
-def _label_fields(
-    labels: Integers | None, order: Integers, classes: Sequence[str]
-) -> dict[str, Any]:
-    """Labels of the items in their order, names of the labels, and where the label changes."""
-    if labels is None:
-        return {"labels": None, "classes": None, "boundaries": []}
-    shown = labels[order]
-    return {
-        "labels": shown.tolist(),
-        "classes": list(classes),
-        "boundaries": boundaries(shown),
-    }

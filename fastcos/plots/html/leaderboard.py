@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastcos.comparison import Candidate, Leaderboard, LeaderboardRow
-from fastcos.plots.html.frame import boundaries, encoded, framed_page
+from fastcos.plots.html.frame import boundaries, encoded, framed_page, item_fields
 from fastcos.plots.html.svg import draw
 from fastcos.reports import Section
 from fastcos.reports.markup import joined
@@ -73,6 +73,7 @@ def leaderboard_page(
     found = [leaderboard.examples[one].neighbors for one in rows if one in leaderboard.examples]
     used = np.unique(np.concatenate([items, *(lists.ravel() for lists in found)]))
     place = {number: at for at, number in enumerate(used.tolist())}
+    fields = item_fields(used, names, labels)
     tests, chance = leaderboard.chance_level, leaderboard.chance_level.get(leaderboard.score)
     data = {
         "score": leaderboard.score,
@@ -83,8 +84,9 @@ def leaderboard_page(
         if leaderboard.recommended is None
         else rows.index(leaderboard.recommended),
         "rows": [_row(row, leaderboard, row.candidate in best, place) for row in shown],
-        "items": [place[number] for number in items.tolist()],
-        **_names(used, items, names, labels),
+        "items": (places := [place[number] for number in items.tolist()]),
+        **fields,
+        "boundaries": [] if labels is None else boundaries([fields["labels"][at] for at in places]),
         "mapNote": f"Scores between {len(items)} items"
         + (", by label" if labels is not None else "")
         + ", coloured by rank: the lowest blue, the highest red. Click a row to choose its item.",
@@ -156,21 +158,3 @@ def _row(
             ],
         }
     return written
-
-
-def _names(used: Any, items: Any, names: Any, labels: Any) -> dict[str, Any]:
-    """Names and labels of the items that the page mentions, and where the label changes."""
-    shown = [f"item {j}" if names is None else str(names[j]) for j in used.tolist()]
-    if labels is None:
-        return {"names": shown, "labels": None, "classes": None, "boundaries": []}
-    known = {j: str(labels[j]) for j in used.tolist() if labels[j] is not None}
-    classes = sorted(set(known.values()))
-    code = {label: number for number, label in enumerate(classes)}
-    codes = {j: code[known[j]] if j in known else -1 for j in used.tolist()}
-    of_items = np.array([codes[j] for j in items.tolist()])
-    return {
-        "names": shown,
-        "labels": list(codes.values()),
-        "classes": classes,
-        "boundaries": boundaries(of_items),
-    }
