@@ -246,6 +246,7 @@ def table(rows):
     head = ["data", "model", "decay", "κ, median (lowest to highest)", "overlap as given",
             "after the best linear map", "by the query metric", "pairs"]  # fmt: skip
     out = ["| " + " | ".join(head) + " |", "|---|---|---|" + "---:|" * (len(head) - 3)]
+    lines: list[list[str]] = []
     for key in dict.fromkeys((row["data"], row["model"], row["decay"]) for row in rows):
         own = [row for row in rows if (row["data"], row["model"], row["decay"]) == key]
         if len(own) < 2:
@@ -254,8 +255,12 @@ def table(rows):
         k = of["kappa"]
         cells = [*key, f"{np.median(k):.3g} ({k.min():.3g} to {k.max():.3g})",
                  *(interval(of[name]) for name in FIELDS[5:]), str(len(own))]  # fmt: skip
-        out.append("| " + " | ".join(cells) + " |")
-    return "\n".join(out)
+        # decays whose runs are equal share a line
+        if lines and [*lines[-1][:2], *lines[-1][3:]] == [*cells[:2], *cells[3:]]:
+            lines[-1][2] += f", or {cells[2].replace(',', '')}"
+        else:
+            lines.append(cells)
+    return "\n".join([*out, *("| " + " | ".join(cells) + " |" for cells in lines)])
 
 
 def main():

@@ -78,8 +78,7 @@ TRAININGS = {
     "cosine, inverse propensities": {"propensity_exponent": 0.5},
 }
 # the lines of the page around the tables
-TABLES = ("temperatures", "table")
-START, END = "<!-- {}: made by examples/which_remedy.py -->", "<!-- end of {} -->"
+START, END = "<!-- table: made by examples/which_remedy.py -->", "<!-- end of table -->"
 
 
 def auc(scores, cluster):
@@ -171,6 +170,11 @@ def remedies(X, cluster, seed):
         made["measure", name] = by_measure
     for name, embed in preprocessed(X).items():
         made["preprocessing", name] = lambda embed=embed: auc_of(embed(), cluster)
+    columns = np.ascontiguousarray(X.T.toarray(), dtype=np.float32)
+    for name, measure in (("cosine", "cosine"), ("correlation", "layer_norm_cosine")):
+        made["no model", f"{name} of columns"] = lambda measure=measure: auc_of(
+            columns, cluster, measure
+        )
     made["after training", "canonicalize"] = lambda: auc_of(canonical_items(model, X), cluster)
     true_rank = LinearMF(TRUE_K, random_state=seed).fit(X)
     true_rank = true_rank.reregularized("dropout", model.default_regularization("dropout"))
@@ -214,7 +218,7 @@ def run(given):
         for seed in range(given.seeds):
             X, cluster, *_ = simulate_interactions(given.users, given.items, random_state=seed)
             for key, score in remedies(X, cluster, seed).items():
-                if seed in found.get(key, {}):
+                if seed in found.get(key, {}) or key[0] not in (given.kinds or key):
                     continue
                 start = time.perf_counter()
                 result = score()
@@ -244,32 +248,24 @@ def table(found):
         mean, width = interval(differences)
         verdict = "=" if abs(mean) <= width else "+" if mean > 0 else "-"
         better = f"{int((differences > 0).sum())} of {len(seeds)}"
-        lines.append((mean, width, verdict, kind, name, values, better))
+        shown = f"`{name}`" if kind == "measure" and name in summaries() else name
+        # one line for remedies that are one by construction, or equal at this precision
+        equal = next((one for one in lines if one[5].round(4).tolist() == values.round(4).tolist()
+                      and one[3] == kind), None)  # fmt: skip
+        if equal is not None and (kind, name) != PLAIN:
+            equal[4].append(shown)
+            continue
+        lines.append((mean, width, verdict, kind, [shown], values, better))
     lines.sort(key=lambda line: -line[0])
     head = ["kind", "remedy", "AUC", "lowest to highest", "against the plain cosine", "better in"]
     out = ["| " + " | ".join(head) + " |", "|---|---|---:|---:|---:|---:|"]
-    for mean, width, verdict, kind, name, values, better in lines:
-        change = (
-            "the reference" if (kind, name) == PLAIN else f"{mean:+.4f} ± {width:.4f} {verdict}"
-        )
-        better = "" if (kind, name) == PLAIN else better
-        shown = f"`{name}`" if kind == "measure" and name in summaries() else name
+    for mean, width, verdict, kind, names, values, better in lines:
+        change = "the reference" if "`cosine`" in names else f"{mean:+.4f} ± {width:.4f} {verdict}"
+        better = "" if "`cosine`" in names else better
+        shown = ", ".join(names)
         out.append(
             f"| {kind} | {shown} | {values.mean():.4f} | {values.min():.3f} to {values.max():.3f} "
             f"| {change} | {better} |"
-        )
-    return "\n".join(out)
-
-
-def temperature_table(found):
-    """Markdown of the trainings by temperature, with the loss that early stopping minimises."""
-    head = ["training", "AUC", "lowest to highest", "held-out loss", "seeds"]
-    out = ["| " + " | ".join(head) + " |", "|---|---:|---:|---:|---:|"]
-    for name in TEMPERATURES:
-        aucs, losses = np.array(list(found["training", name].values())).T
-        out.append(
-            f"| {name} | {aucs.mean():.3f} | {aucs.min():.3f} to {aucs.max():.3f} "
-            f"| {losses.mean():.3f} | {len(aucs)} |"
         )
     return "\n".join(out)
 
@@ -293,21 +289,19 @@ def main():
     parser.add_argument("--items", type=int, default=1_000)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--output", type=Path, default=Path("remedies.csv"))
+    parser.add_argument("--kinds", nargs="+", help="only remedies of these kinds; default: all")
     parser.add_argument("--page", type=Path, help="Markdown file whose table is replaced")
     given = parser.parse_args()
     run(given)
     found = read(given.output)
-    texts = dict(zip(TABLES, (temperature_table(found), table(found)), strict=True))
     size = f"{given.users:,} users, {given.items:,} items, up to {len(found[PLAIN])} seeds"
     made = f"{size}; {machine()}; {time.strftime('%Y-%m-%d', time.gmtime())}."
     if given.page is None:
-        print(*texts.values(), made, sep="\n\n")
+        print(table(found), made, sep="\n\n")
         return
-    page = given.page.read_text()
-    for name, text in texts.items():
-        start, end = START.format(name), END.format(name)
-        before, after = page.partition(start)[0], page.partition(end)[2]
-        page = f"{before}{start}\n\n{text}\n\n{made}\n\n{end}{after}"
+    before, _, rest = given.page.read_text().partition(START)
+    after = rest.partition(END)[2]
+    page = f"{before}{START}\n\n{table(found)}\n\n{made}\n\n{END}{after}"
     given.page.write_text(page)
 
 

@@ -138,7 +138,7 @@ class Audit(Record):
                 "Training chose the scale of the dimensions: the cosine is not arbitrary, but one "
                 f"{one} would replace {replaced:.0%} of the neighbours."
             )
-        return f"One {one} replaces {replaced:.0%} of the {self.k} nearest neighbours or more."
+        return f"One {one} replaces at least {replaced:.0%} of the {self.k} nearest neighbours."
 
     @property
     def is_free(self) -> bool:
