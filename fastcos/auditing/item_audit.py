@@ -8,7 +8,7 @@ from fastcos import metrics, parallel, validation
 from fastcos.auditing import certificates, edges, variants
 from fastcos.auditing.edges import ItemRows
 from fastcos.auditing.label_recovery import search_rescalings
-from fastcos.auditing.records import DECAY, TRAINED_ON, VariantScores
+from fastcos.auditing.records import DECAY, TRAINED_ON, LabelRecovery, VariantScores
 from fastcos.auditing.report import Audit
 from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
@@ -163,25 +163,16 @@ def audit(
     linear = certificates.linear_radii(sample, found, k, n_threads)
     lists = validation.read_only(np.ascontiguousarray(found[:, :k]))
 
-    def draw(rows: Integers, most: int) -> Integers:
-        return np.sort(generator.choice(rows, min(most, len(rows)), replace=False))
-
     indexed, certified, listed = (
-        sample.subset(draw(directed, most))
+        sample.subset(_draw(directed, most, generator))
         for most in (_INDEXED_ROWS, _CERTIFIED_ROWS, _LISTED_ROWS)
     )
-    labelled = recovery = tested = None
+    labelled = tested = recovery = None
     if codes is not None:
-        given = directed[codes[directed] >= 0]
-        numbers = draw(given, _LABELLED_ROWS)
-        if not _have_pairs(codes[numbers]):  # labels of few rows: whole ones instead
-            labels_of_many = np.flatnonzero(np.bincount(codes[given]) > 1)
-            chosen = draw(labels_of_many, _LABELLED_ROWS // 2)
-            numbers = draw(given[np.isin(codes[given], chosen)], _LABELLED_ROWS)
-        labelled = numbers, codes[numbers]
-        rows = memmap.take_rows("items", sample.items, numbers)
-        recovery = search_rescalings(rows, codes[numbers], condition, generator, n_threads)
-        tested = _test_labels(rows, numbers, lists, codes, labels, generator, n_threads)
+        labelled, tested, recovery = _study_labels(
+            sample, lists, codes, label_permutation.label_names(labels), condition, generator,
+            n_threads,
+        )  # fmt: skip
     sensitivity, shares = sensitivity_index(indexed, lists[indexed.rows], n_threads)
     in_random_bases = [
         sensitivity_index(certified, lists[certified.rows], n_threads, generator)[0]
@@ -238,9 +229,39 @@ def _gram_by_counts(rows: validation.Rows, counts: Floats) -> Floats:
     return gram_of(rows, np.zeros(rows.shape[1]), counts / counts.sum())
 
 
-def _have_pairs(codes: Integers) -> bool:
-    """Whether two rows have one label."""
-    return len(np.unique(codes)) < len(codes)
+def _draw(rows: Integers, most: int, generator: np.random.Generator) -> Integers:
+    """At most so many of the rows, ascending."""
+    return np.sort(generator.choice(rows, min(most, len(rows)), replace=False))
+
+
+def _study_labels(
+    sample: ItemRows,
+    lists: Integers,
+    codes: Integers,
+    names: list[str],
+    condition: float,
+    generator: np.random.Generator,
+    n_threads: int | None,
+) -> tuple[variants.Labelled, label_permutation.LabelTest, LabelRecovery]:
+    """Items for the AUC of labels, whether these are recovered, and their AUC under rescalings."""
+    codes = np.where(sample.norms > 0, codes, -1)  # zero rows have no neighbours
+    given = np.flatnonzero(codes >= 0)
+    units = _draw(given, _LABELLED_ROWS, generator)
+    if len(np.unique(codes[units])) == len(units):  # labels of few rows: whole ones instead
+        labels_of_many = np.flatnonzero(np.bincount(codes[given]) > 1)
+        chosen = _draw(labels_of_many, _LABELLED_ROWS // 2, generator)
+        units = _draw(given[np.isin(codes[given], chosen)], _LABELLED_ROWS, generator)
+    rows = memmap.take_rows("items", sample.items, units)
+    recovery = search_rescalings(rows, codes[units], condition, generator, n_threads)
+    queries = given[label_permutation.draw_per_label(codes[given], _QUERIES, generator)]
+    scaled = unit_rows(rows)
+    ranking = label_permutation.Ranking(
+        lists[queries], label_permutation.doubled_ranks(scaled @ scaled.T)
+    )
+    best = label_permutation.permute_labels(
+        [ranking], queries, units, codes, names, generator, n_threads
+    )
+    return (units, codes[units]), best.test, recovery
 
 
 def sensitivity_index(
@@ -273,26 +294,6 @@ def sensitivity_index(
     finite = np.isfinite(indices)
     mean = float(indices[finite].mean()) if finite.any() else 0.0
     return mean, sums / sums.sum() if sums.sum() > 0 else sums
-
-
-def _test_labels(
-    rows: validation.Rows,
-    units: Integers,
-    lists: Integers,
-    codes: Integers,
-    labels: Any,
-    generator: np.random.Generator,
-    n_threads: int | None,
-) -> label_permutation.LabelTest:
-    """Test the labels by rows of some units, and by the lists of all items."""
-    labelled = np.flatnonzero(codes >= 0)
-    queries = labelled[label_permutation.draw_per_label(codes[labelled], _QUERIES, generator)]
-    units_by_row = unit_rows(rows)
-    ranks = label_permutation.doubled_ranks(units_by_row @ units_by_row.T)
-    return label_permutation.permute_labels(
-        [label_permutation.Ranking(lists[queries], ranks)],
-        queries, units, codes, label_permutation.label_names(labels), generator, n_threads,
-    ).test  # fmt: skip
 
 
 def _equal(norms: Floats) -> bool:

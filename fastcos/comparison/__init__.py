@@ -18,7 +18,7 @@ one half of the units chooses the best candidate, the other half measures its le
         |
     runner      evaluates all candidates, here or on workers
         |
-    bootstrap   intervals, cross-fitting, test against the chance level
+    bootstrap   intervals, cross-fitting, test against the chance level (of labels: ``metrics``)
         |
     Leaderboard   (and ``rescaled``: the paper's table of one model under every D;
                    ``examples``: neighbours of some items by every candidate)

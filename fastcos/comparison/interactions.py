@@ -82,10 +82,11 @@ def compare(
     ``named`` and ``grid`` of the result are that table. ``leaderboard`` ranks all measures, with
     intervals, and recommends one, or none.
 
-    With labels the task is to find items of the same label: up to 1,000 labelled items are queries
-    among all labelled items. The labels count as recovered locally if the ten nearest have the
-    query's label more often than chance, and globally if the AUC of same-label items exceeds 0.5.
-    Both are means over classes, so that rare labels count. The conclusion names what holds.
+    With labels the task is to find items of the same label: up to 1,000 labelled items, as many of
+    each label as there are, are queries among all labelled items. Permutations of the labels test,
+    as in :func:`fastcos.audit`, whether they are recovered locally (the ten nearest have the
+    query's label), globally (AUC of same-label items), or some label by itself. Tests are of the
+    best of all candidates, and labels count equally. The conclusion names what holds.
 
     Intervals are over queries, for this data and these models. Other draws of the data move scores
     more: on the paper's simulation an AUC by 0.03 to 0.06.

@@ -77,6 +77,16 @@ def test_label_test_leaves_unlabelled_items_in_place():
     assert found.precision > 0.9
 
 
+def test_label_test_leaves_out_zero_rows():
+    """Their nearest are the first items, by number: labels in order would seem to be recovered."""
+    rows = np.random.default_rng(7).standard_normal((200, 8))
+    rows[140:] = 0
+    labels = np.repeat(["a", "b", "c", "a"], [10, 70, 60, 60])
+    found = label_test(rows, labels)
+    assert found.n_items == 140
+    assert not found.shown
+
+
 def test_weight_decay_on_both_sides_is_not_free():
     rng = np.random.default_rng(5)
     items, users = rng.standard_normal((60, 5)), rng.standard_normal((80, 5))
