@@ -6,7 +6,8 @@
              units(): rows of norm 1, float32; every number of the page comes from them
    numbers   drawMap: item-item cosines, block means where there are too many; score: AUC, MAP@R
              and accuracy of the ten nearest, as fastcos.metrics define them; neighbours
-   page      pad, sliders, buttons, replay, address; update() redraws all that depends on D
+   pad       mapExponents: its background, from a sample of the items; drawPad: points and names
+   page      sliders, buttons, replay, address; update() redraws all that depends on D
 
    Items are V diag(weights). With a model of the paper V has the singular vectors, so that other
    ranks are fewer columns and other lambdas other weights. No text of the data becomes markup.
