@@ -3,10 +3,11 @@
     python examples/text_collection.py chunks.parquet --folder /tmp/texts
 
 Prints every command before it runs it, and stops where one fails or an answer is wrong. The table
-has columns id, text, embedding and perhaps source. First answers, what a score means, pairs that
-are nearly the same, an index of what is kept, LangChain's store with filters (where it is
-installed), and the true neighbours that the recall of an approximate index is measured with.
-Answers are compared with a loop over the vectors.
+has columns id, text and embedding. Of a file of vectors only (.npy) a table is made first: its
+texts are invented, so that they say nothing about whether the answers make sense. First answers,
+what a score means, pairs that are nearly the same, an index of what is kept, LangChain's store with
+filters (where it is installed), and the true neighbours that the recall of an approximate index is
+measured with. Answers are compared with a loop over the vectors.
 """
 
 import argparse
@@ -40,6 +41,16 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
+def invented(vectors, path):
+    """Write a table of vectors, with texts that are invented; return its path."""
+    print(f"{vectors} holds vectors only: the ids and texts of {path} are invented", flush=True)
+    rows = np.load(vectors).astype(np.float32)
+    ids = [f"chunk-{row:05}" for row in range(len(rows))]
+    texts = [f"invented text of chunk {row}" for row in range(len(rows))]
+    io.write_parquet(path, {"id": ids, "text": texts, "embedding": rows.tolist()})
+    return path
+
+
 def check(what, is_right):
     """Stop where an answer is wrong."""
     if not is_right:
@@ -55,6 +66,8 @@ def main() -> None:
     given = parser.parse_args()
     folder, chunks = given.folder, given.chunks
     folder.mkdir(parents=True)
+    if chunks.endswith(".npy"):
+        chunks = invented(chunks, folder / "chunks.parquet")
     vectors, ids = io.read_vectors(chunks)
     texts = io.read_names(chunks, ids, name="text")
     unit = vectors.astype(np.float64)
@@ -96,17 +109,8 @@ def main() -> None:
     np.savez(folder / "kept.npz", ids=ids[kept], vectors=vectors[kept])
     run("index", "build", folder / "kept.npz", folder / "index")
     run("index", "remove", folder / "index", ids[kept[0]])
-    run(
-        "index",
-        "search",
-        folder / "index",
-        "--show",
-        ids[kept[1]],
-        "--names",
-        chunks,
-        "--text",
-        "text",
-    )
+    run("index", "search", folder / "index", "--show", ids[kept[1]], "--names", chunks,
+        "--text", "text")  # fmt: skip
     index = fastcos.SimilarityIndex.open(folder / "index")
     check("the index", len(index) == len(kept) - 1 and ids[kept[0]] not in index)
     nearest = index.similar(ids[kept[1]], 1).ids[0, 0]

@@ -111,8 +111,7 @@ def _interactions(given: argparse.Namespace) -> tuple[Any, Any]:
     folder = given.shards
     if Path(given.interactions).is_dir():
         folder = given.interactions
-        for flag in ("user", "item", "value", "member", "shards"):
-            validation.check_none(f"--{flag}", getattr(given, flag), "for a folder of shards")
+        options.refuse(given, "for a folder of shards", "user", "item", "value", "member", "shards")
     elif folder is not None:
         columns = {name: getattr(given, name) for name in ("user", "item", "value", "member")}
         with progress_bar("reading bytes, then writing rows") as progress:

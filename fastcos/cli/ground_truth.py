@@ -26,9 +26,7 @@ def run(given: argparse.Namespace) -> int:
     """Search; write or compare."""
     from fastcos.neighbors import top_k
 
-    for name in _WITHOUT:
-        flag = f"--{name.replace('_', '-')}"
-        validation.check_none(flag, getattr(given, name), "for files of benchmarks")
+    options.refuse(given, "for files of benchmarks", *_WITHOUT)
     validation.as_instance("--queries", given.queries, str, "given for files of benchmarks")
     if given.out is not None:
         out = Path(given.out)

@@ -13,7 +13,6 @@ from fastcos.cli import duplicates, export, lists, options
 from fastcos.cli.model_folder import read_factors
 from fastcos.cli.terminal import print_json, progress_bar, say
 from fastcos.io.columns import as_ids, check_row_numbers, positions_in
-from fastcos.storage.provenance import provenance
 
 if TYPE_CHECKING:
     from fastcos.neighbors import SimilarityIndex
@@ -140,8 +139,6 @@ def _report(given: argparse.Namespace, text: str, **counts: int) -> int:
 def _add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="DIR", help="what fastcos index build wrote")
     parser.add_argument("--queries", metavar="FILE", help="vectors that search, with their ids")
-    parser.add_argument("--show", nargs="+", metavar="ID", help="print neighbours of these items")
-    parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
     parser.add_argument("--min-score", type=float, metavar="S", help="only scores from S on")
     parser.add_argument(
         "--exclude",
@@ -152,15 +149,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="FILE", help="text with the ids that may be found")
     options.add_vectors(parser)
     _add_model(parser)
-    lists.add_names(parser)
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        default="neighbors.csv",
-        help=f"{', '.join(lists.SUFFIXES)}, - for stdout (default neighbors.csv); not written with "
-        "--show",
-    )
-    options.add_json(parser)
+    lists.add_lists(parser)
     options.add_common(parser, seed=False)
 
 
@@ -196,16 +185,7 @@ def _search(given: argparse.Namespace) -> int:
     names = lists.read_names(given, given.index, ids)
     neighbors = Neighbors(places[found.indices], found.scores)
     best = lists.Lists(neighbors, query_ids, ids, names, columns)
-    if given.show:
-        best.show(f"in {given.index}", as_json=given.json)
-        return 0
-    best.write(out)
-    if given.json:
-        files = {"index": given.index, "queries": given.queries, "exclude": given.exclude}
-        print_json(provenance({**files, "out": str(out), "k": given.k}))
-    n_found = int((found.indices >= 0).sum())
-    say(f"wrote {n_found:,} neighbours of {len(query_ids):,} {columns[0]}s to {out}")
-    return 0
+    return best.deliver(given, out, f"in {given.index}", "index", "queries", "exclude")
 
 
 def _excluded(

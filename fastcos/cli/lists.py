@@ -11,8 +11,8 @@ import numpy as np
 
 from fastcos import io, validation
 from fastcos.cli import options
-from fastcos.cli.terminal import print_json, print_table
-from fastcos.storage.provenance import json_ready
+from fastcos.cli.terminal import print_json, print_table, say
+from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
     from fastcos.calibration import Calibration
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".npz", ".json", ".parquet")
 STDOUT = Path("-")
+_PLURALS = {"item": "items", "query": "queries", "user": "users", "neighbor": "neighbours"}
 
 
-def as_output(out: str) -> Path:
+def as_output(out: str | None, default: str = "neighbors.csv") -> Path:
     """Return the path of --out, refused before the work where it cannot be written; or stdout."""
-    path = Path(out)
+    path = Path(default if out is None else out)
     if path != STDOUT:
         validation.as_choice("the suffix of --out", path.suffix, SUFFIXES)
         options.check_output_file("--out", path)
@@ -90,6 +91,23 @@ class Lists(NamedTuple):
                 found = (self.ids[item], self.names[item]) if named else (self.ids[item],)
                 yield *first, rank + 1, *found, *(float(one[number, rank]) for one in columns)
 
+    def deliver(self, given: argparse.Namespace, out: Path, title: str, *files: str) -> int:
+        """Print the lists of --show, or write all; return the exit status."""
+        if given.show:
+            if given.json:
+                print_json(self.records())
+            else:  # a row of the table always together: long names are wrapped
+                print_table(title, self.header, list(self.lines()))
+            return 0
+        self.write(out)
+        if given.json:
+            read = {name: getattr(given, name) for name in (*files, "k")}
+            print_json(provenance({**read, "out": str(out)}))
+        query, found = (_PLURALS[one] for one in self.columns)
+        n_found, n = int((self.neighbors.indices >= 0).sum()), len(self.query_ids)
+        say(f"wrote {n_found:,} {found} of {n:,} {query}, {given.k} of each at most, to {out}")
+        return 0
+
     def write(self, out: Path) -> None:
         """Write the lists in the format of the suffix; a folder that is missing is made."""
         if out == STDOUT:
@@ -119,12 +137,24 @@ class Lists(NamedTuple):
         """The rows of the table as dicts, ready for JSON."""
         return json_ready([dict(zip(self.header, line, strict=True)) for line in self.lines()])
 
-    def show(self, title: str, *, as_json: bool) -> None:
-        """Print the table, a row of it always together: long names are wrapped."""
-        if as_json:
-            print_json(self.records())
-        else:
-            print_table(title, self.header, list(self.lines()))
+
+def add_lists(
+    parser: argparse.ArgumentParser,
+    what: str = "neighbours",
+    of: str = "ID",
+    out: str = "neighbors.csv",
+    more: str = "",
+) -> None:
+    """Add --k, --show, --names, --text, --out and --json."""
+    parser.add_argument("--k", type=int, default=10, metavar="K", help=f"{what} (default 10)")
+    parser.add_argument("--show", nargs="+", metavar=of, help="print the lists of these only")
+    add_names(parser)
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help=f"{', '.join(SUFFIXES)}, - for stdout (default {out}){more}; not written with --show",
+    )
+    options.add_json(parser)
 
 
 def add_names(parser: "argparse._ActionsContainer") -> None:

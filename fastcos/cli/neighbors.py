@@ -10,14 +10,12 @@ import scipy.sparse as sp
 from fastcos import io, validation
 from fastcos.cli import ground_truth, lists, options
 from fastcos.cli.model_folder import is_model_folder, read_model_folder
-from fastcos.cli.terminal import print_json, progress_bar, say
+from fastcos.cli.terminal import progress_bar, say
 from fastcos.storage import OccupiedError
-from fastcos.storage.provenance import provenance
 
 if TYPE_CHECKING:
     from fastcos.calibration import Calibration
     from fastcos.comparison.candidates import Embeddings
-    from fastcos.neighbors.types import Neighbors
 
 DESCRIPTION = """\
 Find the k most similar items of every item, exactly: of a folder of fastcos fit or export, or of
@@ -51,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--queries", metavar="FILE", help="vectors whose neighbours to find (default: the items)"
     )
-    parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
     parser.add_argument("--min-score", type=float, metavar="S", help="only scores from S on")
     parser.add_argument(
         "--calibration",
@@ -70,31 +67,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="D of a model of Eq. 1 (default identity; a wrong name lists all), or A,B for S^A Σ^B",
     )
-    parser.add_argument("--show", nargs="+", metavar="ID", help="print neighbours of these items")
-    lists.add_names(parser)
     options.add_vectors(parser)
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        help=f"{', '.join(lists.SUFFIXES)}, - for stdout (default neighbors.csv), or of a "
-        "benchmark; not written with --show",
-    )
+    lists.add_lists(parser, more=", or of a benchmark")
     parser.add_argument("--result", metavar="FILE", help="neighbours whose recall to print")
     parser.add_argument(
         "--checkpoint", metavar="DIR", help="directory for the finished blocks, as .npy arrays"
     )
-    options.add_json(parser)
     options.add_common(parser, seed=False)
 
 
 def run(given: argparse.Namespace) -> int:
     """Read, search, write or print."""
     from fastcos.comparison.candidates import select_candidates
+    from fastcos.neighbors.search import top_k
 
     options.apply_common(given)
     if ground_truth.is_wanted(given):
         return ground_truth.run(given)
-    out = lists.as_output("neighbors.csv" if given.out is None else given.out)
+    out = lists.as_output(given.out)
     if given.min_score is not None:
         validation.as_real("--min-score", given.min_score)
     named = options.as_measure("--measure", given.measure)
@@ -109,27 +99,20 @@ def run(given: argparse.Namespace) -> int:
     columns = ("item" if own else "query", "neighbor")
     queries, query_ids = _queries(given, items, ids)
     if given.show:
-        if own:
-            found = _search_shown(given.show, items, ids, k, wanted)
-        else:
-            rows = [lists.position_of("--show", one, query_ids) for one in given.show]
-            found = _search(queries[rows], items, k, wanted, None, None), query_ids[rows]
-        shown = lists.Lists(*found, ids, names, columns, calibration)
-        shown.show(f"by {given.measure}", as_json=given.json)
-        return 0
+        rows = [lists.position_of("--show", one, query_ids) for one in given.show]
+        if own:  # an item does not find itself
+            cells = np.ones(len(rows)), (np.arange(len(rows)), rows)
+            wanted["exclude"] = sp.csr_array(cells, shape=(len(rows), len(items)))
+        queries, query_ids = (items if own else queries)[rows], query_ids[rows]
+    left, right = (items, None) if queries is None else (queries, items)
     try:
         with progress_bar("searching") as progress:
-            neighbors = _search(queries, items, k, wanted, progress, given.checkpoint)
+            out_folder = None if given.show else given.checkpoint
+            found = top_k(left, right, k, progress=progress, out=out_folder, **wanted)
     except OccupiedError as error:  # "out must ..."
         raise ValueError(str(error).replace("out", "--checkpoint", 1)) from None
-    lists.Lists(neighbors, query_ids, ids, names, columns, calibration).write(out)
-    if given.json:
-        files = {"source": given.source, "queries": given.queries, "out": str(out)}
-        print_json(provenance({**files, "k": k, "measure": given.measure}))
-    what = f"{len(items):,} items" if own else f"{len(query_ids):,} queries"
-    n_found = int((neighbors.indices >= 0).sum())
-    say(f"wrote {n_found:,} neighbours of {what}, {k} of each at most, to {out}")
-    return 0
+    best = lists.Lists(found, query_ids, ids, names, columns, calibration)
+    return best.deliver(given, out, f"by {given.measure}", "source", "queries", "measure")
 
 
 def _calibration(
@@ -150,29 +133,6 @@ def _calibration(
     return calibration, calibration.threshold(given.fpr)
 
 
-def _search(
-    queries: Any, items: Any, k: int, wanted: dict[str, Any], progress: Any, out: Any
-) -> "Neighbors":
-    from fastcos.neighbors.search import top_k
-
-    if queries is None:
-        return top_k(items, k=k, progress=progress, out=out, **wanted)
-    return top_k(queries, items, k, progress=progress, out=out, **wanted)
-
-
-def _search_shown(
-    shown: list[str], items: Any, ids: Any, k: int, wanted: dict[str, Any]
-) -> tuple["Neighbors", Any]:
-    """Return the neighbours of the items with these ids, and their ids."""
-    from fastcos.neighbors.search import top_k
-
-    rows = [lists.position_of("--show", item, ids) for item in shown]
-    themselves = sp.csr_array(
-        (np.ones(len(rows)), (np.arange(len(rows)), rows)), shape=(len(rows), len(items))
-    )
-    return top_k(items[rows], items, k, exclude=themselves, **wanted), ids[rows]
-
-
 def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
     """Return the embeddings that measures are fitted to, and the ids of the items."""
     from fastcos.comparison.candidates import Embeddings
@@ -181,8 +141,7 @@ def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
     source.stat()  # a missing file is reported before its suffix is refused
     columns = {name: getattr(given, name) for name in ("vector_column", "id_column", "ids")}
     if is_model_folder(source):
-        for name, value in columns.items():
-            validation.check_none(f"--{name.replace('_', '-')}", value, "for a model")
+        options.refuse(given, "for a model", *columns)
         model, ids, typical, popularity = read_model_folder(source)
         D = None if given.rescaling is None else options.as_rescaling(given.rescaling)
         items = model.item_embeddings(D)

@@ -154,6 +154,12 @@ def read_vectors(path: str, given: argparse.Namespace) -> "Vectors":
     return read_vectors(path, vector_column=given.vector_column, id_column=given.id_column)
 
 
+def refuse(given: argparse.Namespace, why: str, *names: str) -> None:
+    """Refuse the options of these names, such as id_column, for a reason."""
+    for name in names:
+        validation.check_none(f"--{name.replace('_', '-')}", getattr(given, name), why)
+
+
 def words_of(given: argparse.Namespace, *names: str) -> list[str]:
     """Return the options of these names that were given, as words of a command to copy."""
     words: list[str] = []

@@ -10,9 +10,8 @@ import scipy.sparse as sp
 from fastcos import io, validation
 from fastcos.cli import lists, options
 from fastcos.cli.model_folder import aligned, is_model_folder, read_model_folder
-from fastcos.cli.terminal import print_json, progress_bar, say, spinner
+from fastcos.cli.terminal import progress_bar, spinner
 from fastcos.io.columns import check_row_numbers, positions_in
-from fastcos.storage.provenance import provenance
 
 if TYPE_CHECKING:
     from fastcos.comparison.candidates import Embeddings
@@ -37,20 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("model", metavar="MODEL", help="folder of fastcos fit, or both embeddings")
     options.add_interactions(parser, "file of all that the users have seen")
-    parser.add_argument("--k", type=int, default=10, metavar="K", help="items a user (default 10)")
     options.add_measure(parser, "user_item_dot")
     parser.add_argument("--rescaling", metavar="NAME", help="D of a model of Eq. 1")
     parser.add_argument("--ids", metavar="FILE", help="ids of the items of a file of embeddings")
     parser.add_argument("--user-ids", metavar="FILE", help="ids of its users, in their order")
-    parser.add_argument("--show", nargs="+", metavar="USER", help="print those of these users")
-    lists.add_names(parser)
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        default="recommendations.csv",
-        help=f"{', '.join(lists.SUFFIXES)}, - for stdout (default recommendations.csv)",
-    )
-    options.add_json(parser)
+    lists.add_lists(parser, "items a user", "USER", "recommendations.csv")
     options.add_common(parser, seed=False)
 
 
@@ -60,7 +50,7 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.comparison.recommending import recommend
 
     options.apply_common(given)
-    out = lists.as_output(given.out)
+    out = lists.as_output(given.out, "recommendations.csv")
     measure = options.as_measure("--measure", given.measure)
     embeddings, ids, X, user_ids = _read(given)
     names = lists.read_names(given, given.model, ids)
@@ -75,15 +65,7 @@ def run(given: argparse.Namespace) -> int:
     with spinner("recommending"):
         found = recommend(candidate, embeddings, users, X, k)
     best = lists.Lists(found, user_ids[users], ids, names, ("user", "item"))
-    if given.show:
-        best.show(f"by {given.measure}", as_json=given.json)
-        return 0
-    best.write(out)
-    if given.json:
-        files = {"model": given.model, "interactions": given.interactions, "out": str(out)}
-        print_json(provenance({**files, "k": k, "measure": given.measure}))
-    say(f"wrote at most {k} items for each of {len(users):,} users to {out}")
-    return 0
+    return best.deliver(given, out, f"by {given.measure}", "model", "interactions", "measure")
 
 
 def _read(given: argparse.Namespace) -> tuple["Embeddings", Any, sp.csr_array, Any]:
@@ -92,9 +74,7 @@ def _read(given: argparse.Namespace) -> tuple["Embeddings", Any, sp.csr_array, A
 
     data = options.read_interactions(given)
     if is_model_folder(given.model):
-        for flag in ("ids", "user_ids"):
-            name = f"--{flag.replace('_', '-')}"
-            validation.check_none(name, getattr(given, flag), "for a model")
+        options.refuse(given, "for a model", "ids", "user_ids")
         model, ids, _, popularity = read_model_folder(given.model)
         X = aligned(ids, given.interactions, data)[0]
         items = model.item_embeddings(given.rescaling)
