@@ -104,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, audit, write, show, compare with the limits."""
-    from fastcos.auditing import audit, diff_models
+    from fastcos.auditing import audit
     from fastcos.calibration import calibrate
     from fastcos.plots.html import audit_page
 
@@ -120,17 +120,7 @@ def run(given: argparse.Namespace) -> int:
     for note in model.notes:
         say(note)
     old = _old_version(given, model.ids)
-    labelled = options.read_labels(given, model.ids)
-    labels = None
-    if labelled is not None:
-        labels = [None if code < 0 else str(labelled.classes[code]) for code in labelled.labels]
-        n_labelled = len(labels) - labels.count(None)
-        say(f"labels: {n_labelled:,} items in {len(labelled.classes)} classes")
-    popularity = None
-    if given.popularity is not None:
-        found = io.read_popularity(given.popularity, model.ids)
-        popularity, n_known = found.values, len(model.ids) - found.n_missing
-        say(f"popularity: {n_known:,} items, {found.n_missing:,} not in the file")
+    labelled, labels, popularity = _about_items(given, model.ids)
     condition = {} if given.condition is None else {"condition": given.condition}
     trained_on, weight_decay = _loss(given)
     with progress_bar("searching neighbours") as progress:
@@ -139,14 +129,7 @@ def run(given: argparse.Namespace) -> int:
             trained_on=trained_on, weight_decay=weight_decay, progress=progress,
             random_state=given.seed, **condition,
         )  # fmt: skip
-    diff = None
-    if old is not None:
-        factors, rows, old_rows = old
-        diff = diff_models(
-            model.items[rows], factors.items[old_rows], users=model.users,
-            old_users=factors.users, k=given.k, random_state=given.seed,
-        )  # fmt: skip
-        diff = dataclasses.replace(diff, most_changed=rows[diff.most_changed])
+    diff = None if old is None else _diff(given, model, *old)
     calibration = calibrate(
         model.items, sample=_CALIBRATED, condition=report.condition, random_state=given.seed
     )
@@ -186,6 +169,34 @@ def run(given: argparse.Namespace) -> int:
             _show_diff(diff, model.ids)
     say_written([folder / "audit.html", folder / "audit.json"])
     return _status(report, diff, limits)
+
+
+def _about_items(given: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels | None", Any, Any]:
+    """Read the labels, also as a list with None, and the popularities of the items."""
+    labels = popularity = None
+    labelled = options.read_labels(given, ids)
+    if labelled is not None:
+        labels = options.label_names(labelled)
+        n_labelled = len(labels) - labels.count(None)
+        say(f"labels: {n_labelled:,} items in {len(labelled.classes)} classes")
+    if given.popularity is not None:
+        found = io.read_popularity(given.popularity, ids)
+        popularity, n_known = found.values, len(ids) - found.n_missing
+        say(f"popularity: {n_known:,} items, {found.n_missing:,} not in the file")
+    return labelled, labels, popularity
+
+
+def _diff(
+    given: argparse.Namespace, model: io.Factors, old: io.Factors, rows: Any, old_rows: Any
+) -> "ModelDiff":
+    """What changed since the old version, of the items in both; numbers are rows of the new one."""
+    from fastcos.auditing import diff_models
+
+    diff = diff_models(
+        model.items[rows], old.items[old_rows], users=model.users, old_users=old.users,
+        k=given.k, random_state=given.seed,
+    )  # fmt: skip
+    return dataclasses.replace(diff, most_changed=rows[diff.most_changed])
 
 
 def _loss(given: argparse.Namespace) -> tuple[str, str]:

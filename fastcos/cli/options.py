@@ -220,7 +220,7 @@ def read_strata(given: argparse.Namespace, item_ids: Any) -> list[str | None] | 
     """Read the strata of the items from the file of labels; None without a column of strata."""
     if given.label_stratum is None:
         return None
-    return _names(_read_column(given, item_ids, "stratum", given.label_stratum, None))
+    return label_names(_read_column(given, item_ids, "stratum", given.label_stratum, None))
 
 
 def _read_column(
@@ -262,10 +262,11 @@ def use_labels(labelled: "ItemLabels") -> tuple[list[str | None], dict[str, Any]
         f"{labelled.n_other:,} with another; {labelled.n_unknown:,} items of the file are not "
         "among them"
     )
-    return _names(labelled), counts
+    return label_names(labelled), counts
 
 
-def _names(labelled: "ItemLabels") -> list[str | None]:
+def label_names(labelled: "ItemLabels") -> list[str | None]:
+    """Return the labels of the items, None for an item without."""
     return [None if code < 0 else str(labelled.classes[code]) for code in labelled.labels]
 
 
