@@ -182,8 +182,13 @@ def _next_commands(
 
     leaderboard, parameters = comparison.leaderboard, comparison.parameters
     best = leaderboard.recommended
-    if best is None or best.preprocessing != "none" or best.rescaling == NO_MODEL:
+    if best is None or best.preprocessing != "none":
         return []
+    if best.rescaling == NO_MODEL:  # labels are no recommendations
+        columns = options.words_of(given, "user", "item", "value", "member")
+        words = ["fastcos", "recommend", "none", given.interactions, *columns]
+        gain = "by the columns of the interactions themselves: a model gains nothing here"
+        return [] if given.labels else [([*words, "--measure", best.measure], gain)]
     is_eq2 = best.rescaling == EQ2
     columns = options.words_of(given, "user", "item", "value", "member")
     fit = ["fastcos", "fit", given.interactions, *columns, *options.words_of(given, "rank")]

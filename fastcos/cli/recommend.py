@@ -28,13 +28,18 @@ examples:
   fastcos recommend films ratings.csv --show 1 2 --names movies.csv
   fastcos recommend films ratings.csv --measure project_back_users
   fastcos recommend als.npz ratings.csv --ids items.txt --user-ids users.txt
+  fastcos recommend none ratings.csv --measure cosine
 input: a folder of fastcos fit, or a file with item and user embeddings, such as implicit saves;
 then interactions as for fastcos fit"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("model", metavar="MODEL", help="folder of fastcos fit, or both embeddings")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="folder of fastcos fit, or both embeddings, or none: the columns of INTERACTIONS",
+    )
     options.add_interactions(parser, "file of all that the users have seen")
     options.add_measure(parser, "user_item_dot")
     parser.add_argument("--rescaling", metavar="NAME", help="D of a model of Eq. 1")
@@ -55,9 +60,9 @@ def run(given: argparse.Namespace) -> int:
     embeddings, ids, X, user_ids = _read(given)
     names = lists.read_names(given, given.model, ids)
     k = validation.as_count("--k", given.k, high=len(ids))
-    *_, candidate = select_candidates([measure], embeddings, with_users=True, argument="--measure")[
-        0
-    ]
+    *_, candidate = select_candidates(
+        [measure], embeddings, with_users=given.model != "none", argument="--measure"
+    )[0]
     # users of the model who have seen nothing are no users of the table
     users = np.flatnonzero(np.diff(X.indptr))
     if given.show:
@@ -73,6 +78,10 @@ def _read(given: argparse.Namespace) -> tuple["Embeddings", Any, sp.csr_array, A
     from fastcos.comparison.candidates import Embeddings
 
     data = options.read_interactions(given)
+    if given.model == "none":
+        options.refuse(given, "without a model", "ids", "user_ids", "rescaling")
+        columns = np.ascontiguousarray(data.X.T.toarray(), np.float32)
+        return Embeddings(columns), data.item_ids, sp.csr_array(data.X), data.user_ids
     if is_model_folder(given.model):
         options.refuse(given, "for a model", "ids", "user_ids")
         model, ids, _, popularity = read_model_folder(given.model)
