@@ -179,7 +179,7 @@ def test_verdict_has_both_bounds_and_to_dict_is_plain():
     high = f"{point.unbroken:.0%} ± {point.unbroken_error:.0%}"
     assert f"at once with factors between 1 and 1.1, between {low} and {high} of" in report.verdict
     assert f"single one found replaces {1 - point.worst_rescaling:.0%}." in report.verdict
-    assert f"replaces {1 - point.worst_rescaling:.0%} of the 10" in report.headline
+    assert f"replaces at least {1 - point.worst_rescaling:.0%} of the 10" in report.headline
     assert f"condition at once, at least {point.certified_linear:.0%} stay" in report.verdict
     nearest = report.nearest_parametrization
     assert nearest.condition == min(row.condition for row in report.parametrizations)
