@@ -35,10 +35,11 @@ from collections import namedtuple
 import numpy as np
 
 from .exhaustive_top_k import is_excluded
+from .few_queries import find_run, panels_of_run
 from .jit import borrowing_kernel, inlined_kernel, kernel, relaxed_kernel
 from .packing import LANES, SLACK, pack_query, padded_width
-from .prefix_filter import choose_prefixes, find_hits_by_prefix, score_tile_by_item
-from .prefixes import pack_query_prefixes
+from .prefix_filter import choose_prefixes, find_hits_by_prefix
+from .prefixes import pack_query_prefixes, spread_codes
 from .tiles import (
     CODED,
     PANEL,
@@ -46,10 +47,12 @@ from .tiles import (
     TAU,
     WEIGHT,
     aligned_empty,
+    are_few,
     end_tiles,
     largest_scores,
     passing,
     score_panel,
+    score_panel_by_item,
     start_tiles,
 )
 
@@ -75,10 +78,13 @@ Queries = namedtuple(
     "excluded_indices permitted",
 )
 
-# packed: `used` queries in panels of `size` words; lanes (panels, 4, 32) and scales (panels, 32)
-# float32; starts (32 panels,) int32; of the current tile: scores (1024,) and hits (1024,); prefix:
+# packed: `used` queries in panels of `size` words; spread: words of few queries, each 8 times, one
+# query behind the other; lanes (panels, 4, 32) and scales (panels, 32) float32; starts (32 panels,)
+# int32; of the current tile, or run: scores (1024,), hits (1024,) and largest (32,); prefix:
 # QueryPrefixes
-Block = namedtuple("Block", "packed size used lanes scales starts scores hits prefix")
+Block = namedtuple(
+    "Block", "packed spread size used lanes scales starts scores hits largest prefix"
+)
 
 # a threshold that no score reaches
 NEVER = np.float32(3e38)
@@ -121,22 +127,51 @@ def pack_block(lo, hi, isa, batch, queries, items, score_type):
         lanes[p, WEIGHT, lane] = queries.weights[query] * unit
     scores, hits = aligned_empty(PANEL * PANEL, score_type), np.empty(PANEL * PANEL, np.int32)
     scores[:] = 0
+    spread, largest = spread_codes(isa, hi - lo, packed, items.words), np.empty_like(scores[:PANEL])
     prefix = pack_query_prefixes(lo, hi, isa, batch, queries, items, packed, lanes, scales, starts)
-    return Block(packed, size, hi - lo, lanes, scales, starts, scores, hits, prefix)
+    return Block(
+        packed, spread, size, hi - lo, lanes, scales, starts, scores, hits, largest, prefix
+    )
 
 
 @inlined_kernel
 def score_tile(isa, p, q, items, block):
     """Score panel p of the items with panel q of the queries, to block.scores."""
+    used = min(block.used - q * PANEL, PANEL)
     if items.prefix.words > 0:
-        score_tile_by_item(isa, p, q, items.packed, items.words, block)
+        score_panel_by_item(
+            isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
+            block.starts, q * PANEL, used, block.scores,
+        )  # fmt: skip
         return
     score_panel(
         isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
-        block.starts, q * PANEL, min(block.used - q * PANEL, PANEL), block.scores,
+        block.starts, q * PANEL, used, block.scores,
     )  # fmt: skip
     if items.scaling.shape[0] > 0:
         _scale_tile(p, block.lanes[q, WEIGHT], items.scaling, block.scores)
+
+
+@inlined_kernel
+def find_hits(isa, p, q, items, block):
+    """Write what may reach its query's threshold in a tile to block.hits; return how many.
+
+    As `passing` does; block.scores of the hits are those of all codes.
+    """
+    n_hits = find_hits_by_prefix(isa, p, q, items, block)
+    if n_hits < 0:
+        score_tile(isa, p, q, items, block)
+        n_hits = list_hits(p, q, items, block)
+    return n_hits
+
+
+@inlined_kernel
+def list_hits(p, q, items, block):
+    """Write the scores of a tile that reach their query's threshold to block.hits."""
+    return passing(
+        block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
+        items.order.shape[0] - p * PANEL, block.hits,
+    )  # fmt: skip
 
 
 @borrowing_kernel
@@ -253,21 +288,23 @@ def _pass_panels(lo, isa, batch, queries, items, block, capacity, starts, counts
     own, permitted = queries.own, queries.permitted
     indptr, excluded = queries.excluded_indptr, queries.excluded_indices
     restricted = permitted.shape[0] > 0 or excluded.shape[0] > 0
-    for p in range(items.statistics.shape[0]):
-        if p == _TILES_TRIED:
+    n_panels, has_few = items.statistics.shape[0], are_few(isa, block.used)
+    run = panels_of_run(items, block) if has_few else 1
+    for p in range(0, n_panels, run):
+        if p - run < _TILES_TRIED <= p:
             choose_prefixes(isa, 1, items, block)
-        for q in range(block.lanes.shape[0]):
-            n_hits = find_hits_by_prefix(isa, p, q, items, block)
-            if n_hits < 0:
-                score_tile(isa, p, q, items, block)
-                n_hits = passing(
-                    block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
-                    order.shape[0] - p * PANEL, hits,
-                )  # fmt: skip
+        for q in range(block.used if has_few else block.lanes.shape[0]):
+            if has_few:
+                n_hits = find_run(isa, p, 1, min(run, n_panels - p), q, items, block)
+            else:
+                n_hits = find_hits(isa, p, q, items, block)
             for at in range(n_hits):
                 hit = hits[at]
-                i = lo + q * PANEL + (hit & 31)
-                query, column = batch[i], order[p * PANEL + (hit >> 5)]
+                if has_few:
+                    i, position = lo + q, p * PANEL + hit
+                else:
+                    i, position = lo + q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
+                query, column = batch[i], order[position]
                 if column == own[query] or (
                     restricted and not may_find(column, query, own, permitted, indptr, excluded)
                 ):

@@ -31,48 +31,20 @@ import numpy as np
 from .intrinsics import prefetch_row
 from .jit import borrowing_kernel, inlined_kernel
 from .tiles import (
-    CODED,
+    GROUP,
     PANEL,
-    RESIDUAL,
-    TAU,
-    WEIGHT,
-    find_few,
+    are_few,
+    find_by_prefix,
+    least_score,
     passing_by_prefix,
-    score_by_item,
     score_item,
     score_panel,
-    score_panel_by_item,
 )
 
-# queries up to which each is multiplied by itself with items whose words lie together
-_FEW = 4
 # cycles that a tile takes for every word (64 multiply-adds each; with amx about 8 times as many),
 # and besides; cycles that a pair takes by itself, and the words that take one more (Zen 4)
 _TILE, _TILE_OF_AMX, _TILE_BESIDES = 64, 8, 350
 _PAIR, _PAIR_WORDS = 35, 8
-
-
-@borrowing_kernel
-def score_tile_by_item(isa, p, q, packed, words, block):
-    """Score a tile of items whose words lie together, by all codes, to block.scores."""
-    used = min(block.used - q * PANEL, PANEL)
-    if not _are_few(isa, used):
-        score_panel_by_item(
-            isa, packed, p * block.size, block.packed, q * block.size, words, block.starts,
-            q * PANEL, used, block.scores,
-        )  # fmt: skip
-        return
-    for query in range(q * PANEL, q * PANEL + used):
-        score_by_item(
-            isa, packed, p * block.size, words, block.prefix.codes, query * words,
-            block.starts[query], block.scores, query & 31,
-        )  # fmt: skip
-
-
-@inlined_kernel
-def _are_few(isa, used):
-    """Whether each query is multiplied by itself: not with amx, whose layout is another."""
-    return used <= _FEW and len(isa) > 1
 
 
 @borrowing_kernel
@@ -95,9 +67,8 @@ def choose_prefixes(isa, factor, items, block):
         saved = tile * (words - items.prefix.words) - _TILE_BESIDES
         tiles, hits = of_query.counts[q, 0], of_query.counts[q, 1]
         of_query.is_dense[q] = hits * pair > factor * tiles * saved
-        if _are_few(isa, used):  # they wait for memory, and all pairs may be hits
-            saved = used * PANEL * (words - items.prefix.words)
-            of_query.is_dense[q] = hits * words > tiles * saved
+        if are_few(isa, used):  # of one query each; they wait for memory, and all pairs may be hits
+            of_query.is_dense[q] = hits * words > tiles * PANEL * (words - items.prefix.words)
         of_query.counts[q] = 0
 
 
@@ -131,36 +102,24 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, prefix, block):
     """Find hits by prefixes, and of these by all codes."""
     of_query, size = block.prefix, PANEL * prefix.words
     used = min(block.used - q * PANEL, PANEL)
-    if _are_few(isa, used):
-        n_hits = find_few(
-            isa, prefix.packed, p * size, of_query.packed, q * size, prefix.words,
-            of_query.starts, q * PANEL, used, block.lanes, q * 4 * PANEL, of_query.lanes,
-            q * 5 * PANEL, prefix.statistics, p, n_items, prefix.rests, block.hits,
-        )  # fmt: skip
-    else:
-        score_panel(
-            isa, prefix.packed, p * size, of_query.packed, q * size, prefix.words,
-            of_query.starts, q * PANEL, used, block.scores,
-        )  # fmt: skip
-        n_hits = passing_by_prefix(
-            block.scores, block.lanes, q * 4 * PANEL, of_query.lanes, q * 5 * PANEL,
-            prefix.statistics, p, n_items, prefix.rests, block.hits,
-        )  # fmt: skip
+    score_panel(
+        isa, prefix.packed, p * size, of_query.packed, q * size, prefix.words,
+        of_query.starts, q * PANEL, used, block.scores,
+    )  # fmt: skip
+    n_hits = passing_by_prefix(
+        block.scores, block.lanes, q * 4 * PANEL, of_query.lanes, q * 5 * PANEL,
+        prefix.statistics, p, n_items, prefix.rests, block.hits,
+    )  # fmt: skip
     of_query.counts[q, 0] += 1
     of_query.counts[q, 1] += n_hits
     tile, pair = _durations(isa, used, words)
-    if n_hits * pair > tile * words and not _are_few(isa, used):
+    if n_hits * pair > tile * words:
         return -1
     if n_hits == 0:
         return 0
-    inverse, norm, residual = statistics[p, 0], statistics[p, 1], statistics[p, 2]
-    offset_most, offset_least = statistics[p, 3], statistics[p, 4]
-    lanes, least, kept = block.lanes[q], of_query.least, 0
+    least, kept = of_query.least, 0
     for i in range(PANEL):
-        weight = lanes[WEIGHT, i]
-        bound = lanes[TAU, i] - lanes[RESIDUAL, i] * norm - lanes[CODED, i] * residual
-        bound -= max(weight * offset_most, weight * offset_least)
-        least[i] = bound * inverse - np.float32(1.0)
+        least[i] = least_score(block.lanes[q], i, statistics, p)
     for at in range(n_hits):
         _fetch(isa, packed, p * block.size, block.hits[at] >> 5, words)
     for at in range(n_hits):
@@ -174,4 +133,34 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, prefix, block):
         block.scores[hit] = score
         block.hits[kept] = hit
         kept += np.float32(score) >= least[lane]
+    return kept
+
+
+@borrowing_kernel
+def find_run_by_prefix(
+    isa, first, step, count, i, n_items, packed, words, statistics, prefix, block
+):
+    """Do as few_queries.find_run, by prefixes."""
+    of_query, hits, kept = block.prefix, block.hits, 0
+    for run in range(count):
+        p, start = first + run * step, kept
+        n_hits = find_by_prefix(
+            isa, prefix.packed, p * PANEL * prefix.words, prefix.words, of_query.spread,
+            i * GROUP * prefix.words, of_query.starts[i], i, block.lanes, of_query.lanes,
+            prefix.statistics, p, n_items - p * PANEL, prefix.rests, hits, start,
+        )  # fmt: skip
+        of_query.counts[0, 1] += n_hits
+        for at in range(start, start + n_hits):
+            _fetch(isa, packed, p * block.size, hits[at], words)
+        least = least_score(block.lanes[0], i, statistics, p)
+        for at in range(start, start + n_hits):
+            item = np.int64(hits[at])
+            score = score_item(
+                isa, packed, p * block.size, item, words, of_query.codes, i * words,
+                block.starts[i],
+            )  # fmt: skip
+            hit = run * PANEL + item
+            block.scores[hit], hits[kept] = score, hit
+            kept += np.float32(score) >= least
+    of_query.counts[0, 0] += count
     return kept

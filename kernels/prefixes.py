@@ -22,17 +22,31 @@ from .packing import (
     step_of,
 )
 from .rotation import measure_row, quantise_row
-from .tiles import CODED, GROUP, PANEL, RESIDUAL, REST, TAU, WEIGHT, aligned_empty, multiply_floats
+from .tiles import (
+    CODED,
+    GROUP,
+    PANEL,
+    RESIDUAL,
+    REST,
+    TAU,
+    WEIGHT,
+    aligned_empty,
+    are_few,
+    multiply_floats,
+)
 
 # of items, all empty and words 0 where there are none: axes (p / 32, d, 32) float32; packed, words
 # and statistics as in Items; rests (32 panels,) float32: r of each item; eta (1,)
 # float32: ETA
 Prefixes = namedtuple("Prefixes", "axes packed words statistics rests eta")
 # of queries: packed and starts as in Block; lanes (panels, 5, 32) as passing_by_prefix takes them;
-# codes (32 panels words,) int32: all codes of a query, one behind the other; counts (panels, 2):
-# tiles, and hits of prefixes in them; is_dense (panels,) uint8: whether prefixes were given up;
-# least (32,) float32: of a tile, the scores that reach tau
-QueryPrefixes = namedtuple("QueryPrefixes", "packed lanes starts codes counts is_dense least")
+# codes (32 panels words,) int32: all codes of a query, one behind the other; spread: those of the
+# prefixes of few queries, as in Block; counts (panels, 2): tiles, and hits of prefixes in them;
+# is_dense (panels,) uint8: whether prefixes were given up; least (32,) float32: of a tile, the
+# scores that reach tau
+QueryPrefixes = namedtuple(
+    "QueryPrefixes", "packed lanes starts codes spread counts is_dense least"
+)
 # columns that are summed in one run: rounding grows with a run's length, and with their number
 RUN = 128
 
@@ -134,7 +148,7 @@ def pack_query_prefixes(lo, hi, isa, batch, queries, items, all_codes, lanes, sc
     prefix, n_panels = items.prefix, lanes.shape[0]
     if prefix.words == 0:  # arrays of the types alone
         return QueryPrefixes(
-            all_codes, lanes, all_starts, all_starts, np.empty((0, 2), np.int64),
+            all_codes, lanes, all_starts, all_starts, all_codes, np.empty((0, 2), np.int64),
             np.empty(0, np.uint8), np.empty(0, np.float32),
         )  # fmt: skip
     size, words = PANEL * prefix.words, items.words
@@ -168,8 +182,27 @@ def pack_query_prefixes(lo, hi, isa, batch, queries, items, all_codes, lanes, sc
             own[panel, WEIGHT, i] = lanes[panel, WEIGHT, i] * own[panel, TAU, i]
             _copy_codes(isa, all_codes, panel * PANEL * words, i, words, codes, first + i)
     counts, is_dense = np.zeros((n_panels, 2), np.int64), np.zeros(n_panels, np.uint8)
-    least = np.empty(PANEL, np.float32)
-    return QueryPrefixes(packed, own, starts, codes, counts, is_dense, least)
+    spread, least = spread_codes(isa, hi - lo, packed, prefix.words), np.empty(PANEL, np.float32)
+    return QueryPrefixes(packed, own, starts, codes, spread, counts, is_dense, least)
+
+
+@kernel
+def spread_codes(isa, used, packed, words):
+    """Words of few queries of a panel, each 8 times, as score_run takes them; or nothing."""
+    if not are_few(isa, used):
+        return packed[:0]
+    spread = aligned_empty(used * words * GROUP, packed)
+    _spread(used, packed, words, spread)
+    return spread
+
+
+@borrowing_kernel
+def _spread(used, packed, words, spread):
+    for i in range(used):
+        for word in range(words):
+            at = (i * words + word) * GROUP
+            for copy in range(GROUP):
+                spread[at + copy] = packed[word * PANEL + i]
 
 
 @borrowing_kernel

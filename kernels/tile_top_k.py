@@ -2,12 +2,13 @@
 
 Threshold. The first tau of a query is an estimate: a rank among the largest scores of a sample of
 panels. One half of the sample is scored twice, the other is collected from while the estimate
-rises. Candidates that pass are collected in a buffer. When it is full, and at the end, the k best
-by the tiles' scores are scored in float64: the k-th best of these scores is a lower bound of the
-k-th best of all, and so the next tau. It is close to it, because these are nearly the best k: of
-the other candidates only those are scored, too, whose upper bound reaches it. If that frees too
-little of a full buffer (many near-duplicates), all are scored. In the end the k-th best score shows
-whether the estimate was low enough. If not, the query is marked and searched again without one.
+rises. Of few queries all of it is scored twice, and the estimate is made once. Candidates that pass
+are collected in a buffer. When it is full, and at the end, the k best by the tiles' scores are
+scored in float64: the k-th best of these scores is a lower bound of the k-th best of all, and so
+the next tau. It is close to it, because these are nearly the best k: of the other candidates only
+those are scored, too, whose upper bound reaches it. If that frees too little of a full buffer (many
+near-duplicates), all are scored. In the end the k-th best score shows whether the estimate was low
+enough. If not, the query is marked and searched again without one.
 
 At the end all queries of a block are treated together, and their pairs are scored in the order of
 the items: 0.6 of the time of rows read query by query (60,000 x 768).
@@ -22,6 +23,8 @@ import numpy as np
 
 from .candidate_filter import (
     NEVER,
+    find_hits,
+    list_hits,
     pack_block,
     rank_hits,
     rank_maxima,
@@ -30,13 +33,14 @@ from .candidate_filter import (
     threshold_of,
 )
 from .exhaustive_top_k import is_excluded, write_run
+from .few_queries import find_run, panels_of_run, score_run_of
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
 from .pair_scores import may_reach_by_item, order_by_item, score_pairs, score_pairs_by_item
 from .prefix_filter import choose_prefixes, find_hits_by_prefix
 from .query_scaling import are_ordinary, bound_items, scaled_queries
 from .select import kth_largest, select_best, sort_best_first
-from .tiles import CODED, PANEL, RESIDUAL, TAU, WEIGHT, end_tiles, passing, start_tiles
+from .tiles import CODED, PANEL, RESIDUAL, TAU, WEIGHT, are_few, end_tiles, start_tiles
 
 # a column of a query whose norm is zero, not finite or far from 1: it is searched another way
 NOT_ORDINARY = -2
@@ -46,9 +50,10 @@ _HITS_OF_STAGE_1 = 2.0
 # candidates; scores and columns (k,): the best `lengths` of those that were scored in float64, in
 # any order; least: their k-th best score, or -inf
 _Found = namedtuple("_Found", "entries counts scores columns lengths least")
-# maxima of panels: best (panels of queries, rank, 32), descending, and a buffer top (32,);
-# swept (panels,) uint8: panels that need not be swept again
-_Sample = namedtuple("_Sample", "best top swept")
+# maxima of panels: best (panels of queries, rank, 32), descending, and a buffer top (32,); of_one
+# (panels of the sample + 31,): those of one query; swept (panels,) uint8: panels that need not be
+# swept again
+_Sample = namedtuple("_Sample", "best top of_one swept")
 # of one buffer at a time: tile scores in their type; estimates of K; scores and columns of those
 # that are merged
 _Scratch = namedtuple("_Scratch", "values estimates bounds scores columns")
@@ -309,6 +314,73 @@ def _finish_block(metric_type, lo, batch, queries, items, block, found, scratch)
 
 
 @borrowing_kernel
+def _estimate_few(first, last, step, isa, items, block, sample):
+    """Raise tau of few queries to a rank among the maxima of every step-th panel."""
+    lanes, statistics, maxima = block.lanes[0], items.statistics, sample.of_one
+    n_panels = (last - first + step - 1) // step
+    for i in range(block.used):
+        weight = lanes[WEIGHT, i]
+        for at in range(0, n_panels, PANEL):
+            count = min(PANEL, n_panels - at)
+            score_run_of(isa, first + at * step, step, count, i, items, block)
+            for run in range(count):
+                p = first + (at + run) * step
+                offset = max(weight * statistics[p, 3], weight * statistics[p, 4])
+                maxima[at + run] = np.float32(block.largest[run]) / statistics[p, 0] + offset
+        lanes[TAU, i] = max(lanes[TAU, i], kth_largest(maxima, n_panels, sample.best.shape[1]))
+
+
+@borrowing_kernel
+def _sweep_few(
+    lo, first_panel, last_panel, sample_stride, isa, metric_type, batch, queries, items, block,
+    sample, found, scratch,
+):  # fmt: skip
+    """Do as _sweep for few queries. Their sample is searched first only to try its prefixes."""
+    bits, swept = block.scores.view(np.int32), sample.swept
+    capacity, raise_at, run = found.entries.shape[1], first_panel, panels_of_run(items, block)
+    has_prefixes, middle = items.prefix.words > 0, first_panel + sample_stride // 2
+    if sample_stride > 0:
+        _estimate_few(middle, last_panel, sample_stride, isa, items, block, sample)
+    for stage in range(0 if has_prefixes and sample_stride > 0 else 1, 2):
+        first, step = (middle, sample_stride) if stage == 0 else (first_panel, 1)
+        if stage == 1:
+            choose_prefixes(isa, 1, items, block)
+        for p in range(first, last_panel, run * step):
+            count = min(run, (last_panel - p + step - 1) // step)
+            if stage == 1 and p >= raise_at and has_prefixes:
+                _raise_by_codes(batch, lo, queries, items, block, found, scratch)
+                raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
+            for i in range(block.used):
+                n_hits = find_run(isa, p, step, count, i, items, block)
+                for at in range(n_hits):
+                    hit = block.hits[at]
+                    panel = p + (hit >> 5) * step
+                    if swept[panel - first_panel]:
+                        continue
+                    position = panel * PANEL + (hit & 31)
+                    found.entries[i, found.counts[i]] = (np.int64(bits[hit]) << 32) | position
+                    found.counts[i] += 1
+                    if found.counts[i] == capacity:
+                        query = batch[lo + i]
+                        _tighten(metric_type, i, query, queries, items, block, found, scratch)
+        if stage == 0:
+            swept[first - first_panel :: step] = 1
+
+
+@inlined_kernel
+def _find_in_sample(isa, is_first, p, q, items, block, sample):
+    """Rank the largest scores of a tile of the sample; of the second half find hits, too."""
+    if not is_first:
+        n_hits = find_hits_by_prefix(isa, p, q, items, block)
+        if n_hits >= 0:
+            rank_hits(p, q, n_hits, items, block, sample.best[q], sample.top)
+            return n_hits
+    score_tile(isa, p, q, items, block)
+    rank_maxima(p, q, items, block, sample.best[q], sample.top)
+    return 0 if is_first else list_hits(p, q, items, block)
+
+
+@borrowing_kernel
 def _sweep(
     lo, first_panel, last_panel, sample_stride, isa, metric_type, batch, queries, items, block,
     sample, found, scratch,
@@ -337,21 +409,10 @@ def _sweep(
                 _raise_by_codes(batch, lo, queries, items, block, found, scratch)
                 raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
             for q in range(block.lanes.shape[0]):
-                n_hits = -1
-                if stage > 0:
-                    n_hits = find_hits_by_prefix(isa, p, q, items, block)
-                    if stage == 1 and n_hits >= 0:
-                        rank_hits(p, q, n_hits, items, block, sample.best[q], sample.top)
-                if n_hits < 0:
-                    score_tile(isa, p, q, items, block)
-                    if stage < 2:
-                        rank_maxima(p, q, items, block, sample.best[q], sample.top)
-                    if stage == 0:
-                        continue
-                    n_hits = passing(
-                        block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
-                        items.order.shape[0] - p * PANEL, block.hits,
-                    )  # fmt: skip
+                if stage == 2:
+                    n_hits = find_hits(isa, p, q, items, block)
+                else:
+                    n_hits = _find_in_sample(isa, stage == 0, p, q, items, block, sample)
                 for at in range(n_hits):
                     hit = block.hits[at]
                     i, position = q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
@@ -374,7 +435,7 @@ def search_rows(
     sample_rank-th of the largest scores of every sample_stride-th panel, 0 for no estimate. In/out:
     known (n,) float32, a lower bound of the k-th best K. Out: scores (n, k) float64, columns (n, k)
     int64, again (n,) uint8, 1 where the estimate was too high. Allocates 36 capacity + 24 k +
-    4 sample_rank + packed bytes a query, 56 capacity + 32 k, and a byte a panel.
+    4 sample_rank + packed bytes a query, 56 capacity + 32 k, and up to 5 bytes a panel.
     """
     n, k = hi - lo, columns.shape[1]
     block = pack_block(lo, hi, isa, batch, queries, items, score_type)
@@ -382,16 +443,23 @@ def search_rows(
     start_tiles(isa, items.isa_state)
     sample = _Sample(
         np.full((block.lanes.shape[0], sample_rank, PANEL), -NEVER), np.empty(PANEL, np.float32),
+        np.empty((last_panel - first_panel) // max(sample_stride, 1) + PANEL, np.float32),
         np.zeros(last_panel - first_panel, np.uint8),
     )  # fmt: skip
     for i in range(n):
         q, lane = i >> 5, i & 31
         bound = known[batch[lo + i]] / block.scales[q, lane]
         block.lanes[q, TAU, lane] = max(block.lanes[q, TAU, lane], bound)
-    _sweep(
-        lo, first_panel, last_panel, sample_stride, isa, metric_type, batch, queries, items, block,
-        sample, found, scratch,
-    )  # fmt: skip
+    if are_few(isa, n):
+        _sweep_few(
+            lo, first_panel, last_panel, sample_stride, isa, metric_type, batch, queries, items,
+            block, sample, found, scratch,
+        )  # fmt: skip
+    else:
+        _sweep(
+            lo, first_panel, last_panel, sample_stride, isa, metric_type, batch, queries, items,
+            block, sample, found, scratch,
+        )  # fmt: skip
     end_tiles(isa)
     _finish_block(metric_type, lo, batch, queries, items, block, found, scratch)
     _write_results(lo, batch, queries, block, found, sample_stride, known, scores, columns, again)

@@ -34,7 +34,7 @@ Sums of int8 codes are exact up to ``MOST_CODES`` columns. Items have the same c
 import numpy as np
 
 from .intrinsics import emit_prefetch
-from .jit import DISABLE_JIT, cgutils, intrinsic, ir, kernel, types
+from .jit import DISABLE_JIT, cgutils, inlined_kernel, intrinsic, ir, kernel, types
 from .vector_ir import (
     BYTES,
     F32,
@@ -77,7 +77,7 @@ _STEP_BYTES = 2048
 TAU, RESIDUAL, CODED, WEIGHT, REST = range(5)
 # items of a group: their words lie together
 GROUP = 8
-# queries up to which each reads the panel anew, from the first-level cache: 16 take the time of 4
+# queries up to which each is compared by itself
 _FEW = 4
 # columns up to which a sum of products of -127 .. 127 and 1 .. 255 fits in int32
 MOST_CODES = 65_000
@@ -87,6 +87,15 @@ _VOID = ir.VoidType()
 
 def _isa_number(isa):
     return len(isa)
+
+
+@inlined_kernel
+def are_few(isa, used):
+    """Whether so many queries take less time one by one: by score_run, not score_panel.
+
+    Not with amx, whose layout of queries is another, nor with float32.
+    """
+    return used <= _FEW and 1 < len(isa) <= _AVX2
 
 
 def configuration():
@@ -185,16 +194,8 @@ def _emit_panel(context, builder, kinds, a, by_item):
                 if number == 1:
                     _emit_amx(builder, left, right, builder.lshr(a[5], I64(4)), halves, out)
                     continue
-                if halves == (0, 1) or by_item:
-                    count = half * len(halves)
-                    _emit_int8(builder, number, left, right, a[5], offsets, count, out, by_item)
-                    continue
-                is_few = builder.icmp_signed("<=", a[8], I64(_FEW))
-                with builder.if_else(is_few) as (few, more):
-                    with few:
-                        _emit_few(builder, number, left, right, a[5], offsets, a[8], out)
-                    with more:
-                        _emit_int8(builder, number, left, right, a[5], offsets, half, out)
+                count = half * len(halves)
+                _emit_int8(builder, number, left, right, a[5], offsets, count, out, by_item)
 
 
 @intrinsic
@@ -221,28 +222,82 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
 
 
 @intrinsic
-def score_by_item(typingctx, isa, items, item0, words, codes, code0, start, scores, score0):
-    """Scores of all items of a panel with one query, written from score0 on at every 32nd place.
+def score_run(
+    typingctx, isa, items, item0, step, count, words, codes, code0, start, scores, largest
+):
+    """Scores of one query with the items of `count` panels, and the largest of each panel.
 
-    The other arguments are as in score_item. Not for amx.
+    items, codes, scores, largest are flat; panels begin at item0, `step` words apart. codes: from
+    code0 on the query's words, each 8 times, one behind the other; start: as in score_panel. Out:
+    scores (32 count,) and largest (count,) int32. Where are_few may be true.
     """
-    signature = types.void(isa, items, item0, words, codes, code0, start, scores, score0)
+    signature = types.void(
+        isa, items, item0, step, count, words, codes, code0, start, scores, largest
+    )
 
     def codegen(context, builder, sig, a):
         number = _isa_number(sig.args[0])
         if number not in _INT8_SHAPES:
             return context.get_dummy_value()
-        panel = pointer(context, builder, sig.args[1], a[1], a[2])
-        query = pointer(context, builder, sig.args[4], a[4], a[5])
-        out = pointer(context, builder, sig.args[7], a[7], a[8])
-        with cgutils.for_range(builder, I64(PANEL // GROUP)) as part:
-            first = builder.mul(part.index, I64(GROUP))
-            places = [builder.add(first, I64(item)) for item in range(GROUP)]
-            rows = [builder.gep(panel, [builder.mul(place, a[3])]) for place in places]
-            totals = _emit_items(builder, number, rows, a[3], query)
-            for place, total in zip(places, totals, strict=True):
-                at = builder.gep(out, [builder.mul(place, I64(PANEL))])
-                builder.store(builder.add(total, a[6]), at)
+        first, codes, out, top = (
+            pointer(context, builder, sig.args[i], a[i], at)
+            for i, at in ((1, a[2]), (6, a[7]), (9, I64(0)), (10, I64(0)))
+        )
+        reduce = function(
+            builder, f"llvm.vector.reduce.smax.v{GROUP}i32", I32, [ir.VectorType(I32, GROUP)]
+        )
+        with cgutils.for_range(builder, a[4]) as run:
+            panel = builder.gep(first, [builder.mul(run.index, a[3])])
+            target = builder.gep(out, [builder.mul(run.index, I64(PANEL))])
+            largest = None
+            totals = _emit_groups(builder, number, panel, codes, a[5], a[8])
+            for group, value in enumerate(totals):
+                _store(builder, value, target, group * GROUP)
+                largest = value if largest is None else _larger(builder, value, largest)
+            builder.store(builder.call(reduce, [largest]), builder.gep(top, [run.index]))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def score_run_by_item(
+    typingctx, isa, items, item0, step, count, words, codes, code0, start, scores, largest
+):
+    """Do as score_run, for panels in which the words of each item lie together (by_item).
+
+    codes: from code0 on the query's words, one behind the other.
+    """
+    signature = types.void(
+        isa, items, item0, step, count, words, codes, code0, start, scores, largest
+    )
+
+    def codegen(context, builder, sig, a):
+        number = _isa_number(sig.args[0])
+        if number not in _INT8_SHAPES:
+            return context.get_dummy_value()
+        first, codes, out, top = (
+            pointer(context, builder, sig.args[i], a[i], at)
+            for i, at in ((1, a[2]), (6, a[7]), (9, I64(0)), (10, I64(0)))
+        )
+        with cgutils.for_range(builder, a[4]) as run:
+            panel = builder.gep(first, [builder.mul(run.index, a[3])])
+            target = builder.gep(out, [builder.mul(run.index, I64(PANEL))])
+
+            def score_group(part, carried, panel=panel, target=target):
+                (largest,) = carried
+                place = builder.mul(part, I64(GROUP))
+                places = [builder.add(place, I64(item)) for item in range(GROUP)]
+                rows = [builder.gep(panel, [builder.mul(place, a[5])]) for place in places]
+                totals = _emit_items(builder, number, rows, a[5], codes)
+                for place, total in zip(places, totals, strict=True):
+                    score = builder.add(total, a[8])
+                    builder.store(score, builder.gep(target, [place]))
+                    largest = _larger(builder, score, largest)
+                return [largest]
+
+            (largest,) = loop(builder, I64(PANEL // GROUP), [I32(-(2**31))], score_group)
+            builder.store(largest, builder.gep(top, [run.index]))
         return context.get_dummy_value()
 
     return signature, codegen
@@ -395,18 +450,12 @@ def _emit_int8(builder, number, items, queries, words, starts, n_queries, out, b
             _store(builder, value, target, row * PANEL + columns[vector])
 
 
-def _emit_few(builder, number, items, queries, words, starts, used, out):
-    """Query by query, 8 items a register: bound by memory, not by multiplications."""
-    with cgutils.for_range(builder, used) as query:
-        totals = _emit_groups(builder, number, items, queries, words, starts, query.index)
-        for group, value in enumerate(totals):
-            for i in range(GROUP):
-                at = builder.add(query.index, I64((group * GROUP + i) * PANEL))
-                builder.store(builder.extract_element(value, I32(i)), builder.gep(out, [at]))
+def _larger(builder, value, other):
+    return builder.select(builder.icmp_signed(">", value, other), value, other)
 
 
-def _emit_groups(builder, number, items, queries, words, starts, query):
-    """Emit the scores of all items of a panel with one query, 8 items a vector."""
+def _emit_groups(builder, number, items, codes, words, start):
+    """Emit the scores of all items of a panel with one query, 8 items a vector: see score_run."""
     lanes, _ = _INT8_SHAPES[number]
     kind, wide = ir.VectorType(I32, lanes), lanes // GROUP
     groups = [builder.gep(items, [builder.mul(words, I64(i))]) for i in range(0, PANEL, GROUP)]
@@ -414,28 +463,20 @@ def _emit_groups(builder, number, items, queries, words, starts, query):
         ir.Constant(ir.VectorType(I32, GROUP), list(range(first, first + GROUP)))
         for first in range(0, lanes, GROUP)
     ]
-    # of two registers, each with a word in all lanes
-    of_both = ir.Constant(kind, [lanes * (lane // GROUP) for lane in range(lanes)])
 
     def step(k, sums):
-        at = builder.add(builder.mul(k, I64(wide * PANEL)), query)
-        codes = [
-            broadcast(builder, builder.load(builder.gep(queries, [place])), kind)
-            for place in (at, builder.add(at, I64((wide - 1) * PANEL)))
-        ]
-        codes = builder.shuffle_vector(*codes, of_both)
         place = builder.mul(k, I64(lanes))
+        query = load(builder, builder.gep(codes, [place]), kind, None)
         rows = [load(builder, builder.gep(group, [place]), kind, None) for group in groups]
         for group in groups:
             _prefetch_next_panel(builder, builder.gep(group, [place]), words)
         return [
-            _add_products(builder, number, total, row, codes)
+            _add_products(builder, number, total, row, query)
             for total, row in zip(sums, rows, strict=True)
         ]
 
     zero = broadcast(builder, I32(0), kind)
     sums = loop(builder, builder.udiv(words, I64(wide)), [zero] * len(groups), step)
-    start = builder.load(builder.gep(starts, [query]))
     start = broadcast(builder, start, ir.VectorType(I32, GROUP))
     totals = []
     for value in sums:
@@ -594,6 +635,20 @@ def _store(builder, value, start, offset):
     builder.store(value, at, align=4)
 
 
+@inlined_kernel
+def least_score(lanes, i, statistics, panel):
+    """The least score of a tile that may reach the threshold of query i of a panel, less 1.
+
+    lanes (4, 32), statistics (n_panels, 5): as in `passing`. float32 holds scores of up to 1,024
+    columns; the rounding of larger ones is within packing.SLACK.
+    """
+    weight = lanes[WEIGHT, i]
+    bound = lanes[TAU, i] - lanes[RESIDUAL, i] * statistics[panel, 1]
+    bound -= lanes[CODED, i] * statistics[panel, 2]
+    bound -= max(weight * statistics[panel, 3], weight * statistics[panel, 4])
+    return bound * statistics[panel, 0] - np.float32(1.0)
+
+
 @intrinsic
 def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
     """Write the scores that reach their query's threshold to hits; return how many there are.
@@ -633,7 +688,11 @@ def passing_by_prefix(
     )
 
     def codegen(context, builder, sig, a):
-        prefix = _Prefix(context, builder, sig.args[1:], a[1:])
+        starts = (
+            pointer(context, builder, sig.args[i], a[i], at)
+            for i, at in ((1, a[2]), (3, a[4]), (5, I64(0)), (8, I64(0)))
+        )
+        prefix = _Prefix(builder, a[6], *starts)
         values = pointer(context, builder, sig.args[0], a[0], I64(0))
         out = pointer(context, builder, sig.args[9], a[9], I64(0))
         reached = [prefix.reached(builder, values, half) for half in (0, 1)]
@@ -643,17 +702,18 @@ def passing_by_prefix(
 
 
 @intrinsic
-def find_few(
-    typingctx, isa, items, item0, queries, query0, words, starts, start0, used, lanes, lane0, own,
-    own0, statistics, panel, n_items, rests, hits,
+def find_by_prefix(
+    typingctx, isa, items, item0, words, codes, code0, start, query, lanes, own, statistics, panel,
+    n_items, rests, hits, hit0,
 ):  # fmt: skip
-    """Do as score_panel and passing_by_prefix for up to four queries, without their scores.
+    """Write the items of a panel that passing_by_prefix passes for one query; return how many.
 
-    Not for amx: its layout of queries is another.
+    items to start: as in score_run; lanes to rests: as in passing_by_prefix, of the first panel of
+    queries. hits: from hit0 on the items' numbers in the panel. Where are_few may be true.
     """
     signature = types.int64(
-        isa, items, item0, queries, query0, words, starts, start0, used, lanes, lane0, own, own0,
-        statistics, panel, n_items, rests, hits,
+        isa, items, item0, words, codes, code0, start, query, lanes, own, statistics, panel,
+        n_items, rests, hits, hit0,
     )  # fmt: skip
 
     def codegen(context, builder, sig, a):
@@ -661,45 +721,69 @@ def find_few(
         if number not in _INT8_SHAPES:
             return I64(0)
         left = pointer(context, builder, sig.args[1], a[1], a[2])
-        right = pointer(context, builder, sig.args[3], a[3], a[4])
-        offsets = pointer(context, builder, sig.args[6], a[6], a[7])
-        prefix = _Prefix(context, builder, sig.args[9:], a[9:])
-        out = pointer(context, builder, sig.args[17], a[17], I64(0))
-        valid, found = _valid(builder, a[15]), cgutils.alloca_once_value(builder, I64(0))
-        lowest_bit = function(builder, "llvm.cttz.i32", I32, [I32, ir.IntType(1)])
-        count_bits = function(builder, "llvm.ctpop.i32", I32, [I32])
-        with cgutils.for_range(builder, a[8]) as query:
-            totals = _emit_groups(builder, number, left, right, a[5], offsets, query.index)
-            word = builder.and_(prefix.reached_by(builder, totals, query.index), valid)
-            lane = builder.trunc(query.index, I32)
-
-            def list_item(_, carried, lane=lane):
-                items, count = carried
-                item = builder.call(lowest_bit, [items, ir.IntType(1)(1)])
-                hit = builder.or_(builder.shl(item, I32(5)), lane)
-                builder.store(hit, builder.gep(out, [count]))
-                left = builder.and_(items, builder.sub(items, I32(1)))
-                return [left, builder.add(count, I64(1))]
-
-            n_set = builder.zext(builder.call(count_bits, [word]), I64)
-            _, count = loop(builder, n_set, [word, builder.load(found)], list_item)
-            builder.store(count, found)
-        return builder.load(found)
+        right = pointer(context, builder, sig.args[4], a[4], a[5])
+        starts = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (8, 9, 10, 13))
+        prefix = _Prefix(builder, a[11], *starts)
+        out = pointer(context, builder, sig.args[14], a[14], a[15])
+        totals = _emit_groups(builder, number, left, right, a[3], a[6])
+        word = builder.and_(prefix.reached_by(builder, totals, a[7]), _valid(builder, a[12]))
+        return _list_bits(builder, word, I32(0), out)
 
     return signature, codegen
 
 
+@intrinsic
+def list_reaching(typingctx, scores, score0, least, n_items, hits, hit0):
+    """Write the places of scores[score0 : score0 + 32] that are at least `least`; return how many.
+
+    scores flat int32 (of float32 nothing is written); least float32; items from n_items on are
+    ignored; hits int32 out, from hit0 on: places in scores, ascending.
+    """
+
+    def codegen(context, builder, sig, a):
+        if sig.args[0].dtype != types.int32:
+            return I64(0)
+        start = pointer(context, builder, sig.args[0], a[0], a[1])
+        out = pointer(context, builder, sig.args[4], a[4], a[5])
+        least, word = broadcast(builder, a[2], ir.VectorType(F32, GROUP)), I32(0)
+        for first in range(0, PANEL, GROUP):
+            value = load(builder, start, ir.VectorType(I32, GROUP), first)
+            reaches = builder.fcmp_ordered(">=", builder.sitofp(value, least.type), least)
+            bits = builder.zext(builder.bitcast(reaches, I8), I32)
+            word = builder.or_(word, builder.shl(bits, I32(first)))
+        word = builder.and_(word, _valid(builder, a[3]))
+        return _list_bits(builder, word, builder.trunc(a[1], I32), out)
+
+    signature = types.int64(scores, types.int64, least, types.int64, hits, types.int64)
+    return signature, codegen
+
+
+def _list_bits(builder, word, base, out):
+    """Emit a loop that writes base + i for every bit i of the word, ascending; return how many."""
+    lowest_bit = function(builder, "llvm.cttz.i32", I32, [I32, ir.IntType(1)])
+    count_bits = function(builder, "llvm.ctpop.i32", I32, [I32])
+
+    def list_bit(at, carried):
+        (bits,) = carried
+        place = builder.add(base, builder.call(lowest_bit, [bits, ir.IntType(1)(1)]))
+        builder.store(place, builder.gep(out, [at]))
+        return [builder.and_(bits, builder.sub(bits, I32(1)))]
+
+    count = builder.zext(builder.call(count_bits, [word]), I64)
+    loop(builder, count, [word], list_bit)
+    return count
+
+
 class _Prefix:
-    """What decides whether scores of prefixes pass, of passing_by_prefix's arguments from lanes on.
+    """What decides whether scores of prefixes pass.
 
     A score v passes if v + t r >= threshold - 1. float32 holds the scores of up to 1,024 columns.
     """
 
-    def __init__(self, context, builder, kinds, a):
-        self._lanes = pointer(context, builder, kinds[0], a[0], a[1])
-        self._own = pointer(context, builder, kinds[2], a[2], a[3])
-        self._panel = pointer(context, builder, kinds[4], a[4], builder.mul(a[5], I64(5)))
-        self._rests = pointer(context, builder, kinds[7], a[7], builder.mul(a[5], I64(PANEL)))
+    def __init__(self, builder, panel, lanes, own, statistics, rests):
+        self._lanes, self._own = lanes, own
+        self._panel = builder.gep(statistics, [builder.mul(panel, I64(5))])
+        self._rests = builder.gep(rests, [builder.mul(panel, I64(PANEL))])
 
     def _bounds(self, builder, first, kind):
         """Emit thresholds and rests of queries from `first` on, as many as kind has lanes."""

@@ -21,6 +21,19 @@ def which_pass(scores, lanes, statistics, n_items, hits, largest):
     return tiles.passing(scores, lanes, 0, statistics, 0, n_items, hits)
 
 
+@kernel
+def one_run(isa, by_item, items, step, words, codes, start, scores, largest):
+    if by_item:
+        tiles.score_run_by_item(isa, items, 0, step, 2, words, codes, 0, start, scores, largest)
+    else:
+        tiles.score_run(isa, items, 0, step, 2, words, codes, 0, start, scores, largest)
+
+
+@kernel
+def reaching(scores, least, n_items, hits):
+    return tiles.list_reaching(scores, 32, least, n_items, hits, 1)
+
+
 def codes(depth, seed, most=127):
     rng = np.random.default_rng(seed)
     found = rng.integers(-most, most + 1, (32, depth))
@@ -59,6 +72,44 @@ def test_score_panel_int8_is_exact(isa, depth, used):
     )  # fmt: skip
     found = scores.reshape(32, 32)
     np.testing.assert_array_equal(found[:, :used], (items @ queries.T)[:, :used])
+
+
+@pytest.mark.parametrize("isa", ["vnni", "avxvnni", "avx2"])
+@pytest.mark.parametrize("depth", [1, 4, 5, 63, 64, 65, 300, tiles.MOST_CODES])
+@pytest.mark.parametrize("by_item", [False, True])
+def test_score_run_is_exact(isa, depth, by_item):
+    """Two panels of a run, with another between them."""
+    if isa not in cpu.supported_isas():
+        pytest.skip(f"this CPU has no {isa}")
+    queries = codes(depth, 1, 64 if isa == "avx2" else 127)
+    panels, (_, query_panel, words) = [], laid_out(isa, codes(depth, 0), queries)
+    for seed in (0, 7, 2):
+        packed, _, _ = laid_out(isa, codes(depth, seed), queries)
+        if by_item:
+            packed = packed.reshape(4, words, 8).transpose(0, 2, 1).reshape(-1)
+        panels.append(packed)
+    query = query_panel.reshape(words, 32)[:, 3].copy()
+    spread = query if by_item else np.repeat(query, 8)
+    scores, largest = np.full(64, -7, np.int32), np.full(2, -7, np.int32)
+    one_run(
+        tiles.ISA_TUPLES[isa], by_item, np.concatenate(panels), 64 * words, words, spread,
+        np.int32(-128 * queries[3].sum()), scores, largest,
+    )  # fmt: skip
+    exact = [codes(depth, seed) @ queries[3] for seed in (0, 2)]
+    np.testing.assert_array_equal(scores.reshape(2, 32), exact)
+    np.testing.assert_array_equal(largest, np.max(exact, axis=1))
+
+
+@pytest.mark.parametrize("n_items", [1, 8, 31, 32, 100])
+@pytest.mark.parametrize("least", [-1e12, -50.0, 0.5, 99.0, 99.5, 1e12, 3e38])
+def test_list_reaching_equals_its_rule(least, n_items):
+    scores = np.random.default_rng(0).integers(-100, 100, 64).astype(np.int32)
+    hits = np.full(64, -7, np.int32)
+    found = reaching(scores, np.float32(least), n_items, hits)
+    expected = 32 + np.flatnonzero(scores[32:][:n_items] >= least)
+    np.testing.assert_array_equal(hits[1 : 1 + found], expected)
+    assert hits[0] == -7
+    assert hits[1 + found] == -7
 
 
 @pytest.mark.parametrize("isa", ["avx512", "generic"])

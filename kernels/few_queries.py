@@ -1,0 +1,70 @@
+"""The filter for few queries: each is compared by itself, with all items of a run of panels.
+
+A tile of 32 queries of which few are in use wastes most of its comparisons. A run is as large as a
+tile, one query and up to 32 panels, so that its hits and scores fit the same buffers.
+"""
+
+import numpy as np
+
+from .jit import borrowing_kernel, inlined_kernel
+from .prefix_filter import find_run_by_prefix
+from .tiles import GROUP, PANEL, least_score, list_reaching, score_run, score_run_by_item
+
+# words of the items of a run, so that the next query reads them from the first-level cache
+_WORDS_OF_RUN = 1 << 12
+
+
+@borrowing_kernel
+def panels_of_run(items, block):
+    """Panels of a run, at most 32."""
+    if block.used == 1:
+        return PANEL
+    return max(1, min(PANEL, _WORDS_OF_RUN // (PANEL * items.words)))
+
+
+@inlined_kernel
+def score_run_of(isa, first, step, count, i, items, block):
+    """Score query i with every step-th panel from `first` on, to block.scores and block.largest."""
+    start, step = first * block.size, step * block.size
+    if items.prefix.words > 0:
+        score_run_by_item(
+            isa, items.packed, start, step, count, items.words, block.prefix.codes,
+            i * items.words, block.starts[i], block.scores, block.largest,
+        )  # fmt: skip
+        return
+    score_run(
+        isa, items.packed, start, step, count, items.words, block.spread, i * GROUP * items.words,
+        block.starts[i], block.scores, block.largest,
+    )  # fmt: skip
+
+
+@inlined_kernel
+def find_run(isa, first, step, count, i, items, block):
+    """Find what may reach the threshold of query i in every step-th panel from `first` on.
+
+    Returns how many there are. block.hits: 32 times the number of the panel in the run, and of the
+    item in the panel; block.scores of hits: by all codes.
+    """
+    n_items = items.order.shape[0]
+    if items.prefix.words > 0 and not block.prefix.is_dense[0]:
+        return find_run_by_prefix(
+            isa, first, step, count, i, n_items, items.packed, items.words, items.statistics,
+            items.prefix, block,
+        )  # fmt: skip
+    score_run_of(isa, first, step, count, i, items, block)
+    return _list_hits(
+        first, step, count, i, n_items, items.statistics, block.lanes[0], block.scores,
+        block.largest, block.hits,
+    )  # fmt: skip
+
+
+@inlined_kernel
+def _list_hits(first, step, count, i, n_items, statistics, lanes, scores, largest, hits):
+    n_hits = 0
+    for run in range(count):
+        p = first + run * step
+        least = least_score(lanes, i, statistics, p)
+        if np.float32(largest[run]) < least:
+            continue
+        n_hits += list_reaching(scores, run * PANEL, least, n_items - p * PANEL, hits, n_hits)
+    return n_hits
