@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numba
 import numpy.ma  # noqa: F401  Numba imports it at a first call: a fork beside that would hang
-from llvmlite import binding, ir
-from numba import _dynfunc, prange, types
-from numba.core import caching, cgutils, codegen, event, serialize
+from llvmlite import ir
+from numba import prange, types
+from numba.core import caching, cgutils, event, serialize
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.environment import lookup_environment
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 from numba.extending import intrinsic
@@ -72,9 +71,8 @@ def _compile_in_turn(dispatcher, compile_here, signature):
     """
     if global_compiler_lock.is_locked():
         return compile_here(signature)
-    context = dispatcher.targetctx
-    turn = dispatcher._cache.turn(signature, context)
-    with global_compiler_lock, turn as must_compile, _inlined(context):
+    turn = dispatcher._cache.turn(signature, dispatcher.targetctx)
+    with global_compiler_lock, turn as must_compile:
         if must_compile:
             _check_address_space()
         return compile_here(signature)
@@ -95,76 +93,6 @@ def _check_address_space():
                 f"compiling a kernel needs {_COMPILER_BYTES >> 20} MiB of address space, got "
                 f"{max(left, 0) >> 20} MiB (ulimit -v); a native wheel needs no compiler"
             )
-
-
-class _Library(codegen.JITCodeLibrary):
-    """Code that is optimised, and made machine code, when an address in it is first needed.
-
-    Numba does both for every function, and again for each of its callers that it is linked into.
-    Private kernels have no other use: without it a first search compiles in 0.7 of the time.
-    """
-
-    _is_complete = False
-
-    def finalize(self):
-        """Link what this code calls."""
-        self._raise_if_finalized()
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            module = library._get_module_for_linking()
-            self._final_module.link_in(module, preserve=True)
-        self._finalize_dynamic_globals()
-        self._finalized = True
-
-    def defines(self, name):
-        """Whether the code has a function of this name."""
-        functions = self._final_module.functions
-        return self._is_complete or any(f.name == name and not f.is_declaration for f in functions)
-
-    def get_pointer_to_function(self, name):
-        self._complete()
-        return super().get_pointer_to_function(name)
-
-    def _get_compiled_object(self):
-        self._complete()
-        return super()._get_compiled_object()
-
-    def _complete(self):
-        self._ensure_finalized()
-        if not self._is_complete:
-            self._shared_module = None  # others link the optimised code
-            self._optimize_final_module()
-            self._final_module.verify()
-            self._finalize_final_module()
-            for symbol in self._final_module.global_variables:
-                environment = lookup_environment(symbol.name)
-                if environment is not None and not symbol.is_declaration:
-                    self.codegen.set_env(symbol.name, environment)
-
-    def _finalize_final_module(self):
-        super()._finalize_final_module()
-        self._is_complete = True
-
-
-@contextlib.contextmanager
-def _inlined(context):
-    """Within, functions without an entry from Python get no machine code of their own."""
-    codegen, make_executable = context.codegen(), context.get_executable
-    library_class = codegen._library_class
-
-    def executable(library, descriptor, environment):
-        if library.defines(descriptor.llvm_cpython_wrapper_name):
-            return make_executable(library, descriptor, environment)
-        name = descriptor.qualname.rpartition(".")[2]
-        module = descriptor.lookup_module()
-        return _dynfunc.make_function(module, name, "", 0, environment, (library,))  # 0: no entry
-
-    codegen._library_class, context.get_executable = _Library, executable
-    try:
-        yield
-    finally:
-        codegen._library_class = library_class
-        del context.get_executable
 
 
 class Stopwatch(event.TimingListener):
@@ -233,15 +161,6 @@ class _Locator:
         return cls()
 
 
-class _LoadedLibrary(codegen.JITCodeLibrary):
-    """Code from the cache. Its bitcode is only read if a kernel that calls it is compiled."""
-
-    def _get_module_for_linking(self):
-        if self._shared_module is None:
-            self._shared_module = binding.parse_bitcode(self.bitcode)
-        return super()._get_module_for_linking()
-
-
 class _Implementation(caching.CompileResultCacheImpl):
     _locator_classes = [_Locator]  # noqa: RUF012  defined by Numba
 
@@ -250,24 +169,7 @@ class _Implementation(caching.CompileResultCacheImpl):
         # them imports SciPy: 0.35 s of every process
         *parts, environments = super().reduce(cres)
         kept = (e for e in environments if e.globals["__name__"].startswith(__package__))
-        module = cres.library._get_module_for_linking()
-        symbols = [*module.functions, *module.global_variables]
-        defined = [symbol.name for symbol in symbols if not symbol.is_declaration]
-        return (defined, *parts, tuple(kept))
-
-    def rebuild(self, target_context, payload):
-        # Numba parses the bitcode to list its symbols: 0.08 s of a first search
-        defined, (name, kind, (code, bitcode)), *parts = payload
-        target_context.codegen()._engine._defined_symbols.update(defined)
-        made = super().rebuild(target_context, ((name, kind, (code, _no_bitcode())), *parts))
-        library = made.library
-        library.__class__, library.bitcode, library._shared_module = _LoadedLibrary, bitcode, None
-        return made
-
-
-@functools.cache
-def _no_bitcode():
-    return binding.parse_assembly("").as_bitcode()
+        return (*parts, tuple(kept))
 
 
 class _PickledFiles(Files):
