@@ -17,8 +17,9 @@ rescores, and for training. ``code_cache`` keys compiled code by the content of 
 No module but ``compiler`` imports Numba: a process that finds native code (``native``) never does.
 
 ================ =================================================================================
-dense search     packing -> tiles -> candidate_filter -> query_scaling -> tile_top_k;
-                 exhaustive_top_k for few items; pair_scores defines exact scores; select
+dense search     packing -> tiles -> prefixes -> prefix_filter -> few_queries -> candidate_filter ->
+                 query_scaling -> tile_top_k; exhaustive_top_k for few items; pair_scores defines
+                 exact scores; select
 sparse search    inverted_lists -> sparse_top_k
 sparse products  csr_row_sums -> sparse, sparse_blocks; csr: validation, transpose; tall_skinny: SVD
 measures         row_transforms, normal_cdf
