@@ -20,6 +20,7 @@ from fastcos.kernels import label_ranks
 from fastcos.metrics import uncompiled
 from fastcos.metrics.label_permutation import (
     SIGNIFICANT,
+    WEAK_AUC,
     BestTest,
     Ranking,
     doubled_ranks,
@@ -196,7 +197,8 @@ def _outcomes(best: BestTest) -> list[Outcome]:
     rows = [
         ("precision@10 per class", test.precision, test.chance, best.of_neighbors,
          test.precision_p, "locally"),
-        ("AUC per class", test.auc, 0.5, best.of_pairs, test.auc_p, "globally"),
+        ("AUC per class", test.auc, 0.5, best.of_pairs, test.auc_p,
+         "weakly globally" if test.auc < WEAK_AUC and test.auc_p <= SIGNIFICANT else "globally"),
     ]  # fmt: skip
     outcomes = [
         Outcome(score, value, chance, candidate, p <= SIGNIFICANT,
