@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from fastcos.neighbors.index import SimilarityIndex as SimilarityIndex
     from fastcos.neighbors.radius import neighbors_above as neighbors_above
     from fastcos.neighbors.rerank import rerank as rerank
+    from fastcos.neighbors.results import Neighbors as Neighbors
     from fastcos.neighbors.search import top_k as top_k
     from fastcos.neighbors.transformer import NeighborsTransformer as NeighborsTransformer
-    from fastcos.neighbors.types import Neighbors as Neighbors
     from fastcos.rescaling.canonical import (
         canonicalize as canonicalize,
         query_metric as query_metric,
@@ -76,7 +76,7 @@ _MODULE_OF = {
     "rerank": "neighbors.rerank",
     "top_k": "neighbors.search",
     "NeighborsTransformer": "neighbors.transformer",
-    "Neighbors": "neighbors.types",
+    "Neighbors": "neighbors.results",
 }
 
 # reached as attributes, so that "import fastcos" is enough

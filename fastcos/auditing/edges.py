@@ -8,8 +8,8 @@ import numpy as np
 from fastcos import config, parallel, validation
 from fastcos.engine.packing import encode_rows
 from fastcos.neighbors.index import SimilarityIndex
+from fastcos.neighbors.results import Neighbors
 from fastcos.neighbors.search import top_k
-from fastcos.neighbors.types import Neighbors
 from fastcos.rescaling.cosine_bounds import as_condition
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers

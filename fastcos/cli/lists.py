@@ -16,7 +16,7 @@ from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
     from fastcos.calibration import Calibration
-    from fastcos.neighbors.types import Neighbors
+    from fastcos.neighbors.results import Neighbors
 
 SUFFIXES = (".csv", ".npz", ".json", ".parquet")
 STDOUT = Path("-")

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from fastcos import parallel, validation
 from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
 from fastcos.kernels import knn_vote
+from fastcos.neighbors.results import Neighbors
 from fastcos.neighbors.search import top_k
-from fastcos.neighbors.types import Neighbors
 from fastcos.validation import Floats, Integers
 
 # neighbours of an item, or of a user, that vote

@@ -30,8 +30,9 @@ from fastcos.linalg.svd import SVD
 from fastcos.measures import Plain, get_measure
 from fastcos.models.linear_mf import LinearMF
 from fastcos.neighbors.out_of_core import fingerprint
+from fastcos.neighbors.results import Neighbors
 from fastcos.neighbors.search import batch_size, best_of_items, finish, read_batch
-from fastcos.neighbors.types import FittedItems, Neighbors, SearchRequest
+from fastcos.neighbors.types import FittedItems, SearchRequest
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint
 

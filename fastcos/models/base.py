@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import validation
 from fastcos.linalg.csr import as_interactions
+from fastcos.neighbors.results import Neighbors
 from fastcos.neighbors.search import top_k
-from fastcos.neighbors.types import Neighbors
 from fastcos.parallel import Progress
 from fastcos.reports.table import as_table
 from fastcos.validation.estimators import estimator_rows

@@ -24,14 +24,14 @@ scikit-learn's pipelines, ``rerank`` reorders candidates by a score that exists 
 """
 
 from fastcos.neighbors.blocks import similarity_blocks
-from fastcos.neighbors.index import IndexMemory, IndexNeighbors, SimilarityIndex
+from fastcos.neighbors.index import IndexMemory, SimilarityIndex
 from fastcos.neighbors.near_duplicates import NearDuplicates, near_duplicates
 from fastcos.neighbors.radius import neighbors_above
 from fastcos.neighbors.rerank import STSScorer, WordRotatorsScorer, rerank
 from fastcos.neighbors.rescoring import Rescored, rescore
+from fastcos.neighbors.results import IndexNeighbors, Neighbors
 from fastcos.neighbors.search import top_k
 from fastcos.neighbors.semantic_search import semantic_search
-from fastcos.neighbors.types import Neighbors
 
 __all__ = [
     "IndexMemory",

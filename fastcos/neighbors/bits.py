@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.engine.packing import ExecutionOptions
 from fastcos.kernels import bits
-from fastcos.neighbors.types import Neighbors
+from fastcos.neighbors.results import Neighbors
 
 # measures of packed bits, and whether they are cosines
 BIT_MEASURES = {"hamming": 0, "bit_cosine": 1}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import parallel, storage, validation
 from fastcos.engine import narrow_rows
@@ -22,19 +21,10 @@ from fastcos.neighbors.out_of_core import results_in_directory
 from fastcos.neighbors.plain_search import PlainSearch
 from fastcos.neighbors.radius import pairs_above
 from fastcos.neighbors.rescoring import Rescored, as_candidates, best_of_candidates
+from fastcos.neighbors.results import IndexNeighbors, Neighbors, no_neighbors, padded
 from fastcos.neighbors.search import as_items, as_options, as_request, finish, search
-from fastcos.neighbors.types import (
-    FittedItems,
-    Neighbors,
-    Threshold,
-    as_frame,
-    as_min_score,
-    as_threshold,
-    listed,
-    no_neighbors,
-    padded,
-)
-from fastcos.reports.table import Table, as_table, printable
+from fastcos.neighbors.types import FittedItems, Threshold, as_min_score, as_threshold
+from fastcos.reports.table import printable
 from fastcos.storage import memmap
 from fastcos.validation import Integers
 
@@ -45,111 +35,6 @@ if TYPE_CHECKING:
 _KIND = "SimilarityIndex"
 # neighbours that any index may be searched for: beyond, a wrong number would fill the memory
 _LARGEST_PADDED = 65_536
-
-
-@as_table
-class IndexNeighbors(NamedTuple):
-    """The neighbours of every query in an index, best first.
-
-    Attributes
-    ----------
-    indices : ndarray (n, k), int64
-        Positions of items by descending score; equal scores by lower position. -1 where fewer than
-        k qualify.
-    scores : ndarray (n, k), float32
-        Their scores; -inf where fewer than k qualify.
-    ids : ndarray (n, k), int64 or str
-        Their ids; -1 or "" where fewer than k qualify.
-    """
-
-    indices: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
-    ids: npt.NDArray[Any]
-
-    def table(self) -> Table:
-        """The first lists, for ``repr``: ids with their scores."""
-        return listed(self.ids, self.scores)
-
-    def to_pandas(self, *, query_ids: Any = None) -> Any:
-        """Return the lists as :meth:`fastcos.Neighbors.to_pandas` does, with the ids.
-
-        Parameters
-        ----------
-        query_ids : array_like (n,), optional
-            Ids of the queries. Default: their numbers.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns query, rank, neighbor, score; one row per neighbour.
-
-        Raises
-        ------
-        ImportError
-            pandas is not installed.
-
-        Examples
-        --------
-        >>> import fastcos
-        >>> index = fastcos.SimilarityIndex().fit([[1.0, 0.0], [0.0, 1.0]], ids=["a", "b"])
-        >>> index.search([[3.0, 0.1]], k=1).to_pandas()["neighbor"].tolist()
-        ['a']
-        """
-        return as_frame("pandas", self._columns(query_ids))
-
-    def to_polars(self, *, query_ids: Any = None) -> Any:
-        """Return the lists as a polars DataFrame, as :meth:`to_pandas` does.
-
-        Parameters
-        ----------
-        query_ids : array_like (n,), optional
-
-        Returns
-        -------
-        polars.DataFrame
-
-        Raises
-        ------
-        ImportError
-            polars is not installed.
-
-        Examples
-        --------
-        >>> import fastcos
-        >>> index = fastcos.SimilarityIndex().fit([[1.0, 0.0], [0.0, 1.0]], ids=["a", "b"])
-        >>> index.search([[3.0, 0.1]], k=1).to_polars()["neighbor"].to_list()
-        ['a']
-        """
-        return as_frame("polars", self._columns(query_ids))
-
-    def to_arrow(self, *, query_ids: Any = None) -> Any:
-        """Return the lists as an Arrow table, as :meth:`to_pandas` does.
-
-        Parameters
-        ----------
-        query_ids : array_like (n,), optional
-
-        Returns
-        -------
-        pyarrow.Table
-
-        Raises
-        ------
-        ImportError
-            pyarrow is not installed.
-
-        Examples
-        --------
-        >>> import fastcos
-        >>> index = fastcos.SimilarityIndex().fit([[1.0, 0.0], [0.0, 1.0]], ids=["a", "b"])
-        >>> index.search([[3.0, 0.1]], k=1).to_arrow()["neighbor"].to_pylist()
-        ['a']
-        """
-        return as_frame("pyarrow", self._columns(query_ids))
-
-    def _columns(self, query_ids: Any) -> dict[str, npt.NDArray[Any]]:
-        columns = Neighbors(self.indices, self.scores)._columns(None, query_ids)
-        return columns | {"neighbor": self.ids[self.indices >= 0]}
 
 
 class IndexMemory(NamedTuple):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.measures.row_transforms import norms_of, unit_rows
-from fastcos.neighbors.types import Neighbors
+from fastcos.neighbors.results import Neighbors
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

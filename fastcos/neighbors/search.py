@@ -30,15 +30,8 @@ from fastcos.measures.base import (
     require,
 )
 from fastcos.neighbors.bits import BIT_MEASURES, bit_top_k
-from fastcos.neighbors.types import (
-    MAPPED_SEARCH_SHARE,
-    FittedItems,
-    Neighbors,
-    SearchRequest,
-    as_min_score,
-    no_neighbors,
-    padded,
-)
+from fastcos.neighbors.results import Neighbors, no_neighbors, padded
+from fastcos.neighbors.types import MAPPED_SEARCH_SHARE, FittedItems, SearchRequest, as_min_score
 from fastcos.storage.memmap import (
     as_mapped_rows,
     is_narrow,

@@ -11,7 +11,8 @@ from fastcos.engine.sparse_rows import SparseRows, as_sparse_rows
 from fastcos.kernels import sparse_top_k as sparse_topk
 from fastcos.linalg.csr import as_interactions, csr_arrays
 from fastcos.measures import Measure, get_measure
-from fastcos.neighbors.types import Neighbors, Threshold, as_threshold, no_neighbors, padded
+from fastcos.neighbors.results import Neighbors, no_neighbors, padded
+from fastcos.neighbors.types import Threshold, as_threshold
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

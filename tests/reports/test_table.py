@@ -166,6 +166,7 @@ def test_indexes_and_their_neighbors_show_ids():
     frame = found.to_pandas(query_ids=["q"])
     assert frame["neighbor"].tolist() == ["a", "c"]
     assert frame["query"].tolist() == ["q", "q"]
+    assert found.to_pandas(ids=["A", "B", "C"])["neighbor"].tolist() == ["A", "C"]
 
 
 def test_neighbors_are_whole_in_a_notebook_and_padding_is_none():
