@@ -29,10 +29,10 @@ from fastcos.linalg.operators import Matrix
 from fastcos.linalg.svd import SVD
 from fastcos.measures import Plain, get_measure
 from fastcos.models.linear_mf import LinearMF
-from fastcos.neighbors.out_of_core import fingerprint
+from fastcos.neighbors.out_of_core import MappedItems, fingerprint
 from fastcos.neighbors.results import Neighbors
 from fastcos.neighbors.search import batch_size, best_of_items, finish, read_batch
-from fastcos.neighbors.types import FittedItems, SearchRequest
+from fastcos.neighbors.types import SearchRequest
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint
 
@@ -310,12 +310,12 @@ class _Search(NamedTuple):
     exclude_self: bool
     memory: float
 
-    def open(self) -> tuple[FittedItems, SearchRequest]:
+    def open(self) -> tuple[MappedItems, SearchRequest]:
         """Return the items and the request, with maps of the files."""
         queries = _open_rows("queries", self.queries)
         items = queries if self.items is None else _open_rows("items", self.items)
         request = SearchRequest(queries, self.k, None, None, None)
-        return FittedItems(get_measure(self.measure), len(items), (), items), request
+        return MappedItems(get_measure(self.measure), len(items), (), items), request
 
     def options(self) -> ExecutionOptions:
         """Return threads and memory of the worker that calls."""

@@ -17,7 +17,7 @@ from fastcos.neighbors import index_files, index_ids, index_model
 from fastcos.neighbors.ids import NO_ID, Ids, as_ids
 from fastcos.neighbors.index_parts import Contents, IndexPart, contents_of, merged, new_part
 from fastcos.neighbors.near_duplicates import NearDuplicates, connected
-from fastcos.neighbors.out_of_core import results_in_directory
+from fastcos.neighbors.out_of_core import MappedItems, results_in_directory
 from fastcos.neighbors.plain_search import PlainSearch
 from fastcos.neighbors.radius import pairs_above
 from fastcos.neighbors.rescoring import Rescored, as_candidates, best_of_candidates
@@ -64,6 +64,11 @@ class _State(NamedTuple):
     width: int
     has_names: bool = False
     plain: PlainSearch | None = None
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the items stay on disk; such an index is not changed or saved."""
+        return isinstance(self.fitted, MappedItems)
 
     @property
     def no_id(self) -> int | str:
@@ -197,7 +202,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         rows = _as_item_rows("items", items, measure)
         if isinstance(rows, np.memmap):
             validation.check_none("ids", ids, "for memory-mapped items")
-            state = _State(FittedItems(measure.fit(rows), len(rows), (), rows), (), rows.shape[1])
+            state = _State(MappedItems(measure.fit(rows), len(rows), (), rows), (), rows.shape[1])
         else:
             positions = np.arange(len(rows), dtype=np.int64)
             named = positions if ids is None else as_ids("ids", ids, len(rows))
@@ -284,8 +289,8 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         if out is not None:
             validation.as_count("k", k, high=request.k)
             require(fitted.measure, "blocks")
-            kept, rows = request, fitted.mapped
-            if rows is None:
+            kept, rows = request, fitted.rows
+            if not state.is_mapped:
                 rows, _, positions = contents_of(state.parts)
                 if request.permitted is not None:
                     positions = np.intersect1d(request.permitted, positions, assume_unique=True)
@@ -708,8 +713,8 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
     def memory_(self) -> IndexMemory:
         """Bytes of codes and rows, and how many of them are mapped."""
         state = self._current()
-        if state.fitted.mapped is not None:
-            size = state.fitted.mapped.nbytes
+        if state.is_mapped:
+            size = state.fitted.rows.nbytes
             return IndexMemory(0, size, size)
         codes = rows = mapped = 0
         for part in state.parts:
@@ -730,9 +735,9 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         fields = vars(self) | {"_state": None, "_saved": None, "_saving": None}
         state = self._state
         if state is not None:
-            contents = state.fitted.mapped
-            if contents is None:
-                contents = contents_of(state.parts) if state.parts else _nothing(state.width)
+            contents = state.fitted.rows if state.is_mapped else _nothing(state.width)
+            if state.parts:
+                contents = contents_of(state.parts)
             fields["_kept"] = contents, state.fitted.n_items
         return fields
 
@@ -753,7 +758,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
     def _in_memory(self, purpose: str = "to be changed or saved") -> _State:
         """Return the state, unless the items are memory-mapped."""
         state = self._current()
-        if state.fitted.mapped is not None:
+        if state.is_mapped:
             raise TypeError(f"the index must hold rows in memory {purpose}, got a memory map")
         return state
 
@@ -910,7 +915,7 @@ def _without(parts: Sequence[IndexPart], found: index_ids.Found) -> list[IndexPa
 
 def _ids_at(state: _State, positions: Integers) -> Ids:
     """Return the ids at positions, -1 or "" where there is no item."""
-    if state.fitted.mapped is not None:
+    if state.is_mapped:
         return positions.copy()
     kinds = [part.ids.values.dtype for part in state.parts]
     kind = np.result_type(*kinds) if kinds else np.dtype(np.str_ if state.has_names else np.int64)

@@ -13,9 +13,8 @@ from fastcos.engine.packing import (
 )
 from fastcos.engine.segments import Segment
 from fastcos.kernels import exhaustive_top_k
-from fastcos.measures.base import Measure, UpperBounded, encode_segment, is_upper_bounded, require
+from fastcos.measures.base import Measure, UpperBounded, is_upper_bounded
 from fastcos.neighbors.types import FittedItems, SearchRequest
-from fastcos.storage import memmap
 
 # pairs that a thread scores at once
 _PAIRS_PER_BLOCK = 20_000
@@ -37,26 +36,10 @@ def best_of_lists(
     indptr = indptr[first : first + len(Q) + 1]
     positions = positions[indptr[0] : indptr[-1]]
     indptr = indptr - indptr[0]
-    if items.mapped is not None:
-        items = _read_listed(items, positions, options)
-    raw = score_lists(items, Q, queries, indptr, positions, options)
+    raw = score_lists(items.read_listed(positions, options), Q, queries, indptr, positions, options)
     if options.progress is not None:
         options.progress(first + len(Q), len(request.queries))
     return best_of_scored(indptr, positions, raw, request.k, options)
-
-
-def _read_listed(items: FittedItems, positions: Integers, options: ExecutionOptions) -> FittedItems:
-    """Read the listed rows of a memory map, as one segment."""
-    require(items.measure, "append")
-    listed = np.unique(positions)
-    X = items.mapped
-    needed = float(len(listed) * X.shape[1] * X.itemsize)
-    validation.check_memory("working_memory", options.working_memory, needed)
-    if not len(listed):
-        return items._replace(mapped=None)
-    rows = memmap.take_rows("items", X, listed, options.n_threads)
-    segment = encode_segment(items.measure, rows, options.n_threads, positions=listed)
-    return items._replace(segments=(segment,), mapped=None)
 
 
 def score_lists(

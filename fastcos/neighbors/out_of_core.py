@@ -1,4 +1,4 @@
-"""Memory-mapped rows and results on disk: the plan of a search, cut to fit working_memory."""
+"""Rows and results on disk: items read in blocks, a search cut to fit working_memory."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -6,13 +6,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.engine.packing import ExecutionOptions
+from fastcos import validation
+from fastcos.engine.packing import ExecutionOptions, Integers
 from fastcos.engine.segments import SEGMENT_MULTIPLE, Segment
-from fastcos.measures.base import Measure, Plain, encode_segment
-from fastcos.neighbors.types import MAPPED_SEARCH_SHARE, FittedItems, SearchRequest
+from fastcos.measures.base import Measure, Plain, encode_segment, require
+from fastcos.neighbors.types import FittedItems, Searched, SearchRequest
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint, rows_per_block
 
+# share of the working memory for searching a segment that was read; the rest is for the segment and
+# the batch
+_SEARCH_SHARE = 0.25
 # share of the working memory for the queries' rows and results at most: where there are many of
 # both, batch and segment are about even, since every batch packs all items and every segment packs
 # all queries
@@ -47,7 +51,7 @@ def block_sizes(
     per_query += _BYTES_PER_NEIGHBOR * request.k
     per_item = _bytes_per_row(measure, "encode_items", X)
     queries = memmap.rows_that_fit(memory, _QUERIES_SHARE, per_query, len(request.queries))
-    share = 1 - MAPPED_SEARCH_SHARE - queries * per_query / memory
+    share = 1 - _SEARCH_SHARE - queries * per_query / memory
     items = memmap.rows_that_fit(memory, share, per_item, len(X))
     items -= items % SEGMENT_MULTIPLE if items > SEGMENT_MULTIPLE else 0
     return BlockSizes(queries, items)
@@ -63,25 +67,70 @@ def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
     return int(entry * X.shape[1] + _BYTES_PER_ROW)
 
 
-def read_segments(
-    items: FittedItems, request: SearchRequest, options: ExecutionOptions, within: range | None
-) -> Iterator[tuple[Segment, tuple[float, float]]]:
-    """Yield segments of the permitted items, and which share of all items each is."""
-    X, n_threads = items.mapped, options.n_threads
-    size = block_sizes(X, request, items.measure, options).items
-    within = range(len(X)) if within is None else within
-    for first in range(within.start, within.stop, size):
-        last = min(within.stop, first + size)
-        numbers = np.arange(last - first, dtype=np.int64)
-        if request.permitted is not None:
-            some = slice(*np.searchsorted(request.permitted, [first, last]))
-            numbers = request.permitted[some] - first
-        if not len(numbers):
-            continue
-        B = memmap.read_rows("items", X, first, last, n_threads)
-        segment = encode_segment(items.measure, B, n_threads, numbers=numbers, first=first)
-        share = (first - within.start) / len(within), (last - within.start) / len(within)
-        yield segment, share
+class MappedItems(FittedItems):
+    """Rows on disk, or narrow ones, that every search reads in blocks."""
+
+    __slots__ = ()
+
+    @property
+    def n_live(self) -> int:
+        """Rows, all of which can be found."""
+        return self.n_items
+
+    @property
+    def rows(self) -> Any:
+        """The rows as given."""
+        return self.given
+
+    def only(self, positions: Integers) -> FittedItems | None:
+        """Nothing is packed beforehand: the request says what can be found."""
+        return None
+
+    def read_segments(
+        self, request: SearchRequest, options: ExecutionOptions, within: range | None
+    ) -> Iterator[Searched]:
+        """Read and yield segments of the permitted items among those within."""
+        size = block_sizes(self.rows, request, self.measure, options).items
+        within = range(self.n_items) if within is None else within
+        for first in range(within.start, within.stop, size):
+            last = min(within.stop, first + size)
+            numbers = np.arange(last - first, dtype=np.int64)
+            if request.permitted is not None:
+                some = slice(*np.searchsorted(request.permitted, [first, last]))
+                numbers = request.permitted[some] - first
+            if len(numbers):
+                segment = self._read(first, last, options, numbers)
+                share = (first - within.start) / len(within), (last - within.start) / len(within)
+                yield Searched(segment, None, share, _SEARCH_SHARE * options.working_memory)
+
+    def read_blocks(self, positions: Integers, options: ExecutionOptions) -> Iterator[FittedItems]:
+        """Read and yield blocks that hold items at these positions.
+
+        Blocks that start at these multiples have the bits of all rows together.
+        """
+        for first in range(0, self.n_items, SEGMENT_MULTIPLE):
+            last = min(self.n_items, first + SEGMENT_MULTIPLE)
+            if ((first <= positions) & (positions < last)).any():
+                segment = self._read(first, last, options)
+                yield FittedItems(self.measure, self.n_items, (segment,))
+
+    def read_listed(self, positions: Integers, options: ExecutionOptions) -> FittedItems:
+        """Read the items at these positions alone, as one segment."""
+        require(self.measure, "append")
+        listed = np.unique(positions)
+        needed = float(len(listed) * self.rows.shape[1] * self.rows.itemsize)
+        validation.check_memory("working_memory", options.working_memory, needed)
+        if not len(listed):
+            return FittedItems(self.measure, self.n_items, ())
+        rows = memmap.take_rows("items", self.rows, listed, options.n_threads)
+        segment = encode_segment(self.measure, rows, options.n_threads, positions=listed)
+        return FittedItems(self.measure, self.n_items, (segment,))
+
+    def _read(
+        self, first: int, last: int, options: ExecutionOptions, numbers: Integers | None = None
+    ) -> Segment:
+        B = memmap.read_rows("items", self.rows, first, last, options.n_threads)
+        return encode_segment(self.measure, B, options.n_threads, numbers=numbers, first=first)
 
 
 def results_in_directory(

@@ -16,9 +16,8 @@ from fastcos.engine.packing import (
     encode_rows,
     row_norms,
 )
-from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.kernels import listed_items
-from fastcos.measures.base import Measure, capabilities, encode_segment, get_measure
+from fastcos.measures.base import Measure, capabilities, get_measure
 from fastcos.neighbors.lists import best_of_scored, score_lists
 from fastcos.neighbors.search import as_items, as_options, finish, fit_items
 from fastcos.neighbors.types import FittedItems
@@ -160,19 +159,9 @@ def best_of_candidates(
     queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
     indptr = np.concatenate([[0], np.cumsum(listed.sum(axis=1))])
     positions = lists[listed]
-    if items.mapped is None:
-        raw = score_lists(items, Q, queries, indptr, positions, options)
-    else:
-        raw = np.full(len(positions), -np.inf)
-        # blocks that start at these multiples have the bits of all rows together
-        for first in range(0, len(items.mapped), SEGMENT_MULTIPLE):
-            last = min(len(items.mapped), first + SEGMENT_MULTIPLE)
-            if ((first <= positions) & (positions < last)).any():
-                B = memmap.read_rows("items", items.mapped, first, last, options.n_threads)
-                segment = encode_segment(measure, B, options.n_threads, first=first)
-                block = items._replace(segments=(segment,), mapped=None)
-                found = score_lists(block, Q, queries, indptr, positions, options)
-                np.maximum(raw, found, out=raw)
+    raw = np.full(len(positions), -np.inf)
+    for block in items.read_blocks(positions, options):
+        np.maximum(raw, score_lists(block, Q, queries, indptr, positions, options), out=raw)
     return best_of_scored(indptr, positions, raw, k, options)
 
 

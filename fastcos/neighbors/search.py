@@ -19,7 +19,6 @@ from fastcos.engine.packing import (
     no_exclusions,
     tile_layout,
 )
-from fastcos.engine.segments import Segment
 from fastcos.measures.base import (
     Measure,
     Plain,
@@ -31,7 +30,7 @@ from fastcos.measures.base import (
 )
 from fastcos.neighbors.bits import BIT_MEASURES, bit_top_k
 from fastcos.neighbors.results import Neighbors, no_neighbors, padded
-from fastcos.neighbors.types import MAPPED_SEARCH_SHARE, FittedItems, SearchRequest, as_min_score
+from fastcos.neighbors.types import FittedItems, Searched, SearchRequest, as_min_score
 from fastcos.storage.memmap import (
     as_mapped_rows,
     is_narrow,
@@ -184,10 +183,11 @@ def top_k(
         if results.is_complete:
             return Neighbors(**results.finish())
     fitted = fit_items(X, given, options.n_threads, as_given=as_given)
-    if fitted.mapped is None and request.permitted is not None:
+    if request.permitted is not None:
         # pack only what may be found
-        some = fitted.segments[0].only(request.permitted)
-        fitted, request = fitted._replace(segments=(some,)), request._replace(permitted=None)
+        some = fitted.only(request.permitted)
+        if some is not None:
+            fitted, request = some, request._replace(permitted=None)
     found = search(fitted, request, options, results)
     return found if request.k == k else padded(found, k)
 
@@ -298,13 +298,15 @@ def _without(
 def fit_items(
     X: Any, measure: Measure, n_threads: int | None, *, as_given: bool = False
 ) -> FittedItems:
-    """Fit the measure to the items and encode them: one segment, or none where blocks are read.
+    """Fit the measure to the items and encode them, unless they are read in blocks.
 
     as_given: narrow rows are one segment, too.
     """
     fitted = measure.fit(X)
     if not (as_given or validation.is_float_array(X)):
-        return FittedItems(fitted, len(X), (), X)
+        from fastcos.neighbors.out_of_core import MappedItems
+
+        return MappedItems(fitted, len(X), (), X)
     return FittedItems(fitted, len(X), (encode_segment(fitted, X, n_threads),))
 
 
@@ -336,7 +338,7 @@ def search(
 
 def batch_size(items: FittedItems, request: SearchRequest, options: ExecutionOptions) -> int:
     """Queries whose encoded rows and results fit their share of the working memory."""
-    if items.mapped is not None or not validation.is_float_array(request.queries):
+    if not items.segments or not validation.is_float_array(request.queries):
         from fastcos.neighbors.out_of_core import block_sizes
 
         return block_sizes(items.rows, request, items.measure, options).queries
@@ -378,14 +380,11 @@ def best_of_items(
         exclusions = request.exclusions.of_range(first, first + len(Q))
     queries = _encoded_queries(items, request, Q, first, options)
     report = _query_progress(options.progress, first, first + len(Q), n)
-    memory = options.working_memory * (1 if items.mapped is None else MAPPED_SEARCH_SHARE)
     best: tuple[Integers, Floats] | None = None
-    for segment, share in _segments(items, request, options, within):
+    for segment, permitted, share, memory in _segments(items, request, options, within):
         here = exclusions
         if len(segment.encoded.rows) < items.n_items:
             here = segments.exclusions_within(exclusions, segment)
-        # segments that are read hold only permitted items
-        permitted = segment.permit(request.permitted if items.mapped is None else None)
         if permitted is not None and not len(permitted.numbers):
             continue
         limited = ExecutionOptions(
@@ -445,18 +444,16 @@ def _encoded_queries(
 
 def _segments(
     items: FittedItems, request: SearchRequest, options: ExecutionOptions, within: range | None
-) -> Iterator[tuple[Segment, tuple[float, float]]]:
-    """Yield each segment, and which share of all items it is."""
-    if items.mapped is None:
-        before, n = 0, sum(len(segment.numbers) for segment in items.segments)
-        for segment in items.segments:
-            share = before / n, (before + len(segment.numbers)) / n
-            before += len(segment.numbers)
-            yield segment, share
-        return
-    from fastcos.neighbors.out_of_core import read_segments
-
-    yield from read_segments(items, request, options, within)
+) -> Iterator[Searched]:
+    """Yield each segment, its items that may be found, and which share of all items it is."""
+    if not items.segments:
+        yield from items.read_segments(request, options, within)
+    before, n = 0, sum(len(segment.numbers) for segment in items.segments)
+    for segment in items.segments:
+        share = before / n, (before + len(segment.numbers)) / n
+        before += len(segment.numbers)
+        permitted = segment.permit(request.permitted)
+        yield Searched(segment, permitted, share, options.working_memory)
 
 
 def _query_progress(

@@ -1,43 +1,16 @@
 """What goes into the search pipeline: fitted items, requests, thresholds."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from fastcos import validation
-from fastcos.engine.packing import ExcludedItems, Integers
+from fastcos.engine.packing import ExcludedItems, ExecutionOptions, Integers, PermittedItems
 from fastcos.engine.segments import Segment
 from fastcos.measures.base import Measure
 from fastcos.neighbors.index_model import check_same_model
 
-# share of the working memory for searching a segment that was read from disk; the rest is for the
-# segment and the batch
-MAPPED_SEARCH_SHARE = 0.25
 # a cosine of float32 rows may exceed 1 by rounding
 _LARGEST_COSINE = 1.001
-
-
-class FittedItems(NamedTuple):
-    """What a search reads of the items; never changed, only replaced as a whole.
-
-    n_items counts positions, those of removed items included. mapped: memory-mapped rows (p, d)
-    that every search reads in blocks, without segments.
-    """
-
-    measure: Measure
-    n_items: int
-    segments: tuple[Segment, ...]
-    mapped: Any = None
-
-    @property
-    def n_live(self) -> int:
-        """Items that can be found."""
-        if self.mapped is not None:
-            return self.n_items
-        return sum(len(segment.numbers) for segment in self.segments)
-
-    @property
-    def rows(self) -> Any:
-        """The rows as given where they are one array: those of a map, or of the first segment."""
-        return self.segments[0].rows if self.mapped is None else self.mapped
 
 
 class SearchRequest(NamedTuple):
@@ -54,6 +27,73 @@ class SearchRequest(NamedTuple):
     exclusions: ExcludedItems | None
     min_score: float | None
     lists: tuple[Integers, Integers] | None = None
+
+
+class Searched(NamedTuple):
+    """A segment that a search meets, and the memory in bytes for searching it.
+
+    permitted: its items that may be found, None for all; share: where it starts and ends, as shares
+    of all items.
+    """
+
+    segment: Segment
+    permitted: PermittedItems | None
+    share: tuple[float, float]
+    memory: float
+
+
+class FittedItems(NamedTuple):
+    """What a search reads of the items; never changed, only replaced as a whole.
+
+    Here they are in memory, encoded: the segments of an index or of one call. ``MappedItems`` stay
+    where they are, and every search reads them in blocks (out_of_core).
+
+    Attributes
+    ----------
+    measure : Measure
+        Fitted.
+    n_items : int
+        Positions, those of removed items included.
+    segments : tuple of Segment
+        Those in memory.
+    given : array_like (p, d)
+        Rows that are read in blocks.
+    """
+
+    measure: Measure
+    n_items: int
+    segments: tuple[Segment, ...]
+    given: Any = None
+
+    @property
+    def n_live(self) -> int:
+        """Items that can be found."""
+        return sum(len(segment.numbers) for segment in self.segments)
+
+    @property
+    def rows(self) -> Any:
+        """The rows as given where they are one array: of the first segment."""
+        return self.segments[0].rows
+
+    def only(self, positions: Integers) -> "FittedItems | None":
+        """Return the items of one segment, these alone to be packed; None if none is packed."""
+        return FittedItems(self.measure, self.n_items, (self.segments[0].only(positions),))
+
+    def read_segments(
+        self, request: SearchRequest, options: ExecutionOptions, within: range | None
+    ) -> Iterator[Searched]:
+        """Yield segments that are read; none of items in memory. within: these items only."""
+        return iter(())
+
+    def read_blocks(
+        self, positions: Integers, options: ExecutionOptions
+    ) -> Iterator["FittedItems"]:
+        """Yield items in memory, among them all at these positions, a block at a time."""
+        yield self
+
+    def read_listed(self, positions: Integers, options: ExecutionOptions) -> "FittedItems":
+        """Return items in memory, among them all at these positions."""
+        return self
 
 
 class Threshold(Protocol):
