@@ -356,5 +356,6 @@ def _write_neighbors(comparison: "Comparison", names: Sequence[str], folder: Pat
         for item, ranked in zip(items, comparison.neighbors[name].tolist(), strict=True)
     )
     ranks = range(1, comparison.neighbors[shown[0]].shape[1] + 1)
-    io.write_csv(path, ("rescaling", "item", *(f"neighbor_{rank}" for rank in ranks)), rows)
+    header = ("rescaling", "item", *(f"neighbor_{rank}" for rank in ranks))
+    io.write_csv(path, header, rows, for_spreadsheets=True)
     return path

@@ -17,6 +17,9 @@ from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.directory import sync_directory
 from fastcos.validation import as_instance, as_list, as_path
 
+# what a cell starts with that spreadsheets run
+_FORMULAS = ("=", "+", "-", "@", "\t")
+
 
 @contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
@@ -138,10 +141,19 @@ def write_parquet(path: PathLike, columns: dict[str, Any]) -> None:
         )
 
 
-def write_csv(path: PathLike, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_csv(
+    path: PathLike,
+    header: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    for_spreadsheets: bool = False,
+) -> None:
     """Write a header and rows as UTF-8 csv, atomically.
 
     None becomes an empty field; floats are written with the digits that restore them exactly.
+    for_spreadsheets: texts that a spreadsheet would run as a formula, which start with ``=``,
+    ``+``, ``-``, ``@`` or a tab, get an apostrophe in front, and carriage returns become spaces:
+    these are no longer the texts that were given.
     Raises OSError as :func:`atomic_path`; ValueError for a row with another length than header.
 
     Examples
@@ -166,4 +178,13 @@ def write_csv(path: PathLike, header: Sequence[str], rows: Iterable[Sequence[Any
         for row in rows:
             if len(row) != len(header):
                 raise ValueError(f"rows must have {len(header)} fields as header, got {len(row)}")
-            writer.writerow(row)
+            writer.writerow([_as_text(cell) for cell in row] if for_spreadsheets else row)
+
+
+def _as_text(cell: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula."""
+    if not isinstance(cell, str):
+        return cell
+    # Python before 3.13 does not quote a carriage return, which ends a row
+    text = cell.replace("\r", " ")
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULAS) else text

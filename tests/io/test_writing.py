@@ -106,3 +106,17 @@ def test_atomic_path_errors_name_the_file(tmp_path, error, message):
         (tmp_path / "b").read_text()
     assert other.value.filename == str(tmp_path / "b")
     assert not list(tmp_path.iterdir())
+
+
+def test_csv_for_spreadsheets_holds_no_formula(tmp_path):
+    cells = ["=cmd|' /C calc'!A0", "+1", "-1+2", "@SUM(1)", "\t=1", " =1", "a=b", "", "'", -1.5, 3]
+    for for_spreadsheets in (False, True):
+        path = tmp_path / "a.csv"
+        header = [str(number) for number in range(len(cells))]
+        io.write_csv(path, header, [cells], for_spreadsheets=for_spreadsheets)
+        with path.open(newline="") as file:
+            read = list(csv.reader(file))[1]
+        quoted = [f"'{cell}" for cell in cells[:6]] if for_spreadsheets else cells[:6]
+        assert read == [*quoted, *map(str, cells[6:])]
+    io.write_csv(path, ["name"], [["a\r=1"]], for_spreadsheets=True)
+    assert path.read_text() == "name\na =1\n"
