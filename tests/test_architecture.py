@@ -138,7 +138,9 @@ def test_kernels_import_nothing_from_above():
                 names = set() if node.level else {node.module.split(".")[0]}
             if not names <= BELOW_KERNELS:
                 offenders.append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert not offenders, "\n".join(offenders)
+    assert not offenders, "import other kernels as `from .jit import kernel`: " + " ".join(
+        offenders
+    )
 
 
 # what a search, a product or an SVD needs: other packages are imported in functions, see fastcos

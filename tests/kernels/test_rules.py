@@ -100,7 +100,8 @@ def test_compiler_flags_are_set_in_jit_only():
         ]
         flags = {keyword.arg for call in decorators for keyword in call.keywords}
         offenders[name] = used & COMPILERS | flags & FLAGS
-    assert not {name: found for name, found in offenders.items() if found}
+    found = {name: names for name, names in offenders.items() if names}
+    assert not found, f"import decorators as `from .jit import kernel`, without flags: {found}"
 
 
 def test_prange_is_named_in_jit_only():
