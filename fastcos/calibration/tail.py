@@ -11,6 +11,8 @@ from fastcos.validation import Floats, Integers
 # parameters, and few enough that only the tail counts (tests.robustness.calibrated_rates tail)
 SHARE = 1e-4
 LEAST_PAIRS = 1000
+# but at most this share of few pairs: a fit to all of them puts thresholds where rates are half
+MOST_SHARE = 0.2
 # scores that stand for the tail in the fit, at equal steps of its distribution: 50 ms
 _FITTED = 5000
 
@@ -64,7 +66,7 @@ def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
 
     n_pairs = int(counts.sum())
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    wanted = min(n_pairs, max(LEAST_PAIRS, SHARE * n_pairs))
+    wanted = max(1, min(MOST_SHARE * n_pairs, max(LEAST_PAIRS, SHARE * n_pairs)))
     first = int(np.flatnonzero(above >= wanted)[-1])
     in_tail = int(above[first])
     # scores at equal steps of the tail's distribution, each at its place within its bin

@@ -29,6 +29,15 @@ def test_intervals_of_few_rows_hold_or_are_refused_or_noted(n):
         assert good >= 0.95 * 60, fpr
 
 
+def test_thresholds_of_few_rows_have_their_rates():
+    """870 ordered pairs, of which the tail model must not hold all: notes do not excuse it."""
+    rates = []
+    for seed in range(100):
+        found = calibrate(np.random.default_rng(seed).standard_normal((30, 8)))
+        rates.append(true_rate(found.threshold(0.1), 8))
+    assert 0.09 < np.mean(rates) < 0.11
+
+
 def test_verdict_of_few_rows_names_no_interval():
     found = calibrate(np.random.default_rng(0).standard_normal((12, 8)))
     assert "without an interval" in found.verdict
