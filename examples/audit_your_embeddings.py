@@ -74,7 +74,7 @@ def words(data: Path) -> Case:
 
 
 def groceries(data: Path) -> Case:
-    """Completejourney: a negative control, since purchases do not determine departments."""
+    """Completejourney: a weak case, since purchases hardly determine departments."""
     folder = data / "completejourney"
     read = fastcos.read_interactions(
         folder / "completejourney_pairs.csv.gz", user="household_id", item="product_id", value=""

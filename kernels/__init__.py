@@ -17,17 +17,18 @@ rescores, and for training. ``code_cache`` keys compiled code by the content of 
 No module but ``compiler`` imports Numba: a process that finds native code (``native``) never does.
 
 ================ =================================================================================
-dense search     packing -> tiles -> prefixes -> prefix_filter -> few_queries -> candidate_filter ->
-                 query_scaling -> tile_top_k; exhaustive_top_k for few items; pair_scores defines
-                 exact scores; select
+dense search     rotation -> packing -> tiles -> prefixes -> prefix_filter -> few_queries ->
+                 candidate_filter -> query_scaling -> tile_top_k; exhaustive_top_k for few items;
+                 pair_scores, listed_items: exact scores; select
 sparse search    inverted_lists -> sparse_top_k
 sparse products  csr_row_sums -> sparse, sparse_blocks; csr: validation, transpose; tall_skinny: SVD
 measures         row_transforms, normal_cdf
-metrics          dot_tile -> pair_reductions; row_argsort -> label_ranks; knn_vote
-audit            intervals -> certificates -> attacks
+metrics          dot_tile -> pair_reductions; row_argsort -> label_ranks; knn_vote;
+                 label_permutations
+audit            intervals -> certificates -> attacks; worst_rescaling
 models, data     training; philox -> sampling
 machine          probes: bandwidth and peak, the limits that benchmarks are compared with
-infrastructure   jit -> native or compiler, code_cache; cpu; vector_ir -> intrinsics
+infrastructure   jit -> native (build) or compiler, code_cache; cpu; vector_ir -> intrinsics
 ================ =================================================================================
 """
 

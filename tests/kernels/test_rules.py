@@ -81,6 +81,12 @@ def test_every_rows_kernel_has_a_test():
         assert (ROOT / path).is_file(), path
 
 
+def test_the_table_of_the_package_names_every_module():
+    table = ast.get_docstring(KERNELS["kernels/__init__.py"])
+    modules = {Path(name).stem for name in KERNELS} - {"__init__"}
+    assert not {name for name in modules if not re.search(rf"\b{name}\b", table)}
+
+
 def test_files_are_read():
     assert len(KERNELS) > 30
     assert len(PACKAGE) > 100
