@@ -237,24 +237,17 @@ def score_run(
 
     def codegen(context, builder, sig, a):
         number = _isa_number(sig.args[0])
-        if number not in _INT8_SHAPES:
-            return context.get_dummy_value()
-        first, codes, out, top = (
-            pointer(context, builder, sig.args[i], a[i], at)
-            for i, at in ((1, a[2]), (6, a[7]), (9, I64(0)), (10, I64(0)))
-        )
-        reduce = function(
-            builder, f"llvm.vector.reduce.smax.v{GROUP}i32", I32, [ir.VectorType(I32, GROUP)]
-        )
-        with cgutils.for_range(builder, a[4]) as run:
-            panel = builder.gep(first, [builder.mul(run.index, a[3])])
-            target = builder.gep(out, [builder.mul(run.index, I64(PANEL))])
-            largest = None
+
+        def score_panel(panel, codes, out):
             totals = _emit_groups(builder, number, panel, codes, a[5], a[8])
+            largest = totals[0]
             for group, value in enumerate(totals):
-                _store(builder, value, target, group * GROUP)
-                largest = value if largest is None else _larger(builder, value, largest)
-            builder.store(builder.call(reduce, [largest]), builder.gep(top, [run.index]))
+                _store(builder, value, out, group * GROUP)
+                largest = _larger(builder, value, largest)
+            name = f"llvm.vector.reduce.smax.v{GROUP}i32"
+            return builder.call(function(builder, name, I32, [largest.type]), [largest])
+
+        _emit_run(context, builder, sig.args, a, score_panel)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -274,33 +267,41 @@ def score_run_by_item(
 
     def codegen(context, builder, sig, a):
         number = _isa_number(sig.args[0])
-        if number not in _INT8_SHAPES:
-            return context.get_dummy_value()
-        first, codes, out, top = (
-            pointer(context, builder, sig.args[i], a[i], at)
-            for i, at in ((1, a[2]), (6, a[7]), (9, I64(0)), (10, I64(0)))
-        )
-        with cgutils.for_range(builder, a[4]) as run:
-            panel = builder.gep(first, [builder.mul(run.index, a[3])])
-            target = builder.gep(out, [builder.mul(run.index, I64(PANEL))])
 
-            def score_group(part, carried, panel=panel, target=target):
+        def score_panel(panel, codes, out):
+            def score_group(part, carried):
                 (largest,) = carried
-                place = builder.mul(part, I64(GROUP))
-                places = [builder.add(place, I64(item)) for item in range(GROUP)]
+                first = builder.mul(part, I64(GROUP))
+                places = [builder.add(first, I64(item)) for item in range(GROUP)]
                 rows = [builder.gep(panel, [builder.mul(place, a[5])]) for place in places]
                 totals = _emit_items(builder, number, rows, a[5], codes)
                 for place, total in zip(places, totals, strict=True):
                     score = builder.add(total, a[8])
-                    builder.store(score, builder.gep(target, [place]))
+                    builder.store(score, builder.gep(out, [place]))
                     largest = _larger(builder, score, largest)
                 return [largest]
 
-            (largest,) = loop(builder, I64(PANEL // GROUP), [I32(-(2**31))], score_group)
-            builder.store(largest, builder.gep(top, [run.index]))
+            return loop(builder, I64(PANEL // GROUP), [I32(-(2**31))], score_group)[0]
+
+        _emit_run(context, builder, sig.args, a, score_panel)
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+def _emit_run(context, builder, kinds, a, score_panel):
+    """Emit score_run of its arguments: score_panel writes a panel's scores, returns the largest."""
+    if _isa_number(kinds[0]) not in _INT8_SHAPES:
+        return
+    first, codes, out, top = (
+        pointer(context, builder, kinds[i], a[i], at)
+        for i, at in ((1, a[2]), (6, a[7]), (9, I64(0)), (10, I64(0)))
+    )
+    with cgutils.for_range(builder, a[4]) as run:
+        panel = builder.gep(first, [builder.mul(run.index, a[3])])
+        scores = builder.gep(out, [builder.mul(run.index, I64(PANEL))])
+        largest = score_panel(panel, codes, scores)
+        builder.store(largest, builder.gep(top, [run.index]))
 
 
 @intrinsic
