@@ -10,8 +10,10 @@ from .jit import borrowing_kernel, inlined_kernel
 from .prefix_filter import find_run_by_prefix
 from .tiles import GROUP, PANEL, least_score, list_reaching, score_run, score_run_by_item
 
-# words of the items of a run, so that the next query reads them from the first-level cache
-_WORDS_OF_RUN = 1 << 12
+# words of the items of a run of several queries: one panel of 128 columns. While one query after
+# the other reads it, the next panel is fetched: of 1,000,000 x 128 four queries take 0.77 of the
+# time of runs of 4 panels, of 40,000 x 128 1.08 (Zen 4)
+_WORDS_OF_RUN = 1 << 10
 
 
 @borrowing_kernel

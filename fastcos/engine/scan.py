@@ -59,6 +59,10 @@ LEAST_ITEMS = 4 * tiles.PANEL
 MAX_ITEMS = 2**31
 # a guessed threshold fails for about one query in a hundred: 2.33 standard deviations
 _GUESS_DEVIATIONS = 2.33
+# panels sampled at least, where there are so many, to steady the guess: self-joins of 2,000 x 64
+# take 0.88 of the time with 64 at least, of 10,000 x 64 the same. Few queries score all of them
+# twice: four of 1,000 x 384 take 0.86 of the time with half as many (Zen 4)
+_LEAST_SAMPLE = 32
 # threshold of a query about which nothing is known
 _NO_THRESHOLD = np.float32(-3e38)
 
@@ -222,7 +226,8 @@ def _plan_runs(
     n_threads = min(n_threads, max(1, _work(n, n_panels, words) // _LEAST_BYTES))
     rounds = -(-n_panels // (n_threads * _MOST_PANELS))
     per_run = -(-n_panels // (n_threads * rounds))
-    return per_run, *_guess(min(wanted, per_run * 4), per_run)
+    least_sample = _LEAST_SAMPLE // 2 if n <= tiles.FEW else _LEAST_SAMPLE
+    return per_run, *_guess(min(wanted, per_run * 4), per_run, least_sample)
 
 
 def score_all(
@@ -300,14 +305,13 @@ def blocks(n: int, wanted: float, k: int, depth: int, options: ExecutionOptions)
     return min(range(largest, 0, -1), key=duration) * tiles.PANEL, n_threads, capacity
 
 
-def _guess(k: float, n_panels: int) -> tuple[int, int]:
+def _guess(k: float, n_panels: int, least_sample: int = _LEAST_SAMPLE) -> tuple[int, int]:
     """Return which panels to sample and which rank among their maxima is the first threshold.
 
     The rank fails for about one query in a hundred: those are searched twice.
     """
-    # half of the panels sampled must be able to hold the rank, and 32 of them steady the guess:
-    # self-joins of 2,000 x 64 take 0.88 of the time with 64 at least, of 10,000 x 64 the same
-    stride = max(1, min(16, (n_panels + 1) // 32, int(math.sqrt(n_panels / (2 * k)) * 4)))
+    # half of the panels sampled must be able to hold the rank
+    stride = max(1, min(16, (n_panels + 1) // least_sample, int(math.sqrt(n_panels / (2 * k)) * 4)))
     panels = max(1, n_panels // stride)
     expected = k / stride
     rank = expected + _GUESS_DEVIATIONS * math.sqrt(expected) + 1.5
