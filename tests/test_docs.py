@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import itertools
 import re
 import shlex
 import zipfile
@@ -129,6 +130,29 @@ def test_page_script_runs(page, code, tmp_path, monkeypatch):
         pytest.importorskip(name, reason=f"{page} needs {name}")
     monkeypatch.chdir(tmp_path)
     exec(code, PREPARED[page](tmp_path) if page in PREPARED else {})
+
+
+def test_calls_of_the_faiss_page_find_what_faiss_finds():
+    faiss = pytest.importorskip("faiss")
+    rows = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
+    flat, index = faiss.IndexFlatIP(8), fastcos.SimilarityIndex("dot").fit(rows)
+    flat.add(rows)
+    scores, indices = flat.search(rows[:5], 3)
+    with pytest.raises(ValueError, match="too many values to unpack"):
+        scores, indices = index.search(rows[:5], 3)  # never two of its three in another order
+    assert (index.search(rows[:5], 3).indices == indices).all()
+    found, _ = fastcos.top_k(rows[:5], rows, 3, measure="dot")
+    assert (found == indices).all()
+    limits, _, within = flat.range_search(rows[:5], 4.0)
+    theirs = [set(within[a:b].tolist()) for a, b in itertools.pairwise(limits)]
+    near = fastcos.neighbors_above(rows[:5], 4.0, rows, measure="dot")
+    for lists in (index.radius(rows[:5], 4.0), near):
+        pairs = itertools.pairwise(lists.indptr)
+        assert [set(lists.indices[a:b].tolist()) for a, b in pairs] == theirs
+    chosen = np.arange(0, 200, 3)
+    selector = faiss.SearchParameters(sel=faiss.IDSelectorBatch(chosen))
+    _, allowed = flat.search(rows[:5], 3, params=selector)
+    assert (index.search(rows[:5], 3, allowed=chosen).indices == allowed).all()
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)

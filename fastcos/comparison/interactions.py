@@ -226,14 +226,12 @@ def compare(
     popularity = np.bincount(X.indices, minlength=p).astype(np.int64)
     fitted = fit_models(X, settings, progress=progress)
     ranked = None if n_sampled is None else RANKED_PER_SAMPLED * n_sampled
+    names_of_labels = [] if codes is None else label_names(labels)
     if codes is None:
         task: Task = (held_out := HeldOutTask(X, sampling, n_items=ranked))
         seen = held_out.rest
     else:
-        task, seen = (
-            LabelTask(codes, popularity > 0, sampling, ranked, names=label_names(labels)),
-            X,
-        )
+        task, seen = LabelTask(codes, popularity > 0, sampling, ranked, names=names_of_labels), X
     examples = choose_examples(codes, popularity, n_examples) if n_examples else None
     names = [variant.name for variant in named]
     selected, left_out = select_candidates(
@@ -286,6 +284,7 @@ def compare(
         **tables._asdict(),
         sampled=sampled,
         labels=codes,
+        label_names=names_of_labels,
         popularity=popularity,
         parameters={
             "n_users": n,

@@ -9,6 +9,13 @@ from fastcos.reports import Record, Section, Table, as_table
 from fastcos.validation import Integers
 
 
+# the same scores are in the conclusion, with other values
+_PER_ITEM = (
+    "AUC and P@10 are means over items, so that common labels count most; per class, as above, "
+    "each label counts the same."
+)
+
+
 class BootstrapInterval(NamedTuple):
     """A number and its 95 % percentile interval over units drawn again, for the same models."""
 
@@ -143,7 +150,8 @@ class Leaderboard(Record):
              *row.other_scores.values())
             for row in self.best_per_measure()
         ]  # fmt: skip
-        return (Section("Leaderboard", tables=[Table(title, header, lines)]),)
+        more = _PER_ITEM if "P@10" in self.rows[0].other_scores else ""
+        return (Section("Leaderboard", tables=[Table(title, header, lines, more)]),)
 
     def row(self, candidate: Candidate) -> LeaderboardRow:
         """The row of a candidate."""

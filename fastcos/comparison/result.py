@@ -148,6 +148,8 @@ class Comparison(Record):
         Items whose neighbours and labels score the rescalings; None for all.
     labels : ndarray (p,), int64, or None
         Label numbers by sorted value; -1 for items that were left out.
+    label_names : list of str
+        The labels by number.
     popularity : ndarray (p,), int64
         Number of users per item.
     parameters : dict
@@ -175,6 +177,7 @@ class Comparison(Record):
     parameters: dict[str, Any]
     models: dict[str, LinearMF] = field(repr=False)
     sampled: npt.NDArray[np.int64] | None = field(default=None, repr=False)
+    label_names: list[str] = field(default_factory=list, repr=False)
 
     def item_embeddings(self, row: RescalingScores) -> Items:
         """Return the item embeddings (p, k) behind a row of scores."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # side of a map in pixels: more than a panel of a printed page resolves
 _MAX_PIXELS = 1000
 _PANEL_INCHES = 2.5
+# least share of a side that leaves room for the name of a label, and letters of the name
+_LEAST_NAMED, _MAX_LETTERS = 0.04, 16
 # the paper's panels of Eq. 1: its first special case, the usual solution, and the D of section 2.3
 _PAPER = ("orthonormal", "identity", "balanced")
 # rows of the leaderboard that a figure of about ten inches shows
@@ -86,6 +88,8 @@ class SimilarityMapsDisplay(NotebookFigure):
         Sizes, rank, λ and seed, for below the panels.
     boundaries : ndarray
         Fractions of the side at which the label changes.
+    names : list of str
+        The labels, one more than boundaries; none without labels.
     figure_, axes_
         The figure and axes of the last ``plot``.
 
@@ -105,6 +109,7 @@ class SimilarityMapsDisplay(NotebookFigure):
     titles: list[str]
     model: str
     boundaries: npt.NDArray[np.float64]
+    names: list[str]
     figure_: Any = field(default=None, init=False, repr=False)
     axes_: Any = field(default=None, init=False, repr=False)
 
@@ -127,19 +132,20 @@ class SimilarityMapsDisplay(NotebookFigure):
         labels, popularity = comparison.labels, comparison.popularity
         if labels is None:
             order, boundaries = np.argsort(-popularity, kind="stable"), np.empty(0)
-            images, titles = [], []
+            images, titles, names = [], [], list[str]()
         else:
             order = np.lexsort((-popularity, labels))
             order = order[labels[order] >= 0]
             boundaries = (np.flatnonzero(np.diff(labels[order])) + 1) / len(order)
             # a label is a direction of its own: cosine 1 for the same label, else 0
-            _, codes = np.unique(labels[order], return_inverse=True)
+            present, codes = np.unique(labels[order], return_inverse=True)
+            names = [comparison.label_names[one] for one in present]
             images = [similarity_image(np.eye(codes.max() + 1)[codes], np.arange(len(codes)))]
             titles = ["truth: 1 for the same label"]
         for row in _shown(comparison, every):
             images.append(similarity_image(comparison.item_embeddings(row), order))
             titles.append(_title(row))
-        return cls(images, titles, _model(comparison), boundaries)
+        return cls(images, titles, _model(comparison), boundaries, names)
 
     def plot(self) -> "SimilarityMapsDisplay":
         """Draw all panels, five a row, with one colour scale, on a figure of their own."""
@@ -159,6 +165,7 @@ class SimilarityMapsDisplay(NotebookFigure):
         axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
         for ax, image, title in zip(axes, self.images, self.titles, strict=False):
             drawn = self._panel(ax, image, title)
+        self._name_blocks(axes[0])
         for ax in axes[len(self.images) :]:
             ax.remove()
         figure.colorbar(
@@ -179,6 +186,15 @@ class SimilarityMapsDisplay(NotebookFigure):
         ax.set_xticks([])
         ax.set_yticks([])
         return drawn
+
+    def _name_blocks(self, ax: "Axes") -> None:
+        """Write the labels beside their blocks, where there is room."""
+        edges = np.array([0.0, *self.boundaries, 1.0]) * len(self.images[0]) - 0.5
+        blocks = zip(edges[:-1], edges[1:], self.names, strict=False)
+        least = _LEAST_NAMED * len(self.images[0])
+        ticks = [((a + b) / 2, name[:_MAX_LETTERS]) for a, b, name in blocks if b - a >= least]
+        ax.set_yticks([place for place, _ in ticks], [name for _, name in ticks], fontsize="small")
+        ax.tick_params(axis="y", length=0)
 
 
 def _shown(comparison: Comparison, every: bool) -> list[RescalingScores]:

@@ -178,6 +178,9 @@ def test_compare_writes_and_prints_the_leaderboard(compared):
     folder, _, out, _ = compared
     assert conclusion_of(out).startswith("The labels are recovered ")
     assert re.search(r"\. (Use|Stay with) ", conclusion_of(out))
+    # its means over labels differ from those over items below it, which says so
+    assert "per class" in conclusion_of(out)
+    assert "P@10 are means over items" in out
     leaderboard = json.loads((folder / "comparison.json").read_text())["leaderboard"]
     assert leaderboard["beats_chance"]
     assert leaderboard["conclusion"] == conclusion_of(out)

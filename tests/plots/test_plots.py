@@ -80,6 +80,28 @@ def test_maps_without_labels_have_no_truth_panel():
     assert len(SimilarityMapsDisplay.from_comparison(found, every=True).images) == 7
 
 
+def test_maps_name_the_labels_beside_their_blocks():
+    X, clusters = clustered_interactions()
+    kinds = np.array(["western", "comedy", "a name of more than sixteen letters"])
+    found = compare(X, kinds[clusters], n_components=4, measures=["cosine"])
+    first, *others = SimilarityMapsDisplay.from_comparison(found).plot().axes_
+    names = [text.get_text() for text in first.get_yticklabels()]
+    assert names == [name[:16] for name in sorted(kinds)]
+    sizes = np.bincount(found.labels)
+    side = first.get_images()[0].get_array().shape[0]
+    middles = (np.cumsum(sizes) - sizes / 2) * side / sizes.sum() - 0.5
+    np.testing.assert_allclose(first.get_yticks(), middles)
+    assert not any(len(ax.get_yticks()) for ax in others)
+
+
+def test_maps_without_labels_are_not_called_sorted_by_label():
+    X, _ = clustered_interactions()
+    display = SimilarityMapsDisplay.from_comparison(compare(X, n_components=4, measures=["dot"]))
+    figure = display.plot().figure_
+    assert "label" not in figure.get_supxlabel()
+    assert not any(len(ax.get_yticks()) for ax in display.axes_)
+
+
 def test_maps_share_one_colour_scale(comparison):
     figure = SimilarityMapsDisplay.from_comparison(comparison).plot().figure_
     images = [image for ax in figure.axes for image in ax.get_images()]
