@@ -8,7 +8,6 @@ from fastcos.comparison.examples import Example
 from fastcos.reports import Record, Section, Table, as_table
 from fastcos.validation import Integers
 
-
 # the same scores are in the conclusion, with other values
 _PER_ITEM = (
     "AUC and P@10 are means over items, so that common labels count most; per class, as above, "
