@@ -313,14 +313,16 @@ def add_rescalings(group: "argparse._ActionsContainer") -> None:
 
 def as_rescaling(text: str) -> "str | Rescaling":
     """Return the rescaling of exponents A,B, or the name that is given."""
-    from fastcos.rescaling import Rescaling
+    from fastcos.rescaling import Rescaling, rescalings
 
-    if "," not in text:
-        return text
     exponents = text.split(",")
+    if len(exponents) == 1:
+        names = [one.name for one in rescalings()]
+        return validation.as_choice("--rescaling", text, ["A,B", *names])
     if len(exponents) != 2:
         raise ValueError(f"--rescaling must be two exponents A,B, got {text!r}")
-    return Rescaling(*(validation.as_number("--rescaling", one) for one in exponents))
+    numbers = (validation.as_number("--rescaling", one) for one in exponents)
+    return Rescaling(*(validation.as_real("--rescaling", number) for number in numbers))
 
 
 def chosen_rescalings(given: argparse.Namespace) -> "list[str | Rescaling] | None":

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.stats
+from scipy.special import gammaln
 
 from fastcos import parallel, validation
 from fastcos.kernels import label_permutations as kernels
@@ -21,6 +22,17 @@ _PERMUTATIONS = 599
 WEAK_AUC = 0.55
 # labels of items in the permutations that are in memory at once: 64 MiB
 _ENTRIES = 2**24
+
+
+def check_testable(name: str, sizes: Integers) -> None:
+    """Refuse labels, sizes items of each, without the permutations for a p-value of SIGNIFICANT."""
+    n, least = int(sizes.sum()), round(1 / SIGNIFICANT)
+    distinct = gammaln(n + 1) - gammaln(sizes + 1).sum()  # logarithm
+    if distinct < np.log(least):
+        raise ValueError(
+            f"{name} must have at least {least} distinct permutations for a test, got "
+            f"{np.exp(distinct):.0f} of {n} items: label more items"
+        )
 
 
 class Ranking(NamedTuple):

@@ -23,6 +23,7 @@ from fastcos.metrics.label_permutation import (
     WEAK_AUC,
     BestTest,
     Ranking,
+    check_testable,
     doubled_ranks,
     draw_per_label,
     permute_labels,
@@ -92,6 +93,7 @@ class LabelTask:
             str(code) if names is None else names[code] for code in np.unique(codes[self._pool])
         ]
         self._sizes = validation.read_only(np.bincount(self._codes).astype(np.int64))
+        check_testable("labels", self._sizes)
         able = np.flatnonzero(self._sizes[self._codes] > 1)
         # as many of each label as there are, so that rare labels have queries
         places = able[draw_per_label(self._codes[able], N_QUERIES, random)]
