@@ -178,6 +178,10 @@ class Audit(Record):
                 sentences.append(f"The one that differs most is {_form(far)}.")
         return " ".join(sentences)
 
+    def table(self) -> Table:
+        """The headline, what stays under rescalings, and all else in words, for ``repr``."""
+        return super().table()._replace(lead=self.headline, more=self.verdict)
+
     def _premise(self) -> str:
         """Whether rescalings are free, as far as is known: the vectors alone do not show it."""
         if self.trained_on != "cosine" and self.weight_decay == "both":

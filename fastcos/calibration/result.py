@@ -188,8 +188,8 @@ class Calibration(PairDistribution):
         return float(low), float(high)
 
     def table(self) -> Table:
-        """Thresholds by rate, for ``repr``."""
-        return self.thresholds().tables[0]
+        """Thresholds by rate, for ``repr``, below the verdict."""
+        return self.thresholds().tables[0]._replace(lead=self.verdict)
 
     def is_reachable(self, fpr: float) -> bool:
         """Whether a score exists that random pairs reach with at most this probability.

@@ -164,10 +164,11 @@ def run(given: argparse.Namespace) -> int:
         print_json(document)
     else:
         show(report)
-        print_next(_next_commands(report, given))
         if diff is not None:
             _show_diff(diff, model.ids)
     say_written([folder / "audit.html", folder / "audit.json"])
+    if not given.json:
+        print_next(_next_commands(report, given))
     return _status(report, diff, limits)
 
 

@@ -10,6 +10,7 @@ from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import read_factors
 from fastcos.cli.terminal import print_json, print_next, progress_bar, say, show_sections, show_text
+from fastcos.io.columns import positions_in
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="probabilities by isotonic or platt (default isotonic), for --labelled",
     )
     parser.add_argument("--names", metavar="FILE", help="table of item ids and names")
+    parser.add_argument("--only", metavar="FILE", help="text with the ids of the items to use")
     parser.add_argument("--model-name", metavar="NAME", help="of the model, kept with the result")
     parser.add_argument("--model-version", metavar="V", help="of the model, kept with the result")
     options.add_vectors(parser)
@@ -94,6 +96,8 @@ def run(given: argparse.Namespace) -> int:
     model = read_factors(given.items, None, given)
     for note in model.notes:
         say(note)
+    if given.only is not None:
+        model = _with_only(model, Path(given.only).read_text("utf8").split())
     queries = query_ids = None
     if given.queries is not None:
         queries, query_ids = options.read_vectors(given.queries, given)
@@ -108,7 +112,7 @@ def run(given: argparse.Namespace) -> int:
     examples = pairs_near(
         model.items, calibration.threshold(), queries, measure=measure, random_state=given.seed
     )
-    files = ("items", "queries", "labelled", "names")
+    files = ("items", "queries", "labelled", "names", "only")
     parameters = {
         "files": {name: getattr(given, name) for name in files},
         "read": list(model.notes),
@@ -138,9 +142,18 @@ def run(given: argparse.Namespace) -> int:
         print_json(provenance.json_ready(document))
     else:
         _show(calibration, labelled, given.score)
-        print_next(_next_commands(calibration, given))
     say("wrote " + ", ".join(map(str, written)))
+    if not given.json:
+        print_next(_next_commands(calibration, given))
     return 0
+
+
+def _with_only(model: io.Factors, texts: list[str]) -> io.Factors:
+    """Leave out the items whose ids are not among the texts of --only."""
+    rows = positions_in(model.ids, np.array(texts, np.str_))
+    if (rows < 0).any():
+        raise ValueError(f"--only must hold ids of the items, got {texts[int(rows.argmin())]!r}")
+    return model._replace(items=model.items[rows], ids=model.ids[rows])
 
 
 def _labelled(given: argparse.Namespace, model: io.Factors, measure: Any) -> "LabelledCalibration":
@@ -160,15 +173,19 @@ def _next_commands(
     calibration: "Calibration", given: argparse.Namespace
 ) -> list[tuple[list[str], str]]:
     """The command that uses the threshold, or what to do where no score has the rate."""
-    if not calibration.is_reachable(given.fpr):
-        kept = ["fastcos", "index", "duplicates", given.items, "--min-score", "0.9999"]
-        return [([*kept, "--kept", "kept.txt"], "copies first, then calibrate what is kept")]
-    columns = options.words_of(given, "queries", "vector_column", "id_column", "ids")
+    columns = options.words_of(given, "vector_column", "id_column", "ids")
     if given.measure != "cosine":
         columns += options.words_of(given, "measure")
-    file = str(Path(given.out) / "calibration.json")
-    search = ["fastcos", "neighbors", given.items, *columns, "--calibration", file]
-    return [([*search, "--fpr", f"{given.fpr:g}"], "only neighbours beyond chance")]
+    queries, rate = options.words_of(given, "queries"), ["--fpr", f"{given.fpr:g}"]
+    if calibration.is_reachable(given.fpr):
+        file = str(Path(given.out) / "calibration.json")
+        search = ["fastcos", "neighbors", given.items, *columns, *queries, "--calibration", file]
+        return [([*search, *rate], "only neighbours beyond chance")]
+    if given.only is not None or given.measure != "cosine":
+        return []  # no copies are left, or another score than 1 is theirs
+    kept = ["fastcos", "index", "duplicates", given.items, *columns, "--min-score", "0.9999"]
+    again = ["fastcos", "calibrate", given.items, *columns, *queries, "--only", "kept.txt", *rate]
+    return [([*kept, "--kept", "kept.txt"], "finds the copies"), (again, "without them")]
 
 
 def _show(

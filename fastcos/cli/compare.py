@@ -147,7 +147,7 @@ def _compare_interactions(given: argparse.Namespace) -> int:
     if counts is not None:
         parameters["labels"] = counts
     if comparison.sampled is not None:
-        more = "" if given.all else f" (--all: {N_SAMPLED_OF_ALL:,})"
+        more = "" if given.all else f" (--all takes up to {N_SAMPLED_OF_ALL:,})"
         say(f"sampled {len(comparison.sampled):,} of {data.X.shape[1]:,} items{more}")
     names = [str(name) for name in (data.item_ids if labelled is None else labelled.names)]
     folder, leaderboard = Path(given.out), comparison.leaderboard

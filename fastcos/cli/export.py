@@ -94,11 +94,11 @@ def run(given: argparse.Namespace) -> int:
         "arrays": described,
     }
     io.write_json(folder / "export.json", document)
+    say(f"wrote {', '.join(f'{name}.npy' for name in arrays)} and export.json to {folder}")
     if given.json:
         print_json(document)
     else:
         print_next(_next_commands(folder, form, unit_rows=given.unit_rows))
-    say(f"wrote {', '.join(f'{name}.npy' for name in arrays)} and export.json to {folder}")
     return 0
 
 

@@ -94,15 +94,15 @@ def run(given: argparse.Namespace) -> int:
     }
     document = provenance.provenance(parameters) | {"model": provenance.json_ready(fitted)}
     io.write_json(folder / "model.json", document)
+    say(
+        f"rank {used['n_components']}, largest relative residual {max(model.residuals_):.1e}, "
+        f"{model.effective_rank_} directions kept; wrote {folder}"
+    )
     if given.json:
         print_json(document)
     else:
         audit = ["fastcos", "audit", str(folder)]
         print_next([(audit, "how arbitrary its cosines are, and what to compare")])
-    say(
-        f"rank {used['n_components']}, largest relative residual {max(model.residuals_):.1e}, "
-        f"{model.effective_rank_} directions kept; wrote {folder}"
-    )
     return 0
 
 

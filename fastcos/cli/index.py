@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from fastcos import io
 from fastcos.cli import duplicates, export, lists, options
 from fastcos.cli.model_folder import read_factors
-from fastcos.cli.terminal import print_json, progress_bar, say
+from fastcos.cli.terminal import print_json, print_next, progress_bar, say
 from fastcos.io.columns import as_ids, check_row_numbers, positions_in
 
 if TYPE_CHECKING:
@@ -84,7 +84,10 @@ def _build(given: argparse.Namespace) -> int:
     measure = options.as_measure("--measure", given.measure)
     index = SimilarityIndex(measure, model=given.model).fit(vectors, ids)
     index.save(given.index)
-    return _report(given, f"wrote {index}", items=len(index))
+    status = _report(given, f"wrote {index}", items=len(index))
+    if not given.json:
+        print_next([(["fastcos", "index", "search", given.index], "the neighbours of every item")])
+    return status
 
 
 def _add_add(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +108,7 @@ def _add(given: argparse.Namespace) -> int:
         index.upsert(vectors, ids)
     index.save(given.index)
     new = len(index) - before
-    text = f"added {new:,} items and replaced {len(ids) - new:,}"
+    text = f"items added: {new:,}, replaced: {len(ids) - new:,}"
     return _report(given, text, items=len(index), added=new, replaced=len(ids) - new)
 
 
@@ -125,7 +128,7 @@ def _remove(given: argparse.Namespace) -> int:
     index = _open(given.index)
     index.remove(_typed(index, texts))
     index.save(given.index)
-    return _report(given, f"removed {len(texts):,} items", items=len(index), removed=len(texts))
+    return _report(given, f"items removed: {len(texts):,}", items=len(index), removed=len(texts))
 
 
 def _report(given: argparse.Namespace, text: str, **counts: int) -> int:

@@ -89,7 +89,6 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
             if task.speed:
                 rate = task.speed * total
                 count += f", {rate:,.0f} a second" if rate >= 10 else f", {rate:.2g} a second"
-                bar.update(task.id, count=count)
             if bar.disable and done and now - printed >= SECONDS_PER_LINE:
                 printed = now
                 say(f"{name}: {count}" + ("" if left is None else f", about {left:,.0f} s left"))

@@ -160,9 +160,9 @@ def rank(
         gain=gain,
         conclusion=_warning(evaluation)
         + (
-            _success(evaluation, outcomes, candidates)
-            + _advice(evaluation, table[0], best, gain)
+            _advice(evaluation, table[0], best, gain)
             + _ties(tied)
+            + _success(evaluation, outcomes, candidates)
             if succeeds
             else _failure(evaluation, outcomes, candidates)
         ),
@@ -253,8 +253,8 @@ def _failure(
 ) -> str:
     """The conclusion if all tests fail."""
     results = "; ".join(f"{_words(one, candidates)}, {one.evidence}" for one in outcomes)
-    method = f"; {_method(evaluation)}" if evaluation.tests else ""
-    return f"{evaluation.failure}: of {len(candidates)} candidates the best has {results}{method}."
+    method = f" {_method(evaluation)}." if evaluation.tests else ""
+    return f"{evaluation.failure}: of {len(candidates)} candidates the best has {results}.{method}"
 
 
 def _success(
@@ -269,7 +269,7 @@ def _success(
         for one in sorted(outcomes, key=lambda one: not one.passed)
     ]
     joint = " and " if not words[-1].startswith("not ") else ", but "
-    return f"{evaluation.success} {joint.join(words)}. "
+    return f" {evaluation.success} {joint.join(words)}."
 
 
 def _advice(
@@ -286,11 +286,11 @@ def _advice(
     if gain.low > 0:
         return (
             f"Use {best.candidate}: {evaluation.score} {best.score.value:.3f} against "
-            f"{own.score.value:.3f} of {own.candidate}; {method}, the best candidate gains {gain}."
+            f"{own.score.value:.3f} of {own.candidate}. {method}, the best candidate gains {gain}."
         )
     what = "loses" if gain.high < 0 else "differs by no more than chance"
     other = f"{best.candidate} {best.score.value:.3f}"
-    return f"{stay}, {other}; {method}, the best alternative {what}: {gain}."
+    return f"{stay}, {other}. {method}, the best alternative {what}: {gain}."
 
 
 def _ties(tied: Sequence[Candidate]) -> str:
@@ -313,7 +313,7 @@ def _warning(evaluation: Evaluation) -> str:
 
 def _method(evaluation: Evaluation) -> str:
     return (
-        f"chosen on one half of {evaluation.n_units:,} {evaluation.unit} and measured on the other"
+        f"Chosen on one half of {evaluation.n_units:,} {evaluation.unit} and measured on the other"
     )
 
 

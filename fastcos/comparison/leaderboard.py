@@ -138,8 +138,8 @@ class Leaderboard(Record):
 
     def sections(self) -> tuple[Section]:
         """The best row of every measure."""
-        over = f"95 % over {self.unit}"
-        header = ("measure", "under", self.score, over, "gain", over, *self.rows[0].other_scores)
+        scores = (self.score, f"95 % over {self.unit}", "gain", "95 % of the gain")
+        header = ("measure", "under", *scores, *self.rows[0].other_scores)
         title = (
             f"{self.task}, {self.n_units:,} {self.unit}; best D of every measure, "
             f"{len(self.rows)} candidates"

@@ -57,14 +57,15 @@ class NearDuplicates(NamedTuple):
         )
 
     def table(self) -> Table:
-        """The best pairs, for ``repr``, after the verdict."""
+        """The best pairs, for ``repr``, below the verdict."""
         rows = [
             (float(score), first, second, group)
             for score, first, second, group, *_ in self.rows()[:MAX_ROWS]
         ]
         left = len(self.pairs) - MAX_ROWS
         header = ("score", "first", "second", "group")
-        return Table(self.verdict, header, rows, f"{left:,} more pairs" if left > 0 else "")
+        more = f"{left:,} more pairs" if left > 0 else ""
+        return Table("pairs by descending score", header, rows, more, lead=self.verdict)
 
     def rows(self, ids: Any = None, texts: Any = None) -> list[tuple[Any, ...]]:
         """The pairs to review: score, both items, their group, which item of it is kept; texts.

@@ -10,7 +10,6 @@ writes into the caller's arrays.
 import itertools
 import os
 import queue
-import sys
 import threading
 import time
 import warnings
@@ -21,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, validation
-from fastcos.kernels.jit import Kernel, is_ready, kernel
+from fastcos.kernels.jit import Kernel, kernel
 
 Progress = Callable[[int, int], object]
 Blocks = npt.NDArray[np.int64]
@@ -44,9 +43,8 @@ class _State:
         self.n_threads = 0
         self.is_forked = is_forked
         self.prange_fault: str | None = None  # None: not tried yet, "": safe
-        # kernels that have run, and whether a person knows that they are compiled
+        # kernels that have run
         self.compiled: set[Callable[..., None]] = set()
-        self.has_reported = False
 
 
 _state = _State()
@@ -161,7 +159,7 @@ def run(
         size = config.num_threads()
     function, arguments = rows_kernel, arrays
     if isinstance(rows_kernel, Kernel):
-        _expect(rows_kernel)
+        _state.compiled.add(rows_kernel)
         if not is_alone and config.backend() == "prange" and _prange_is_safe():
             _run_prange(rows_kernel, blocks, arrays, size, progress)
             return
@@ -178,30 +176,14 @@ def run(
 
 def call(rows_kernel: Kernel, lo: int, hi: int, *arrays: Any) -> None:
     """Run a kernel on one block of rows in the calling thread, with less overhead than run has."""
-    if rows_kernel not in _state.compiled:
-        _expect(rows_kernel)
+    _state.compiled.add(rows_kernel)
     function, arguments = rows_kernel.bind(*arrays)
     function(lo, hi, *arguments)
-
-
-def _expect(rows_kernel: Kernel) -> None:
-    """Note that a kernel runs now, and is compiled where that was not done before."""
-    if rows_kernel not in _state.compiled:
-        _report_compilation(rows_kernel)
-        _state.compiled.add(rows_kernel)
 
 
 def has_run(rows_kernel: Callable[..., None]) -> bool:
     """Whether this process has run a kernel, so that it is compiled."""
     return rows_kernel in _state.compiled
-
-
-def _report_compilation(rows_kernel: Kernel) -> None:
-    """Say once, to a person who waits, that the first call of a kernel compiles it."""
-    is_watched = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
-    if is_watched and not _state.has_reported and not is_ready(rows_kernel):
-        _state.has_reported = True
-        print("fastcos: compiling kernels, once on this machine: half a minute", file=sys.stderr)
 
 
 class _Job:

@@ -61,11 +61,11 @@ class Record:
         return ()
 
     def table(self) -> Table:
-        """The first table of the sections, for ``repr``, with the verdict."""
+        """The first table of the sections, for ``repr``, below the verdict."""
         found = [table for section in self.sections() for table in section.tables]
         if not found:
             return table_of_fields(self)
-        return found[0]._replace(rows=found[0].rows[:MAX_ROWS], more=self.verdict)
+        return found[0]._replace(rows=found[0].rows[:MAX_ROWS], lead=self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
         """Fields as plain Python values: records as dicts, arrays as lists."""

@@ -4,6 +4,7 @@ A result has the decorator :func:`as_table` and a method ``table``; without one 
 fields. ``repr`` is the table as text, ``_repr_html_`` the same for notebooks.
 """
 
+import textwrap
 from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple, TypeVar
@@ -12,8 +13,8 @@ Result = TypeVar("Result", bound=type)
 
 # rows that a table of many shows: a screen has 24 lines
 MAX_ROWS = 10
-# letters of a cell
-_WIDEST = 60
+# letters of a cell, and of a line of words
+_WIDEST, _LINE = 60, 100
 
 
 class Estimate(NamedTuple):
@@ -27,12 +28,16 @@ class Estimate(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A title, names of columns, and rows of values; more says what is left out."""
+    """A title, names of columns, and rows of values; more says what is left out.
+
+    lead is the result in words, which a reader sees first.
+    """
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[Any]]
     more: str = ""
+    lead: str = ""
 
     def text(self) -> str:
         """The table as lines of text, numbers to the right."""
@@ -48,7 +53,8 @@ class Table(NamedTuple):
             ).rstrip()
             for line in cells
         ]
-        return "\n".join([printable(self.title), *lines, *filter(None, [printable(self.more)])])
+        lead, more = (textwrap.wrap(printable(text), _LINE) for text in (self.lead, self.more))
+        return "\n".join([*lead, printable(self.title), *lines, *more])
 
     def html(self) -> str:
         """The table as HTML; texts are escaped."""
@@ -57,9 +63,9 @@ class Table(NamedTuple):
             f"<tr>{''.join(f'<td>{escape(as_text(value))}</td>' for value in row)}</tr>"
             for row in self.rows
         )
-        more = f"<p>{escape(self.more)}</p>" if self.more else ""
+        lead, more = (f"<p>{escape(text)}</p>" if text else "" for text in (self.lead, self.more))
         return (
-            f"<table><caption>{escape(self.title)}</caption><thead><tr>{header}</tr></thead>"
+            f"{lead}<table><caption>{escape(self.title)}</caption><thead><tr>{header}</tr></thead>"
             f"<tbody>{rows}</tbody></table>{more}"
         )
 

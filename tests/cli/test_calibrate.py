@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -33,6 +34,35 @@ def test_calibrate_prints_and_writes_the_same_result(files, capsys):
     assert f"{found.threshold(0.001):.3f}" in printed
     assert json.loads((out / "labelled.json").read_text())["n_relevant"] == 20
     assert "<title>Calibration of items.npy" in (out / "calibration.html").read_text()
+
+
+def test_commands_after_copies_calibrate_what_is_kept(files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    rows = np.load("items.npy")
+    np.savez("copies.npz", vectors=np.repeat(rows, 3, axis=0), more=rows)
+    words = ["copies.npz", "--vector-column", "vectors", "--fpr", "0.001"]
+    assert main(["calibrate", *words]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("No threshold has a rate of 0.001: ")
+    lines = printed.partition("next:\n")[2].splitlines()
+    commands = [shlex.split(line.partition("  # ")[0])[1:] for line in lines]
+    assert len(commands) == 2
+    for command in commands:
+        assert main(command) == 0
+    kept = np.loadtxt("kept.txt", dtype=int)
+    assert kept.tolist() == list(range(0, 360, 3))
+    calibrated = Calibration.load("calibration/calibration.json")
+    assert calibrated.threshold(0.01) == calibrate(rows).threshold(0.01)
+    # and the search after it has the same items, by the same column
+    after = capsys.readouterr().out.partition("next:\n")[2]
+    assert "neighbors copies.npz --vector-column vectors --calibration" in after
+
+
+def test_only_refuses_ids_of_no_item(files, capsys):
+    (files / "some.txt").write_text("3\n5\n121\n")
+    words = [str(files / "items.npy"), "--only", str(files / "some.txt")]
+    assert main(["calibrate", *words, "--out", str(files / "out")]) == 2
+    assert "--only must hold ids of the items, got '121'" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +41,31 @@ def lists(rows, first):
 
 def test_there_are_at_most_ten_commands():
     assert len(COMMANDS) <= 10
+
+
+def test_next_commands_come_last_and_run(folder, capsys, monkeypatch):
+    """On a terminal, where both streams are one."""
+    random = np.random.default_rng(0)
+    pairs = np.argwhere(random.random((80, 40)) < 0.3)
+    Path("seen.csv").write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in pairs.tolist()))
+    monkeypatch.setattr("sys.stderr", sys.stdout)
+    calls = [
+        "fit seen.csv --rank 4 --out model",
+        "audit model --out audited",
+        "calibrate model --fpr 0.01",
+        "index export model --out served",
+        "index build model another",
+    ]
+    for line in calls:
+        assert main(line.split()) == 0
+        commands = capsys.readouterr().out.partition("\nnext:\n")[2].splitlines()
+        assert commands, line
+        for one in commands:
+            program, *words = shlex.split(one.partition("  # ")[0])
+            assert one.startswith("  ")
+            if program != "python":  # that of FAISS
+                assert main(words) == 0
+        capsys.readouterr()
 
 
 def test_index_is_built_changed_and_searched_from_the_shell(folder, capsys):

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -550,29 +549,3 @@ def test_run_of_a_python_function_uses_the_pool(monkeypatch):
     marks = np.zeros(10)
     parallel.run(mark, np.arange(11), marks, n_threads=2)
     np.testing.assert_array_equal(marks, 1)
-
-
-class Uncompiled(Kernel):
-    """A kernel whose compilation would start now."""
-
-    def bind(self, *arrays):
-        raise NotImplementedError
-
-
-class Terminal(StringIO):
-    """A stream that a person reads."""
-
-    def isatty(self):
-        return True
-
-
-def test_first_compilation_is_reported_once_on_a_terminal(monkeypatch):
-    monkeypatch.setattr(pool, "is_ready", lambda function: False)
-    out = np.zeros(3)
-    for stream, lines in (StringIO(), 0), (Terminal(), 1):
-        monkeypatch.setattr("sys.stderr", stream)
-        pool.reset()
-        for _ in range(2):
-            with pytest.raises(NotImplementedError):
-                pool.run(Uncompiled(mark_rows), pool.row_blocks(3, 1), out)
-        assert stream.getvalue().count("compiling kernels") == lines
