@@ -337,7 +337,7 @@ class Audit(Record):
         )
         header = (
             "condition", "all linear, at least", "all rescalings, at least",
-            "at most", "worst linear found", "worst rescaling found",
+            "all rescalings, at most", "worst linear found", "worst rescaling found",
             "random",
         )  # fmt: skip
         rows = [

@@ -354,8 +354,8 @@ class Calibration(PairDistribution):
             interval = "-"
             if rate >= self.carried_fpr:
                 low, high = self.threshold_interval(rate, confidence=0.99)
-                interval = f"{low:.3f} .. {high:.3f}"
-            cells = [f"{rate:g}", f"{threshold:.3f}", interval, chance]
+                interval = f"{_digits(low)} .. {_digits(high)}"
+            cells = [f"{rate:g}", _digits(threshold), interval, chance]
             if not self.is_reachable(rate):
                 cells[1:] = "not reachable", "-", "-"
                 cells += [] if condition is None else ["-"]
@@ -412,3 +412,8 @@ class Calibration(PairDistribution):
         """
         found: Calibration = files.read(path, cls)
         return found
+
+
+def _digits(score: float) -> str:
+    """A score with three decimals, and five where it would look like 1, as of duplicates."""
+    return f"{score:.5f}" if 0.9995 <= score < 1 else f"{score:.3f}"

@@ -57,6 +57,8 @@ def run(given: argparse.Namespace) -> int:
     options.apply_common(given)
     out = lists.as_output(given.out, "recommendations.csv")
     measure = options.as_measure("--measure", given.measure)
+    if given.model == "none" and measure == "user_item_dot":
+        raise ValueError("--measure must be given for none, such as cosine, got user_item_dot")
     embeddings, ids, X, user_ids = _read(given)
     names = lists.read_names(given, given.model, ids)
     k = validation.as_count("--k", given.k, high=len(ids))

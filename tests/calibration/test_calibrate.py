@@ -341,6 +341,11 @@ def test_thresholds_that_duplicates_make_unreachable_say_so(tmp_path):
     cells = {row[0]: row[1:] for row in found.thresholds().tables[0].rows}
     assert all(cells[rate][0] == "not reachable" for rate in ("0.001", "0.0001", "1e-05"))
     assert float(cells["0.1"][0]) < 1
+    # one that is reached does not look like 1
+    near = rows[40:] * 0.01
+    near[:, 0] = 1
+    near = {row[0]: row[1] for row in calibrate(near).thresholds().tables[0].rows}
+    assert 0.9995 < float(near["0.1"]) < 1
     assert found.verdict.startswith("No threshold has a rate of 0.0001: 0.0098 of all random pairs")
     assert calibrate(rows[39:], fpr=1e-3).is_reachable(1e-3)
     found.save(tmp_path / "calibration.json")
