@@ -7,9 +7,9 @@ export default [
       ecmaVersion: 2023,
       sourceType: "script",
       globals: Object.fromEntries(
-        ["document", "window", "location", "history", "matchMedia", "performance", "devicePixelRatio",
+        ["document", "window", "location", "history", "performance",
           "requestAnimationFrame", "setTimeout", "clearTimeout", "addEventListener", "atob",
-          "ImageData", "OffscreenCanvas", "Option", "URLSearchParams"].map((name) => [name, "readonly"]),
+          "ImageData", "Option", "URLSearchParams"].map((name) => [name, "readonly"]),
       ),
     },
     linterOptions: { reportUnusedDisableDirectives: "error" },

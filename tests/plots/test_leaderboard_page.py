@@ -44,24 +44,27 @@ def test_rows_are_sorted_and_filtered(browser, page):
     board = page.leaderboard
     best = {row.candidate for row in board.best_per_measure()} | {board.baseline}
     expected = [row.score.value for row in board.rows if row.candidate in best]
-    scores = [row["score"][0] for row in shown(browser)]
+    scores = [row["columns"]["score"] for row in shown(browser)]
     assert scores == pytest.approx(sorted(expected, reverse=True), abs=1e-6)
     browser.execute_script("document.getElementById('all').click()")
     assert len(shown(browser)) == len(board.rows)
     browser.execute_script("document.querySelector('#board-head button').click()")
-    names = [row["measure"] for row in shown(browser)]
+    names = [row["columns"]["measure"] for row in shown(browser)]
     assert names == sorted(names)
     browser.execute_script(
         "const f = document.getElementById('filter'); f.value = 'CSLS';"
         "f.dispatchEvent(new Event('input'))"
     )
-    assert {row["measure"] for row in shown(browser)} == {"csls"}
+    assert {row["columns"]["measure"] for row in shown(browser)} == {"csls"}
     check_silent(browser)
 
 
 def test_ties_with_the_best_are_marked(browser, page):
     browser.execute_script("document.getElementById('all').click()")
-    marked = [row["ties"] for row in shown(browser)]
+    marked = browser.execute_script(
+        "return [...document.getElementById('board').rows].map("
+        "(row) => row.querySelector('.interval.ties') !== null)"
+    )
     board = page.leaderboard
     best = {board.recommended, *board.not_distinguishable}
     assert marked == [row.candidate in best for row in board.rows]
@@ -188,7 +191,7 @@ def test_page_leaves_out_rows_and_says_so():
     assert "leaves out the 5 lowest candidates" in page
     assert len(page.encode()) < 2_500_000
     block = json.loads(page.split('id="data">')[1].split("</script>")[0])
-    assert block["rows"][block["baseline"]]["measure"] == "cosine"
+    assert block["rows"][block["baseline"]]["columns"]["measure"] == "cosine"
 
 
 def test_examples_are_popular_items_of_each_label(found):

@@ -1,24 +1,27 @@
 /* The page on which a reader moves D: fastcos reproduce (figure1.html), fastcos audit --explore.
 
-   data      explore.py writes: rows (p, d) as base64 float32, labels, names, the logarithms of
-             two diagonal matrices (axes), users, neighbours that do not move; parts.js reads it
-   model     weights(): the factor of each column of the items under the present D
-             units(): rows of norm 1, float32; every number of the page comes from them
-   numbers   drawMap: item-item cosines, block means where there are too many; score: AUC, MAP@R
-             and accuracy of the ten nearest, as fastcos.metrics define them; neighbours
-   pad       mapExponents: its background, from a sample of the items; drawPad: points and names
-   page      sliders, buttons, replay, address; update() redraws all that depends on D
+   data      explore.py writes: rows V (p, d) as base64 float32, labels, names; a model for each λ:
+             ln of two diagonal matrices, S and Σ or Q and P, and Eq. 2; parts.js reads it
+   state     a and b of D = S^a Σ^b, or Eq. 2 (unique); rank, λ, item, condition of certificates.
+             Inputs of the page that have a key show it, move it, and are the page's address
+   model     weights(): the factor of each column of V under D
+             rescaled(): rows of norm 1, float32; every number of the page comes from such rows
+   numbers   drawMap(): item-item cosines, block means where there are too many; score(): AUC,
+             MAP@R and accuracy of the ten nearest, as fastcos.metrics define them; nearest()
+   page      settle() redraws all that depends on λ and the rank, refresh() all that depends on D
 
-   Items are V diag(weights). With a model of the paper V has the singular vectors, so that other
-   ranks are fewer columns and other lambdas other weights. No text of the data becomes markup.
-   Tests and the console reach the state through window.explore. */
+   With a model of the paper V has the singular vectors, and items are V S^own D^-1: other ranks are
+   fewer columns, and other λ other S. No text of the data becomes markup. Tests and the console
+   reach the state through window.explore. */
 "use strict";
 (() => {
-  const { data, byId, three, numbers, paint, chooseRows, nameOf, numberAt, make, button,
-    neighbourRow, SEQUENTIAL } = window.fastcos;
-  const PAPER = data.kind === "paper";
+  const { data, byId, three, numbers, paint, chooseRows, nameOf, make, showList, SEQUENTIAL } =
+    window.fastcos;
   const N = data.names.length, WIDTH = data.width, NEIGHBOURS = Math.min(10, N - 1);
   const V = numbers(data.rows), LABELS = data.labels, GIVEN = data.given;
+  const EVERY = [...data.names.keys()];
+  // L with LL' the covariance of the users, WIDTH rows
+  const USERS = data.root && numbers(data.root, Float64Array);
   // radii of the trained neighbours, NEIGHBOURS an item; infinite for never
   const CERTIFIED = data.certified && numbers(data.certified, Float64Array);
   const ATTACKED = data.certified && numbers(data.attacked, Float64Array);
@@ -27,62 +30,66 @@
   // multiply-adds of scores that are computed within one frame; more of them wait for a pause
   const SCORE_WORK = 60e6;
   const BINS = 1 << 16; // of the AUC: its error is below 1e-4
-  const MAP_ITEMS = 120, MAP_STEPS = 24; // exponent map: sampled items, steps of each exponent
-  const SPAN = data.span; // exponents from -SPAN to SPAN
-  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+  const SAMPLE = spread(LABELS ? EVERY.filter((i) => LABELS[i] >= 0) : EVERY, 120); // of the pad
 
-  const state = { a: 0, b: 0, unique: false, rank: WIDTH, lambda: PAPER ? data.lambda : 0,
-    item: data.item, condition: data.condition || 0 };
-  let rows, cosines, side, scoring = 0, mapping = 0, replaying = 0, scored = null;
+  const state = data.state;
+  const inputs = [...document.querySelectorAll("[data-key]")].filter((one) => !one.closest("[hidden]"));
+  const timers = {};
+  let rows, trained, query; // unit rows: under D, under D = I, of the query metric
+  let cosines, side, scored = null;
 
   // ---- model ----
-  const shrinkage = (l, lambda) => {
-    const square = data.sigma[l] ** 2;
-    return square > 0 ? square / (square + lambda) : 0;
-  };
+  const model = () => data.models.find(({ lambda }) => lambda === state.lambda);
 
-  /* Lambda of Eq. 2 that has its knee where Eq. 1 has it. */
-  const decay = () => data.decay * (data.lambda > 0 ? Math.sqrt(state.lambda / data.lambda) : 1);
-
-  /* ln D of column l. */
-  function logD(l, at) {
-    const [s, t] = PAPER
-      ? [Math.log(shrinkage(l, at.lambda)), Math.log(data.sigma[l])]
-      : [data.axes[0][l], data.axes[1] ? data.axes[1][l] : 0];
-    return at.a * s + at.b * t;
+  /* ln of S^a Σ^b, of each column. */
+  function logarithms(a, b) {
+    const [s, t] = model().axes;
+    return s.slice(0, state.rank).map((value, l) => a * value + b * t[l]);
   }
 
-  /* Factor of each column of the items; at least one is 1. */
-  function weights(at = state) {
-    const logs = Array.from({ length: PAPER ? at.rank : WIDTH }, (_, l) => {
-      if (at.unique) return 0.5 * Math.log(Math.max(0, data.sigma[l] - decay()));
-      const own = PAPER ? 0.5 * Math.log(shrinkage(l, at.lambda)) : 0;
-      return own === -Infinity ? own : own - logD(l, at);
-    });
-    const most = Math.max(...logs);
+  /* Factor of each column of the items. */
+  function weights({ a, b, unique }) {
+    if (unique) return model().unique.slice(0, state.rank);
+    const logs = logarithms(data.own - a, -b), most = Math.max(...logs);
     return logs.map((value) => Math.exp(value - most));
   }
 
-  /* Rows of norm 1 with these columns; a zero row stays zero. */
-  function units(factors, chosen = null) {
-    const d = factors.length, n = chosen ? chosen.length : N, out = new Float32Array(n * d);
-    const row = new Float64Array(d);
+  /* Rows of norm 1; fill(r, row) writes each. A zero row stays zero. */
+  function unitRows(n, d, fill) {
+    const values = new Float32Array(n * d), row = new Float64Array(d);
     for (let r = 0; r < n; r++) {
-      const start = (chosen ? chosen[r] : r) * WIDTH;
+      fill(r, row);
       let square = 0;
-      for (let l = 0; l < d; l++) {
-        row[l] = V[start + l] * factors[l];
-        square += row[l] * row[l];
-      }
-      const length = Math.sqrt(square);
-      if (length > 0) for (let l = 0; l < d; l++) out[r * d + l] = row[l] / length;
+      for (let l = 0; l < d; l++) square += row[l] * row[l];
+      const length = Math.sqrt(square) || 1;
+      for (let l = 0; l < d; l++) values[r * d + l] = row[l] / length;
     }
-    return { values: out, d, n };
+    return { values, d, n };
+  }
+
+  function rescaled(factors, items = EVERY) {
+    const d = factors.length;
+    return unitRows(items.length, d, (r, row) => {
+      const start = items[r] * WIDTH;
+      for (let l = 0; l < d; l++) row[l] = V[start + l] * factors[l];
+    });
+  }
+
+  /* Their cosines are correlations over users of predicted scores, which D does not change. */
+  function byUsers() {
+    const width = USERS.length / WIDTH, kept = logarithms(2 * data.own, 0).map(Math.exp);
+    return unitRows(N, width, (i, row) => {
+      row.fill(0);
+      for (let l = 0; l < kept.length; l++) {
+        const entry = V[i * WIDTH + l] * kept[l], start = l * width;
+        for (let c = 0; c < width; c++) row[c] += entry * USERS[start + c];
+      }
+    });
   }
 
   /* Cosines of row i with all rows, into out. */
-  function cosinesOf(of, i, out) {
-    const { values, d, n } = of, own = values.subarray(i * d, i * d + d);
+  function cosinesOf({ values, d, n }, i, out = new Float64Array(n)) {
+    const own = values.subarray(i * d, i * d + d);
     for (let j = 0, at = 0; j < n; j++, at += d) {
       let sum = 0;
       for (let l = 0; l < d; l++) sum += own[l] * values[at + l];
@@ -92,7 +99,7 @@
   }
 
   /* All products of rows, in tiles of 4 x 4: each number read is used four times. */
-  function products(of, out = new Float32Array(of.n * of.n)) {
+  function products(of, out) {
     const { values, d, n } = of, whole = n - (n % 4);
     for (let i = 0; i < whole; i += 4) {
       const a = i * d, b = a + d, c = b + d, e = c + d;
@@ -116,51 +123,64 @@
       }
     }
     for (let i = whole; i < n; i++) {
-      const line = cosinesOf(of, i, new Float32Array(n));
+      const line = cosinesOf(of, i);
       for (let j = 0; j < n; j++) out[i * n + j] = out[j * n + i] = line[j];
     }
     return out;
   }
 
   /* Means of runs of rows: the product of two is the mean cosine between the runs. */
-  function blockMeans(of, blocks) {
-    if (blocks === of.n) return of;
-    const out = new Float32Array(blocks * of.d);
+  function blockMeans({ values, d, n }, blocks) {
+    const out = new Float32Array(blocks * d), first = (block) => Math.floor((block * n) / blocks);
     for (let block = 0; block < blocks; block++) {
-      const first = Math.floor((block * of.n) / blocks);
-      const last = Math.floor(((block + 1) * of.n) / blocks);
-      for (let i = first; i < last; i++)
-        for (let l = 0; l < of.d; l++) out[block * of.d + l] += of.values[i * of.d + l] / (last - first);
+      const start = first(block), end = first(block + 1);
+      for (let i = start; i < end; i++)
+        for (let l = 0; l < d; l++) out[block * d + l] += values[i * d + l] / (end - start);
     }
-    return { values: out, d: of.d, n: blocks };
+    return { values: out, d, n: blocks };
   }
 
   // ---- numbers ----
+  /* step(0) .. step(count - 1) after a pause, in slices between which the page answers. The next
+     run of that name ends this one. */
+  function inSlices(name, pause, count, step, done) {
+    let next = 0;
+    const slice = () => {
+      const until = performance.now() + 12;
+      while (next < count && performance.now() < until) step(next++);
+      if (next < count) timers[name] = setTimeout(slice);
+      else done();
+    };
+    clearTimeout(timers[name]);
+    timers[name] = setTimeout(slice, pause);
+  }
+
   function drawMap() {
     side = Math.min(N, Math.floor(Math.sqrt((2 * MAP_WORK) / rows.d)));
     // memory of the last map is used again: collecting 8 MB took longer than a frame
-    const kept = cosines && cosines.length === side * side ? cosines : undefined;
-    cosines = products(blockMeans(rows, side), kept);
+    if (!cosines || cosines.length !== side * side) cosines = new Float32Array(side * side);
+    products(side < N ? blockMeans(rows, side) : rows, cosines);
     paint(byId("map"), side, (i) => Math.max(0, Math.min(255, (cosines[i] * 127.5 + 128) | 0)),
       data.boundaries, Math.floor((state.item * side) / N));
   }
 
   /* AUC, MAP@R and accuracy by rows. tally.add(i, cosines of row i); rows may come in any order.
      A key has a cosine in its upper 21 bits, the nearest first, and an item's place in the lower 11. */
-  function tally(of, given) {
-    const { n, d } = of, labels = Int32Array.from(given), sizes = [], zero = new Uint8Array(n);
+  function tally({ values, n, d }, given) {
+    const labels = Int32Array.from(given), sizes = [], zero = new Uint8Array(n);
     const labelled = Int32Array.from(labels.keys()).filter((i) => labels[i] >= 0);
     for (const i of labelled) {
       sizes[labels[i]] = (sizes[labels[i]] || 0) + 1;
-      zero[i] = of.values.subarray(i * d, i * d + d).some((value) => value !== 0) ? 0 : 1;
+      zero[i] = values.subarray(i * d, i * d + d).some((value) => value !== 0) ? 0 : 1;
     }
+    const voters = Math.min(NEIGHBOURS, labelled.length - 1);
     const same = new Float64Array(BINS), other = new Float64Array(BINS);
     const keys = new Uint32Array(n), some = new Uint32Array(n), counts = new Uint32Array(1024);
     const votes = new Uint8Array(sizes.length);
     let precisions = 0, right = 0, queries = 0;
 
     function add(i, line) {
-      const own = labels[i], R = sizes[own] - 1, nearest = Math.min(NEIGHBOURS, labelled.length - 1);
+      const own = labels[i], R = sizes[own] - 1;
       if (zero[i]) return;
       let count = 0;
       counts.fill(0);
@@ -174,21 +194,28 @@
       }
       if (R < 1) return;
       queries++;
-      let bin = 0, seen = 0, kept = 0;
-      while (bin < 1023 && (seen += counts[bin]) < Math.max(R, nearest)) bin++;
-      for (let t = 0; t < count; t++) if (keys[t] >>> 22 <= bin) some[kept++] = keys[t];
-      const sorted = some.subarray(0, kept).sort();
-      let hits = 0, sum = 0, chosen = labels[sorted[0] & 2047];
+      const found = firstKeys(count, Math.max(R, voters));
+      let hits = 0, sum = 0;
       for (let rank = 0; rank < R; rank++)
-        if (labels[sorted[rank] & 2047] === own) sum += ++hits / (rank + 1);
+        if (labels[found[rank] & 2047] === own) sum += ++hits / (rank + 1);
       precisions += sum / R;
+      right += voted(found) === own ? 1 : 0;
+    }
+
+    /* The first keys in their order, at least so many: whole bins are sorted. */
+    function firstKeys(count, least) {
+      let bin = 0, seen = 0, kept = 0;
+      while (bin < 1023 && (seen += counts[bin]) < least) bin++;
+      for (let t = 0; t < count; t++) if (keys[t] >>> 22 <= bin) some[kept++] = keys[t];
+      return some.subarray(0, kept).sort();
+    }
+
+    /* The most frequent label of the nearest; of equally frequent ones the nearest. */
+    function voted(found) {
+      const nearby = Array.from(found.subarray(0, voters), (key) => labels[key & 2047]);
       votes.fill(0);
-      for (let rank = 0; rank < nearest; rank++) votes[labels[sorted[rank] & 2047]]++;
-      for (let rank = 0; rank < nearest; rank++) {
-        const label = labels[sorted[rank] & 2047];
-        if (votes[label] > votes[chosen]) chosen = label;
-      }
-      right += chosen === own ? 1 : 0;
+      for (const label of nearby) votes[label]++;
+      return nearby.reduce((best, label) => (votes[label] > votes[best] ? label : best));
     }
 
     const result = () =>
@@ -207,27 +234,22 @@
     return wins / (nSame * below);
   }
 
-  /* Scores of the present D: within this frame, or after a pause in slices of 12 ms. */
+  /* Scores of the present D: within this frame, or after a pause. */
   function score() {
-    const turn = ++scoring;
     if (!LABELS) return;
-    const of = rows, counted = tally(of, LABELS), line = new Float32Array(N);
-    const matrix = side === N ? cosines : null, small = N * N * of.d <= SCORE_WORK;
-    let next = 0;
-    const slice = () => {
-      if (turn !== scoring) return; // a later D is being scored
-      const until = small ? Infinity : performance.now() + 12;
-      while (next < counted.labelled.length && performance.now() < until) {
-        const i = counted.labelled[next++];
-        counted.add(i, matrix ? matrix.subarray(i * N, i * N + N) : cosinesOf(of, i, line));
-      }
-      if (next < counted.labelled.length) setTimeout(slice);
-      else showScores(counted.result());
+    const of = rows, { labelled, add, result } = tally(of, LABELS), line = new Float32Array(N);
+    const step = (t) => {
+      const i = labelled[t];
+      add(i, side === N ? cosines.subarray(i * N, i * N + N) : cosinesOf(of, i, line));
     };
-    if (small) slice();
-    else {
+    const done = () => showScores(result());
+    clearTimeout(timers.score);
+    if (N * N * of.d <= SCORE_WORK) {
+      for (let t = 0; t < labelled.length; t++) step(t);
+      done();
+    } else {
       showScores(null);
-      setTimeout(slice, 120);
+      inSlices("score", 120, labelled.length, step, done);
     }
   }
 
@@ -237,151 +259,76 @@
       .sort((one, two) => two[1] - one[1] || GIVEN[one[0]] - GIVEN[two[0]]).slice(0, n);
   }
 
-  function neighbours(i, at) {
-    return largest(cosinesOf(at === state ? rows : units(weights(at)), i, new Float64Array(N)),
-      NEIGHBOURS, i);
-  }
-
-  /* By the query metric: correlation over users of predicted scores, which D does not change. */
-  function queryNeighbours(i) {
-    if (!PAPER) {
-      if (!data.query) return null;
-      return data.query.lists[i].map((j, rank) => [j, data.query.scores[i * NEIGHBOURS + rank]]);
-    }
-    const s = Array.from({ length: state.rank }, (_, l) => shrinkage(l, state.lambda));
-    // by the covariance of the users X V: squares of the singular values / n, less the means'
-    const product = (j, h) => {
-      let sum = 0, meanOfJ = 0, meanOfH = 0;
-      for (let l = 0; l < s.length; l++) {
-        const x = V[j * WIDTH + l] * s[l], y = V[h * WIDTH + l] * s[l];
-        sum += (x * y * data.sigma[l] ** 2) / data.users;
-        meanOfJ += x * data.mean[l];
-        meanOfH += y * data.mean[l];
-      }
-      return sum - meanOfJ * meanOfH;
-    };
-    const own = product(i, i);
-    return largest(Float64Array.from({ length: N },
-      (_, j) => product(i, j) / Math.sqrt(own * product(j, j)) || 0), NEIGHBOURS, i);
-  }
+  const nearest = (of, i) => largest(cosinesOf(of, i), NEIGHBOURS, i);
 
   /* What D does not move, computed from the factors under D: the loss, and predicted scores. */
-  function invariants() {
-    if (state.unique) {
-      const kept = data.sigma.slice(0, state.rank).filter((sigma) => sigma > decay());
-      return { loss: data.total + kept.reduce(
-        (sum, sigma) => sum + 2 * decay() * sigma - decay() ** 2 - sigma ** 2, 0) };
-    }
-    let loss = data.total || 0;
-    const d = PAPER ? state.rank : WIDTH;
-    const left = new Float64Array(d), right = new Float64Array(d);
-    for (let l = 0; l < d; l++) {
-      const D = Math.exp(logD(l, state)), root = PAPER ? Math.sqrt(shrinkage(l, state.lambda)) : 1;
-      left[l] = root ? root * D : 0;
-      right[l] = root ? root / D : 0;
-      if (!PAPER) continue;
-      const square = data.sigma[l] ** 2, share = left[l] * right[l];
-      loss += square * (1 - share) ** 2 + state.lambda * share ** 2 - square;
-    }
-    const users = (data.examples || []).map((user) => largest(Array.from({ length: N }, (_, i) => {
+  function invariants({ a, b }) {
+    const left = logarithms(data.own + a, b).map(Math.exp);
+    const right = logarithms(data.own - a, -b).map(Math.exp);
+    const loss = data.sigma && left.reduce((sum, value, l) => {
+      const share = value * right[l], square = data.sigma[l] ** 2;
+      return sum + square * ((1 - share) ** 2 - 1) + state.lambda * share ** 2;
+    }, data.total);
+    const users = data.examples.map((user) => largest(EVERY.map((i) => {
       let sum = 0;
-      for (let l = 0; l < d; l++) sum += user[l] * left[l] * (V[i * WIDTH + l] * right[l]);
+      for (let l = 0; l < left.length; l++)
+        sum += user[l] * left[l] * (V[i * WIDTH + l] * right[l]);
       return sum;
     }), 3));
     return { loss, users };
   }
 
-  // ---- exponent map ----
-  const chosen = spread(LABELS ? [...LABELS.keys()].filter((i) => LABELS[i] >= 0) : [...data.names.keys()]);
-  let background = null;
-
-  function spread(items) {
-    const n = Math.min(MAP_ITEMS, items.length);
+  // ---- background of the pad ----
+  function spread(items, most) {
+    const n = Math.min(most, items.length);
     return Array.from({ length: n }, (_, t) => items[Math.floor(((t + 0.5) * items.length) / n)]);
   }
 
-  /* AUC of the sampled items under a D; without labels the overlap of their lists with D = I. */
-  function sampled(at, reference) {
-    const of = units(weights(at), chosen), found = products(of), n = of.n;
-    if (!LABELS) {
-      const shared = nearestLists(found, n).map((list, i) =>
-        list.filter((j) => reference[i].includes(j)).length / list.length);
-      return shared.reduce((sum, share) => sum + share, 0) / n;
-    }
-    const same = new Float64Array(512), other = new Float64Array(512);
-    for (let i = 0; i < n; i++)
-      for (let j = i + 1; j < n; j++)
-        (LABELS[chosen[i]] === LABELS[chosen[j]] ? same : other)[
-          Math.max(0, Math.min(511, ((1 - found[i * n + j]) * 256) | 0))]++;
-    return aucOf(same, other);
-  }
-
-  const nearestLists = (found, n) => Array.from({ length: n }, (_, i) =>
-    largest(found.subarray(i * n, i * n + n), NEIGHBOURS, i).map(([j]) => j));
-
-  /* Computes the background in slices of 10 ms; it depends on rank and lambda alone. */
+  /* AUC of the sample under each D of a grid; without labels the overlap of lists with D = I. */
   function mapExponents() {
-    const turn = ++mapping, size = MAP_STEPS + 1, values = [], base = { ...state, unique: false };
-    const reference = LABELS ? null
-      : nearestLists(products(units(weights({ ...base, a: 0, b: 0 }), chosen)), chosen.length);
-    const slice = () => {
-      if (turn !== mapping) return;
-      for (const until = performance.now() + 10; values.length < size * size && performance.now() < until;) {
-        const a = SPAN * ((2 * (values.length % size)) / MAP_STEPS - 1);
-        const b = SPAN * (1 - (2 * Math.floor(values.length / size)) / MAP_STEPS);
-        values.push(sampled({ ...base, a, b }, reference));
-      }
-      if (values.length < size * size) setTimeout(slice);
-      else showExponents(values, size);
+    const canvas = byId("exponents"), size = canvas.width, values = [];
+    const under = (a, b) => rescaled(weights({ a, b }), SAMPLE);
+    const lists = (of) => SAMPLE.map((_, i) => nearest(of, i).map(([j]) => j));
+    const reference = LABELS ? SAMPLE.map((i) => LABELS[i]) : lists(under(0, 0));
+    const auc = (of) => {
+      const counted = tally(of, reference);
+      counted.labelled.forEach((i) => counted.add(i, cosinesOf(of, i)));
+      return counted.result().auc;
+    };
+    const overlap = (of) => lists(of).flatMap((list, i) =>
+      list.map((j) => Number(reference[i].includes(j)))).reduce((sum, one) => sum + one, 0)
+      / reference.flat().length;
+    const step = (cell) => {
+      const [x, y] = [cell % size, Math.floor(cell / size)].map((at) => (2 * at) / (size - 1) - 1);
+      values.push((LABELS ? auc : overlap)(under(x, -y)));
+    };
+    const done = () => {
+      const low = Math.min(...values), high = Math.max(...values), image = new ImageData(size, size);
+      new Uint32Array(image.data.buffer).set(
+        values.map((value) => SEQUENTIAL[Math.round((255 * (value - low)) / (high - low)) || 0]));
+      canvas.getContext("2d").putImageData(image, 0, 0);
+      byId("background").textContent = `Background: ${data.background} among ${SAMPLE.length} items, `
+        + `${low.toFixed(2)} (dark) to ${high.toFixed(2)} (bright).`;
+      byId("pad").dataset.ready = "true";
     };
     delete byId("pad").dataset.ready;
-    setTimeout(slice, 50);
-  }
-
-  function showExponents(values, size) {
-    const low = Math.min(...values), high = Math.max(...values), image = new ImageData(size, size);
-    new Uint32Array(image.data.buffer).set(
-      values.map((value) => SEQUENTIAL[Math.round((255 * (value - low)) / (high - low)) || 0]));
-    background = new OffscreenCanvas(size, size);
-    background.getContext("2d").putImageData(image, 0, 0);
-    byId("background").textContent = `Background: ${data.background} among ${chosen.length} items, `
-      + `${low.toFixed(2)} (dark) to ${high.toFixed(2)} (bright).`;
-    byId("pad").dataset.ready = "true";
-    drawPad();
-  }
-
-  /* The D of the pad whose items are nearest to those of Eq. 2, by the ratios of the columns. */
-  function nearestToUnique() {
-    const goal = weights({ ...state, unique: true }), kept = [...goal.keys()].filter((l) => goal[l] > 0);
-    let best = [Infinity, 0, 0];
-    for (let a = -SPAN; a <= SPAN; a += SPAN / 20)
-      for (let b = -SPAN; b <= SPAN; b += SPAN / 20) {
-        const own = weights({ ...state, unique: false, a, b });
-        const gaps = kept.map((l) => Math.log(goal[l] / own[l]));
-        const mean = gaps.reduce((sum, gap) => sum + gap, 0) / gaps.length;
-        const distance = gaps.reduce((sum, gap) => sum + (gap - mean) ** 2, 0);
-        if (distance < best[0]) best = [distance, a, b];
-      }
-    return best.slice(1);
+    inSlices("exponents", 50, size * size, step, done);
   }
 
   // ---- page ----
   const power = (base, x) => (x === 0 ? "" : x === 1 ? base : `${base}^${+x.toFixed(2)}`);
   const formula = () => [power(data.symbols[0], state.a), power(data.symbols[1], state.b)]
     .filter(Boolean).join(" ") || "I";
+  const isAt = ({ a, b, unique }) =>
+    (unique ? state.unique : !state.unique && state.a === a && state.b === b);
 
   function showScores(found) {
     scored = found;
-    for (const [key, id] of [["auc", "auc"], ["map", "map-value"], ["accuracy", "accuracy"]]) {
-      byId(id).textContent = found ? three(found[key]) : "…";
-      if (found) byId(`${id}-bar`).value = found[key] || 0;
+    for (const block of document.querySelectorAll("[data-score]")) {
+      const value = found?.[block.dataset.score];
+      block.querySelector("dd").textContent = found ? three(value) : "…";
+      if (found) block.querySelector("meter").value = value || 0;
     }
-  }
-
-  function showList(id, list, mark = null) {
-    byId(id).replaceChildren(...(list || []).map(([j, cosine], rank) =>
-      neighbourRow(rank + 1, button(nameOf(j), "name", () => choose(j)), three(cosine),
-        ...(mark ? [mark(rank)] : []))));
   }
 
   /* Whether the neighbour of that rank survives every rescaling of the condition. */
@@ -390,317 +337,189 @@
     const low = CERTIFIED[place], high = ATTACKED[place];
     const [sign, meaning, kind] = low > state.condition ? ["✓", "certified", "certified"]
       : high <= state.condition ? ["✗", "out", "lost"] : ["?", "open", "open"];
-    const cell = make("td", `${sign} ${Number.isFinite(high) ? high.toFixed(2) : "-"}`, kind);
-    cell.setAttribute("aria-label", `${meaning}; smallest κ found that removes it: ${three(high)}`);
-    return cell;
+    const label = `${meaning}; smallest κ found that removes it: ${three(high)}`;
+    return make("td", { class: kind, "aria-label": label },
+      `${sign} ${Number.isFinite(high) ? high.toFixed(2) : "-"}`);
   }
 
   function showNeighbours() {
-    const i = state.item;
-    byId("item-name").textContent = nameOf(i);
-    showList("under-d", neighbours(i, state));
-    showList("under-i", neighbours(i, { ...state, a: 0, b: 0, unique: false }),
-      data.certified ? certificate : null);
-    const list = queryNeighbours(i);
-    byId("query-block").hidden = !list;
-    showList("under-q", list);
+    byId("item-name").textContent = nameOf(state.item);
+    const show = (id, of, mark = () => "") =>
+      showList(id, nearest(of, state.item), (j) => () => choose(j), mark);
+    show("under-d", rows);
+    show("under-i", trained, CERTIFIED ? (_, rank) => certificate(rank) : undefined);
+    if (query) show("under-q", query);
   }
 
   function showInvariants() {
-    const { loss, users } = invariants();
-    if (PAPER) byId("loss").textContent = loss.toLocaleString("en", { maximumFractionDigits: 1 });
-    byId("users").replaceChildren(...(users || []).map((list, u) => make("li",
-      `${data.exampleNames[u]}: ${list.map(([i, value]) => `${data.names[i]} ${three(value)}`).join(", ")}`)));
-    byId("users-block").hidden = !(users && users.length);
-    byId("fixed-note").textContent = state.unique
-      ? "Eq. 2 is another model: its loss is that of Eq. 2, and no D is free." : data.fixedNote;
+    const { loss, users } = state.unique ? { users: [] } : invariants(state);
+    byId("loss").textContent = loss?.toLocaleString("en", { maximumFractionDigits: 1 }) ?? "-";
+    byId("users").replaceChildren(...users.map((list, u) => {
+      const predicted = list.map(([i, value]) => `${data.names[i]} ${three(value)}`);
+      return make("li", {}, `${data.exampleNames[u]}: ${predicted.join(", ")}`);
+    }));
+    byId("users-block").hidden = !users.length;
+    byId("fixed-note").textContent = state.unique ? data.uniqueNote : data.fixedNote;
   }
 
-  function drawPad() {
-    const canvas = byId("pad"), size = Math.round(canvas.clientWidth * (devicePixelRatio || 1));
-    if (!size) return;
-    if (canvas.width !== size) canvas.width = canvas.height = size;
-    const context = canvas.getContext("2d");
-    context.setTransform(size / PAD, 0, 0, size / PAD, 0, 0);
-    context.fillStyle = "#6b6d70";
-    context.fillRect(0, 0, PAD, PAD);
-    if (background) context.drawImage(background, 0, 0, PAD, PAD);
-    context.font = "600 11.5px system-ui, sans-serif";
-    context.lineJoin = "round";
-    context.textAlign = "center";
-    for (const known of data.named) {
-      const [x, y] = padPlace(known);
-      context.beginPath();
-      if (!known.unique) context.arc(x, y, 4.5, 0, 7);
-      else for (const [u, v] of [[0, -7], [7, 0], [0, 7], [-7, 0]]) context.lineTo(x + u, y + v);
-      context.closePath();
-      context.fillStyle = "#fff";
-      context.strokeStyle = "#000";
-      context.lineWidth = 1.5;
-      context.fill();
-      context.stroke();
-      // the name above its point, or above the ring around it, inside the pad
-      const half = context.measureText(known.name).width / 2 + 3;
-      const at = Math.max(half, Math.min(PAD - half, x)), up = y - (isAt(known) ? 16 : 10);
-      context.lineWidth = 3;
-      context.strokeStyle = "#000c";
-      context.strokeText(known.name, at, up);
-      context.fillText(known.name, at, up);
-    }
-    for (const [width, colour] of [[5, "#000"], [2.5, "#ff9e2c"]]) {
-      context.beginPath();
-      context.arc(...padPlace(state), 10, 0, 7);
-      context.lineWidth = width;
-      context.strokeStyle = colour;
-      context.stroke();
-    }
+  /* Where a D is on the pad, whose units are hundredths of an exponent. */
+  function padPlace({ a, b, unique }) {
+    const [x, y] = unique ? model().places[state.rank] : [a, b];
+    return `translate(${100 * x}px, ${-100 * y}px)`;
   }
 
-  let uniqueAt = [0, 0];
-  const PAD = 320, EDGE = 14; // width of the pad and of its margins, in units of its drawing
-  const padPlace = ({ a, b, unique }) => (unique ? uniqueAt : [a, b]).map((value, axis) =>
-    EDGE + ((axis ? 1 - value / SPAN : 1 + value / SPAN) / 2) * (PAD - 2 * EDGE));
-
-  let pending = false;
-  /* All that depends on D, at most once a frame. */
-  function update() {
-    if (pending) return;
-    pending = true;
-    requestAnimationFrame(() => {
-      pending = false;
-      refresh();
-    });
+  /* All that depends on λ and the rank. */
+  function settle() {
+    trained = rescaled(weights({ a: 0, b: 0 }));
+    query = USERS && byUsers();
+    if (model().places) byId("eq2").style.transform = padPlace({ unique: true });
+    mapExponents();
   }
 
+  /* All that depends on D. */
   function refresh() {
-    const factors = weights();
-    rows = units(factors);
+    rows = rescaled(weights(state));
     drawMap();
     score();
     showNeighbours();
     showInvariants();
-    drawPad();
-    for (const key of ["a", "b"]) {
-      byId(key).value = state[key];
-      byId(`${key}-value`).textContent = state[key].toFixed(2);
-    }
-    byId("d").textContent = state.unique ? "Eq. 2: unique, no D is free" : `D = ${formula()}`;
-    const logs = Array.from(factors.keys(), (l) => logD(l, state)).filter(Number.isFinite);
+    const logs = logarithms(state.a, state.b);
+    const name = state.unique ? "Eq. 2: unique, no D is free" : `D = ${formula()}`;
+    byId("d").textContent = name;
     byId("kappa").textContent = state.unique ? "-"
       : Math.exp(Math.max(...logs) - Math.min(...logs)).toPrecision(3);
-    data.named.forEach((known, number) => byId(`named-${number}`)
-      .setAttribute("aria-pressed", String(isAt(known))));
-    if (byId("replay").textContent === data.replay)
-      byId("sentence").textContent = data.named.find(isAt)?.sentence || "";
-    byId("map").setAttribute("aria-label", `Heat map of item-item cosines under ${byId("d").textContent}`
-      + (scored ? `; AUC ${three(scored.auc)}` : ""));
-    clearTimeout(writing);
-    writing = setTimeout(() => history.replaceState(null, "", address()), 250);
+    byId("ring").style.transform = padPlace(state);
+    for (const mark of document.querySelectorAll("[data-named]"))
+      mark.setAttribute("aria-pressed", String(isAt(data.named[mark.dataset.named])));
+    byId("sentence").textContent = (stage < 0 ? "" : `${stage + 1} of ${data.named.length}. `)
+      + (data.named.find(isAt)?.sentence ?? "");
+    byId("map").setAttribute("aria-label",
+      `Heat map of item-item cosines under ${name}${scored ? `; AUC ${three(scored.auc)}` : ""}`);
+    for (const input of inputs) input.value = state[input.id];
+    for (const output of document.querySelectorAll("output[for]"))
+      output.textContent = state[output.htmlFor.value]?.toFixed(2);
+    clearTimeout(timers.address);
+    timers.address = setTimeout(() => history.replaceState(null, "", address()), 250);
   }
-  let writing = 0;
-
-  const isAt = ({ a, b, unique }) => (unique ? state.unique : !state.unique && state.a === a && state.b === b);
 
   function address() {
-    const parts = { a: +state.a.toFixed(3), b: +state.b.toFixed(3), item: GIVEN[state.item] };
-    if (state.unique) parts.eq = 2;
-    if (PAPER) Object.assign(parts, { k: state.rank, lambda: state.lambda });
-    else if (data.certified) parts.condition = state.condition;
-    return `#${new URLSearchParams(parts)}`;
+    const parts = new URLSearchParams(inputs.map((input) => [input.dataset.key, input.value]));
+    parts.set("item", GIVEN[state.item]);
+    if (state.unique) parts.set("eq", 2);
+    return `#${parts}`;
   }
 
+  /* The inputs keep to their limits and options. */
   function readAddress() {
     const parts = new URLSearchParams(location.hash.slice(1));
-    const number = numberAt.bind(null, parts);
-    state.a = number("a", -SPAN, SPAN, state.a);
-    state.b = data.axes && !data.axes[1] ? 0 : number("b", -SPAN, SPAN, state.b);
-    state.unique = PAPER && parts.get("eq") === "2";
-    const item = GIVEN.indexOf(number("item", 0, 1e12, GIVEN[state.item]));
-    state.item = Math.max(0, item);
-    if (PAPER) {
-      state.rank = data.ranks.find((rank) => rank === number("k", 1, WIDTH, 0)) || state.rank;
-      state.lambda = data.lambdas.find((one) => one === number("lambda", 0, 1e15, -1)) ?? state.lambda;
-      byId("rank").value = state.rank;
-      byId("lambda").value = state.lambda;
-    } else if (data.certified) setCondition(number("condition", 1, data.most, state.condition));
+    for (const input of inputs) {
+      input.value = state[input.id];
+      if (parts.has(input.dataset.key)) input.value = parts.get(input.dataset.key);
+      if (input.value) state[input.id] = Number(input.value);
+    }
+    state.unique = Boolean(model().unique) && parts.get("eq") === "2";
+    state.item = Math.max(GIVEN.indexOf(Number(parts.get("item") ?? GIVEN[state.item])), 0);
+    settle();
   }
 
-  function setCondition(value) {
-    state.condition = value;
-    byId("condition").value = value;
-    byId("condition-value").textContent = value.toFixed(2);
+  /* Changes the state, and redraws once a frame. */
+  function change(changes) {
+    Object.assign(state, changes);
+    if ("rank" in changes || "lambda" in changes) settle();
+    if (!timers.frame) timers.frame = requestAnimationFrame(() => {
+      timers.frame = 0;
+      refresh();
+    });
   }
 
+  /* A reader's own D; it ends the replay. */
   function move(a, b) {
-    const clamp = (value) => Math.max(-SPAN, Math.min(SPAN, Math.round(value * 100) / 100));
-    Object.assign(state, { a: clamp(a), b: data.axes && !data.axes[1] ? 0 : clamp(b), unique: false });
-    update();
+    const limited = (value) => Math.max(-1, Math.min(1, Math.round(value * 100) / 100));
+    play(-1);
+    change({ a: limited(a), b: data.symbols[1] ? limited(b) : 0, unique: false });
   }
 
-  function choose(i) {
-    state.item = i;
+  const go = ({ a = state.a, b = state.b, unique = false }) => change({ a, b, unique });
+
+  let stage = -1; // of the replay, by number of the named D; -1 without
+  /* Walks through the named D from that stage, and rests on the sentence of each. */
+  function play(from) {
+    stage = from < data.named.length ? from : -1;
+    byId("replay").textContent = stage < 0 ? data.replay : "Stop";
+    clearTimeout(timers.replay);
+    if (stage < 0) return;
+    go(data.named[stage]);
+    timers.replay = setTimeout(play, data.rest, stage + 1);
+  }
+
+  function choose(item) {
     byId("search").value = "";
-    update();
+    change({ item });
   }
 
-  function search(text) {
-    const wanted = text.trim().toLowerCase();
+  /* By name, number, or part of a name. */
+  function search() {
+    const wanted = byId("search").value.trim().toLowerCase();
     if (!wanted) return;
     const names = data.names.map((name) => name.toLowerCase());
-    let found = names.indexOf(wanted);
-    if (found < 0) found = GIVEN.indexOf(Number(wanted));
-    if (found < 0) found = names.findIndex((name) => name.includes(wanted));
-    byId("search-note").textContent = found < 0 ? "no such item on this page" : "";
-    if (found >= 0) choose(found);
-  }
-
-  /* Walks through the named D: glides for a second, then rests on the sentence. */
-  function replay() {
-    const turn = ++replaying, order = data.named.filter(({ sentence }) => sentence);
-    byId("replay").textContent = "Stop";
-    let step = -1;
-    const next = () => {
-      if (turn !== replaying) return;
-      if (++step === order.length) {
-        stopReplay();
-        return;
-      }
-      const goal = order[step], from = { a: state.a, b: state.b }, started = performance.now();
-      byId("sentence").textContent = `${step + 1} of ${order.length}. ${goal.sentence}`;
-      const glide = () => {
-        if (turn !== replaying) return;
-        const part = calm.matches || goal.unique ? 1 : Math.min(1, (performance.now() - started) / 900);
-        if (part < 1) {
-          move(from.a + part * (goal.a - from.a), from.b + part * (goal.b - from.b));
-          setTimeout(glide, 30);
-        } else {
-          go(goal);
-          setTimeout(next, data.rest);
-        }
-      };
-      glide();
-    };
-    next();
-  }
-
-  function stopReplay() {
-    replaying++;
-    byId("replay").textContent = data.replay;
-  }
-
-  function go({ a, b, unique }) {
-    if (unique) state.unique = true;
-    else move(a, b);
-    update();
+    const found = [names.indexOf(wanted), GIVEN.indexOf(Number(wanted)),
+      names.findIndex((name) => name.includes(wanted))].find((place) => place >= 0);
+    byId("search-note").textContent = found === undefined ? "no such item on this page" : "";
+    if (found !== undefined) choose(found);
   }
 
   function listen() {
     const pad = byId("pad");
-    const place = (event) => {
-      const box = pad.getBoundingClientRect();
-      return [event.clientX - box.left, event.clientY - box.top].map((px) => (px * PAD) / box.width);
-    };
-    const drag = (event) => {
-      const [a, b] = place(event).map((at) => SPAN * ((2 * (at - EDGE)) / (PAD - 2 * EDGE) - 1));
-      stopReplay();
-      move(a, -b);
+    const drag = ({ clientX, clientY }) => {
+      const { left, top, width, height } = pad.getBoundingClientRect();
+      const reach = pad.viewBox.baseVal.width / 100;
+      move(reach * ((clientX - left) / width - 0.5), -reach * ((clientY - top) / height - 0.5));
     };
     pad.addEventListener("pointerdown", (event) => {
+      if (event.target.closest("[data-named]")) return; // a click chooses it
       pad.setPointerCapture(event.pointerId);
-      const [x, y] = place(event);
-      const near = data.named.find((known) => {
-        const [u, v] = padPlace(known);
-        return Math.hypot(u - x, v - y) < 9;
-      });
-      if (!near) drag(event);
-      else {
-        stopReplay();
-        go(near);
-      }
+      drag(event);
     });
     pad.addEventListener("pointermove", (event) => { if (event.buttons) drag(event); });
     pad.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
       if (!by) return;
       event.preventDefault();
-      const step = event.shiftKey ? 0.25 : 0.05;
-      stopReplay();
-      move(state.a + by[0] * step, state.b + by[1] * step);
+      const length = event.shiftKey ? 0.25 : 0.05;
+      move(state.a + by[0] * length, state.b + by[1] * length);
     });
-    for (const key of ["a", "b"])
-      byId(key).addEventListener("input", (event) => {
-        stopReplay();
-        const value = parseFloat(event.target.value);
-        move(key === "a" ? value : state.a, key === "b" ? value : state.b);
+    document.addEventListener("click", (event) => {
+      const mark = event.target.closest("[data-named]");
+      if (!mark) return;
+      play(-1);
+      go(data.named[mark.dataset.named]);
+    });
+    for (const input of inputs)
+      input.addEventListener("input", () => {
+        const changes = { [input.id]: Number(input.value) };
+        if (input.id in { a: 0, b: 0 }) move(changes.a ?? state.a, changes.b ?? state.b);
+        else change(changes);
       });
     chooseRows(byId("map"), N, () => state.item, choose);
     byId("find").addEventListener("submit", (event) => {
       event.preventDefault();
-      search(byId("search").value);
+      search();
     });
-    byId("search").addEventListener("change", (event) => search(event.target.value));
-    byId("replay").addEventListener("click", () => {
-      if (byId("replay").textContent === "Stop") stopReplay();
-      else replay();
-    });
-    if (PAPER)
-      for (const key of ["rank", "lambda"])
-        byId(key).addEventListener("change", (event) => {
-          state[key] = parseFloat(event.target.value);
-          uniqueAt = nearestToUnique();
-          mapExponents();
-          update();
-        });
-    else if (data.certified)
-      byId("condition").addEventListener("input", (event) => {
-        setCondition(parseFloat(event.target.value));
-        update();
-      });
+    byId("search").addEventListener("change", search);
+    byId("replay").addEventListener("click", () => play(stage < 0 ? 0 : -1));
     addEventListener("hashchange", () => {
       readAddress();
-      update();
+      change({});
     });
-    addEventListener("resize", drawPad);
   }
 
-  /* Buttons, options and texts that come from the data. */
-  function build() {
-    byId("named").append(...data.named.map((known, number) => {
-      const made = button(known.name, "", () => {
-        stopReplay();
-        go(known);
-      });
-      made.id = `named-${number}`;
-      made.title = known.formula;
-      return made;
-    }));
-    byId("names").append(...data.names.map((name) => {
-      const option = make("option");
-      option.value = name;
-      return option;
-    }));
-    byId("replay").textContent = data.replay;
-    byId("scores-block").hidden = !LABELS;
-    byId("b-row").hidden = Boolean(data.axes && !data.axes[1]);
-    byId("loss-block").hidden = byId("paper-controls").hidden = !PAPER;
-    byId("condition-row").hidden = byId("certified-head").hidden = !data.certified;
-    if (PAPER)
-      for (const [key, values] of [["rank", data.ranks], ["lambda", data.lambdas]])
-        byId(key).append(...values.map((value) => new Option(value.toLocaleString("en"), value)));
-    else if (data.certified) {
-      byId("condition").max = data.most;
-      setCondition(data.condition);
-    }
-  }
-
-  build();
+  byId("names").append(...data.names.map((name) => make("option", { value: name })));
+  play(-1);
   readAddress();
-  if (PAPER) uniqueAt = nearestToUnique();
   listen();
   refresh();
-  mapExponents();
   window.explore = { state, move, choose, refresh,
-    cosines: (i) => Array.from(cosinesOf(rows, i, new Float64Array(N))),
-    neighbours: (i) => neighbours(i, state), query: queryNeighbours, scores: () => scored,
+    cosines: (i) => Array.from(cosinesOf(rows, i)), neighbours: (i) => nearest(rows, i),
+    query: (i) => nearest(query, i), scores: () => scored,
     certified: () => CERTIFIED.map((radius) => radius > state.condition) };
 })();

@@ -3,10 +3,11 @@
 The script of the page, explore.js, computes every cosine and score from the factors.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy.optimize import lsq_linear
 
 from fastcos import validation
 from fastcos.auditing.attacks import vertex_attack
@@ -14,8 +15,8 @@ from fastcos.auditing.certificates import certified_neighbors
 from fastcos.comparison import Comparison
 from fastcos.linalg import column_stats
 from fastcos.metrics.labelled import check_same_length
-from fastcos.neighbors.search import top_k
 from fastcos.plots.html.frame import encoded, framed_page, item_fields
+from fastcos.reports.markup import Markup, element, joined
 from fastcos.rescaling import CONDITION, as_condition, query_metric, rescalings
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
@@ -23,8 +24,6 @@ from fastcos.validation import Floats, Integers
 # ranks and factors of λ that the page of the paper offers besides its own
 _RANKS = (2, 5, 10, 20, 50)
 _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
-# exponents of the pad and its sliders: from minus this to this
-_SPAN = 1
 # milliseconds of the replay at each D, enough to read a sentence of 25 words
 _REST = 6500
 # users whose predictions are shown
@@ -63,30 +62,29 @@ _NAMED_OF_ITEMS: tuple[dict[str, Any], ...] = (
     {"name": "users' scale", "formula": "P^-1", "a": 0, "b": -1,
      "sentence": "D = P^-1: each dimension counts as much as the users vary in it."},
 )  # fmt: skip
-# what the texts of both pages share: data for the script, and sentences to open
-_DATA = {"span": _SPAN, "rest": _REST}
+# what both pages say to open
 _METHOD = (
     "The query metric is the correlation over users of predicted scores. No D changes it.",
     "The address keeps the state: copy it to share what you see.",
 )
 _FIGURE_DATA = {
+    "own": 0.5,
     "symbols": ["S", "Σ"],
     "background": "AUC",
     "replay": "Replay the paper",
     "fixedNote": "Both are computed here from the factors A D and B D⁻¹. The loss is that of "
     "Eq. 1; predictions are the three highest of X A B'.",
+    "uniqueNote": "Eq. 2 is another model: it has its own loss and predictions, and no D is free.",
 }
 _FIGURE_TEXTS = {
     "name": "After Figure 1 of Steck, Ekanadham and Kallus (2024), arXiv:2403.05440",
     "headline": "One model, one loss, and cosines that are whatever D makes them.",
-    "span": str(_SPAN),
-    "pad_label": "D = Sᵃ Σᵇ: exponent a from left to right, b from bottom to top",
     "axis_a": "exponent a of S",
     "axis_b": "exponent b of Σ",
     "as_given": "under D = I",
-    "certified_note": "",
     "map_caption": "Cosines of all pairs of items, by label, then by descending popularity.",
 }
+_FIGURE_PAD = "D = Sᵃ Σᵇ: exponent a from left to right, b from bottom to top"
 _FIGURE_METHOD = (
     "S = σ²/(σ²+λ) is the share of each direction that Eq. 1 keeps, Σ holds the singular values of "
     "the interactions. Items are V S^1/2 D^-1.",
@@ -96,17 +94,14 @@ _FIGURE_METHOD = (
     "Other ranks are the first columns of the same decomposition; other λ change S. λ of Eq. 2 "
     "moves with it, so that both have their knee at the same singular value.",
 )
-_ITEMS_DATA = {"symbols": ["Q", "P"], "replay": "Replay"}
+_ITEMS_DATA = {"own": 0, "replay": "Replay"}
 _ITEMS_TEXTS = {
     "headline": "The predictions stay. Do the neighbours?",
-    "span": str(_SPAN),
-    "pad_label": "D = Qᵃ Pᵇ: exponent a from left to right, b from bottom to top",
     "axis_a": "a, items' norms",
     "axis_b": "b, users' norms",
     "as_given": "as trained",
-    "certified_note": "✓ certified: no rescaling of condition κ removes it. ✗ one does. "
-    "? not known. The number: the smallest κ found that removes it.",
 }
+_ITEMS_PAD = "D = Qᵃ Pᵇ: exponent a from left to right, b from bottom to top"
 _ITEMS_METHOD = (
     "Q and P hold the norms of the columns of the items and of the users. The condition κ of D is "
     "its largest entry over its smallest.",
@@ -154,39 +149,47 @@ def figure_page(
     if labels is not None:
         order = order[np.argsort(labels[order], kind="stable")]
         order = order[labels[order] >= 0]
-    rank = len(model.singular_values_)
-    examples = _example_users(X)
-    components = model.components_.astype(np.float64)
+    rank = int(np.count_nonzero(model.singular_values_))
+    sigma, components = model.singular_values_[:rank], model.components_[:rank].astype(np.float64)
     decay, strength = comparison.parameters["weight_decay"], comparison.parameters["regularization"]
+    strengths = sorted({float(f"{strength * factor:.12g}") for factor in _LAMBDA_FACTORS})
+    ranks = sorted({rank, *(k for k in _RANKS if k < rank)})
+    examples, named = _example_users(X), _named_of_the_paper()
     data = {
-        "kind": "paper",
-        "item": 0,
+        "state": {
+            "a": 0, "b": 0, "unique": False, "item": 0, "rank": rank,
+            "lambda": float(f"{strength:.12g}"),
+        },
         "given": order.tolist(),
         **item_fields(order, None, None if labels is None else [f"cluster {c}" for c in labels]),
         "width": rank,
         "rows": encoded(components.T[order]),
-        "sigma": model.singular_values_.tolist(),
-        "lambda": strength,
-        "lambdas": sorted(
-            {float(f"{strength * factor:.12g}") for factor in _LAMBDA_FACTORS} | {strength}
-        ),
-        "decay": decay,
-        "ranks": sorted({rank, *(k for k in _RANKS if k < rank)}),
+        "models": [
+            _model(sigma, one, decay * (np.sqrt(one / strength) if strength > 0 else 1.0), ranks)
+            for one in strengths
+        ],
+        "sigma": sigma.tolist(),
         "total": float(np.square(X.data, dtype=np.float64).sum()),
-        "mean": (components @ column_stats.means(X)).tolist(),
-        "users": n,
+        "root": encoded(_root_of_users(sigma, components @ column_stats.means(X), n), "<f8"),
         "examples": [(components @ X[[user]].toarray()[0]).tolist() for user in examples],
         "exampleNames": [f"user {user}" for user in examples],
-        "named": _named_of_the_paper(),
+        "named": named,
         **_FIGURE_DATA,
-        **_DATA,
-    }
+        "rest": _REST,
+    }  # fmt: skip
     summary = (
         f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} of Eq. 1. D = Sᵃ Σᵇ "
         "multiplies the latent dimensions of the users and divides those of the items. Training "
         "does not determine it. Move it."
     )
-    texts = {**_FIGURE_TEXTS, "summary": summary}
+    texts = {
+        **_FIGURE_TEXTS,
+        "summary": summary,
+        **_controls(_FIGURE_PAD, named),
+        **_without(model=False, labels=labels is None, users=False, condition=True),
+        "ranks": _options(ranks),
+        "strengths": _options(strengths),
+    }
     method = (*_FIGURE_METHOD, *_METHOD)
     return framed_page("explore", "D in your hands", texts, method, data, provenance)
 
@@ -199,6 +202,38 @@ def _named_of_the_paper() -> list[dict[str, Any]]:
     }
     forms["eq2"] = {"formula": "unique", "unique": True}
     return [{"name": name, **forms[name], "sentence": text} for name, text in _SENTENCES.items()]
+
+
+def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> dict[str, Any]:
+    """Logarithms of S and Σ for a λ of Eq. 1; of Eq. 2 the weights, and the nearest D by rank."""
+    weights = np.sqrt(np.maximum(sigma - decay, 0.0))
+    axes = np.log(np.stack([sigma**2 / (sigma**2 + strength), sigma]))
+    return {
+        "lambda": strength,
+        "axes": axes.tolist(),
+        "unique": weights.tolist(),
+        "places": {rank: _nearest_place(axes[:, :rank], weights[:rank]) for rank in ranks},
+    }
+
+
+def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
+    """Exponents a and b for which V S^(1/2 - a) Σ^-b is nearest to V times a multiple of weights.
+
+    By least squares of logarithms.
+    """
+    kept = weights > 0
+    if not kept.any():
+        return [0.0, 0.0]
+    columns, goal = axes[:, kept].T, 0.5 * axes[0, kept] - np.log(weights[kept])
+    found = lsq_linear(columns - columns.mean(axis=0), goal - goal.mean(), (-1, 1))
+    return found.x.round(4).tolist()  # type: ignore[no-any-return]
+
+
+def _root_of_users(sigma: Floats, mean: Floats, n: int) -> Floats:
+    """L with LL' the covariance of n users X V, by their singular values and their mean."""
+    values, vectors = np.linalg.eigh(np.diag(sigma**2 / n) - np.outer(mean, mean))
+    root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root
 
 
 def items_page(
@@ -290,28 +325,37 @@ def items_page(
         shown = shown[np.argsort(group, kind="stable")]
     chosen = memmap.take_rows("items", given, shown).astype(np.float32)
     validation.check_scorable("items", chosen, chosen)
-    own = None if users is None else _column_norms(users)
+    axes = [_logarithms(chosen), [0.0] * d if users is None else _logarithms(users)]
+    # a search up to the condition decides there exactly, one far beyond gives the other radii
+    far = max(_FAR, condition)
+    named = [one for one in _NAMED_OF_ITEMS if users is not None or one["b"] == 0]
     data = {
-        "kind": "items",
-        "item": shown.tolist().index(first),
+        "state": {
+            "a": 0, "b": 0, "unique": False, "item": shown.tolist().index(first), "rank": d,
+            "lambda": None, "condition": condition,
+        },
         "given": shown.tolist(),
         **item_fields(shown, names, labels),
         "width": d,
         "rows": encoded(chosen),
-        "axes": [_logarithms(_column_norms(chosen)), None if own is None else _logarithms(own)],
-        **_certificates(chosen, min(_K, len(shown) - 1), condition),
-        **_of_users(chosen, users, min(_K, len(shown) - 1)),
+        "models": [{"lambda": None, "axes": axes}],
+        **_certificates(chosen, min(_K, len(shown) - 1), condition, far),
+        **_of_users(users),
         "background": "overlap with the trained neighbours" if codes is None else "AUC",
-        "named": [one for one in _NAMED_OF_ITEMS if users is not None or one["b"] == 0],
+        "named": named,
         **_ITEMS_DATA,
-        **_DATA,
-    }
+        "symbols": ["Q"] if users is None else ["Q", "P"],
+        "rest": _REST,
+    }  # fmt: skip
     texts = {
         **_ITEMS_TEXTS,
         "name": f"Neighbours of {name} under rescalings",
         "summary": f"{note} D multiplies the dimensions of the users and divides those of the "
         "items: no dot product changes, and cosines do.",
         "map_caption": f"Cosines of all pairs of items{'' if codes is None else ', by label'}.",
+        **_controls(_ITEMS_PAD, named),
+        **_without(model=True, labels=codes is None, users=users is None, condition=False),
+        "most": f"{far:g}",
     }
     method = (*_ITEMS_METHOD, *_METHOD)
     return framed_page("explore", f"Rescalings of {name}", texts, method, data, provenance)
@@ -333,54 +377,76 @@ def _shown_items(p: int, most: int, popularity: Any, rows: Any) -> tuple[Integer
     return order[:most], left
 
 
-def _certificates(rows: Any, k: int, condition: float) -> dict[str, Any]:
+def _certificates(rows: Any, k: int, condition: float, far: float) -> dict[str, Any]:
     """Radii of the trained neighbours: certified, and at which an attack removed them."""
-    # a search up to the condition decides there exactly, one far beyond gives the other radii
-    far = max(_FAR, condition)
     found = [certified_neighbors(rows, k, far, family="rescaling").radius]
     found.append(certified_neighbors(rows, k, condition, family="rescaling").radius)
     attacked = vertex_attack(rows, k, far).radius
-    certified = np.fmax(*found)
     return {
-        "k": k,
-        "condition": condition,
-        "most": far,
-        "certified": encoded(certified, "<f8"),
+        "certified": encoded(np.fmax(*found), "<f8"),
         "attacked": encoded(attacked, "<f8"),
     }
 
 
-def _of_users(rows: Any, users: Any, k: int) -> dict[str, Any]:
-    """Example users, and neighbours by the query metric."""
+def _of_users(users: Any) -> dict[str, Any]:
+    """Example users, and a root of the covariance of all."""
     if users is None:
-        return {"examples": [], "exampleNames": [], "query": None, "fixedNote": _WITHOUT_USERS}
+        return {"examples": [], "exampleNames": [], "root": None, "fixedNote": _WITHOUT_USERS}
     n = len(users)
     places = sorted({(n * i) // (_N_EXAMPLES + 1) for i in range(1, _N_EXAMPLES + 1)})
     examples = memmap.take_rows("users", users, np.array(places)).astype(np.float64)
-    found = top_k(query_metric(users).transform(rows), k=k)
     return {
         "examples": examples.tolist(),
         "exampleNames": [f"user {place}" for place in places],
         "fixedNote": "Predictions are dot products, computed here from the users D and the items "
         "D⁻¹.",
-        "query": {
-            "lists": found.indices.tolist(),
-            "scores": [round(score, 6) for score in found.scores.ravel().tolist()],
-        },
+        "root": encoded(query_metric(users).factor, "<f8"),
     }
 
 
-def _column_norms(rows: Any) -> Floats:
-    """Norms of the columns, in float64, in blocks of rows."""
+def _logarithms(rows: Any) -> list[float]:
+    """Of the norms of the columns, in blocks of rows; 0 for a zero column, which no D changes."""
     squares = np.zeros(rows.shape[1])
     for _, block in memmap.iter_blocks("rows", rows, _BLOCK):
         squares += np.square(block, dtype=np.float64).sum(axis=0)
-    return np.asarray(np.sqrt(squares))
+    return (0.5 * np.log(np.where(squares > 0, squares, 1.0))).tolist()  # type: ignore[no-any-return]
 
 
-def _logarithms(norms: Floats) -> list[float]:
-    """Their logarithms; 0 for a zero column, which no D changes."""
-    return np.log(np.where(norms > 0, norms, 1.0)).tolist()  # type: ignore[no-any-return]
+def _controls(label: str, named: list[dict[str, Any]]) -> dict[str, Markup]:
+    """The named D as points of the pad, whose unit is 0.01 of an exponent, and as buttons."""
+    points, buttons = [], []
+    for number, one in enumerate(named):
+        unique, a, b = "unique" in one, one.get("a", 0), one.get("b", 0)
+        point = '<path d="M0-5 5 0 0 5-5 0Z"/>' if unique else '<circle r="3"/>'
+        # a name beside the edge ends at its point
+        text = element("text", one["name"], y=-7, text_anchor="end" if a > 0.7 else "middle")
+        place = f"translate({100 * a:g} {-100 * b:g})"
+        points.append(
+            element("g", Markup(point), text, id="eq2" if unique else None, data_named=number,
+                    transform=place)
+        )  # fmt: skip
+        buttons.append(
+            element("button", one["name"], id=f"named-{number}", type="button",
+                    data_named=number, title=one["formula"])
+        )  # fmt: skip
+    ring = Markup('<g id="ring"><circle r="7"/><circle r="7"/></g>')
+    pad = element(
+        "svg", *points, ring, id="pad", viewBox="-110 -110 220 220", tabindex=0, role="img",
+        aria_label=label,
+    )  # fmt: skip
+    return {"pad": pad, "named": joined(buttons)}
+
+
+def _options(values: Iterable[float]) -> Markup:
+    return joined(element("option", f"{one:,.12g}", value=f"{one:.12g}") for one in values)
+
+
+def _without(**missing: bool) -> dict[str, Markup]:
+    """What hides the blocks of a page that need something missing, and no option of theirs."""
+    hidden = {
+        f"without_{name}": Markup(" hidden" if flag else "") for name, flag in missing.items()
+    }
+    return {"ranks": Markup(""), "strengths": Markup(""), "most": Markup("1"), **hidden}
 
 
 def _example_users(X: Any) -> list[int]:

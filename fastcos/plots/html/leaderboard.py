@@ -1,15 +1,16 @@
 """The page of a leaderboard: sort its candidates, open one, and see what it calls near."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastcos.comparison import Candidate, Leaderboard, LeaderboardRow
+from fastcos.comparison.leaderboard import BootstrapInterval
 from fastcos.plots.html.frame import boundaries, encoded, framed_page, item_fields
 from fastcos.plots.html.svg import draw
 from fastcos.reports import Section
-from fastcos.reports.markup import joined
+from fastcos.reports.markup import Markup, element, joined
 from fastcos.reports.page import folded
 
 # rows of a page, best first: 9 kB each with 64 example items, 1.8 of 2.5 MB
@@ -75,21 +76,15 @@ def leaderboard_page(
     place = {number: at for at, number in enumerate(used.tolist())}
     fields = item_fields(used, names, labels)
     tests, chance = leaderboard.chance_level, leaderboard.chance_level.get(leaderboard.score)
+    columns = ("measure", "score", "gain", *leaderboard.rows[0].other_scores)
+    ends = [end for row in shown for end in row.score] + ([] if chance is None else [chance])
+    axis = _Axis(min(ends), max(ends), leaderboard.rows[0].score.value, chance)
     data = {
-        "score": leaderboard.score,
-        "others": list(leaderboard.rows[0].other_scores),
-        "chance": chance,
         "baseline": rows.index(leaderboard.baseline),
-        "recommended": None
-        if leaderboard.recommended is None
-        else rows.index(leaderboard.recommended),
         "rows": [_row(row, leaderboard, row.candidate in best, place) for row in shown],
         "items": (places := [place[number] for number in items.tolist()]),
         **fields,
         "boundaries": [] if labels is None else boundaries([fields["labels"][at] for at in places]),
-        "mapNote": f"Scores between {len(items)} items"
-        + (", by label" if labels is not None else "")
-        + ", coloured by rank: the lowest blue, the highest red. Click a row to choose its item.",
     }
     texts = {
         "name": f"Which similarity to use for {name}?",
@@ -106,6 +101,16 @@ def leaderboard_page(
         + ". Coloured: indistinguishable from the best, which is recommended."
         + (f" The page leaves out the {left:,} lowest candidates." if left > 0 else ""),
         "more": joined(folded(section, draw) for section in sections),
+        "head": _head(columns, leaderboard.score),
+        "rows": joined(_line(number, row, leaderboard, axis) for number, row in enumerate(shown)),
+        "n_columns": str(len(columns) + 1),
+        "without_others": Markup(" hidden" if {*rows} <= best else ""),
+        "unopened": "It compares users, so that items have no neighbours by it."
+        if len(items)
+        else "No example items were kept.",
+        "map_note": f"Scores between {len(items)} items"
+        + (", by label" if labels is not None else "")
+        + ", coloured by rank: the lowest blue, the highest red.",
     }
     levels = ", ".join(f"{test} {level:.3f}" for test, level in tests.items())
     method = (
@@ -136,15 +141,16 @@ def _headline(found: Leaderboard) -> str:
 def _row(
     row: LeaderboardRow, leaderboard: Leaderboard, best: bool, place: Mapping[int, int]
 ) -> dict[str, Any]:
+    """What the script reads of a row."""
     candidate: Candidate = row.candidate
     example = leaderboard.examples.get(candidate)
+    sorted_by = {"score": row.score.value, "gain": row.gain.value, **row.other_scores}
     written: dict[str, Any] = {
-        "measure": candidate.measure,
-        "under": candidate.embeddings,
-        "score": [round(number, 6) for number in row.score],
-        "gain": [round(number, 6) for number in row.gain],
-        "others": [round(number, 6) for number in row.other_scores.values()],
-        "ties": candidate in (leaderboard.recommended, *leaderboard.not_distinguishable),
+        "name": f"{candidate.measure} {candidate.embeddings}".strip(),
+        "columns": {
+            "measure": candidate.measure,
+            **{column: round(number, 6) for column, number in sorted_by.items()},
+        },
         "best": best,
         "map": None,
     }
@@ -153,8 +159,79 @@ def _row(
             "map": encoded(example.ranks, "u1"),
             "lists": [[place[j] for j in line] for line in example.neighbors.tolist()],
             "values": [
-                [float(f"{score:.4g}") if np.isfinite(score) else None for score in line]
+                [round(score, 3) if np.isfinite(score) else None for score in line]
                 for line in example.scores.tolist()
             ],
         }
     return written
+
+
+def _head(columns: Sequence[str], score: str) -> Markup:
+    """Heads of the columns; a button sorts by each but the interval."""
+    cells = [
+        element(
+            "th",
+            element("button", score if column == "score" else column, type="button", class_="sort"),
+            scope="col",
+            data_column=column,
+        )
+        for column in columns
+    ]
+    cells.insert(1, element("th", "95 % interval", scope="col"))
+    return joined(cells)
+
+
+def _line(number: int, row: LeaderboardRow, leaderboard: Leaderboard, axis: "_Axis") -> Markup:
+    """A row as a reader sees it."""
+    candidate = row.candidate
+    recommended, plain = candidate == leaderboard.recommended, candidate == leaderboard.baseline
+    ties = candidate in leaderboard.not_distinguishable and not recommended
+    badges = [
+        element("span", words, class_=f"badge {kind}")
+        for holds, words, kind in (
+            (recommended, "recommended", "main"),
+            (plain, "plain cosine", "plain"),
+            (ties, "≈ best", "ties"),
+        )
+        if holds
+    ]
+    opener = element(
+        "button", candidate.measure, id=f"row-{number}", type="button", class_="name",
+        aria_expanded="false",
+    )  # fmt: skip
+    under = element("span", str(candidate).removeprefix(candidate.measure), class_="quiet")
+    cells = (
+        axis.draw(row.score, ties or recommended),
+        f"{row.score.value:.3f}",
+        "-" if plain else str(row.gain),
+        *(f"{value:.3f}" for value in row.other_scores.values()),
+    )
+    name = element("th", opener, under, *badges, scope="row")
+    return element("tr", name, *(element("td", cell) for cell in cells))
+
+
+class _Axis(NamedTuple):
+    """The axis of the intervals: its ends, the best score, and the chance level if there is one."""
+
+    least: float
+    most: float
+    best: float
+    chance: float | None
+
+    def draw(self, score: BootstrapInterval, ties: bool) -> Markup:
+        """The interval of a score, with the chance level and the best score behind it."""
+
+        def place(value: float) -> str:
+            return f"{4 + 192 * (value - self.least) / ((self.most - self.least) or 1.0):.1f}"
+
+        shapes = [
+            f'<path class="{name}" d="M{place(value)} 0V20"/>'
+            for name, value in (("chance", self.chance), ("best", self.best))
+            if value is not None
+        ]
+        shapes.append(f'<path class="range" d="M{place(score.low)} 10H{place(score.high)}"/>')
+        shapes.append(f'<circle cx="{place(score.value)}" cy="10" r="4"/>')
+        return element(
+            "svg", Markup("".join(shapes)), class_="interval ties" if ties else "interval",
+            viewBox="0 0 200 20", role="img", aria_label=f"{score}, 95 % interval",
+        )  # fmt: skip

@@ -77,34 +77,24 @@ window.fastcos = (() => {
       ? `${data.names[i]} (${data.classes[data.labels[i]]})` : data.names[i];
   }
 
-  /* A number of the address, from low to high; else the usual one. */
-  function numberAt(parts, key, low, high, usual) {
-    const value = parseFloat(parts.get(key));
-    return value >= low && value <= high ? value : usual;
-  }
-
-  function make(name, text = "", className = "") {
+  /* An element with these attributes; text among its children stays text. */
+  function make(name, attributes = {}, ...children) {
     const made = document.createElement(name);
-    made.textContent = text;
-    if (className) made.className = className;
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.append(...children);
     return made;
   }
 
-  function button(text, className, act) {
-    const made = make("button", text, className);
-    made.type = "button";
-    made.addEventListener("click", act);
-    return made;
+  /* Fills the body of a table with neighbours, [item, score] each. action(item): what its name does
+     when pressed, if anything; mark(item, rank): one more cell. */
+  function showList(id, list, action, mark) {
+    byId(id).replaceChildren(...list.map(([item, score], rank) => {
+      const act = action(item), name = make(act ? "button" : "span", { class: "name" }, nameOf(item));
+      if (act) name.addEventListener("click", act);
+      const cells = [String(rank + 1), name, three(score)].map((part) => make("td", {}, part));
+      return make("tr", {}, ...cells, mark(item, rank));
+    }));
   }
 
-  /* A row of a list of neighbours; more: cells after the score. */
-  function neighbourRow(rank, name, score, ...more) {
-    const row = make("tr"), cell = make("td");
-    cell.append(name);
-    row.append(make("td", String(rank)), cell, make("td", score), ...more);
-    return row;
-  }
-
-  return { data, byId, three, numbers, paint, chooseRows, nameOf, numberAt, make, button,
-    neighbourRow, SEQUENTIAL };
+  return { data, byId, three, numbers, paint, chooseRows, nameOf, make, showList, SEQUENTIAL };
 })();
