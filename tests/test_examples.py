@@ -318,6 +318,7 @@ def test_gate_passes_rescaled_model_and_fails_other_model(tmp_path):
     assert "failed: Jaccard@10 is less than 0.6" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["clicks", ""])
 def test_recommender_runs_from_comparison_to_service(value, tmp_path):
     """The whole job on small data; with implicit, against its own answers."""
@@ -335,6 +336,7 @@ def test_recommender_runs_from_comparison_to_service(value, tmp_path):
     assert "the service after changes and a restart: right" in out
 
 
+@pytest.mark.slow
 def test_text_collection_runs_from_a_table_to_a_store(tmp_path):
     """The whole job on small data, with copies that are nearly the same."""
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")

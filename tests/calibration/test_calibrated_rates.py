@@ -9,7 +9,7 @@ import pytest
 
 @pytest.mark.slow
 def test_fdr_prints_both_levels():
-    command = [sys.executable, "-m", "tests.robustness.calibrated_rates", "fdr", "--repeats", "3"]
+    command = [sys.executable, "-m", "tests.robustness.calibrated_rates", "fdr", "--repeats", "1"]
     done = subprocess.run(
         command, cwd=Path(__file__).parents[2], check=True, stdout=subprocess.PIPE, text=True
     )

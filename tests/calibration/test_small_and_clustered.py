@@ -15,10 +15,11 @@ def true_rate(cosine, d):
 
 @pytest.mark.parametrize("n", [12, 30, 50, 100])
 def test_intervals_of_few_rows_hold_or_are_refused_or_noted(n):
+    random = (np.random.default_rng(seed) for seed in range(60))
+    calibrations = [calibrate(rng.standard_normal((n, 8))) for rng in random]
     for fpr in (1e-1, 1e-2, 1e-3, 1e-4):
         good = 0
-        for seed in range(60):
-            found = calibrate(np.random.default_rng(seed).standard_normal((n, 8)))
+        for found in calibrations:
             if fpr < found.carried_fpr:
                 with pytest.raises(ValueError, match="fpr must be a finite number >= "):
                     found.rate_interval(fpr)

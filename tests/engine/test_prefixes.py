@@ -142,7 +142,10 @@ def test_rests_bound_what_is_left():
 
 
 @pytest.mark.usefixtures("_forced")
-@pytest.mark.parametrize("dtype", ["float64", "float16", "int8"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["float64", *(pytest.param(rare, marks=[pytest.mark.slow]) for rare in ("float16", "int8"))],
+)
 def test_prefixes_of_other_types(dtype):
     X, Q = embeddings(900, 64), embeddings(40, 64, 1)
     if dtype == "int8":

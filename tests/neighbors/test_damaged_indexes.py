@@ -113,7 +113,14 @@ def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
 
 # an interrupt between opening a file and the with block that closes it
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("times", [30, pytest.param(2000, marks=[pytest.mark.slow])])
+@pytest.mark.parametrize(
+    "times",
+    [
+        30,
+        pytest.param(300, marks=[pytest.mark.slow]),
+        pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.long]),
+    ],
+)
 @pytest.mark.parametrize("n_axes", [0, 16])
 def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, monkeypatch):
     # prefixes of this many columns, which a thread makes after fit and every change
