@@ -121,30 +121,32 @@ def climb(
 
 
 @relaxed_kernel
-def cosines_of_list(i, images, rows, neighbors, scores):
-    """Cosines (m,) of row i with its listed items, among images (p, d) of unit or zero length."""
-    x = images[rows[i]]
-    for r in range(neighbors.shape[1]):
-        y, product = images[neighbors[i, r]], 0.0
-        for j in range(images.shape[1]):
-            product += x[j] * y[j]
-        scores[r] = product
+def cosines_of_list(image, units, inverse, listed, scores):
+    """Products of an image (d,) with the listed rows of units (p, d), times inverse (p,)."""
+    for r in range(listed.shape[0]):
+        item, product = listed[r], 0.0
+        for j in range(units.shape[1]):
+            product += image[j] * units[item, j]
+        scores[r] = product * inverse[item]
 
 
 @kernel
-def count_lost_by_row(lo, hi, images, zero, rows, neighbors, k, lost):
-    """Edges of rows[lo:hi] with at least k listed items nearer, by the cosines of images (p, d).
+def count_lost_by_row(lo, hi, images, units, inverse, neighbors, lengths, k, lost):
+    """Edges of rows lo to hi that k listed items pass under a metric.
 
-    images: unit or zero rows; zero (p,): which are zero. neighbors (n, m): the first k are the
-    edges; lost (n,) int64 out. Zero rows have no edges.
+    images (n, d): the rows times the metric, over their length by it; units (p, d); inverse (p,):
+    1 over the length of each by the metric, 0 for zero rows, which have no edges. neighbors (n, m):
+    the first k are the edges; lengths (n,): how many of them matter; lost (n,) int64 out.
     """
-    m = neighbors.shape[1]
-    scores = np.empty(m)
+    scores = np.empty(neighbors.shape[1])
     for i in range(lo, hi):
-        lost[i] = 0
-        cosines_of_list(i, images, rows, neighbors, scores)
+        lost[i], m = 0, lengths[i]
+        if m <= k:
+            continue
+        listed = neighbors[i, :m]
+        cosines_of_list(images[i], units, inverse, listed, scores)
         for edge in range(k):
             threshold, nearer = scores[edge] + MARGIN, 0
             for r in range(m):
                 nearer += scores[r] > threshold
-            lost[i] += nearer >= k and not zero[neighbors[i, edge]]
+            lost[i] += nearer >= k and inverse[listed[edge]] > 0.0

@@ -14,9 +14,6 @@ from fastcos.validation import Floats
 # dense near 1, where most neighbours are lost: the table of docs/howto/audit.md
 CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)
 
-# searches from different starts at the condition of the verdict; others start from what it found
-_STARTS = 4
-
 
 def robustness_curve(
     sample: edges.ItemRows,
@@ -40,7 +37,7 @@ def robustness_curve(
     length = min(len(sample.items) - 1, k + attacks.N_LISTED)
     listed = edges.nearest(sample, length, n_threads, index=index).indices
     broken = attacks.attack(sample, listed, certain, conditions, n_threads).radius
-    search = MapSearch(sample, index, k, generator, _STARTS, n_threads)
+    search = MapSearch(sample, index, k, generator, n_threads=n_threads)
     single = search.worst(condition)
     linear_map = search.worst_linear(single)
     others = [kappa for kappa in conditions.tolist() if kappa != condition]

@@ -28,20 +28,25 @@ _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
 _ENTRIES, _LEAST_ROWS = 2**24, 100
 # searches from different starts; the first follow gradients, the others are random
 N_STARTS = 16
-# counts of a search for each dimension: on 1,000 x 50 at 1.2, 4 and 16 searches find 13.4 % in 0.2
-# and 0.6 s; 4 searches of 160 find 13.5 %
+# of an audit: 2 on a sample, where 2, 3 and 4 searches of 20,000 x 64 replace 17.4 to 17.6 % of the
+# neighbours of other items; else this over rows times dimensions: 4 of 1,000 x 50, which find 13.2
+# to 13.5 % (2 find 13.0 to 13.3 %), and 16 of 300 x 20
+_FEWEST_STARTS, _WORK = 2, 200_000
+# counts of a search for each dimension; half of them on a sample, which finds as much of other
+# items, and for linear maps (15.7 to 16.1 % of 1,000 x 50, not 16.0 to 16.3 %)
 _COUNTS = 12
 # weights that are turned over where no single turn helps
 _TURNED = 3
-# an item can pass an edge if its z = artanh(cosine) is less by this times the logarithm of the
-# condition; 2 is proven, 0.6 misses edges of small models
-_GAP = 1.0
+# an item can pass an edge only if its z = artanh(cosine) is less by at most this times the log of
+# the condition (Theorem 6); a search takes fewer items: with 0.6 it misses edges of small models
+_PROVEN_GAP, _GAP = 2.0, 1.0
 # widths of the score differences that a gradient counts, over the largest change by a map
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # of the bases of the linear family: each is that of the gradient at the map found in the one before
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
-# the same for each condition of a curve: the search starts from what another condition found
-_COUNTS_OF_CURVE = 4
+# the same for each condition of a curve: the search starts from what another condition found, so
+# that 1, 2 and 4 counts find the same within a point
+_COUNTS_OF_CURVE = 2
 # rescalings drawn at random for comparison
 _RANDOM_MAPS = 5
 
@@ -148,7 +153,7 @@ def worst_rescaling(
 class MapSearch:
     """Edges of sampled items, on which maps are searched, and edges of others, which are counted.
 
-    index: of the items.
+    index: of the items. n_starts None: as many as the number of items allows.
     """
 
     def __init__(
@@ -157,10 +162,10 @@ class MapSearch:
         index: SimilarityIndex,
         k: int,
         generator: np.random.Generator,
-        n_starts: int = N_STARTS,
+        n_starts: int | None = None,
         n_threads: int | None = None,
     ) -> None:
-        self._k, self._n_threads, self._n_starts = k, n_threads, n_starts
+        self._k, self._n_threads = k, n_threads
         self._generator = generator
         directed = generator.permutation(np.flatnonzero(sample.norms > 0))
         searched = counted = directed
@@ -170,9 +175,12 @@ class MapSearch:
             searched, counted = np.split(directed, [n_searched])
             counted = counted[: min(_ALL_ROWS, max(_LEAST_ROWS, most))]
         self._searched = _Edges(sample, index, np.sort(searched), k, n_threads)
-        self._counted = self._searched
+        self._counted, self._counts = self._searched, _COUNTS
+        fitting = _WORK // (len(searched) * self._searched.units.shape[1])
         if len(searched) != len(counted):
             self._counted = _Edges(sample, index, np.sort(counted), k, n_threads)
+            fitting, self._counts = _FEWEST_STARTS, _COUNTS // 2
+        self._n_starts = n_starts or min(N_STARTS, max(_FEWEST_STARTS, fitting))
         self._population = len(sample.items)
 
     @parallel.one_blas_thread()
@@ -182,7 +190,7 @@ class MapSearch:
         one, starts = np.eye(units.shape[1]), self._generator.random((n, units.shape[1])) < 0.5
         for number, width in enumerate(_WIDTHS[:n]):
             starts[number] = np.diag(self._gradient(one, condition, width)) > 0
-        weights, counts = self._climb(units, [condition] * n, starts, _COUNTS)
+        weights, counts = self._climb(units, [condition] * n, starts, self._counts)
         return self._result(condition, np.sqrt(weights[counts.argmax()]))
 
     @parallel.one_blas_thread()
@@ -193,7 +201,7 @@ class MapSearch:
         for width in _LINEAR_WIDTHS:
             metric = found[-1].map @ found[-1].map.T
             values, basis = np.linalg.eigh(self._gradient(metric, condition, width))
-            weights, _ = self._climb(units @ basis, [condition], values[None] > 0, _COUNTS)
+            weights, _ = self._climb(units @ basis, [condition], values[None] > 0, _COUNTS // 2)
             found.append(self._result(condition, basis * np.sqrt(weights[0])))
         return max(found, key=lambda one: one.replaced)
 
@@ -219,9 +227,7 @@ class MapSearch:
         return float(np.mean([self._result(condition, one).replaced for one in np.exp(logs)]))
 
     def _result(self, condition: float, map_: Floats) -> WorstRescaling:
-        edges = self._counted
-        images = edges.units * map_ if map_.ndim == 1 else edges.units @ map_
-        shares = edges.lost(images, self._k, self._n_threads) / self._k
+        shares = self._counted.lost(map_, condition, self._n_threads) / self._k
         error = standard_error(shares, self._population)
         return WorstRescaling(condition, float(shares.mean()), error, len(shares), map_)
 
@@ -239,11 +245,15 @@ class MapSearch:
         orders = self._generator.permuted(np.tile(np.arange(d), (n, n_rounds, 1)), axis=2)
         turned = self._generator.integers(0, d, (n, n_rounds, _TURNED))
         weights, counts = np.where(high, ends, 1).astype(np.float32), parallel.unfilled(n, np.int64)
-        rows, lists, lengths = edges.contested(self._k, conditions)
+        lengths = np.stack([edges.lengths(_GAP, condition) for condition in conditions])
+        kept = (lengths > self._k).any(axis=0)
         parallel.run(
             kernels.climb, parallel.row_blocks(n, 1),
             validation.read_only(np.ascontiguousarray(units.T, dtype=np.float32)),
-            validation.read_only(rows), validation.read_only(lists), validation.read_only(lengths),
+            validation.read_only(edges.rows[kept]),
+            # the narrowest numbers: a search reads nothing else as often
+            validation.read_only(edges.neighbors[kept].astype(np.int32)),
+            validation.read_only(np.ascontiguousarray(lengths[:, kept])),
             self._k, validation.read_only(ends[:, 0].astype(np.float32)), counts_per_dimension * d,
             validation.read_only(orders), validation.read_only(turned), weights, counts,
             n_threads=self._n_threads,
@@ -257,11 +267,8 @@ class MapSearch:
         bump as wide as width times the largest change of a score by this condition.
         """
         edges, k = self._searched, self._k
-        units = edges.units
-        images = units @ metric
-        squares = np.einsum("ij,ij->i", images, units)
-        inverse = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
-        x, y = edges.rows, edges.neighbors
+        units, x, y = edges.units, edges.rows, edges.neighbors
+        images, inverse = edges.images(metric)
         products = np.empty(y.shape)
         for r in range(y.shape[1]):
             products[:, r] = np.einsum("ij,ij->i", images[x], units[y[:, r]])
@@ -303,30 +310,32 @@ class _Edges:
         gathered, neighbors = gather_items(part, validation.read_only(lists))
         norms = np.where(gathered.norms > 0, gathered.norms, 1.0)
         self.units: Floats = gathered.items.astype(np.float64) / norms[:, None]
-        self.rows, self.neighbors = gathered.rows, neighbors
-        self._zero = validation.read_only(gathered.norms == 0)
+        self.rows, self.neighbors, self._k = gathered.rows, neighbors, k
         cosines = np.einsum("id,imd->im", self.units[self.rows], self.units[self.neighbors])
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
-    def contested(
-        self, k: int, conditions: Sequence[float]
-    ) -> tuple[Integers, npt.NDArray[np.int32], Integers]:
-        """Rows of which an item may pass an edge, their lists, and how long these are at each."""
-        gaps = self._fisher_z[:, k - 1 : k] - self._fisher_z
-        lengths = np.stack([(gaps < _GAP * np.log(kappa)).sum(axis=1) for kappa in conditions])
-        kept = (lengths > k).any(axis=0)
-        # the narrowest numbers: a search reads nothing else as often
-        lists = self.neighbors[kept].astype(np.int32)
-        return self.rows[kept], lists, np.ascontiguousarray(lengths[:, kept])
+    def lengths(self, gap: float, condition: float) -> Integers:
+        """How many items of each list have a z less than gap ln condition below the last edge."""
+        gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
+        near: Integers = (gaps <= gap * np.log(condition)).sum(axis=1)
+        return near
 
-    def lost(self, images: Floats, k: int, n_threads: int | None) -> Integers:
-        """Edges of each row with at least k listed items nearer, among images of the units."""
-        norms = np.linalg.norm(images, axis=1, keepdims=True)
-        images = np.ascontiguousarray(images / np.where(norms > 0, norms, 1.0))
+    def images(self, metric: Floats) -> tuple[Floats, Floats]:
+        """The units times a metric (d,) or (d, d), and 1 / their length by it, 0 for zero rows."""
+        images = self.units * metric if metric.ndim == 1 else self.units @ metric
+        squares = np.einsum("ij,ij->i", images, self.units)
+        return images, np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1)), 0)
+
+    def lost(self, map_: Floats, condition: float, n_threads: int | None) -> Integers:
+        """Edges of each row that listed items pass under a map of this condition."""
+        images, inverse = self.images(map_**2 if map_.ndim == 1 else map_ @ map_.T)
+        own = images[self.rows] * inverse[self.rows, None]
         counts = parallel.unfilled(len(self.rows), np.int64)
         parallel.run(
             kernels.count_lost_by_row, parallel.row_blocks(len(self.rows), 64),
-            validation.read_only(images), self._zero, self.rows, self.neighbors, k,
-            counts, n_threads=n_threads,
+            validation.read_only(own), validation.read_only(self.units),
+            validation.read_only(inverse), self.neighbors,
+            validation.read_only(self.lengths(_PROVEN_GAP, condition)), self._k, counts,
+            n_threads=n_threads,
         )  # fmt: skip
         return counts
