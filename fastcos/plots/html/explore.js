@@ -6,7 +6,7 @@
              Inputs of the page that have a key show it, move it, and are the page's address
    model     weights(): the factor of each column of V under D
              rescaled(): rows of norm 1, float32; every number of the page comes from such rows
-   numbers   drawMap(): item-item cosines, block means where there are too many; score(): AUC,
+   numbers   drawMap(): item-item cosines, of some items where there are too many; score(): AUC,
              MAP@R and accuracy of the ten nearest, as fastcos.metrics define them; nearest()
    page      settle() redraws all that depends on λ and the rank, refresh() all that depends on D
 
@@ -20,6 +20,9 @@
   const N = data.names.length, WIDTH = data.width, NEIGHBOURS = Math.min(10, N - 1);
   const V = numbers(data.rows), LABELS = data.labels, GIVEN = data.given;
   const EVERY = [...data.names.keys()];
+  // the pad's background is of these, some 120 with a label
+  const KNOWN = EVERY.filter((i) => !LABELS || LABELS[i] >= 0);
+  const SAMPLE = KNOWN.filter((_, place) => place % Math.ceil(KNOWN.length / 120) === 0);
   // L with LL' the covariance of the users, WIDTH rows
   const USERS = data.root && numbers(data.root, Float64Array);
   // radii of the trained neighbours, NEIGHBOURS an item; infinite for never
@@ -27,16 +30,18 @@
   const ATTACKED = data.certified && numbers(data.attacked, Float64Array);
   // multiply-adds of one heat map: 1,000 x 1,000 cosines of 50 columns, 30 ms on a core of 2024
   const MAP_WORK = 25e6;
+  const STRIDE = Math.ceil(N / Math.sqrt((2 * MAP_WORK) / WIDTH)); // 2: every second item
+  const DRAWN = EVERY.filter((i) => i % STRIDE === 0), SIDE = DRAWN.length;
   // multiply-adds of scores that are computed within one frame; more of them wait for a pause
   const SCORE_WORK = 60e6;
   const BINS = 1 << 16; // of the AUC: its error is below 1e-4
-  const SAMPLE = spread(LABELS ? EVERY.filter((i) => LABELS[i] >= 0) : EVERY, 120); // of the pad
 
   const state = data.state;
   const inputs = [...document.querySelectorAll("[data-key]")].filter((one) => !one.closest("[hidden]"));
   const timers = {};
   let rows, trained, query; // unit rows: under D, under D = I, of the query metric
-  let cosines, side, scored = null;
+  const cosines = new Float32Array(SIDE * SIDE); // of the heat map
+  let scored = null;
 
   // ---- model ----
   const model = () => data.models.find(({ lambda }) => lambda === state.lambda);
@@ -54,9 +59,9 @@
     return logs.map((value) => Math.exp(value - most));
   }
 
-  /* Rows of norm 1; fill(r, row) writes each. A zero row stays zero. */
+  /* Rows of norm 1; fill(r, row) writes each. A zero row stays zero; zeros fill the last tile. */
   function unitRows(n, d, fill) {
-    const values = new Float32Array(n * d), row = new Float64Array(d);
+    const values = new Float32Array((n + 3) * d), row = new Float64Array(d);
     for (let r = 0; r < n; r++) {
       fill(r, row);
       let square = 0;
@@ -99,11 +104,10 @@
   }
 
   /* All products of rows, in tiles of 4 x 4: each number read is used four times. */
-  function products(of, out) {
-    const { values, d, n } = of, whole = n - (n % 4);
-    for (let i = 0; i < whole; i += 4) {
+  function products({ values, d, n }, out) {
+    for (let i = 0; i < n; i += 4) {
       const a = i * d, b = a + d, c = b + d, e = c + d;
-      for (let j = i; j < whole; j += 4) {
+      for (let j = i; j < n; j += 4) {
         const p = j * d, q = p + d, r = q + d, s = r + d;
         let ap = 0, aq = 0, ar = 0, as = 0, bp = 0, bq = 0, br = 0, bs = 0;
         let cp = 0, cq = 0, cr = 0, cs = 0, ep = 0, eq = 0, er = 0, es = 0;
@@ -118,50 +122,32 @@
         const tile = [ap, aq, ar, as, bp, bq, br, bs, cp, cq, cr, cs, ep, eq, er, es];
         for (let t = 0; t < 16; t++) {
           const x = i + (t >> 2), y = j + (t & 3);
-          out[x * n + y] = out[y * n + x] = tile[t];
+          if (x < n && y < n) out[x * n + y] = out[y * n + x] = tile[t];
         }
       }
     }
-    for (let i = whole; i < n; i++) {
-      const line = cosinesOf(of, i);
-      for (let j = 0; j < n; j++) out[i * n + j] = out[j * n + i] = line[j];
-    }
-    return out;
-  }
-
-  /* Means of runs of rows: the product of two is the mean cosine between the runs. */
-  function blockMeans({ values, d, n }, blocks) {
-    const out = new Float32Array(blocks * d), first = (block) => Math.floor((block * n) / blocks);
-    for (let block = 0; block < blocks; block++) {
-      const start = first(block), end = first(block + 1);
-      for (let i = start; i < end; i++)
-        for (let l = 0; l < d; l++) out[block * d + l] += values[i * d + l] / (end - start);
-    }
-    return { values: out, d, n: blocks };
   }
 
   // ---- numbers ----
-  /* step(0) .. step(count - 1) after a pause, in slices between which the page answers. The next
-     run of that name ends this one. */
-  function inSlices(name, pause, count, step, done) {
+  /* step(0) .. step(count - 1), then done(): at once without a pause, else after it in slices
+     between which the page answers. The next run of that name ends this one. */
+  function run(name, pause, count, step, done) {
     let next = 0;
     const slice = () => {
-      const until = performance.now() + 12;
+      const until = pause ? performance.now() + 12 : Infinity;
       while (next < count && performance.now() < until) step(next++);
       if (next < count) timers[name] = setTimeout(slice);
       else done();
     };
     clearTimeout(timers[name]);
-    timers[name] = setTimeout(slice, pause);
+    if (pause) timers[name] = setTimeout(slice, pause);
+    else slice();
   }
 
   function drawMap() {
-    side = Math.min(N, Math.floor(Math.sqrt((2 * MAP_WORK) / rows.d)));
-    // memory of the last map is used again: collecting 8 MB took longer than a frame
-    if (!cosines || cosines.length !== side * side) cosines = new Float32Array(side * side);
-    products(side < N ? blockMeans(rows, side) : rows, cosines);
-    paint(byId("map"), side, (i) => Math.max(0, Math.min(255, (cosines[i] * 127.5 + 128) | 0)),
-      data.boundaries, Math.floor((state.item * side) / N));
+    products(STRIDE === 1 ? rows : rescaled(weights(state), DRAWN), cosines);
+    paint(byId("map"), SIDE, (i) => Math.max(0, Math.min(255, (cosines[i] * 127.5 + 128) | 0)),
+      data.boundaries, Math.floor(state.item / STRIDE));
   }
 
   /* AUC, MAP@R and accuracy by rows. tally.add(i, cosines of row i); rows may come in any order.
@@ -240,17 +226,11 @@
     const of = rows, { labelled, add, result } = tally(of, LABELS), line = new Float32Array(N);
     const step = (t) => {
       const i = labelled[t];
-      add(i, side === N ? cosines.subarray(i * N, i * N + N) : cosinesOf(of, i, line));
+      add(i, STRIDE === 1 ? cosines.subarray(i * N, i * N + N) : cosinesOf(of, i, line));
     };
-    const done = () => showScores(result());
-    clearTimeout(timers.score);
-    if (N * N * of.d <= SCORE_WORK) {
-      for (let t = 0; t < labelled.length; t++) step(t);
-      done();
-    } else {
-      showScores(null);
-      inSlices("score", 120, labelled.length, step, done);
-    }
+    showScores(null);
+    const pause = N * N * of.d > SCORE_WORK ? 120 : 0;
+    run("score", pause, labelled.length, step, () => showScores(result()));
   }
 
   /* The items with the largest values, as [item, value]; equal ones by lower number. */
@@ -279,40 +259,34 @@
   }
 
   // ---- background of the pad ----
-  function spread(items, most) {
-    const n = Math.min(most, items.length);
-    return Array.from({ length: n }, (_, t) => items[Math.floor(((t + 0.5) * items.length) / n)]);
-  }
-
-  /* AUC of the sample under each D of a grid; without labels the overlap of lists with D = I. */
+  /* AUC of the sample under each D of a grid; without labels the share of neighbours under D = I. */
   function mapExponents() {
-    const canvas = byId("exponents"), size = canvas.width, values = [];
+    const size = byId("exponents").width, values = [], labels = SAMPLE.map((i) => LABELS?.[i]);
     const under = (a, b) => rescaled(weights({ a, b }), SAMPLE);
-    const lists = (of) => SAMPLE.map((_, i) => nearest(of, i).map(([j]) => j));
-    const reference = LABELS ? SAMPLE.map((i) => LABELS[i]) : lists(under(0, 0));
     const auc = (of) => {
-      const counted = tally(of, reference);
-      counted.labelled.forEach((i) => counted.add(i, cosinesOf(of, i)));
-      return counted.result().auc;
+      const { labelled, add, result } = tally(of, labels);
+      for (const i of labelled) add(i, cosinesOf(of, i));
+      return result().auc;
     };
-    const overlap = (of) => lists(of).flatMap((list, i) =>
-      list.map((j) => Number(reference[i].includes(j)))).reduce((sum, one) => sum + one, 0)
-      / reference.flat().length;
+    const pairs = (of) => SAMPLE.flatMap((_, i) => nearest(of, i).map(([j]) => i * N + j));
+    const known = new Set(LABELS ? [] : pairs(under(0, 0)));
+    const overlap = (of) => pairs(of).filter((pair) => known.has(pair)).length / known.size;
     const step = (cell) => {
       const [x, y] = [cell % size, Math.floor(cell / size)].map((at) => (2 * at) / (size - 1) - 1);
       values.push((LABELS ? auc : overlap)(under(x, -y)));
     };
-    const done = () => {
-      const low = Math.min(...values), high = Math.max(...values), image = new ImageData(size, size);
-      new Uint32Array(image.data.buffer).set(
-        values.map((value) => SEQUENTIAL[Math.round((255 * (value - low)) / (high - low)) || 0]));
-      canvas.getContext("2d").putImageData(image, 0, 0);
-      byId("background").textContent = `Background: ${data.background} among ${SAMPLE.length} items, `
-        + `${low.toFixed(2)} (dark) to ${high.toFixed(2)} (bright).`;
-      byId("pad").dataset.ready = "true";
-    };
     delete byId("pad").dataset.ready;
-    inSlices("exponents", 50, size * size, step, done);
+    run("exponents", 50, size * size, step, () => showExponents(values, size));
+  }
+
+  function showExponents(values, size) {
+    const low = Math.min(...values), high = Math.max(...values), image = new ImageData(size, size);
+    new Uint32Array(image.data.buffer).set(
+      values.map((value) => SEQUENTIAL[Math.round((255 * (value - low)) / (high - low)) || 0]));
+    byId("exponents").getContext("2d").putImageData(image, 0, 0);
+    byId("background").textContent = `Background: ${data.background} among ${SAMPLE.length} items, `
+      + `${low.toFixed(2)} (dark) to ${high.toFixed(2)} (bright).`;
+    byId("pad").dataset.ready = "true";
   }
 
   // ---- page ----
@@ -412,9 +386,8 @@
   /* The inputs keep to their limits and options. */
   function readAddress() {
     const parts = new URLSearchParams(location.hash.slice(1));
-    for (const input of inputs) {
-      input.value = state[input.id];
-      if (parts.has(input.dataset.key)) input.value = parts.get(input.dataset.key);
+    for (const input of inputs.filter(({ dataset }) => parts.has(dataset.key))) {
+      input.value = parts.get(input.dataset.key);
       if (input.value) state[input.id] = Number(input.value);
     }
     state.unique = Boolean(model().unique) && parts.get("eq") === "2";
@@ -482,11 +455,12 @@
     });
     pad.addEventListener("pointermove", (event) => { if (event.buttons) drag(event); });
     pad.addEventListener("keydown", (event) => {
-      const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
-      if (!by) return;
+      const right = { ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 0;
+      const up = { ArrowDown: -1, ArrowUp: 1 }[event.key] ?? 0;
+      if (!right && !up) return;
       event.preventDefault();
       const length = event.shiftKey ? 0.25 : 0.05;
-      move(state.a + by[0] * length, state.b + by[1] * length);
+      move(state.a + right * length, state.b + up * length);
     });
     document.addEventListener("click", (event) => {
       const mark = event.target.closest("[data-named]");

@@ -82,7 +82,7 @@ _FIGURE_TEXTS = {
     "axis_a": "exponent a of S",
     "axis_b": "exponent b of Σ",
     "as_given": "under D = I",
-    "map_caption": "Cosines of all pairs of items, by label, then by descending popularity.",
+    "map_caption": "Cosines of pairs of items, by label, then by descending popularity.",
 }
 _FIGURE_PAD = "D = Sᵃ Σᵇ: exponent a from left to right, b from bottom to top"
 _FIGURE_METHOD = (
@@ -352,7 +352,7 @@ def items_page(
         "name": f"Neighbours of {name} under rescalings",
         "summary": f"{note} D multiplies the dimensions of the users and divides those of the "
         "items: no dot product changes, and cosines do.",
-        "map_caption": f"Cosines of all pairs of items{'' if codes is None else ', by label'}.",
+        "map_caption": f"Cosines of pairs of items{'' if codes is None else ', by label'}.",
         **_controls(_ITEMS_PAD, named),
         **_without(model=True, labels=codes is None, users=users is None, condition=False),
         "most": f"{far:g}",
