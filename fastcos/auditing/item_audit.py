@@ -8,7 +8,7 @@ from fastcos import metrics, parallel, validation
 from fastcos.auditing import certificates, edges, variants
 from fastcos.auditing.edges import ItemRows
 from fastcos.auditing.label_recovery import search_rescalings
-from fastcos.auditing.records import DECAY, TRAINED_ON, LabelRecovery, VariantScores
+from fastcos.auditing.records import DECAY, TRAINED_ON, VariantScores
 from fastcos.auditing.report import Audit
 from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
@@ -153,6 +153,7 @@ def audit(
     weight_decay = validation.as_choice("weight_decay", weight_decay, DECAY)
     generator = validation.as_generator("random_state", random_state)
     directed = np.flatnonzero(sample.norms > 0)
+    norms = sample.norms[directed]
     if len(directed) < k + 1:
         raise ValueError(f"items must have {k + 1} rows that are not zero, got {len(directed)}")
 
@@ -167,29 +168,20 @@ def audit(
         sample.subset(_draw(directed, most, generator))
         for most in (_INDEXED_ROWS, _CERTIFIED_ROWS, _LISTED_ROWS)
     )
-    labelled = tested = recovery = None
+    labelled, labels_found = None, dict[str, Any](label_test=None, label_recovery=None)
     if codes is not None:
-        labelled, tested, recovery = _study_labels(
-            sample, lists, codes, label_permutation.label_names(labels), condition, generator,
-            n_threads,
-        )  # fmt: skip
+        names = label_permutation.label_names(labels)
+        labelled, labels_found = _study_labels(
+            sample, lists, codes, names, condition, generator, n_threads
+        )
     sensitivity, shares = sensitivity_index(indexed, lists[indexed.rows], n_threads)
     in_random_bases = [
         sensitivity_index(certified, lists[certified.rows], n_threads, generator)[0]
         for _ in range(_RANDOM_BASES)
     ]
-    own = moments_of(sample.items)
-    others = None if users is None else moments_of(users)
-
-    def score(variant: variants.Variant) -> VariantScores:
-        return variants.score_variant(variant, listed, lists[listed.rows], labelled, n_threads)
-
-    by_counts = None
-    if activity is not None:
-        by_counts = _gram_by_counts(sample.items, popularity), _gram_by_counts(users, activity)
-    second = None if others is None else others.second
-    found_forms = tuple(map(score, variants.parametrizations(own.second, second, by_counts)))
-    centred = np.diag(variants.singular_values(own.covariance))
+    variants_found = _study_variants(
+        listed, lists, users, popularity, activity, labelled, n_threads
+    )
     return Audit(
         n_items=p,
         n_dimensions=d,
@@ -201,25 +193,52 @@ def audit(
         n_listed=len(listed.rows),
         trained_on=trained_on,
         weight_decay=weight_decay,
-        equal_norms=_equal(sample.norms[directed]),
-        parametrization=variants.recognize_parametrization(found_forms) if d > 1 else None,
+        equal_norms=bool(norms.max() <= _EQUAL_NORMS * norms.min()),
         sensitivity=sensitivity,
         random_basis_sensitivity=float(np.mean(in_random_bases)),
         dimension_shares=shares,
         robustness=robustness_curve(certified, linear, k, condition, generator, n_threads),
-        given=score(variants.AS_GIVEN),
-        parametrizations=found_forms,
-        invariant_baselines=tuple(map(score, variants.invariant_baselines(own, users))),
-        label_test=tested,
-        label_recovery=recovery,
         hubness=metrics.hubness(lists),
         popularity=(
             None if popularity is None else metrics.popularity_bias(sample.items, popularity, lists)
         ),
         mean_cosine=metrics.mean_cosine(sample.items).value,
-        effective_rank=metrics.effective_rank(np.diag(variants.singular_values(own.second))),
-        isoscore=(metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
+        **variants_found,
+        **labels_found,
     )
+
+
+@parallel.one_blas_thread()
+def _study_variants(
+    listed: ItemRows,
+    lists: Integers,
+    users: validation.Rows | None,
+    popularity: Floats | None,
+    activity: Floats | None,
+    labelled: variants.Labelled | None,
+    n_threads: int | None,
+) -> dict[str, Any]:
+    """What an Audit says of other parametrisations, of invariant baselines and of the spectrum."""
+    own, second, by_counts = moments_of(listed.items), None, None
+    if users is not None:
+        second = moments_of(users).second
+        if popularity is not None and activity is not None:
+            by_counts = _gram_by_counts(listed.items, popularity), _gram_by_counts(users, activity)
+
+    def score(variant: variants.Variant) -> VariantScores:
+        return variants.score_variant(variant, listed, lists[listed.rows], labelled, n_threads)
+
+    found = tuple(map(score, variants.parametrizations(own.second, second, by_counts)))
+    d = listed.items.shape[1]
+    centred = np.diag(variants.singular_values(own.covariance))
+    return {
+        "parametrization": variants.recognize_parametrization(found) if d > 1 else None,
+        "given": score(variants.AS_GIVEN),
+        "parametrizations": found,
+        "invariant_baselines": tuple(map(score, variants.invariant_baselines(own, users))),
+        "effective_rank": metrics.effective_rank(np.diag(variants.singular_values(own.second))),
+        "isoscore": (metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
+    }
 
 
 def _gram_by_counts(rows: validation.Rows, counts: Floats) -> Floats:
@@ -234,6 +253,7 @@ def _draw(rows: Integers, most: int, generator: np.random.Generator) -> Integers
     return np.sort(generator.choice(rows, min(most, len(rows)), replace=False))
 
 
+@parallel.one_blas_thread()
 def _study_labels(
     sample: ItemRows,
     lists: Integers,
@@ -242,8 +262,8 @@ def _study_labels(
     condition: float,
     generator: np.random.Generator,
     n_threads: int | None,
-) -> tuple[variants.Labelled, label_permutation.LabelTest, LabelRecovery]:
-    """Items for the AUC of labels, whether these are recovered, and their AUC under rescalings."""
+) -> tuple[variants.Labelled, dict[str, Any]]:
+    """Items for the AUC of labels; whether these are recovered, and their AUC under rescalings."""
     codes = np.where(sample.norms > 0, codes, -1)  # zero rows have no neighbours
     given = np.flatnonzero(codes >= 0)
     units = _draw(given, _LABELLED_ROWS, generator)
@@ -261,7 +281,7 @@ def _study_labels(
     best = label_permutation.permute_labels(
         [ranking], queries, units, codes, names, generator, n_threads
     )
-    return (units, codes[units]), best.test, recovery
+    return (units, codes[units]), {"label_test": best.test, "label_recovery": recovery}
 
 
 def sensitivity_index(
@@ -294,11 +314,6 @@ def sensitivity_index(
     finite = np.isfinite(indices)
     mean = float(indices[finite].mean()) if finite.any() else 0.0
     return mean, sums / sums.sum() if sums.sum() > 0 else sums
-
-
-def _equal(norms: Floats) -> bool:
-    """Whether the norms differ by no more than the rounding of half-precision files."""
-    return bool(norms.max() <= _EQUAL_NORMS * norms.min())
 
 
 def _count_duplicates(items: validation.Rows) -> int:

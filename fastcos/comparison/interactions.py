@@ -21,12 +21,14 @@ from fastcos.comparison.candidates import (
 from fastcos.comparison.examples import choose_examples
 from fastcos.comparison.models import (
     PREPROCESSINGS,
+    Fitted,
+    ModelVariant,
     Settings,
     fit_models,
     grid_variants,
     named_variants,
 )
-from fastcos.comparison.rescaled import score_rescalings
+from fastcos.comparison.rescaled import RescalingEvaluator, score_rescalings
 from fastcos.comparison.result import Comparison, RescalingScores
 from fastcos.comparison.runner import (
     Executor,
@@ -195,11 +197,11 @@ def compare(
     if budget is not None:
         budget = validation.as_real("budget", budget, above=0)
     X = as_interactions("X", X)
-    n, p = X.shape
-    rank = min(N_COMPONENTS, n, p) if n_components is None else n_components
+    p = X.shape[1]
+    rank = min(N_COMPONENTS, *X.shape) if n_components is None else n_components
     strengths = {"regularization": regularization, "weight_decay": weight_decay}
     settings = Settings(
-        n_components=validation.as_count("n_components", rank, high=min(n, p)),
+        n_components=validation.as_count("n_components", rank, high=min(X.shape)),
         objective=validation.as_choice("objective", objective, OBJECTIVES),
         **{
             name: None if value is None else validation.as_real(name, value, low=0)
@@ -212,10 +214,7 @@ def compare(
         if codes is None:
             validation.check_none("strata", strata, "without labels")
         strata = validation.as_partial_labels("strata", strata, p)
-    is_one = isinstance(preprocessing, str)
-    listed = [preprocessing] if is_one else validation.as_list("preprocessing", preprocessing)
-    known = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in listed]
-    preprocessings = list(dict.fromkeys(["none", *known]))  # the baseline is of "none"
+    preprocessings = _preprocessings(preprocessing)
     named = [one for one in named_variants(rescalings) if objective in ("both", one.objective)]
     on_grid = grid_variants() if grid and objective != "weight_decay" else []
     seeds = np.random.SeedSequence(settings.random_state).spawn(3)
@@ -223,6 +222,7 @@ def compare(
     sampled = None
     if n_sampled is not None and validation.as_count("n_sampled", n_sampled, 2) < p:
         sampled = np.sort(drawing.permutation(p)[:n_sampled])
+
     popularity = np.bincount(X.indices, minlength=p).astype(np.int64)
     fitted = fit_models(X, settings, progress=progress)
     ranked = None if n_sampled is None else RANKED_PER_SAMPLED * n_sampled
@@ -233,20 +233,9 @@ def compare(
     else:
         task, seen = LabelTask(codes, popularity > 0, sampling, ranked, names=names_of_labels), X
     examples = choose_examples(codes, popularity, n_examples) if n_examples else None
-    names = [variant.name for variant in named]
-    selected, left_out = select_candidates(
-        measures, ModelEmbeddings(fitted, named, X)(names[0]), with_users=codes is None
+    candidates, left_out = _candidates(
+        measures, fitted, named, X, preprocessings, with_users=codes is None, chosen=chosen
     )
-    of_models = under_rescalings(selected, names)
-    of_columns = [Candidate(name, NO_MODEL) for name in OF_COLUMNS]
-    if chosen or n * p > MOST_ENTRIES:
-        of_columns = []
-        if not chosen:
-            left_out["cosine with no model"] = f"at most {MOST_ENTRIES:,} entries of X"
-    candidates = [*of_models, *of_columns]
-    candidates += [
-        replace(one, preprocessing=name) for name in preprocessings[1:] for one in of_models
-    ]
     works = list(dict.fromkeys(map(representative, candidates)))
     total, done = len(named) + len(on_grid) + len(works), itertools.count()
 
@@ -255,10 +244,10 @@ def compare(
             progress(next(done), total)
 
     tick()
-    tables = score_rescalings(
-        fitted.models, named, on_grid, codes, strata, popularity, settings.random_state, tick,
-        executor, sampled,
-    )  # fmt: skip
+    evaluator = RescalingEvaluator(
+        fitted.models, codes, strata, popularity, settings.random_state, sampled
+    )
+    tables = score_rescalings(evaluator, named, on_grid, tick, executor)
     if on_rescalings is not None:
         on_rescalings(tables.named)
     of_seen = fitted if seen is X else fit_models(seen, settings)
@@ -270,12 +259,10 @@ def compare(
         tick()
         if budget is not None and time.monotonic() - started > budget:
             break
-    results = [(one, scores[representative(one)]) for one in candidates
-               if representative(one) in scores]  # fmt: skip
+    found = {one: scores.get(representative(one)) for one in candidates}
+    results = [(one, result) for one, result in found.items() if result is not None]
     left_out |= {
-        str(one): f"more than {budget:g} s"
-        for one in candidates
-        if representative(one) not in scores
+        str(one): f"more than {budget:g} s" for one, result in found.items() if result is None
     }
     return Comparison(
         leaderboard=rank_results(
@@ -287,7 +274,7 @@ def compare(
         label_names=names_of_labels,
         popularity=popularity,
         parameters={
-            "n_users": n,
+            "n_users": X.shape[0],
             "n_items": p,
             "n_interactions": X.nnz,
             "n_labelled": None if codes is None else int((codes >= 0).sum()),
@@ -299,3 +286,38 @@ def compare(
         },
         models=fitted.models,
     )
+
+
+def _preprocessings(chosen: Sequence[str] | str) -> list[str]:
+    """The chosen names, each once; the baseline is of "none", which comes first."""
+    listed = [chosen] if isinstance(chosen, str) else validation.as_list("preprocessing", chosen)
+    known = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in listed]
+    return list(dict.fromkeys(["none", *known]))
+
+
+def _candidates(
+    measures: Sequence[str | Measure] | str | None,
+    fitted: Fitted,
+    named: Sequence[ModelVariant],
+    X: Any,
+    preprocessings: Sequence[str],
+    *,
+    with_users: bool,
+    chosen: bool,
+) -> tuple[list[Candidate], dict[str, str]]:
+    """The measures under every rescaling, without a model, and after every preprocessing.
+
+    The plain cosine is first. Second come those left out, and why.
+    """
+    names = [variant.name for variant in named]
+    embeddings = ModelEmbeddings(fitted, named, X)(names[0])
+    selected, left_out = select_candidates(measures, embeddings, with_users=with_users)
+    of_models = under_rescalings(selected, names)
+    of_columns = [] if chosen else [Candidate(name, NO_MODEL) for name in OF_COLUMNS]
+    if of_columns and X.shape[0] * X.shape[1] > MOST_ENTRIES:
+        of_columns = []
+        left_out["cosine with no model"] = f"at most {MOST_ENTRIES:,} entries of X"
+    preprocessed = [
+        replace(one, preprocessing=name) for name in preprocessings[1:] for one in of_models
+    ]
+    return [*of_models, *of_columns, *preprocessed], left_out

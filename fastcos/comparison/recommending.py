@@ -48,7 +48,7 @@ def recommend(
     n_votes = min(N_VOTES, n - 1)
     if candidate.compares_users:
         lists = top_k(
-            rows[users], rows, n_votes, measure=measure, exclude=_themselves(users, n)
+            rows[users], rows, n_votes, measure=measure, exclude=themselves(users, n)
         ).indices
         return _elected(
             knn_vote.recommend_by_users, len(users), k, validation.read_only(users),
@@ -60,7 +60,7 @@ def recommend(
     else:
         lists = np.zeros((n, n_votes), np.int64)
         lists[voters] = top_k(
-            rows[voters], rows, n_votes, measure=measure, exclude=_themselves(voters, n)
+            rows[voters], rows, n_votes, measure=measure, exclude=themselves(voters, n)
         ).indices
     return _elected(
         knn_vote.recommend_by_items, len(users), k, *_row_starts_and_items(seen), *_votes(lists)
@@ -74,7 +74,7 @@ def _elected(kernel: Any, n: int, k: int, *arguments: Any) -> Neighbors:
     return Neighbors(best, np.full((n, k), np.nan, np.float32))
 
 
-def _themselves(rows: Integers, n: int) -> sp.csr_array:
+def themselves(rows: Integers, n: int) -> sp.csr_array:
     """Each of these rows excluded from its own neighbours, as the argument exclude of top_k."""
     m = len(rows)
     return sp.csr_array((np.ones(m), rows, np.arange(m + 1)), shape=(m, n))

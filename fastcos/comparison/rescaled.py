@@ -1,15 +1,15 @@
 """The paper's question on any data: label recovery by cosine under every rescaling of one model."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from fastcos import metrics
 from fastcos.comparison.models import ModelVariant
+from fastcos.comparison.recommending import themselves
 from fastcos.comparison.result import Items, Lists, RescalingScores
 from fastcos.comparison.runner import Executor
 from fastcos.metrics.list_overlap import jaccard_per_query
@@ -34,32 +34,25 @@ class Tables(NamedTuple):
 
 
 def score_rescalings(
-    models: Mapping[str, LinearMF],
+    evaluator: "RescalingEvaluator",
     named: Iterable[ModelVariant],
-    grid: Iterable[ModelVariant],
-    codes: Integers | None,
-    strata: Integers | None,
-    popularity: Integers,
-    random_state: int,
+    grid: Sequence[ModelVariant],
     tick: Callable[[], None],
     executor: Executor,
-    sampled: Integers | None = None,
 ) -> Tables:
     """Score the cosines of every variant; one that is also on the grid is evaluated once."""
     tables = Tables([], [], {})
     works = [_Work(variant, cluster=True) for variant in named]
     of_named = {work.variant.rescaling for work in works}
-    every = list(grid)
-    works += [_Work(one, cluster=False) for one in every if one.rescaling not in of_named]
+    works += [_Work(one, cluster=False) for one in grid if one.rescaling not in of_named]
     scored: dict[Rescaling | None, RescalingScores] = {}
-    evaluator = _RescalingEvaluator(models, codes, strata, popularity, random_state, sampled)
     for work, (row, lists) in zip(works, executor(evaluator, works), strict=True):
         scored[work.variant.rescaling] = row
         if work.cluster:
             tables.named.append(row)
             tables.neighbors[work.variant.name] = lists
         tick()
-    for variant in every:
+    for variant in grid:
         row = scored[variant.rescaling]
         tables.grid.append(replace(row, name=variant.name, ami=None, ari=None))
         if variant.rescaling in of_named:
@@ -74,7 +67,7 @@ class _Work(NamedTuple):
     cluster: bool
 
 
-class _RescalingEvaluator:
+class RescalingEvaluator:
     """Scores embeddings of the same items against the same labels and reference neighbours."""
 
     def __init__(
@@ -117,8 +110,7 @@ class _RescalingEvaluator:
     def _neighbors(self, items: Items) -> Lists:
         if self._sampled is None:
             return top_k(items, k=self._k).indices
-        m = len(self._sampled)
-        own = sp.csr_array((np.ones(m), self._sampled, np.arange(m + 1)), shape=(m, len(items)))
+        own = themselves(self._sampled, len(items))
         return top_k(items[self._sampled], items, self._k, exclude=own).indices
 
     def _overlap(self, lists: Lists) -> dict[str, Any]:

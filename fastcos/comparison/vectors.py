@@ -133,11 +133,10 @@ def compare_vectors(
         for one in in_memory:
             left_out[one.measure] = "rows in memory"
         candidates = [one for one in candidates if one not in in_memory]
-    results = []
+    outcomes = []
     evaluator = CandidateEvaluator(task, {"": embeddings}.__getitem__, examples)
-    for result in executor(evaluator, candidates):
-        results.append(result)
+    for outcome in zip(candidates, executor(evaluator, candidates), strict=True):
+        outcomes.append(outcome)
         if progress is not None:
-            progress(len(results), len(candidates))
-    outcomes = zip(candidates, results, strict=True)
+            progress(len(outcomes), len(candidates))
     return rank_results(task, outcomes, left_out, resampling, chosen=chosen, examples=examples)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastcos.comparison.bootstrap import ChanceTest, Evaluation
+from fastcos.comparison.bootstrap import ChanceTest, Evaluation, mean_estimate
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.scoring import pair_scores
 from fastcos.storage import memmap
@@ -56,9 +56,7 @@ class PairTask:
                 [[weighted_spearman(self._ratings, scores[c], w) for c in some] for w in weights]
             )
 
-        def chance(weights: Floats, _: Sequence[int]) -> Floats:
-            return np.zeros((len(weights), 1))
-
+        chance = mean_estimate(np.zeros((1, len(self._pairs))))
         return Evaluation(
             task="how similar people rate pairs",
             unit="pairs",
