@@ -261,6 +261,11 @@ def test_tables_of_vectors_are_read_or_name_the_column():
     np.testing.assert_array_equal(one.indices, fastcos.top_k(rows, k=3).indices)
     with pytest.raises(TypeError, match=r"\(give column 1, of vectors, alone\)"):
         fastcos.top_k(frame, k=3)
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
+    ragged = [*rows[:7].tolist(), [1.0, 2.0], *rows[7:].tolist()]
+    for column in (pandas.Series(ragged), arrow.chunked_array([ragged])):
+        with pytest.raises(ValueError, match=r"got 4 numbers in row 0 and 2 in row 7"):
+            fastcos.top_k(column, k=3)
 
     class LazyFrame:
         pass

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from pathlib import Path
 from typing import Any
 
 from fastcos import config
@@ -59,7 +58,7 @@ def findings() -> dict[str, Any]:
         "instruction_sets_supported": cpu.supported_isas(),
         "working_memory_MiB": settings.working_memory,
         "cache_directory": str(directory),
-        "cache_writable": _writable(directory),
+        "cache_writable": code_cache.is_writable(),
         "native_code": native.tier() or "none",
         "numba_installed": code_cache.has_compiler(),
         "compiled_signatures_cached": sum(1 for _ in directory.rglob("*-*")),
@@ -115,8 +114,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(map(_text, value))
     return str(value)
-
-
-def _writable(directory: Path) -> bool:
-    existing = next(path for path in (directory, *directory.parents) if path.exists())
-    return os.access(existing, os.W_OK)

@@ -117,11 +117,8 @@ def from_arrow(name: str, column: Any) -> Array:
         getattr(arrow.types, f"is_{one}list")(kind) for one in ("", "large_", "fixed_size_")
     ):
         return np.asarray(column.to_numpy(zero_copy_only=False))
-    lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
-    if len(lengths) > 1:
-        raise ValueError(f"{name} must have rows of one length, got lists that differ")
-    entries = from_arrow(name, column.flatten())
-    return np.asarray(entries.reshape(len(column), int(lengths[0]) if len(lengths) else 0))
+    length = _one_length(name, column.value_lengths().to_numpy(zero_copy_only=False))
+    return np.asarray(from_arrow(name, column.flatten()).reshape(len(column), length))
 
 
 def _from_arrow_capsule(name: str, values: Any) -> Any:
@@ -171,10 +168,23 @@ def _as_numpy(name: str, values: Any) -> Array:
     try:
         return np.asarray(values)
     except ValueError:  # NumPy's message would not name the argument
-        raise ValueError(f"{name} must have rows of one length, got rows that differ") from None
+        lengths = np.array([len(one) if hasattr(one, "__len__") else 1 for one in values])
     except (TypeError, RuntimeError, AttributeError) as error:  # such as an array of a GPU
         what = f"{type(values).__module__}.{type(values).__qualname__}"
         raise TypeError(f"{name} must be an array of numbers, got {what}: {error}") from None
+    _one_length(name, lengths)
+    raise ValueError(f"{name} must have rows of one length, got rows that differ")
+
+
+def _one_length(name: str, lengths: Array) -> int:
+    """Return the length of all rows, 0 for none; refuse the first row of another one."""
+    other = np.flatnonzero(lengths != lengths[:1])
+    if len(other):
+        raise ValueError(
+            f"{name} must have rows of one length, got {lengths[0]} numbers in row 0 and "
+            f"{lengths[other[0]]} in row {other[0]}"
+        )
+    return int(lengths[0]) if len(lengths) else 0
 
 
 def _from_objects(name: str, array: Array) -> Array:
@@ -188,8 +198,7 @@ def _from_objects(name: str, array: Array) -> Array:
                     f"{name} must hold vectors of numbers, got {type(one).__name__} in row {row}"
                 )
         rows = [as_array(f"{name}[{row}]", one) for row, one in enumerate(array)]
-        if len({one.shape for one in rows}) > 1:
-            raise ValueError(f"{name} must have rows of one length, got rows that differ")
+        _one_length(name, np.array([one.size for one in rows]))
         return np.stack(rows)
     for one in array.flat:
         if not isinstance(one, Real):

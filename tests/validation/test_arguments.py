@@ -228,7 +228,10 @@ def test_as_rows_accepts_a_data_frame():
         ([], "X must be 2-dimensional (rows, columns), got shape (0,)"),
         (np.ones((0, 3)), "X must have at least one row and one column, got (0, 3)"),
         (np.ones((3, 0)), "X must have at least one row and one column, got (3, 0)"),
-        ([[1.0, 2.0], [3.0]], "X must have rows of one length, got rows that differ"),
+        (
+            [[1.0, 2.0], [3.0]],
+            "X must have rows of one length, got 2 numbers in row 0 and 1 in row 1",
+        ),
         (
             [[1.0, np.nan]],
             "X must be finite, got NaN or infinity in row 0 (counted from 0)",
@@ -350,7 +353,11 @@ def test_as_vector_converts_any_layout_and_type():
         (1.0, None, "v must be 1-dimensional, got shape ()"),
         ([0.0, np.nan], None, "v must be finite, got nan at position 1"),
         ([0.0, 1.0, -np.inf, np.nan], None, "v must be finite, got -inf at position 2"),
-        ([[1.0], [1.0, 2.0]], None, "v must have rows of one length, got rows that differ"),
+        (
+            [[1.0], [1.0, 2.0]],
+            None,
+            "v must have rows of one length, got 1 numbers in row 0 and 2 in row 1",
+        ),
     ],
 )
 def test_as_vector_refuses_wrong_shapes_and_values(values, length, message):
