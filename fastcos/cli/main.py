@@ -168,6 +168,7 @@ def _with_flags(error: Exception, parser: argparse.ArgumentParser) -> str:
         return reason if error.filename is None else f"{error.filename}: {reason}"
     text = str(error) or type(error).__name__
     text = text.replace("(give vector_column)", "(give --vector-column)")
+    text = text.replace(" must be None ", " must be left out ")  # a flag
     names = {"random_state": "--seed", "n_components": "--rank"} | {
         action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)
         for action in parser._actions

@@ -148,9 +148,11 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
 
 
 def read_vectors(path: str, given: argparse.Namespace) -> "Vectors":
-    """Read a file of vectors, by the columns that were given."""
+    """Read a file of vectors, by the columns that were given; queries in .npy have none."""
     from fastcos.io import read_vectors
 
+    if path == given.queries and Path(path).suffix == ".npy":
+        return read_vectors(path)
     return read_vectors(path, vector_column=given.vector_column, id_column=given.id_column)
 
 

@@ -123,6 +123,11 @@ def test_commands_read_tables_of_vectors(folder, command):
         assert (folder / "n.csv").read_text().split("\n")[1].split(",")[2] == str(
             IDS[np.argmax(cosines)]
         )
+        first = (folder / "n.csv").read_text().split("\n")[1].split(",")[1:]
+        np.save("q.npy", ITEMS[1:2, :2])  # has no columns to name
+        files[2] = "q.npy"
+        assert main([command, *files, "--vector-column", "b"]) == 0
+        assert (folder / "n.csv").read_text().split("\n")[1].split(",")[1:] == first
 
 
 def test_ids_of_an_implicit_model_come_from_a_file(folder, capsys):

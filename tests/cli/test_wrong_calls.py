@@ -85,7 +85,7 @@ neighbors items.npy --names kinds.csv                | name must be given for ki
 recommend none seen.csv                              | must be given for none, such as cosine, got
 recommend none seen.csv --measure cosine --ids i.npy | --ids must be left out without a model
 compare seen.csv --vector-column item                | --labels or --pairs must be given for vector
-audit items.npy --vector-column a                    | --vector-column must be None for .npy, which
+audit items.npy --vector-column a                    | --vector-column must be left out for .npy,
 neighbors seen.csv                                   | seen.csv must have a row per vector, got a
 neighbors nan.npy                                    | nan.npy: vectors must be finite, got NaN
 neighbors line.npy                                   | line.npy must hold one 2-dimensional array
