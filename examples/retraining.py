@@ -8,6 +8,7 @@ decay (the temperature, where there is none) by 10 %.
 python examples/retraining.py --data DATA --output docs/retraining.csv --page PAGE
 
 DATA holds the folders ml-latest-small and online-retail; without it the simulation alone is used.
+BPR needs the package implicit, towers need PyTorch.
 
 For each pair: κ between the runs, which is 1 if one is the other turned. After an orthogonal
 Procrustes alignment it is the root of exp of Hilbert's distance of the two Gram matrices of the

@@ -66,7 +66,7 @@ class CosineMF(
         each (arXiv:1310.4546).
     temperature : float, default 0.25
         Divisor of the logits. Lower: closer to the data and to its noise. It decides how similar
-        items come out as much as D did, and the held-out loss does not choose it well: see Notes.
+        items come out as much as D did, and the held-out loss often prefers too low a one.
     item_bias : bool, default True
         Whether a bias per item models popularity. word2vec has none: with False, the popularity
         left over by ``negative_exponent`` goes into the directions and norms.
