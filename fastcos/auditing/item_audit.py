@@ -70,7 +70,8 @@ def audit(
     the report shows sensitivity, not arbitrariness.
 
     One ``top_k`` of all items, and samples for the costlier parts: 48 items for certificates and
-    attacks under rescalings, 500 for lists, 1,000 for labels, 2,000 for the sensitivity index.
+    attacks under rescalings, 500 for lists, 500 and 1,000 others for the worst rescaling, 1,000 for
+    labels, 2,000 for the sensitivity index.
 
     Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
     ``working_memory``; the report has the same numbers. It takes about 30 (k + 1) bytes per item
@@ -284,6 +285,7 @@ def _study_labels(
     return (units, codes[units]), {"label_test": best.test, "label_recovery": recovery}
 
 
+@parallel.one_blas_thread()
 def sensitivity_index(
     sample: ItemRows,
     lists: Integers,

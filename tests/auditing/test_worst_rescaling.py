@@ -32,6 +32,15 @@ def test_worst_rescaling_returns_a_map_that_loses_its_share(items, family):
     assert found.replaced >= lost(items, images, 5) - 0.01
 
 
+@pytest.mark.parametrize("family", ["rescaling", "linear"])
+@pytest.mark.parametrize("condition", [1.1, 1.6, 4.0])
+def test_worst_rescaling_counts_all_that_pass(items, family, condition):
+    """Lists of 48 more than k hold all 45 items: the count must be that of the full ranking."""
+    found = worst_rescaling(items[:45], 5, condition, family=family, n_starts=2)
+    images = items[:45] * found.map if family == "rescaling" else items[:45] @ found.map
+    assert found.replaced == pytest.approx(lost(items[:45], images, 5), abs=1e-12)
+
+
 def test_worst_rescaling_finds_the_worst_vertex(items):
     K = 1.2**2
     truth = max(lost(items, items * np.sqrt(w), 5) for w in vertices(9, K))
