@@ -177,7 +177,7 @@ class MapSearch:
         self._searched = _Edges(sample, index, np.sort(searched), k, n_threads)
         self._counted, self._counts = self._searched, _COUNTS
         fitting = _WORK // (len(searched) * self._searched.units.shape[1])
-        if len(searched) != len(counted):
+        if counted is not searched:
             self._counted = _Edges(sample, index, np.sort(counted), k, n_threads)
             fitting, self._counts = _FEWEST_STARTS, _COUNTS // 2
         self._n_starts = n_starts or min(N_STARTS, max(_FEWEST_STARTS, fitting))

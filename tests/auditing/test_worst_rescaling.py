@@ -117,6 +117,15 @@ def test_worst_rescaling_counts_others_than_it_searched():
     assert found.replaced == pytest.approx(lost(items, items * found.map, 3), abs=5 * found.error)
 
 
+@pytest.mark.slow
+def test_worst_rescaling_of_wide_rows_counts_others_too():
+    """3,400 columns leave room for 100 items: on those the search would praise itself."""
+    items = np.random.default_rng(4).standard_normal((1100, 3400)).astype(np.float32)
+    found = worst_rescaling(items, 1, 1.2, n_starts=1)
+    assert found.n_items == 100
+    assert found.replaced == pytest.approx(lost(items, items * found.map, 1), abs=4 * found.error)
+
+
 @pytest.mark.parametrize("family", ["rescaling", "linear"])
 def test_worst_rescaling_has_the_same_bits_on_any_threads(items, family):
     one, two = (
