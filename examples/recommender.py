@@ -84,7 +84,8 @@ def factorised(data, rank):
     """User and item factors (n, rank), (p, rank), and the model of implicit if it is installed."""
     try:
         from implicit.als import AlternatingLeastSquares
-    except ImportError:
+    except ImportError as error:
+        print(f"\na model of fastcos, checked by a loop: without implicit ({error})", flush=True)
         model = fastcos.LinearMF(rank, random_state=0).fit(data.X)
         return model.user_embeddings(data.X), model.item_embeddings(), None
     model = AlternatingLeastSquares(rank, random_state=0, num_threads=1)

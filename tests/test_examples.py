@@ -334,6 +334,9 @@ def test_recommender_runs_from_comparison_to_service(value, tmp_path):
     assert status == 0, out + err
     assert out.endswith("all commands ended with 0, and all answers are right\n")
     assert "the service after changes and a restart: right" in out
+    # lists of implicit's own, or the reason why not; and those of every day
+    assert ("\nsimilar_items: " in out) != ("without implicit (" in out)
+    assert all(f"\nday {day}: " in out for day in (1, 2, 3))
 
 
 @pytest.mark.slow
