@@ -228,6 +228,20 @@ def test_doctor_advises_on_each_problem():
         (line,) = doctor.advice({**fine, name: value})
         assert words in line
     assert "slow" in doctor.advice({**fine, "instruction_set": "generic"})[0]
+    # warmup is not advised where it can compile or keep nothing
+    for name in ("cache_writable", "numba_installed"):
+        (line,) = doctor.advice({**fine, name: False, "search_is_compiled": False})
+        assert "fastcos warmup" not in line
+
+
+def test_a_page_of_the_repository_is_named_in_a_clone_only(tmp_path, capsys, monkeypatch):
+    page = tmp_path / "decide.md"
+    monkeypatch.setattr(terminal, "_DECISION_PAGE", page)
+    terminal.say_written([tmp_path / "audit.html", tmp_path / "audit.json"])
+    assert capsys.readouterr().err == f"wrote to {tmp_path}: audit.html, audit.json\n"
+    page.touch()
+    terminal.say_written([tmp_path / "audit.html"])
+    assert str(page) in capsys.readouterr().err
 
 
 def test_doctor_prints_a_table(capsys):
