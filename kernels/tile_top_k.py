@@ -44,6 +44,8 @@ from .tiles import CODED, PANEL, RESIDUAL, TAU, WEIGHT, are_few, end_tiles, star
 
 # a column of a query whose norm is zero, not finite or far from 1: it is searched another way
 NOT_ORDINARY = -2
+# panels of few queries after which prefixes may be given up
+_PANELS_TRIED = 8
 # hits of a tile of the sample, whose thresholds are of one half, for every hit of the sweep
 _HITS_OF_STAGE_1 = 2.0
 # of each query of a block: entries (capacity,): tile score << 32 | position, of `counts`
@@ -347,6 +349,8 @@ def _sweep_few(
             choose_prefixes(isa, 1, items, block)
         for p in range(first, last_panel, run * step):
             count = min(run, (last_panel - p + step - 1) // step)
+            if stage == 0 and p >= middle + _PANELS_TRIED * step:
+                choose_prefixes(isa, 1, items, block)
             if stage == 1 and p >= raise_at and has_prefixes:
                 _raise_by_codes(batch, lo, queries, items, block, found, scratch)
                 raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
