@@ -42,9 +42,10 @@ from .tiles import (
 )
 
 # cycles that a tile takes for every word (64 multiply-adds each; with amx about 8 times as many),
-# and besides; cycles that a pair takes by itself, and the words that take one more (Zen 4)
+# and besides; cycles that a pair takes by itself, with the list of hits, and the words that take
+# one more (Zen 4: 85 to 110 in all, searches with k = 10 and 100 of 384 to 1,536 columns)
 _TILE, _TILE_OF_AMX, _TILE_BESIDES = 64, 8, 350
-_PAIR, _PAIR_WORDS = 35, 8
+_PAIR, _PAIR_WORDS = 80, 8
 # of few queries a pair by itself takes (5 + queries) / 4 as long as in a run: of 60,000 x 768 57 ns
 # for 40, of four queries 35 for 18 (Zen 4)
 _PAIR_OF_FEW = 5
