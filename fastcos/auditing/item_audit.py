@@ -231,7 +231,8 @@ def _study_variants(
 
     found = tuple(map(score, variants.parametrizations(own.second, second, by_counts)))
     d = listed.items.shape[1]
-    centred = np.diag(variants.singular_values(own.covariance))
+    lengths = variants.singular_values(own.covariance)
+    centred, total = np.diag(lengths), np.square(lengths).sum()
     return {
         "parametrization": variants.recognize_parametrization(found) if d > 1 else None,
         "given": score(variants.AS_GIVEN),
@@ -239,6 +240,7 @@ def _study_variants(
         "invariant_baselines": tuple(map(score, variants.invariant_baselines(own, users))),
         "effective_rank": metrics.effective_rank(np.diag(variants.singular_values(own.second))),
         "isoscore": (metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
+        "largest_share": float(lengths[0] ** 2 / total) if total > 0 else 0.0,
     }
 
 

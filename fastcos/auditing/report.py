@@ -72,6 +72,8 @@ class Audit(Record):
     mean_cosine, effective_rank : float
     isoscore : float or None
         None for one dimension.
+    largest_share : float
+        Share of the variance along the first principal axis.
 
     Examples
     --------
@@ -110,6 +112,7 @@ class Audit(Record):
     mean_cosine: float
     effective_rank: float
     isoscore: float | None
+    largest_share: float
 
     @property
     def at_condition(self) -> RobustnessPoint:
@@ -284,6 +287,7 @@ class Audit(Record):
             "mean cosine of all pairs": self.mean_cosine,
             f"effective rank, of {self.n_dimensions}": self.effective_rank,
             "IsoScore (1 is isotropic)": self.isoscore,
+            "variance along the first principal axis": self.largest_share,
             "hubness (skewness of N_k)": self.hubness.skewness,
             "share of items in no list": self.hubness.antihub_share,
         }

@@ -54,6 +54,8 @@ def test_report_equals_its_parts():
     assert report.mean_cosine == metrics.mean_cosine(items).value
     assert report.effective_rank == pytest.approx(metrics.effective_rank(items), rel=1e-9)
     assert report.isoscore == pytest.approx(metrics.isoscore(items), rel=1e-9)
+    variances = np.linalg.eigvalsh(np.cov(items.T))
+    assert report.largest_share == pytest.approx(variances[-1] / variances.sum())
     assert report.given.auc == pytest.approx(metrics.pair_auc(items, labels).value, abs=1e-4)
     assert (report.given.jaccard, report.given.overlap) == (1, pytest.approx(1))
     assert report.given.rsa == pytest.approx(1)
