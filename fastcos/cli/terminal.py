@@ -20,7 +20,7 @@ WIDTH_OF_FILES = 160
 # letters of a text, and of a heading, from which on they are wrapped
 _TEXT, _HEADING = 14, 12
 # of an audit and of a comparison; installed from a wheel, there is no such page
-_DECISION_PAGE = Path(__file__).parents[2] / "docs" / "howto" / "decide.md"
+DECISION_PAGE = Path(__file__).parents[2] / "docs" / "howto" / "decide.md"
 # seconds between two lines of progress in a log
 SECONDS_PER_LINE = 10.0
 
@@ -42,8 +42,8 @@ def say(message: str) -> None:
 def say_written(written: Sequence[Path]) -> None:
     """Name the files in a folder, a page first, and the page of this clone that says what to do."""
     say(f"wrote to {written[0].parent}: {', '.join(path.name for path in written)}")
-    if _DECISION_PAGE.is_file():
-        say(f"what to do about it, step by step: {_DECISION_PAGE}")
+    if DECISION_PAGE.is_file():
+        say(f"what to do about it, step by step: {DECISION_PAGE}")
 
 
 def show_text(text: str) -> None:

@@ -236,7 +236,7 @@ def test_doctor_advises_on_each_problem():
 
 def test_a_page_of_the_repository_is_named_in_a_clone_only(tmp_path, capsys, monkeypatch):
     page = tmp_path / "decide.md"
-    monkeypatch.setattr(terminal, "_DECISION_PAGE", page)
+    monkeypatch.setattr(terminal, "DECISION_PAGE", page)
     terminal.say_written([tmp_path / "audit.html", tmp_path / "audit.json"])
     assert capsys.readouterr().err == f"wrote to {tmp_path}: audit.html, audit.json\n"
     page.touch()
