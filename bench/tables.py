@@ -94,6 +94,7 @@ def rows_of(run):
             "id": work, "case": ours["case"], "question": question, "state": ours["state"],
             "date": run["datetime"][:10], "cpu": machine["cpu_name"],
             "threads": machine["threads"], "versions": machine["versions"],
+            "processes": len(process_times(ours["turns"])),
             "operations": ours["operations"], "others": ours["others"],
             "percent_of_limit": statistics.median(ours["percents"]),
             "limited_by": ours["limited_by"], "absent": ours["absent"], "wrong": ours["wrong"],
@@ -129,7 +130,8 @@ def time_text(one):
     scale, unit = (1, "s") if one["seconds"] >= 1 else (1e3, "ms")
     if one["seconds"] < 1e-4:
         scale, unit = 1e6, "us"
-    middle, least, most = (f"{scale * one[name]:.3g}" for name in ("seconds", "least", "most"))
+    digits = (f"{scale * one[name]:.3g}" for name in ("seconds", "least", "most"))
+    middle, least, most = (f"{float(text):,g}" for text in digits)
     return f"{middle} {unit} ({least} to {most})"
 
 
@@ -184,7 +186,11 @@ OTHERS = (
 
 def machines(rows):
     """Return a line for every machine and date of the rows."""
-    known = {f"{row['date']}, {row['cpu']}, {row['threads']} threads" for row in rows}
+    known = {
+        f"{row['date']}, {row['cpu']}, {row['threads']} threads, {row['processes']} processes of "
+        "each library"
+        for row in rows
+    }
     return "; ".join(sorted(known)) + "."
 
 
@@ -204,19 +210,35 @@ def short_markdown(rows):
     """Return the README's rows, each with its fastest exact competitor."""
     chosen = readme_rows(rows)
     lines = [*HEADER, *(line(row, best_of(row)) for row in chosen)]
-    return "\n".join([*lines, "", machines(chosen), ""])
+    return "\n".join([*lines, "", f"{summary(rows)} {machines(chosen)}", ""])
 
 
-def markdown(rows):
-    """Return the cases in which another library is faster, and all cases by question."""
-    lost = [
+def not_won(rows):
+    """Return the pairs of a row and an exact competitor that fastcos does not beat clearly."""
+    found = [
         (row, one)
         for row in rows
         for one in row["competitors"]
         if "recall" not in one and one["low"] < 1
     ]
-    lost.sort(key=lambda pair: pair[1]["ratio"])
-    lines = [f"**Not faster: {len({row['id'] for row, _ in lost})} of {len(rows)} cases.**", ""]
+    return sorted(found, key=lambda pair: pair[1]["ratio"])
+
+
+def summary(rows):
+    """Return a sentence: in how many of all cases another library is, or may be, faster."""
+    found = not_won(rows)
+    slower = {row["id"] for row, one in found if one["high"] < 1}
+    open_ones = {row["id"] for row, _ in found} - slower
+    return (
+        f"Of {len(rows)} cases fastcos is slower in {len(slower)}, and {len(open_ones)} are "
+        "undecided."
+    )
+
+
+def markdown(rows):
+    """Return the cases in which another library is faster, and all cases by question."""
+    lost = not_won(rows)
+    lines = [f"**{summary(rows)}**", ""]
     lines += [*HEADER, *(line(*pair) for pair in lost), ""] if lost else []
     for question, title in PARTS.items():
         some = [row for row in rows if row["question"] == question]
@@ -243,13 +265,19 @@ def missing(rows):
     for row in rows:
         for library, why in (row["absent"] | row["wrong"]).items():
             found.setdefault(f"{library}: {why}", []).append(row["case"])
-    lines = [f"- {why}. {len(cases)} cases, such as {cases[0]}" for why, cases in found.items()]
+    lines = [
+        f"- {why}. {len(cases)} case{'s' * (len(cases) > 1)}, such as {cases[0]}"
+        for why, cases in found.items()
+    ]
     return [*lines, ""] if lines else []
 
 
 def versions_line(rows):
+    """Return the versions of what was measured, and of what fastcos needs."""
+    libraries = {one["library"].split()[0] for row in rows for one in row["competitors"]}
+    used = {PACKAGES.get(name, name) for name in libraries} | set(LIBRARIES[:5])
     known = sorted(
-        {f"{name} {version}" for row in rows for name, version in row["versions"].items()}
+        {f"{name} {row['versions'][name]}" for row in rows for name in used & set(row["versions"])}
     )
     return f"Versions: {', '.join(known)}."
 
@@ -261,7 +289,7 @@ def draw(rows, path):
     rows = [(row, best_of(row)) for row in readme_rows(rows)]
     rows = [(row, one) for row, one in rows if one is not None][::-1]
     figure, axes = plt.subplots(figsize=(9, 0.42 * len(rows) + 1.2), layout="constrained")
-    colours = {"faster": "#1f6fb4", "equal": "#767676", "slower": "#c8442b"}
+    colours = {"faster": "#1f6fb4", "undecided": "#767676", "slower": "#c8442b"}
     for at, (_, one) in enumerate(rows):
         colour = colours[verdict(one["low"], one["high"])]
         axes.plot([one["low"], one["high"]], [at, at], color=colour, linewidth=2)

@@ -235,5 +235,5 @@ def ratio_of(theirs, ours):
 
 
 def verdict(low, high):
-    """Return whether fastcos is faster, slower, or equal: the interval contains 1."""
-    return "faster" if low > 1 else "slower" if high < 1 else "equal"
+    """Return whether fastcos is faster or slower; undecided if the interval contains 1."""
+    return "faster" if low > 1 else "slower" if high < 1 else "undecided"

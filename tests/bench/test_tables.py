@@ -68,9 +68,9 @@ def test_best_competitor_is_the_fastest_exact_one():
 
 
 @pytest.mark.parametrize(
-    ("theirs", "word"), [([2.0, 2.2], "faster"), ([0.4, 0.5], "slower"), ([0.8, 1.3], "equal")]
+    ("theirs", "word"), [([2.0, 2.2], "faster"), ([0.4, 0.5], "slower"), ([0.8, 1.3], "undecided")]
 )
-def test_verdict_is_equal_where_the_interval_contains_1(theirs, word):
+def test_verdict_is_undecided_where_the_interval_contains_1(theirs, word):
     ratio, low, high = turns.ratio_of([[one] for one in theirs * 3], [[1.0]] * 6)
     assert ratio == pytest.approx(math.prod(theirs) ** 0.5)
     assert turns.verdict(low, high) == word
