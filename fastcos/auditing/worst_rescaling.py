@@ -65,7 +65,8 @@ class WorstRescaling(NamedTuple):
     error : float
         Standard error of it, over items; 0 if all items were counted.
     n_items : int
-        Items whose neighbours were counted. A sample was not used by the search.
+        Items whose neighbours were counted. The search did not use a sample; for linear maps, the
+        sample chose the best of its four.
     map : ndarray (d,) or (d, d), float64
         Of items: the diagonal of 1 / D, for ``items * map``, or G, for ``items @ map``.
     """
@@ -191,7 +192,7 @@ class MapSearch:
         for number, width in enumerate(_WIDTHS[:n]):
             starts[number] = np.diag(self._gradient(one, condition, width)) > 0
         weights, counts = self._climb(units, [condition] * n, starts, self._counts)
-        return self._result(condition, np.sqrt(weights[counts.argmax()]))
+        return self.count(np.sqrt(weights[counts.argmax()]), condition)
 
     @parallel.one_blas_thread()
     def worst_linear(self, rescaling: WorstRescaling) -> WorstRescaling:
@@ -202,7 +203,7 @@ class MapSearch:
             metric = found[-1].map @ found[-1].map.T
             values, basis = np.linalg.eigh(self._gradient(metric, condition, width))
             weights, _ = self._climb(units @ basis, [condition], values[None] > 0, _COUNTS // 2)
-            found.append(self._result(condition, basis * np.sqrt(weights[0])))
+            found.append(self.count(basis * np.sqrt(weights[0]), condition))
         return max(found, key=lambda one: one.replaced)
 
     @parallel.one_blas_thread()
@@ -218,15 +219,16 @@ class MapSearch:
         maps = np.sqrt(weights)
         if known.map.ndim == 2:
             maps = basis * maps[:, None, :]
-        return list(map(self._result, conditions, maps))
+        return list(map(self.count, maps, conditions))
 
     def random(self, condition: float) -> float:
         """Mean share that rescalings lose whose logarithms are uniform up to the condition's."""
         d = self._counted.units.shape[1]
         logs = self._generator.uniform(0, np.log(condition), (_RANDOM_MAPS, d))
-        return float(np.mean([self._result(condition, one).replaced for one in np.exp(logs)]))
+        return float(np.mean([self.count(one, condition).replaced for one in np.exp(logs)]))
 
-    def _result(self, condition: float, map_: Floats) -> WorstRescaling:
+    def count(self, map_: Floats, condition: float) -> WorstRescaling:
+        """What one map of this condition, (d,) or (d, d), replaces."""
         shares = self._counted.lost(map_, condition, self._n_threads) / self._k
         error = standard_error(shares, self._population)
         return WorstRescaling(condition, float(shares.mean()), error, len(shares), map_)
@@ -268,7 +270,8 @@ class MapSearch:
         """
         edges, k = self._searched, self._k
         units, x, y = edges.units, edges.rows, edges.neighbors
-        images, inverse = edges.images(metric)
+        images = units @ metric
+        inverse = _inverse(np.einsum("ij,ij->i", images, units))
         products = np.empty(y.shape)
         for r in range(y.shape[1]):
             products[:, r] = np.einsum("ij,ij->i", images[x], units[y[:, r]])
@@ -291,6 +294,12 @@ class MapSearch:
         crossed = units[x].T @ others
         found: Floats = (crossed + crossed.T) / 2 + (units * weights[:, None]).T @ units
         return found
+
+
+def _inverse(squares: Floats) -> Floats:
+    """1 over the lengths of these squares, 0 for zero rows."""
+    found: Floats = np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1)), 0)
+    return found
 
 
 class _Edges:
@@ -320,20 +329,18 @@ class _Edges:
         near: Integers = (gaps <= gap * np.log(condition)).sum(axis=1)
         return near
 
-    def images(self, metric: Floats) -> tuple[Floats, Floats]:
-        """The units times a metric (d,) or (d, d), and 1 / their length by it, 0 for zero rows."""
-        images = self.units * metric if metric.ndim == 1 else self.units @ metric
-        squares = np.einsum("ij,ij->i", images, self.units)
-        return images, np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1)), 0)
-
     def lost(self, map_: Floats, condition: float, n_threads: int | None) -> Integers:
-        """Edges of each row that listed items pass under a map of this condition."""
-        images, inverse = self.images(map_**2 if map_.ndim == 1 else map_ @ map_.T)
-        own = images[self.rows] * inverse[self.rows, None]
+        """Edges of each row that listed items pass under a map of this condition.
+
+        From the images: products by the metric GG' err by the square of the condition.
+        """
+        mapped = self.units * map_ if map_.ndim == 1 else self.units @ map_
+        inverse = _inverse(np.einsum("ij,ij->i", mapped, mapped))
+        own = mapped[self.rows] * inverse[self.rows, None]
         counts = parallel.unfilled(len(self.rows), np.int64)
         parallel.run(
             kernels.count_lost_by_row, parallel.row_blocks(len(self.rows), 64),
-            validation.read_only(own), validation.read_only(self.units),
+            validation.read_only(own), validation.read_only(mapped),
             validation.read_only(inverse), self.neighbors,
             validation.read_only(self.lengths(_PROVEN_GAP, condition)), self._k, counts,
             n_threads=n_threads,

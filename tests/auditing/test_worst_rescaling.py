@@ -5,7 +5,9 @@ import pytest
 
 import fastcos
 from fastcos.auditing import certified_neighbors, vertex_attack, worst_rescaling
-from tests.oracles.audit import neighbour_sets, random_map, vertices
+from fastcos.auditing.edges import as_edges
+from fastcos.auditing.worst_rescaling import MapSearch
+from tests.oracles.audit import neighbour_sets, random_map, random_rotation, vertices
 
 
 def lost(items, images, k):
@@ -39,6 +41,15 @@ def test_worst_rescaling_counts_all_that_pass(items, family, condition):
     found = worst_rescaling(items[:45], 5, condition, family=family, n_starts=2)
     images = items[:45] * found.map if family == "rescaling" else items[:45] @ found.map
     assert found.replaced == pytest.approx(lost(items[:45], images, 5), abs=1e-12)
+
+
+def test_a_map_along_an_axis_that_no_item_has_loses_nothing():
+    rng = np.random.default_rng(3)
+    axes, sizes = random_rotation(rng, 9), np.array([1e8, 1, 1, 1, 1, 1, 1, 1, 1])
+    items = rng.standard_normal((300, 8)) @ axes[1:]  # their images have the same cosines
+    sample, k, _ = as_edges(items, 5, 1e8, None)
+    search = MapSearch(sample, fastcos.SimilarityIndex().fit(items), k, rng)
+    assert search.count(axes.T * sizes, 1e8).replaced == 0
 
 
 def test_worst_rescaling_finds_the_worst_vertex(items):
