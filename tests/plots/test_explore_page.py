@@ -142,6 +142,41 @@ def test_address_keeps_the_state(browser, small, tmp_path):
     wait(browser, "return location.hash.startsWith('#a=-0.5&b=0&')")
 
 
+def test_address_keeps_a_small_strength_and_its_select(browser, tmp_path):
+    data = simulate_interactions(200, 40, random_state=5)
+    found = compare(
+        data.X, data.item_cluster, n_components=4, regularization=1e-3, measures=["cosine"],
+        grid=False,
+    )  # fmt: skip
+    # 1e-05 as Python writes it
+    load(browser, figure_page(found, data.X), tmp_path, "#lambda=1e-05&k=2")
+    assert browser.execute_script("return explore.state.lambda") == 1e-5
+    select = "return document.getElementById('lambda').selectedOptions[0]?.textContent"
+    assert browser.execute_script(select) == "1e-05"
+    wait(browser, "return location.hash.includes('&lambda=0.00001&')")
+
+
+def test_address_keeps_an_exact_condition_and_refuses_no_number(browser, given, tmp_path):
+    page = items_page(given[0], given[1], condition=1.234)
+    state = "return [explore.state.condition, explore.state.item, explore.state.a]"
+    first = order_of(page).tolist().index(0)
+    load(browser, page, tmp_path, "#condition=abc&item=abc&a=")
+    assert browser.execute_script(state) == [1.234, first, 0]
+    wait(browser, "return location.hash.includes('condition=1.234')")
+    load(browser, page, tmp_path, "#condition=1.2345&item=7&a=-9")
+    assert browser.execute_script(state) == [1.2345, order_of(page).tolist().index(7), -1]
+    certified = certified_neighbors(given[0][order_of(page)], 10, 1.2345, family="rescaling")
+    assert sum(browser.execute_script("return explore.certified()")) == certified.certified.sum()
+    check_silent(browser)
+
+
+def test_background_is_of_as_many_items_as_it_says(browser, tmp_path):
+    rows = np.random.default_rng(3).standard_normal((121, 3))
+    load(browser, items_page(rows), tmp_path)
+    wait(browser, "return document.getElementById('pad').dataset.ready === 'true'", 60)
+    assert "among 120 items" in text(browser, "background")
+
+
 def test_keyboard_moves_d_and_finds_items(browser, small, tmp_path):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys

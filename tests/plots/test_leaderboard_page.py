@@ -132,9 +132,11 @@ def test_address_keeps_the_state(browser, found, tmp_path):
     assert [state[key] for key in ("sort", "up", "all", "open", "item")] == [
         "gain", True, True, 3, 5,
     ]  # fmt: skip
-    wrong = "#sort=absent&open=9999&item=-1&up=x"
-    load(browser, written, tmp_path, wrong, ready="leaderboard")
-    assert browser.execute_script("return leaderboard.state.open") == -1
+    for absent in ("absent", "toString"):
+        wrong = f"#sort={absent}&open=9999&item=-1&up=x"
+        load(browser, written, tmp_path, wrong, ready="leaderboard")
+        assert browser.execute_script("return leaderboard.state.open") == -1
+        assert browser.execute_script("return leaderboard.state.sort") == "score"
     check_silent(browser)
 
 

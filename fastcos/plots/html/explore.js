@@ -20,9 +20,9 @@
   const N = data.names.length, WIDTH = data.width, NEIGHBOURS = Math.min(10, N - 1);
   const V = numbers(data.rows), LABELS = data.labels, GIVEN = data.given;
   const EVERY = [...data.names.keys()];
-  // the pad's background is of these, some 120 with a label
+  // the pad's background is of these, at most 120 with a label
   const KNOWN = EVERY.filter((i) => !LABELS || LABELS[i] >= 0);
-  const SAMPLE = KNOWN.filter((_, place) => place % Math.ceil(KNOWN.length / 120) === 0);
+  const SAMPLE = KNOWN.filter((_, place) => place * 120 % KNOWN.length < 120);
   // L with LL' the covariance of the users, WIDTH rows
   const USERS = data.root && numbers(data.root, Float64Array);
   // radii of the trained neighbours, NEIGHBOURS an item; infinite for never
@@ -375,21 +375,24 @@
   }
 
   function address() {
-    const parts = new URLSearchParams(inputs.map((input) => [input.dataset.key, input.value]));
+    const parts = new URLSearchParams(inputs.map(({ id, dataset }) => [dataset.key, state[id]]));
     parts.set("item", GIVEN[state.item]);
     if (state.unique) parts.set("eq", 2);
     return `#${parts}`;
   }
 
-  /* The inputs keep to their limits and options. */
+  /* The state keeps to the limits and options of the inputs, which show it in their steps. */
   function readAddress() {
     const parts = new URLSearchParams(location.hash.slice(1));
-    for (const input of inputs.filter(({ dataset }) => parts.has(dataset.key))) {
-      input.value = parts.get(input.dataset.key);
-      if (input.value) state[input.id] = Number(input.value);
+    for (const input of inputs) {
+      const { min = -Infinity, max = Infinity } = input;
+      const value = Math.max(min, Math.min(max, parseFloat(parts.get(input.dataset.key))));
+      input.value = value;
+      if (input.value && value >= min) state[input.id] = value;
     }
     state.unique = Boolean(model().unique) && parts.get("eq") === "2";
-    state.item = Math.max(GIVEN.indexOf(Number(parts.get("item") ?? GIVEN[state.item])), 0);
+    const item = GIVEN.indexOf(parseFloat(parts.get("item")));
+    if (item >= 0) state.item = item;
     settle();
   }
 
@@ -479,13 +482,12 @@
     });
     byId("search").addEventListener("change", search);
     byId("replay").addEventListener("click", () => play(stage < 0 ? 0 : -1));
-    addEventListener("hashchange", () => {
-      readAddress();
-      change({});
-    });
+    addEventListener("hashchange", () => { readAddress(); change({}); });
   }
 
   byId("names").append(...data.names.map((name) => make("option", { value: name })));
+  // Python writes 1e-05 where JavaScript writes 0.00001
+  for (const option of document.querySelectorAll("select option")) option.value = Number(option.value);
   play(-1);
   readAddress();
   listen();

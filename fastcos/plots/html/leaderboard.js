@@ -81,7 +81,7 @@
       const value = Math.floor(parseFloat(parts.get(key)));
       return value >= 0 && value < below ? value : usual;
     };
-    if (parts.get("sort") in ROWS[0].columns) state.sort = parts.get("sort");
+    if (Object.hasOwn(ROWS[0].columns, parts.get("sort"))) state.sort = parts.get("sort");
     state.up = whole("up", 2, 0) === 1;
     state.all = whole("all", 2, 0) === 1;
     state.open = whole("open", ROWS.length, -1);
@@ -99,10 +99,7 @@
   byId("item").append(...ITEMS.map((item, place) => make("option", { value: place }, nameOf(item))));
   byId("item").addEventListener("change", (event) => choose(Number(event.target.value)));
   chooseRows(byId("heat"), ITEMS.length, () => state.item, choose);
-  addEventListener("hashchange", () => {
-    readAddress();
-    refresh();
-  });
+  addEventListener("hashchange", () => { readAddress(); refresh(); });
   readAddress();
   refresh();
   window.leaderboard = { state, refresh, toggle, choose, shown: () => shown().map((i) => ROWS[i]) };
