@@ -458,18 +458,19 @@ def test_compare_vectors_refuses_wrong_arguments(arguments, message):
         compare_vectors(rows, **{"labels": labels, **arguments})
 
 
-@pytest.mark.parametrize(("n", "distinct"), [(3, 3), (4, 6), (10, 252)])
-def test_compare_refuses_labels_too_few_for_a_test(n, distinct):
+@pytest.mark.parametrize(("n", "outcomes"), [(3, 3), (4, 3), (10, 126), (12, 462)])
+def test_compare_refuses_labels_too_few_for_a_test(n, outcomes):
+    """Two labels of one size may be exchanged: 6 and 6 items have 924 permutations, 462 differ."""
     rows, few = blobs()[0], np.full(120, -1)
     X = np.abs(np.random.default_rng(0).standard_normal((200, 120)))
     few[:n] = np.arange(n) % 2
-    refused = f"labels must have at least 600 distinct permutations for a test, got {distinct} of"
-    with pytest.raises(ValueError, match=f"{refused} {n} items: label more items"):
+    refused = f"labels must have at least 600 permutations of different outcome .*, got {outcomes}"
+    with pytest.raises(ValueError, match=f"{refused} of {n} items: label more items"):
         compare_vectors(rows, np.where(few < 0, None, few), measures=["dot"])
     with pytest.raises(ValueError, match=refused):
         compare(X, np.where(few < 0, None, few), n_components=3, measures=["dot"])
-    few[:12] = np.arange(12) % 2  # 924
-    assert compare_vectors(rows, np.where(few < 0, None, few), measures=["dot"]).n_units == 12
+    few[:13] = np.arange(13) % 2  # 1716
+    assert compare_vectors(rows, np.where(few < 0, None, few), measures=["dot"]).n_units == 13
 
 
 def test_compare_refuses_wrong_preprocessing():
