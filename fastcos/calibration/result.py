@@ -415,5 +415,5 @@ class Calibration(PairDistribution):
 
 
 def _digits(score: float) -> str:
-    """A score with three decimals, and five where it would look like 1, as of duplicates."""
-    return f"{score:.5f}" if 0.9995 <= score < 1 else f"{score:.3f}"
+    """A score with three decimals; five, and never 1, where it would look like 1: of duplicates."""
+    return f"{min(score, 0.99999):.5f}" if 0.9995 <= score < 1 else f"{score:.3f}"

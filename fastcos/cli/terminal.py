@@ -86,11 +86,11 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
             count = f"{done:,} of {total:,}"
             bar.update(task.id, completed=done / max(1, total), count=count)
             before, now, left = done, time.monotonic(), task.time_remaining
-            if task.speed:
-                rate = task.speed * total
-                count += f", {rate:,.0f} a second" if rate >= 10 else f", {rate:.2g} a second"
             if bar.disable and done and now - printed >= SECONDS_PER_LINE:
                 printed = now
+                if task.speed:
+                    rate = task.speed * total
+                    count += f", {rate:,.0f} a second" if rate >= 10 else f", {rate:.2g} a second"
                 say(f"{name}: {count}" + ("" if left is None else f", about {left:,.0f} s left"))
 
         yield progress

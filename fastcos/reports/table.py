@@ -28,9 +28,10 @@ class Estimate(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A title, names of columns, and rows of values; more says what is left out.
+    """A title, names of columns, and rows of values, between two texts.
 
-    lead is the result in words, which a reader sees first.
+    lead is the result in words, which a reader sees first; more is what the rows alone do not say,
+    such as what is left out, or the verdict.
     """
 
     title: str

@@ -6,6 +6,7 @@ Every entry point for rows passes it. What has no single exact reading is refuse
 that helps. A library is recognised only if the caller has imported it; none is imported here.
 """
 
+import contextlib
 import sys
 from numbers import Real
 from typing import Any
@@ -168,12 +169,26 @@ def _as_numpy(name: str, values: Any) -> Array:
     try:
         return np.asarray(values)
     except ValueError:  # NumPy's message would not name the argument
-        lengths = np.array([len(one) if hasattr(one, "__len__") else 1 for one in values])
+        shapes: list[tuple[int, ...]] = []
+        with contextlib.suppress(TypeError, ValueError, RuntimeError, AttributeError):
+            shapes = [np.shape(one) for one in values]
     except (TypeError, RuntimeError, AttributeError) as error:  # such as an array of a GPU
         what = f"{type(values).__module__}.{type(values).__qualname__}"
         raise TypeError(f"{name} must be an array of numbers, got {what}: {error}") from None
-    _one_length(name, lengths)
+    _check_shapes(name, shapes)
     raise ValueError(f"{name} must have rows of one length, got rows that differ")
+
+
+def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
+    """Refuse the first row of another shape than row 0."""
+    if all(len(shape) == 1 for shape in shapes):
+        _one_length(name, np.array(shapes).ravel())
+    for row, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ValueError(
+                f"{name} must have rows of one shape, got {shapes[0]} in row 0 and {shape} in row "
+                f"{row}"
+            )
 
 
 def _one_length(name: str, lengths: Array) -> int:
@@ -198,7 +213,7 @@ def _from_objects(name: str, array: Array) -> Array:
                     f"{name} must hold vectors of numbers, got {type(one).__name__} in row {row}"
                 )
         rows = [as_array(f"{name}[{row}]", one) for row, one in enumerate(array)]
-        _one_length(name, np.array([one.size for one in rows]))
+        _check_shapes(name, [one.shape for one in rows])
         return np.stack(rows)
     for one in array.flat:
         if not isinstance(one, Real):

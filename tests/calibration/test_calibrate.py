@@ -334,6 +334,14 @@ def test_thresholds_keep_their_promise_on_few_tied_rows(measure, scale):
     assert found.verdict
 
 
+def test_no_threshold_is_rounded_to_1():
+    copies = np.repeat(np.random.default_rng(0).standard_normal((300, 8))[:40], 6, axis=0)
+    found = calibrate(copies + 0.01 * np.random.default_rng(1).standard_normal(copies.shape))
+    assert 0.999995 < found.threshold(1e-4) < 1
+    cells = {row[0]: row[1:3] for row in found.thresholds().tables[0].rows}
+    assert cells["0.0001"] == ["0.99999", "0.99999 .. 0.99999"]
+
+
 def test_thresholds_that_duplicates_make_unreachable_say_so(tmp_path):
     rows = np.random.default_rng(0).standard_normal((400, 8))
     rows[:40] = rows[0]  # 40 x 39 of 400 x 399 pairs have the largest score: 0.98 %

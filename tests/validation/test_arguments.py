@@ -252,6 +252,32 @@ def test_as_rows_refuses_wrong_shapes_and_values(X, message):
         validation.as_rows("X", X)
 
 
+class Unreadable:
+    def __array__(self, *types, **options):
+        raise ValueError("of two readings")
+
+
+def objects(*rows):
+    return np.fromiter(rows, object, len(rows))
+
+
+@pytest.mark.parametrize(
+    ("X", "end"),
+    [
+        ([np.array(1.0), [1, 2]], "shape, got () in row 0 and (2,) in row 1"),
+        (["ab", [1, 2]], "shape, got () in row 0 and (2,) in row 1"),
+        (objects(np.ones((2, 2)), np.ones(4)), "shape, got (2, 2) in row 0 and (4,) in row 1"),
+        (objects([[1, 2, 3]], [1, 2, 3]), "shape, got (1, 3) in row 0 and (3,) in row 1"),
+        (objects([1, 2], [3, 4], [5]), "length, got 2 numbers in row 0 and 1 in row 2"),
+        ([[1, [2]], [3]], "length, got rows that differ"),
+        (Unreadable(), "length, got rows that differ"),
+    ],
+)
+def test_as_rows_refuses_rows_that_differ(X, end):
+    with pytest.raises(ValueError, match=f"^X must have rows of one {re.escape(end)}$"):
+        validation.as_rows("X", X)
+
+
 @pytest.mark.parametrize(
     ("X", "message"),
     [
