@@ -240,7 +240,7 @@ def _study_variants(
         "invariant_baselines": tuple(map(score, variants.invariant_baselines(own, users))),
         "effective_rank": metrics.effective_rank(np.diag(variants.singular_values(own.second))),
         "isoscore": (metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
-        "largest_share": float(lengths[0] ** 2 / total) if total > 0 else 0.0,
+        "first_axis_share": float(lengths[0] ** 2 / total) if total > 0 else None,
     }
 
 

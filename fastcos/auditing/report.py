@@ -72,8 +72,8 @@ class Audit(Record):
     mean_cosine, effective_rank : float
     isoscore : float or None
         None for one dimension.
-    largest_share : float
-        Share of the variance along the first principal axis.
+    first_axis_share : float or None
+        Share of the variance along the first principal axis. None if all items are equal.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class Audit(Record):
     mean_cosine: float
     effective_rank: float
     isoscore: float | None
-    largest_share: float
+    first_axis_share: float | None
 
     @property
     def at_condition(self) -> RobustnessPoint:
@@ -287,7 +287,7 @@ class Audit(Record):
             "mean cosine of all pairs": self.mean_cosine,
             f"effective rank, of {self.n_dimensions}": self.effective_rank,
             "IsoScore (1 is isotropic)": self.isoscore,
-            "variance along the first principal axis": self.largest_share,
+            "variance along the first principal axis": self.first_axis_share,
             "hubness (skewness of N_k)": self.hubness.skewness,
             "share of items in no list": self.hubness.antihub_share,
         }

@@ -55,7 +55,7 @@ def test_report_equals_its_parts():
     assert report.effective_rank == pytest.approx(metrics.effective_rank(items), rel=1e-9)
     assert report.isoscore == pytest.approx(metrics.isoscore(items), rel=1e-9)
     variances = np.linalg.eigvalsh(np.cov(items.T))
-    assert report.largest_share == pytest.approx(variances[-1] / variances.sum())
+    assert report.first_axis_share == pytest.approx(variances[-1] / variances.sum())
     assert report.given.auc == pytest.approx(metrics.pair_auc(items, labels).value, abs=1e-4)
     assert (report.given.jaccard, report.given.overlap) == (1, pytest.approx(1))
     assert report.given.rsa == pytest.approx(1)
@@ -149,6 +149,12 @@ def test_audit_takes_one_dimension_and_few_items():
     report = audit(rng.standard_normal((30, 1)), k=3)
     assert (report.sensitivity, report.isoscore) == (0, None)
     assert audit(rng.standard_normal((4, 3)), k=3).robustness[-1].certified == 1
+
+
+def test_equal_items_have_no_first_axis():
+    report = audit(np.tile(np.random.default_rng(13).standard_normal(3), (30, 1)), k=3)
+    assert report.first_axis_share is None
+    assert report.statistics()["variance along the first principal axis"] is None
 
 
 def test_identical_users_have_no_query_metric():
