@@ -142,6 +142,16 @@ def test_address_keeps_the_state(browser, small, tmp_path):
     wait(browser, "return location.hash.startsWith('#a=-0.5&b=0&')")
 
 
+def test_figure_page_without_labels_says_what_its_background_is(browser, small, tmp_path):
+    found = compare(small[1], n_components=4, measures=["cosine"], grid=False)
+    load(browser, figure_page(found, small[1]), tmp_path)
+    wait(browser, "return document.getElementById('pad').dataset.ready === 'true'", 60)
+    background = text(browser, "background")
+    assert "overlap with the neighbours under D = I among 90 items" in background
+    caption = "return document.querySelector('.heat p').textContent"
+    assert "all pairs of items, by descending pop" in browser.execute_script(caption)
+
+
 def test_address_keeps_a_small_strength_and_its_select(browser, tmp_path):
     data = simulate_interactions(200, 40, random_state=5)
     found = compare(
@@ -386,6 +396,38 @@ def test_items_page_says_what_it_leaves_out():
     wide = np.ones((300, 1000))
     with pytest.raises(ValueError, match="rows must be 2 to 280 items of this width, got 285"):
         items_page(wide, rows=range(285))
+
+
+@pytest.mark.slow
+def test_wide_items_page_is_small_and_has_the_query_metric(browser, tmp_path):
+    rng = np.random.default_rng(6)
+    items = rng.standard_normal((2000, 768)).astype(np.float32)
+    users = (rng.standard_normal((900, 768)) * np.linspace(0.1, 3, 768)).astype(np.float32)
+    page = items_page(items, users)
+    assert "The 182 first of 2,000 items" in page
+    assert len(page.encode()) < 2_500_000
+    load(browser, page, tmp_path)
+    order = order_of(page)
+    rows = items[order].astype(np.float64)
+    covariance = np.cov(users.astype(np.float64), rowvar=False, bias=True)
+    products = rows @ covariance @ rows.T
+    norms = np.sqrt(np.diag(products))
+    cosines = products / np.outer(norms, norms)
+    np.fill_diagonal(cosines, -2)
+    for item in (0, 90, 181):
+        found = browser.execute_script("return explore.query(arguments[0])", item)
+        assert [j for j, _ in found] == np.argsort(-cosines[item])[:10].tolist()
+        np.testing.assert_allclose(
+            [c for _, c in found], np.sort(cosines[item])[:-11:-1], atol=1e-5
+        )
+    check_silent(browser)
+
+
+@pytest.mark.parametrize(("d", "most"), [(64, 2000), (256, 837), (384, 364), (768, 182)])
+def test_items_and_users_of_a_page_by_their_width(d, most):
+    rows = np.random.default_rng(7).standard_normal((2001, d)).astype(np.float32)
+    with pytest.raises(ValueError, match=f"rows must be 2 to {most} items of this width"):
+        items_page(rows, rows, rows=range(most + 1))
 
 
 @pytest.mark.slow

@@ -23,8 +23,8 @@
   // the pad's background is of these, at most 120 with a label
   const KNOWN = EVERY.filter((i) => !LABELS || LABELS[i] >= 0);
   const SAMPLE = KNOWN.filter((_, place) => place * 120 % KNOWN.length < 120);
-  // L with LL' the covariance of the users, WIDTH rows
-  const USERS = data.root && numbers(data.root, Float64Array);
+  // L with LL' the covariance of the users, as far as these rows see it; WIDTH rows
+  const USERS = data.root && numbers(data.root);
   // radii of the trained neighbours, NEIGHBOURS an item; infinite for never
   const CERTIFIED = data.certified && numbers(data.certified, Float64Array);
   const ATTACKED = data.certified && numbers(data.attacked, Float64Array);

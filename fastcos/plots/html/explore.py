@@ -43,7 +43,7 @@ _SENTENCES = {
     "eq2": "Eq. 2 regularises both factors: its solution is unique. It is another model, marked "
     "at the nearest D.",
 }
-# most items of a page, and most numbers of their rows: 1.5 MB of its 2.5
+# most items of a page, and most numbers of their rows and of the users' root: 1.5 MB of its 2.5
 _MOST_ITEMS = 2000
 _MOST_NUMBERS = 280_000
 # multiply-adds of one heat map: 1,000 x 1,000 cosines of 50 columns, 30 ms on a core of 2024
@@ -73,7 +73,6 @@ _METHOD = (
 _FIGURE_DATA = {
     "own": 0.5,
     "symbols": ["S", "Σ"],
-    "background": "AUC",
     "replay": "Replay the paper",
     "fixedNote": "Both are computed here from the factors A D and B D⁻¹. The loss is that of "
     "Eq. 1; predictions are the three highest of X A B'.",
@@ -173,11 +172,12 @@ def figure_page(
         ],
         "sigma": sigma.tolist(),
         "total": float(np.square(X.data, dtype=np.float64).sum()),
-        "root": encoded(_root_of_users(sigma, components @ column_stats.means(X), n), "<f8"),
+        "root": encoded(_root_of_users(sigma, components @ column_stats.means(X), n)),
         "examples": [(components @ X[[user]].toarray()[0]).tolist() for user in examples],
         "exampleNames": [f"user {user}" for user in examples],
         "named": named,
         **_FIGURE_DATA,
+        "background": "overlap with the neighbours under D = I" if labels is None else "AUC",
         "rest": _REST,
     }  # fmt: skip
     summary = (
@@ -188,7 +188,8 @@ def figure_page(
     texts = {
         **_FIGURE_TEXTS,
         "summary": summary,
-        "map_caption": f"Cosines of {_pairs(stride)}, by label, then by descending popularity.",
+        "map_caption": f"Cosines of {_pairs(stride)}, {'' if labels is None else 'by label, then '}"
+        "by descending popularity.",
         **_controls(_FIGURE_PAD, named),
         **_without(model=False, labels=labels is None, users=False, condition=True),
         "ranks": _options(ranks),
@@ -317,7 +318,7 @@ def items_page(
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
     if popularity is not None:
         popularity = validation.as_vector("popularity", popularity, p)
-    most = max(2, min(_MOST_ITEMS, _MOST_NUMBERS // d))
+    most = _most_items(d, users is not None)
     shown, note = _shown_items(p, most, popularity, rows)
     first = int(shown[0])
     if codes is not None:
@@ -345,7 +346,7 @@ def items_page(
         "rows": encoded(chosen),
         "models": [{"lambda": None, "axes": axes}],
         **_certificates(chosen, min(_K, len(shown) - 1), condition, far),
-        **_of_users(users),
+        **_of_users(users, chosen),
         "background": "overlap with the trained neighbours" if codes is None else "AUC",
         "named": named,
         **_ITEMS_DATA,
@@ -382,6 +383,12 @@ def _shown_items(p: int, most: int, popularity: Any, rows: Any) -> tuple[Integer
     return order[:most], left
 
 
+def _most_items(d: int, users: bool) -> int:
+    """Items of a page by their width; the users' root has d x min(d, items) numbers."""
+    fit = max(_MOST_NUMBERS // d - d, _MOST_NUMBERS // (2 * d)) if users else _MOST_NUMBERS // d
+    return max(2, min(_MOST_ITEMS, fit))
+
+
 def _stride(n: int, width: int) -> int:
     """Every how many of n items of a width the heat map draws one."""
     return math.ceil(n / math.sqrt(2 * _MAP_WORK / width))
@@ -402,19 +409,27 @@ def _certificates(rows: Any, k: int, condition: float, far: float) -> dict[str, 
     }
 
 
-def _of_users(users: Any) -> dict[str, Any]:
-    """Example users, and a root of the covariance of all."""
+def _of_users(users: Any, items: Any) -> dict[str, Any]:
+    """Example users, and a root of the covariance of all.
+
+    With fewer items than columns the covariance is that in the span of the items: its products
+    with them are the same, and its root is as narrow as there are items.
+    """
     if users is None:
         return {"examples": [], "exampleNames": [], "root": None, "fixedNote": _WITHOUT_USERS}
     n = len(users)
     places = sorted({(n * i) // (_N_EXAMPLES + 1) for i in range(1, _N_EXAMPLES + 1)})
     examples = memmap.take_rows("users", users, np.array(places)).astype(np.float64)
+    root = query_metric(users).factor
+    if len(items) < root.shape[1]:
+        span = np.linalg.qr(items.T.astype(np.float64))[0]
+        root = span @ np.linalg.qr(root.T @ span, mode="r").T
     return {
         "examples": examples.tolist(),
         "exampleNames": [f"user {place}" for place in places],
         "fixedNote": "Predictions are dot products, computed here from the users D and the items "
         "D⁻¹.",
-        "root": encoded(query_metric(users).factor, "<f8"),
+        "root": encoded(root),
     }
 
 
