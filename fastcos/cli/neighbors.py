@@ -4,13 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import scipy.sparse as sp
-
 from fastcos import io, validation
 from fastcos.cli import ground_truth, lists, options
 from fastcos.cli.model_folder import is_model_folder, read_model_folder
 from fastcos.cli.terminal import progress_bar, say
+from fastcos.linalg.csr import one_per_row
 from fastcos.storage import OccupiedError
 
 if TYPE_CHECKING:
@@ -101,8 +99,7 @@ def run(given: argparse.Namespace) -> int:
     if given.show:
         rows = [lists.position_of("--show", one, query_ids) for one in given.show]
         if own:  # an item does not find itself
-            cells = np.ones(len(rows)), (np.arange(len(rows)), rows)
-            wanted["exclude"] = sp.csr_array(cells, shape=(len(rows), len(items)))
+            wanted["exclude"] = one_per_row(rows, len(items))
         queries, query_ids = (items if own else queries)[rows], query_ids[rows]
     left, right = (items, None) if queries is None else (queries, items)
     try:

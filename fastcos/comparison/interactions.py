@@ -234,8 +234,9 @@ def compare(
         task, seen = LabelTask(codes, popularity > 0, sampling, ranked, names=names_of_labels), X
     examples = choose_examples(codes, popularity, n_examples) if n_examples else None
     candidates, left_out = _candidates(
-        measures, fitted, named, X, preprocessings, with_users=codes is None, chosen=chosen
-    )
+        measures, fitted, named, X, preprocessings,
+        with_users=codes is None, with_columns=not chosen,
+    )  # fmt: skip
     works = list(dict.fromkeys(map(representative, candidates)))
     total, done = len(named) + len(on_grid) + len(works), itertools.count()
 
@@ -303,7 +304,7 @@ def _candidates(
     preprocessings: Sequence[str],
     *,
     with_users: bool,
-    chosen: bool,
+    with_columns: bool,
 ) -> tuple[list[Candidate], dict[str, str]]:
     """The measures under every rescaling, without a model, and after every preprocessing.
 
@@ -313,7 +314,7 @@ def _candidates(
     embeddings = ModelEmbeddings(fitted, named, X)(names[0])
     selected, left_out = select_candidates(measures, embeddings, with_users=with_users)
     of_models = under_rescalings(selected, names)
-    of_columns = [] if chosen else [Candidate(name, NO_MODEL) for name in OF_COLUMNS]
+    of_columns = [Candidate(name, NO_MODEL) for name in OF_COLUMNS] if with_columns else []
     if of_columns and X.shape[0] * X.shape[1] > MOST_ENTRIES:
         of_columns = []
         left_out["cosine with no model"] = f"at most {MOST_ENTRIES:,} entries of X"

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from fastcos import parallel, validation
 from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
 from fastcos.kernels import knn_vote
+from fastcos.linalg.csr import one_per_row
 from fastcos.neighbors.results import Neighbors
 from fastcos.neighbors.search import top_k
 from fastcos.validation import Floats, Integers
@@ -48,7 +49,7 @@ def recommend(
     n_votes = min(N_VOTES, n - 1)
     if candidate.compares_users:
         lists = top_k(
-            rows[users], rows, n_votes, measure=measure, exclude=themselves(users, n)
+            rows[users], rows, n_votes, measure=measure, exclude=one_per_row(users, n)
         ).indices
         return _elected(
             knn_vote.recommend_by_users, len(users), k, validation.read_only(users),
@@ -60,7 +61,7 @@ def recommend(
     else:
         lists = np.zeros((n, n_votes), np.int64)
         lists[voters] = top_k(
-            rows[voters], rows, n_votes, measure=measure, exclude=themselves(voters, n)
+            rows[voters], rows, n_votes, measure=measure, exclude=one_per_row(voters, n)
         ).indices
     return _elected(
         knn_vote.recommend_by_items, len(users), k, *_row_starts_and_items(seen), *_votes(lists)
@@ -72,12 +73,6 @@ def _elected(kernel: Any, n: int, k: int, *arguments: Any) -> Neighbors:
     best = parallel.unfilled((n, k), np.int64)
     parallel.run(kernel, parallel.row_blocks(n, 32), *arguments, best)
     return Neighbors(best, np.full((n, k), np.nan, np.float32))
-
-
-def themselves(rows: Integers, n: int) -> sp.csr_array:
-    """Each of these rows excluded from its own neighbours, as the argument exclude of top_k."""
-    m = len(rows)
-    return sp.csr_array((np.ones(m), rows, np.arange(m + 1)), shape=(m, n))
 
 
 def _row_starts_and_items(X: sp.csr_array) -> tuple[Integers, Any]:

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from fastcos import metrics
 from fastcos.comparison.models import ModelVariant
-from fastcos.comparison.recommending import themselves
 from fastcos.comparison.result import Items, Lists, RescalingScores
 from fastcos.comparison.runner import Executor
+from fastcos.linalg.csr import one_per_row
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.models.linear_mf import LinearMF
 from fastcos.neighbors.search import top_k
@@ -110,7 +110,7 @@ class RescalingEvaluator:
     def _neighbors(self, items: Items) -> Lists:
         if self._sampled is None:
             return top_k(items, k=self._k).indices
-        own = themselves(self._sampled, len(items))
+        own = one_per_row(self._sampled, len(items))
         return top_k(items[self._sampled], items, self._k, exclude=own).indices
 
     def _overlap(self, lists: Lists) -> dict[str, Any]:

@@ -84,6 +84,14 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
     return clean
 
 
+def one_per_row(columns: Any, n_columns: int) -> sp.csr_array:
+    """Return the matrix with a one in row i at columns[i], to exclude an item for each query."""
+    import scipy.sparse as sp
+
+    n = len(columns)
+    return sp.csr_array((np.ones(n), columns, np.arange(n + 1)), shape=(n, n_columns))
+
+
 def csr_arrays(X: sp.csr_array) -> CSRArrays:
     """Return the three arrays of what as_interactions returned, as kernels take them."""
     return CSRArrays(
