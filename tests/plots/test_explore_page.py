@@ -398,6 +398,15 @@ def test_items_page_says_what_it_leaves_out():
         items_page(wide, rows=range(285))
 
 
+@pytest.mark.parametrize("scale", [1e-60, 1e60])
+def test_query_metric_of_users_whose_squares_leave_float32(browser, given, tmp_path, scale):
+    items, users, _ = given
+    load(browser, items_page(items, users.astype(np.float64) * scale), tmp_path)
+    by_metric = top_k(query_metric(users).transform(items), k=10)
+    found = browser.execute_script("return explore.query(45)")
+    np.testing.assert_allclose([c for _, c in found], by_metric.scores[45], atol=1e-5)
+
+
 @pytest.mark.slow
 def test_wide_items_page_is_small_and_has_the_query_metric(browser, tmp_path):
     rng = np.random.default_rng(6)
