@@ -1,6 +1,8 @@
 """The page of a leaderboard, in a real browser: its rows and neighbours are Python's."""
 
 import json
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -194,6 +196,24 @@ def test_page_leaves_out_rows_and_says_so():
     assert len(page.encode()) < 2_500_000
     block = json.loads(page.split('id="data">')[1].split("</script>")[0])
     assert block["rows"][block["baseline"]]["columns"]["measure"] == "cosine"
+
+
+def test_axis_is_of_the_rows_shown_first_and_clips_the_others(found):
+    board = found[1].leaderboard
+    first = {row.candidate for row in board.best_per_measure()} | {board.baseline}
+    assert "half a dot" not in leaderboard_page(replace(
+        board, rows=[row for row in board.rows if row.candidate in first]
+    ))  # fmt: skip
+    bad = board.rows[-1]
+    assert bad.candidate not in first
+    bad = bad._replace(score=type(bad.score)(-50.0, -60.0, -40.0))
+    page = leaderboard_page(replace(board, rows=[*board.rows[:-1], bad]))
+    assert "half a dot: beyond the axis" in page
+    drawn = re.findall(r'class="range" d="M([\d.]+) 10H([\d.]+)"/><circle cx="([\d.]+)"', page)
+    places = np.array(drawn, dtype=float)
+    assert places[-1].tolist() == [0, 0, 0]
+    shown = places[[row.candidate in first for row in board.rows]]
+    assert (shown.min(), shown.max()) == (4, 196)
 
 
 def test_examples_are_popular_items_of_each_label(found):

@@ -77,8 +77,11 @@ def leaderboard_page(
     fields = item_fields(used, names, labels)
     tests, chance = leaderboard.chance_level, leaderboard.chance_level.get(leaderboard.score)
     columns = ("measure", "score", "gain", *leaderboard.rows[0].other_scores)
-    ends = [end for row in shown for end in row.score] + ([] if chance is None else [chance])
+    # of the rows that are shown first: one bad D would squeeze them
+    ends = [end for row in shown if row.candidate in best for end in row.score]
+    ends += [] if chance is None else [chance]
     axis = _Axis(min(ends), max(ends), leaderboard.rows[0].score.value, chance)
+    beyond = any(not axis.least <= row.score.value <= axis.most for row in shown)
     data = {
         "baseline": rows.index(leaderboard.baseline),
         "rows": [_row(row, leaderboard, row.candidate in best, place) for row in shown],
@@ -98,6 +101,7 @@ def leaderboard_page(
         ),
         "key": "Dots are scores, lines their 95 % intervals"
         + ("; dotted: chance level" if chance is not None else "")
+        + ("; half a dot: beyond the axis" if beyond else "")
         + ". Coloured: indistinguishable from the best, which is recommended."
         + (f" The page leaves out the {left:,} lowest candidates." if left > 0 else ""),
         "more": joined(folded(section, draw) for section in sections),
@@ -222,7 +226,8 @@ class _Axis(NamedTuple):
         """The interval of a score, with the chance level and the best score behind it."""
 
         def place(value: float) -> str:
-            return f"{4 + 192 * (value - self.least) / ((self.most - self.least) or 1.0):.1f}"
+            share = (value - self.least) / ((self.most - self.least) or 1.0)
+            return f"{min(max(4 + 192 * share, 0), 200):.1f}"
 
         shapes = [
             f'<path class="{name}" d="M{place(value)} 0V20"/>'
