@@ -35,6 +35,7 @@ input: a folder of fastcos fit or export, or
 {options.VECTOR_FORMATS}"""
 # rows drawn from each side by default: 400 million pairs, half a minute
 SAMPLE = 20_000
+FOLDER = "calibration"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,11 +72,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="probabilities by isotonic or platt (default isotonic), for --labelled",
     )
     parser.add_argument("--names", metavar="FILE", help="table of item ids and names")
-    parser.add_argument("--only", metavar="FILE", help="text with the ids of the items to use")
+    parser.add_argument(
+        "--only", metavar="FILE", help="text with the ids of the items to use, one a line"
+    )
     parser.add_argument("--model-name", metavar="NAME", help="of the model, kept with the result")
     parser.add_argument("--model-version", metavar="V", help="of the model, kept with the result")
     options.add_vectors(parser)
-    options.add_output(parser, "calibration")
+    options.add_output(parser, FOLDER)
     options.add_common(parser)
 
 
@@ -97,10 +100,10 @@ def run(given: argparse.Namespace) -> int:
     for note in model.notes:
         say(note)
     if given.only is not None:
-        model = _with_only(model, Path(given.only).read_text("utf8").split())
+        model = _with_only(model, options.read_ids(given.only))
     queries = query_ids = None
     if given.queries is not None:
-        queries, query_ids = options.read_vectors(given.queries, given)
+        queries, query_ids = options.read_vectors(given.queries, given, shared=True)
     names = model.ids if given.names is None else io.read_names(given.names, model.ids)
     labelled = None if given.labelled is None else _labelled(given, model, measure)
     with progress_bar("scoring pairs") as progress:
@@ -150,6 +153,8 @@ def run(given: argparse.Namespace) -> int:
 
 def _with_only(model: io.Factors, texts: list[str]) -> io.Factors:
     """Leave out the items whose ids are not among the texts of --only."""
+    if len(texts) < 2:
+        raise ValueError(f"--only must hold at least 2 ids, got {len(texts)}")
     rows = positions_in(model.ids, np.array(texts, np.str_))
     if (rows < 0).any():
         raise ValueError(f"--only must hold ids of the items, got {texts[int(rows.argmin())]!r}")
@@ -173,7 +178,7 @@ def _next_commands(
     calibration: "Calibration", given: argparse.Namespace
 ) -> list[tuple[list[str], str]]:
     """The command that uses the threshold, or what to do where no score has the rate."""
-    columns = options.words_of(given, "vector_column", "id_column", "ids")
+    columns = options.words_of(given, "vector_column", "id_column", "ids", "names")
     if given.measure != "cosine":
         columns += options.words_of(given, "measure")
     queries, rate = options.words_of(given, "queries"), ["--fpr", f"{given.fpr:g}"]
@@ -184,7 +189,11 @@ def _next_commands(
     if given.only is not None or given.measure != "cosine":
         return []  # no copies are left, or another score than 1 is theirs
     kept = ["fastcos", "index", "duplicates", given.items, *columns, "--min-score", "0.9999"]
+    defaults = {"out": FOLDER, "sample": SAMPLE, "method": "isotonic", "seed": 0}
+    changed = [name for name, default in defaults.items() if getattr(given, name) != default]
+    names = ("score", "condition", "labelled", "model_name", "model_version", *changed)
     again = ["fastcos", "calibrate", given.items, *columns, *queries, "--only", "kept.txt", *rate]
+    again += options.words_of(given, *names)
     return [([*kept, "--kept", "kept.txt"], "finds the copies"), (again, "without them")]
 
 

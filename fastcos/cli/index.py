@@ -124,7 +124,7 @@ def _remove(given: argparse.Namespace) -> int:
         raise ValueError(
             "ID or --ids must be given, and not both, got " + ("both" if given.gone else "none")
         )
-    texts = given.gone or Path(given.ids).read_text("utf8").split()
+    texts = given.gone or options.read_ids(given.ids)
     index = _open(given.index)
     index.remove(_typed(index, texts))
     index.save(given.index)
@@ -149,7 +149,9 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         help="table of user,item pairs, such as what was bought: a query finds no item that a line "
         "with its id names",
     )
-    parser.add_argument("--only", metavar="FILE", help="text with the ids that may be found")
+    parser.add_argument(
+        "--only", metavar="FILE", help="text with the ids that may be found, one a line"
+    )
     options.add_vectors(parser)
     _add_model(parser)
     lists.add_lists(parser)
@@ -161,11 +163,14 @@ def _search(given: argparse.Namespace) -> int:
 
     options.apply_common(given)
     out = lists.as_output(given.out)
+    options.refuse(given, "for an index, which has its own", "ids")
+    if given.queries is None:
+        options.refuse(given, "without --queries", "vector_column", "id_column")
     index = _open(given.index, given.model)
     ids = index.ids
     wanted: dict[str, Any] = {"k": given.k, "min_score": given.min_score}
     if given.only is not None:
-        wanted["allowed_ids"] = _typed(index, Path(given.only).read_text("utf8").split())
+        wanted["allowed_ids"] = _typed(index, options.read_ids(given.only))
     columns = ("item" if given.queries is None else "query", "neighbor")
     if given.queries is None:
         query_ids = ids

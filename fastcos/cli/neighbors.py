@@ -155,6 +155,6 @@ def _queries(given: argparse.Namespace, items: Any, ids: Any) -> tuple[Any, Any]
     """Return the queries and their ids; None for the items themselves."""
     if given.queries is None:
         return None, ids
-    found = options.read_vectors(given.queries, given)
+    found = options.read_vectors(given.queries, given, shared=True)
     validation.check_same_width("--queries", found.vectors, "items", items)
     return found

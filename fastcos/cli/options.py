@@ -147,13 +147,22 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
     )
 
 
-def read_vectors(path: str, given: argparse.Namespace) -> "Vectors":
-    """Read a file of vectors, by the columns that were given; queries in .npy have none."""
+def read_vectors(path: str, given: argparse.Namespace, shared: bool = False) -> "Vectors":
+    """Read a file of vectors, by the columns that were given.
+
+    shared: the columns are also those of the items, and need not mean anything for .npy.
+    """
     from fastcos.io import read_vectors
 
-    if path == given.queries and Path(path).suffix == ".npy":
+    if shared and Path(path).suffix == ".npy":
         return read_vectors(path)
     return read_vectors(path, vector_column=given.vector_column, id_column=given.id_column)
+
+
+def read_ids(path: str) -> list[str]:
+    """Return the ids in a text with one a line, each once; an empty line is none."""
+    lines = map(str.strip, Path(path).read_text("utf8").split("\n"))
+    return list(dict.fromkeys(filter(None, lines)))
 
 
 def refuse(given: argparse.Namespace, why: str, *names: str) -> None:
@@ -317,12 +326,15 @@ def as_rescaling(text: str) -> "str | Rescaling":
     """Return the rescaling of exponents A,B, or the name that is given."""
     from fastcos.rescaling import Rescaling, rescalings
 
+    names = [one.name for one in rescalings()]
+    if text in names:
+        return text
     exponents = text.split(",")
-    if len(exponents) == 1:
-        names = [one.name for one in rescalings()]
-        return validation.as_choice("--rescaling", text, ["A,B", *names])
     if len(exponents) != 2:
-        raise ValueError(f"--rescaling must be two exponents A,B, got {text!r}")
+        raise ValueError(
+            f"--rescaling must be two exponents, such as 0.5,1, or one of {', '.join(names)}, got "
+            f"{text!r}{validation.did_you_mean(text, names)}"
+        )
     numbers = (validation.as_number("--rescaling", one) for one in exponents)
     return Rescaling(*(validation.as_real("--rescaling", number) for number in numbers))
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,23 +40,28 @@ def test_calibrate_prints_and_writes_the_same_result(files, capsys):
 def test_commands_after_copies_calibrate_what_is_kept(files, capsys, monkeypatch):
     monkeypatch.chdir(files)
     rows = np.load("items.npy")
-    np.savez("copies.npz", vectors=np.repeat(rows, 3, axis=0), more=rows)
-    words = ["copies.npz", "--vector-column", "vectors", "--fpr", "0.001"]
-    assert main(["calibrate", *words]) == 0
+    ids = [f"film {number}" for number in range(360)]
+    np.savez("copies.npz", vectors=np.repeat(rows, 3, axis=0), more=rows, ids=ids)
+    Path("names.csv").write_text("item,name\n" + "".join(f"{one},the {one}\n" for one in ids))
+    words = ["copies.npz", "--vector-column", "vectors", "--names", "names.csv", "--fpr", "0.001"]
+    own = ["--score", "0.7", "--out", "first", "--sample", "0", "--seed", "3"]
+    assert main(["calibrate", *words, *own]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("No threshold has a rate of 0.001: ")
+    assert printed.splitlines()[1].startswith("No threshold has a rate of 0.001: ")
     lines = printed.partition("next:\n")[2].splitlines()
     commands = [shlex.split(line.partition("  # ")[0])[1:] for line in lines]
     assert len(commands) == 2
     for command in commands:
         assert main(command) == 0
-    kept = np.loadtxt("kept.txt", dtype=int)
-    assert kept.tolist() == list(range(0, 360, 3))
-    calibrated = Calibration.load("calibration/calibration.json")
+    assert Path("kept.txt").read_text().splitlines() == ids[::3]
+    calibrated = Calibration.load("first/calibration.json")
     assert calibrated.threshold(0.01) == calibrate(rows).threshold(0.01)
+    assert "0.7" in commands[1]
+    assert commands[1][-6:] == own[2:]
+    assert not Path("calibration").exists()
     # and the search after it has the same items, by the same column
     after = capsys.readouterr().out.partition("next:\n")[2]
-    assert "neighbors copies.npz --vector-column vectors --calibration" in after
+    assert "copies.npz --vector-column vectors --names names.csv --calibration first/" in after
 
 
 def test_only_refuses_ids_of_no_item(files, capsys):
@@ -63,6 +69,19 @@ def test_only_refuses_ids_of_no_item(files, capsys):
     words = [str(files / "items.npy"), "--only", str(files / "some.txt")]
     assert main(["calibrate", *words, "--out", str(files / "out")]) == 2
     assert "--only must hold ids of the items, got '121'" in capsys.readouterr().err
+    for text, count in (("", 0), ("\n\n", 0), ("7\n", 1), ("7\n7\n", 1)):
+        (files / "some.txt").write_text(text)
+        assert main(["calibrate", *words, "--out", str(files / "out")]) == 2
+        assert f"--only must hold at least 2 ids, got {count}\n" in capsys.readouterr().err
+
+
+def test_only_counts_an_id_of_two_lines_once(files):
+    (files / "some.txt").write_text("".join(f"{number}\n" for number in [*range(60), *range(30)]))
+    words = [str(files / "items.npy"), "--only", str(files / "some.txt"), "--fpr", "0.01"]
+    assert main(["calibrate", *words, "--out", str(files / "out")]) == 0
+    expected = calibrate(np.load(files / "items.npy")[:60], fpr=0.01)
+    found = Calibration.load(files / "out" / "calibration.json")
+    assert (found.n_pairs, found.threshold()) == (60 * 59, expected.threshold())
 
 
 @pytest.mark.slow

@@ -62,6 +62,30 @@ def test_ground_truth_writes_exact_neighbors(files, kind):
     assert (files / out).read_bytes() == (files / "expected").read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("source", "queries", "words"),
+    [
+        ("items.fbin", "queries.npy", "--vector-column a"),
+        ("items.fbin", "queries.npy", "--id-column a"),
+        ("items.fbin", "queries.fbin", "--vector-column a"),
+        ("items.npy", "queries.npy", "--vector-column a"),
+        ("items.npy", "queries.npy", "--ids ids.txt"),
+    ],
+)
+def test_ground_truth_refuses_columns_of_no_file(files, capsys, source, queries, words):
+    words = words.split()
+    assert main(["neighbors", source, "--queries", queries, *words, "--out", "t.ibin"]) == 2
+    assert f"{words[0]} must be left out " in capsys.readouterr().err
+    assert not (files / "t.ibin").exists()
+
+
+def test_ground_truth_reads_a_column_of_the_items_alone(files):
+    np.savez("both.npz", a=ITEMS, b=ITEMS[::-1])
+    words = ["--vector-column", "a", "--k", "5", "--measure", "dot", "--out", "truth.npy"]
+    assert main(["neighbors", "both.npz", "--queries", "queries.npy", *words]) == 0
+    np.testing.assert_array_equal(np.load("truth.npy"), TRUTH)
+
+
 def test_ground_truth_maps_hdf5_and_writes_it(files, capsys):
     h5py = pytest.importorskip("h5py")
     with h5py.File("both.hdf5", "w") as opened:

@@ -86,6 +86,34 @@ def test_index_is_built_changed_and_searched_from_the_shell(folder, capsys):
     assert opened.ids.tolist() == IDS[3:59].tolist()
 
 
+def test_ids_in_a_text_may_have_spaces(folder):
+    np.savez("films.npz", ids=[f"film {n}" for n in range(9)], vectors=ROWS[:9])
+    assert main(["index", "build", "films.npz", "films"]) == 0
+    Path("gone.txt").write_text("film 1\r\nfilm 8\n\nfilm 1")
+    assert main(["index", "remove", "films", "--ids", "gone.txt"]) == 0
+    kept = [f"film {n}" for n in (0, 2, 3, 4, 5, 6, 7)]
+    assert SimilarityIndex.open("films").ids.tolist() == kept
+    Path("some.txt").write_text("film 3\nfilm 5\n")
+    assert main(["index", "search", "films", "--k", "2", "--only", "some.txt"]) == 0
+    assert {row["neighbor"] for row in table()} == {"film 3", "film 5"}
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        ("--queries q.npy --vector-column nonsense", "--vector-column"),
+        ("--queries q.npy --id-column zzz", "--id-column"),
+        ("--vector-column nonsense", "--vector-column"),
+        ("--id-column zzz", "--id-column"),
+        ("--queries q.npy --ids ids.txt", "--ids"),
+    ],
+)
+def test_index_search_refuses_columns_of_no_file(folder, capsys, words, flag):
+    np.save("q.npy", ROWS[:3])
+    assert main(["index", "search", "shop", *words.split()]) == 2
+    assert f"{flag} must be left out " in capsys.readouterr().err
+
+
 def test_index_search_excludes_pairs_and_allows_some(folder):
     queries = RANDOM.standard_normal((3, 6)).astype(np.float32)
     np.savez("users.npz", ids=["ann", "bob", "eve"], vectors=queries)

@@ -43,7 +43,7 @@ compare seen.csv --labels kinds.csv --label-column no | --label-column must name
 compare seen.csv --labels kinds.csv --label-column kind --label-item no | --label-item must name one
 compare seen.csv --labels kinds.csv --label-column kind --label-member a | --label-member must be
 compare seen.csv --rank 100                          | --rank must be a whole number from 1 to 9, g
-compare seen.csv --rescaling 1                       | --rescaling must be one of A,B, identity, or
+compare seen.csv --rescaling 1                       | --rescaling must be two exponents, such as 0
 compare seen.csv --rescaling 1,x                     | --rescaling must be a number, got 'x'
 compare seen.csv --rescaling nan,1                   | --rescaling must be a finite number, got nan
 compare seen.csv --measures cosin                    | --measures must be one of all_but_the_top,
