@@ -504,6 +504,8 @@ def test_notebook_runs_within_two_minutes(path, tmp_path, monkeypatch):
         texts = [out["data"]["text/plain"] for out in cell["outputs"] if "data" in out]
         if isinstance(value, bool):
             assert texts == [["True"]]
+        if hasattr(value, "table"):
+            assert all(head in "".join(texts[0]) for head in value.table().header)
         if hasattr(value, "_repr_png_"):
             assert value._repr_png_().startswith(b"\x89PNG")
     assert time.monotonic() - started < 120
