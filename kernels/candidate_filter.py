@@ -38,7 +38,7 @@ from .exhaustive_top_k import is_excluded
 from .few_queries import find_run, panels_of_run
 from .jit import borrowing_kernel, inlined_kernel, kernel, relaxed_kernel
 from .packing import LANES, SLACK, pack_query, padded_width
-from .prefix_filter import choose_prefixes, find_hits_by_prefix
+from .prefix_filter import PANELS_TRIED, choose_prefixes, find_hits_by_prefix
 from .prefixes import pack_query_prefixes, spread_codes
 from .tiles import (
     CODED,
@@ -88,8 +88,6 @@ Block = namedtuple(
 
 # a threshold that no score reaches
 NEVER = np.float32(3e38)
-# panels of a range search after which it is decided whether prefixes pay for the others
-_TILES_TRIED = 32
 # bound on the error by underflow of a float64 sum of up to 2^22 products
 _UNDERFLOW = 2.0**-1050
 
@@ -291,7 +289,7 @@ def _pass_panels(lo, isa, batch, queries, items, block, capacity, starts, counts
     n_panels, has_few = items.statistics.shape[0], are_few(isa, block.used)
     run = panels_of_run(items, block) if has_few else 1
     for p in range(0, n_panels, run):
-        if p - run < _TILES_TRIED <= p:
+        if p - run < PANELS_TRIED <= p:
             choose_prefixes(isa, 1, items, block)
         for q in range(block.used if has_few else block.lanes.shape[0]):
             if has_few:

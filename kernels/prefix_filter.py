@@ -46,9 +46,11 @@ from .tiles import (
 # one more (Zen 4: 85 to 110 in all, searches with k = 10 and 100 of 384 to 1,536 columns)
 _TILE, _TILE_OF_AMX, _TILE_BESIDES = 64, 8, 350
 _PAIR, _PAIR_WORDS = 80, 8
-# of few queries a pair by itself takes (5 + queries) / 4 as long as in a run: of 60,000 x 768 57 ns
-# for 40, of four queries 35 for 18 (Zen 4)
-_PAIR_OF_FEW = 5
+# how many times as long as in a run a pair of few queries takes by itself, and for each of them:
+# one query of 60,000 x 768 57 ns for 40, four 35 for 18 (Zen 4)
+_PAIR_OF_FEW, _FOR_EACH = 1.3, 0.16
+# panels after which prefixes may be given up
+PANELS_TRIED = 32
 
 
 @borrowing_kernel
@@ -62,21 +64,19 @@ def _durations(isa, used, words):
 def choose_prefixes(isa, factor, items, block):
     """Give prefixes up for the panels of queries whose tiles so far had too many hits.
 
-    factor: hits of these tiles, in those that will follow. The counts begin anew.
+    factor: hits of these tiles, in those that will follow; few queries have as many.
     """
     of_query, words = block.prefix, items.words
     for q in range(of_query.is_dense.shape[0]):
-        used = min(block.used - q * PANEL, PANEL)
-        tile, pair = _durations(isa, used, words)
-        saved = tile * (words - items.prefix.words) - _TILE_BESIDES
+        used, saved_words = min(block.used - q * PANEL, PANEL), words - items.prefix.words
         tiles, hits = of_query.counts[q, 0], of_query.counts[q, 1]
-        if tiles == 0:
-            continue
-        of_query.is_dense[q] = hits * pair > factor * tiles * saved
-        if are_few(isa, used):  # of one query each; they wait for memory
-            pair = words * (_PAIR_OF_FEW + used) // (_PAIR_OF_FEW - 1)
-            of_query.is_dense[q] = hits * pair > tiles * PANEL * (words - items.prefix.words)
-        of_query.counts[q] = 0
+        if are_few(isa, used):  # tiles are of one query each; they wait for memory
+            pair = words * (_PAIR_OF_FEW + _FOR_EACH * used)
+            of_query.is_dense[q] = hits * pair > tiles * PANEL * saved_words
+        else:
+            tile, pair = _durations(isa, used, words)
+            saved = tile * saved_words - _TILE_BESIDES
+            of_query.is_dense[q] = hits * pair > factor * tiles * saved
 
 
 @borrowing_kernel

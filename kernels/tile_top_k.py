@@ -37,15 +37,13 @@ from .few_queries import find_run, panels_of_run, score_run_of
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
 from .pair_scores import may_reach_by_item, order_by_item, score_pairs, score_pairs_by_item
-from .prefix_filter import choose_prefixes, find_hits_by_prefix
+from .prefix_filter import PANELS_TRIED, choose_prefixes, find_hits_by_prefix
 from .query_scaling import are_ordinary, bound_items, scaled_queries
 from .select import kth_largest, select_best, sort_best_first
 from .tiles import CODED, PANEL, RESIDUAL, TAU, WEIGHT, are_few, end_tiles, start_tiles
 
 # a column of a query whose norm is zero, not finite or far from 1: it is searched another way
 NOT_ORDINARY = -2
-# panels of few queries after which prefixes may be given up
-_PANELS_TRIED = 8
 # hits of a tile of the sample, whose thresholds are of one half, for every hit of the sweep
 _HITS_OF_STAGE_1 = 2.0
 # of each query of a block: entries (capacity,): tile score << 32 | position, of `counts`
@@ -349,7 +347,7 @@ def _sweep_few(
             choose_prefixes(isa, 1, items, block)
         for p in range(first, last_panel, run * step):
             count = min(run, (last_panel - p + step - 1) // step)
-            if stage == 0 and p >= middle + _PANELS_TRIED * step:
+            if stage == 0 and p >= middle + PANELS_TRIED * step:
                 choose_prefixes(isa, 1, items, block)
             if stage == 1 and p >= raise_at and has_prefixes:
                 _raise_by_codes(batch, lo, queries, items, block, found, scratch)
