@@ -35,12 +35,10 @@ def run(given: argparse.Namespace) -> int:
         suffixes = ann_files.NEIGHBOR_SUFFIXES
         validation.as_choice("the suffix of --out", out.suffix, suffixes)
         options.check_output_file("--out", out)
-    files = given.source, given.queries
-    has_columns = [Path(one).suffix not in ann_files.VECTOR_SUFFIXES for one in files]
-    if not any(has_columns):
+    if {Path(one).suffix for one in (given.source, given.queries)} <= {*ann_files.VECTOR_SUFFIXES}:
         options.refuse(given, "for files of benchmarks", "vector_column", "id_column")
     items, ids = _vectors("SOURCE", given.source, "train", given)
-    queries, query_ids = _vectors("--queries", given.queries, "test", given, shared=has_columns[0])
+    queries, query_ids = _vectors("--queries", given.queries, "test", given)
     measure = options.as_measure("--measure", given.measure)
     result = None
     if given.result is not None:
@@ -64,14 +62,12 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _vectors(
-    name: str, path: str, dataset: str, given: argparse.Namespace, shared: bool = False
-) -> tuple[Any, Any]:
+def _vectors(name: str, path: str, dataset: str, given: argparse.Namespace) -> tuple[Any, Any]:
     """Read vectors and ids of a benchmark's file, or of any that fastcos neighbors reads."""
     if Path(path).suffix in ann_files.VECTOR_SUFFIXES:
         rows = ann_files.read_vectors(name, path, dataset)
         return rows, np.arange(len(rows))
-    return options.read_vectors(path, given, shared)
+    return options.read_vectors(path, given)
 
 
 def recall(queries: Any, items: Any, result: Any, least: Any, measure: Any) -> float:
