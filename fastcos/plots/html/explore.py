@@ -423,7 +423,7 @@ def _of_users(users: Any, items: Any) -> dict[str, Any]:
     root = query_metric(users).factor
     if len(items) < root.shape[1]:
         span = np.linalg.qr(items.T.astype(np.float64))[0]
-        root = span @ np.linalg.qr(root.T @ span, mode="r").T
+        root = span @ np.linalg.qr(root.T @ span)[1].T
     # in float32; cosines do not depend on its scale
     root = root / (np.abs(root).max(initial=0.0) or 1.0)
     return {
