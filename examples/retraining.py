@@ -224,8 +224,6 @@ def fill(path, folder, runs, seconds, only=None):
                 for pair in range(runs // 2):
                     if (data, name, decay, pair) in done:
                         continue
-                    if time.monotonic() - started > seconds:
-                        return
                     # odd pairs: the second run has 10 % more decay
                     factors = 1.0, 1.1 if pair % 2 else 1.0
                     (P, Q), (P2, Q2) = (train(2 * pair + run, factors[run]) for run in range(2))
@@ -234,6 +232,8 @@ def fill(path, folder, runs, seconds, only=None):
                               diff.query_metric_overlap)  # fmt: skip
                     out.writerow([data, name, decay, pair, *(f"{v:.5f}" for v in values)])
                     file.flush()
+                    if time.monotonic() - started > seconds:
+                        return
 
 
 def interval(values):

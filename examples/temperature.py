@@ -188,12 +188,12 @@ def fill(path, n_seeds, seconds, only=None):
                 key = name, rank, temperature, passes
                 if seed in found.get(key, {}) or (only and not name.startswith(only)):
                     continue
-                if time.monotonic() - started > seconds:
-                    return
                 items, loss, at = train(X, seed)
                 value = pair_auc(items, cluster).value
                 out.writerow([*key, seed, f"{value:.5f}", f"{loss:.5f}", at])
                 file.flush()
+                if time.monotonic() - started > seconds:
+                    return
 
 
 def interval(values):
