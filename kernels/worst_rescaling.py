@@ -132,10 +132,10 @@ def cosines_of_list(image, units, inverse, listed, scores):
 
 @kernel
 def count_lost_by_row(lo, hi, images, units, inverse, neighbors, lengths, k, lost):
-    """Edges of rows lo to hi that k listed items pass under a metric.
+    """Edges of rows lo to hi that k listed items pass under a map.
 
-    images (n, d): the rows times the metric, over their length by it; units (p, d); inverse (p,):
-    1 over the length of each by the metric, 0 for zero rows, which have no edges. neighbors (n, m):
+    images (n, d): the mapped rows at length 1; units (p, d): all mapped items; inverse (p,): 1 over
+    the length of each, 0 for zero rows, which have no edges. neighbors (n, m):
     the first k are the edges; lengths (n,): how many of them matter; lost (n,) int64 out.
     """
     scores = np.empty(neighbors.shape[1])
