@@ -185,13 +185,22 @@ OTHERS = (
 
 
 def machines(rows):
-    """Return a line for every machine and date of the rows."""
-    known = {
-        f"{row['date']}, {row['cpu']}, {row['threads']} threads, {row['processes']} processes of "
-        "each library"
-        for row in rows
-    }
-    return "; ".join(sorted(known)) + "."
+    """Return a line for every machine of the rows, with the least and the most of the rest."""
+    known = {}
+    for row in rows:
+        known.setdefault(f"{row['cpu']}, {row['threads']} threads", []).append(row)
+    lines = (
+        f"{range_of(some, 'date')}, {machine}, {range_of(some, 'processes')} processes of each "
+        "library."
+        for machine, some in sorted(known.items())
+    )
+    return " ".join(lines)
+
+
+def range_of(rows, name):
+    """Return the least and the most of a value of the rows, as text."""
+    least, most = min(row[name] for row in rows), max(row[name] for row in rows)
+    return f"{least}" if least == most else f"{least} to {most}"
 
 
 def readme_rows(rows):
