@@ -121,22 +121,22 @@ def climb(
 
 
 @relaxed_kernel
-def cosines_of_list(image, units, inverse, listed, scores):
-    """Products of an image (d,) with the listed rows of units (p, d), times inverse (p,)."""
+def cosines_of_list(image, mapped, inverse, listed, scores):
+    """Products of an image (d,) with the listed rows of mapped (p, d), times inverse (p,)."""
     for r in range(listed.shape[0]):
         item, product = listed[r], 0.0
-        for j in range(units.shape[1]):
-            product += image[j] * units[item, j]
+        for j in range(mapped.shape[1]):
+            product += image[j] * mapped[item, j]
         scores[r] = product * inverse[item]
 
 
 @kernel
-def count_lost_by_row(lo, hi, images, units, inverse, neighbors, lengths, k, lost):
+def count_lost_by_row(lo, hi, images, mapped, inverse, neighbors, lengths, k, lost):
     """Edges of rows lo to hi that k listed items pass under a map.
 
-    images (n, d): the mapped rows at length 1; units (p, d): all mapped items; inverse (p,): 1 over
-    the length of each, 0 for zero rows, which have no edges. neighbors (n, m):
-    the first k are the edges; lengths (n,): how many of them matter; lost (n,) int64 out.
+    images (n, d): the mapped rows at length 1; mapped (p, d): all mapped items; inverse (p,): 1
+    over the length of each, 0 for zero rows, which have no edges. neighbors (n, m): the first k are
+    the edges; lengths (n,): how many of them matter. lost (n,) int64 out.
     """
     scores = np.empty(neighbors.shape[1])
     for i in range(lo, hi):
@@ -144,7 +144,7 @@ def count_lost_by_row(lo, hi, images, units, inverse, neighbors, lengths, k, los
         if m <= k:
             continue
         listed = neighbors[i, :m]
-        cosines_of_list(images[i], units, inverse, listed, scores)
+        cosines_of_list(images[i], mapped, inverse, listed, scores)
         for edge in range(k):
             threshold, nearer = scores[edge] + MARGIN, 0
             for r in range(m):

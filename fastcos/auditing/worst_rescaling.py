@@ -324,7 +324,7 @@ class _Edges:
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
     def lengths(self, gap: float, condition: float) -> Integers:
-        """How many items of each list have a z less than gap ln condition below the last edge."""
+        """How many items of each list have a z at most gap ln condition below the last edge's."""
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         near: Integers = (gaps <= gap * np.log(condition)).sum(axis=1)
         return near
