@@ -31,7 +31,7 @@ from fastcos.measures import Plain, get_measure
 from fastcos.models.linear_mf import LinearMF
 from fastcos.neighbors.out_of_core import MappedItems, fingerprint
 from fastcos.neighbors.results import Neighbors
-from fastcos.neighbors.search import batch_size, best_of_items, finish, read_batch
+from fastcos.neighbors.search import batch_size, best_of_items, finish
 from fastcos.neighbors.types import SearchRequest
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint
@@ -324,7 +324,7 @@ class _Search(NamedTuple):
     def best_of(self, lo: int, hi: int, first: int, last: int) -> Pairs:
         """Columns and raw scores of queries [lo, hi) among items [first, last); on a worker."""
         items, request = self.open()
-        Q = read_batch(request.queries, lo, hi)
+        Q = memmap.read_rows("queries", request.queries, lo, hi)
         if self.exclude_self:
             exclusions = no_exclusions(len(request.queries), own=True)
             request = request._replace(exclusions=exclusions)
@@ -333,7 +333,9 @@ class _Search(NamedTuple):
     def finish(self, lo: int, hi: int, best: Pairs) -> Any:
         """Indices and scores of queries [lo, hi); on a worker."""
         items, request = self.open()
-        return finish(items.measure, read_batch(request.queries, lo, hi), *best, None)
+        return finish(
+            items.measure, memmap.read_rows("queries", request.queries, lo, hi), *best, None
+        )
 
 
 def _check_search(

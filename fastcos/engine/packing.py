@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.engine import narrow_rows, safe_norms, uncompiled
+from fastcos.engine import safe_norms, uncompiled
 from fastcos.kernels import candidate_filter, packing, pair_scores, prefixes, query_scaling, tiles
+from fastcos.storage import memmap
 
 Rows = validation.Rows
 Integers = npt.NDArray[np.int64]
@@ -61,7 +62,7 @@ _ALIKE = 0.5
 class EncodedRows(NamedTuple):
     """Transformed rows of one side with what the exact scores need.
 
-    rows (n, d), C order, read-only, narrow ones as bits (engine.narrow_rows); norms (n,); bias
+    rows (n, d), C order, read-only, narrow ones as bits (storage.memmap); norms (n,); bias
     (n,), added to each item's inner product, or (0,) where it is 0.
     """
 
@@ -225,24 +226,17 @@ def encode_rows(
     The norms show NaN and infinity, so that nothing else needs to look for them. For the cosine,
     float64 rows whose squares would underflow are scaled up, which no cosine sees.
     """
-    if not validation.is_float_array(transformed) and narrow_rows.has_kernels(transformed):
-        narrow: Any = narrow_rows.as_bits(transformed)
-        norms = row_norms(narrow, n_threads)
-        if not np.isfinite(norms).all():
-            broken = np.flatnonzero(~np.isfinite(norms))
-            raise ValueError(
-                "items must be finite, got NaN or infinity in "
-                f"{validation.format_rows(broken)} (counted from 0)"
-            )
-        return EncodedRows(narrow, norms, NO_BIAS)
-    _check_transformed(transformed, bias)
-    rows = cast(Rows, validation.read_only(np.ascontiguousarray(transformed)))
+    name, rows = "items", cast(Any, memmap.as_bits(transformed))
+    if rows is transformed:  # not narrow
+        name = "rows of a measure"
+        _check_transformed(rows, bias)
+        rows = validation.read_only(np.ascontiguousarray(rows))
     norms = row_norms(rows, n_threads)
     if not np.isfinite(norms).all():
         broken = np.flatnonzero(~np.isfinite(norms))
         raise ValueError(
-            "rows of a measure must be finite, got NaN or infinity in "
-            f"{validation.format_rows(broken)} (a zero row has no direction to divide by)"
+            f"{name} must be finite, got NaN or infinity in {validation.format_rows(broken)} "
+            "(counted from 0; a zero row has no direction to divide by)"
         )
     if metric_type == "cosine" and rows.dtype == np.float64:
         scaled = safe_norms.scale_up(cast(Floats, rows), norms)
@@ -275,7 +269,7 @@ def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     """Return the Euclidean norms (n,) of read-only rows, which may be bits of narrow ones."""
     kernel = pair_scores.row_norms
     if not parallel.has_run(kernel) and uncompiled.takes(kernel, 1, *rows.shape):
-        return validation.read_only(uncompiled.row_norms(narrow_rows.from_bits(rows)))
+        return validation.read_only(uncompiled.row_norms(memmap.from_bits(rows)))
     norms = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(kernel, blocks, rows, norms, n_threads=n_threads)
@@ -506,8 +500,7 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     n = len(numbers)
     if n < _LEAST_ITEMS:
         return _NO_SHIFT
-    if not validation.is_float_array(rows):
-        rows = narrow_rows.from_bits(rows)
+    rows = memmap.from_bits(rows)
     # steps of the golden ratio share no period with the rows
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
     some = numbers[(places * n).astype(np.int64)]

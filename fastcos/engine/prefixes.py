@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.engine import background, narrow_rows
+from fastcos.engine import background
 from fastcos.engine.packing import (
     EncodedRows,
     PackedItems,
@@ -31,6 +31,7 @@ from fastcos.engine.packing import (
 from fastcos.kernels import prefixes, tiles
 from fastcos.kernels.jit import is_ready
 from fastcos.parallel.blas import blas_lock, one_blas_thread
+from fastcos.storage import memmap
 
 Floats32 = npt.NDArray[np.float32]
 
@@ -267,8 +268,7 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     numbers = arrays.order[places].astype(np.int64)
     taken, factors = items.take(numbers), scaling.factors[numbers]
     rows = taken.rows
-    sample = rows if validation.is_float_array(rows) else narrow_rows.from_bits(rows)
-    sample = (sample * factors[:, np.newaxis]).astype(np.float32)
+    sample = (memmap.from_bits(rows) * factors[:, np.newaxis]).astype(np.float32)
     if len(scaling.shift):
         sample -= (scaling.coefficients[numbers, np.newaxis] * scaling.shift).astype(np.float32)
     few = slice(0, _SAMPLED_QUERIES)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.engine import background, duplicates, narrow_rows, prefixes, scan, uncompiled
+from fastcos.engine import background, duplicates, prefixes, scan, uncompiled
 from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
@@ -31,6 +31,7 @@ from fastcos.engine.packing import (
 from fastcos.kernels import tiles
 from fastcos.kernels.exhaustive_top_k import merge_rows, score_all_rows
 from fastcos.kernels.tile_top_k import scan_panels, search_rows
+from fastcos.storage import memmap
 
 # find(queries, exclusions, k, options) returns columns and raw scores (n, k), best first
 Search = Callable[[EncodedRows, ExcludedItems, int, ExecutionOptions], scan.Found]
@@ -236,7 +237,7 @@ class Segment:
         size = n_queries, len(numbers), self.encoded.rows.shape[1]
         is_compiled = not is_unpacked or parallel.has_run(kernel)
         if not is_compiled and uncompiled.takes(kernel, *size) and self.duplicates is None:
-            encoded = self.encoded._replace(rows=narrow_rows.from_bits(self.encoded.rows))
+            encoded = self.encoded._replace(rows=memmap.from_bits(self.encoded.rows))
             return functools.partial(uncompiled.search, self.metric_type, encoded, numbers)
         if is_unpacked and self._is_searched_as_given(n_queries, len(numbers)):
             unpacked = unpacked_items(self.metric_type, self.encoded)

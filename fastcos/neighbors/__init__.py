@@ -1,6 +1,6 @@
 """Nearest neighbours: ``top_k``, ``SimilarityIndex``, range search, blocks of scores, re-ranking.
 
-One pipeline serves every entry point. ``top_k(Q, X)`` gives the bits of
+One pipeline serves every entry point for dense rows. ``top_k(Q, X)`` gives the bits of
 ``SimilarityIndex().fit(X).search(Q)``, and rows may lie in memory, in a file or on a cluster::
 
     top_k ------------.                                            .-> inner-product scan (engine)
@@ -15,7 +15,7 @@ memory-mapped rows. A measure that is an inner product after encoding is scanned
 with an upper bound goes through ``filter_refine``. ``finish`` alone turns raw scores into results.
 
 An index has parts, each a segment with ``ids``: ``index_parts`` merges them, ``index_files`` writes
-and maps them, ``index`` replaces all of them at once where one changes.
+and maps them, ``index_state`` has all of them, and ``index`` replaces it as a whole.
 
 ``radius`` lists all pairs from a threshold on, ``near_duplicates`` connects them, ``blocks`` yields
 all scores, ``sparse`` searches sparse rows by inverted lists, ``transformer`` is a step of
@@ -24,7 +24,8 @@ scikit-learn's pipelines, ``rerank`` reorders candidates by a score that exists 
 """
 
 from fastcos.neighbors.blocks import similarity_blocks
-from fastcos.neighbors.index import IndexMemory, SimilarityIndex
+from fastcos.neighbors.index import SimilarityIndex
+from fastcos.neighbors.index_state import IndexMemory
 from fastcos.neighbors.near_duplicates import NearDuplicates, near_duplicates
 from fastcos.neighbors.radius import neighbors_above
 from fastcos.neighbors.rerank import STSScorer, WordRotatorsScorer, rerank

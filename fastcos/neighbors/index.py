@@ -9,21 +9,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastcos import parallel, storage, validation
-from fastcos.engine import narrow_rows
 from fastcos.engine.packing import no_exclusions
 from fastcos.measures import serialization
 from fastcos.measures.base import Measure, capabilities, get_measure, require
 from fastcos.neighbors import index_files, index_ids, index_model
-from fastcos.neighbors.ids import NO_ID, Ids, as_ids
-from fastcos.neighbors.index_parts import Contents, IndexPart, contents_of, merged, new_part
+from fastcos.neighbors.ids import Ids, as_ids
+from fastcos.neighbors.index_parts import Contents, IndexPart, contents_of
+from fastcos.neighbors.index_state import (
+    IndexMemory,
+    IndexState,
+    changed_state,
+    state_of_rows,
+    state_on_disk,
+    stored_state,
+)
 from fastcos.neighbors.near_duplicates import NearDuplicates, connected
-from fastcos.neighbors.out_of_core import MappedItems, results_in_directory
-from fastcos.neighbors.plain_search import PlainSearch
+from fastcos.neighbors.out_of_core import results_in_directory
 from fastcos.neighbors.radius import pairs_above
 from fastcos.neighbors.rescoring import Rescored, as_candidates, best_of_candidates
 from fastcos.neighbors.results import IndexNeighbors, Neighbors, no_neighbors, padded
-from fastcos.neighbors.search import as_items, as_options, as_request, finish, search
-from fastcos.neighbors.types import FittedItems, Threshold, as_min_score, as_threshold
+from fastcos.neighbors.search import as_options, as_request, finish, search
+from fastcos.neighbors.types import Threshold, as_min_score, as_threshold
 from fastcos.reports.table import printable
 from fastcos.storage import memmap
 from fastcos.validation import Integers
@@ -35,53 +41,6 @@ if TYPE_CHECKING:
 _KIND = "SimilarityIndex"
 # neighbours that any index may be searched for: beyond, a wrong number would fill the memory
 _LARGEST_PADDED = 65_536
-
-
-class IndexMemory(NamedTuple):
-    """Bytes of an index.
-
-    Attributes
-    ----------
-    codes : int
-        What searches read of all items: codes, norms, biases. About 1.1 bytes a column and 30 an
-        item; 4 a column on CPUs without int8 instructions.
-    rows : int
-        Rows as given. Searches read only those of the few items that the codes do not exclude.
-    mapped : int
-        How much of both lies in files, which the system reads when needed and may drop.
-    """
-
-    codes: int
-    rows: int
-    mapped: int
-
-
-class _State(NamedTuple):
-    """What a search reads, replaced as a whole by every change."""
-
-    fitted: FittedItems
-    parts: tuple[IndexPart, ...]
-    width: int
-    has_names: bool = False
-    plain: PlainSearch | None = None
-
-    @property
-    def is_mapped(self) -> bool:
-        """Whether the items stay on disk; such an index is not changed or saved."""
-        return isinstance(self.fitted, MappedItems)
-
-    @property
-    def no_id(self) -> int | str:
-        """What stands for no item among ids: strings, or numbers."""
-        return "" if self.has_names else NO_ID
-
-
-def _state_of(
-    fitted: FittedItems, parts: Sequence[IndexPart], width: int, has_names: bool = False
-) -> _State:
-    """Return the state of these parts, and prepare their plain search."""
-    plain = PlainSearch(fitted, parts) if PlainSearch.serves(fitted) else None
-    return _State(fitted, tuple(parts), width, has_names, plain)
 
 
 class _Saved(NamedTuple):
@@ -162,7 +121,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         self.n_threads = n_threads
         self.model = index_model.as_model(model)
         self._canaries: Any = None
-        self._state: _State | None = None
+        self._state: IndexState | None = None
         self._saved: _Saved | None = None
         # what a save that runs, or was interrupted, writes
         self._saving: tuple[_Saved, dict[str, Any]] | None = None
@@ -199,15 +158,15 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             NaN or infinity, or an id that occurs twice.
         """
         measure = get_measure(self.measure)
-        rows = _as_item_rows("items", items, measure)
-        if isinstance(rows, np.memmap):
+        rows = memmap.as_kept("items", _as_rows("items", items, measure))
+        if memmap.is_on_disk(rows):
             validation.check_none("ids", ids, "for memory-mapped items")
-            state = _State(MappedItems(measure.fit(rows), len(rows), (), rows), (), rows.shape[1])
+            state = state_on_disk(measure, rows)
         else:
             positions = np.arange(len(rows), dtype=np.int64)
             named = positions if ids is None else as_ids("ids", ids, len(rows))
             contents = Contents(rows, named, positions)
-            state = self._fitted_to(contents, len(rows))
+            state = state_of_rows(measure, contents, len(rows), self.n_threads)
         with parallel.writer_lock():
             self._state, self._saved, self._saving = state, None, None
         return self
@@ -273,7 +232,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         Q = _as_query_rows(queries, state)
         options = as_options(n_threads, working_memory, progress)
         if not len(Q) or not fitted.n_live:
-            return _with_ids(state, padded(no_neighbors(len(Q)), k))
+            return state.with_ids(padded(no_neighbors(len(Q)), k))
         if has_filter:
             min_score = as_min_score(min_score, fitted.measure, self.model)
             allowed, exclude = index_ids.filters(
@@ -284,22 +243,17 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             min_score=min_score,
         )  # fmt: skip
         if not request.k:
-            return _with_ids(state, padded(no_neighbors(len(Q)), k))
+            return state.with_ids(padded(no_neighbors(len(Q)), k))
         results = None
         if out is not None:
             validation.as_count("k", k, high=request.k)
             require(fitted.measure, "blocks")
-            kept, rows = request, fitted.rows
-            if not state.is_mapped:
-                rows, _, positions = contents_of(state.parts)
-                if request.permitted is not None:
-                    positions = np.intersect1d(request.permitted, positions, assume_unique=True)
-                kept = request._replace(permitted=positions)
+            asked, rows = state.what_is_asked(request)
             measure = get_measure(self.measure)
-            results = results_in_directory(kept, rows, measure, options, out)
+            results = results_in_directory(asked, rows, measure, options, out)
             if results.is_complete:
-                return _with_ids(state, Neighbors(**results.finish()))
-        return _with_ids(state, padded(search(fitted, request, options, results), k))
+                return state.with_ids(Neighbors(**results.finish()))
+        return state.with_ids(padded(search(fitted, request, options, results), k))
 
     def radius(
         self,
@@ -557,7 +511,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         places = validation.as_array("positions", positions)
         if places.dtype.kind not in "iu":
             raise TypeError(f"positions must be whole numbers, got dtype {places.dtype}")
-        return _ids_at(self._current(), places.astype(np.int64))
+        return self._current().ids_at(places.astype(np.int64))
 
     def save(self, path: storage.PathLike, *, canaries: Any = None) -> None:
         """Write the index to a directory, whole or not at all, and through to the disk.
@@ -712,33 +666,14 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
     @property
     def memory_(self) -> IndexMemory:
         """Bytes of codes and rows, and how many of them are mapped."""
-        state = self._current()
-        if state.is_mapped:
-            size = state.fitted.rows.nbytes
-            return IndexMemory(0, size, size)
-        codes = rows = mapped = 0
-        for part in state.parts:
-            encoded, shared = part.segment.encoded, part.segment.rows
-            arrays = [
-                array
-                for packed in part.segment.packed_forms
-                for array in index_files.packed_arrays(packed).values()
-            ]
-            arrays += [encoded.norms, encoded.bias]
-            size = sum(array.nbytes for array in arrays)
-            codes, rows = codes + size, rows + shared.nbytes
-            mapped += size - encoded.bias.nbytes + shared.nbytes if part.is_mapped else 0
-        return IndexMemory(codes, rows, mapped)
+        return self._current().memory
 
     def __getstate__(self) -> dict[str, Any]:
         # rows alone: packed arrays would come back writable, which compiles every kernel once more
         fields = vars(self) | {"_state": None, "_saved": None, "_saving": None}
         state = self._state
         if state is not None:
-            contents = state.fitted.rows if state.is_mapped else _nothing(state.width)
-            if state.parts:
-                contents = contents_of(state.parts)
-            fields["_kept"] = contents, state.fitted.n_items
+            fields["_kept"] = state.contents(), state.fitted.n_items
         return fields
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
@@ -746,26 +681,22 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         self.__dict__.update(fields)
         if kept is not None:
             contents, n_items = kept
-            if not isinstance(contents, Contents):
-                positions = np.arange(n_items, dtype=np.int64)
-                contents = Contents(np.asarray(contents), positions, positions)
-            rows = validation.read_only(contents.rows)
-            self._state = self._fitted_to(contents._replace(rows=rows), n_items)
+            contents = contents._replace(rows=validation.read_only(contents.rows))
+            measure = get_measure(self.measure)
+            self._state = state_of_rows(measure, contents, n_items, self.n_threads)
 
-    def _current(self) -> _State:
+    def _current(self) -> IndexState:
         return validation.check_fitted(_KIND, self._state)
 
-    def _in_memory(self, purpose: str = "to be changed or saved") -> _State:
+    def _in_memory(self, purpose: str = "to be changed or saved") -> IndexState:
         """Return the state, unless the items are memory-mapped."""
-        state = self._current()
-        if state.is_mapped:
-            raise TypeError(f"the index must hold rows in memory {purpose}, got a memory map")
-        return state
+        return self._current().in_memory(purpose)
 
     def _changed_by(self, items: Any, ids: Any, *, may_replace: bool) -> Ids:
         """Add or replace items; return their ids."""
         measure = get_measure(self.measure)
-        rows = _as_item_rows("items", items, measure, in_memory=True)
+        rows = _as_rows("items", items, measure, in_memory=True)
+        rows = memmap.as_kept("items", rows)
         given = None if ids is None else as_ids("ids", ids, len(rows))
         with parallel.writer_lock():
             state = self._in_memory()
@@ -795,39 +726,14 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
 
     def _with_parts(
         self,
-        state: _State,
+        state: IndexState,
         parts: Sequence[IndexPart],
         n_items: int,
         new: Contents | None = None,
-    ) -> _State:
+    ) -> IndexState:
         """Return the state with these parts and new contents."""
-        measure = state.fitted.measure
-        if capabilities(measure).append:
-            if new is not None:
-                parts = [*parts, new_part(new, measure, self.n_threads)]
-            parts = merged(parts, measure, self.n_threads)
-            segments = tuple(part.segment for part in parts)
-            fitted = FittedItems(measure, n_items, segments)
-            has_names = state.has_names if new is None else new.ids.dtype.kind == "U"
-            return _state_of(fitted, parts, state.width, has_names)
-        contents = [contents_of([part]) for part in parts if len(part.segment.numbers)]
-        contents += [] if new is None else [new]
-        if not contents:
-            return _State(FittedItems(measure, n_items, ()), (), state.width, state.has_names)
-        rows, ids, positions = map(np.concatenate, zip(*contents, strict=True))
-        order = np.argsort(positions)
-        all_rows = validation.read_only(rows[order])
-        return self._fitted_to(Contents(all_rows, ids[order], positions[order]), n_items)
-
-    def _fitted_to(self, contents: Contents, n_items: int) -> _State:
-        """Fit the measure to these items, encode and pack them."""
-        measure, width = get_measure(self.measure), contents.rows.shape[1]
-        if not len(contents.rows):
-            return _State(FittedItems(measure, n_items, ()), (), width)
-        fitted = measure.fit(contents.rows)
-        part = new_part(contents, fitted, self.n_threads)
-        has_names = contents.ids.dtype.kind == "U"
-        return _state_of(FittedItems(fitted, n_items, (part.segment,)), (part,), width, has_names)
+        measure = get_measure(self.measure)
+        return changed_state(state, measure, parts, n_items, new, self.n_threads)
 
     def _take_up(
         self, path: Path, stored: storage.Stored, known: dict[str, index_files.Fields]
@@ -835,73 +741,34 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         """Replace the state by what a directory holds; parts of known keys may be reused."""
         with storage.refuse_damage(path):
             given = serialization.from_parts(stored.fields["measure"], stored.arrays)
-            state = self._state_of(stored, get_measure(given), known)
+            state = stored_state(stored, get_measure(given), self._state, known)
             by_key = {field["key"]: field for field in stored.fields["parts"]}
         self.measure, self._state, self._saving = given, state, None
         self.model, self._canaries = stored.fields.get("model"), stored.arrays.get("canaries")
         self._saved = _Saved(path, stored.checksum, by_key, frozenset(stored.arrays))
 
-    def _state_of(
-        self, stored: storage.Stored, measure: Measure, known: dict[str, index_files.Fields]
-    ) -> _State:
-        """Return what a directory holds, checked."""
-        fields, parts = stored.fields, []
-        have = {} if self._state is None else {part.key: part for part in self._state.parts}
-        if len(fields["parts"]) == 1:  # a measure that learns has one part
-            measure = measure.fit(stored.arrays[f"rows_{fields['parts'][0]['key']}"])
-        width, n_positions = int(fields["width"]), int(fields["positions"])
-        has_names = bool(fields["has_names"])
-        if not (width > 0 and 0 <= n_positions < index_files.MOST_POSITIONS):
-            raise ValueError(f"width and positions must be counts, got {width}, {n_positions}")
-        for field in fields["parts"]:
-            key = field["key"]
-            part = have.get(key)
-            before = known.get(key, {}).get("removed")
-            # removed items only become more: as many are the same
-            if part is None or not part.n_removed == field["removed"] == before:
-                part = index_files.from_stored(field, stored, measure)
-            segment, n = part.segment, len(part.segment.rows)
-            last = segment.first + n - 1 if segment.positions is None else segment.positions[-1]
-            facts = segment.rows.shape[1], part.ids.values.dtype.kind == "U"
-            if facts != (width, has_names) or last >= n_positions:
-                raise ValueError(f"width, has_names and positions must be those of part {key}")
-            parts.append(part)
-        fitted = FittedItems(measure, n_positions, tuple(part.segment for part in parts))
-        return _state_of(fitted, parts, width, has_names)
 
-
-def _nothing(width: int) -> Contents:
-    none = np.zeros(0, np.int64)
-    return Contents(np.empty((0, width), np.float32), none, none)
-
-
-def _as_item_rows(
-    name: str, X: Any, measure: Measure, *, or_vector: bool = False, in_memory: bool = False
+def _as_rows(
+    name: str, X: Any, measure: Measure, *, in_memory: bool = False, or_vector: bool = False
 ) -> Any:
-    """Return X as as_items does, narrow where kernels read it; no rows (0, d) are rows, too."""
+    """Return X as checked rows, left on disk or narrow where allowed; (0, d) are rows, too."""
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
         return np.empty(shape, np.float32)
-    if in_memory and isinstance(X, np.memmap):
-        return validation.as_rows(name, X)
-    rows = as_items(name, X, measure, or_vector=or_vector, in_blocks=True)
-    if not memmap.is_narrow(rows):
-        return rows
-    if not narrow_rows.has_kernels(rows):
-        return validation.as_rows(name, rows)
-    return validation.read_only(np.ascontiguousarray(rows))
+    able = capabilities(measure)
+    return memmap.as_mapped_rows(
+        name, X, on_disk=able.blocks and not in_memory, narrow=able.append, or_vector=or_vector
+    )
 
 
-def _as_query_rows(X: Any, state: _State) -> Any:
-    """Return queries as _as_item_rows does, narrow ones in float32."""
-    if type(X) is np.ndarray and X.ndim == 1:
-        X = X[np.newaxis]
-    Q = _as_item_rows("queries", X, state.fitted.measure, or_vector=True)
+def _as_query_rows(X: Any, state: IndexState) -> Any:
+    """Return X as checked queries."""
+    Q = _as_rows("queries", X, state.fitted.measure, or_vector=True)
     _check_width("queries", Q, state)
-    return validation.as_rows("queries", Q, dtype=np.float32) if memmap.is_narrow(Q) else Q
+    return memmap.widened("queries", Q)
 
 
-def _check_width(name: str, rows: Any, state: _State) -> None:
+def _check_width(name: str, rows: Any, state: IndexState) -> None:
     validation.check_same_width(name, rows, "the items of the index", np.empty((0, state.width)))
 
 
@@ -911,21 +778,3 @@ def _without(parts: Sequence[IndexPart], found: index_ids.Found) -> list[IndexPa
         part.without(numbers) if len(numbers) else part
         for part, numbers in zip(parts, found.numbers, strict=True)
     ]
-
-
-def _ids_at(state: _State, positions: Integers) -> Ids:
-    """Return the ids at positions, -1 or "" where there is no item."""
-    if state.is_mapped:
-        return positions.copy()
-    kinds = [part.ids.values.dtype for part in state.parts]
-    kind = np.result_type(*kinds) if kinds else np.dtype(np.str_ if state.has_names else np.int64)
-    ids = np.full(positions.shape, state.no_id, kind)
-    for part in state.parts:
-        numbers, found = part.segment.locate(positions)
-        found[found] = part.is_live(numbers[found])
-        ids[found] = part.ids.values[numbers[found]]
-    return ids
-
-
-def _with_ids(state: _State, found: Neighbors) -> IndexNeighbors:
-    return IndexNeighbors(*found, _ids_at(state, np.asarray(found.indices)))

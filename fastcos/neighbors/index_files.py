@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config
-from fastcos.engine import narrow_rows
 from fastcos.engine.duplicates import DuplicateGroups
 from fastcos.engine.packing import (
     NO_BIAS,
@@ -94,7 +93,7 @@ def to_stored(
 def _to_stored(part: IndexPart) -> tuple[Arrays, Fields]:
     """Return all arrays of a part by name, and its fields."""
     segment, ids = part.segment, part.ids
-    arrays: Arrays = {"rows": narrow_rows.as_bits(segment.rows), "ids": ids.values}
+    arrays: Arrays = {"rows": memmap.as_bits(segment.rows), "ids": ids.values}
     if ids.order is not None:
         arrays["id_order"] = ids.order
     if segment.positions is not None:
@@ -209,7 +208,7 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
     if norms is not None:
         check("norms", (n,), "d")
         check_finite("norms", 0.0)
-    rows = narrow_rows.from_bits(bits)
+    rows = memmap.from_bits(bits)
     if norms is not None and capabilities(measure).append:
         encoded = EncodedRows(bits, norms, NO_BIAS)
     else:

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validation
-from fastcos.engine.packing import ExecutionOptions, Integers
+from fastcos import config, validation
+from fastcos.engine.packing import ExecutionOptions, Integers, tile_layout
 from fastcos.engine.segments import SEGMENT_MULTIPLE, Segment
 from fastcos.measures.base import Measure, Plain, encode_segment, require
 from fastcos.neighbors.types import FittedItems, Searched, SearchRequest
@@ -33,13 +33,18 @@ _BYTES_PER_NEIGHBOR = 48
 _LEAST_KEPT_QUERIES = 1 << 17
 # the same for items in memory
 _LEAST_KEPT_QUERIES_IN_MEMORY = 1024
+# bytes for blocks of narrow rows, where these have fewer: 4,096 rows of 768 columns and codes
+_LEAST_NARROW_MEMORY = float(1 << 25)
+# bytes of a column of the smallest batch and segment, 64 rows encoded in float64
+_BYTES_OF_WIDE_COLUMN = 5120.0
 
 
 class BlockSizes(NamedTuple):
-    """Queries of a batch, and items of a segment."""
+    """Queries of a batch, items of a segment, and the memory in bytes for searching it."""
 
     queries: int
     items: int
+    memory: float
 
 
 def block_sizes(
@@ -47,6 +52,10 @@ def block_sizes(
 ) -> BlockSizes:
     """Cut queries and items so that a batch and a segment fit the working memory."""
     memory = options.working_memory
+    if memmap.is_narrow(X) or memmap.is_narrow(request.queries):
+        # what is widened need not exceed what was given
+        least = max(_LEAST_NARROW_MEMORY, _BYTES_OF_WIDE_COLUMN * X.shape[1])
+        memory = min(memory, max(least, X.nbytes))
     per_query = _bytes_per_row(measure, "encode_queries", request.queries)
     per_query += _BYTES_PER_NEIGHBOR * request.k
     per_item = _bytes_per_row(measure, "encode_items", X)
@@ -54,7 +63,21 @@ def block_sizes(
     share = 1 - _SEARCH_SHARE - queries * per_query / memory
     items = memmap.rows_that_fit(memory, share, per_item, len(X))
     items -= items % SEGMENT_MULTIPLE if items > SEGMENT_MULTIPLE else 0
-    return BlockSizes(queries, items)
+    return BlockSizes(queries, items, _SEARCH_SHARE * memory)
+
+
+def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
+    """Whether kernels read narrow rows as they are given, packed as a whole.
+
+    Others are widened block by block: a few, for which no kernel is compiled then, and rows whose
+    codes exceed the working memory or are wider than they are.
+    """
+    if not memmap.has_kernels(X):
+        return False
+    layout = tile_layout(config.isa(), X.shape[1])
+    size = len(X) * (4 * layout.words + _BYTES_PER_ROW)
+    is_large = 4 * X.size > _LEAST_NARROW_MEMORY
+    return is_large and layout.quantised and size <= options.working_memory
 
 
 def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
@@ -90,7 +113,7 @@ class MappedItems(FittedItems):
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[Searched]:
         """Read and yield segments of the permitted items among those within."""
-        size = block_sizes(self.rows, request, self.measure, options).items
+        _, size, memory = block_sizes(self.rows, request, self.measure, options)
         within = range(self.n_items) if within is None else within
         for first in range(within.start, within.stop, size):
             last = min(within.stop, first + size)
@@ -101,7 +124,7 @@ class MappedItems(FittedItems):
             if len(numbers):
                 segment = self._read(first, last, options, numbers)
                 share = (first - within.start) / len(within), (last - within.start) / len(within)
-                yield Searched(segment, None, share, _SEARCH_SHARE * options.working_memory)
+                yield Searched(segment, None, share, memory)
 
     def read_blocks(self, positions: Integers, options: ExecutionOptions) -> Iterator[FittedItems]:
         """Read and yield blocks that hold items at these positions.
@@ -138,7 +161,7 @@ def results_in_directory(
 ) -> Checkpoint:
     """Open the directory where batches of neighbours go; the same request resumes there."""
     n, k = request.queries.shape[0], request.k
-    mapped = isinstance(X, np.memmap) or isinstance(request.queries, np.memmap)
+    mapped = memmap.is_on_disk(X) or memmap.is_on_disk(request.queries)
     least = _LEAST_KEPT_QUERIES if mapped else _LEAST_KEPT_QUERIES_IN_MEMORY
     batch = rows_per_block(X.shape[0] * X.shape[1], least=least)
     if mapped:

@@ -111,7 +111,7 @@ def neighbors_above(
     given = get_measure(measure)
     least = as_threshold("threshold", threshold, given)
     options = as_options(n_threads, working_memory, progress)
-    fitted = fit_items(X, given, n_threads)
+    fitted = fit_items(X, given, options)
     return pairs_above(fitted, Q, least, no_exclusions(len(Q), own=items is None), options)
 
 

@@ -121,7 +121,7 @@ def rescore(
         columns, raw = _best_of_rows(X, given, Q, lists, k, options)
         fitted = given
     else:
-        items_read = fit_items(X, given, options.n_threads)
+        items_read = fit_items(X, given, options)
         columns, raw = best_of_candidates(items_read, Q, lists, k, options)
         fitted = items_read.measure
     indices, scores = finish(fitted, Q, columns, raw, None)
@@ -169,9 +169,7 @@ def _as_listed_items(items: Any, measure: Measure) -> Any:
     """Return items whose values are not read yet, unless the measure needs all of them."""
     if capabilities(measure).append:
         shared = validation.as_shared_array(items)
-        if memmap.is_narrow(shared):
-            return shared
-        return validation.as_row_shape("items", items)
+        return shared if memmap.is_narrow(shared) else validation.as_row_shape("items", items)
     return as_items("items", items, measure)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, storage, validation
-from fastcos.engine import narrow_rows, segments
+from fastcos.engine import segments
 from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
@@ -17,7 +17,6 @@ from fastcos.engine.packing import (
     Integers,
     encode_rows,
     no_exclusions,
-    tile_layout,
 )
 from fastcos.measures.base import (
     Measure,
@@ -31,20 +30,12 @@ from fastcos.measures.base import (
 from fastcos.neighbors.bits import BIT_MEASURES, bit_top_k
 from fastcos.neighbors.results import Neighbors, no_neighbors, padded
 from fastcos.neighbors.types import FittedItems, Searched, SearchRequest, as_min_score
-from fastcos.storage.memmap import (
-    as_mapped_rows,
-    is_narrow,
-    read_rows,
-)
+from fastcos.storage import memmap
 
 # bytes of a query in a batch beside its columns and results: norms, bias, lanes, candidates
 _BYTES_PER_QUERY = 128
 # queries of a batch at least, so that every thread has some
 _LEAST_BATCH = 1024
-# bytes for blocks of narrow rows, where these have fewer: 4,096 rows of 768 columns and codes
-_LEAST_NARROW_MEMORY = float(1 << 25)
-# bytes of a column of the smallest batch and segment (out_of_core), 64 rows encoded in float64
-_BYTES_OF_WIDE_COLUMN = 5120.0
 # share of the working memory for a batch's encoded rows and results
 _BATCH_SHARE = 0.25
 
@@ -159,13 +150,6 @@ def top_k(
     Q = as_items("queries", queries, given, or_vector=items is not None, in_blocks=in_blocks)
     X = Q if items is None else as_items("items", items, given, in_blocks=in_blocks)
     options = as_options(n_threads, working_memory, progress)
-    as_given = False
-    if not (validation.is_float_array(Q) and validation.is_float_array(X)):
-        as_given = _is_searched_narrow(X, options)
-        if not as_given and (is_narrow(Q) or is_narrow(X)):
-            least = max(_LEAST_NARROW_MEMORY, _BYTES_OF_WIDE_COLUMN * X.shape[1])
-            memory = min(options.working_memory, max(least, X.nbytes))
-            options = options._replace(working_memory=memory)
     validation.check_same_width("items", X, "queries", Q)
     own = items is None and exclude_self
     k = validation.as_neighbor_count(k, X.shape[0], without_itself=own)
@@ -182,7 +166,7 @@ def top_k(
         results = results_in_directory(request, X, given, options, out)
         if results.is_complete:
             return Neighbors(**results.finish())
-    fitted = fit_items(X, given, options.n_threads, as_given=as_given)
+    fitted = fit_items(X, given, options)
     if request.permitted is not None:
         # pack only what may be found
         some = fitted.only(request.permitted)
@@ -199,27 +183,10 @@ def as_items(
 
     in_blocks: narrow rows are left as they are, if the measure takes rows as given.
     """
-    if isinstance(X, np.memmap) and X.ndim > 1 and capabilities(measure).blocks:
-        return as_mapped_rows(name, X)
-    if in_blocks and not validation.is_float_array(X) and capabilities(measure).append:
-        narrow = validation.as_shared_array(X)
-        if is_narrow(narrow):
-            return as_mapped_rows(name, narrow)
-    return validation.as_rows(name, X, or_vector=or_vector)
-
-
-def _is_searched_narrow(X: Any, options: ExecutionOptions) -> bool:
-    """Whether kernels read narrow rows as they are given, packed as a whole.
-
-    Others are widened block by block: a few, for which no kernel is compiled then, and rows whose
-    codes exceed the working memory or are wider than they are.
-    """
-    if not narrow_rows.has_kernels(X):
-        return False
-    layout = tile_layout(config.isa(), X.shape[1])
-    size = len(X) * (4 * layout.words + _BYTES_PER_QUERY)
-    is_large = 4 * X.size > _LEAST_NARROW_MEMORY
-    return is_large and layout.quantised and size <= options.working_memory
+    able = capabilities(measure)
+    return memmap.as_mapped_rows(
+        name, X, on_disk=able.blocks, narrow=in_blocks and able.append, or_vector=or_vector
+    )
 
 
 def as_options(
@@ -295,19 +262,15 @@ def _without(
     return np.concatenate([[0], np.cumsum(kept)])[indptr], positions[kept]
 
 
-def fit_items(
-    X: Any, measure: Measure, n_threads: int | None, *, as_given: bool = False
-) -> FittedItems:
-    """Fit the measure to the items and encode them, unless they are read in blocks.
-
-    as_given: narrow rows are one segment, too.
-    """
+def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItems:
+    """Fit the measure to the items and encode them, unless they are read in blocks."""
     fitted = measure.fit(X)
-    if not (as_given or validation.is_float_array(X)):
-        from fastcos.neighbors.out_of_core import MappedItems
+    if memmap.is_read_in_blocks(X):
+        from fastcos.neighbors import out_of_core
 
-        return MappedItems(fitted, len(X), (), X)
-    return FittedItems(fitted, len(X), (encode_segment(fitted, X, n_threads),))
+        if not out_of_core.fits_as_given(X, options):
+            return out_of_core.MappedItems(fitted, len(X), (), X)
+    return FittedItems(fitted, len(X), (encode_segment(fitted, X, options.n_threads),))
 
 
 def search(
@@ -326,7 +289,7 @@ def search(
     else:
         batches = results.missing()
     for lo, hi in batches:
-        Q = read_batch(request.queries, lo, hi)
+        Q = memmap.read_rows("queries", request.queries, lo, hi)
         columns, raw = best_of_items(items, request, Q, lo, options)
         found, found_scores = finish(items.measure, Q, columns, raw, request.min_score)
         if results is None:
@@ -338,21 +301,13 @@ def search(
 
 def batch_size(items: FittedItems, request: SearchRequest, options: ExecutionOptions) -> int:
     """Queries whose encoded rows and results fit their share of the working memory."""
-    if not items.segments or not validation.is_float_array(request.queries):
+    if not items.segments or memmap.is_read_in_blocks(request.queries):
         from fastcos.neighbors.out_of_core import block_sizes
 
         return block_sizes(items.rows, request, items.measure, options).queries
     depth = request.queries.shape[1]
     bytes_per_query = 24 * request.k + 24 * depth + _BYTES_PER_QUERY
     return max(_LEAST_BATCH, int(_BATCH_SHARE * options.working_memory / bytes_per_query))
-
-
-def read_batch(queries: Any, lo: int, hi: int) -> validation.Rows:
-    """Return queries [lo, hi) as checked rows."""
-    if not validation.is_float_array(queries):
-        return read_rows("queries", queries, lo, hi)
-    Q: validation.Rows = queries if hi - lo == len(queries) else queries[lo:hi]
-    return Q
 
 
 def best_of_items(

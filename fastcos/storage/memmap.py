@@ -1,4 +1,10 @@
-"""Rows that are read in blocks: memory-mapped ones, and narrow ones, which are widened by block."""
+"""Kinds of rows, told apart here alone: in memory, memory-mapped, and narrow.
+
+Memory-mapped rows are read in blocks, and so are narrow ones, of one or two bytes a number, which
+are widened by block. Kernels read int8, float16 and bfloat16 as they are. Numba has neither type of
+two bytes: float16 is handed over as uint16 and bfloat16 as int16, and the kernels widen numbers in
+registers (:mod:`fastcos.kernels.pair_scores`).
+"""
 
 import hashlib
 import mmap
@@ -18,6 +24,8 @@ _MIN_ROWS = 64
 _TAKEN_AT_ONCE = 256
 # bytes of a map that one thread copies before it releases their pages
 _COPIED_AT_ONCE = 1 << 22
+# type of the bits of narrow rows that kernels read, by the name of the type of numbers
+_BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 
 def is_narrow(X: Any) -> bool:
@@ -27,18 +35,71 @@ def is_narrow(X: Any) -> bool:
     return X.ndim == 2 and X.dtype.itemsize <= 2 and np.can_cast(X.dtype, np.float32)
 
 
+def is_on_disk(X: Any) -> bool:
+    """Whether X is a map of a file."""
+    return isinstance(X, np.memmap)
+
+
 def is_read_in_blocks(X: Any) -> bool:
     """Whether a search reads X block by block."""
-    return isinstance(X, np.memmap) or is_narrow(X)
+    return is_on_disk(X) or is_narrow(X)
 
 
-def as_mapped_rows(name: str, X: Any) -> Any:
-    """Return X as valid rows; of what is read in blocks only shape and type are checked."""
-    if not is_read_in_blocks(X):
-        return validation.as_rows(name, X)
+def as_mapped_rows(
+    name: str, X: Any, *, on_disk: bool = True, narrow: bool = True, or_vector: bool = False
+) -> Any:
+    """Return X as valid rows; of what is read in blocks only shape and type are checked.
+
+    on_disk, narrow: whether rows of a map, and narrow ones, are left as they are.
+    """
+    if is_on_disk(X):
+        is_left = on_disk and X.ndim > 1
+    else:
+        X = validation.as_shared_array(X) if narrow and not validation.is_float_array(X) else X
+        is_left = narrow and is_narrow(X)
+    if not is_left:
+        return validation.as_rows(name, X, or_vector=or_vector)
     # a whole array of ml_dtypes would be widened
     validation.as_row_shape(name, X[:1] if is_narrow(X) and X.size else X)
     return X
+
+
+def has_kernels(X: Any) -> bool:
+    """Whether the kernels read the rows X as they are, though they are narrow."""
+    return is_narrow(X) and X.dtype.name in _BITS
+
+
+def as_kept(name: str, X: Any) -> Any:
+    """Return rows as an index keeps them: narrow ones that no kernel reads are widened."""
+    if not is_narrow(X):
+        return X
+    if not has_kernels(X):
+        return validation.as_rows(name, X)
+    return validation.read_only(np.ascontiguousarray(X))
+
+
+def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return narrow rows as the kernels take them, others as they are."""
+    if not has_kernels(X):
+        return X
+    native = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
+    return validation.read_only(native.view(_BITS[X.dtype.name]))
+
+
+def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the numbers that rows of the kernels stand for."""
+    if rows.dtype == np.uint16:
+        return rows.view(np.float16)
+    if rows.dtype == np.int16:
+        from ml_dtypes import bfloat16  # who made such rows has it
+
+        return rows.view(bfloat16)
+    return rows
+
+
+def widened(name: str, X: Any) -> Any:
+    """Return narrow rows in float32, others as they are."""
+    return validation.as_rows(name, X, dtype=np.float32) if is_narrow(X) else X
 
 
 def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) -> validation.Rows:
@@ -49,7 +110,7 @@ def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) ->
     """
     if is_narrow(X):
         return validation.as_rows(f"{name}[{lo}:{hi}]", X[lo:hi], dtype=np.float32)
-    if not isinstance(X, np.memmap):
+    if not is_on_disk(X):
         rows_in_memory: validation.Rows = X[lo:hi]
         return rows_in_memory
     read_ahead(X[hi : 2 * hi - lo])
@@ -71,7 +132,7 @@ def take_rows(
     """Return the rows of these numbers as valid rows in memory."""
     if is_narrow(X):
         return validation.as_rows(name, X[numbers], dtype=np.float32)
-    if not isinstance(X, np.memmap):
+    if not is_on_disk(X):
         rows_in_memory: validation.Rows = validation.read_only(X[numbers])
         return rows_in_memory
     rows = np.empty((len(numbers), X.shape[1]), X.dtype)
@@ -104,7 +165,7 @@ def _take(
 
 def _release_copied(X: Any) -> None:
     # an unpickled map is in memory, and pages of a private copy may have been written
-    if isinstance(X, np.memmap) and X.mode != "c":
+    if is_on_disk(X) and X.mode != "c":
         release(X)
 
 
