@@ -26,14 +26,22 @@ def scores_of(queries, items, measure):
     return scores
 
 
-def wrong_rows(indices, queries, items=None, measure="cosine"):
-    """Return how many of CHECKED_ROWS queries lack their exact neighbours in order."""
+def wrong_rows(indices, queries, items=None, measure="cosine", ties=0.0):
+    """Return how many of CHECKED_ROWS queries lack their exact neighbours in order.
+
+    Neighbours whose float64 scores differ by at most ties may be swapped.
+    """
     rows = np.linspace(0, len(queries) - 1, min(CHECKED_ROWS, len(queries))).astype(int)
     scores = scores_of(queries[rows], queries if items is None else items, measure)
     if items is None:
         scores[np.arange(len(rows)), rows] = -np.inf
     best = np.argsort(-scores, axis=1, kind="stable")[:, : indices.shape[1]]
-    return int((best != indices[rows]).any(axis=1).sum())
+    wrong = best != indices[rows]
+    if ties:
+        truth, found = (np.take_along_axis(scores, one, axis=1) for one in (best, indices[rows]))
+        repeated = np.diff(np.sort(indices[rows], axis=1), axis=1) == 0
+        wrong &= ~(abs(truth - found) <= ties) | repeated.any(axis=1, keepdims=True)
+    return int(wrong.any(axis=1).sum())
 
 
 def relative_error(found, truth):

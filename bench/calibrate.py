@@ -15,7 +15,6 @@ import os
 import sys
 import time
 from collections import defaultdict
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ import numpy as np
 from bench.gate import MIN_PAIRS, compare_pairs
 from bench.gate.intervals import log_ratios
 from bench.gate.processes import interleaved, serving
-from bench.tables import cpu_name, replace_between
+from bench.markdown import cpu_name, replace_between, table, versions_of
 
 BENCH = Path(__file__).parent
 DOCS = Path(__file__).parents[1] / "docs" / "dev" / "benchmarks.md"
@@ -75,15 +74,6 @@ def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def pair_of(arm):
-    """Return the function that measures one pair of an arm."""
-    sides = [
-        serving(sys.executable, TESTS, 1, {"BENCH_SLOWDOWN": str(slowdown)})
-        for slowdown in (0, ARMS[arm][0])
-    ]
-    return interleaved(*sides)
-
-
 def record(path, minutes):
     """Measure pairs, one arm after the other, until the time is over or all is decided."""
     stop = time.monotonic() + 60 * minutes
@@ -95,7 +85,10 @@ def record(path, minutes):
         if arm is None:
             print("bench.calibrate: nothing is left to measure", file=sys.stderr)
             return
-        pair = pair_of(arm)
+        pair = interleaved(*(
+            serving(sys.executable, TESTS, 1, {"BENCH_SLOWDOWN": str(slowdown)})
+            for slowdown in (0, ARMS[arm][0])
+        ))  # fmt: skip
         for _ in range(BATCH):
             if time.monotonic() > stop:
                 return
@@ -112,11 +105,11 @@ def record(path, minutes):
 
 def report(lines):
     """Return Markdown: failures of the gate and observed slow-downs, by arm."""
-    rows = [
-        "| injected | benchmarks | seen | comparisons | slow at first | **failed** | undecided "
-        "| pairs | left open |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    header = (
+        "injected", "benchmarks", "seen", "comparisons", "slow at first", "**failed**", "undecided",
+        "pairs", "left open",
+    )  # fmt: skip
+    rows = []
     for arm, (_, most, _) in ARMS.items():
         pairs = pairs_of(lines, arm)
         found = {name: verdicts(name, pairs[name], most) for name in pairs}
@@ -129,13 +122,13 @@ def report(lines):
             for name, some in found.items()
         )
         failed = sum(bool(verdict.slower) for verdict in every)
-        rows.append(
-            f"| {arm} | {len(found)} | {np.median([v.ratios[0].ratio for v in every]) - 1:+.1%} "
-            f"| {len(every)} | {sum(bool(v.suspects) for v in every)} "
-            f"| **{failed} ({failed / len(every):.1%})** | {sum(bool(v.undecided) for v in every)} "
-            f"| {np.mean([pairs_used(v) for v in every]):.0f} | {left} |"
-        )
-    return [*rows, "", scatter(lines), ""]
+        rows.append((
+            arm, len(found), f"{np.median([v.ratios[0].ratio for v in every]) - 1:+.1%}",
+            len(every), sum(bool(v.suspects) for v in every),
+            f"**{failed} ({failed / len(every):.1%})**", sum(bool(v.undecided) for v in every),
+            round(np.mean([pairs_used(v) for v in every])), left,
+        ))  # fmt: skip
+    return [*table("lrrrrrrrr", header, rows), "", scatter(lines), ""]
 
 
 def scatter(lines):
@@ -144,11 +137,11 @@ def scatter(lines):
     low, middle, high = np.quantile(deviations, [0, 0.5, 1])
     dates = [line["date"] for line in lines]
     dates = sorted({min(dates), max(dates)})
-    packages = ("fastcos", "numba", "numpy", "scipy")
+    versions = versions_of(("fastcos", "numba", "numpy", "scipy"))
     return (
         f"Ratios of equal code scatter by {middle:.1%} from pair to pair ({low:.1%} to {high:.1%}, "
         f"by benchmark). {len(lines)} pairs of processes, {' to '.join(dates)}, {cpu_name()}, "
-        f"{', '.join(f'{name} {metadata.version(name)}' for name in packages)}."
+        f"{', '.join(f'{name} {version}' for name, version in versions.items())}."
     )
 
 

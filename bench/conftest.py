@@ -1,12 +1,8 @@
 """Options and processes of test_throughput.py, and its table beside pytest-benchmark's."""
 
-import itertools
-import statistics
-
 import pytest
 
-from bench.turns import BUSY, time_of, verdict
-from bench.worker import OURS
+from bench.turns import lines
 from bench.workloads import SETS, forget
 
 
@@ -17,7 +13,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.measured = []
+    config.measured = {}
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +25,8 @@ def free_memory(request):
 
 
 def pytest_benchmark_update_machine_info(machine_info):
-    from bench.tables import cpu_name, versions
+    from bench.markdown import cpu_name
+    from bench.tables import versions
     from fastcos import get_config
 
     config = get_config()
@@ -43,24 +40,7 @@ def pytest_benchmark_update_machine_info(machine_info):
 
 def pytest_terminal_summary(terminalreporter, config):
     """Print time, throughput, percent of limit and ratio, by case."""
-    for group, members in itertools.groupby(config.measured, key=lambda row: row[0]):
+    for group, outcome in config.measured.items():
         terminalreporter.write_sep("-", group)
-        for _, outcome, info in members:
-            facts, seconds = outcome.measured[OURS].facts, time_of(info["turns"])
-            rates = (facts[name] / seconds / 1e9 for name in ("count", "bytes", "operations"))
-            units, gb, gop = rates
-            share = statistics.median(facts["percents"])
-            ending = f"{share:4.0f}% of {facts['limited_by']}"
-            if "ratio" in info:
-                ratio, low, high = info["ratio"]
-                ending = f"{ratio:7.2f} [{low:.2f}, {high:.2f}] x fastcos, {verdict(low, high)}"
-                ending += f", {info['setting']}" if info["setting"] else ""
-                ending += f", recall {info['recall']:.3f}" if "recall" in info else ""
-            terminalreporter.write_line(
-                f"{info['library']:18}{1e3 * seconds:11.3f} ms{1e3 * units:11.2f} M units/s"
-                f"{gb:8.2f} GB/s{gop:9.1f} Gop/s  {ending}"
-            )
-        for library, why in (outcome.absent | outcome.wrong).items():
-            terminalreporter.write_line(f"{library:18} {why}")
-        if outcome.others is not None and outcome.others > BUSY:
-            terminalreporter.write_line(f"busy: others used {outcome.others:.1f} cores")
+        for line in lines(outcome):
+            terminalreporter.write_line(line)

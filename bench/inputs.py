@@ -4,55 +4,37 @@ Inputs that take long are kept in .bench/ at the root of the clone.
 """
 
 import functools
-import os
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import svds
+
+from fastcos import io
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / ".bench"
-# data sets that cannot be shipped: mtg/, glove50/, ml-32m/
-DATA = Path(os.environ.get("FASTCOS_BENCH_DATA", ROOT.parent / "shared" / "data"))
 # users, items and interactions of the matrices by name
 SHAPES = {
     "2,000 x 500": (2_000, 500, 40_000),
     "10,000 x 3,000": (10_000, 3_000, 400_000),
     "40,000 x 20,000": (40_000, 20_000, 800_000),
     "zipf": (140_000, 27_000, 18_000_000),
-    "decks": (385_215, 17_192, 12_000_000),
     "zipf_slice": (20_000, 27_000, 6_300_000),
-    "ml-32m": (200_948, 84_432, 32_500_000),
+    "ml-32m": (200_948, 84_432, 32_500_000),  # that of MovieLens-32M
 }
 
 
 class MissingData(LookupError):
-    """A data set, or the package of a type, is not installed."""
-
-
-def required(found):
-    """Return a data set; raise MissingData if it is None."""
-    if found is None:
-        raise MissingData(f"the data set is not in {DATA} (FASTCOS_BENCH_DATA)")
-    return found
+    """The package of a type is not installed."""
 
 
 @functools.lru_cache(4)
 def interactions(name):
-    """Return a matrix by its name: of SHAPES, decks, zipf_slice, or "users x items x non-zeros".
-
-    ml-32m is made in the shape of MovieLens-32M unless its ratings.csv is there.
-    """
-    if name == "decks":
-        return required(decks())
+    """Return a matrix: of SHAPES, of a file, or of "users x items x non-zeros"."""
+    if Path(name).is_file():
+        return io.read_interactions(name).X.astype(np.float32)
     if name == "zipf_slice":
         return cached(name, zipf_slice)
-    ratings = DATA / "ml-32m" / "ratings.csv"
-    if name == "ml-32m" and ratings.exists():
-        from fastcos import read_interactions
-
-        return cached("ml-32m-ratings", lambda: read_interactions(ratings).X.astype(np.float32))
     if name in ("zipf", "ml-32m"):
         return cached(name, lambda: zipf_interactions(*SHAPES[name]))
     shape = SHAPES.get(name) or (int(number) for number in name.split(" x "))
@@ -68,18 +50,6 @@ def cached(name, make):
         X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
         sp.save_npz(path, X, compressed=False)
     return sp.csr_array(sp.load_npz(path))
-
-
-def decks():
-    """Return decks by cards, float32 CSR 385,215 x 17,192 with 12.0 M counts; None if missing."""
-    path = DATA / "mtg" / "mtg_csr.npz"
-    if not path.exists():
-        return None
-    parts = np.load(path)
-    data, indices = parts["data"].astype(np.float32), parts["indices"].astype(np.int32)
-    X = sp.csr_array((data, indices, parts["indptr"]), shape=tuple(parts["shape"]))
-    X.eliminate_zeros()
-    return X
 
 
 def zipf_interactions(n_users, n_items, nnz):
@@ -116,34 +86,22 @@ def zipf_slice():
     return X[np.sort(order[4_000:24_000])]
 
 
+def rows(name):
+    """Return the rows of a file, or standard normal ones of "20,000 x 128"."""
+    if Path(name).exists():
+        return np.asarray(io.read_vectors(name).vectors, np.float32)
+    return gaussian(*shape_of(name))
+
+
+def shape_of(text):
+    """Return the numbers of "20,000 x 128"."""
+    return tuple(int(number.replace(",", "")) for number in text.split(" x "))
+
+
 @functools.lru_cache(8)
 def gaussian(n, d, seed=0):
     """Return standard normal rows, float32."""
     return np.random.default_rng(seed).standard_normal((n, d), dtype=np.float32)
-
-
-def deck_embeddings():
-    """Return U S (60,000 of the decks) and V S (all cards) of a rank-128 SVD; None if missing."""
-    path = CACHE / "decks_128.npz"
-    if not path.exists():
-        X = decks()
-        if X is None:
-            return None
-        U, s, Vt = svds(X, k=128, random_state=0)
-        rows = np.sort(np.random.default_rng(0).choice(len(U), 60_000, replace=False))
-        CACHE.mkdir(exist_ok=True)
-        np.savez(path, *(np.ascontiguousarray(one, np.float32) for one in (U[rows] * s, Vt.T * s)))
-    return tuple(np.load(path).values())
-
-
-def glove():
-    """Return 8,347 GloVe vectors of 50 dimensions, float32; None if missing."""
-    path = DATA / "glove50" / "glove50.npz"
-    if not path.exists():
-        return None
-    parts = np.load(path)
-    (name,) = (name for name in parts.files if parts[name].ndim == 2)
-    return np.ascontiguousarray(parts[name], np.float32)
 
 
 def clustered(n, d, rng):

@@ -25,6 +25,7 @@ import itertools
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -33,10 +34,10 @@ import numpy as np
 import scipy.sparse as sp
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 import fastcos
 from bench import answers, inputs, limits
+from bench.markdown import table
 from bench.worker import in_new_process, resident_mib
 from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, ShardWriter
 
@@ -261,25 +262,19 @@ def minutes(given):
     return (found * len(given.where) * given.turns + writing) / 60
 
 
-def percent_of_limit(one):
-    """Return the percent of the limit: the peak of gemm, or of reads; None if not defined."""
-    adds = {"gram": 2, "svd": 4}.get(one["operation"])
-    if adds is None:
-        return None
-    (_, gemm), read = list(limits.roofs()[0].values()), limits.roofs()[1]
-    products = 2.0 * adds * one["nnz"] * one["rank"] / gemm
-    return 100 * max(products, DISK_BYTES * one["nnz"] / read) / one["seconds"]
-
-
-def print_table(results):
+def table_of(results):
+    """Return the table of all results; the limit is the peak of gemm, or of reads."""
     columns = "operation", "where", "seconds", "per second", "peak MiB", "certificate", "% of limit"
-    table = Table(*columns)
+    (peaks, read), rows = limits.roofs(), []
     for one in results:
         rate = next(value for name, value in one.items() if name.endswith("_per_second"))
-        numbers = one["seconds"], rate, one["peak_mib"], one["certificate"], percent_of_limit(one)
-        cells = ("" if number is None else f"{number:,.4g}" for number in numbers)
-        table.add_row(one["operation"], one["where"], *cells)
-    ERRORS.print(table)
+        share, adds = None, {"gram": 2, "svd": 4}.get(one["operation"])
+        if adds:
+            products = 2.0 * adds * one["nnz"] * one["rank"] / peaks["float32 gemm"]
+            share = 100 * max(products, DISK_BYTES * one["nnz"] / read) / one["seconds"]
+        known = (one[name] for name in ("operation", "where", "seconds"))
+        rows.append((*known, rate, one["peak_mib"], one["certificate"], share))
+    return "\n".join(table("llrrrrr", columns, rows))
 
 
 def write_inputs(given):
@@ -341,7 +336,7 @@ def main():
             with record.open("a") as file:
                 file.write(json.dumps(results[-1]) + "\n")
             print(json.dumps(results[-1]), flush=True)
-    print_table(results)
+    print(f"\n{table_of(results)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ SciPy only. Every function prepares, untimed, what a user of the library would p
 returns Calls.
 """
 
+import operator
 import os
 import sys
 from functools import partial
@@ -62,8 +63,8 @@ def unit(rows):
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
 
 
-def searcher(index_of, exact=True):
-    """Return prepare for a library: index_of(items, measure) returns its Index.
+def searcher(index_of, exact=True, **settings):
+    """Return prepare for a library: index_of(items, measure, **settings) returns its Index.
 
     In a self-join k + 1 are found, and the row itself is left out. The answer of a search that is
     not exact are its indices.
@@ -71,7 +72,7 @@ def searcher(index_of, exact=True):
 
     def prepare_search(arrays, parameters):
         items, k, own = arrays["items"], parameters["k"], "queries" not in arrays
-        index = index_of(items, parameters["measure"])
+        index = index_of(items, parameters["measure"], **settings)
         queries = index.encode(arrays.get("queries", items))
 
         def read(raw):
@@ -81,6 +82,9 @@ def searcher(index_of, exact=True):
         return Calls(lambda: index.find(queries, k + own), read)
 
     return prepare_search
+
+
+scan = partial(searcher, exact=False)
 
 
 def scores_of(indices, scores, own):
@@ -138,16 +142,29 @@ def best_of(products, k):
     return np.take_along_axis(best, order, 1), np.take_along_axis(values, order, 1)
 
 
-def numpy_index(items, measure):
-    """Sgemm in blocks, then argpartition; cosine only."""
-    items = unit(items)
+def best_of_products(product):
+    """Return the Index that multiplies blocks of unit queries, then selects by argpartition."""
 
     def find(queries, k):
-        found = [best_of(queries[at : at + 1024] @ items.T, k)
-                 for at in range(0, len(queries), 1024)]  # fmt: skip
+        blocks = (queries[at : at + 1024] for at in range(0, len(queries), 1024))
+        found = [best_of(product(block), k) for block in blocks]
         return tuple(map(np.concatenate, zip(*found, strict=True)))
 
     return Index(find, encode=unit)
+
+
+def numpy_index(items, measure):
+    """Sgemm; cosine only."""
+    items = unit(items)
+    return best_of_products(lambda queries: queries @ items.T)
+
+
+def numkong_index(items, measure):
+    """Its packed product; cosine only."""
+    import numkong
+
+    packed = numkong.dots_pack(unit(items), dtype="float32")
+    return best_of_products(lambda queries: np.asarray(numkong.dots_packed(queries, packed)))
 
 
 def usearch_index(items, measure, encode=np.ascontiguousarray):
@@ -198,20 +215,6 @@ def implicit_index(items, measure):
     return Index(lambda queries, k: topk(items, queries, k), encode=unit)
 
 
-def numkong_index(items, measure):
-    """Cosine only: its packed product, in blocks, then argpartition."""
-    import numkong
-
-    packed = numkong.dots_pack(unit(items), dtype="float32")
-
-    def find(queries, k):
-        found = [best_of(np.asarray(numkong.dots_packed(queries[at : at + 1024], packed)), k)
-                 for at in range(0, len(queries), 1024)]  # fmt: skip
-        return tuple(map(np.concatenate, zip(*found, strict=True)))
-
-    return Index(find, encode=unit)
-
-
 def turbovec_index(items, measure, bits=4):
     """Cosine; its default of 4 bits, calibrated; threads are those of RAYON_NUM_THREADS."""
     os.environ.setdefault("RAYON_NUM_THREADS", str(n_threads()))
@@ -235,9 +238,8 @@ def matrix(arrays, parameters):
     return sp.csr_array(parts, shape=parameters["shape"])
 
 
-def scipy_product(arrays, parameters):
-    X, A = matrix(arrays, parameters), arrays["A"]
-    return Calls(lambda: X @ A)
+def scipy_dot():
+    return operator.matmul
 
 
 def mkl_dot():
@@ -249,23 +251,17 @@ def mkl_dot():
     return dot_product_mkl
 
 
-def mkl_product(arrays, parameters):
-    X, A, dot = matrix(arrays, parameters), arrays["A"], mkl_dot()
-    return Calls(lambda: dot(X, A))
+def multiplier(dot_of, transposed=None):
+    """Return prepare for X A by a product, or for X'(X A) if it says how X is transposed."""
 
+    def prepare_product(arrays, parameters):
+        X, A, dot = matrix(arrays, parameters), arrays["A"], dot_of()
+        if transposed is None:
+            return Calls(lambda: dot(X, A))
+        transpose = transposed(X)
+        return Calls(lambda: dot(transpose, dot(X, A)))
 
-def scipy_gram(arrays, parameters):
-    X, A = matrix(arrays, parameters), arrays["A"]
-    # a CSC view: SciPy multiplies by it twice as fast as by the transpose in CSR
-    transpose = X.T
-    return Calls(lambda: transpose @ (X @ A))
-
-
-def mkl_gram(arrays, parameters):
-    X, A, dot = matrix(arrays, parameters), arrays["A"], mkl_dot()
-    # in CSR, for MKL multiplies by a CSC view in 4 times the time
-    transpose = X.T.tocsr()
-    return Calls(lambda: dot(transpose, dot(X, A)))
+    return prepare_product
 
 
 # items: nearest items of every item, by cosine of the columns of X; to the k-th best scores
@@ -375,7 +371,7 @@ def numpy_rescoring(dtype):
 TASKS = {
     "search": {
         "faiss": searcher(faiss_index),
-        "faiss Panorama": searcher(partial(faiss_index, factory="Panorama")),
+        "faiss Panorama": searcher(faiss_index, factory="Panorama"),
         "numkong": searcher(numkong_index),
         "sklearn": searcher(sklearn_index),
         "numpy": searcher(numpy_index),
@@ -384,23 +380,24 @@ TASKS = {
         "implicit": searcher(implicit_index),
     },
     "approximate search": {
-        name: searcher(index_of, exact=False)
-        for name, index_of in {
-            "faiss": faiss_index,
-            "faiss SQ8": partial(faiss_index, factory="SQ8"),
-            "faiss SQ4": partial(faiss_index, factory="SQ4"),
-            "faiss PQ fast-scan": partial(faiss_index, factory="PQ{half}x4fs"),
-            "usearch int8": partial(usearch_index, encode=int8_codes),
-            "turbovec": turbovec_index,
-            "turbovec 2 bits": partial(turbovec_index, bits=2),
-        }.items()
+        "faiss": scan(faiss_index),
+        "faiss SQ8": scan(faiss_index, factory="SQ8"),
+        "faiss SQ4": scan(faiss_index, factory="SQ4"),
+        "faiss PQ fast-scan": scan(faiss_index, factory="PQ{half}x4fs"),
+        "usearch int8": scan(usearch_index, encode=int8_codes),
+        "turbovec": scan(turbovec_index),
+        "turbovec 2 bits": scan(turbovec_index, bits=2),
     },
     "rescoring": {
         "numpy float32": numpy_rescoring(np.float32),
         "numpy float64": numpy_rescoring(np.float64),
     },
-    "product": {"scipy": scipy_product, "mkl": mkl_product},
-    "gram": {"scipy": scipy_gram, "mkl": mkl_gram},
+    "product": {"scipy": multiplier(scipy_dot), "mkl": multiplier(mkl_dot)},
+    # by a CSC view SciPy multiplies twice as fast as by the transpose in CSR, MKL 4 times as slowly
+    "gram": {
+        "scipy": multiplier(scipy_dot, lambda X: X.T),
+        "mkl": multiplier(mkl_dot, lambda X: X.T.tocsr()),
+    },
     "items": {"sparse_dot_topn": sparse_dot_topn_items, "implicit": implicit_items},
     "svd": {"scikit-learn": sklearn_svd, "arpack": arpack_svd, "primme": primme_svd},
 }

@@ -77,13 +77,16 @@ def search_work(n: int, m: int, d: int, k: int) -> Work:
     return Work(pairs, pairs * d, "tile", 4.0 * d * (n + m), 12.0 * n * k)
 
 
+def bytes_of(X: Any) -> float:
+    """Return the bytes of a CSR matrix."""
+    return float(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
+
+
 def product_work(X: Any, columns: int) -> Work:
     """Return the work of X A for a CSR matrix X and so many columns of float32."""
     (n, p), nnz = X.shape, float(X.nnz)
-    reads = float(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes) + 4.0 * p * columns
-    return Work(
-        nnz, nnz * columns, "float32", reads, 4.0 * n * columns, nnz, (p, columns), X.indices
-    )
+    reads, writes = bytes_of(X) + 4.0 * p * columns, 4.0 * n * columns
+    return Work(nnz, nnz * columns, "float32", reads, writes, nnz, (p, columns), X.indices)
 
 
 def gram_work(X: Any, columns: int) -> Work:
@@ -91,6 +94,15 @@ def gram_work(X: Any, columns: int) -> Work:
     one = product_work(X, columns)
     return one._replace(
         multiply_adds=2 * one.multiply_adds, writes=4.0 * X.shape[1] * columns,
+        gathers=2 * one.gathers,
+    )  # fmt: skip
+
+
+def svd_work(X: Any, k: int) -> Work:
+    """Return the work of two blocks of k columns: no truncated SVD needs fewer passes over X."""
+    one = gram_work(X, k)
+    return one._replace(
+        multiply_adds=2 * one.multiply_adds, reads=2.0 * bytes_of(X), writes=0.0,
         gathers=2 * one.gathers,
     )  # fmt: skip
 

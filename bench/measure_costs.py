@@ -1,18 +1,20 @@
 """Cost of measures in top_k, beside the plain cosine: `python -m bench.measure_costs [NAME ...]`.
 
 Prints a Markdown table for rows of each kind. gaussian: independent entries, the hardest to filter;
-spiky: few large entries, and norms that differ a thousandfold; cards: of the Magic decks by a
-rank-128 SVD. After a warm-up every measure is timed alternately with the cosine; medians count. All
-measures take half an hour on two cores.
+spiky: few large entries, and norms that differ a thousandfold; clustered: 64 clusters and a common
+mean; a NAME that is a file: its rows. After a warm-up every measure is timed alternately with the
+cosine; medians count. All measures take half an hour on two cores.
 """
 
 import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
+from bench import inputs
 from bench.clock import in_turns
-from bench.inputs import deck_embeddings, gaussian, required
+from bench.markdown import print_table
 from fastcos import get_measure, list_measures, top_k
 
 K, ROWS, COLUMNS = 10, 40_000, 128
@@ -28,9 +30,9 @@ def spiky(n, d):
 
 
 KINDS = {
-    "gaussian": lambda: gaussian(ROWS, COLUMNS),
+    "gaussian": lambda: inputs.gaussian(ROWS, COLUMNS),
     "spiky": lambda: spiky(ROWS, COLUMNS),
-    "cards": lambda: required(deck_embeddings())[1],
+    "clustered": lambda: inputs.clustered(ROWS, COLUMNS, np.random.default_rng(0)),
 }
 
 
@@ -56,17 +58,23 @@ def measure_of(name, rows):
     return get_measure(name, **({"model": Model} if needs_model else parameters.get(name, {})))
 
 
+def rows_of_table(names, rows):
+    """Yield measure, its seconds, those of the cosine, and their ratio."""
+    for name in names:
+        measures = measure_of(name, rows), get_measure("cosine")
+        turns = in_turns(*(partial(top_k, rows, k=K, measure=measure) for measure in measures))
+        own, base = np.median(turns, axis=0)
+        yield name, own, base, own / base
+
+
 def main():
-    names = sys.argv[1:] or [name for name in list_measures() if name not in LEFT_OUT]
-    for kind, make in KINDS.items():
+    files = {name: partial(inputs.rows, name) for name in sys.argv[1:] if Path(name).exists()}
+    names = [name for name in sys.argv[1:] if name not in files]
+    names = names or [name for name in list_measures() if name not in LEFT_OUT]
+    for kind, make in (KINDS | files).items():
         rows = make()
-        print(f"\n{kind}, {rows.shape[0]:,} x {rows.shape[1]}, k = {K}\n")
-        print("| measure | seconds | cosine | ratio |\n|---|---|---|---|", flush=True)
-        for name in names:
-            measures = measure_of(name, rows), get_measure("cosine")
-            turns = in_turns(*(partial(top_k, rows, k=K, measure=measure) for measure in measures))
-            own, base = np.median(turns, axis=0)
-            print(f"| {name} | {own:.3f} | {base:.3f} | {own / base:.2f} |", flush=True)
+        print("\n{}, {:,} x {}, k = {}\n".format(kind, *rows.shape, K))
+        print_table("lrrr", ("measure", "seconds", "cosine", "ratio"), rows_of_table(names, rows))
 
 
 if __name__ == "__main__":

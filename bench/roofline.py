@@ -1,77 +1,108 @@
-"""Every kernel below the limits of this machine: `python -m bench.roofline`, minutes.
+"""Kernels below the limits of this machine: `python -m bench.roofline` draws a figure.
 
-Each case runs in fresh processes, whose placement on the machine differs; a process measures call
-and limit in turns. Writes a table, bench/roofline.md, with the least and the most percent of the
-processes, and the figure docs/figures/roofline.png. `-k REGEX` selects cases and only prints them.
+docs/figures/roofline.png has the kernels of bench/tables.json that were measured on this CPU
+(`pytest bench --benchmark-only --cases roofline`), below its limits as measured now.
 """
 
-import argparse
-import re
-import statistics
+import json
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from bench import limits
-from bench.curves import measure
-from bench.tables import cpu_name
-from bench.worker import in_new_process
-from bench.workloads import WORKLOADS, label
-from fastcos import get_config
+from bench.markdown import cpu_name
+from bench.tables import KERNELS, OURS, RECORD
+from fastcos.plots.style import COLOURS, MARKERS, figure_style, line_style
 
-ROOT = Path(__file__).parents[1]
-TABLE, FIGURE = ROOT / "bench" / "roofline.md", ROOT / "docs" / "figures" / "roofline.png"
-SPARSE = "40,000 x 20,000"
-# workload and case of every bar
-CASES = (
-    ("SelfJoin", {"rows": "20,000 x 128", "k": 10}),
-    *(("SelfJoin", {"rows": f"10,000 x {d}", "k": 10}) for d in (384, 768, 1536)),
-    ("IndexSearch", {"queries": 1, "items": "100,000 x 768", "k": 10}),
-    ("IndexSearch", {"queries": 256, "items": "100,000 x 768", "k": 10}),
-    ("Packing", {"rows": "20,000 x 768"}),
-    ("Selection", {"candidates": 100_000, "k": 100}),
-    ("Matmul", {"shape": SPARSE, "columns": 64}),
-    ("Rmatmul", {"shape": SPARSE, "columns": 64}),
-    ("GramMatmul", {"shape": SPARSE, "columns": 64}),
-    ("GramMatmul", {"shape": "zipf", "columns": 64}),
-    ("TruncatedSVD", {"shape": SPARSE, "k": 16, "tol": 1e-2}),
-    ("ItemNeighbors", {"shape": "10,000 x 3,000", "k": 10}),
-    ("LinearMFFit", {"shape": SPARSE, "objective": "dropout"}),
-    ("SimilarityBlocks", {"rows": 5_000}),
-    ("Weighting", {"transformer": "standardise", "shape": SPARSE}),
-)
+FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "roofline.png"
+
+
+class Point(NamedTuple):
+    """One measured operation: what it must do, its time, and the limit that it is nearest to.
+
+    operations and bytes are those of the plain method; percent is the share of the time that the
+    resource ``bound`` needs at least.
+    """
+
+    name: str
+    operations: float
+    bytes: float
+    seconds: float
+    percent: float
+    bound: str
+
+
+def draw(points, peaks, bandwidth):
+    """Return the roofline of a machine as a figure (Williams, Waterman and Patterson, 2009).
+
+    Operations per second by operations per byte, below the roofs; percent of limit beside it.
+    Operations without multiply-adds, such as a selection, have a bar and no point.
+
+    Parameters
+    ----------
+    points : sequence of Point
+    peaks : dict of str to float
+        Operations per second that the machine reaches at most, by arithmetic.
+    bandwidth : float
+        Bytes per second read from memory.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.6, max(3.6, 0.26 * len(points) + 1.2)), layout="constrained")
+    with figure_style():
+        roofs, bars = figure.subplots(1, 2)
+        _draw_roofs(roofs, points, peaks, bandwidth)
+        _draw_bars(bars, points)
+    return figure
+
+
+def _draw_roofs(ax, points, peaks, bandwidth):
+    shown = [(i, one) for i, one in enumerate(points) if one.operations > 0]
+    reach = [one.operations / one.bytes for _, one in shown]
+    reach += [peak / bandwidth for peak in peaks.values()]
+    intensity = np.geomspace(min(reach) / 2, max(reach) * 4, 200)
+    for number, (name, peak) in enumerate(peaks.items()):
+        style = line_style(number) | {"marker": ""}
+        roof = np.minimum(peak, intensity * bandwidth) / 1e9
+        ax.plot(intensity, roof, label=f"{name}, {peak / 1e9:,.0f} Gop/s", **style)
+    for i, one in shown:
+        at = one.operations / one.bytes, one.operations / one.seconds / 1e9
+        ax.plot(*at, MARKERS[i % len(MARKERS)], color=COLOURS[-1])
+        ax.annotate(str(i + 1), at, xytext=(4, 3), textcoords="offset points", fontsize=7)
+    ax.set(
+        xscale="log", yscale="log", xlabel="operations per byte that must move", ylabel="Gop/s",
+        title=f"memory: {bandwidth / 1e9:.0f} GB/s",
+    )  # fmt: skip
+    ax.legend(loc="lower right")
+    ax.grid(visible=True)
+
+
+def _draw_bars(ax, points):
+    places = range(len(points))
+    ax.barh(places, [one.percent for one in points], color=COLOURS[0], height=0.6)
+    names = [f"{i + 1}  {one.name}" for i, one in enumerate(points)]
+    ax.set_yticks(places, names, fontsize=7)
+    for place, one in enumerate(points):
+        text = f" {one.percent:.0f}% of {one.bound}"
+        ax.text(one.percent, place, text, va="center", fontsize=7)
+    ax.invert_yaxis()
+    ax.margins(x=0.35)
+    ax.set(xlim=(0, None), xlabel="percent of this machine's limit")
+    ax.grid(visible=True, axis="x")
+
+
+def points_of(rows):
+    """Return the points of the kernels among the rows of bench.tables."""
+    names = "case", "operations", "bytes", "seconds", "percent_of_limit", "limited_by"
+    kernels = (row | row[OURS] for row in rows if row["question"] == KERNELS)
+    return [Point(*(row[name] for name in names)) for row in kernels]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--processes", type=int, default=5)
-    parser.add_argument("-k", default="", metavar="REGEX")
-    given = parser.parse_args()
-    from bench.roofline_display import RooflineDisplay, RooflinePoint
-
-    threads = get_config().num_threads
-    lines = [
-        f"{cpu_name()}, {threads} threads; medians of {given.processes} processes.", "",
-        "| case | time | percent of limit | least, most | limit |", "|---|---:|---:|---:|---|",
-    ]  # fmt: skip
-    print("\n".join(lines))
-    points = []
-    for name, case in CASES:
-        title = label(WORKLOADS[name], case)
-        if not re.search(given.k, title):
-            continue
-        found = [in_new_process(measure, name, case, threads) for _ in range(given.processes)]
-        seconds, percents = ([one[key] for one in found] for key in ("seconds", "percent"))
-        seconds, percent = statistics.median(seconds), statistics.median(percents)
-        bound = statistics.mode(one["bound"] for one in found)
-        size = found[0]["operations"], found[0]["bytes"]
-        points.append(RooflinePoint(title, *size, seconds, percent, bound))
-        lines.append(
-            f"| {title} | {1e3 * seconds:.3g} ms | {percent:.0f}% | "
-            f"{min(percents):.0f}%, {max(percents):.0f}% | {bound} |"
-        )
-        print(lines[-1], flush=True)
-    if not given.k:
-        TABLE.write_text("\n".join([*lines, ""]), "utf8")
-        RooflineDisplay(points, *limits.roofs()).plot().figure_.savefig(FIGURE, dpi=130)
+    rows = json.loads(RECORD.read_text("utf8"))
+    here = [row for row in rows if row["cpu"] == cpu_name()]
+    draw(points_of(here), *limits.roofs()).savefig(FIGURE, dpi=130)
 
 
 if __name__ == "__main__":

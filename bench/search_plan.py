@@ -1,24 +1,29 @@
-"""Crossovers of the search plan: `python -m bench.search_plan` prints tables, in a minute.
+"""Crossovers of the search plan: `python -m bench.search_plan [ROWS.npy ...]` prints tables.
 
 Every tuning constant of fastcos.engine and fastcos.neighbors.filter_refine that chooses between two
 ways is shown with the times of both around it. Random rows, two threads unless set otherwise;
-medians of five calls, after one that compiles. bench.roofline has percent of peak.
+medians of five calls, after one that compiles. The table of prefixes has the rows of the files,
+too, whose first 1,000 are its queries. Two minutes on two cores.
 """
 
+import sys
 from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 
 import fastcos
-from bench.clock import milliseconds
+from bench.clock import in_turns, milliseconds, seconds
 from bench.inputs import gaussian
+from bench.markdown import print_table
 from fastcos import config
-from fastcos.engine import packing, scan
+from fastcos.engine import packing, prefixes, scan
 from fastcos.engine.segments import Segment
 from fastcos.measures import get_measure
 
 K = 10
+# queries and neighbours of the searches with prefixes
+PREFIX_CASES = ((1, 10), (64, 10), (1000, 10), (1000, 100))
 OPTIONS = packing.ExecutionOptions(config.num_threads(), config.working_memory() * 2**20)
 
 
@@ -34,10 +39,8 @@ def queries(items, n):
 
 
 def show(title, header, rows):
-    print(f"\n{title}\n| " + " | ".join(header) + " |\n|" + "---|" * len(header))
-    for row in rows:
-        cells = (f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row)
-        print("| " + " | ".join(cells) + " |", flush=True)
+    print(f"\n{title}\n")
+    print_table("r" * len(header), header, rows)
 
 
 def packing_against_scoring(d):
@@ -130,6 +133,54 @@ def extra_candidates():
     show(title, ("measure", *(f"{extra} extra" for extra in extras)), table)
 
 
+def clustered(n, d, seed=1):
+    """Return rows like those of a text model: 200 clusters, a common mean, a decaying spectrum."""
+    rng = np.random.default_rng(seed)
+    scales = 1 / np.sqrt(np.arange(1, d + 1))
+    rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    centres = 0.7 * rng.standard_normal((200, d)) * scales
+    rows = centres[rng.integers(0, 200, n)] + 0.7 * rng.standard_normal((n, d)) * scales
+    return ((rows + 0.15 * rng.standard_normal(d)) @ rotation).astype(np.float32)
+
+
+def sets_of_prefixes(files):
+    """Yield names and rows, of which the first 1,000 are the queries."""
+    for n, d in ((60_000, 768), (30_000, 1536), (30_000, 384)):
+        yield f"clustered {n:,} x {d}", clustered(n + 1000, d)
+    foreign = clustered(1000, 768, seed=2), clustered(60_000, 768)
+    yield "clustered 60,000 x 768, queries of another kind", np.concatenate(foreign)
+    yield "independent columns 30,000 x 384", gaussian(31_000, 384)
+    for file in files:
+        yield file, np.load(file).astype(np.float32)
+
+
+def without_and_with_prefixes(files):
+    """Times of an index without and with prefixes, if it chooses any; the answers are equal."""
+
+    def fitted(forced):
+        prefixes.FORCED = forced
+        index = fastcos.SimilarityIndex().fit(items)
+        for part in index._state.parts:
+            part.segment.settle()
+        return index
+
+    table = []
+    for name, rows in sets_of_prefixes(files):
+        queries, items = rows[:1000], np.ascontiguousarray(rows[1000:])
+        fitted(None)  # compiles
+        plain, index, cells = fitted(0), fitted(None), []
+        fits = [seconds(partial(fitted, forced)) for forced in (0, None)]
+        for n, k in PREFIX_CASES:
+            ways = [partial(one.search, queries[:n], k) for one in (plain, index)]
+            assert np.array_equal(*(way().indices for way in ways))
+            times = 1e3 * np.median(in_turns(*ways, turns=9 if n > 1 else 180), axis=0)
+            cells.append("{:.2f}, {:.2f}".format(*times))
+        axes = 4 * index._state.parts[0].segment.packed_forms[0].arrays.prefix.words
+        table.append((name, axes, f"{fits[0]:.2f} s, {fits[1]:.2f} s", *cells))
+    header = (f"{n:,} queries, k = {k}" for n, k in PREFIX_CASES)
+    show("Without and with prefixes, ms", ("rows", "axes", "fit", *header), table)
+
+
 if __name__ == "__main__":
     for columns in (64, 128, 768, 1536):
         packing_against_scoring(columns)
@@ -139,3 +190,4 @@ if __name__ == "__main__":
     panels_of_a_run()
     duplicates()
     extra_candidates()
+    without_and_with_prefixes(sys.argv[1:])

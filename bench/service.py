@@ -34,7 +34,7 @@ import uvicorn
 import fastcos
 from bench.inputs import clustered
 from bench.libraries import Index, faiss_index, usearch_index
-from bench.tables import cpu_name, versions_of
+from bench.markdown import cpu_name, print_table, versions_of
 from bench.worker import resident_mib
 from examples import load_test, retrieval_service
 
@@ -183,7 +183,7 @@ def measured(library, folder, seconds):
                 break
         n = len(indices)
         cells.append(f"{recall(np.array(indices), items, chosen[:n], best[:n]):.4f} of {n}")
-        return f"| {' | '.join(cells)} |"
+        return cells
     finally:
         process.terminate()
         process.join()
@@ -218,14 +218,13 @@ def main():
         f"{', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
     )
     titles = (f"{n} connections: p50 / p99 ms / requests a second" for n in CONNECTIONS)
-    print(f"| library | {' | '.join(titles)} | resident, MiB | recall |")
-    print("|---|" + "---:|" * (len(CONNECTIONS) + 2), flush=True)
+    header = "library", *titles, "resident, MiB", "recall"
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         make(folder, given.items, given.columns)
-        for library, (package, _) in LIBRARIES.items():
-            if package in versions:
-                print(measured(library, folder, given.seconds), flush=True)
+        here = (name for name, (package, _) in LIBRARIES.items() if package in versions)
+        rows = (measured(library, folder, given.seconds) for library in here)
+        print_table("l" + "r" * (len(header) - 1), header, rows)
 
 
 if __name__ == "__main__":

@@ -7,19 +7,16 @@ bench/tables.json. Nothing else is written.
 """
 
 import argparse
-import contextlib
 import inspect
 import json
-import platform
-import re
 import statistics
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
+from bench.markdown import replace_between, table, text_of, versions_of
 from bench.turns import BUSY, process_times, ratio_of, time_of, verdict
-from bench.worker import OURS, interpreters
+from bench.worker import OURS, interpreters, threads_of
 
 ROOT = Path(__file__).parents[1]
 RECORD, MARKDOWN = ROOT / "bench" / "tables.json", ROOT / "bench" / "tables.md"
@@ -36,6 +33,8 @@ PARTS = {
 }
 # the README has of each of these the cases with the least and the most work
 README_PARTS = tuple(PARTS)[:6]
+# the question of rows that compare fastcos with itself on fewer threads, as --cases roofline does
+KERNELS = "kernels"
 LIBRARIES = (
     "fastcos", "numba", "numpy", "scipy", "scikit-learn", "faiss-cpu", "usearch", "implicit",
     "numkong", "turbovec", "chunkdot", "sparse_dot_topn", "sparse_dot_mkl", "primme",
@@ -45,26 +44,6 @@ PACKAGES = {
     "faiss": "faiss-cpu", "sklearn": "scikit-learn", "arpack": "scipy", "mkl": "sparse_dot_mkl",
 }  # fmt: skip
 BEGIN, END = "<!-- begin bench/tables.md -->\n", "<!-- end bench/tables.md -->\n"
-
-
-def cpu_name():
-    """Return the system's name of the CPU, and LLVM's, which distinguishes virtual CPUs."""
-    try:
-        (line, *_) = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    except (OSError, ValueError):
-        line = platform.processor() or platform.machine()
-    from llvmlite import binding
-
-    return f"{line} ({binding.get_host_cpu_name()})"
-
-
-def versions_of(packages):
-    """Return the versions of those packages that are installed here."""
-    found = {}
-    for name in packages:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
 
 
 def versions():
@@ -79,32 +58,42 @@ def versions():
 
 
 def rows_of(run):
-    """Return the rows of a JSON document of pytest-benchmark, one a case."""
-    found, machine = {}, run["machine_info"]
+    """Return the rows of a JSON document of pytest-benchmark, one a case.
+
+    A case without a competitor has no row, so that it replaces none.
+    """
+    found = {}
     for entry in run["benchmarks"]:
         info, (question, _, work) = entry["extra_info"], entry["group"].partition(": ")
-        if question in PARTS and "turns" in info:
+        if "turns" in info:
             found.setdefault((question, work), {})[info["library"]] = info
     rows = []
     for (question, work), libraries in found.items():
         ours = libraries.pop(OURS, None)
         if ours is None:
             raise SystemExit(f"bench.tables: {work} has no times of fastcos; select its test, too")
-        row = {
-            "id": work, "case": ours["case"], "question": question, "state": ours["state"],
-            "date": run["datetime"][:10], "cpu": machine["cpu_name"],
-            "threads": machine["threads"], "versions": machine["versions"],
-            "processes": len(process_times(ours["turns"])),
-            "operations": ours["operations"], "others": ours["others"],
-            "percent_of_limit": statistics.median(ours["percents"]),
-            "limited_by": ours["limited_by"], "absent": ours["absent"], "wrong": ours["wrong"],
-        } | {OURS: times_of(ours)}  # fmt: skip
-        row["competitors"] = [
-            times_of(info) | ratio(info, ours) for info in libraries.values()
-        ]  # fmt: skip
-        row["competitors"].sort(key=lambda one: one["seconds"])
-        rows.append(row)
+        fewer = [info for name, info in libraries.items() if threads_of(name)]
+        others = [info for info in libraries.values() if info not in fewer]
+        if fewer:
+            rows.append(row_of(run, KERNELS, f"{work}, kernel", ours, fewer))
+        if question in PARTS and (others or ours["absent"] or ours["wrong"]):
+            rows.append(row_of(run, question, work, ours, others))
     return rows
+
+
+def row_of(run, question, work, ours, others):
+    machine = run["machine_info"]
+    competitors = [times_of(info) | ratio(info, ours) for info in others]
+    return {
+        "id": work, "case": ours["case"], "question": question, "state": ours["state"],
+        "date": run["datetime"][:10], "cpu": machine["cpu_name"],
+        "threads": machine["threads"], "versions": machine["versions"],
+        "processes": len(process_times(ours["turns"])),
+        "operations": ours["operations"], "bytes": ours["bytes"], "others": ours["others"],
+        "percent_of_limit": statistics.median(ours["percents"]),
+        "limited_by": ours["limited_by"], "absent": ours["absent"], "wrong": ours["wrong"],
+        OURS: times_of(ours), "competitors": sorted(competitors, key=lambda one: one["seconds"]),
+    }  # fmt: skip
 
 
 def times_of(info):
@@ -115,8 +104,7 @@ def times_of(info):
 
 
 def ratio(info, ours):
-    value, low, high = ratio_of(info["turns"], ours["turns"])
-    return {"ratio": value, "low": low, "high": high}
+    return dict(zip(("ratio", "low", "high"), ratio_of(info["turns"], ours["turns"]), strict=True))
 
 
 def merged(rows, new):
@@ -130,8 +118,7 @@ def time_text(one):
     scale, unit = (1, "s") if one["seconds"] >= 1 else (1e3, "ms")
     if one["seconds"] < 1e-4:
         scale, unit = 1e6, "us"
-    digits = (f"{scale * one[name]:.3g}" for name in ("seconds", "least", "most"))
-    middle, least, most = (f"{float(text):,g}" for text in digits)
+    middle, least, most = (text_of(scale * one[name]) for name in ("seconds", "least", "most"))
     return f"{middle} {unit} ({least} to {most})"
 
 
@@ -149,9 +136,17 @@ def best_of(row):
     return next((one for one in row["competitors"] if "recall" not in one), None)
 
 
+# Cells of a row of the tables: the case and fastcos, then a competitor. A row of Markdown is their
+# sum.
+
+
 def case_of(row):
     """Return the case in words, marked where other processes used the cores."""
     return row["case"] + (" (busy machine)" if (row["others"] or 0) > BUSY else "")
+
+
+def ours_of(row):
+    return f"{time_text(row[OURS])}, {row['percent_of_limit']:.0f}% of {row['limited_by']}"
 
 
 def cells_of(row, one):
@@ -165,23 +160,28 @@ def cells_of(row, one):
     ]  # fmt: skip
 
 
-def line(row, one):
-    """Return the line of a case and one of its competitors."""
-    ours = f"{time_text(row[OURS])}, {row['percent_of_limit']:.0f}% of {row['limited_by']}"
-    return f"| {' | '.join([case_of(row), ours, *cells_of(row, one)])} |"
+BESIDE = "library", "its time", "ratio", "interval", "fastcos is"
 
 
-HEADER = (
-    "| case | fastcos (processes), percent of limit | library | its time | ratio | interval "
-    "| fastcos is |",
-    "|---|---:|---|---:|---:|---:|---|",
-)  # fmt: skip
+def beside(pairs):
+    """Return the lines of a table of rows and one competitor each."""
+    header = "case", "fastcos (processes), percent of limit", *BESIDE
+    cells = ([case_of(row), ours_of(row), *cells_of(row, one)] for row, one in pairs)
+    return [*table("lrlrrrl", header, cells), ""]
 
 
-OTHERS = (
-    "| case | library | its time | ratio | interval | fastcos is |",
-    "|---|---|---:|---:|---:|---|",
-)
+def scaling(rows):
+    """Return the lines of the table of kernels; the efficiency is the ratio a thread."""
+    header = "case", "all threads, percent of limit", *BESIDE[:4], "efficiency"
+    cells = (
+        [
+            case_of(row), ours_of(row), one["library"], *cells_of(row, one)[1:4],
+            f"{one['ratio'] * threads_of(one['library']) / row['threads']:.0%}",
+        ]
+        for row in rows
+        for one in row["competitors"]
+    )  # fmt: skip
+    return [*table("lrlrrrr", header, cells), ""]
 
 
 def machines(rows):
@@ -218,8 +218,8 @@ def readme_rows(rows):
 def short_markdown(rows):
     """Return the README's rows, each with its fastest exact competitor."""
     chosen = readme_rows(rows)
-    lines = [*HEADER, *(line(row, best_of(row)) for row in chosen)]
-    return "\n".join([*lines, "", f"{summary(rows)} {machines(chosen)}", ""])
+    lines = beside((row, best_of(row)) for row in chosen)
+    return "\n".join([*lines, f"{summary(rows)} {machines(chosen)}", ""])
 
 
 def not_won(rows):
@@ -228,7 +228,7 @@ def not_won(rows):
         (row, one)
         for row in rows
         for one in row["competitors"]
-        if "recall" not in one and one["low"] < 1
+        if "recall" not in one and one["low"] < 1 and row["question"] != KERNELS
     ]
     return sorted(found, key=lambda pair: pair[1]["ratio"])
 
@@ -238,33 +238,32 @@ def summary(rows):
     found = not_won(rows)
     slower = {row["id"] for row, one in found if one["high"] < 1}
     open_ones = {row["id"] for row, _ in found} - slower
-    return (
-        f"Of {len(rows)} cases fastcos is slower in {len(slower)}, and {len(open_ones)} are "
-        "undecided."
-    )
+    n = sum(row["question"] != KERNELS for row in rows)
+    return f"Of {n} cases fastcos is slower in {len(slower)}, and {len(open_ones)} are undecided."
 
 
 def markdown(rows):
-    """Return the cases in which another library is faster, and all cases by question."""
+    """Return the cases in which another library is faster, all cases by question, and threads."""
     lost = not_won(rows)
-    lines = [f"**{summary(rows)}**", ""]
-    lines += [*HEADER, *(line(*pair) for pair in lost), ""] if lost else []
+    lines = [f"**{summary(rows)}**", "", *(beside(lost) if lost else [])]
     for question, title in PARTS.items():
         some = [row for row in rows if row["question"] == question]
         if not some:
             continue
         shown = [(row, best_of(row) or next(iter(row["competitors"]), None)) for row in some]
-        lines += [f"**{title}**", "", *HEADER, *(line(*pair) for pair in shown), ""]
+        lines += [f"**{title}**", "", *beside(shown)]
         others = [
-            f"| {' | '.join([case_of(row), *cells_of(row, one)])} |"
+            [case_of(row), *cells_of(row, one)]
             for row, best in shown
             for one in row["competitors"]
             if one is not best
         ]
         if others:
-            lines += ["<details><summary>The other competitors</summary>", "", *OTHERS, *others]
-            lines += ["", "</details>", ""]
+            lines += ["<details><summary>The other competitors</summary>", ""]
+            lines += [*table("llrrrl", ("case", *BESIDE), others), "", "</details>", ""]
         lines += missing(some)
+    if some := [row for row in rows if row["question"] == KERNELS]:
+        lines += ["**Kernels, on one thread and on all**", "", *scaling(some)]
     return "\n".join([*lines, machines(rows), "", versions_line(rows), ""])
 
 
@@ -313,12 +312,6 @@ def draw(rows, path):
     axes.set_xlabel("time of the fastest exact competitor / time of fastcos")
     figure.savefig(path, dpi=130)
     plt.close(figure)
-
-
-def replace_between(path, begin, end, text):
-    """Write a text between two marks of a file."""
-    before, rest = path.read_text("utf8").split(begin)
-    path.write_text(f"{before}{begin}{text}{end}{rest.split(end)[1]}", "utf8")
 
 
 def main():

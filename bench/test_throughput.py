@@ -12,12 +12,12 @@ import functools
 import itertools
 
 import pytest
-from llvmlite import binding
 
 from bench import turns
 from bench.inputs import MissingData
-from bench.worker import OURS
+from bench.worker import OURS, with_threads
 from bench.workloads import WORKLOADS, WrongAnswer, cases, label, prepared, words
+from fastcos import get_config
 
 
 class Timer:
@@ -33,19 +33,25 @@ timer = Timer()
 
 
 def pytest_generate_tests(metafunc):
-    found = []
+    found, which = [], metafunc.config.getoption("cases")
+    timing = {} if is_gate(metafunc.config) else {"timer": timer}
     for kind in WORKLOADS.values():
-        for case in cases(metafunc.config.getoption("cases"), kind):
+        libraries = (OURS,) if is_gate(metafunc.config) else libraries_of(kind, which)
+        for case, library in itertools.product(cases(which, kind), libraries):
             name = label(kind, case)
-            others = () if is_gate(metafunc.config) else kind.competitors
-            for library in (OURS, *others):
-                marks = {"group": f"{kind.question}: {name}"}
-                marks |= {} if is_gate(metafunc.config) else {"timer": timer}
-                found.append(pytest.param(
-                    kind, case, library, id=identifier(f"{name}-{library}"),
-                    marks=pytest.mark.benchmark(**marks),
-                ))  # fmt: skip
+            mark = pytest.mark.benchmark(group=f"{kind.question}: {name}", **timing)
+            found.append(
+                pytest.param(kind, case, library, id=identifier(f"{name}-{library}"), marks=mark)
+            )
     metafunc.parametrize(("kind", "case", "library"), found)
+
+
+def libraries_of(kind, which):
+    """Return fastcos and its competitors; in the set "roofline" fastcos on 1, 2, 4, ... threads."""
+    if which != "roofline":
+        return OURS, *kind.competitors
+    most = get_config().num_threads
+    return OURS, *(with_threads(2**i) for i in range(most.bit_length()) if 2**i < most)
 
 
 def identifier(name):
@@ -61,8 +67,7 @@ def is_gate(config):
 @functools.lru_cache(1)
 def outcome(kind, case, libraries, processes, budget):
     """Return the Outcome of a case, measured once."""
-    features = binding.get_host_cpu_features()
-    return turns.measure(kind, dict(case), libraries, processes, budget, features)
+    return turns.measure(kind, dict(case), libraries, processes, budget)
 
 
 def selected(session, kind, case):
@@ -100,8 +105,6 @@ def test_throughput(kind, case, library, benchmark, request):
     if library == OURS:
         info |= {"unit": kind.unit, "state": kind.state, "others": found.others}
         info |= {"absent": found.absent, "wrong": found.wrong}
-    else:
-        info["ratio"] = turns.ratio_of(one.turns, found.measured[OURS].turns)
     benchmark.extra_info.update(info)
     if benchmark.enabled:
-        config.measured.append((benchmark.group, found, info))
+        config.measured[benchmark.group] = found

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from llvmlite import binding
 from scipy import stats
 
 from bench.libraries import USE_BLAS
-from bench.worker import BURST, OURS, Missing, Worker, settings
+from bench.worker import AS_INSTALLED, BURST, OURS, Missing, Setting, Worker, threads_of
 from bench.workloads import WrongAnswer, prepared
 
 CONFIDENCE = 0.95
@@ -25,6 +26,12 @@ CONFIDENCE = 0.95
 TRIAL_TURNS, MOST_TURNS = 2, 6
 # cores that other processes use on a machine that counts as busy: an idle system uses less
 BUSY = 0.15
+
+
+# kernels of OpenBLAS in words, their OPENBLAS_CORETYPE, and the feature of the CPU that they need
+KERNELS = (("AVX-512 kernels", "SkylakeX", "avx512f"), ("AVX2 kernels", "Haswell", "avx2"))
+# FAISS_BLAS of libraries.py: always BLAS, and by its default of 128,000 numbers
+FAISS_BLAS = ("1", "")
 
 
 class Measured(NamedTuple):
@@ -54,6 +61,21 @@ class Outcome(NamedTuple):
     others: float | None
 
 
+def settings(library):
+    """Return the settings of a library that this CPU has; those that it lacks are not tried."""
+    if threads := threads_of(library):
+        return [Setting("", (("FASTCOS_NUM_THREADS", str(threads)),))]
+    features = binding.get_host_cpu_features()
+    known = [kernel for kernel in KERNELS if features.get(kernel[2])]
+    if library not in USE_BLAS or not known:
+        return [AS_INSTALLED]
+    return [
+        Setting(words, (("OPENBLAS_CORETYPE", core), ("FASTCOS_FAISS_BLAS", threshold)))
+        for words, core, _ in known
+        for threshold in (FAISS_BLAS if library == "faiss" else ("",))
+    ]
+
+
 def busy_seconds():
     """Return the CPU seconds that all processes of this machine have used; None if not known."""
     try:
@@ -80,14 +102,14 @@ class Crew:
         self.state, self.members, self.failed = workload.state, {}, {}
         sent = [Worker(library, setting) for library, setting in chosen]
         for number, worker in enumerate(sent):
-            request = dict(words[worker.library == OURS], library=worker.library)
+            request = dict(words[worker.is_ours], library=worker.library)
             worker.send(do="prepare", answer=f"{words['answers']}/{number}.npy", **request)
         for number, worker in enumerate(sent):
             try:
                 peak = worker.receive()["peak_mib"]
             except (Missing, RuntimeError) as error:
                 worker.close()
-                if worker.library == OURS:
+                if worker.is_ours:
                     raise WrongAnswer(str(error)) from None
                 self.failed[worker.library] = error
             else:
@@ -117,7 +139,9 @@ class Crew:
 
 
 def fastest(crew):
-    """Keep the fastest setting of every library, by a trial."""
+    """Keep the fastest setting of every library, by a trial where one has several."""
+    if len(crew.members) == len({one.library for one in crew.members}):
+        return
     trial, best = [crew.turn() for _ in range(TRIAL_TURNS)], {}
     for one in crew.members:
         seconds = statistics.median(turn[one] for turn in trial)
@@ -126,7 +150,7 @@ def fastest(crew):
     crew.keep({one for _, one in best.values()})
 
 
-def measure(kind, case, libraries, processes, budget, features):
+def measure(kind, case, libraries, processes, budget):
     """Return the Outcome of a case: every library in so many processes.
 
     Parameters
@@ -137,16 +161,14 @@ def measure(kind, case, libraries, processes, budget, features):
     processes : int
     budget : float
         Seconds of calls of a library in a process.
-    features : mapping
-        Features of the CPU, by LLVM's names.
     """
     workload, found, absent, wrong = prepared(kind, case), {}, {}, {}
     answer, others, work = workload.call(), [], workload.work()
-    chosen = [(name, one) for name in libraries for one in settings(name, USE_BLAS, features)]
+    chosen = [(name, one) for name in libraries for one in settings(name)]
     with tempfile.TemporaryDirectory() as place:
         words = {True: {"kind": kind.__name__, "case": case}, "answers": f"{place}/answers"}
         Path(words["answers"]).mkdir()
-        if kind.competitors:
+        if set(libraries) & set(kind.competitors):
             task, arrays, parameters = workload.job()
             words[False] = {"task": task, "folder": place, "parameters": parameters}
             for name, array in arrays.items():
@@ -175,7 +197,7 @@ def _check(crew, workload, answer, found, absent, wrong):
     kept = set()
     for one, (path, peak) in crew.members.items():
         facts = {"peak_mib": peak, "setting": one.setting.words}
-        if one.library != OURS:
+        if not one.is_ours:
             theirs = np.load(path)
             error = float(workload.disagreement(theirs, answer))
             if not error <= 1:
@@ -237,3 +259,26 @@ def ratio_of(theirs, ours):
 def verdict(low, high):
     """Return whether fastcos is faster or slower; undecided if the interval contains 1."""
     return "faster" if low > 1 else "slower" if high < 1 else "undecided"
+
+
+def lines(outcome):
+    """Yield a line for every library: time, throughput, and percent of limit or ratio."""
+    ours = outcome.measured[OURS]
+    for library, turns, facts in outcome.measured.values():
+        seconds = time_of(turns)
+        amounts = (ours.facts[name] for name in ("count", "bytes", "operations"))
+        units, gb, gop = (amount / seconds / 1e9 for amount in amounts)
+        ending = f"{statistics.median(ours.facts['percents']):4.0f}% of {ours.facts['limited_by']}"
+        if library != OURS:
+            ratio, low, high = ratio_of(turns, ours.turns)
+            ending = f"{ratio:7.2f} [{low:.2f}, {high:.2f}] x {OURS}, {verdict(low, high)}"
+            ending += f", {facts['setting']}" if facts["setting"] else ""
+            ending += f", recall {facts['recall']:.3f}" if "recall" in facts else ""
+        yield (
+            f"{library:19}{1e3 * seconds:11.3f} ms{1e3 * units:11.2f} M units/s"
+            f"{gb:8.2f} GB/s{gop:9.1f} Gop/s  {ending}"
+        )
+    for library, why in (outcome.absent | outcome.wrong).items():
+        yield f"{library:19} {why}"
+    if outcome.others is not None and outcome.others > BUSY:
+        yield f"busy: others used {outcome.others:.1f} cores"

@@ -11,6 +11,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import re
 import runpy
 import statistics
 import subprocess
@@ -43,22 +44,17 @@ class Setting(NamedTuple):
 
 
 AS_INSTALLED = Setting()
-# kernels of OpenBLAS in words, their OPENBLAS_CORETYPE, and the feature of the CPU that they need
-KERNELS = (("AVX-512 kernels", "SkylakeX", "avx512f"), ("AVX2 kernels", "Haswell", "avx2"))
-# FAISS_BLAS of libraries.py: always BLAS, and by its default of 128,000 numbers
-FAISS_BLAS = ("1", "")
 
 
-def settings(library, use_blas, features):
-    """Return the settings of a library that this CPU has; those that it lacks are not tried."""
-    known = [kernel for kernel in KERNELS if features.get(kernel[2])] if library in use_blas else []
-    if not known:
-        return [AS_INSTALLED]
-    return [
-        Setting(words, (("OPENBLAS_CORETYPE", core), ("FASTCOS_FAISS_BLAS", threshold)))
-        for words, core, _ in known
-        for threshold in (FAISS_BLAS if library == "faiss" else ("",))
-    ]
+def with_threads(n):
+    """Return the name of fastcos on n threads, in the place of a library."""
+    return f"{OURS} on {n} thread{'s' * (n > 1)}"
+
+
+def threads_of(library):
+    """Return n of with_threads(n), or None."""
+    found = re.fullmatch(rf"{OURS} on (\d+) threads?", library)
+    return int(found[1]) if found else None
 
 
 class Worker:
@@ -69,7 +65,8 @@ class Worker:
 
     def __init__(self, library, setting=AS_INSTALLED):
         self.library, self.setting = library, setting
-        self.interpreters = [sys.executable] if library == OURS else interpreters()
+        self.is_ours = library == OURS or threads_of(library) is not None
+        self.interpreters = [sys.executable] if self.is_ours else interpreters()
         self.start()
 
     def start(self):
@@ -158,7 +155,7 @@ def turn(call, state):
 
 def prepared_call(libraries, request):
     """Return the call of a request, the reader of its answers, and the limit of fastcos' work."""
-    if request["library"] == OURS:
+    if "kind" in request:
         sys.path.insert(0, str(HERE.parent))
         from bench.workloads import WORKLOADS, Limit, prepared
 

@@ -4,13 +4,14 @@ import functools
 import hashlib
 import inspect
 import time
-import types
 
 from bench.worker import PAUSE
-from bench.workloads import WORKLOADS, in_turns, prepared
+from bench.workloads import WORKLOADS, in_turns, prepared, said
 
 # seconds of the turns of call and limit: one call at least
 BUDGET = 0.5
+# workloads share their bases
+source_of = functools.cache(inspect.getsource)
 
 
 class _View:
@@ -30,6 +31,10 @@ class _View:
         if self.kind.state == "rested":
             time.sleep(PAUSE)
 
+
+def view(kind):
+    """Return the class that asv finds; its version changes with the source of the workload."""
+
     def time_call(self, *_):
         self.workload.call()
 
@@ -39,38 +44,27 @@ class _View:
     def track_percent_of_limit(self, *_):
         return in_turns(self.workload, BUDGET)[1]
 
-
-def view(name, kind):
-    """Return the class that asv finds; its version changes with the source of the workload."""
     lineage = [one for one in kind.__mro__ if one.__module__.startswith("bench.")]
-    source = "".join(map(source_of, lineage))
-    units = {
-        "time_call": ("seconds", "time"),
-        "track_throughput": (f"{kind.unit}/s", "throughput"),
-        "track_percent_of_limit": ("percent", "percent of the machine's limit"),
-    }
     attributes = {
         "kind": kind,
         "params": [list(values) for values in kind.axes.values()],
         "param_names": list(kind.axes),
-        "version": hashlib.sha256(source.encode()).hexdigest(),
+        "version": hashlib.sha256("".join(map(source_of, lineage)).encode()).hexdigest(),
         "__doc__": kind.__doc__,
     }
-    said = (kind.__doc__ or kind.__name__).split("\n")[0].rstrip(".")
-    for method, (unit, words) in units.items():
-        if kind.state == "rested" and method != "time_call":
-            continue
-        own = vars(_View)[method]
-        copy = types.FunctionType(own.__code__, own.__globals__, method)
-        copy.unit, copy.pretty_name = unit, f"{kind.question}: {said} ({words})"
-        copy.pretty_source = source_of(kind)  # what the page shows as code
-        attributes[method] = copy
+    units = {
+        time_call: ("seconds", "time"),
+        track_throughput: (f"{kind.unit}/s", "throughput"),
+        track_percent_of_limit: ("percent", "percent of the machine's limit"),
+    }
     if kind.state == "rested":  # one call after every pause
         attributes |= {"number": 1, "warmup_time": 0}
-        attributes |= dict.fromkeys(("track_throughput", "track_percent_of_limit"))
-    return type(name, (_View,), attributes)
+        units = {time_call: units[time_call]}
+    for method, (unit, words) in units.items():
+        method.unit, method.pretty_name = unit, f"{kind.question}: {said(kind)} ({words})"
+        method.pretty_source = source_of(kind)  # what the page shows as code
+        attributes[method.__name__] = method
+    return type(kind.__name__, (_View,), attributes)
 
 
-# workloads share their bases
-source_of = functools.cache(inspect.getsource)
-globals().update({name: view(name, kind) for name, kind in WORKLOADS.items()})
+globals().update({name: view(kind) for name, kind in WORKLOADS.items()})

@@ -20,8 +20,9 @@ __all__ = ["WORKLOADS", "Limit", "Work", "Workload", "WrongAnswer", "cases", "in
            "prepared", "words"]  # fmt: skip
 
 WORKLOADS = {}
-# tables: the cases that bench/tables.md publishes, which any machine can make
-SETS = ("quick", "regular", "large", "tables")
+# tables: the cases that bench/tables.md publishes, which any machine can make; roofline: every
+# parallel kernel, on 1, 2, 4, ... threads
+SETS = ("quick", "regular", "large", "tables", "roofline")
 
 
 class WrongAnswer(AssertionError):
@@ -41,7 +42,7 @@ class Workload:
         What the work counts.
     axes : dict
         Parameters of make, and their values; the cases are their product.
-    quick, large, tables : dict or None
+    quick, large, tables, roofline : dict or None
         Values that replace those of axes in these sets; None: no case.
     phrase : str
         The case in words, with the names of axes in braces; see words.
@@ -70,7 +71,7 @@ class Workload:
 
     unit = "rows"
     axes = {}
-    quick = large = tables = None
+    quick = large = tables = roofline = None
     phrase, state = "", "warm"
     limit = 0.0
     competitors = ()
@@ -88,7 +89,7 @@ class Workload:
 
 
 def cases(which, kind):
-    """Return the cases of a workload, dicts of parameters, in "quick", "regular" or "large"."""
+    """Return the cases of a workload, dicts of parameters, in one of SETS."""
     given = {} if which == "regular" else getattr(kind, which)
     if given is None:
         return []
@@ -103,11 +104,16 @@ def label(kind, case):
     return " ".join([kind.__name__, *parameters])
 
 
+def said(kind):
+    """Return the first sentence of a workload's description."""
+    return kind.__doc__.split("\n")[0].rstrip(".")
+
+
 def words(kind, case):
     """Return a case as people say it: one query, 10,000 rows x 64, k = 10, in a loop."""
     if not kind.phrase:
-        return label(kind, case)
-    given = {
+        return ", ".join([said(kind), *label(kind, case).split(" ", 1)[1:]])
+    given = {"said": said(kind)} | {
         name: f"{value:,}" if isinstance(value, int) else str(value).replace(" x ", " rows x ")
         for name, value in case.items()
     }

@@ -41,6 +41,7 @@ class CertifiedNeighbors(Workload):
     question = "audit of neighbours"
     unit = "edges"
     axes = {"family": ["linear", "rescaling"]}
+    roofline = {"family": ["linear"]}
 
     def make(self, family):
         self.rows, self.family = inputs.gaussian(200, 16), family
@@ -57,9 +58,10 @@ class CertifiedNeighbors(Workload):
 
 
 class VertexAttack(CertifiedNeighbors):
-    """Attacks on the same edges."""
+    """Attacks on the edges of a neighbour graph."""
 
     axes = {"family": ["rescaling"]}
+    roofline = None
 
     def call(self):
         return fastcos.auditing.vertex_attack(self.rows, K, CONDITION)
@@ -70,8 +72,11 @@ class VertexAttack(CertifiedNeighbors):
 
 
 class Audit(Workload):
+    """Audit of rows with labels."""
+
     question = "audit and compare"
     axes = {"items": [300], "columns": [32]}
+    roofline = {"items": [2_000]}
 
     def make(self, items, columns):
         self.rows, self.labels = embeddings(items, columns)
@@ -90,6 +95,10 @@ class Audit(Workload):
 
 
 class CompareVectors(Audit):
+    """Comparison of two measures on rows with labels."""
+
+    roofline = None
+
     def call(self):
         return fastcos.compare_vectors(self.rows, self.labels, measures=["dot"])
 
@@ -99,6 +108,8 @@ class CompareVectors(Audit):
 
 
 class Compare(Workload):
+    """Comparison of rescalings and measures on interactions with labels."""
+
     question = "audit and compare"
     unit = "non-zeros"
 

@@ -6,18 +6,22 @@ import numpy as np
 
 import fastcos
 from bench import answers, inputs
+from bench.limits import bytes_of, svd_work
 from bench.workloads import Work, Workload
-from bench.workloads.sparse import MIDDLE, SMALL, bytes_of
+from bench.workloads.sparse import MIDDLE, SMALL
 
 N_COMPONENTS = 16
 N_PASSES = 5
 
 
 class LinearMFFit(Workload):
+    """Fit of a linear matrix factorisation."""
+
     question = "models"
     unit = "non-zeros"
     axes = {"shape": [MIDDLE], "objective": ["dropout", "weight_decay"]}
     quick = {"objective": ["dropout"]}
+    roofline = {"objective": ["dropout"]}
     limit = 1e-2
 
     def make(self, shape, objective):
@@ -32,18 +36,16 @@ class LinearMFFit(Workload):
         return answers.eigen_residual(self.X, answer.singular_values_, answer.components_)
 
     def work(self):
-        """Count two blocks of columns, as for the SVD."""
-        nnz, p = float(self.X.nnz), self.X.shape[1]
-        return Work(nnz, 4 * nnz * N_COMPONENTS, "float32", bytes_of(self.X), 0.0, 4 * nnz,
-                    (p, N_COMPONENTS), self.X.indices)  # fmt: skip
+        return svd_work(self.X, N_COMPONENTS)
 
 
 class CosineMFFit(Workload):
-    """A fixed number of passes; known items must score above any."""
+    """Fit of a cosine factorisation by a fixed number of passes."""
 
     question = "models"
     unit = "pairs"
     axes = {"shape": [SMALL]}
+    roofline = {}
 
     def make(self, shape):
         self.X = inputs.interactions(shape)
@@ -53,6 +55,7 @@ class CosineMFFit(Workload):
         return self.model.fit(self.X)
 
     def error(self, answer):
+        """Known items must score above any."""
         scores = answer.user_embeddings(self.X) @ answer.item_embeddings().T
         drawn = np.random.default_rng(0).permuted(scores, axis=1)
         return float(scores[self.X.toarray() > 0].mean() - drawn.mean() < 0.02)
@@ -69,6 +72,7 @@ class Recommend(Workload):
     question = "models"
     unit = "pairs"
     limit = 1e-5
+    roofline = {}
 
     def make(self):
         self.X = inputs.interactions(SMALL)

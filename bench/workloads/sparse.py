@@ -9,17 +9,12 @@ from sklearn.preprocessing import StandardScaler, normalize
 
 import fastcos
 from bench import answers, inputs
-from bench.limits import gram_work, product_work
+from bench.limits import bytes_of, gram_work, product_work, svd_work
 from bench.workloads import Work, Workload
 
 SMALL, MIDDLE = "2,000 x 500", "40,000 x 20,000"
 # rows of a product that are compared
 CHECKED = 1_000
-
-
-def bytes_of(X):
-    """Return the bytes of a CSR matrix."""
-    return float(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
 
 
 def csr_job(task, X, parameters, **arrays):
@@ -35,9 +30,10 @@ class Matmul(Workload):
     unit = "non-zeros"
     axes = {"shape": [MIDDLE], "columns": [16, 64]}
     quick = {"columns": [64]}
-    large = {"shape": ["decks", "zipf", "ml-32m"], "columns": [64, 128]}
+    large = {"shape": ["zipf", "ml-32m"], "columns": [64, 128]}
     limit = 1e-5
     tables = {"shape": [MIDDLE, "zipf"], "columns": [64]}
+    roofline = {"columns": [64]}
     phrase = "X A, {shape}, {columns} columns"
     competitors = ("scipy", "mkl")
     task = "product"
@@ -90,6 +86,7 @@ class Rmatmul(Matmul):
 class GramMatmul(Matmul):
     """X'(X A) in one pass over X."""
 
+    roofline = Matmul.tables
     phrase, task = "X'(X A), {shape}, {columns} columns", "gram"
 
     def call(self):
@@ -110,8 +107,9 @@ class TruncatedSVD(Workload):
     unit = "non-zeros"
     axes = {"shape": [MIDDLE], "k": [16], "tol": [1e-2, 1e-4]}
     quick = {"shape": ["10,000 x 3,000"], "tol": [1e-2]}
-    large = {"shape": ["decks", "zipf"], "k": [64, 128]}
+    large = {"shape": ["zipf"], "k": [64, 128]}
     tables = {"tol": [1e-2]}
+    roofline = {"tol": [1e-2]}
     phrase = "truncated SVD, {shape}, k = {k}, residual {tol}"
     competitors = ("scikit-learn", "arpack", "primme")
 
@@ -126,10 +124,7 @@ class TruncatedSVD(Workload):
         return float(answers.residuals(self.X, answer.s, answer.Vt).max() > self.tol)
 
     def work(self):
-        """Count two blocks of k columns: no method needs fewer passes over X."""
-        nnz, p = float(self.X.nnz), self.X.shape[1]
-        return Work(nnz, 4 * nnz * self.k, "float32", 2 * bytes_of(self.X), 0.0, 4 * nnz,
-                    (p, self.k), self.X.indices)  # fmt: skip
+        return svd_work(self.X, self.k)
 
     def job(self):
         return csr_job("svd", self.X, {"k": self.k, "tol": self.tol})
@@ -146,9 +141,10 @@ class ItemNeighbors(Workload):
     unit = "pairs of non-zeros"
     axes = {"shape": ["10,000 x 3,000"], "k": [10, 100]}
     quick = {"k": [10]}
-    large = {"shape": ["decks", "zipf_slice"]}
+    large = {"shape": ["zipf_slice"]}
     limit = 1e-6  # counts have many ties, and SciPy sums in another order
     tables = {"shape": ["10,000 x 3,000", "zipf_slice"], "k": [10]}
+    roofline = {"k": [10]}
     phrase = "neighbours of all items, {shape}, k = {k}"
     competitors = ("sparse_dot_topn", "implicit")
 
@@ -220,6 +216,7 @@ class Weighting(Workload):
     axes = {"transformer": list(TRANSFORMERS), "shape": [SMALL]}
     quick = {"transformer": ["standardise"]}
     large = {"transformer": ["normalise", "standardise", "popularity"], "shape": [MIDDLE]}
+    roofline = {"transformer": ["standardise"], "shape": [MIDDLE]}
     limit = 1e-5
 
     def make(self, transformer, shape):
@@ -282,7 +279,7 @@ class Reading(Workload):
 
 
 class Ingesting(Reading):
-    """The same to a matrix on disk, each time in a new folder."""
+    """A csv of 40,000 interactions to a matrix on disk, each time in a new folder."""
 
     def call(self):
         new = tempfile.mkdtemp(dir=self.folder.name)

@@ -45,13 +45,13 @@ _LANES = 16
 _SMALLEST, _LARGEST = 2.0**-400, 2.0**400
 # above -inf, which marks pairs that may not be found
 _LEAST_SCORE = np.finfo(np.float64).min
-# a pair of rows of d entries costs d + 256 units of 0.1 ns (bench.first_run)
+# a pair of rows of d entries costs d + 256 units of 0.1 ns (bench: starting)
 _UNITS_PER_PAIR = 256
 # entries of the rows that are multiplied at once: their products stay in the cache
 _ENTRIES_AT_ONCE = 1 << 17
 # bytes of a pair of a block: its approximation, a copy to select from, a flag
 _BYTES_PER_PAIR = 17
-# bytes of a block, at most: 0.7 s for 5,000 x 64 from here on, 1.2 s with 1 MiB (bench.first_run)
+# bytes of a block, at most: 0.7 s for 5,000 x 64 from here on, 1.2 s with 1 MiB (bench: starting)
 _BLOCK_BYTES = 1 << 25
 
 # units that this process may still spend here, about 15 s; 0: compile at once

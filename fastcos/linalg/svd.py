@@ -394,7 +394,7 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
 
     p, gram = side.shape[1], side.gram()
     # with two threads of OpenBLAS and p = 1,000: 1.0 to 1.5 s instead of 0.2, and 80 s beside other
-    # work (bench.first_run)
+    # work (bench: starting)
     with parallel.one_blas_thread(), parallel.blas_lock():
         return eigh(gram, subset_by_index=[p - k, p - 1])[1]  # type: ignore[no-any-return]
 

@@ -15,7 +15,7 @@ from fastcos.kernels.pair_reductions import OFFSET
 from fastcos.metrics.labelled import products
 from fastcos.validation import Floats, Integers
 
-# a pair of rows takes 0.1 us, as long as a pair of so many entries in a search (bench.first_run)
+# a pair of rows takes 0.1 us, as long as a pair of so many entries in a search (bench: starting)
 _DEPTH = 750
 # pairs of one block: arrays of 2 MiB
 _PAIRS = 2**18

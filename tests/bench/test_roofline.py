@@ -2,18 +2,17 @@
 
 import pytest
 
-from bench.roofline_display import RooflineDisplay, RooflinePoint
+from bench import roofline
 
 POINTS = [
-    RooflinePoint("search", 8e9, 1e6, 2.0, 40.0, "tile"),
-    RooflinePoint("selection", 0.0, 1e6, 0.1, 70.0, "copy"),
+    roofline.Point("search", 8e9, 1e6, 2.0, 40.0, "tile"),
+    roofline.Point("selection", 0.0, 1e6, 0.1, 70.0, "copy"),
 ]
 
 
 @pytest.fixture(scope="module")
 def axes():
-    display = RooflineDisplay(POINTS, {"tile": 1e11, "gemm": 1e10}, 2e10)
-    return display.plot().figure_.axes
+    return roofline.draw(POINTS, {"tile": 1e11, "gemm": 1e10}, 2e10).axes
 
 
 def test_roofline_places_points_by_intensity_and_rate(axes):

@@ -90,14 +90,13 @@ def test_published_predictions_are_within_a_quarter():
     assert all(abs(float(one.rstrip("%"))) <= 25 for one in errors)
 
 
-def test_roofline_prints_selected_cases():
-    table = output("bench.roofline -k Selection --processes 2")
-    assert [line.split(" | ")[0] for line in table[4:]] == ["| Selection candidates=100000 k=100"]
-
-
-def test_opening_of_an_index_is_timed():
-    header, _, row = output("bench.opening --items 2000")
-    assert "open 2,000 x 128, ms" in header
-    milliseconds, mib = map(float, row.split("|")[2:4])
-    assert 0 < milliseconds < 10_000
-    assert mib < 100
+def test_curves_write_predictions_into_their_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["curves", "SelfJoin", "--model", str(tmp_path / "model.md")])
+    sizes = {"rows": "{n} x 8", "k": 2}, (600, 2_400)
+    for axis in ("rows", "rows", "rows again"):
+        monkeypatch.setattr(curves, "CURVES", (("SelfJoin", axis, 2, *sizes),))
+        curves.main()
+        sizes = {"rows": "{n} x 8", "k": 3}, (600, 2_400)
+    table = (tmp_path / "model.md").read_text().splitlines()
+    cases = [line.split(" | ")[0] for line in table[4:]]
+    assert cases == [f"| neighbours of all 2400 rows x 8, k = {k}" for k in (3, 2)]

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 GROUP = "dense neighbours: SelfJoin 9 x 2"
 MACHINE = {"cpu_name": "Some CPU", "threads": 2, "versions": {"numpy": "2.0", "faiss-cpu": "9.9"}}
 FACTS = {"case": "neighbours of all 9 rows x 2", "state": "warm", "others": 0.0, "operations": 8.0}
+FACTS |= {"bytes": 4.0}
 FACTS |= {"percents": [40.0], "limited_by": "tile", "absent": {}, "wrong": {}}
 
 
@@ -101,6 +102,19 @@ def test_merged_replaces_the_same_case_of_the_same_cpu():
     one, other = row(), row("dense neighbours: other")
     foreign, new = row() | {"cpu": "Other CPU"}, row(operations=9.0)
     assert tables.merged([one, other, foreign], [new]) == [new, other, foreign]
+
+
+def test_scaling_has_rows_of_its_own():
+    one, faiss = entry("fastcos on 1 thread", 0.9), entry("faiss", 2.0)
+    found = tables.rows_of(run(entry("fastcos", 0.5), one, faiss))
+    assert [case["question"] for case in found] == [tables.KERNELS, "dense neighbours"]
+    text = tables.markdown(found)
+    assert "| fastcos on 1 thread | 903 ms (882 to 927) | 1.80 | 1.80 to 1.80 | 90% |" in text
+    assert "Of 1 cases fastcos is slower in 0" in text
+
+
+def test_a_run_without_competitors_replaces_no_row():
+    assert tables.rows_of(run(entry("fastcos", 0.5))) == []
 
 
 def call(monkeypatch, *words):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fastcos
-from bench import limits, test_throughput as views, workloads
+from bench import libraries, limits, test_throughput as views, workloads
 from bench.asv_suite import timed
 
 BENCH = Path(__file__).parents[2] / "bench"
@@ -135,6 +135,30 @@ def test_workload_rejects_a_wrong_answer(name):
     else:
         wrong = np.roll(answer, 1, axis=0)
     assert not workload.error(wrong) <= kind.limit
+
+
+def test_search_rejects_every_kind_of_wrong_answer():
+    workload = workloads.dense.SelfJoin(rows="300 x 8", k=5)
+    indices, scores = workload.call()[:2]
+    missed = np.argsort(-np.float64(workload.items @ workload.items.T), axis=1)[:, 9:14]
+    itself = np.column_stack([np.arange(300), indices[:, 1:]])
+    repeated = np.repeat(indices[:, :1], 5, axis=1)
+    for wrong in (indices[:, ::-1], missed, itself, repeated, indices * 0 - 1):
+        assert workload.error(SimpleNamespace(indices=wrong)) > 0
+    answer = SimpleNamespace(scores=scores)
+    assert workload.disagreement(scores * (1 + 2.0**-24), answer) <= 1
+    for wrong in (scores[:, ::-1], scores + 1e-5, np.full_like(scores, np.nan)):
+        assert not workload.disagreement(wrong, answer) <= 1
+
+
+@pytest.mark.parametrize("kind", ["Matmul", "GramMatmul"])
+def test_products_of_competitors_are_compared(kind):
+    workload = workloads.WORKLOADS[kind](shape="200 x 50 x 1000", columns=4)
+    task, arrays, parameters = workload.job()
+    theirs, answer = libraries.prepare(task, "scipy", arrays, parameters).call(), workload.call()
+    assert workload.disagreement(theirs, answer) <= 1
+    theirs[3, 2] += 0.01 * abs(theirs).max()
+    assert not workload.disagreement(theirs, answer) <= 1
 
 
 def test_limit_names_the_slowest_resource():

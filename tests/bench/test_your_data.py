@@ -1,124 +1,112 @@
-"""bench.your_data: answers are checked before they are timed; the times are not tested."""
+"""bench.your_data: what is measured of a file, what is printed, and the exit status."""
 
-import argparse
 import json
-import sys
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bench import limits, your_data as bench
+from bench import answers, inputs, turns, workloads, your_data as bench
+from bench.worker import OURS
+
+FEW = ("--seconds", 0.001, "--processes", 1, "--threads", 1)
 
 
-def run(*arguments):
-    parser = argparse.ArgumentParser()
-    bench.add_arguments(parser)
-    return bench.run(parser.parse_args([str(word) for word in arguments]))
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
+def run(*words):
+    return bench.main([str(word) for word in words])
 
 
 @pytest.fixture(scope="module")
-def interactions():
-    return sp.random_array((80, 40), density=0.2, rng=0, format="csr", dtype=np.float32)
+def rows(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rows") / "rows.npy"
+    np.save(path, np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32))
+    return path
 
 
-def brute_force(rows, k):
-    unit = rows.astype(np.float64) / np.linalg.norm(rows.astype(np.float64), axis=1)[:, None]
-    scores = unit @ unit.T
-    np.fill_diagonal(scores, -np.inf)
-    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+def measured(library, seconds, **facts):
+    facts |= {"setting": "", "peak_mib": 1.0, "percents": [50.0, 50.0], "limited_by": "tile"}
+    facts |= {"count": 10.0, "bytes": 1e6, "operations": 1e9}
+    return turns.Measured(library, [[seconds], [seconds]], facts)
 
 
-def is_right(operation, library, found):
-    return operation.error(found) <= operation.limits[library]
+def outcome(*_):
+    found = {name: measured(name, seconds) for name, seconds in ((OURS, 0.1), ("faiss", 0.2))}
+    return turns.Outcome(found, {"numkong": "numkong is not installed"}, {"numpy": "wrong"}, None)
 
 
-def test_search_operation_rejects_wrong_answers(rows):
-    operation, right = bench.search_operation(rows, 5, {"fastcos", "numpy"}), brute_force(rows, 5)
-    missed = right.copy()
-    missed[0, 4] = brute_force(rows, 6)[0, 5]
-    itself = right.copy()
-    itself[:, 0] = np.arange(len(rows))
-    repeated = np.repeat(right[:, :1], 5, axis=1)
-    for library in ("fastcos", "numpy"):
-        assert is_right(operation, library, right)
-        for wrong in (right[:, ::-1], missed, itself, repeated, right * 0 - 1):
-            assert not is_right(operation, library, wrong)
+@pytest.mark.slow  # six processes
+def test_searches_of_a_file_are_measured(rows, capsys):
+    assert run(rows, "--k", 5, "--libraries", "numpy,sklearn,numkong", *FEW) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"SelfJoin {rows} k=5"
+    assert {"fastcos", "numpy", "sklearn"} <= {line.split()[0] for line in printed[1:-2]}
+    assert printed[-2].startswith("fastcos ")
 
 
-def test_search_operation_allows_float32_ties(rows):
-    near = np.concatenate([rows, rows[:1]])
-    near[300, 0] *= 1 + 1e-6  # float32 products cannot order this row and row 0
-    operation, right = bench.search_operation(near, 5, {"fastcos", "numpy"}), brute_force(near, 5)
-    swapped = right.copy()
-    both = (right == 0).any(axis=1) & (right == 300).any(axis=1)
-    swapped[both] = np.select([right == 0, right == 300], [300, 0], right)[both]
-    assert both.any()
-    # of all rows, not only of those that are checked
-    assert is_right(operation, "numpy", swapped)
+@pytest.mark.slow  # four processes
+def test_products_of_a_file_are_measured(tmp_path, capsys):
+    X = sp.random_array((80, 40), density=0.2, rng=0, format="csr", dtype=np.float32)
+    sp.save_npz(tmp_path / "X.npz", X)
+    picture = tmp_path / "roofline.png"
+    words = ("--libraries", "scipy", "--json", "--roofline", picture)
+    assert run(tmp_path / "X.npz", *words, *FEW) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    results = json.loads(capsys.readouterr().out)["results"]
+    names = [(one["operation"].split()[0], one["library"]) for one in results]
+    assert names == [(kind, name) for kind in ("Matmul", "GramMatmul") for name in (OURS, "scipy")]
+    assert all(one["seconds"] > 0 for one in results)
 
 
-def test_product_operations_reject_wrong_answers(interactions):
-    products = bench.product_operations(interactions, {"fastcos", "scipy"})
-    assert [operation.name for operation in products] == ["X A", "X'(X A)"]
-    for operation in products:
-        right = operation.calls["scipy"]()
-        assert is_right(operation, "scipy", right)
-        assert is_right(operation, "fastcos", operation.calls["fastcos"]())
-        right[3, 2] += 0.01 * abs(right).max()
-        assert not is_right(operation, "fastcos", right)
-
-
-@pytest.mark.slow
-def test_measure_does_not_time_wrong_answers():
-    calls = {"fastcos": lambda: 0.0, "numpy": lambda: 0.0, "faiss": lambda: 1.0}
-    work = limits.Work(1, multiply_adds=10.0)
-    operation = bench.Operation("search", calls, float, dict.fromkeys(calls, 0.5), work)
-    ours, right, wrong = bench.measure(operation, 0.001)
-    assert ours["ratio"] == 1
-    assert right["correct"]
-    assert right["seconds"] > 0
-    assert right["operations_per_second"] == pytest.approx(20 / right["seconds"])
-    assert right["percent_of_limit"] > 0
-    assert (wrong["seconds"], wrong["ratio"], wrong["correct"]) == (None, None, False)
-
-
-def test_bench_prints_a_table_of_searches(rows, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    np.save(tmp_path / "rows.npy", rows)
-    words = ("--k", 5, "--seconds", 0.001, "--libraries", "faiss,numpy,sklearn", "--threads", 1)
-    assert run(tmp_path / "rows.npy", *words) == 0
-    printed = capsys.readouterr()
-    assert "rows.npy, 300 x 8" in printed.out
-    # in the table and in the line to share
-    assert [printed.out.count(name) for name in ("numpy", "sklearn", "faiss")] == [2, 2, 0]
-    assert printed.out.splitlines()[-1].startswith("fastcos ")
-    assert "not installed: faiss" in printed.err
-
-
-@pytest.mark.slow
-def test_bench_prints_products_as_json(interactions, tmp_path, capsys):
-    sp.save_npz(tmp_path / "X.npz", interactions)
-    words = ("--seconds", 0.001, "--threads", 1, "--json", "--roofline", tmp_path / "roofline.png")
-    assert run(tmp_path / "X.npz", *words) == 0
-    assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
+def test_results_and_reasons_are_printed(rows, capsys, monkeypatch):
+    monkeypatch.setattr(turns, "measure", outcome)
+    assert run(rows, *FEW) == 0
+    printed = capsys.readouterr().out
+    assert " 2.00 [2.00, 2.00] x fastcos, faster" in printed
+    assert "numkong is not installed" in printed
+    assert "100 ms, 50% of the limit; 2x faiss" in printed
+    assert run(rows, "--json", *FEW) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["parameters"]["shape"] == [80, 40]
-    assert [(one["operation"], one["library"]) for one in document["results"]] == [
-        ("X A", "fastcos"), ("X A", "scipy"), ("X'(X A)", "fastcos"), ("X'(X A)", "scipy"),
-    ]  # fmt: skip
-    assert all(one["correct"] and one["seconds"] > 0 for one in document["results"])
+    assert [one["ratio"] for one in document["results"]] == pytest.approx([1, 2])
+    assert document["results"][1]["percent_of_limit"] == pytest.approx(25)
+    assert set(document["missing"]) == {"numkong", "numpy"}
 
 
-def test_bench_fails_where_fastcos_is_wrong(rows, tmp_path, monkeypatch, capsys):
-    np.save(tmp_path / "rows.npy", rows)
-    work = limits.Work(1)
-    wrong = bench.Operation("search", {"fastcos": lambda: 1.0}, float, {"fastcos": 0.5}, work)
-    monkeypatch.setattr(bench, "search_operation", lambda *_: wrong)
-    assert run(tmp_path / "rows.npy", "--seconds", 0.001) == 1
-    assert "False" in capsys.readouterr().out
+def test_scaling_is_measured_where_there_are_threads(rows, monkeypatch):
+    asked = []
+    monkeypatch.setattr(turns, "measure", lambda *given: asked.append(given[2]) or outcome())
+    for threads in (1, 2):
+        run(rows, "--libraries", "faiss", "--threads", threads)
+    assert asked == [[OURS, "faiss"], [OURS, "fastcos on 1 thread", "faiss"]]
+
+
+def test_wrong_answer_of_fastcos_is_status_1(rows, monkeypatch, capsys):
+    monkeypatch.setattr(workloads.dense.SelfJoin, "error", lambda *_: 3.0)
+    assert run(rows, "--k", 3, *FEW) == 1
+    assert "fastcos is wrong: error must be at most 0, got 3" in capsys.readouterr().err
+
+
+def test_invalid_settings_are_status_2(rows, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run(rows, "--libraries", "nothing", *FEW)
+    assert "--libraries must be" in capsys.readouterr().err
+
+
+def test_rows_of_a_file_may_tie_in_float64(tmp_path):
+    rng = np.random.default_rng(0)
+    # equal in exact arithmetic, rounded differently: multiples of rows
+    rows = np.repeat(rng.integers(1, 9, (40, 3)), 3, axis=0) * np.tile([[1], [3], [7]], (40, 1))
+    np.save(tmp_path / "rows.npy", rows.astype(np.float32))
+    workload = workloads.dense.SelfJoin(rows=str(tmp_path / "rows.npy"), k=2)
+    answer = workload.call()
+    assert workload.error(answer) == 0
+    swapped = answer._replace(indices=answer.indices[:, ::-1])
+    assert workload.error(swapped) == 0
+    assert answers.wrong_rows(swapped.indices, workload.items) > 0
+    repeated = answer._replace(indices=answer.indices[:, :1].repeat(2, axis=1))
+    assert workload.error(repeated) > 0
+
+
+def test_interactions_of_a_file_are_read(tmp_path):
+    (tmp_path / "own.csv").write_text("user,item,value\na,x,2\na,y,1\nb,y,4\n")
+    X = inputs.interactions(str(tmp_path / "own.csv"))
+    np.testing.assert_array_equal(X.toarray(), [[2, 1], [0, 4]])
