@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import validation
 from fastcos.linalg.csr import as_interactions
+from fastcos.models.saved import SavedModelMixin
 from fastcos.neighbors.results import Neighbors
 from fastcos.neighbors.search import top_k
 from fastcos.parallel import Progress
@@ -50,8 +52,25 @@ class ScoringEmbeddings(NamedTuple):
     items: npt.NDArray[Any]
 
 
-class RecommenderMixin:
-    """``recommend`` for estimators with _as_matrix, _embed of validated users, item_embeddings."""
+class FactorModel(
+    SparseInputMixin,
+    SavedModelMixin,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """Base of models with components_ (k, p): they are saved, transform users and recommend items.
+
+    A subclass defines ``user_embeddings``, ``_embed`` of validated users, and ``item_embeddings``.
+    """
+
+    @property
+    def _n_features_out(self: Any) -> int:
+        return len(self.components_)
+
+    def transform(self: Any, X: Any) -> Any:
+        """Return the user embeddings of X, as :meth:`user_embeddings`."""
+        return self.user_embeddings(X)
 
     def scoring_embeddings(self: Any, X: Any) -> ScoringEmbeddings:
         """Return rows whose inner products are the model's scores of items for users.

@@ -1,19 +1,18 @@
 """Matrix factorisation trained for the cosine: users and items are normalised in the loss."""
 
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from fastcos import validation
 from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.products import matmul
-from fastcos.models.base import RecommenderMixin, ScoringEmbeddings, SparseInputMixin
-from fastcos.models.cosine_training import TrainingSettings, train
-from fastcos.models.saved import SavedModelMixin
+from fastcos.models.base import FactorModel, ScoringEmbeddings
+from fastcos.models.cosine_training import train
 from fastcos.parallel import Progress
 
 Floats = npt.NDArray[np.float32]
@@ -32,14 +31,7 @@ _RANGES = {
 }
 
 
-class CosineMF(
-    RecommenderMixin,
-    SparseInputMixin,
-    SavedModelMixin,
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
-    TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
-):
+class CosineMF(FactorModel):
     """Matrix factorisation whose users and items are normalised during training.
 
     Users are rows of P = XA, items rows of B, as in ``LinearMF``. The model is
@@ -233,10 +225,6 @@ class CosineMF(
         self.validation_curve_ = np.array(fitted.validation_losses)
         return self
 
-    def transform(self, X: Any) -> Floats:
-        """Return the user embeddings of X, as :meth:`user_embeddings`."""
-        return self.user_embeddings(X)
-
     def user_embeddings(self, X: Any) -> Floats:
         """Return the user embeddings.
 
@@ -249,11 +237,6 @@ class CosineMF(
         -------
         ndarray (m, k), float32
             Rows of XA over their norm, or over the norm of X's row if the similarity is "dot".
-
-        Raises
-        ------
-        ValueError
-            X is not valid, or has another number of columns than in fit.
         """
         check_is_fitted(self)
         return self._embed(self._as_matrix(X, reset=False))
@@ -286,17 +269,13 @@ class CosineMF(
         )
 
     def _saved_fields(self) -> dict[str, Any]:
-        parameters = self._settings()._asdict() | {"random_state": self._seed()}
+        parameters = vars(self._settings()) | {"random_state": self._seed()}
         return {"parameters": parameters, "n_iter": self.n_iter_}
 
     def _restore(self, fields: dict[str, Any]) -> None:
         self.n_iter_ = fields["n_iter"]
 
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
-    def _settings(self) -> TrainingSettings:
+    def _settings(self) -> SimpleNamespace:
         """Return the validated parameters."""
         checked: dict[str, Any] = {
             "similarity": validation.as_choice("similarity", self.similarity, SIMILARITIES),
@@ -313,7 +292,7 @@ class CosineMF(
         for name, (low, high) in _RANGES.items():
             checked[name] = validation.as_real(name, getattr(self, name), low=low, high=high)
         rate = validation.as_real("learning_rate", self.learning_rate, above=0, high=10)
-        return TrainingSettings(learning_rate=rate, **checked)
+        return SimpleNamespace(learning_rate=rate, **checked)
 
     def _seed(self) -> int:
         return validation.as_count("random_state", self.random_state, low=0)

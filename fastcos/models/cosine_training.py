@@ -1,5 +1,6 @@
 """Training of the cosine model: epochs, drawn items, early stopping."""
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,25 +22,6 @@ _POOL_PER_INTERACTION = 4
 _SMALL_START = 0.3
 # the kernels take item numbers as int32
 MAX_ITEMS = 2**31 - 1
-
-
-class TrainingSettings(NamedTuple):
-    """Parameters of the training; CosineMF documents each."""
-
-    n_components: int
-    similarity: str
-    loss: str
-    temperature: float
-    item_bias: bool
-    n_negatives: int
-    negative_exponent: float
-    propensity_exponent: float
-    norm_penalty: float
-    learning_rate: float
-    batch_size: int
-    max_iter: int
-    validation_fraction: float
-    n_iter_no_change: int
 
 
 class Parameters(NamedTuple):
@@ -117,11 +99,14 @@ def split_held_out(
 
 def train(
     X: sp.csr_array,
-    settings: TrainingSettings,
+    settings: SimpleNamespace,
     seed: int,
     progress: parallel.Progress | None = None,
 ) -> TrainingResult:
-    """Train on canonical, non-negative X with interactions; bit-identical over threads."""
+    """Train on canonical, non-negative X with interactions; bit-identical over threads.
+
+    settings: the parameters of CosineMF, validated.
+    """
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)]
     known, held = split_held_out(X, settings.validation_fraction, streams[0])
     trainer = _Trainer(known, X, settings, streams[1], streams[2])
@@ -175,7 +160,7 @@ class _Trainer:
         self,
         X: sp.csr_array,
         seen: sp.csr_array,
-        settings: TrainingSettings,
+        settings: SimpleNamespace,
         start: np.random.Generator,
         order: np.random.Generator,
     ) -> None:

@@ -2,11 +2,12 @@
 
 import math
 import warnings
-from typing import Any, ClassVar, NamedTuple
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import validation
@@ -15,9 +16,8 @@ from fastcos.linalg.operators import Matrix, as_operator
 from fastcos.linalg.products import matmul
 from fastcos.linalg.shards import InteractionShards
 from fastcos.linalg.svd import SVD, direct_svd, randomized_svd
-from fastcos.models.base import RecommenderMixin, SparseInputMixin
-from fastcos.models.preprocessing import Biases, biases_of
-from fastcos.models.saved import SavedModelMixin
+from fastcos.models.base import FactorModel
+from fastcos.models.preprocessing import Biases, biases
 from fastcos.parallel import Progress
 from fastcos.rescaling.diagonal import Rescaling, as_diagonal
 
@@ -40,24 +40,7 @@ class AmbiguousSolutionWarning(UserWarning):
     """The closed form has no unique solution, because σ_k = σ_{k+1}."""
 
 
-class _LinearSettings(NamedTuple):
-    n_components: int
-    objective: str
-    regularization: float | None
-    center: bool | str
-    solver: str
-    tol: float
-    random_state: Any
-
-
-class LinearMF(
-    RecommenderMixin,
-    SparseInputMixin,
-    SavedModelMixin,
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
-    TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
-):
+class LinearMF(FactorModel):
     """Matrix factorisation X ≈ X A B' with the closed forms of the paper.
 
     ``"dropout"`` minimises ‖X - XAB'‖² + λ‖AB'‖² (Eq. 1), ``"weight_decay"`` minimises
@@ -194,17 +177,12 @@ class LinearMF(
         -------
         LinearMF
             self.
-
-        Raises
-        ------
-        ValueError
-            A parameter or X is not valid.
         """
         validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)
         validation.check_squarable("X", column_stats.values(X))
         settings = self._settings(min(X.shape))
-        means = biases_of(X, *_CENTERS[settings.center])
+        means = biases(X, *_CENTERS[settings.center])
         svd = _svd(X, means, settings, progress)
         k, strength = settings.n_components, settings.regularization
         if strength is None:
@@ -231,22 +209,8 @@ class LinearMF(
     def reregularized(self, objective: str, regularization: float) -> "LinearMF":
         """Return the closed form of another objective or λ for the same data, from the same SVD.
 
-        Only the shrinkage differs. Costs O(k).
-
-        Parameters
-        ----------
-        objective : {"dropout", "weight_decay"}
-        regularization : float
-
-        Returns
-        -------
-        LinearMF
-            Fitted; shares ``components_`` with self.
-
-        Raises
-        ------
-        ValueError
-            A parameter is not valid.
+        objective and regularization are as in the class. Only the shrinkage differs: it costs O(k),
+        and the two share ``components_``.
 
         Examples
         --------
@@ -271,16 +235,8 @@ class LinearMF(
 
         In the simulation of the paper both objectives have their knee at a singular value of 100
         (λ = 10,000 for Eq. 1, 100 for Eq. 2), which about 10 of 50 singular values exceed. Half of
-        the largest singular value if Eq. 2 would leave no column, as with k of at most 5.
-
-        Parameters
-        ----------
-        objective : {"dropout", "weight_decay"}
-
-        Returns
-        -------
-        float
-            σ² for Eq. 1, σ for Eq. 2.
+        the largest singular value if Eq. 2 would leave no column, as with k of at most 5. On the
+        scale of σ² for Eq. 1, of σ for Eq. 2.
 
         Examples
         --------
@@ -298,10 +254,6 @@ class LinearMF(
         self.effective_rank_ = int(np.count_nonzero(shrinkage))
         return self
 
-    def transform(self, X: Any) -> Matrix:
-        """Return the user embeddings X A, as :meth:`user_embeddings` without a rescaling."""
-        return self.user_embeddings(X)
-
     def item_embeddings(self, rescaling: Any = None) -> Matrix:
         """Return the item embeddings B D^-1.
 
@@ -315,11 +267,6 @@ class LinearMF(
         -------
         ndarray (p, k), in the type of ``components_``
             Columns whose shrinkage is 0 are zero under every D.
-
-        Raises
-        ------
-        ValueError
-            rescaling is not valid, or the objective is "weight_decay".
         """
         check_is_fitted(self)
         factors = np.sqrt(self.shrinkage_) / self._diagonal(rescaling)
@@ -340,11 +287,6 @@ class LinearMF(
         ndarray (m, k), float32 or float64
             In the wider type of X and ``components_``. With ``center`` it is (X - 1 mean') A D;
             "rows" and "both" also subtract the mean of every row.
-
-        Raises
-        ------
-        ValueError
-            X or rescaling is not valid, or X has another number of columns than in fit.
         """
         check_is_fitted(self)
         return self._embed(self._as_matrix(X, reset=False), rescaling)
@@ -352,13 +294,13 @@ class LinearMF(
     def _embed(self, X: Any, rescaling: Any = None) -> Matrix:
         A = self._scaled_components(np.sqrt(self.shrinkage_) * self._diagonal(rescaling))
         rows, _ = _CENTERS[self._settings(len(self.singular_values_)).center]
-        row_center = biases_of(X, rows, False).row_center
+        row_center = biases(X, rows, False).row_center
         return matmul(X, A, center=self.mean_, row_center=row_center)
 
     def _saved_fields(self) -> dict[str, Any]:
         settings = self._settings(len(self.singular_values_))
         seed = validation.as_count("random_state", settings.random_state, low=0)
-        parameters = settings._replace(random_state=seed)._asdict()
+        parameters = vars(settings) | {"random_state": seed}
         if self.n_components is None:
             parameters["n_components"] = None
         return {"parameters": parameters, "regularization": self.regularization_}
@@ -366,11 +308,7 @@ class LinearMF(
     def _restore(self, fields: dict[str, Any]) -> None:
         self._shrink(self.shrinkage_, fields["regularization"])
 
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
-    def _settings(self, most_components: int) -> _LinearSettings:
+    def _settings(self, most_components: int) -> SimpleNamespace:
         """Return the validated parameters."""
         generator = isinstance(self.random_state, np.random.Generator)
         k, strength = self.n_components, self.regularization
@@ -378,7 +316,7 @@ class LinearMF(
             k = min(N_COMPONENTS, most_components)
         if strength is not None:
             strength = validation.as_real("regularization", strength, low=0)
-        return _LinearSettings(
+        return SimpleNamespace(
             n_components=validation.as_count("n_components", k, 1, most_components),
             objective=validation.as_choice("objective", self.objective, OBJECTIVES),
             regularization=strength,
@@ -409,7 +347,7 @@ class LinearMF(
         return np.ascontiguousarray((self.components_.T * factors).astype(self.components_.dtype))
 
 
-def _svd(X: Any, means: Biases, settings: _LinearSettings, progress: Progress | None) -> SVD:
+def _svd(X: Any, means: Biases, settings: SimpleNamespace, progress: Progress | None) -> SVD:
     """Return k triplets, or k + 1 if the solver computes one more at no cost."""
     k, side = settings.n_components, min(X.shape)
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):

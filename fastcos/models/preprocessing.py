@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from fastcos import config, validation
 from fastcos.linalg import column_stats
-from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.products import matmul
 from fastcos.models.base import SparseInputMixin
 from fastcos.validation import Floats
@@ -36,30 +35,12 @@ class Biases(NamedTuple):
     center: Floats | None
 
 
-def biases(X: Any, *, rows: bool = True, columns: bool = True) -> Biases:
-    """Row and column means of X, for products that subtract them without making X dense.
+def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
+    """Row and column means of a validated X, which may be InteractionShards.
 
-    Both together are double centring, X - r 1' - 1 m' + mean: its rows and columns sum to 0.
-
-    Parameters
-    ----------
-    X : sparse matrix or array_like (n, p)
-    rows, columns : bool, default True
-        The means to subtract.
-
-    Returns
-    -------
-    Biases
-        (row_center, center), for example for ``fastcos.matmul(X, A, **biases(X)._asdict())``.
-
-    Raises
-    ------
-    ValueError
-        X is not valid.
-
-    Notes
-    -----
-    Source: arXiv:2403.05440, footnote 1.
+    Products subtract them without making X dense: ``matmul(X, A, **biases(X)._asdict())``. Both
+    together are double centring, X - r 1' - 1 m' + mean: its rows and columns sum to 0. Source:
+    arXiv:2403.05440, footnote 1.
 
     Examples
     --------
@@ -70,13 +51,6 @@ def biases(X: Any, *, rows: bool = True, columns: bool = True) -> Biases:
     >>> (X - r[:, None] - m).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
-    X = as_interactions("X", X) if sp.issparse(X) else validation.as_rows("X", X)
-    rows, columns = validation.as_flag("rows", rows), validation.as_flag("columns", columns)
-    return biases_of(X, rows, columns)
-
-
-def biases_of(X: Any, rows: bool, columns: bool) -> Biases:
-    """Return the biases of a validated X, which may be InteractionShards."""
     of_rows = of_columns = None
     if rows:
         sums = matmul(X, np.ones((X.shape[1], 1)))[:, 0]

@@ -31,15 +31,8 @@ class SavedModelMixin:
     def save(self: Any, path: storage.PathLike) -> None:
         """Write the fitted model to a directory, which appears or changes in one step.
 
-        Parameters
-        ----------
-        path : path-like
-            A new directory, or one with a model that is replaced.
-
-        Raises
-        ------
-        ValueError
-            The directory holds something else, or random_state is a generator.
+        path: a new directory, or one with a model that is replaced; ValueError if it holds
+        something else, or if random_state is a generator.
         """
         check_is_fitted(self)
         arrays = {name: getattr(self, f"{name}_") for name in self._fitted_arrays}
@@ -50,23 +43,10 @@ class SavedModelMixin:
 
     @classmethod
     def load(cls, path: storage.PathLike) -> Self:
-        """Return the model that save wrote; its arrays are read-only memory maps.
+        """Return the fitted model that save wrote to path; its arrays are read-only memory maps.
 
-        Parameters
-        ----------
-        path : path-like
-
-        Returns
-        -------
-        the class
-            Fitted.
-
-        Raises
-        ------
-        FileNotFoundError
-            There is no directory path.
-        FastcosFormatError
-            It is damaged, or holds another kind.
+        FileNotFoundError where there is no directory path, FastcosFormatError where it is damaged
+        or holds another kind.
         """
         stored = storage.load_arrays(path, cls._saved_as)
         with storage.refuse_damage(path):
