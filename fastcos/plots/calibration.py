@@ -22,10 +22,6 @@ _POINTS = 400
 class ScoreDistributionDisplay(Display):
     """Histogram of the scores of random pairs; a dashed line marks the threshold.
 
-    Attributes
-    ----------
-    calibration : Calibration
-
     Examples
     --------
     >>> import numpy as np
@@ -60,10 +56,6 @@ class ScoreDistributionDisplay(Display):
 @dataclass
 class TailDisplay(Display):
     """Share of random pairs at or above a score: observed, and by the tail model.
-
-    Attributes
-    ----------
-    calibration : Calibration
 
     Examples
     --------
@@ -105,10 +97,6 @@ class TailDisplay(Display):
 @dataclass
 class OperatingCurveDisplay(Display):
     """Both error rates of labelled pairs by threshold.
-
-    Attributes
-    ----------
-    labelled : LabelledCalibration
 
     Examples
     --------

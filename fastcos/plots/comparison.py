@@ -43,22 +43,11 @@ _BASELINE = "#555555", "s"
 
 
 def similarity_image(items: Any, order: Any, *, pixels: int = _MAX_PIXELS) -> Floats:
-    """Return the matrix of item-item cosines, at most pixels x pixels, as block means.
+    """Return the matrix of cosines of items (p, k) in an order (m,), as block means.
 
-    Parameters
-    ----------
-    items : ndarray (p, k)
-        Item embeddings.
-    order : ndarray (m,), int
-        Items to show, in this order.
-    pixels : int, default 1000
-        Largest side of the image. A pixel is the mean cosine between two runs of items, computed as
-        the dot product of the mean unit vectors: exact, and O(pixels² k) for any number of items.
-
-    Returns
-    -------
-    ndarray (b, b), float64
-        b = min(m, pixels).
+    The image has at most pixels x pixels. A pixel is the mean cosine between two runs of items,
+    computed as the dot product of the mean unit vectors: exact, and O(pixels² k) for any number of
+    items.
 
     Examples
     --------
@@ -199,20 +188,15 @@ class SimilarityMapsDisplay(NotebookFigure):
 
 def _shown(comparison: Comparison, every: bool) -> list[RescalingScores]:
     """Rows that get a panel, in their order."""
-    known = {one.name for one in rescalings()}
+    known = [one.name for one in rescalings()]
     rows = {row.name: row for row in comparison.named}
-    own = [row for name, row in rows.items() if name not in known and name != EQ2]
-    if not every:
-        names = [*_PAPER, *(row.name for row in own), EQ2]
-        return [rows[name] for name in names if name in rows]
-    worst = [min(comparison.grid, key=_auc)] if comparison.grid else []
-    if comparison.labels is None or (
-        worst and worst[0].rescaling in {row.rescaling for row in own}
-    ):
-        worst = []
-    named = [row for name, row in rows.items() if name in known]
-    worst = [row for row in worst if row.rescaling not in {one.rescaling for one in named}]
-    return [*worst, *named, *own, *([rows[EQ2]] if EQ2 in rows else [])]
+    own = [name for name in rows if name not in known and name != EQ2]
+    shown = [rows[name] for name in (*(known if every else _PAPER), *own, EQ2) if name in rows]
+    if every and comparison.labels is not None and comparison.grid:
+        worst = min(comparison.grid, key=_auc)
+        if worst.rescaling not in {row.rescaling for row in shown}:
+            shown.insert(0, worst)
+    return shown
 
 
 def _model(comparison: Comparison) -> str:

@@ -42,10 +42,6 @@ class RobustnessDisplay(Display):
     The true share for all rescalings at once is in the shaded band; single maps keep more. A
     vertical line marks the condition of the verdict.
 
-    Attributes
-    ----------
-    report : Audit
-
     Examples
     --------
     >>> import numpy as np
@@ -59,6 +55,8 @@ class RobustnessDisplay(Display):
     report: Audit
 
     def _draw(self, ax: "Axes") -> None:
+        from matplotlib.ticker import PercentFormatter
+
         curves = {
             name: [getattr(point, name) for point in self.report.robustness]
             for name in ("condition", *_CURVES)
@@ -76,7 +74,7 @@ class RobustnessDisplay(Display):
             lines[name] = ax.plot(condition, curves[name], label=label, **style)[0]
         ax.set_xscale("function", functions=(_stretch, _unstretch))
         ax.set_xticks(ticks := _ticks(condition[-1]), [f"{tick:g}" for tick in ticks])
-        ax.yaxis.set_major_formatter(_percent)
+        ax.yaxis.set_major_formatter(PercentFormatter(1))
         ax.set_ylim(0, 1.02)
         ax.set_xlabel("condition of the rescaling: largest / smallest entry of D")
         ax.set_ylabel(f"share of the {self.report.k} nearest")
@@ -92,10 +90,6 @@ class DimensionSharesDisplay(Display):
 
     A horizontal line marks an equal share.
 
-    Attributes
-    ----------
-    report : Audit
-
     Examples
     --------
     >>> import numpy as np
@@ -109,6 +103,8 @@ class DimensionSharesDisplay(Display):
     report: Audit
 
     def _draw(self, ax: "Axes") -> None:
+        from matplotlib.ticker import PercentFormatter
+
         shares = self.report.dimension_shares
         shown = np.sort(np.argsort(-shares, kind="stable")[:MAX_BARS])
         places = np.arange(len(shown))
@@ -116,7 +112,7 @@ class DimensionSharesDisplay(Display):
         ax.axhline(1 / len(shares), color=COLOURS[1], linewidth=1.2, linestyle="--")
         some = places[:: -(-len(places) // 10)]
         ax.set_xticks(some, [str(number) for number in shown[some]])
-        ax.yaxis.set_major_formatter(_percent)
+        ax.yaxis.set_major_formatter(PercentFormatter(1))
         ax.set_xlabel("latent dimension")
         ax.set_ylabel("share")
         ax.set_title("Share of each latent dimension in the sensitivity index")
@@ -126,10 +122,6 @@ class DimensionSharesDisplay(Display):
 @dataclass
 class LabelRecoveryDisplay(Display):
     """Scale of each latent dimension under the worst and the best rescaling for the labels.
-
-    Attributes
-    ----------
-    recovery : LabelRecovery
 
     Examples
     --------
@@ -172,10 +164,6 @@ def _legend_above(ax: "Axes", title: str, n_columns: int, handles: list[Any]) ->
         handles=handles, ncols=n_columns, bbox_to_anchor=(0, 1.02), loc="lower left",
         borderaxespad=0, columnspacing=1,
     )  # fmt: skip
-
-
-def _percent(share: float, _: float) -> str:
-    return f"{100 * share:.3g}%"
 
 
 def _stretch(condition: Floats) -> Floats:

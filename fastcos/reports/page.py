@@ -12,18 +12,9 @@ from fastcos.reports.table import Estimate, Table, as_text
 
 
 class Head(NamedTuple):
-    """What a page says first.
+    """What a page says first: a question, the verdict in one sentence, and the size of the data.
 
-    Attributes
-    ----------
-    question, verdict : str
-        The answer is one sentence.
-    size : str
-        Of the data.
-    advice : sequence of str
-        What to do, most important first.
-    more : sequence of str
-        The answer in full, to open.
+    advice: what to do, most important first. more: the answer in full, to open.
     """
 
     question: str
@@ -44,14 +35,6 @@ def document(
 
     draw returns the drawing of a figure. The first sentence of its section is its caption.
     """
-    style = resources.files("fastcos.reports").joinpath("style.css").read_text("utf8")
-    meta = element(
-        "head",
-        Markup('<meta charset="utf-8">'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        element("title", title),
-        element("style", Markup(style)),
-    )
     parts, figure = list(sections), Markup("")
     place = next((i for i, section in enumerate(parts) if section.figures), None)
     if place is not None:
@@ -74,8 +57,33 @@ def document(
         element("ol", *advice, class_="advice") if advice else "",
         *(folded(section, draw) for section in parts),
     )
-    body = element("body", main, footer(provenance))
-    return f"<!DOCTYPE html>\n{element('html', meta, body, lang='en')}\n"
+    return whole_page(title, own_style(), main, provenance)
+
+
+def own_style() -> str:
+    """Return the style of all pages."""
+    return resources.files("fastcos.reports").joinpath("style.css").read_text("utf8")
+
+
+def whole_page(
+    title: str,
+    style: str,
+    main: Markup,
+    provenance: Mapping[str, Any] | None,
+    *,
+    metas: str = "",
+    scripts: str = "",
+) -> str:
+    """Return a page of these parts; metas are more elements of its head."""
+    head = element(
+        "head",
+        Markup(f'<meta charset="utf-8">{metas}'),
+        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        element("title", title),
+        Markup(f"<style>{style}</style>"),
+    )
+    body = element("body", main, footer(provenance), Markup(scripts))
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
 def folded(section: Section, draw: Callable[[Figure], Markup]) -> Markup:

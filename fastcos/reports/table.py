@@ -6,8 +6,9 @@ fields. ``repr`` is the table as text, ``_repr_html_`` the same for notebooks.
 
 import textwrap
 from collections.abc import Sequence
-from html import escape
 from typing import Any, NamedTuple, TypeVar
+
+from fastcos.reports.markup import element, joined, table
 
 Result = TypeVar("Result", bound=type)
 
@@ -59,16 +60,9 @@ class Table(NamedTuple):
 
     def html(self) -> str:
         """The table as HTML; texts are escaped."""
-        header = "".join(f"<th>{escape(name)}</th>" for name in self.header)
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(as_text(value))}</td>' for value in row)}</tr>"
-            for row in self.rows
-        )
-        lead, more = (f"<p>{escape(text)}</p>" if text else "" for text in (self.lead, self.more))
-        return (
-            f"{lead}<table><caption>{escape(self.title)}</caption><thead><tr>{header}</tr></thead>"
-            f"<tbody>{rows}</tbody></table>{more}"
-        )
+        rows = [list(map(as_text, row)) for row in self.rows]
+        lead, more = (element("p", text) if text else "" for text in (self.lead, self.more))
+        return joined([lead, table(self.title, self.header, rows), more])
 
     def _columns(self) -> list[Sequence[Any]]:
         return list(zip(*self.rows, strict=True)) if self.rows else [()] * len(self.header)

@@ -25,7 +25,6 @@ from tests.plots.browser import (
     check_silent,
     idle_cores,
     load,
-    opened_browser,
     resize,
     text,
     wait,
@@ -33,16 +32,14 @@ from tests.plots.browser import (
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with opened_browser() as driver:
-        yield driver
+def small(compared):
+    data, found = compared
+    return found, data.X
 
 
 @pytest.fixture(scope="module")
-def small():
-    data = simulate_interactions(400, 90, random_state=3)
-    found = compare(data.X, data.item_cluster, n_components=12, measures=["cosine"])
-    return found, data.X
+def small_page(small):
+    return figure_page(*small)
 
 
 def move(browser, *, unique=False, **state):
@@ -82,17 +79,15 @@ def check_scores(browser, comparison):
         assert found["accuracy"] == pytest.approx(np.mean(right == labels), abs=2.5 / len(labels))
 
 
-def test_scores_of_named_rescalings_equal_the_metrics(browser, small, tmp_path):
-    load(browser, figure_page(*small), tmp_path)
+def test_scores_of_named_rescalings_equal_the_metrics(browser, small, small_page, tmp_path):
+    load(browser, small_page, tmp_path)
     check_scores(browser, small[0])
     check_silent(browser)
 
 
-def test_cosines_and_neighbours_equal_top_k(browser, small, tmp_path):
-    comparison, X = small
-    page = figure_page(comparison, X)
-    load(browser, page, tmp_path)
-    order, model = order_of(page), comparison.models["dropout"]
+def test_cosines_and_neighbours_equal_top_k(browser, small, small_page, tmp_path):
+    load(browser, small_page, tmp_path)
+    order, model = order_of(small_page), small[0].models["dropout"]
     for known in rescalings():
         move(browser, a=known.rescaling.shrinkage, b=known.rescaling.spectrum)
         items = model.item_embeddings(known.name).astype(np.float64)[order]
@@ -106,9 +101,8 @@ def test_cosines_and_neighbours_equal_top_k(browser, small, tmp_path):
             np.testing.assert_allclose([c for _, c in shown], nearest.scores[item], atol=1e-5)
 
 
-def test_query_metric_of_the_page_equals_python(browser, small, tmp_path):
-    comparison, X = small
-    page = figure_page(comparison, X)
+def test_query_metric_of_the_page_equals_python(browser, small, small_page, tmp_path):
+    (comparison, X), page = small, small_page
     load(browser, page, tmp_path)
     order, model = order_of(page), comparison.models["dropout"]
     rows = query_metric(model.transform(X)).transform(model.item_embeddings())[order]
@@ -118,9 +112,8 @@ def test_query_metric_of_the_page_equals_python(browser, small, tmp_path):
         np.testing.assert_allclose([c for _, c in shown], expected.scores[item], atol=1e-4)
 
 
-def test_other_rank_and_strength_equal_another_model(browser, small, tmp_path):
-    comparison, X = small
-    page = figure_page(comparison, X)
+def test_other_rank_and_strength_equal_another_model(browser, small, small_page, tmp_path):
+    (comparison, X), page = small, small_page
     strength = comparison.parameters["regularization"] * 10
     load(browser, page, tmp_path, f"#k=5&lambda={strength:.12g}&a=-0.5&b=0")
     model = type(comparison.models["dropout"])(5, regularization=strength).fit(X)
@@ -132,8 +125,8 @@ def test_other_rank_and_strength_equal_another_model(browser, small, tmp_path):
     assert float(text(browser, "loss").replace(",", "")) == pytest.approx(loss, rel=1e-3)
 
 
-def test_address_keeps_the_state(browser, small, tmp_path):
-    page = figure_page(*small)
+def test_address_keeps_the_state(browser, small_page, tmp_path):
+    page = small_page
     item = int(order_of(page)[7])
     load(browser, page, tmp_path, f"#a=0.25&b=-0.75&item={item}")
     assert text(browser, "d") == "D = S^0.25 Σ^-0.75"
@@ -187,12 +180,11 @@ def test_background_is_of_as_many_items_as_it_says(browser, tmp_path):
     assert "among 120 items" in text(browser, "background")
 
 
-def test_keyboard_moves_d_and_finds_items(browser, small, tmp_path):
+def test_keyboard_moves_d_and_finds_items(browser, small_page, tmp_path):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
-    page = figure_page(*small)
-    load(browser, page, tmp_path)
+    load(browser, small_page, tmp_path)
     browser.find_element(By.ID, "pad").send_keys(Keys.ARROW_LEFT, Keys.ARROW_UP)
     wait(browser, "return document.getElementById('d').textContent === 'D = S^-0.05 Σ^0.05'")
     browser.find_element(By.ID, "search").send_keys("17", Keys.ENTER)
@@ -201,8 +193,8 @@ def test_keyboard_moves_d_and_finds_items(browser, small, tmp_path):
     assert text(browser, "search-note") == "no such item on this page"
 
 
-def test_replay_visits_the_named_rescalings(browser, small, tmp_path):
-    page = figure_page(*small).replace('"rest":6500', '"rest":40')
+def test_replay_visits_the_named_rescalings(browser, small_page, tmp_path):
+    page = small_page.replace('"rest":6500', '"rest":40')
     # the digest of the script stays: only data changed
     load(browser, page, tmp_path)
     browser.execute_cdp_cmd(
@@ -218,9 +210,9 @@ def test_replay_visits_the_named_rescalings(browser, small, tmp_path):
 @pytest.mark.parametrize(
     ("width", "dark"), [(400, False), (400, True), (1280, True), (1600, False)]
 )
-def test_figure_page_fits_the_window(browser, small, tmp_path, width, dark):
+def test_figure_page_fits_the_window(browser, small_page, tmp_path, width, dark):
     resize(browser, width, dark=dark)
-    load(browser, figure_page(*small), tmp_path)
+    load(browser, small_page, tmp_path)
     measured = "return [document.documentElement.scrollWidth, innerWidth]"
     content, window = browser.execute_script(measured)
     assert content <= window == width

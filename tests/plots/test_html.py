@@ -59,12 +59,13 @@ def full():
 
 @pytest.fixture(scope="module")
 def page(full):
-    return audit_page(full[0], diff=full[1])
-
-
-def test_page_has_all_sections_and_numbers(full):
     report, diff = full
-    page = read(audit_page(report, name="<i>&x", diff=diff, provenance={"versions": {"a": "1"}}))
+    return audit_page(report, name="<i>&x", diff=diff, provenance={"versions": {"a": "1"}})
+
+
+def test_page_has_all_sections_and_numbers(full, page):
+    report, diff = full
+    page = read(page)
     text = " ".join("".join(page.text).split())
     assert report.verdict in text
     assert diff.verdict in text
@@ -81,9 +82,8 @@ def test_page_has_all_sections_and_numbers(full):
     assert sum(tag == "h2" for tag, _ in page.seen) == 10
 
 
-def test_page_shows_a_sentence_a_figure_and_advice_and_folds_all_else(full):
-    report, diff = full
-    page = audit_page(report, diff=diff)
+def test_page_shows_a_sentence_a_figure_and_advice_and_folds_all_else(full, page):
+    report, _ = full
     opened, _, folded = page.partition("<details")
     assert opened.count("<h1>") == 1
     assert report.headline in opened
@@ -104,8 +104,7 @@ def test_page_is_self_contained(page):
     assert tags.isdisjoint({"script", "link", "img", "iframe", "object"})
 
 
-def test_page_has_light_and_dark_wide_and_narrow(full):
-    page = audit_page(full[0])
+def test_page_has_light_and_dark_wide_and_narrow(page):
     assert "prefers-color-scheme: dark" in page
     assert "max-width: 46rem" in page
     kinds = [a["class"] for tag, a in read(page).seen if tag == "svg"]

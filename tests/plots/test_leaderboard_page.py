@@ -10,27 +10,12 @@ import pytest
 import fastcos
 from fastcos import compare, compare_vectors, get_measure, simulate_interactions, top_k
 from fastcos.plots.html import leaderboard_page
-from tests.plots.browser import HOSTILE, check_silent, load, opened_browser, resize, text, wait
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with opened_browser() as driver:
-        yield driver
-
-
-@pytest.fixture(scope="module")
-def found():
-    data = simulate_interactions(400, 90, random_state=3)
-    measures = ["dot", "neg_euclidean", "csls"]
-    return data, compare(
-        data.X, data.item_cluster, n_components=12, measures=measures, n_examples=20
-    )
+from tests.plots.browser import HOSTILE, check_silent, load, resize, text, wait
 
 
 @pytest.fixture
-def page(browser, found, tmp_path):
-    data, comparison = found
+def page(browser, compared, tmp_path):
+    data, comparison = compared
     load(
         browser, leaderboard_page(comparison.leaderboard, labels=data.item_cluster.tolist()),
         tmp_path, ready="leaderboard",
@@ -102,10 +87,12 @@ def test_open_row_shows_the_neighbours_of_top_k(browser, page):
     check_silent(browser)
 
 
-def test_ranks_of_the_heat_map_are_those_of_the_scores(found):
-    board = found[1].leaderboard
+def test_ranks_of_the_heat_map_are_those_of_the_scores(compared):
+    board = compared[1].leaderboard
     example = board.examples[board.baseline]
-    items = found[1].item_embeddings(found[1].named[0])[board.example_items].astype(np.float64)
+    items = (
+        compared[1].item_embeddings(compared[1].named[0])[board.example_items].astype(np.float64)
+    )
     units = items / np.linalg.norm(items, axis=1, keepdims=True)
     cosines = (units @ units.T)[~np.eye(20, dtype=bool)]
     ranks = example.ranks[~np.eye(20, dtype=bool)]
@@ -127,8 +114,8 @@ def test_keyboard_opens_a_row_and_moves_through_items(browser, page):
     assert "item=2" in browser.execute_script("return location.hash")
 
 
-def test_address_keeps_the_state(browser, found, tmp_path):
-    written = leaderboard_page(found[1].leaderboard)
+def test_address_keeps_the_state(browser, compared, tmp_path):
+    written = leaderboard_page(compared[1].leaderboard)
     load(browser, written, tmp_path, "#sort=gain&up=1&all=1&open=3&item=5", ready="leaderboard")
     state = browser.execute_script("return leaderboard.state")
     assert [state[key] for key in ("sort", "up", "all", "open", "item")] == [
@@ -163,9 +150,11 @@ def test_hostile_names_are_text(browser, tmp_path):
 
 
 @pytest.mark.parametrize(("width", "dark"), [(400, False), (1280, True)])
-def test_page_fits_the_window(browser, found, tmp_path, width, dark):
+def test_page_fits_the_window(browser, compared, tmp_path, width, dark):
     resize(browser, width, dark=dark)
-    load(browser, leaderboard_page(found[1].leaderboard), tmp_path, "#open=1", ready="leaderboard")
+    load(
+        browser, leaderboard_page(compared[1].leaderboard), tmp_path, "#open=1", ready="leaderboard"
+    )
     measured = "return [document.documentElement.scrollWidth, innerWidth]"
     content, window = browser.execute_script(measured)
     assert content <= window == width
@@ -198,8 +187,8 @@ def test_page_leaves_out_rows_and_says_so():
     assert block["rows"][block["baseline"]]["columns"]["measure"] == "cosine"
 
 
-def test_axis_is_of_the_rows_shown_first_and_clips_the_others(found):
-    board = found[1].leaderboard
+def test_axis_is_of_the_rows_shown_first_and_clips_the_others(compared):
+    board = compared[1].leaderboard
     first = {row.candidate for row in board.best_per_measure()} | {board.baseline}
     assert "half a dot" not in leaderboard_page(replace(
         board, rows=[row for row in board.rows if row.candidate in first]
@@ -216,8 +205,8 @@ def test_axis_is_of_the_rows_shown_first_and_clips_the_others(found):
     assert (shown.min(), shown.max()) == (4, 196)
 
 
-def test_examples_are_popular_items_of_each_label(found):
-    data, comparison = found
+def test_examples_are_popular_items_of_each_label(compared):
+    data, comparison = compared
     board, popularity = comparison.leaderboard, comparison.popularity
     for label in range(5):
         chosen = board.example_items[data.item_cluster[board.example_items] == label]

@@ -97,7 +97,7 @@ def test_result_has_the_same_texts_as_html(name):
 )
 def test_results_begin_with_the_answer(found, answer):
     assert " ".join(repr(found).split()).startswith(answer)
-    assert found._repr_html_().startswith(f"<p>{html.escape(answer)}</p><table>")
+    assert found._repr_html_().startswith(f'<p>{html.escape(answer)}</p><div class="scroll"')
 
 
 def test_neighbors_show_items_and_scores():

@@ -119,19 +119,8 @@ def figure_page(
 ) -> str:
     """Return the page on which D = S^a Σ^b moves the cosines of one model: no network.
 
-    Parameters
-    ----------
-    comparison : Comparison
-        The result of :func:`fastcos.compare` with both objectives.
-    X : csr_array (n, p)
-        The interactions that were compared.
-    provenance : mapping, optional
-        Parameters, versions and machine, for the foot of the page.
-
-    Returns
-    -------
-    str
-        HTML with its script and data.
+    comparison: of :func:`fastcos.compare` with both objectives, for the interactions X (n, p).
+    provenance: as in :func:`items_page`.
 
     Examples
     --------
@@ -284,11 +273,6 @@ def items_page(
     -------
     str
         HTML with its script and data: at most 2,000 items and 2.5 MB. It says what it left out.
-
-    Raises
-    ------
-    ValueError
-        NaN or infinity; fewer than 2 items; an argument of another length.
 
     Notes
     -----

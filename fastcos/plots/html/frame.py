@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.reports.markup import Markup, element, joined
-from fastcos.reports.page import footer
+from fastcos.reports.page import own_style, whole_page
 from fastcos.validation import Integers
 
 # files of each page: the styles after the one of all reports, and the scripts in their order
@@ -43,14 +43,12 @@ def framed_page(
     texts: by their names in the frame, escaped unless they are Markup. method: sentences that say
     how to read the page.
     """
-    folder = "fastcos.plots.html"
-    script = "".join(_read(folder, name) for name in _SCRIPTS[kind])
-    style = _read("fastcos.reports", "style.css")
-    style += "".join(_read(folder, name) for name in _STYLES[kind])
+    script = "".join(map(_read, _SCRIPTS[kind]))
+    style = own_style() + "".join(map(_read, _STYLES[kind]))
     written = {name: joined([text]) for name, text in texts.items()}
     written["method"] = joined(element("p", line) for line in method)
     # in one pass: a text may look like a name of the frame
-    frame = re.sub(r"\{\{(\w+)\}\}", lambda place: written[place[1]], _read(folder, f"{kind}.html"))
+    frame = re.sub(r"\{\{(\w+)\}\}", lambda place: written[place[1]], _read(f"{kind}.html"))
     # an HTML parser ends a script at </script, whatever its type
     block = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     block = block.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -58,23 +56,11 @@ def framed_page(
         f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    head = element(
-        "head",
-        Markup('<meta charset="utf-8">'),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Markup('<link rel="icon" href="data:,">'),
-        element("title", title),
-        Markup(f"<style>{style}</style>"),
-    )
-    body = element(
-        "body",
-        element("main", Markup(frame)),
-        footer(provenance),
-        Markup(f'<script type="application/json" id="data">{block}</script>'),
-        Markup(f"<script>{script}</script>"),
-    )
-    page = f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    metas = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    metas += '<link rel="icon" href="data:,">'
+    scripts = f'<script type="application/json" id="data">{block}</script><script>{script}</script>'
+    main = element("main", Markup(frame))
+    page = whole_page(title, style, main, provenance, metas=metas, scripts=scripts)
     # half a character, as in names of broken files, has no UTF-8; JSON reads it as it is written
     return page.encode("utf8", "backslashreplace").decode("utf8")
 
@@ -106,8 +92,8 @@ def boundaries(codes: Sequence[int]) -> list[float]:
     return changes.round(6).tolist()  # type: ignore[no-any-return]
 
 
-def _read(package: str, name: str) -> str:
-    return resources.files(package).joinpath(name).read_text("utf8")
+def _read(name: str) -> str:
+    return resources.files("fastcos.plots.html").joinpath(name).read_text("utf8")
 
 
 def _digest(text: str) -> str:

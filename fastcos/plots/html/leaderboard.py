@@ -33,22 +33,12 @@ def leaderboard_page(
     Parameters
     ----------
     leaderboard : Leaderboard
-        Of :func:`fastcos.compare` or :func:`fastcos.compare_vectors`, with ``n_examples``.
-    names : sequence (p,), optional
-        What to call the items. Default: their numbers.
-    labels : sequence (p,) of int or str, optional
-        One label per item; None for no label.
-    name : str
-        What was compared, such as a file name.
+        Of :func:`fastcos.compare` or :func:`fastcos.compare_vectors`, with ``n_examples``. The page
+        has its best 200 candidates.
+    names, labels, name, provenance
+        As in :func:`fastcos.plots.html.items_page`.
     sections : sequence of Section
         Tables below the leaderboard, folded.
-    provenance : mapping, optional
-        Parameters, versions and machine, for the foot of the page.
-
-    Returns
-    -------
-    str
-        HTML with its script and data, of the best 200 candidates.
 
     Examples
     --------

@@ -20,23 +20,10 @@ def audit_page(
 ) -> str:
     """Return the report of an audit as one self-contained HTML page: no network, no script.
 
-    Parameters
-    ----------
-    report : Audit
-        The result of :func:`fastcos.audit`.
-    name : str
-        What was audited, such as a file name.
-    diff : ModelDiff, optional
-        The result of :func:`fastcos.auditing.diff_models`.
-    calibration : Calibration, optional
-        The result of :func:`fastcos.calibrate`, for a table of thresholds.
-    provenance : mapping, optional
-        Parameters, versions and machine, for the foot of the page.
-
-    Returns
-    -------
-    str
-        HTML; colours follow the reader's light or dark setting.
+    report is of :func:`fastcos.audit`, diff of :func:`fastcos.auditing.diff_models`; calibration,
+    for a table of thresholds, of :func:`fastcos.calibrate`. name: what was audited, such as a file
+    name. provenance: parameters, versions and machine, for the foot of the page. Colours follow the
+    reader's light or dark setting.
 
     Examples
     --------
