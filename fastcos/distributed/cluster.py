@@ -68,21 +68,16 @@ def top_k(
 
     Parameters
     ----------
-    queries : path-like
-        A .npy file (n, d) that every worker can read under this path.
-    items : path-like, optional
-        The file of the items (m, d). None: the queries themselves.
-    k : int
-        From 1 to the number of items.
+    queries, items : path-like
+        .npy files (n, d) and (m, d) that every worker can read under these paths. items=None: the
+        queries themselves.
+    k, exclude_self, progress
+        As in :func:`fastcos.top_k`.
     measure : str
         Name of a measure whose fit learns nothing from the items.
-    exclude_self : bool
-        With items=None, whether a row is excluded from its own neighbours.
     working_memory : float, optional
         MiB for one task. Default: the setting ``working_memory``, or half of the smallest worker's
-        memory limit divided by its threads, if that is less.
-    progress : callable, optional
-        Called as progress(done, total) with numbers of queries.
+        memory limit divided by its threads, if that is less; ValueError for more.
     out : path-like
         A new directory of this process: indices.npy, scores.npy and run.json, written block by
         block. The same call after a crash resumes with the missing blocks.
@@ -93,13 +88,6 @@ def top_k(
     -------
     Neighbors
         Memory maps of the arrays in out.
-
-    Raises
-    ------
-    ValueError
-        As in :func:`fastcos.top_k`, or working_memory is more than a worker has.
-    distributed.KilledWorker
-        More workers died under a task than Dask's ``allowed-failures``.
 
     Examples
     --------
@@ -153,26 +141,10 @@ def gram_matmul(
 ) -> Matrix:
     """Return X'(X Q) for interactions in shards, each shard a task.
 
-    Parameters
-    ----------
-    path : path-like
-        Of :class:`fastcos.linalg.InteractionShards`, the same for every worker.
-    Q : array_like (p, l), float32 or float64
-    center, row_center : array_like, optional
-        As in :func:`fastcos.matmul`.
-    client : distributed.Client, optional
-        Default: the current one.
-
-    Returns
-    -------
-    ndarray (p, l)
-        The shards' products, added in a fixed tree: bit-identical on any number of workers. They
-        differ by rounding from :func:`fastcos.gram_matmul`, which adds other parts of the rows.
-
-    Raises
-    ------
-    ValueError
-        Q does not fit X.
+    path: of :class:`fastcos.linalg.InteractionShards`, the same for every worker. The others are as
+    in :func:`fastcos.gram_matmul`. The shards' products are added in a fixed tree: bit-identical on
+    any number of workers. They differ by rounding from :func:`fastcos.gram_matmul`, which adds
+    other parts of the rows.
     """
     shards = ClusterShards(path, client)
     return products.gram_matmul(shards, Q, center=center, row_center=row_center)
@@ -183,24 +155,7 @@ def randomized_svd(
 ) -> SVD:
     """Truncated SVD of interactions in shards; every product is a task per shard.
 
-    Parameters
-    ----------
-    path, client
-        As in :func:`gram_matmul`.
-    n_components : int
-        k.
-    **options
-        As in :func:`fastcos.randomized_svd`; scale is not supported.
-
-    Returns
-    -------
-    SVD
-        With the certificate of every triplet.
-
-    Raises
-    ------
-    ValueError
-        An argument is not valid.
+    path as in :func:`gram_matmul`, options as in :func:`fastcos.randomized_svd`, but for scale.
     """
     return svd.randomized_svd(ClusterShards(path, client), n_components, **options)
 
@@ -212,25 +167,9 @@ def fit(
     progress: parallel.Progress | None = None,
     client: Client | None = None,
 ) -> LinearMF:
-    """Fit a LinearMF to interactions in shards; every product is a task per shard.
+    """Fit a LinearMF to interactions in shards, and return it; every product is a task per shard.
 
-    Parameters
-    ----------
-    model : LinearMF
-    path, client
-        As in :func:`gram_matmul`.
-    progress : callable, optional
-        As in :meth:`fastcos.LinearMF.fit`.
-
-    Returns
-    -------
-    LinearMF
-        model, fitted.
-
-    Raises
-    ------
-    ValueError
-        An argument is not valid.
+    path as in :func:`gram_matmul`, progress as in :meth:`fastcos.LinearMF.fit`.
     """
     return model.fit(ClusterShards(path, client), progress=progress)
 
@@ -247,27 +186,8 @@ def compare(
 
     A cell is a measure under a rescaling after a preprocessing, or a row of the paper's table. This
     process fits the models and writes the data of the cells to a file that every worker reads once.
-    A worker needs memory for X and the models.
-
-    Parameters
-    ----------
-    X, labels
-        As in :func:`fastcos.compare`.
-    folder : path-like
-        A directory that every worker sees under this path; a temporary one is made in it.
-    client : distributed.Client, optional
-        Default: the current one.
-    **options
-        As in :func:`fastcos.compare`.
-
-    Returns
-    -------
-    Comparison
-
-    Raises
-    ------
-    ValueError
-        An argument is not valid.
+    A worker needs memory for X and the models. folder: a directory that every worker sees under
+    this path, in which a temporary one is made.
     """
     client = get_client() if client is None else client
     where = validation.as_path("folder", folder).absolute()

@@ -66,19 +66,17 @@ class _ClusterOperator(Operator):
         return Y
 
     def rmatmul(self, Y: Matrix) -> Matrix:
-        Z: Matrix = self._sum("rmatmul", Y)
-        return Z
+        return self._sum("rmatmul", Y)
 
     def gram_matmul(self, Q: Matrix) -> Matrix:
-        Z: Matrix = self._sum("gram_matmul", Q)
-        return Z
+        return self._sum("gram_matmul", Q)
 
     def gram(self) -> Floats:
-        total: Floats = self._sum("gram", None)
-        return total
+        return self._sum("gram", None)
 
-    def _sum(self, product: str, factor: Matrix | None) -> Any:
-        return reduce_in_tree(self._client, operator.add, self._each(product, factor)).result()
+    def _sum(self, product: str, factor: Matrix | None) -> Floats:
+        total = reduce_in_tree(self._client, operator.add, self._each(product, factor))
+        return total.result()  # type: ignore[no-any-return]
 
     def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
         """Submit one product per shard. The factor is a task's result, so Dask can recompute it."""

@@ -4,7 +4,7 @@
 
     .fvecs  .ivecs   of each row: int32 width, then float32 or int32   (TEXMEX)
     .fbin   .ibin    int32 rows, int32 width, then all rows             (Big ANN Benchmarks)
-    .npy             an array of NumPy
+    .npy             an array of NumPy                                  (neighbours alone)
     .hdf5   .h5      items "train", queries "test", neighbours "neighbors"  (ann-benchmarks)
 
 All but HDF5 are little-endian. Vectors are memory-mapped: a search reads them in blocks. HDF5 needs
@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastcos.io.arrays import read_npy
 from fastcos.io.writing import atomic_path
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import as_choice, as_path
 
 _HDF5 = (".hdf5", ".h5")
-VECTOR_SUFFIXES = (".fvecs", ".fbin", ".npy", *_HDF5)
+VECTOR_SUFFIXES = (".fvecs", ".fbin", *_HDF5)
 NEIGHBOR_SUFFIXES = (".ivecs", ".ibin", ".npy", *_HDF5)
 # bytes of the rows and the width at the start of a .fbin or .ibin file
 _HEADER_BYTES = 8
@@ -39,9 +40,13 @@ def read_neighbors(name: str, path: PathLike) -> Any:
     """Return the neighbours (n, k) of a file as a memory map of whole numbers."""
     file = as_path(name, path)
     as_choice(f"the suffix of {name}", file.suffix, NEIGHBOR_SUFFIXES)
-    found = _read(file, np.dtype("<i4"), "neighbors")
-    if found.dtype.kind not in "iu":
-        raise FastcosFormatError(f"{file} must hold whole numbers, got dtype {found.dtype}")
+    is_npy = file.suffix == ".npy"
+    found = read_npy(file) if is_npy else _read(file, np.dtype("<i4"), "neighbors")
+    if found.dtype.kind not in "iu" or found.ndim != 2 or 0 in found.shape:
+        raise FastcosFormatError(
+            f"{file} must hold rows (n, k) of whole numbers, got dtype {found.dtype}, shape "
+            f"{found.shape}"
+        )
     return found
 
 
@@ -103,15 +108,6 @@ def _read(file: Path, dtype: np.dtype[Any], dataset: str) -> Any:
     """Map a file of rows; its size must be that of its header."""
     if file.suffix in _HDF5:
         return _read_hdf5(file, dataset)
-    if file.suffix == ".npy":
-        try:
-            rows = np.load(file, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            what = str(error).partition("\n")[0]
-            raise FastcosFormatError(f"{file} is damaged: {what}") from None
-        if rows.ndim != 2 or 0 in rows.shape:
-            raise FastcosFormatError(f"{file} must hold rows (n, d), got shape {rows.shape}")
-        return rows
     size = file.stat().st_size
     head = np.fromfile(file, "<i4", 2).tolist()
     if len(head) < 2 or min(head[: 2 if file.suffix.endswith("bin") else 1]) < 1:

@@ -134,18 +134,10 @@ def _header(file: BinaryIO, size: int) -> tuple[tuple[int, ...], Literal["C", "F
 
 
 def _read_npy(file: BinaryIO, size: int) -> Array:
-    shape, order, dtype = _header(file, size)
-    declared = math.prod(shape) * dtype.itemsize
-    array = np.empty(math.prod(shape), dtype=dtype)
-    content = array.view(np.uint8) if declared else np.empty(0, np.uint8)
-    filled = 0
-    while filled < declared:
-        block = file.read(min(declared - filled, 1 << 24))
-        if not block:
-            raise ValueError(f"{declared - filled} bytes are missing")
-        content[filled : filled + len(block)] = np.frombuffer(block, np.uint8)
-        filled += len(block)
-    return array.reshape(shape, order=order)
+    _header(file, size)
+    file.seek(0)
+    array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    return array
 
 
 def _damaged(path: Path, kind: str, error: BaseException) -> FastcosFormatError:

@@ -1,6 +1,8 @@
 """Columns of tables: which one has the users, items or values, and validation of its cells."""
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -186,26 +188,17 @@ class TextColumn(NamedTuple):
     codes: Integers
 
 
-class Vocabulary(dict[str, int]):
-    """Codes of texts, numbered by first occurrence."""
+# codes of texts
+Vocabulary = defaultdict[str, int]
 
-    def __missing__(self, text: str) -> int:
-        code = self[text] = len(self)
-        return code
+
+def new_vocabulary() -> Vocabulary:
+    """Return a vocabulary that numbers its texts by first occurrence."""
+    return defaultdict(count().__next__)
 
 
 class Chunk(NamedTuple):
-    """Rows of a table, coded by vocabularies.
-
-    Attributes
-    ----------
-    codes : list of ndarray (rows,), int64
-        Codes of the texts of each column in its vocabulary.
-    numbers : ndarray (rows,), float64, or None
-        NaN for cells that are not finite numbers.
-    lines : ndarray (rows,), int64
-        As in Columns.
-    """
+    """Rows of a table; codes are those of each column's texts in its vocabulary."""
 
     codes: list[Integers]
     numbers: npt.NDArray[np.float64] | None
@@ -213,15 +206,7 @@ class Chunk(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Columns read from a table.
-
-    Attributes
-    ----------
-    texts : list of TextColumn
-    numbers : ndarray (rows,), float64, or None
-    lines : ndarray (rows,), int64
-        Position of every row in the file: 1-based line of text, or row of Parquet.
-    """
+    """Columns read from a table; lines are the lines of text or the rows of Parquet, from 1 on."""
 
     texts: list[TextColumn]
     numbers: npt.NDArray[np.float64] | None
@@ -234,17 +219,11 @@ def refuse_rows(path: Path, rule: str, what: str, lines: Integers) -> NoReturn:
 
 
 def check_ids(path: Path, name: str, column: TextColumn, lines: Integers) -> None:
-    """Refuse a column with blank ids."""
+    """Refuse a column with blank or very long ids."""
     for code, text in enumerate(column.texts):
         if not text.strip():
             rule = f"column {name!r} must have an id in every row"
             refuse_rows(path, rule, repr(text), lines[column.codes == code])
-
-
-def check_short_ids(path: Path, name: str, column: TextColumn, lines: Integers) -> None:
-    """Refuse a column with blank or very long ids."""
-    check_ids(path, name, column, lines)
-    for code, text in enumerate(column.texts):
         if len(text) > LONGEST_ID:
             rule = f"column {name!r} must hold ids of at most {LONGEST_ID} letters"
             refuse_rows(path, rule, f"{len(text)}", lines[column.codes == code])

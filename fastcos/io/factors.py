@@ -32,6 +32,9 @@ _SIDES = (
 )
 
 
+TRANSPOSED = "transposed components_: its items do not carry the singular values, the users do"
+
+
 @as_table
 class Factors(NamedTuple):
     """Item embeddings, user embeddings if there are any, and notes on their conversion.
@@ -74,14 +77,9 @@ def read_factors(
     users : str or path-like, optional
         Users or queries, if path does not hold them.
     ids : str or path-like, optional
-        Ids of the items in the order of their rows, for a file without: .npy, .npz with the array
-        ids, or text with one id a line.
+        Ids of the items for a file without, as :func:`read_ids` reads them.
     vector_column, id_column : str, optional
         Of the items, as in read_vectors; nothing is recognised or stripped then.
-
-    Returns
-    -------
-    Factors
 
     Raises
     ------
@@ -182,8 +180,7 @@ def _sides(
     if "components_" in arrays:
         transposed = np.ascontiguousarray(arrays["components_"].T)
         items, ids = as_vectors(path, {"vectors": transposed})
-        note = "transposed components_: its items do not carry the singular values, the users do"
-        return items, None, ids, (note,)
+        return items, None, ids, (TRANSPOSED,)
     items, ids = as_vectors(path, arrays, None, id_column)
     return items, None, ids, ()
 

@@ -5,12 +5,11 @@ from typing import Any
 import numpy as np
 
 from fastcos.io.columns import as_ids
-from fastcos.io.factors import Factors, strip_biases
+from fastcos.io.factors import TRANSPOSED, Factors, strip_biases
 from fastcos.neighbors.ids import as_ids as as_item_ids
 from fastcos.validation import Rows, as_rows, check_length, check_none, check_same_width
 
 _KNOWN = "a fitted model of implicit, scikit-learn, gensim or PyTorch"
-_TRANSPOSED = "transposed components_: its items do not carry the singular values, the users do"
 
 
 def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
@@ -111,7 +110,7 @@ def _sides(model: Any, name: str = "model") -> tuple[Rows, Rows | None, Any, tup
         items = as_rows(f"{name}.components_", components)
         named = getattr(model, "feature_names_in_", None)
         features = None if named is None else as_ids([str(one) for one in named])
-        return as_rows(name, items.T), None, features, (_TRANSPOSED,)
+        return as_rows(name, items.T), None, features, (TRANSPOSED,)
     raise TypeError(f"{name} must be {_KNOWN}, got {what}{_hint(model)}")
 
 

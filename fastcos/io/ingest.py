@@ -11,9 +11,10 @@ import scipy.sparse as sp
 from fastcos.io.columns import (
     TextColumn,
     Vocabulary,
-    check_short_ids,
+    check_ids,
     check_texts,
     interaction_columns,
+    new_vocabulary,
 )
 from fastcos.io.interactions import merge_cells, sorted_ids
 from fastcos.io.matrices import as_small
@@ -85,8 +86,7 @@ def ingest_interactions(
     Raises
     ------
     FastcosFormatError
-        A damaged or unsuitable file; a missing column; an empty id, or a value that is not a
-        number.
+        As in :func:`fastcos.read_interactions`.
     ValueError
         out exists and is not empty; an unknown duplicates.
 
@@ -120,7 +120,7 @@ def ingest_interactions(
 def _spill(table: Table, columns: tuple[str, str, str | None], folder: Path) -> _Spill:
     """Read the table once and write its rows as records of codes to a file."""
     *names, number = columns
-    vocabularies = [Vocabulary() for _ in names]
+    vocabularies = [new_vocabulary() for _ in names]
     counts = np.zeros(0, np.int64)
     file = folder / "rows"
     with file.open("wb") as stream:
@@ -129,7 +129,7 @@ def _spill(table: Table, columns: tuple[str, str, str | None], folder: Path) -> 
             for i, vocabulary in enumerate(vocabularies):
                 new = list(islice(reversed(vocabulary), len(vocabulary) - known[i]))[::-1]
                 column = TextColumn(new, chunk.codes[i] - known[i])
-                check_short_ids(table.path, str(names[i]), column, chunk.lines)
+                check_ids(table.path, str(names[i]), column, chunk.lines)
                 check_texts(table.path, str(names[i]), column, chunk.lines)
                 known[i] = as_count("distinct ids", len(vocabulary), high=MAX_IDS)
             if chunk.numbers is not None:

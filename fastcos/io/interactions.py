@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos.io.columns import as_ids, check_short_ids, interaction_columns, refuse_rows
+from fastcos.io.columns import as_ids, check_ids, interaction_columns, refuse_rows
 from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
-from fastcos.io.tables import open_table
+from fastcos.io.tables import open_table, read_columns
 from fastcos.linalg.csr import as_interactions
 from fastcos.parallel import Progress
 from fastcos.reports.table import as_table
@@ -125,9 +125,9 @@ def read_interactions(
         path, member=member, delimiter=delimiter, header=header, progress=progress
     ) as table:
         user, item, value = interaction_columns(path, table.names, user, item, value)
-        (users, items), values, lines = table.read((user, item), value)
+        (users, items), values, lines = read_columns(table, (user, item), value)
     for name, column in ((user, users), (item, items)):
-        check_short_ids(path, name, column, lines)
+        check_ids(path, name, column, lines)
     user_ids, user_ranks = sorted_ids(users.texts)
     item_ids, item_ranks = sorted_ids(items.texts)
     if values is None:
@@ -150,7 +150,7 @@ def used_columns(
     path = as_path("path", path)
     if "".join(path.suffixes[-2:]).lower().endswith((".npz", ".mtx", ".mtx.gz")):
         return None
-    with open_table(path, member=member, delimiter=None, header=True) as table:
+    with open_table(path, member=member) as table:
         return interaction_columns(path, table.names, user, item, value)
 
 

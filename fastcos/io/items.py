@@ -16,7 +16,7 @@ from fastcos.io.columns import (
     find_column,
     require_column,
 )
-from fastcos.io.tables import Table, open_table
+from fastcos.io.tables import Table, open_table, read_columns
 from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import (
@@ -76,10 +76,7 @@ def read_labels(
     name: str | None = None,
     separator: str | None = "|",
     only: Collection[str] | None = None,
-    missing: Collection[str] = NO_LABEL,
     member: str | None = None,
-    delimiter: str | None = None,
-    header: bool = True,
 ) -> ItemLabels:
     r"""Read the label of every item that has exactly one.
 
@@ -102,14 +99,8 @@ def read_labels(
         Text between several labels of a cell; None if a cell is one label.
     only : collection of str, optional
         The classes; items with any other label are left out.
-    missing : collection of str
-        Cells that mean no label.
-    member, delimiter, header
+    member : str, optional
         As in read_interactions.
-
-    Returns
-    -------
-    ItemLabels
 
     Raises
     ------
@@ -135,17 +126,17 @@ def read_labels(
         only = {only} if isinstance(only, str) else set(as_list("only", only))
     check_text("separator", separator)
     positions = _Positions(item_ids)
-    with open_table(path, member=member, delimiter=delimiter, header=header) as table:
+    with open_table(path, member=member) as table:
         item = _item_column(item, table, path)
         column = require_column("column", column, (), table.names, path)
         name = find_column("name", name, NAME_WORDS, table.names, path)
         wanted = [item, column] if name is None else [item, column, name]
-        read = table.read(wanted, None)
+        read = read_columns(table, wanted)
     rows, at, n_unknown = positions.match(path, read.texts[0])
     labels_of = []
     for text in read.texts[1].texts:
-        parts = text.split(separator) if separator and text.strip() not in missing else [text]
-        labels_of.append({part.strip() for part in parts} - {*missing, ""})
+        parts = text.split(separator) if separator and text.strip() not in NO_LABEL else [text]
+        labels_of.append({part.strip() for part in parts} - {*NO_LABEL})
     found: dict[int, set[str]] = defaultdict(set)
     for position, code in zip(at.tolist(), read.texts[1].codes[rows].tolist(), strict=True):
         found[position].update(labels_of[code])
@@ -195,42 +186,17 @@ def read_names(
     name: str | None = None,
     item: str | None = None,
 ) -> Texts:
-    r"""Read a name for each item, its id where the table has none.
+    """Read a name of at most 200 letters for each item: the first one, or its id without any.
 
-    Parameters
-    ----------
-    path : str or path-like
-        A table as for read_interactions.
-    item_ids
-        As in :func:`read_labels`.
-    name, item : str, optional
-        Names of the columns of names and of ids. Default: recognised by their names.
-
-    Returns
-    -------
-    ndarray (p,), str
-        Of at most 200 letters; the first of several in the file.
-
-    Raises
-    ------
-    FastcosFormatError
-        As in read_interactions; no item of the file is among item_ids.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "films.csv"
-    ...     _ = file.write_text("movieId,title\n3,Casablanca\n")
-    ...     read_names(file, [4, 3]).tolist()
-    ['4', 'Casablanca']
+    name and item are the columns of names and of ids, by default recognised by their names; path
+    and item_ids as in :func:`read_labels`, and FastcosFormatError.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)
-    with open_table(path, member=None, delimiter=None, header=True) as table:
+    with open_table(path) as table:
         item = _item_column(item, table, path)
         name = require_column("name", name, NAME_WORDS, table.names, path)
-        read = table.read([item, name], None)
+        read = read_columns(table, [item, name])
     rows, at, _ = positions.match(path, read.texts[0])
     return np.array(_named(positions.ids, at, read.texts[1], rows), np.str_)
 
@@ -270,43 +236,18 @@ def read_popularity(
     column: str | None = None,
     item: str | None = None,
 ) -> Popularity:
-    r"""Read a number of at least 0 for each item, such as the number of its users.
+    """Read a number of at least 0 for each item, such as the number of its users.
 
-    Parameters
-    ----------
-    path : str or path-like
-        A table as for read_interactions, with at most one row per item.
-    item_ids
-        As in :func:`read_labels`.
-    column, item : str, optional
-        Names of the columns of numbers and of ids. Default: recognised by their names.
-
-    Returns
-    -------
-    Popularity
-
-    Raises
-    ------
-    FastcosFormatError
-        As in read_interactions; a negative number; an item in two rows; no item of the file is
-        among item_ids.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "counts.csv"
-    ...     _ = file.write_text("item,count\n3,10\n4,2\n")
-    ...     found = read_popularity(file, [4, 5, 3])
-    >>> found.values.tolist(), found.n_missing
-    ([2.0, 0.0, 10.0], 1)
+    column and item are the columns of numbers and of ids, by default recognised by their names;
+    path and item_ids as in :func:`read_labels`. FastcosFormatError also for a negative number, and
+    for an item in two rows.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)
-    with open_table(path, member=None, delimiter=None, header=True) as table:
+    with open_table(path) as table:
         item = _item_column(item, table, path)
         column = require_column("column", column, POPULARITY_WORDS, table.names, path)
-        read = table.read([item], column)
+        read = read_columns(table, [item], column)
     check_ids(path, item, read.texts[0], read.lines)
     rows, at, n_unknown = positions.match(path, read.texts[0])
     numbers = np.asarray(read.numbers, np.float64)[rows]
@@ -339,54 +280,21 @@ class ItemPairs(NamedTuple):
     n_unknown: int
 
 
-def read_pairs(
-    path: PathLike,
-    ids: npt.ArrayLike,
-    *,
-    header: bool = False,
-    delimiter: str | None = None,
-    member: str | None = None,
-) -> ItemPairs:
-    r"""Read a table with two items and a rating per line, the format of WS-353, MEN and SimLex-999.
+def read_pairs(path: PathLike, ids: npt.ArrayLike) -> ItemPairs:
+    """Read a table with two items and a rating per line, the format of WS-353, MEN and SimLex-999.
 
-    Parameters
-    ----------
-    path : str or path-like
-        A table as for read_interactions; its first three columns are used.
-    ids : array_like (n,), integers or strings
-        Ids or words. An item that is not among them is also searched in lower case.
-    header : bool, default False
-        Whether the first line has column names.
-    delimiter, member
-        As in read_interactions.
-
-    Returns
-    -------
-    ItemPairs
-
-    Raises
-    ------
-    FastcosFormatError
-        Fewer than three columns; a rating that is not a finite number; fewer than two known pairs.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "pairs.txt"
-    ...     _ = file.write_text("sun\tmoon\t6.5\nsun\tJam\t1\nsun\twake\t3\n")
-    ...     found = read_pairs(file, ["jam", "moon", "sun"])
-    >>> found.pairs.tolist(), found.ratings.tolist(), found.n_unknown
-    ([[2, 1], [2, 0]], [6.5, 1.0], 1)
+    It has no header, and its first three columns are used. An item that is not among the ids is
+    also searched in lower case. FastcosFormatError for fewer columns, a rating that is no finite
+    number, and fewer than two known pairs.
     """
     path = as_path("path", path)
-    with open_table(path, member=member, delimiter=delimiter, header=header) as table:
+    with open_table(path, header=False) as table:
         if len(table.names) < 3:
             raise FastcosFormatError(
                 f"{path} must have three columns (item, item, rating), got {len(table.names)}"
             )
         first, second, rating = table.names[:3]
-        read = table.read((first, second), rating)
+        read = read_columns(table, (first, second), rating)
     check_ids(path, first, read.texts[0], read.lines)
     check_ids(path, second, read.texts[1], read.lines)
     check_row_numbers(path, np.asarray(ids), read.texts[0].texts + read.texts[1].texts)

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from fastcos.io.columns import (
     LONGEST_ID,
     Chunk,
-    Columns,
     TextColumn,
     Vocabulary,
     check_texts,
@@ -73,12 +72,6 @@ class ParquetTable:
             self.schema = self._file.schema_arrow
             self.names: list[str] = list(self.schema.names)
 
-    def read(self, texts: Sequence[str], number: str | None) -> Columns:
-        """Read columns of texts and one of finite numbers."""
-        table = self.arrow_columns([*texts, *([number] if number is not None else [])])
-        with self._reading():
-            return self._columns(table, texts, number, np.arange(1, table.num_rows + 1))
-
     def arrow_columns(self, names: Sequence[str]) -> Any:
         """Return these columns as a pyarrow table of at least one row."""
         with self._reading():
@@ -90,20 +83,20 @@ class ParquetTable:
     def chunks(
         self, texts: Sequence[str], number: str | None, vocabularies: Sequence[Vocabulary]
     ) -> Iterator[Chunk]:
-        """Read columns chunk by chunk; new texts are added to the vocabularies."""
-        arrow = self._arrow
+        """Read columns of texts and one of finite numbers; new texts enter the vocabularies."""
         wanted = [*texts, *([number] if number is not None else [])]
         first = 1
         with self._reading():
             for batch in self._file.iter_batches(columns=wanted, batch_size=ROWS_PER_CHUNK):
                 lines = np.arange(first, first + batch.num_rows)
                 first += batch.num_rows
-                table = arrow.Table.from_batches([batch])
-                columns, values, _ = self._columns(table, texts, number, lines)
-                codes = [
-                    np.array([known[text] for text in column.texts], np.int64)[column.codes]
-                    for column, known in zip(columns, vocabularies, strict=True)
-                ]
+                table = self._arrow.Table.from_batches([batch])
+                codes = []
+                for name, known in zip(texts, vocabularies, strict=True):
+                    column = self._text_column(name, table[name], lines)
+                    of_texts = np.array([known[text] for text in column.texts], np.int64)
+                    codes.append(of_texts[column.codes])
+                values = None if number is None else self._numbers(number, table[number], lines)
                 yield Chunk(codes, values, lines)
 
     def names_of(self, *types: str) -> list[str]:
@@ -152,27 +145,20 @@ class ParquetTable:
             raise self._damaged(error) from None
 
     def check_numbers(self, name: str, values: npt.NDArray[np.float64], lines: Integers) -> None:
-        """Do nothing: _columns has validated the numbers."""
+        """Do nothing: chunks has validated the numbers."""
 
-    def _columns(
-        self, table: Any, texts: Sequence[str], number: str | None, lines: Integers
-    ) -> Columns:
-        arrow = self._arrow
-        columns = [self._text_column(name, table[name], lines) for name in texts]
-        values = None
-        if number is not None:
-            column = table[number]
-            self._refuse_nulls(number, column, lines)
-            if not self._is(column.type, "integer", "floating", "boolean", "decimal"):
-                raise FastcosFormatError(
-                    f"{self.path}: column {number!r} must hold numbers, got {column.type}"
-                )
-            values = column.cast(arrow.float64(), safe=False).to_numpy()
-            broken = ~np.isfinite(values)
-            if broken.any():
-                rule = f"column {number!r} must hold finite numbers"
-                refuse_rows(self.path, rule, f"{values[broken][0]}", lines[broken])
-        return Columns(columns, values, lines)
+    def _numbers(self, name: str, column: Any, lines: Integers) -> npt.NDArray[np.float64]:
+        self._refuse_nulls(name, column, lines)
+        if not self._is(column.type, "integer", "floating", "boolean", "decimal"):
+            raise FastcosFormatError(
+                f"{self.path}: column {name!r} must hold numbers, got {column.type}"
+            )
+        values: npt.NDArray[np.float64] = column.cast(self._arrow.float64(), safe=False).to_numpy()
+        broken = ~np.isfinite(values)
+        if broken.any():
+            rule = f"column {name!r} must hold finite numbers"
+            refuse_rows(self.path, rule, f"{values[broken][0]}", lines[broken])
+        return values
 
     def _text_column(self, name: str, column: Any, lines: Integers) -> TextColumn:
         arrow = self._arrow

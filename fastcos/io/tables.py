@@ -10,14 +10,21 @@ from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from fastcos.io.columns import Chunk, Columns, TextColumn, Vocabulary, check_texts, refuse_rows
+from fastcos.io.columns import (
+    Chunk,
+    Columns,
+    TextColumn,
+    Vocabulary,
+    check_texts,
+    new_vocabulary,
+    refuse_rows,
+)
 from fastcos.io.parquet import ARROW_SUFFIXES, PARQUET_SUFFIXES, ParquetTable
 from fastcos.io.streams import open_bytes
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import Integers, as_flag, check_none, check_progress, check_text
+from fastcos.validation import Floats, Integers, as_flag, check_none, check_progress, check_text
 
 # rows of one chunk: larger chunks cost time in the garbage collector
 _CHUNK = 512
@@ -80,39 +87,14 @@ class DelimitedTable:
                 f"given delimiter, got one column in line 1: {first_line.strip()[:60]!r}"
             )
         self.names = first if header else [str(1 + i) for i in range(len(first))]
-        self._rows: Iterator[list[str]] = self._reader
-        self._line = self._reader.line_num
-        if not header:
-            self._rows = chain([first], self._reader)
-            self._line = 0
-
-    def read(self, texts: Sequence[str], number: str | None) -> Columns:
-        """Read columns of texts and one of finite numbers."""
-        vocabularies = [Vocabulary() for _ in texts]
-        chunks = list(self.chunks(texts, number, vocabularies))
-        if not chunks:
-            raise FastcosFormatError(f"{self.path} must have at least one row, got none")
-        lines = np.concatenate([chunk.lines for chunk in chunks])
-        values = None
-        if number is not None:
-            values = np.concatenate(
-                [chunk.numbers for chunk in chunks if chunk.numbers is not None]
-            )
-            self.check_numbers(number, values, lines)
-        columns = [
-            TextColumn(list(known), np.concatenate([chunk.codes[i] for chunk in chunks]))
-            for i, known in enumerate(vocabularies)
-        ]
-        for name, column_of_texts in zip(texts, columns, strict=True):
-            check_texts(self.path, name, column_of_texts, lines)
-        return Columns(columns, values, lines)
+        self._rows = self._reader if header else chain([first], self._reader)
 
     def chunks(
         self, texts: Sequence[str], number: str | None, vocabularies: Sequence[Vocabulary]
     ) -> Iterator[Chunk]:
-        """Read columns chunk by chunk; new texts are added to the vocabularies."""
+        """Read columns of texts and one of finite numbers; new texts enter the vocabularies."""
         at = [self.names.index(name) for name in texts]
-        for rows, lines in self._chunks():
+        for lines, rows in self.rows():
             codes = [
                 np.fromiter(map(known.__getitem__, map(itemgetter(i), rows)), np.int64, len(rows))
                 for i, known in zip(at, vocabularies, strict=True)
@@ -123,7 +105,7 @@ class DelimitedTable:
                 values = np.fromiter(map(self._numbers.__getitem__, cells), np.float64, len(rows))
             yield Chunk(codes, values, lines)
 
-    def check_numbers(self, name: str, values: npt.NDArray[np.float64], lines: Integers) -> None:
+    def check_numbers(self, name: str, values: Floats, lines: Integers) -> None:
         """Refuse NaN in values: cells that are not finite numbers."""
         if self._numbers.first_broken is not None:
             rule = f"column {name!r} must hold finite numbers"
@@ -131,56 +113,57 @@ class DelimitedTable:
             refuse_rows(self.path, rule, what, lines[np.isnan(values)])
 
     def rows(self) -> Iterator[tuple[Integers, list[list[str]]]]:
-        """Yield line numbers and rows, some at a time; blank lines are skipped."""
-        for rows, lines in self._chunks():
-            yield lines, rows
+        """Yield the numbers of the lines on which rows end, and the rows, some at a time.
 
-    def _chunks(self) -> Iterator[tuple[list[list[str]], Integers]]:
-        """Yield rows and their line numbers; blank lines are skipped."""
-        width = {len(self.names)}
+        Blank lines are skipped.
+        """
+        numbered = ((self._reader.line_num, row) for row in self._rows if row)
         while True:
             try:
-                chunk = list(islice(self._rows, _CHUNK))
+                chunk = list(islice(numbered, _CHUNK))
             except csv.Error as error:
                 line = self._reader.line_num
                 raise FastcosFormatError(f"{self.path}: line {line}: {error}") from None
             if not chunk:
                 return
-            first_line, self._line = self._line, self._reader.line_num
-            if self._line - first_line == len(chunk):
-                lines = np.arange(first_line + 1, self._line + 1)
-            else:
-                heights = [1 + sum(map(_line_ends, row)) for row in chunk]
-                lines = first_line + 1 + np.cumsum([0, *heights[:-1]])
-            if set(map(len, chunk)) != width:
-                filled = np.array([len(row) > 0 for row in chunk])
-                chunk = [row for row in chunk if row]
-                lines = lines[filled]
-                odd = np.array([len(row) not in width for row in chunk], dtype=bool)
-                if odd.any():
-                    what = f"{len(chunk[int(odd.argmax())])}"
-                    rule = f"must have {len(self.names)} fields in every row"
-                    refuse_rows(self.path, rule, what, lines[odd])
-                if not chunk:
-                    continue
-            yield chunk, lines
-
-
-def _line_ends(text: str) -> int:
-    return text.count("\n") + text.count("\r") - text.count("\r\n")
+            lines, rows = np.array([line for line, _ in chunk]), [row for _, row in chunk]
+            if odd := [place for place, row in enumerate(rows) if len(row) != len(self.names)]:
+                rule = f"must have {len(self.names)} fields in every row"
+                refuse_rows(self.path, rule, f"{len(rows[odd[0]])}", lines[odd])
+            yield lines, rows
 
 
 # a table whose header has been read
 Table = DelimitedTable | ParquetTable
 
 
+def read_columns(table: Table, texts: Sequence[str], number: str | None = None) -> Columns:
+    """Read whole columns of texts and one of finite numbers, of at least one row."""
+    vocabularies = [new_vocabulary() for _ in texts]
+    chunks = list(table.chunks(texts, number, vocabularies))
+    if not chunks:
+        raise FastcosFormatError(f"{table.path} must have at least one row, got none")
+    lines = np.concatenate([chunk.lines for chunk in chunks])
+    values = None
+    if number is not None:
+        values = np.concatenate([chunk.numbers for chunk in chunks if chunk.numbers is not None])
+        table.check_numbers(number, values, lines)
+    columns = [
+        TextColumn(list(known), np.concatenate([chunk.codes[i] for chunk in chunks]))
+        for i, known in enumerate(vocabularies)
+    ]
+    for name, column in zip(texts, columns, strict=True):
+        check_texts(table.path, name, column, lines)
+    return Columns(columns, values, lines)
+
+
 @contextmanager
 def open_table(
     path: Path,
     *,
-    member: str | None,
-    delimiter: str | None,
-    header: bool,
+    member: str | None = None,
+    delimiter: str | None = None,
+    header: bool = True,
     progress: Progress | None = None,
 ) -> Iterator[Table]:
     """Open a table by its suffix and read its header; progress counts the bytes of a text file."""

@@ -4,7 +4,7 @@ import errno
 import json
 import mmap
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,12 +73,6 @@ def holds_vectors(path: PathLike) -> bool:
     table with a column of lists, or without users and items but with eight columns of numbers; or
     what ``fastcos index export`` wrote. Raises FastcosFormatError for a damaged .npz or Parquet
     file.
-
-    Examples
-    --------
-    >>> from fastcos.io import holds_vectors
-    >>> holds_vectors("vectors.npy"), holds_vectors("ratings.txt")
-    (True, False)
     """
     path = as_path("path", path)
     kind = _kind(path)
@@ -164,20 +158,13 @@ def read_arrays(
         ids = path.with_name("ids.npy")
         has_ids = of_export(path) and ids.is_file()
         return {"vectors": read_npy(path)} | ({"ids": read_npy(ids)} if has_ids else {})
-    if kind == ".npz":
-        return read_npz(path)
-    if kind == ".safetensors":
-        return read_safetensors(path)
+    if kind in _READERS:
+        return _READERS[kind](path)
     if kind in (*PARQUET_SUFFIXES, *ARROW_SUFFIXES):
         return read_vector_table(path, vector_column, id_column)
-    if kind == ".jsonl":
-        return _read_records(path, _json_records(path), vector_column, id_column)
-    if kind in _TABLES:
-        return _read_records(path, _table_records(path), vector_column, id_column)
-    if kind in (".txt", ".vec"):
-        return _read_text_vectors(path)
-    if kind == ".bin":
-        return _read_binary_vectors(path)
+    if kind in (".jsonl", *_TABLES):
+        records = _json_records(path) if kind == ".jsonl" else _table_records(path)
+        return _read_records(path, records, vector_column, id_column)
     if is_export(path):
         return read_arrays(path / "items.npy")
     what = kind or "no suffix"
@@ -245,11 +232,11 @@ def as_vectors(
     return Vectors(vectors, ids)
 
 
-def read_ids(path: PathLike, length: int) -> npt.NDArray[Any]:
-    """Read one id for each of some rows, in their order.
+def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
+    """Read one id for each of some rows, in their order; without a length, each id once.
 
-    The file is .npy, .npz with the array ids, or text with one id a line. Raises
-    FastcosFormatError if it is damaged, or does not have length different ids.
+    The file is .npy, .npz with the array ids, or text with one id a line; blank lines are none.
+    Raises FastcosFormatError if it is damaged, or does not have length different ids.
     """
     path = as_path("path", path)
     if path.suffix == ".npz":
@@ -258,11 +245,14 @@ def read_ids(path: PathLike, length: int) -> npt.NDArray[Any]:
         ids = np.asarray(read_npy(path))
     else:
         with open_bytes(path) as lines:
-            texts = [_as_word(path, line.strip(), row) for row, line in enumerate(lines, 1)]
-        ids = as_ids(texts)
-    if ids is None or ids.shape != (length,) or ids.dtype.kind not in "iuU":
+            filled = ((row, line.strip()) for row, line in enumerate(lines, 1) if line.strip())
+            ids = as_ids([_as_word(path, text, row) for row, text in filled])
+    is_list = ids is not None and ids.ndim == 1 and ids.dtype.kind in "iuU"
+    if ids is None or not is_list or length not in (None, len(ids)):
         what = "none" if ids is None else f"shape {ids.shape}, dtype {ids.dtype}"
-        raise FastcosFormatError(f"{path} must hold {length} ids, got {what}")
+        raise FastcosFormatError(f"{path} must hold {length or 'a list of'} ids, got {what}")
+    if length is None:
+        return ids[np.sort(np.unique(ids, return_index=True)[1])]
     check_distinct(path, "ids", ids)
     return ids
 
@@ -278,14 +268,10 @@ def _read_text_vectors(path: Path) -> Mapping[str, Array]:
         for number, line in enumerate(lines, 1):
             fields = line.split()
             if number == 1 and len(fields) == 2 and all(map(_is_whole, fields)):
-                if not all(field.isdigit() for field in fields):
+                if not all(field.isdigit() and len(field) <= _MOST_DIGITS for field in fields):
                     raise FastcosFormatError(
-                        f"{path} must declare counts in line 1, got {line[:40].decode().strip()!r}"
-                    )
-                if max(map(len, fields)) > _MOST_DIGITS:
-                    raise FastcosFormatError(
-                        f"{path} must declare numbers of at most {_MOST_DIGITS} digits, got "
-                        f"{max(map(len, fields))}"
+                        f"{path} must declare counts of at most {_MOST_DIGITS} digits in line 1, "
+                        f"got {line[:40].decode().strip()!r}"
                     )
                 declared, width = int(fields[0]), int(fields[1])
                 continue
@@ -371,15 +357,12 @@ def _json_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 continue
             try:
                 record = json.loads(line)
+                what = type(record).__name__
             except (ValueError, RecursionError) as error:
-                what = str(error) or type(error).__name__
-                raise FastcosFormatError(
-                    f"{path} must have a JSON object in every line, got {what} in line {number}"
-                ) from None
+                record, what = None, str(error) or type(error).__name__
             if not isinstance(record, dict):
                 raise FastcosFormatError(
-                    f"{path} must have a JSON object in every line, got "
-                    f"{type(record).__name__} in line {number}"
+                    f"{path} must have a JSON object in every line, got {what} in line {number}"
                 )
             yield number, record
 
@@ -490,3 +473,9 @@ def _not_binary(path: Path, came: str) -> FastcosFormatError:
     return FastcosFormatError(
         f"{path} must be a whole file in word2vec's binary format, got {came}"
     )
+
+
+_READERS: dict[str, Callable[[Path], Mapping[str, Array]]] = {
+    ".npz": read_npz, ".safetensors": read_safetensors, ".bin": _read_binary_vectors,
+    ".txt": _read_text_vectors, ".vec": _read_text_vectors,
+}  # fmt: skip

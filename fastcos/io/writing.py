@@ -25,35 +25,10 @@ _FORMULAS = ("=", "+", "-", "@", "\t")
 def atomic_path(path: PathLike) -> Iterator[Path]:
     """Yield a temporary path, which replaces path at the end of the block.
 
-    The temporary file is in the same directory and has the same suffix. At the end of the block it
-    is flushed to disk and renamed; if the block raises, it is removed and path is unchanged. A
-    killed process leaves at most a hidden file. Symbolic links are followed.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file to write; its directory must exist.
-
-    Yields
-    ------
-    pathlib.Path
-        The block must write this file.
-
-    Raises
-    ------
-    OSError
-        The directory is missing or not writable, path is not a regular file, or the block wrote
-        nothing.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     with atomic_path(f"{folder}/answer.txt") as temporary:
-    ...         _ = temporary.write_text("42")
-    ...         before = Path(f"{folder}/answer.txt").exists()
-    ...     before, Path(f"{folder}/answer.txt").read_text()
-    (False, '42')
+    The temporary file, which the block must write, is in the same directory and has the same
+    suffix. At the end of the block it is flushed to disk and renamed; if the block raises, it is
+    removed and path is unchanged. A killed process leaves at most a hidden file. Symbolic links are
+    followed. OSError if the directory is missing or not writable, or path is not a regular file.
     """
     target = Path(os.path.realpath(as_path("path", path)))  # still a link if links are circular
     if (target.exists() or target.is_symlink()) and not target.is_file():
@@ -81,16 +56,6 @@ def write_json(path: PathLike, value: Any) -> None:
 
     Raises OSError as :func:`atomic_path`; TypeError or ValueError for values without a JSON form,
     NaN and infinity included. See ``fastcos.storage.provenance.json_ready``.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     write_json(f"{folder}/a.json", {"k": 50})
-    ...     print(Path(f"{folder}/a.json").read_text().strip())
-    {
-      "k": 50
-    }
     """
     try:
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
@@ -155,16 +120,6 @@ def write_csv(
     ``+``, ``-``, ``@`` or a tab, get an apostrophe in front, and carriage returns become spaces:
     these are no longer the texts that were given.
     Raises OSError as :func:`atomic_path`; ValueError for a row with another length than header.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     write_csv(f"{folder}/a.csv", ("name", "auc"), [("identity", 0.75), ("eq2", None)])
-    ...     print(Path(f"{folder}/a.csv").read_text().strip())
-    name,auc
-    identity,0.75
-    eq2,
     """
     header = as_list("header", header)
     if not isinstance(rows, Iterable):

@@ -61,21 +61,10 @@ class Checkpoint:
         All that the result depends on. A directory of another request is refused; an incomplete
         one of another version of fastcos, too.
     arrays : mapping of str to (shape, dtype)
-        The arrays to write; the first dimension is split into blocks.
+        The arrays to write; the first dimension is split into blocks. Their space is reserved up
+        front: CheckpointError where the disk is full or cannot be written.
     block : int
         Rows of a block. A resumed run keeps the size that it started with.
-
-    Attributes
-    ----------
-    path : pathlib.Path
-    block : int
-        Rows of a block, in force.
-    is_complete : bool
-
-    Raises
-    ------
-    CheckpointError
-        The disk is full or cannot be written: the space of all arrays is reserved up front.
     """
 
     def __init__(

@@ -63,17 +63,9 @@ class OccupiedError(ValueError):
 
 
 class Stored(NamedTuple):
-    """What a directory holds.
+    """What a directory holds: its arrays are read-only memory maps.
 
-    Attributes
-    ----------
-    arrays : dict of str to ndarray
-        Read-only, memory-mapped.
-    fields : dict of str to JSON values
-    checksum : str
-        Of the header, and so of all content.
-    files : dict of str to Path
-        The file of every array.
+    The checksum is of the header, and so of all content; files are those of the arrays.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
@@ -94,12 +86,12 @@ def save_arrays(
     """Write arrays and fields to the directory path, replacing what was saved there before.
 
     Atomic: path appears, or changes, in one step. Writers wait for each other (not on
-    Windows); any number of readers.
+    Windows); any number of readers. Returns the checksum of what path holds now.
 
     Parameters
     ----------
     path : path-like
-        A new directory, or one that this function wrote.
+        A new directory, or one that this function wrote; ValueError if it holds something else.
     kind : str
         What is stored, for example "LinearMF"; load_arrays must be given the same.
     arrays : mapping of str to ndarray
@@ -110,26 +102,6 @@ def save_arrays(
         Names of arrays that path holds already and that stay as they are; not written again.
     expected : str, optional
         The checksum that path must have: so no writer overwrites what it has not read.
-
-    Returns
-    -------
-    str
-        The checksum of what path holds now.
-
-    Raises
-    ------
-    ValueError
-        path holds something else, or has another checksum than expected.
-
-    Examples
-    --------
-    >>> import numpy as np, tempfile, pathlib
-    >>> from fastcos.storage import load_arrays, save_arrays
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "example"
-    >>> checksum = save_arrays(path, "example", {"rows": np.arange(3.0)}, {"unit": "cosine"})
-    >>> stored = load_arrays(path, "example")
-    >>> stored.arrays["rows"], stored.fields, stored.checksum == checksum
-    (array([0., 1., 2.]), {'unit': 'cosine'}, True)
     """
     target = validation.as_path("path", path)
     check_replaceable("path", target, _HEADER)
@@ -180,31 +152,11 @@ def _kept_entries(
 
 
 def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
-    """Return what save_arrays wrote, every byte of it verified.
+    """Return what save_arrays wrote: its fields, and its arrays as read-only memory maps.
 
-    Parameters
-    ----------
-    path : path-like
-    kind : str
-        What was stored.
-    verify : bool
-        False: only sizes and types are checked, and nothing but headers is read.
-
-    Returns
-    -------
-    Stored
-        arrays as read-only memory maps, and fields.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no directory path.
-    FastcosFormatError
-        A file is missing, cut short or changed; or path holds another kind, or a newer format.
-
-    Examples
-    --------
-    See :func:`save_arrays`.
+    Every byte is verified; with verify=False sizes and types alone, and nothing but headers is
+    read. FileNotFoundError where there is no directory path, FastcosFormatError where a file is
+    missing, cut short or changed, or path holds another kind or a newer format.
     """
     directory = validation.as_path("path", path)
     if not directory.exists():

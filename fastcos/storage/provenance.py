@@ -14,12 +14,7 @@ PACKAGES = ("fastcos", "numba", "llvmlite", "numpy", "scipy", "scikit-learn", "m
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that affect results.
-
-    Returns
-    -------
-    dict of str to str
-    """
+    """Return the versions of Python and of the installed packages that affect results."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):  # a native wheel has no Numba

@@ -445,7 +445,6 @@ GROUPS = {
         path=NO_PATH, item_ids=[None, 5, "a", [], Odd(), {}, ROWS, [[1]]],
         column=[None, 5, "no", [], Odd()], item=[5, "no", [], Odd()], name=[5, "no", [], Odd()],
         separator=[5, [], Odd(), True], only=[5, Odd(), [5], "a", True], member=[5, "no", Odd()],
-        delimiter=[5, "", ";;", [], Odd(), True], header=[0, 1, "yes", 2.0, [], Odd()],
     ),
     "read_names": cases(
         base(io.read_names, path="labels.csv", item_ids=np.arange(20), name="label"),
@@ -455,8 +454,6 @@ GROUPS = {
     "read_pairs": cases(
         base(io.read_pairs, path="pairs.csv", ids=np.arange(20)),
         path=NO_PATH, ids=[None, 5, "a", [], Odd(), {}, ROWS],
-        header=[0, 1, "yes", 2.0, [], Odd()], delimiter=[5, "", ";;", [], Odd(), True],
-        member=[5, "no", Odd()],
     ),
     "read_popularity": cases(
         base(io.read_popularity, path="pairs.csv", item_ids=np.arange(20), column="value"),
