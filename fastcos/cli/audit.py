@@ -5,8 +5,6 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.model_folder import is_model_folder, read_factors, read_model_folder
@@ -117,8 +115,6 @@ def run(given: argparse.Namespace) -> int:
     else:
         options.check_output_file("--explore", Path(given.explore))
     model = read_factors(given.items, given.users, given)
-    for note in model.notes:
-        say(note)
     old = _old_version(given, model.ids)
     labelled, labels, popularity = _about_items(given, model.ids)
     condition = {} if given.condition is None else {"condition": given.condition}
@@ -133,17 +129,7 @@ def run(given: argparse.Namespace) -> int:
     calibration = calibrate(
         model.items, sample=_CALIBRATED, condition=report.condition, random_state=given.seed
     )
-    names = ("items", "users", "labels", "popularity", "against", "old_users")
-    parameters = {
-        "files": {name: getattr(given, name) for name in names},
-        "read": list(model.notes),
-        "seed": given.seed,
-        "k": report.k,
-        "condition": report.condition,
-        "trained_on": report.trained_on,
-        "weight_decay": report.weight_decay,
-    }
-    facts = provenance.provenance(parameters)
+    facts = provenance.provenance(options.arguments(given) | {"read": model.notes})
     document = {
         **facts,
         "audit": provenance.json_ready(report.to_dict()),
@@ -225,8 +211,8 @@ def _write_explorer(
 
     rows = None
     if given.explore_items is not None:
-        wanted = map(str.strip, Path(given.explore_items).read_text("utf8").split("\n"))
-        rows = sorted({*positions_in(model.ids, np.array([*wanted])).tolist()} - {-1})
+        wanted = io.read_ids(given.explore_items)
+        rows = sorted({*positions_in(model.ids, wanted).tolist()} - {-1})
         if not rows:
             raise ValueError(f"--explore-items must name items of {given.items}, got none of them")
     if popularity is None and is_model_folder(given.items):
@@ -255,9 +241,8 @@ def _old_version(given: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, 
     if given.against is None:
         validation.check_none("--old-users", given.old_users, "without --against")
         return None
+    say(f"old version: {given.against}")
     old = read_factors(given.against, given.old_users)
-    for note in old.notes:
-        say(f"old version: {note}")
     rows, old_rows = io.common_rows(given.items, ids, given.against, old.ids)
     say(f"{len(rows):,} items are in both versions")
     return old, rows, old_rows

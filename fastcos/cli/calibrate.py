@@ -8,7 +8,7 @@ import numpy as np
 
 from fastcos import io, validation
 from fastcos.cli import options
-from fastcos.cli.model_folder import read_factors
+from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_next, progress_bar, say, show_sections, show_text
 from fastcos.io.columns import positions_in
 from fastcos.storage import provenance
@@ -96,36 +96,24 @@ def run(given: argparse.Namespace) -> int:
     sample = validation.as_count("--sample", given.sample, low=0) or None
     if given.queries is not None:
         validation.check_none("--labelled", given.labelled, "with --queries")
-    model = read_factors(given.items, None, given)
-    for note in model.notes:
-        say(note)
+    items, ids = read_items(given.items, given)
     if given.only is not None:
-        model = _with_only(model, options.read_ids(given.only))
+        items, ids = _with_only(items, ids, io.read_ids(given.only))
     queries = query_ids = None
     if given.queries is not None:
         queries, query_ids = options.read_vectors(given.queries, given, shared=True)
-    names = model.ids if given.names is None else io.read_names(given.names, model.ids)
-    labelled = None if given.labelled is None else _labelled(given, model, measure)
+    names = ids if given.names is None else io.read_names(given.names, ids)
+    labelled = None if given.labelled is None else _labelled(given, items, ids, measure)
     with progress_bar("scoring pairs") as progress:
         calibration = calibrate(
-            model.items, queries, measure=measure, fpr=given.fpr, sample=sample,
+            items, queries, measure=measure, fpr=given.fpr, sample=sample,
             condition=given.condition, model=given.model_name, model_version=given.model_version,
             progress=progress, random_state=given.seed,
         )  # fmt: skip
     examples = pairs_near(
-        model.items, calibration.threshold(), queries, measure=measure, random_state=given.seed
+        items, calibration.threshold(), queries, measure=measure, random_state=given.seed
     )
-    files = ("items", "queries", "labelled", "names", "only")
-    parameters = {
-        "files": {name: getattr(given, name) for name in files},
-        "read": list(model.notes),
-        "measure": given.measure,
-        "fpr": given.fpr,
-        "sample": sample,
-        "condition": given.condition,
-        "seed": given.seed,
-    }
-    facts = provenance.provenance(parameters)
+    facts = provenance.provenance(options.arguments(given))
     page = calibration_page(
         calibration, name=Path(given.items).name, score=given.score, examples=examples,
         labels=(names if query_ids is None else query_ids, names), labelled=labelled,
@@ -151,26 +139,29 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _with_only(model: io.Factors, texts: list[str]) -> io.Factors:
-    """Leave out the items whose ids are not among the texts of --only."""
-    if len(texts) < 2:
-        raise ValueError(f"--only must hold at least 2 ids, got {len(texts)}")
-    rows = positions_in(model.ids, np.array(texts, np.str_))
+def _with_only(items: Any, ids: Any, wanted: Any) -> tuple[Any, Any]:
+    """Leave out the items whose ids are not among those of --only."""
+    if len(wanted) < 2:
+        raise ValueError(f"--only must hold at least 2 ids, got {len(wanted)}")
+    rows = positions_in(ids, wanted)
     if (rows < 0).any():
-        raise ValueError(f"--only must hold ids of the items, got {texts[int(rows.argmin())]!r}")
-    return model._replace(items=model.items[rows], ids=model.ids[rows])
+        unknown = str(wanted[rows.argmin()])
+        raise ValueError(f"--only must hold ids of the items, got {unknown!r}")
+    return items[rows], ids[rows]
 
 
-def _labelled(given: argparse.Namespace, model: io.Factors, measure: Any) -> "LabelledCalibration":
+def _labelled(
+    given: argparse.Namespace, items: Any, ids: Any, measure: Any
+) -> "LabelledCalibration":
     """Calibrate by the labelled pairs of a table."""
     from fastcos.calibration import calibrate_pairs, score_pairs
 
-    found = io.read_pairs(given.labelled, model.ids)
+    found = io.read_pairs(given.labelled, ids)
     if not np.isin(found.ratings, (0, 1)).all():
         odd = found.ratings[~np.isin(found.ratings, (0, 1))][0]
         raise ValueError(f"--labelled must hold 1 or 0 in its third column, got {odd:g}")
     say(f"labelled pairs: {len(found.pairs):,}, {found.n_unknown:,} of unknown items")
-    scores = score_pairs(model.items, found.pairs, measure=measure)
+    scores = score_pairs(items, found.pairs, measure=measure)
     return calibrate_pairs(scores, found.ratings, method=given.method)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastcos import io, validation
 from fastcos.cli import options
-from fastcos.cli.model_folder import is_model_folder, read_factors
+from fastcos.cli.model_folder import is_model_folder, read_items
 from fastcos.cli.results import (
     show_comparison,
     show_leaderboard,
@@ -140,10 +140,7 @@ def _compare_interactions(given: argparse.Namespace) -> int:
     chosen["strata"] = options.read_strata(given, data.item_ids)
     with progress_bar("factorising, then comparing measures") as progress:
         comparison = compare(data.X, labels, **model, **chosen, progress=progress)
-    files = {"interactions": given.interactions, "labels": given.labels}
-    if given.label_stratum is not None:
-        files["label_stratum"] = given.label_stratum
-    parameters: dict[str, Any] = {"files": files, "model": comparison.parameters}
+    parameters = {"given": options.arguments(given), "model": comparison.parameters}
     if counts is not None:
         parameters["labels"] = counts
     if comparison.sampled is not None:
@@ -152,7 +149,7 @@ def _compare_interactions(given: argparse.Namespace) -> int:
     names = [str(name) for name in (data.item_ids if labelled is None else labelled.names)]
     folder, leaderboard = Path(given.out), comparison.leaderboard
     with spinner("drawing"):
-        written = write_comparison(
+        written, document = write_comparison(
             comparison, folder, stem="comparison", parameters=parameters, every=given.all
         )
         written += write_leaderboard(leaderboard, folder, "measures")
@@ -163,9 +160,12 @@ def _compare_interactions(given: argparse.Namespace) -> int:
         io.write_text(folder / "comparison.html", page)
         written.insert(0, folder / "comparison.html")
     written.append(_write_neighbors(comparison, names, folder))
-    if not given.json:
+    if given.json:
+        print_json(document)
+    else:
         show_leaderboard(leaderboard)
-    show_comparison(comparison, written, parameters, as_json=given.json)
+        show_comparison(comparison)
+    say_written(written)
     if not given.json:
         for item in popular_items(comparison, given.show):
             _print_neighbors(comparison, names, item)
@@ -184,13 +184,12 @@ def _next_commands(
     best = leaderboard.recommended
     if best is None or best.preprocessing != "none":
         return []
+    columns = options.words_of(given, *options.INTERACTION_COLUMNS)
     if best.rescaling == NO_MODEL:  # labels are no recommendations
-        columns = options.words_of(given, "user", "item", "value", "member")
         words = ["fastcos", "recommend", "none", given.interactions, *columns]
         gain = "by the columns of the interactions themselves: a model gains nothing here"
         return [] if given.labels else [([*words, "--measure", best.measure], gain)]
     is_eq2 = best.rescaling == EQ2
-    columns = options.words_of(given, "user", "item", "value", "member")
     fit = ["fastcos", "fit", given.interactions, *columns, *options.words_of(given, "rank")]
     strength, decay = parameters["regularization"], parameters["weight_decay"]
     is_default = given.regularization is None and given.weight_decay is None
@@ -237,10 +236,7 @@ def _compare_vectors(given: argparse.Namespace) -> int:
     validation.as_choice("--preprocessing", given.preprocessing, ("none",))
     if given.labels is None and not given.pairs:
         raise ValueError("--labels or --pairs must be given for vectors, got none")
-    factors = read_factors(given.interactions, None, given)
-    vectors, ids = factors.items, factors.ids
-    for note in () if is_model_folder(given.interactions) else factors.notes:
-        say(note)
+    vectors, ids = read_items(given.interactions, given)
     say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
     tasks, counts = _tasks(given, ids)
     found: dict[str, Leaderboard] = {}
@@ -252,12 +248,7 @@ def _compare_vectors(given: argparse.Namespace) -> int:
             )  # fmt: skip
     folder = Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)
-    parameters = {
-        "files": {"vectors": given.interactions, "labels": given.labels, "pairs": given.pairs},
-        "n_vectors": len(vectors),
-        "random_state": given.seed,
-        "tasks": counts,
-    }
+    parameters = options.arguments(given) | {"n_vectors": len(vectors), "tasks": counts}
     leaderboards = {name: one.to_dict() for name, one in found.items()}
     document = provenance.provenance(parameters)
     document["leaderboards"] = provenance.json_ready(leaderboards)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastcos import io, validation
 from fastcos.cli import lists, options
-from fastcos.cli.model_folder import read_factors
+from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_table, say, show_text
 from fastcos.storage.provenance import json_ready, provenance
 
@@ -66,19 +66,15 @@ def run(given: argparse.Namespace) -> int:
     named = () if names is None else ("first_text", "second_text")
     header = ("score", "first", "second", "group", "kept", *named)
     out.resolve().parent.mkdir(parents=True, exist_ok=True)
-    if out.suffix == ".csv":
-        io.write_csv(out, header, frame)
-    else:
-        columns = list(zip(*frame, strict=True)) or [()] * len(header)
-        io.write_parquet(out, dict(zip(header, columns, strict=True)))
+    lists.write_table(out, header, frame)
     if given.kept is not None:
         kept = "".join(f"{one}\n" for one in ids[found.representatives].tolist())
         io.write_text(Path(given.kept), kept)
     least = threshold if given.fpr is None else threshold.threshold()
     if given.json:
         facts = {"threshold": least, "pairs": len(frame), "kept": len(found.representatives)}
-        files = {"source": given.source, "out": given.out, "kept": given.kept}
-        print_json(json_ready({**provenance(files), **facts, "items": len(ids)}))
+        about = provenance(options.arguments(given))
+        print_json(json_ready({**about, **facts, "items": len(ids)}))
     else:
         show_text(f"{found.verdict} The threshold is a {given.measure} of {least:.4f}.")
         if frame:
@@ -108,5 +104,4 @@ def _items(given: argparse.Namespace) -> tuple[Any, Any]:
     if (Path(given.source) / "header.json").is_file():
         index = SimilarityIndex.open(given.source)
         return index.vectors_of(index.ids), index.ids
-    factors = read_factors(given.source, None, given)
-    return factors.items, factors.ids
+    return read_items(given.source, given)

@@ -67,8 +67,6 @@ def run(given: argparse.Namespace) -> int:
         rule = "given for the form canonical of a folder: the users' interactions"
         validation.as_instance("--users", given.users, str, rule)
     model = read_factors(given.items, given.users, given)
-    for note in model.notes:
-        say(note)
     users = validation.as_instance(
         "--users", model.users, np.ndarray, "given: both forms need users"
     )
@@ -86,10 +84,8 @@ def run(given: argparse.Namespace) -> int:
         file = f"{name}.npy"
         io.write_npy(folder / file, array)
         described[name] = {"file": file, "shape": list(array.shape), "dtype": str(array.dtype)}
-    files = {"items": given.items, "users": given.users}
-    parameters = {"files": files, "read": list(model.notes), "form": form}
     document = {
-        **provenance.provenance({**parameters, "unit_rows": given.unit_rows}),
+        **provenance.provenance(options.arguments(given) | {"read": model.notes}),
         "meaning": MEANINGS[form],
         "arrays": described,
     }

@@ -86,7 +86,7 @@ def run(given: argparse.Namespace) -> int:
     write_model_folder(folder, model, X, item_ids)
     counts = {"n_users": n, "n_items": p, "n_interactions": X.nnz}
     used = {"n_components": len(model.components_), "regularization": model.regularization_}
-    parameters = {"interactions": given.interactions, **counts, **model.get_params(), **used}
+    parameters = options.arguments(given) | model.get_params() | counts | used
     fitted = {
         "singular_values": model.singular_values_,
         "relative_residuals": model.residuals_,
@@ -111,13 +111,13 @@ def _interactions(given: argparse.Namespace) -> tuple[Any, Any]:
     folder = given.shards
     if Path(given.interactions).is_dir():
         folder = given.interactions
-        options.refuse(given, "for a folder of shards", "user", "item", "value", "member", "shards")
+        options.refuse(given, "for a folder of shards", *options.INTERACTION_COLUMNS, "shards")
     elif folder is not None:
-        columns = {name: getattr(given, name) for name in ("user", "item", "value", "member")}
+        columns = options.columns_of(given)
         with progress_bar("reading bytes, then writing rows") as progress:
             io.ingest_interactions(
-                given.interactions, folder, duplicates=given.duplicates, progress=progress,
-                **columns,
+                given.interactions, folder, **columns, duplicates=given.duplicates,
+                progress=progress,
             )  # fmt: skip
     else:
         data = options.read_interactions(given, given.duplicates)

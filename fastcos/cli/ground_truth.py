@@ -35,7 +35,8 @@ def run(given: argparse.Namespace) -> int:
         suffixes = ann_files.NEIGHBOR_SUFFIXES
         validation.as_choice("the suffix of --out", out.suffix, suffixes)
         options.check_output_file("--out", out)
-    if {Path(one).suffix for one in (given.source, given.queries)} <= {*ann_files.VECTOR_SUFFIXES}:
+    without_columns = {*ann_files.VECTOR_SUFFIXES, ".npy"}
+    if {Path(one).suffix for one in (given.source, given.queries)} <= without_columns:
         options.refuse(given, "for files of benchmarks", "vector_column", "id_column")
     items, ids = _vectors("SOURCE", given.source, "train", given)
     queries, query_ids = _vectors("--queries", given.queries, "test", given)
@@ -67,7 +68,7 @@ def _vectors(name: str, path: str, dataset: str, given: argparse.Namespace) -> t
     if Path(path).suffix in ann_files.VECTOR_SUFFIXES:
         rows = ann_files.read_vectors(name, path, dataset)
         return rows, np.arange(len(rows))
-    return options.read_vectors(path, given)
+    return options.read_vectors(path, given, shared=dataset == "test")
 
 
 def recall(queries: Any, items: Any, result: Any, least: Any, measure: Any) -> float:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from fastcos import io
 from fastcos.cli import duplicates, export, lists, options
-from fastcos.cli.model_folder import read_factors
+from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_next, progress_bar, say
 from fastcos.io.columns import as_ids, check_row_numbers, positions_in
 
@@ -38,9 +38,9 @@ input: a folder of fastcos fit or of fastcos index export, or
 
 class _Verb(NamedTuple):
     summary: str
-    description: str
     add_arguments: Any
     run: Any
+    description: str = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one = verbs.add_parser(
             name,
             help=verb.summary,
-            description=verb.description,
+            description=verb.description or verb.summary,
             formatter_class=parser.formatter_class,
         )
         verb.add_arguments(one)
@@ -80,7 +80,7 @@ def _build(given: argparse.Namespace) -> int:
         raise ValueError(
             f"DIR must be a new directory (fastcos index add changes one), got {given.index!r}"
         )
-    vectors, ids = _vectors(given)
+    vectors, ids = read_items(given.source, given)
     measure = options.as_measure("--measure", given.measure)
     index = SimilarityIndex(measure, model=given.model).fit(vectors, ids)
     index.save(given.index)
@@ -100,7 +100,7 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
 
 def _add(given: argparse.Namespace) -> int:
     index = _open(given.index, given.model)
-    vectors, ids = _vectors(given)
+    vectors, ids = read_items(given.source, given)
     before = len(index)
     if np.array_equal(ids, np.arange(len(ids))) and given.ids is None:
         index.add(vectors)  # refused where the items of the index have ids
@@ -124,11 +124,11 @@ def _remove(given: argparse.Namespace) -> int:
         raise ValueError(
             "ID or --ids must be given, and not both, got " + ("both" if given.gone else "none")
         )
-    texts = given.gone or options.read_ids(given.ids)
+    gone = as_ids(given.gone) if given.gone else io.read_ids(given.ids)
     index = _open(given.index)
-    index.remove(_typed(index, texts))
+    index.remove(_typed(index, gone))
     index.save(given.index)
-    return _report(given, f"items removed: {len(texts):,}", items=len(index), removed=len(texts))
+    return _report(given, f"items removed: {len(gone):,}", items=len(index), removed=len(gone))
 
 
 def _report(given: argparse.Namespace, text: str, **counts: int) -> int:
@@ -170,7 +170,7 @@ def _search(given: argparse.Namespace) -> int:
     ids = index.ids
     wanted: dict[str, Any] = {"k": given.k, "min_score": given.min_score}
     if given.only is not None:
-        wanted["allowed_ids"] = _typed(index, options.read_ids(given.only))
+        wanted["allowed_ids"] = _typed(index, io.read_ids(given.only))
     columns = ("item" if given.queries is None else "query", "neighbor")
     if given.queries is None:
         query_ids = ids
@@ -193,7 +193,7 @@ def _search(given: argparse.Namespace) -> int:
     names = lists.read_names(given, given.index, ids)
     neighbors = Neighbors(places[found.indices], found.scores)
     best = lists.Lists(neighbors, query_ids, ids, names, columns)
-    return best.deliver(given, out, f"in {given.index}", "index", "queries", "exclude")
+    return best.deliver(given, out, f"in {given.index}")
 
 
 def _excluded(
@@ -205,8 +205,7 @@ def _excluded(
     data = io.read_interactions(given.exclude, value="")
     check_row_numbers(given.exclude, query_ids, data.user_ids)
     check_row_numbers(given.exclude, index.ids, data.item_ids)
-    items = data.item_ids.astype(str) if index.ids.dtype.kind == "U" else data.item_ids
-    pairs = sp.csr_array(data.X)
+    items, pairs = _typed(index, data.item_ids), sp.csr_array(data.X)
     return [
         items[pairs.indices[slice(*pairs.indptr[row : row + 2])]] if row >= 0 else items[:0]
         for row in positions_in(data.user_ids, query_ids).tolist()
@@ -225,48 +224,32 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _vectors(given: argparse.Namespace) -> tuple[Any, npt.NDArray[Any]]:
-    """Read the vectors of SOURCE and their ids, row numbers where the file has none."""
-    factors = read_factors(given.source, None, given)
-    return factors.items, factors.ids
-
-
-def _typed(index: "SimilarityIndex", texts: list[str]) -> npt.NDArray[Any]:
-    """Return ids that are written as texts in the type of those of the index."""
-    return np.array(texts, np.str_) if index.ids.dtype.kind == "U" else as_ids(texts)
+def _typed(index: "SimilarityIndex", ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return ids that were read as texts where those of the index are."""
+    return ids.astype(str) if index.ids.dtype.kind == "U" else ids
 
 
 _VERBS = {
-    "build": _Verb(
-        "a new index of vectors with ids",
-        "Build an index of vectors, by a measure, and save it to a new directory.",
-        _add_build,
-        _build,
-    ),
-    "add": _Verb(
-        "add items, or replace those with the same ids",
-        "Add vectors to an index, or replace those of the items that have the same ids.",
-        _add_add,
-        _add,
-    ),
-    "remove": _Verb("remove items by id", "Remove items from an index.", _add_remove, _remove),
+    "build": _Verb("a new index of vectors with ids, by a measure", _add_build, _build),
+    "add": _Verb("add items, or replace those with the same ids", _add_add, _add),
+    "remove": _Verb("remove items by id", _add_remove, _remove),
     "search": _Verb(
         "neighbours of items, or of other vectors",
-        "Find the k most similar items of every item of an index, of some (--show), or of every "
-        "vector of --queries. Writes a table as fastcos neighbors does.",
         _add_search,
         _search,
+        "Find the k most similar items of every item of an index, of some (--show), or of every "
+        "vector of --queries. Writes a table as fastcos neighbors does.",
     ),
     "duplicates": _Verb(
         "pairs that are nearly the same, and what to keep",
-        duplicates.DESCRIPTION,
         duplicates.add_arguments,
         duplicates.run,
+        duplicates.DESCRIPTION,
     ),
     "export": _Verb(
         "embeddings that no rescaling changes, for any index",
-        export.DESCRIPTION,
         export.add_arguments,
         export.run,
+        export.DESCRIPTION,
     ),
 }

@@ -3,7 +3,7 @@
 import argparse
 import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,18 +35,8 @@ def as_output(out: str | None, default: str = "neighbors.csv") -> Path:
 class Lists(NamedTuple):
     """Lists of items, with the ids of both sides and the names or texts of the items.
 
-    Attributes
-    ----------
-    neighbors : Neighbors
-        indices are positions in ids.
-    query_ids : ndarray (n,)
-        Of the queries, users or items that the lists are of.
-    ids : ndarray (p,)
-    names : ndarray (p,), str, or None
-    columns : tuple of str
-        What the queries and the items found are called.
-    calibration : Calibration or None
-        Adds the p-values of the scores.
+    The indices of the neighbours are positions in ids. columns: what the queries and the items
+    found are called. A calibration adds the p-values of the scores.
     """
 
     neighbors: "Neighbors"
@@ -70,18 +60,12 @@ class Lists(NamedTuple):
         last += [] if self.calibration is None else ["p_value"]
         return *first, "rank", found, *(f"{found}_{one}" for one in named), *last
 
-    @property
-    def p_values(self) -> tuple[Any, ...]:
-        """The p-values of the scores (n, k), where there is a calibration."""
-        if self.calibration is None:
-            return ()
-        return (self.calibration.p_value(self.neighbors.scores),)
-
     def lines(self) -> Iterator[tuple[Any, ...]]:
         """The rows of the table, without padding; votes have no score."""
         named, indices = self.names is not None, self.neighbors.indices
-        has_scores = not np.isnan(self.neighbors.scores).any()
-        columns = (*([self.neighbors.scores] if has_scores else []), *self.p_values)
+        columns: list[Any] = [] if np.isnan(self.neighbors.scores).any() else [self.neighbors.scores]
+        if self.calibration is not None:
+            columns.append(self.calibration.p_value(self.neighbors.scores))
         names = dict(zip(self.ids.tolist(), self.names, strict=True)) if named else {}
         for number, (query, items) in enumerate(zip(self.query_ids, indices, strict=True)):
             first = (query, names[query.item()]) if named and self._are_items else (query,)
@@ -91,7 +75,7 @@ class Lists(NamedTuple):
                 found = (self.ids[item], self.names[item]) if named else (self.ids[item],)
                 yield *first, rank + 1, *found, *(float(one[number, rank]) for one in columns)
 
-    def deliver(self, given: argparse.Namespace, out: Path, title: str, *files: str) -> int:
+    def deliver(self, given: argparse.Namespace, out: Path, title: str) -> int:
         """Print the lists of --show, or write all; return the exit status."""
         if given.show:
             if given.json:
@@ -101,8 +85,7 @@ class Lists(NamedTuple):
             return 0
         self.write(out)
         if given.json:
-            read = {name: getattr(given, name) for name in (*files, "k")}
-            print_json(provenance({**read, "out": str(out)}))
+            print_json(provenance(options.arguments(given) | {"out": str(out)}))
         query, found = (_PLURALS[one] for one in self.columns)
         n_found, n = int((self.neighbors.indices >= 0).sum()), len(self.query_ids)
         say(f"wrote {n_found:,} {found} of {n:,} {query}, {given.k} of each at most, to {out}")
@@ -112,30 +95,35 @@ class Lists(NamedTuple):
         """Write the lists in the format of the suffix; a folder that is missing is made."""
         if out == STDOUT:
             writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(self.header)
-            writer.writerows(self.lines())
+            writer.writerows([self.header, *self.lines()])
             return
         out.resolve().parent.mkdir(parents=True, exist_ok=True)
         if out.suffix == ".npz":
             arrays = {"ids": self.ids, **self.neighbors._asdict()}
             if self.calibration is not None:
-                arrays["p_values"] = self.p_values[0]
+                arrays["p_values"] = self.calibration.p_value(self.neighbors.scores)
             if not self._are_items:
                 arrays[f"{self.columns[0]}_ids"] = self.query_ids
             if self.names is not None:
                 arrays["names"] = self.names
             io.write_npz(out, arrays)
-        elif out.suffix == ".csv":
-            io.write_csv(out, self.header, self.lines())
         elif out.suffix == ".json":
             io.write_json(out, self.records())
         else:
-            columns = list(zip(*self.lines(), strict=True)) or [()] * len(self.header)
-            io.write_parquet(out, dict(zip(self.header, columns, strict=True)))
+            write_table(out, self.header, self.lines())
 
     def records(self) -> Any:
         """The rows of the table as dicts, ready for JSON."""
         return json_ready([dict(zip(self.header, line, strict=True)) for line in self.lines()])
+
+
+def write_table(out: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows as .csv or .parquet, by the suffix."""
+    if out.suffix == ".csv":
+        io.write_csv(out, header, rows)
+    else:
+        columns = list(zip(*rows, strict=True)) or [()] * len(header)
+        io.write_parquet(out, dict(zip(header, columns, strict=True)))
 
 
 def add_lists(

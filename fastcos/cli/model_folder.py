@@ -9,13 +9,14 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import io
-from fastcos.cli.terminal import progress_bar
+from fastcos.cli.options import VECTOR_COLUMNS, as_rescaling, refuse
+from fastcos.cli.terminal import progress_bar, say
 from fastcos.io.columns import positions_in
 from fastcos.linalg import column_stats
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import check_none
 
 if TYPE_CHECKING:
+    from fastcos.comparison.candidates import Embeddings
     from fastcos.models.linear_mf import LinearMF
 
 _MODEL, _ITEMS, _USERS = "model", "items.npz", "users.npz"
@@ -26,16 +27,9 @@ _MOMENTS_NOTE = (
 
 
 class ModelFolder(NamedTuple):
-    """The model and its users' moments.
+    """The model, the ids of its items, and their popularity if the folder has it.
 
-    Attributes
-    ----------
-    model : LinearMF
-    ids : ndarray (p,), int64 or str
-    typical : ndarray (2 k, p), float64
-        Rows whose embeddings have the mean and the second moment of those of X's rows.
-    popularity : ndarray (p,), float64, or None
-        Users of each item; None in a folder that holds none.
+    typical (2 k, p): rows whose embeddings have the mean and the second moment of those of X's.
     """
 
     model: "LinearMF"
@@ -78,27 +72,50 @@ def read_model_folder(path: str | Path) -> ModelFolder:
     return ModelFolder(model, ids, _typical_rows(model, means, n), popularity)
 
 
+def model_embeddings(path: str | Path, rescaling: str | None) -> tuple["Embeddings", Any]:
+    """Return what measures of a model are fitted to, under D, and the ids of the items."""
+    from fastcos.comparison.candidates import Embeddings
+
+    model, ids, typical, popularity = read_model_folder(path)
+    D = None if rescaling is None else as_rescaling(rescaling)
+    free = D if model.objective == "dropout" else None
+    return Embeddings(model.item_embeddings(D), popularity, model, typical, free), ids
+
+
 def read_factors(
     path: str | Path, users: str | Path | None, given: argparse.Namespace | None = None
 ) -> io.Factors:
     """Both sides of a model: of a folder of fastcos fit under D = I, or from io.read_factors.
 
     The users of a folder are read from interactions with its items. ``given`` holds the arguments
-    of ``options.add_vectors``.
+    of ``options.add_vectors``. What was recognised and converted is said.
     """
-    columns = {name: getattr(given, name, None) for name in ("vector_column", "id_column", "ids")}
+    columns = {name: getattr(given, name, None) for name in VECTOR_COLUMNS}
     if not is_model_folder(path):
-        return io.read_factors(path, users, **columns)
-    for name, value in columns.items():
-        check_none(f"--{name.replace('_', '-')}", value, "for a model")
-    model, ids, X, _ = read_model_folder(path)
-    note = _MOMENTS_NOTE
-    if users is not None:
-        with progress_bar("reading bytes") as progress:
-            data = io.read_interactions(users, progress=progress)
-        X, n_known = aligned(ids, users, data)
-        note = f"{X.shape[0]:,} users by their interactions with {n_known:,} of the model's items"
-    return io.Factors(model.item_embeddings(), model.user_embeddings(X), ids, (note,))
+        factors = io.read_factors(path, users, **columns)
+    else:
+        refuse(given, "for a model", *columns)
+        model, ids, X, _ = read_model_folder(path)
+        note = _MOMENTS_NOTE
+        if users is not None:
+            with progress_bar("reading bytes") as progress:
+                data = io.read_interactions(users, progress=progress)
+            X, known = aligned(ids, users, data)
+            note = f"{X.shape[0]:,} users by their interactions with {known:,} of the model's items"
+        factors = io.Factors(model.item_embeddings(), model.user_embeddings(X), ids, (note,))
+    for note in factors.notes:
+        say(note)
+    return factors
+
+
+def read_items(path: str | Path, given: argparse.Namespace) -> io.Vectors:
+    """The items of read_factors, and their ids."""
+    if is_model_folder(path):
+        refuse(given, "for a model", *VECTOR_COLUMNS)
+        model, ids, *_ = read_model_folder(path)
+        return io.Vectors(model.item_embeddings(), ids)
+    factors = read_factors(path, None, given)
+    return io.Vectors(factors.items, factors.ids)
 
 
 def aligned(

@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastcos import io, validation
+from fastcos import validation
 from fastcos.cli import ground_truth, lists, options
-from fastcos.cli.model_folder import is_model_folder, read_model_folder
-from fastcos.cli.terminal import progress_bar, say
+from fastcos.cli.model_folder import is_model_folder, model_embeddings, read_items
+from fastcos.cli.terminal import progress_bar
 from fastcos.linalg.csr import one_per_row
 from fastcos.storage import OccupiedError
 
@@ -109,7 +109,7 @@ def run(given: argparse.Namespace) -> int:
     except OccupiedError as error:  # "out must ..."
         raise ValueError(str(error).replace("out", "--checkpoint", 1)) from None
     best = lists.Lists(found, query_ids, ids, names, columns, calibration)
-    return best.deliver(given, out, f"by {given.measure}", "source", "queries", "measure")
+    return best.deliver(given, out, f"by {given.measure}")
 
 
 def _calibration(
@@ -136,19 +136,12 @@ def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
 
     source = Path(given.source)
     source.stat()  # a missing file is reported before its suffix is refused
-    columns = {name: getattr(given, name) for name in ("vector_column", "id_column", "ids")}
     if is_model_folder(source):
-        options.refuse(given, "for a model", *columns)
-        model, ids, typical, popularity = read_model_folder(source)
-        D = None if given.rescaling is None else options.as_rescaling(given.rescaling)
-        items = model.item_embeddings(D)
-        free = model.objective == "dropout"
-        return Embeddings(items, popularity, model, typical, D if free else None), ids
+        options.refuse(given, "for a model", *options.VECTOR_COLUMNS)
+        return model_embeddings(source, given.rescaling)
     validation.check_none("--rescaling", given.rescaling, "for vectors, which have no model")
-    found = io.read_factors(source, **columns)
-    for note in found.notes:
-        say(note)
-    return Embeddings(found.items), found.ids
+    items, ids = read_items(source, given)
+    return Embeddings(items), ids
 
 
 def _queries(given: argparse.Namespace, items: Any, ids: Any) -> tuple[Any, Any]:

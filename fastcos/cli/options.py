@@ -1,6 +1,8 @@
 """Arguments that several commands share, and their conversion for the library."""
 
 import argparse
+import ast
+import contextlib
 import inspect
 import os
 import re
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 VECTOR_FORMATS = """\
 .npy, .npz (also as implicit saves models), .safetensors, .parquet, .arrow, .jsonl, .csv,
 word2vec or GloVe text, word2vec .bin"""
+INTERACTION_COLUMNS = ("user", "item", "value", "member")
+VECTOR_COLUMNS = ("vector_column", "id_column", "ids")
 # cells, of at least a hundred times as many, whose share of the squared sum is reported above
 _FEW_CELLS, _LARGE_SHARE = 10, 0.5
 MEASURE_SYNTAX = (
@@ -96,19 +100,16 @@ def read_interactions(given: argparse.Namespace, duplicates: str = "sum") -> "In
     from fastcos.io import read_interactions
     from fastcos.io.interactions import used_columns
 
+    columns = columns_of(given)
     with progress_bar("reading bytes") as progress:
         data = read_interactions(
-            given.interactions,
-            user=given.user,
-            item=given.item,
-            value=given.value,
-            member=given.member,
-            duplicates=duplicates,
-            progress=progress,
+            given.interactions, **columns, duplicates=duplicates, progress=progress
         )
-    n, p = data.X.shape
-    columns = used_columns(given.interactions, given.user, given.item, given.value, given.member)
-    names = "" if columns is None else f"; {_format_columns(*columns)}"
+    (n, p), names = data.X.shape, ""
+    if (used := used_columns(given.interactions, **columns)) is not None:
+        user, item, value = used
+        counted = "every row counts 1" if value is None else f"values {value!r}"
+        names = f"; users {user!r}, items {item!r}, {counted}"
     say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items{names}")
     squares = np.asarray(data.X.data, np.float64) ** 2
     few = min(_FEW_CELLS, max(1, len(squares) // 100))
@@ -121,9 +122,9 @@ def read_interactions(given: argparse.Namespace, duplicates: str = "sum") -> "In
     return data
 
 
-def _format_columns(user: str, item: str, value: str | None) -> str:
-    counted = "every row counts 1" if value is None else f"values {value!r}"
-    return f"users {user!r}, items {item!r}, {counted}"
+def columns_of(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the columns of the interactions that were given, and the file of an archive."""
+    return {name: getattr(given, name) for name in INTERACTION_COLUMNS}
 
 
 def add_vectors(parser: "argparse._ActionsContainer") -> None:
@@ -159,16 +160,19 @@ def read_vectors(path: str, given: argparse.Namespace, shared: bool = False) -> 
     return read_vectors(path, vector_column=given.vector_column, id_column=given.id_column)
 
 
-def read_ids(path: str) -> list[str]:
-    """Return the ids in a text with one a line, each once; an empty line is none."""
-    lines = map(str.strip, Path(path).read_text("utf8").split("\n"))
-    return list(dict.fromkeys(filter(None, lines)))
-
-
-def refuse(given: argparse.Namespace, why: str, *names: str) -> None:
+def refuse(given: argparse.Namespace | None, why: str, *names: str) -> None:
     """Refuse the options of these names, such as id_column, for a reason."""
     for name in names:
-        validation.check_none(f"--{name.replace('_', '-')}", getattr(given, name), why)
+        validation.check_none(f"--{name.replace('_', '-')}", getattr(given, name, None), why)
+
+
+def arguments(given: argparse.Namespace) -> dict[str, Any]:
+    """Return all that a command was given, for the provenance of what it writes."""
+    return {
+        name: value
+        for name, value in vars(given).items()
+        if not callable(value) and not isinstance(value, argparse.ArgumentParser)
+    }
 
 
 def words_of(given: argparse.Namespace, *names: str) -> list[str]:
@@ -259,21 +263,15 @@ def _read_column(
 
 def use_labels(labelled: "ItemLabels") -> tuple[list[str | None], dict[str, Any]]:
     """Labels as compare takes them, and their counts, which are also reported."""
-    counts = {
-        "classes": labelled.classes.tolist(),
-        "labelled": int((labelled.labels >= 0).sum()),
-        "left_out_several": labelled.n_several,
-        "left_out_none": labelled.n_none,
-        "left_out_other": labelled.n_other,
-        "unknown_items_in_file": labelled.n_unknown,
-    }
+    n_labelled, classes = int((labelled.labels >= 0).sum()), labelled.classes.tolist()
+    _, _, _, several, none, other, unknown = labelled
     say(
-        f"labels: {counts['labelled']:,} items in {len(labelled.classes)} classes; left out "
-        f"{labelled.n_several:,} with several labels, {labelled.n_none:,} with none, "
-        f"{labelled.n_other:,} with another; {labelled.n_unknown:,} items of the file are not "
-        "among them"
+        f"labels: {n_labelled:,} items in {len(classes)} classes; left out {several:,} with "
+        f"several labels, {none:,} with none, {other:,} with another; {unknown:,} items of the "
+        "file are not among them"
     )
-    return label_names(labelled), counts
+    left_out = {"n_several": several, "n_none": none, "n_other": other, "n_unknown": unknown}
+    return label_names(labelled), {"classes": classes, "labelled": n_labelled, **left_out}
 
 
 def label_names(labelled: "ItemLabels") -> list[str | None]:
@@ -378,7 +376,7 @@ def add_candidates(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_measures(given: argparse.Namespace) -> "list[str | Measure] | None":
-    """Return the measures of --measures, None for all or the default."""
+    """Return the measures of --measures, None for all."""
     if given.measures in (None, "all"):
         return None
     return [as_measure("--measures", text) for text in given.measures.split(",")]
@@ -426,13 +424,8 @@ def _parameter(name: str, text: str) -> Any:
     from fastcos.io.arrays import read_npy
     from fastcos.io.vectors import SUFFIXES
 
-    if text in ("True", "False"):
-        return text == "True"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
+    with contextlib.suppress(ValueError, SyntaxError):
+        return ast.literal_eval(text)
     path = Path(text)
     if path.suffix == ".npy":
         return read_npy(path)

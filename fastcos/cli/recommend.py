@@ -1,6 +1,7 @@
 """fastcos recommend: the best items for every user, without those that the user has seen."""
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import scipy.sparse as sp
 
 from fastcos import io, validation
 from fastcos.cli import lists, options
-from fastcos.cli.model_folder import aligned, is_model_folder, read_model_folder
+from fastcos.cli.model_folder import aligned, is_model_folder, model_embeddings
 from fastcos.cli.terminal import progress_bar, spinner
 from fastcos.io.columns import check_row_numbers, positions_in
 
@@ -72,7 +73,7 @@ def run(given: argparse.Namespace) -> int:
     with spinner("recommending"):
         found = recommend(candidate, embeddings, users, X, k)
     best = lists.Lists(found, user_ids[users], ids, names, ("user", "item"))
-    return best.deliver(given, out, f"by {given.measure}", "model", "interactions", "measure")
+    return best.deliver(given, out, f"by {given.measure}")
 
 
 def _read(given: argparse.Namespace) -> tuple["Embeddings", Any, sp.csr_array, Any]:
@@ -86,11 +87,9 @@ def _read(given: argparse.Namespace) -> tuple["Embeddings", Any, sp.csr_array, A
         return Embeddings(columns), data.item_ids, sp.csr_array(data.X), data.user_ids
     if is_model_folder(given.model):
         options.refuse(given, "for a model", "ids", "user_ids")
-        model, ids, _, popularity = read_model_folder(given.model)
+        embeddings, ids = model_embeddings(given.model, given.rescaling)
         X = aligned(ids, given.interactions, data)[0]
-        items = model.item_embeddings(given.rescaling)
-        free = given.rescaling if model.objective == "dropout" else None
-        return Embeddings(items, popularity, model, X, free), ids, X, data.user_ids
+        return dataclasses.replace(embeddings, X=X), ids, X, data.user_ids
     validation.check_none("--rescaling", given.rescaling, "for embeddings, which have no model")
     with progress_bar("reading embeddings"):
         factors = io.read_factors(given.model, ids=given.ids)

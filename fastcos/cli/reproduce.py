@@ -8,7 +8,7 @@ from pathlib import Path
 from fastcos import io
 from fastcos.cli import options
 from fastcos.cli.results import show_comparison, write_comparison
-from fastcos.cli.terminal import print_json, progress_bar, say, spinner
+from fastcos.cli.terminal import print_json, progress_bar, say, say_written, spinner
 from fastcos.kernels import sampling
 from fastcos.kernels.jit import is_ready
 from fastcos.storage import provenance
@@ -90,14 +90,18 @@ def _reproduce(given: argparse.Namespace, folder: Path) -> int:
         )  # fmt: skip
     parameters = {"simulation": simulation.parameters, "model": comparison.parameters}
     with spinner("drawing"):
-        written = write_comparison(
+        written, document = write_comparison(
             comparison, folder, stem="figure1", parameters=parameters, every=given.all
         )
         if "dropout" in comparison.models:  # Eq. 2 leaves no D to move
             page = figure_page(comparison, X, provenance=provenance.provenance(parameters))
             io.write_text(folder / "figure1.html", page)
             written.insert(0, folder / "figure1.html")
-    show_comparison(comparison, written, parameters, as_json=given.json)
+    if given.json:
+        print_json(document)
+    else:
+        show_comparison(comparison)
+    say_written(written)
     return 0
 
 

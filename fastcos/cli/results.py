@@ -8,9 +8,7 @@ import numpy as np
 
 from fastcos import io
 from fastcos.cli.terminal import (
-    print_json,
     say,
-    say_written,
     show_sections,
     show_table,
     show_text,
@@ -26,16 +24,10 @@ DOTS_PER_INCH = {"png": 150, "svg": 64}
 N_COLOURS, N_GREYS = 128, 16
 
 
-def comparison_document(comparison: "Comparison", parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return scores, leaderboard and all that is needed to repeat them, JSON-ready."""
-    ready: dict[str, Any] = provenance.json_ready(comparison.to_dict())
-    return {**provenance.provenance(parameters), **ready}
-
-
 def write_comparison(
     comparison: "Comparison", folder: Path, *, stem: str, parameters: dict[str, Any], every: bool
-) -> list[Path]:
-    """Write the figures, the table of rescalings and the JSON document.
+) -> tuple[list[Path], dict[str, Any]]:
+    """Write the figures, the table of rescalings and the JSON document, which is also returned.
 
     every: whether each named rescaling has a panel.
     """
@@ -49,8 +41,9 @@ def write_comparison(
         written += write_figure(grid, folder, "exponents", kinds=("png",))
     rows = [row.to_dict() for row in (*comparison.named, *comparison.grid)]
     io.write_csv(folder / f"{stem}.csv", tuple(rows[0]), (tuple(row.values()) for row in rows))
-    io.write_json(folder / f"{stem}.json", comparison_document(comparison, parameters))
-    return [*written, folder / f"{stem}.csv", folder / f"{stem}.json"]
+    document = provenance.provenance(parameters) | provenance.json_ready(comparison.to_dict())
+    io.write_json(folder / f"{stem}.json", document)
+    return [*written, folder / f"{stem}.csv", folder / f"{stem}.json"], document
 
 
 def write_leaderboard(leaderboard: "Leaderboard", folder: Path, stem: str) -> list[Path]:
@@ -110,29 +103,19 @@ def _with_few_colours(pixels: Any) -> Any:
     return image.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
-def show_comparison(
-    comparison: "Comparison",
-    written: Sequence[Path],
-    parameters: dict[str, Any],
-    *,
-    as_json: bool,
-) -> None:
-    """Print the table of rescalings and its conclusion, or JSON."""
+def show_comparison(comparison: "Comparison") -> None:
+    """Print the table of rescalings and its conclusion."""
     from fastcos.comparison.result import rescalings_table
 
-    if as_json:
-        print_json(comparison_document(comparison, parameters))
-    else:
-        show_table(rescalings_table(comparison.named))
-        if zero := comparison.named[0].zero_items:
-            show_text(f"{zero} items have no direction (no interactions): left out of every score.")
-        named, grid = comparison.auc_range(), comparison.auc_range(grid=True)
-        if named is not None and grid is not None:
-            show_text(
-                f"One model, one loss: AUC differs by {named:.3f} between the named rescalings "
-                f"and by {grid:.3f} over the exponent grid D = S^a Σ^b."
-            )
-    say_written(written)
+    show_table(rescalings_table(comparison.named))
+    if zero := comparison.named[0].zero_items:
+        show_text(f"{zero} items have no direction (no interactions): left out of every score.")
+    named, grid = comparison.auc_range(), comparison.auc_range(grid=True)
+    if named is not None and grid is not None:
+        show_text(
+            f"One model, one loss: AUC differs by {named:.3f} between the named rescalings and by "
+            f"{grid:.3f} over the exponent grid D = S^a Σ^b."
+        )
 
 
 def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:

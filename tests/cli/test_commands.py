@@ -125,7 +125,7 @@ def test_compare_writes_scores_and_neighbours(compared):
     assert "nearest to item " in out
     document = json.loads((folder / "comparison.json").read_text())
     assert document["parameters"]["labels"]["classes"] == ["a", "b", "c"]
-    assert document["parameters"]["files"]["label_stratum"] == "era"
+    assert document["parameters"]["given"]["label_stratum"] == "era"
     scores = document["scores"]["named"]
     assert max(row["stratified_auc"] for row in scores) > 0.9
     with (folder / "neighbors.csv").open() as file:
