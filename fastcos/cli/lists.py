@@ -63,9 +63,10 @@ class Lists(NamedTuple):
     def lines(self) -> Iterator[tuple[Any, ...]]:
         """The rows of the table, without padding; votes have no score."""
         named, indices = self.names is not None, self.neighbors.indices
-        columns: list[Any] = [] if np.isnan(self.neighbors.scores).any() else [self.neighbors.scores]
+        scores: Any = self.neighbors.scores
+        columns = [] if np.isnan(scores).any() else [scores]
         if self.calibration is not None:
-            columns.append(self.calibration.p_value(self.neighbors.scores))
+            columns.append(self.calibration.p_value(scores))
         names = dict(zip(self.ids.tolist(), self.names, strict=True)) if named else {}
         for number, (query, items) in enumerate(zip(self.query_ids, indices, strict=True)):
             first = (query, names[query.item()]) if named and self._are_items else (query,)

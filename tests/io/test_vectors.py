@@ -68,7 +68,7 @@ def test_binary_vectors(tmp_path, between):
         ("v.txt", b"the 1 x\n", "a word and 2 numbers in every line, got 'the 1 x' in line 1"),
         ("v.txt", b"the 1 nan\n", "vectors must be finite"),
         ("v.vec", b"2 2\nthe 1 2\n", "must hold 2 vectors, got 1"),
-        ("v.vec", b"-5 -3\nthe 1 2\n", "must declare counts of at most 18 digits in line 1, got '-5 -3'"),
+        ("v.vec", b"-5 -3\nthe 1 2\n", "counts of at most 18 digits in line 1, got '-5 -3'"),
         ("v.vec", b"", "must hold at least one vector, got 0"),
         ("v.txt", b"the 1 2\nthe 3 4\n", "words must be distinct, got 'the' again in line 2"),
         ("v.txt", b"the 1 2_0\n", "a word and 2 numbers in every line"),
