@@ -15,7 +15,6 @@ from fastcos.neighbors.results import Neighbors
 from fastcos.neighbors.search import top_k
 from fastcos.parallel import Progress
 from fastcos.reports.table import as_table
-from fastcos.validation.estimators import estimator_rows
 
 # users of one block; their embeddings take 32 MiB at 128 dimensions
 _USERS_PER_BLOCK = 1 << 16
@@ -27,7 +26,7 @@ class SparseInputMixin:
     def _as_matrix(self, X: Any, *, reset: bool) -> Any:
         """Return X as canonical CSR or dense rows; check its columns against those of fit."""
         if not sp.issparse(X):
-            return estimator_rows(self, X, reset=reset)
+            return validation.estimator_rows(self, X, reset=reset)
         X = as_interactions("X", X)  # scikit-learn does not check the indices
         return validate_data(self, X, reset=reset, skip_check_array=True)
 

@@ -9,7 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastcos import validation
 from fastcos.neighbors.index import SimilarityIndex
-from fastcos.validation.estimators import estimator_rows
 
 
 class NeighborsTransformer(
@@ -70,7 +69,7 @@ class NeighborsTransformer(
         NeighborsTransformer
             Itself.
         """
-        items = estimator_rows(self, X, reset=True)
+        items = validation.estimator_rows(self, X, reset=True)
         validation.as_choice("mode", self.mode, ("distance", "connectivity"))
         validation.as_choice("measure", self.measure, ("cosine", "neg_euclidean"))
         validation.as_count("n_neighbors", self.n_neighbors)
@@ -92,7 +91,7 @@ class NeighborsTransformer(
             n_neighbors entries a row, one more for distances.
         """
         check_is_fitted(self)
-        rows = estimator_rows(self, X, reset=False)
+        rows = validation.estimator_rows(self, X, reset=False)
         with_itself = self.mode == "distance"
         k = with_itself + validation.as_count(
             "n_neighbors", self.n_neighbors, high=self.n_samples_fit_ - with_itself

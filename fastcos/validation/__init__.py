@@ -14,48 +14,18 @@ are checked by :func:`fastcos.linalg.csr.as_interactions`, rows on disk by
 :mod:`fastcos.storage.memmap`, which read them in blocks.
 """
 
-from fastcos.validation.arguments import (
-    Array as Array,
-    Floats as Floats,
-    Integers as Integers,
-    Kind as Kind,
-    Rows as Rows,
-    any_sparse as any_sparse,
-    as_choice as as_choice,
-    as_count as as_count,
-    as_flag as as_flag,
-    as_generator as as_generator,
-    as_instance as as_instance,
-    as_item_numbers as as_item_numbers,
-    as_labels as as_labels,
-    as_list as as_list,
-    as_neighbor_count as as_neighbor_count,
-    as_number as as_number,
-    as_partial_labels as as_partial_labels,
-    as_path as as_path,
-    as_positive_diagonal as as_positive_diagonal,
-    as_probabilities as as_probabilities,
-    as_real as as_real,
-    as_row_shape as as_row_shape,
-    as_rows as as_rows,
-    as_thread_count as as_thread_count,
-    as_vector as as_vector,
-    check_callable as check_callable,
-    check_fitted as check_fitted,
-    check_length as check_length,
-    check_memory as check_memory,
-    check_none as check_none,
-    check_progress as check_progress,
-    check_same_width as check_same_width,
-    check_scorable as check_scorable,
-    check_shape as check_shape,
-    check_squarable as check_squarable,
-    check_text as check_text,
-    did_you_mean as did_you_mean,
-    format_value as format_value,
-    is_float_array as is_float_array,
-    read_only as read_only,
-)
+import difflib
+import math
+import operator
+import os
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.validation import containers
 from fastcos.validation.column_names import (
     ITEM_WORDS as ITEM_WORDS,
     NAME_WORDS as NAME_WORDS,
@@ -72,3 +42,429 @@ from fastcos.validation.containers import (
     from_container as from_container,
     is_sparse as is_sparse,
 )
+
+# threads of a call: more than any machine has CPUs, fewer than a process can start
+MAX_THREADS = 4096
+
+Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Array = TypeVar("Array", bound=npt.NDArray[Any] | None)
+Kind = TypeVar("Kind")
+
+
+def format_value(value: Any) -> str:
+    """Return value as text for a message, in one line: an array or a table by its shape."""
+    shape = getattr(value, "shape", None)
+    if isinstance(value, np.ndarray) or (isinstance(shape, tuple) and "\n" in repr(value)):
+        kind = "an array" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+        return f"{kind} of shape {shape}"
+    text = repr(value)
+    return f"a {type(value).__name__}" if "\n" in text else text
+
+
+def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
+    """Return value as a whole number from low to high."""
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        count = operator.index(value)
+    except TypeError:
+        if not (isinstance(value, (float, np.floating)) and float(value).is_integer()):
+            raise _bad_count(name, value, low, high) from None
+        count = int(value)
+    if count < low or (high is not None and count > high):
+        raise _bad_count(name, value, low, high)
+    return count
+
+
+def _bad_count(name: str, value: Any, low: int, high: int | None) -> ValueError:
+    bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
+    return ValueError(f"{name} must be a whole number {bounds}, got {format_value(value)}")
+
+
+def as_thread_count(name: str, value: Any) -> int:
+    """Return value as a number of threads."""
+    return as_count(name, value, high=MAX_THREADS)
+
+
+def check_progress(progress: Any) -> None:
+    """Refuse what cannot be called as progress(done, total), before any work."""
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be callable or None, got {format_value(progress)}")
+
+
+def check_callable(name: str, function: Any) -> None:
+    """Refuse what cannot be called, before any work."""
+    if not callable(function):
+        raise TypeError(f"{name} must be callable, got {format_value(function)}")
+
+
+def check_text(name: str, value: Any) -> None:
+    """Refuse what is neither None nor a text of at least one letter."""
+    if value is not None and not (isinstance(value, str) and value):
+        raise TypeError(f"{name} must be a text or None, got {format_value(value)}")
+
+
+def as_list(name: str, values: Any) -> list[Any]:
+    """Return an iterable as a list; a text or a mapping is none."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list, got {format_value(values)}")
+    return list(values)
+
+
+def as_number(name: str, text: Any) -> float:
+    """Return text from the environment or the command line as a number."""
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, got {text!r}") from None
+
+
+def as_neighbor_count(k: Any, n_rows: int, *, without_itself: bool) -> int:
+    """Return k, from 1 to the number of rows that a query can have as neighbours."""
+    if n_rows - without_itself < 1:
+        raise ValueError(f"queries must have at least 2 rows when exclude_self=True, got {n_rows}")
+    return as_count("k", k, high=n_rows - without_itself)
+
+
+def as_real(
+    name: str,
+    value: Any,
+    *,
+    low: float | None = None,
+    above: float | None = None,
+    high: float | None = None,
+) -> float:
+    """Return value as a finite number, at least low, greater than above, at most high."""
+    rules = [
+        f"{sign} {bound:g}"
+        for sign, bound in ((">=", low), (">", above), ("<=", high))
+        if bound is not None
+    ]
+    rule = " ".join(["a finite number", " and ".join(rules)]).strip()
+    if isinstance(value, (bool, np.bool_, str, bytes)):
+        raise ValueError(f"{name} must be {rule}, got {format_value(value)}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be {rule}, got {format_value(value)}") from None
+    fits = (
+        math.isfinite(number)
+        and (low is None or number >= low)
+        and (above is None or number > above)
+        and (high is None or number <= high)
+    )
+    if not fits:
+        raise ValueError(f"{name} must be {rule}, got {format_value(value)}")
+    return number
+
+
+def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
+    """Return value if it is one of choices."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(
+            f"{name} must be one of {', '.join(choices)}, got {format_value(value)}"
+            f"{did_you_mean(value, choices)}"
+        )
+    return value
+
+
+def did_you_mean(value: Any, choices: Collection[str]) -> str:
+    """The end of a message: the choice that is nearly written so, if there is one."""
+    found = difflib.get_close_matches(value, choices, 1) if isinstance(value, str) else []
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def is_float_array(X: Any) -> bool:
+    """Whether X is an array in memory of float32 or float64, as as_rows returns it."""
+    return type(X) is np.ndarray and X.dtype.char in "fd"
+
+
+def any_sparse(*arguments: Any) -> bool:
+    """Whether one of the arguments is sparse."""
+    return any(
+        containers.is_sparse(one)
+        for one in arguments
+        if one is not None and not isinstance(one, np.ndarray)
+    )
+
+
+def as_rows(
+    name: str, X: Any, *, dtype: npt.DTypeLike | None = None, or_vector: bool = False
+) -> Rows:
+    """Return X as C-contiguous, finite, read-only rows (n, d), float32 or float64, n and d >= 1.
+
+    float16, bfloat16 and float8 become float32; integers and booleans become float64; dtype forces
+    one of the two. Copies only where order or type differ. uint8 is refused: it is also how
+    sentence-transformers and FAISS pack bits, eight dimensions to a number. or_vector: one vector
+    (d,) is one row.
+    """
+    array = as_row_shape(name, X, or_vector=or_vector)
+    if dtype is None:
+        small = array.dtype in (np.float32, np.float16)
+        dtype = np.float32 if small else np.float64
+    rows = _converted(array, dtype)
+    if not _are_finite(rows):
+        broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        raise ValueError(
+            f"{name} must be finite, got NaN or infinity in {format_rows(broken)} (counted from 0)"
+        )
+    return read_only(rows)
+
+
+def _are_finite(rows: Rows) -> bool:
+    with np.errstate(all="ignore"):
+        total = rows.sum()
+    # one pass over the rows; the sum of finite ones may overflow
+    return bool(np.isfinite(total) or (np.isfinite(rows.min()) and np.isfinite(rows.max())))
+
+
+def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[Any]:
+    """Return X as an array (n, d) of real numbers, n and d >= 1; its values are not read."""
+    array = X if is_float_array(X) else containers.as_array(name, X)
+    if or_vector and array.ndim == 1:
+        array = array[np.newaxis]
+    if array.dtype == np.uint8:
+        raise TypeError(
+            f"{name} must not be uint8, which may be packed bits, got shape {array.shape}: give "
+            ".astype('float32'), or packed bits to top_k with measure='hamming' (elsewhere "
+            "np.unpackbits(rows, axis=1))"
+        )
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be 2-dimensional (rows, columns), got shape {array.shape}")
+    if 0 in array.shape:
+        raise ValueError(f"{name} must have at least one row and one column, got {array.shape}")
+    return array
+
+
+def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
+    """Return dense rows X as as_rows does; set or check the estimator's features."""
+    from sklearn.utils.validation import validate_data
+
+    given = containers.from_container("X", X)
+    if len(getattr(given, "shape", (0, 0))) == 1:  # perhaps a column of vectors
+        given = containers.as_array("X", given)
+    elif hasattr(given, "columns"):  # scikit-learn's message would not say which column is wrong
+        containers.as_array("X", given)
+    # values are checked by as_rows: scikit-learn's message of NaN has five lines
+    dense = validate_data(
+        estimator, given, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False
+    )
+    as_row_shape("X", given)  # scikit-learn reads text, dates and packed bits as numbers
+    return as_rows("X", dense)
+
+
+def _converted(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return array in C order and of dtype; values too large for dtype become infinite."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(array, dtype=dtype)
+
+
+def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
+    """Refuse rows whose width differs from that of other; both have a shape."""
+    if rows.shape[1] != other.shape[1]:
+        raise ValueError(
+            f"{name} must have as many columns as {other_name} ({other.shape[1]}), "
+            f"got {rows.shape[1]}"
+        )
+
+
+def check_length(name: str, rows: Rows, length: int, of: str) -> None:
+    """Refuse rows whose number is not length."""
+    if len(rows) != length:
+        raise ValueError(f"{name} must have as many rows as {of} ({length}), got {len(rows)}")
+
+
+def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[np.float64]:
+    """Return values as a finite, read-only float64 vector of the given length."""
+    array = containers.as_array(name, values)
+    if array.ndim != 1 or (length is not None and len(array) != length):
+        wanted = "1-dimensional" if length is None else f"of shape ({length},)"
+        raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
+    vector = _converted(array, np.float64)
+    if not np.isfinite(vector).all():
+        at = int(np.flatnonzero(~np.isfinite(vector))[0])
+        raise ValueError(f"{name} must be finite, got {vector[at]} at position {at}")
+    return read_only(vector)
+
+
+def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
+    """Return values as the diagonal of an invertible D with positive entries, (length,) float64."""
+    diagonal = as_vector(name, values, length)
+    if not (diagonal > 0).all():
+        at = int(np.flatnonzero(~(diagonal > 0))[0])
+        raise ValueError(f"{name} must be positive, got {diagonal[at]:g} at position {at}")
+    return diagonal
+
+
+def as_probabilities(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
+    """Return non-negative values, not all 0, divided by their sum, (length,) float64."""
+    shares = as_vector(name, values, length)
+    if shares.min() < 0 or not shares.max() > 0:
+        raise ValueError(f"{name} must be at least 0 and not all 0, got {shares.tolist()}")
+    shares = shares / shares.max()
+    return read_only(shares / shares.sum())
+
+
+def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
+    """Return labels as whole numbers 0 .. C-1 by sorted value, (length,) int64.
+
+    Labels may be integers or strings, not both; at least two different ones.
+    """
+    labels = containers.from_container(name, labels)
+    # as objects: NumPy would turn ["a", 1, nan] into three strings
+    array = np.asarray(labels, dtype=None if hasattr(labels, "dtype") else object)
+    if array.shape != (length,):
+        raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
+    if array.dtype.kind == "O":
+        kind = str if len(array) and isinstance(array[0], str) else (int, np.integer)
+        odd = [value for value in array if not isinstance(value, kind)]
+        if odd:
+            raise TypeError(f"{name} must hold integers or strings, not both, got {odd[0]!r}")
+        array = np.array(array.tolist()) if len(array) else np.zeros(0, np.int64)
+    if array.dtype.kind not in "iubU":
+        raise TypeError(f"{name} must hold integers or strings, got dtype {array.dtype}")
+    values, codes = np.unique(array, return_inverse=True)
+    if len(values) < 2:
+        raise ValueError(f"{name} must have at least two different values, got {len(values)}")
+    return read_only(codes.astype(np.int64))
+
+
+def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
+    """Return the codes of as_labels, and -1 where the label is None; (length,) int64."""
+    array = np.asarray(containers.from_container(name, labels), dtype=object)
+    if array.shape != (length,):
+        raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
+    given = np.array([value is not None for value in array])
+    codes = np.full(length, -1, np.int64)
+    codes[given] = as_labels(name, array[given].tolist(), int(given.sum()))
+    return read_only(codes)
+
+
+def as_generator(name: str, seed: Any) -> np.random.Generator:
+    """Return seed if it is a generator, else a new one seeded by that whole number."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.default_rng(as_count(name, seed, low=0))
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """Return value if it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {format_value(value)}")
+    return bool(value)
+
+
+def check_none(name: str, value: Any, reason: str) -> None:
+    """Refuse any value but None; reason completes the message."""
+    if value is not None:
+        # a command's flag is left out, a function's argument is None
+        absent = "left out" if name.startswith("--") else "None"
+        raise ValueError(f"{name} must be {absent} {reason}, got {format_value(value)}")
+
+
+def as_path(name: str, value: Any) -> Path:
+    """Return value as a path that is not empty."""
+    if not isinstance(value, (str, os.PathLike)) or not str(value):
+        raise TypeError(f"{name} must be a path, got {format_value(value)}")
+    return Path(value)
+
+
+def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
+    """Return value if it is an instance of kind; rule says what that is in words."""
+    if not isinstance(value, kind):
+        found = "None" if value is None else type(value).__name__
+        raise TypeError(f"{name} must be {rule}, got {found}")
+    return value
+
+
+def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None) -> None:
+    """Refuse rows whose float64 inner products with other's, or their norms, would overflow.
+
+    width: columns of the rows, where these are the values of sparse ones.
+    """
+    for side in (rows, other):
+        # float32 cannot overflow a float64 sum
+        largest = 0.0
+        if side.dtype == np.float64 and side.size:
+            largest = float(max(side.max(), -side.min()))
+        if largest > 1e150 / (width or side.shape[1]):
+            raise ValueError(
+                f"{name} must have entries whose squares can be summed, got one of {largest:g}"
+            )
+
+
+def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
+    """Refuse values whose Gram matrix, or its squares in float64, would overflow or underflow."""
+    limit = 1e12 if values.dtype == np.float32 else 1e60
+    largest = float(max(values.max(), -values.min())) if values.size else 0.0
+    if largest > limit or 0 < largest < 1 / limit:
+        raise ValueError(
+            f"{name} must have its largest magnitude from {1 / limit:g} to {limit:g} (scale it), "
+            f"got {largest:g}"
+        )
+
+
+def as_item_numbers(
+    name: str, items: Any, n_items: int, *, distinct: bool = False
+) -> npt.NDArray[np.int64]:
+    """Return a mask (n_items,) or a list of item numbers as ascending item numbers, int64.
+
+    distinct: refuse repeated numbers.
+    """
+    array = np.asarray(containers.from_container(name, items))
+    if array.ndim != 1 or array.dtype.kind not in "iub":
+        raise TypeError(
+            f"{name} must be a mask or item numbers of one dimension, got dtype {array.dtype} "
+            f"of shape {array.shape}"
+        )
+    if array.dtype.kind == "b":
+        if len(array) != n_items:
+            raise ValueError(f"{name} must be of shape ({n_items},), got {array.shape}")
+        return np.flatnonzero(array).astype(np.int64)
+    if len(array) and (int(array.min()) < 0 or int(array.max()) >= n_items):
+        raise ValueError(
+            f"{name} must hold item numbers from 0 to {n_items - 1}, got "
+            f"{int(array.min())} to {int(array.max())}"
+        )
+    numbers, counts = np.unique(array, return_counts=True)
+    if n_items > 2 and len(array) == n_items and set(numbers.tolist()) == {0, 1}:
+        raise TypeError(
+            f"{name} must be a mask of booleans or item numbers, got zeros and ones of dtype "
+            f"{array.dtype} (use .astype(bool))"
+        )
+    if distinct and len(numbers) < len(array):
+        twice = int(numbers[counts > 1][0])
+        raise ValueError(f"{name} must be distinct, got {twice} more than once")
+    return numbers.astype(np.int64)
+
+
+def check_memory(name: str, given: float, needed: float) -> None:
+    """Refuse less memory than needed; both in bytes."""
+    if given < needed:
+        raise ValueError(
+            f"{name} must be at least {needed / 2**20:.2f} MiB here, got {given / 2**20:.2f}"
+        )
+
+
+def check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    """Refuse an array of another shape."""
+    if tuple(shape) != wanted:
+        raise ValueError(f"{name} must be of shape {wanted}, got {tuple(shape)}")
+
+
+def check_fitted(name: str, state: Kind | None) -> Kind:
+    """Return state, which fit sets; refuse None."""
+    if state is None:
+        raise ValueError(f"{name} must be fitted before it is used, got one without items")
+    return state
+
+
+def read_only(array: Array) -> Array:
+    """Return a read-only view, None for None: one compiled signature, and inputs stay as given."""
+    if array is None:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view
